@@ -1,0 +1,1 @@
+"""What the world offers: accelerators, instances, links, offers, regions, aliases."""

@@ -1,0 +1,1 @@
+"""Live prices, availability and quota, one file per cloud."""

@@ -1,0 +1,134 @@
+"""The catalogue's types: what one accelerator, instance, link or offer is. SI units throughout."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Dtype = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"]
+Confidence = Literal["high", "medium", "low"]
+
+
+class CatalogueRow(BaseModel):
+    """A frozen row of the catalogue; `None` means unknown, never zero."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Accelerator(CatalogueRow):
+    """One device as the clouds sell it.
+
+    Peaks are dense (no sparsity), in FLOP/s; a dtype that the device has no fast unit for is absent
+    from `peak_flops`. `memory_bytes` is nominal; plan with `memory_visible_bytes`, what the driver
+    shows to a process, where it is known.
+    """
+
+    name: str
+    vendor: str
+    arch: str
+    form_factor: str | None
+    memory_bytes: int
+    memory_visible_bytes: int | None
+    memory_bandwidth_bytes_per_s: float
+    peak_flops: dict[Dtype, float]
+    compute_units: int | None
+    boost_hz: float | None
+    l2_bytes: int | None
+    link: str | None
+    link_bytes_per_s: float | None
+    """One direction, summed over the device's links."""
+    tdp_w: float | None
+    compute_capability: str | None
+    """NVIDIA's "8.0", AMD's "gfx942"; None for devices without one."""
+    launch_year: int | None
+    source: str
+    confidence: Confidence
+    note: str | None
+    licence: str | None
+
+    @property
+    def needs_xla(self) -> bool:
+        """Whether a plain torch file must be ported to XLA to run on this device."""
+        return self.name.startswith(("TPU", "Trainium", "Inferentia"))
+
+
+class Link(CatalogueRow):
+    """A link between accelerators of one instance, or between instances.
+
+    `bytes_per_s` is one direction: per accelerator inside an instance, per node between instances.
+    None is unknown. `rdma` is None where nothing is stated.
+    """
+
+    name: str | None
+    bytes_per_s: float | None
+    rdma: bool | None = None
+    switched: bool | None = None
+    """True when every pair has full bandwidth at once (NVSwitch), False when pairs share a path."""
+
+
+class Instance(CatalogueRow):
+    """One instance type: accelerators per node and the links inside and between nodes."""
+
+    provider: str
+    instance_type: str
+    accelerator: str
+    accelerators: float
+    """Per node; a fraction is a slice of a device (vGPU), which training is not planned on."""
+    vcpus: float | None
+    memory_bytes: int | None
+    intra_link: Link
+    inter_link: Link
+    local_nvme_bytes: int | None
+    basis: Literal["stated", "same_family", "assumed", "user"]
+    source: str
+    confidence: Confidence
+    note: str | None
+
+
+class Offer(CatalogueRow):
+    """One instance type in one region with its prices; a price that nobody states is None."""
+
+    provider: str
+    region: str
+    instance_type: str
+    accelerator: str
+    accelerators: float
+    on_demand_usd_per_hour: Decimal | None
+    spot_usd_per_hour: Decimal | None
+    spot_is_market: bool
+    """False when the spot price carries no information (equal to on-demand, or the 10 % floor)."""
+    price_basis: str
+    price_date: date | None
+    marketplace: bool
+    skypilot_cloud: str | None
+    """The cloud's name in SkyPilot; None where `gpuplan launch` cannot reach it."""
+    source: str
+    note: str | None
+
+
+class Provider(CatalogueRow):
+    """A seller: how it bills and where it is at home."""
+
+    name: str
+    skypilot_cloud: str | None
+    marketplace: bool
+    billing_increment_s: int | None
+    minimum_s: int | None
+    pue: float | None
+    hipaa_eligible: bool | None
+    home_jurisdiction: str | None
+    source: str
+
+
+class Region(CatalogueRow):
+    """A provider's region: where it is and how carbon-heavy its grid is."""
+
+    provider: str
+    name: str
+    jurisdiction: str | None
+    """ISO 3166 alpha-2 country in lower case ("de"), from the provider's region list; None unknown."""
+    grid_kg_co2e_per_kwh: float | None
+    source: str | None

@@ -1,0 +1,17 @@
+"""Units, each defined once. Inside gpuplan every quantity is SI: bytes, seconds, flops, US dollars."""
+
+from typing import Final
+
+KB: Final = 10**3
+MB: Final = 10**6
+GB: Final = 10**9
+TB: Final = 10**12
+KIB: Final = 2**10
+MIB: Final = 2**20
+GIB: Final = 2**30
+TERA: Final = 10**12
+GIGABIT_BYTES: Final = 10**9 / 8
+"""Bytes in one gigabit (decimal, as network vendors count)."""
+SECONDS_PER_HOUR: Final = 3600
+HOURS_PER_MONTH: Final = 730
+"""8,760 hours of a year over 12 months, the convention of the clouds' own price pages."""

@@ -1,0 +1,1 @@
+"""The `gpuplan` command: options in, rendered answers out."""

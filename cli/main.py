@@ -1,0 +1,91 @@
+"""The `gpuplan` command: each subcommand lives in its own module, imported only when it is used."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from .. import __version__
+from ..catalog.errors import GpuplanError
+
+COMMANDS: dict[str, str] = {}
+"""Command name → one line of help. The command itself is the attribute `command` of `cli/<name>.py`."""
+
+EXIT_INTERRUPTED = 130
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one only when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the command names in the order they are meant to be read."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command, or None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"..{cmd_name.replace('-', '_')}", __name__)
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve the command; an unknown one is answered with the closest names."""
+        from ..catalog.errors import did_you_mean
+
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in COMMANDS:
+            raise click.UsageError(
+                f"There is no command {name!r}.{did_you_mean(name, COMMANDS)}"
+                f" Commands: {', '.join(COMMANDS)}.",
+                ctx,
+            )
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gpuplan", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Say what training your PyTorch model needs, takes and costs, before you rent a GPU.
+
+    Start with:  gpuplan estimate model.py --tokens 10B
+    """
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit with the code that docs/json.md lists."""
+    sys.exit(run(args))
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; the only place that prints an error."""
+    try:
+        code = cli.main(args=None if args is None else list(args), standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Interrupted; nothing was left half-written.", err=True)
+        return EXIT_INTERRUPTED
+    except GpuplanError as error:
+        click.echo(f"Error: {error}", err=True)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of our stdout went away (`| head`); that is not an error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,1 @@
+"""Turn typed answers into tables, markdown, CSV and JSON."""

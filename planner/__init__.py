@@ -1,0 +1,1 @@
+"""Pure arithmetic: kernel time, collectives, memory per rank, step time, search, cost."""
