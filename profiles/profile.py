@@ -1,0 +1,226 @@
+"""The Profile: everything about one training step that does not depend on hardware.
+
+A step is a sequence of *segments*: the forward, recompute or backward pass of one repeated block (a
+transformer layer, a residual stage), of the root between the blocks, or the optimizer step. Equal
+segments are stored once; `StepTrace.schedule` says in which order they run. Every size is affine in
+the micro-batch: `value(b) = base + per_sample · b`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+PROFILE_SCHEMA_VERSION = "1.0"
+
+Numerics = Literal["fp32", "amp16", "pure16"]
+"""Which trace a precision needs: storage and compute dtypes, not which 16-bit format."""
+NUMERICS_OF_PRECISION: dict[str, Numerics] = {
+    "fp32": "fp32",
+    "tf32": "fp32",
+    "fp16-amp": "amp16",
+    "bf16-amp": "amp16",
+    "fp8": "amp16",
+    "bf16": "pure16",
+}
+Recompute = Literal["none", "selective", "full"]
+Phase = Literal["forward", "recompute", "backward", "optimizer"]
+KernelKind = Literal[
+    "gemm",
+    "attention",
+    "convolution",
+    "rnn",
+    "norm",
+    "softmax",
+    "pointwise",
+    "reduction",
+    "embedding",
+    "copy",
+    "optimizer",
+    "other",
+]
+DtypeClass = Literal["fp32", "16bit", "fp64", "integer"]
+"""Dtype of the arithmetic; "16bit" becomes fp16 or bf16, "fp32" may become tf32, by precision."""
+Category = Literal[
+    "parameters", "gradients", "optimizer", "activations", "temporary", "inputs", "buffers"
+]
+CATEGORIES: tuple[Category, ...] = (
+    "parameters",
+    "gradients",
+    "optimizer",
+    "activations",
+    "temporary",
+    "inputs",
+    "buffers",
+)
+
+
+class Affine(NamedTuple):
+    """A quantity that grows linearly with the micro-batch size."""
+
+    base: float
+    per_sample: float = 0
+
+    def at(self, micro_batch: float) -> float:
+        """Return the value at this micro-batch size."""
+        return self.base + self.per_sample * micro_batch
+
+
+class Stored(BaseModel):
+    """A frozen part of a Profile; readers ignore keys that a later version added."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Kernel(Stored):
+    """One device kernel (or a fused group that eager torch launches as one aten operation).
+
+    `dims` holds, by kind:
+        gemm          batch, m, n, k              (batch > 1: batched matmul)
+        attention     batch, heads, kv_heads, seq_q, seq_kv, head_dim
+        convolution   batch, in_channels, out_channels, kernel_elements, out_pixels, groups
+        rnn           batch, steps, input, hidden, layers
+        others        elements
+    `flops` counts matmul-like work only (gemm, attention, convolution, rnn), causal attention half.
+    """
+
+    kind: KernelKind
+    op: str
+    dims: dict[str, Affine]
+    dtype: DtypeClass
+    flops: Affine
+    bytes_read: Affine
+    bytes_written: Affine
+    launches: int = 1
+    causal: bool = False
+    backward: bool = False
+    """For attention and convolution: the backward kernel of that operation."""
+    module: str = ""
+    """Path of the module that launched it, in the first repetition of its block."""
+    linear: bool = False
+    """A GEMM of a linear layer: the only kernels that fp8 runs in 8 bits."""
+
+
+class Segment(Stored):
+    """The kernels of one phase of one block (or of the root), in launch order."""
+
+    name: str
+    phase: Phase
+    block: str | None
+    """Name of the block group it belongs to; None for the root and the optimizer."""
+    kernels: tuple[Kernel, ...]
+
+
+class MemoryStream(Stored):
+    """Birth and death of every storage of one step, as columns of equal length.
+
+    Ticks count operations. A storage born before the step has birth tick -1; one that outlives it has
+    death tick `end_tick`. Rows are in order of birth.
+    """
+
+    birth_tick: list[int]
+    death_tick: list[int]
+    bytes_base: list[int]
+    bytes_per_sample: list[int]
+    category: list[int]
+    """Index into `CATEGORIES`."""
+    instance: list[int]
+    """Index into `StepTrace.schedule` of the segment instance it was born in; -1 before the step."""
+    end_tick: int
+
+
+class StepTrace(Stored):
+    """One training step (one micro-batch, forward + backward + optimizer) in one numerics class."""
+
+    numerics: Numerics
+    recompute: Recompute
+    segments: tuple[Segment, ...]
+    schedule: list[int]
+    """Index into `segments` of every segment instance, in execution order."""
+    start_tick: list[int]
+    """Tick at which each instance of the schedule starts."""
+    memory: MemoryStream
+
+
+class BlockGroup(Stored):
+    """A run of equal blocks (same class, same parameter shapes): the unit of FSDP and recompute."""
+
+    name: str
+    class_name: str
+    count: int
+    parameters: int
+    """Per block."""
+    trainable_parameters: int
+    """Per block."""
+    parameter_tensors: int
+    boundary_bytes: Affine
+    """Activation that enters one block, in the dtype of the amp16 trace if there is one."""
+    linears: tuple[Linear, ...] = ()
+    attention_heads: int | None = None
+    attention_kv_heads: int | None = None
+
+
+class Linear(Stored):
+    """A linear layer of a block that tensor parallelism may split."""
+
+    name: str
+    in_features: int
+    out_features: int
+    parameters: int
+
+
+class OptimizerFacts(Stored):
+    """What the optimizer keeps and moves, per trainable parameter."""
+
+    name: str
+    """Canonical: adamw, adam, sgd, adafactor, adamw8bit, muon, or the class name in lower case."""
+    state_bytes_per_parameter: float
+    step_bytes_per_parameter: float
+    """Bytes read and written by the step, per trainable parameter."""
+    temporary_bytes_per_parameter: float
+    launches: int
+    """Kernels that one step launches."""
+
+
+class Profile(Stored):
+    """One model file with one set of params, traced; cached and shown by `gpuplan profile`."""
+
+    schema_version: str = PROFILE_SCHEMA_VERSION
+    name: str
+    source_hash: str
+    params: dict[str, object]
+    torch_version: str
+    parameters: int
+    trainable_parameters: int
+    parameter_tensors: int
+    blocks: tuple[BlockGroup, ...]
+    flops: Affine
+    """Forward + backward FLOPs of one micro-batch without recompute (matmul-like kernels)."""
+    tokens_per_sample: float | None
+    batch_bytes: Affine
+    """Host-to-device bytes of one micro-batch."""
+    file_precision: str | None
+    """The file's own autocast or parameter dtype as a precision name; None when it sets none."""
+    file_compiles: bool
+    default_micro_batch: int | None
+    """Default of `make_batch`'s batch size, when the file gives one."""
+    optimizer: OptimizerFacts
+    steps: tuple[StepTrace, ...]
+    """One per numerics class that was traced, with recompute "none"."""
+    notes: tuple[str, ...] = ()
+
+    def numerics(self) -> tuple[Numerics, ...]:
+        """Return the numerics classes that this Profile holds a trace for."""
+        return tuple(step.numerics for step in self.steps)
+
+    def step(self, numerics: Numerics) -> StepTrace:
+        """Return the trace of one numerics class.
+
+        Raises:
+            KeyError: the Profile was made without it.
+        """
+        for step in self.steps:
+            if step.numerics == numerics:
+                return step
+        raise KeyError(numerics)
