@@ -115,8 +115,8 @@ class Segment(Stored):
 class MemoryStream(Stored):
     """Birth and death of every storage of one step, as columns of equal length.
 
-    Ticks count operations. A storage born before the step has birth tick -1; one that outlives it has
-    death tick `end_tick`. Rows are in order of birth.
+    Ticks count operations. A storage born before the step has birth tick -1; one that outlives
+    it has death tick `end_tick`. Rows are in order of birth.
     """
 
     birth_tick: list[int]
@@ -126,7 +126,7 @@ class MemoryStream(Stored):
     category: list[int]
     """Index into `CATEGORIES`."""
     instance: list[int]
-    """Index into `StepTrace.schedule` of the segment instance it was born in; -1 before the step."""
+    """Index into `StepTrace.schedule` of the instance it was born in; -1 before the step."""
     end_tick: int
 
 
