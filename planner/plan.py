@@ -1,0 +1,210 @@
+"""What `estimate` answers: plans with their intervals, bases and cost lines (DESIGN §6).
+
+These models are the machine-readable contract: every key is always present, `null` when this
+version cannot fill it, and never renamed within a major version.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from .layout import Layout
+
+SCHEMA_VERSION = "1.0"
+
+Basis = Literal["measured", "calibrated", "analytic"]
+Purchase = Literal["on-demand", "spot", "reserved", "block", "owned"]
+Precision = Literal["fp32", "tf32", "fp16-amp", "bf16-amp", "bf16", "fp8"]
+PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16", "fp8")
+Stack = Literal["torch-eager", "torch-compile", "megatron", "xla"]
+STACKS: tuple[Stack, ...] = ("torch-eager", "torch-compile", "megatron", "xla")
+RecomputeKind = Literal["none", "selective", "full"]
+
+
+class Answer(BaseModel):
+    """A frozen part of an answer; keys that a later version added are ignored when read back."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Estimated(Answer):
+    """A predicted quantity with its 80 % interval and what it rests on."""
+
+    value: float
+    low: float
+    high: float
+    basis: Basis
+
+
+class EstimatedMemory(Estimated):
+    """Memory that one device must hold, against what it makes visible to a process."""
+
+    capacity: float
+
+
+class ChosenOffer(Answer):
+    """The offer that a plan runs on and the price it was planned with."""
+
+    provider: str
+    region: str
+    zone: str | None = None
+    instance_type: str
+    accelerator: str
+    accelerators_per_node: int
+    purchase: Purchase
+    term_years: float | None = None
+    usd_per_hour: float | None
+    """One instance."""
+    spot_usd_per_hour: float | None = None
+    """One instance on the spot market; None when unknown or without information."""
+    price_basis: str
+    price_date: date | None
+
+
+class Breakdown(Answer):
+    """Where one step's time goes, in seconds; the parts add up to the step time."""
+
+    compute: float
+    memory_bound: float
+    launch: float
+    optimizer: float
+    tensor_comm: float = 0.0
+    context_comm: float = 0.0
+    expert_comm: float = 0.0
+    data_comm_exposed: float
+    pipeline_bubble: float = 0.0
+    input_wait: float | None = None
+
+
+class MemoryBreakdown(Answer):
+    """What fills the device at the peak, in bytes; the parts add up to the peak."""
+
+    parameters: float
+    gradients: float
+    optimizer: float
+    activations: float
+    temporary: float
+    framework: float
+
+
+class CostLine(Answer):
+    """One line of a cost: quantity x unit price."""
+
+    name: str
+    quantity: float
+    unit: str
+    unit_usd: Decimal
+    usd: Decimal
+
+
+class RunCost(Answer):
+    """The whole run: steps, hours and dollars; fields that need a later feature are null."""
+
+    steps: int
+    hours: float
+    hours_low: float
+    hours_high: float
+    usd: float | None
+    usd_low: float | None
+    usd_high: float | None
+    spot_usd: float | None = None
+    expected_hours: float | None = None
+    expected_usd: float | None = None
+    goodput: float | None = None
+    checkpoint_interval_s: float | None = None
+    deadline_probability: float | None = None
+    usd_per_million_samples: float | None
+    usd_per_million_tokens: float | None
+    energy_kwh: float | None = None
+    kg_co2e: float | None = None
+    cost_lines: tuple[CostLine, ...] = ()
+
+
+class Plan(Answer):
+    """One way to run the job: where, how it is laid out, and what it is predicted to take."""
+
+    id: str
+    position: int
+    string: str
+    offer: ChosenOffer
+    nodes: int
+    accelerators: int
+    layout: Layout
+    precision: Precision
+    micro_batch: int
+    grad_accum: int
+    global_batch: int
+    recompute: RecomputeKind
+    compile: bool
+    stack: Stack
+    optimizer: str
+    offload: bool = False
+    sync_every: int = 1
+    step_time_s: Estimated
+    breakdown_s: Breakdown
+    peak_memory_bytes: EstimatedMemory
+    memory_breakdown_bytes: MemoryBreakdown
+    samples_per_s: float
+    tokens_per_s: float | None
+    mfu: float | None
+    hfu: float | None
+    usd_per_hour: float | None
+    """All nodes."""
+    usd_per_million_samples: float | None
+    usd_per_million_tokens: float | None
+    run: RunCost | None
+    needs_port: bool
+    """The accelerator runs torch code only after a port (XLA): listed apart."""
+    tie_with_previous: bool = False
+    runnable: bool | None = None
+    notes: tuple[str, ...] = ()
+
+
+class CatalogueFacts(Answer):
+    """Which price snapshot the plans were priced with."""
+
+    snapshot_date: date
+    offers: int
+
+
+class WorkloadFacts(Answer):
+    """What is trained."""
+
+    name: str
+    parameters: int
+    trainable_parameters: int
+    flops_per_sample: float
+    """Forward + backward, matmul-like work."""
+    tokens_per_sample: float | None
+
+
+class Rejected(Answer):
+    """How many candidates fell out, by reason."""
+
+    out_of_memory: int = 0
+    no_price: int = 0
+    no_spec: int = 0
+    no_topology: int = 0
+    over_budget: int = 0
+    past_deadline: int = 0
+    indivisible: int = 0
+    unsupported: int = 0
+
+
+class Estimate(Answer):
+    """The whole answer of `gpuplan estimate`."""
+
+    schema_version: str = SCHEMA_VERSION
+    gpuplan_version: str
+    generated_at: str
+    catalog: CatalogueFacts
+    workload: WorkloadFacts
+    plans: tuple[Plan, ...]
+    feasible: int
+    """Feasible candidates before the best of each accelerator was taken."""
+    rejected: Rejected
+    notes: tuple[str, ...] = ()
