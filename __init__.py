@@ -1,4 +1,4 @@
-"""gpuplan: what training a PyTorch model needs, takes and costs on every accelerator the clouds sell.
+"""gpuplan: what training a PyTorch model needs, takes and costs on every accelerator clouds sell.
 
 `gpuplan.api` is the whole public surface; its names are re-exported here on first use, so that
 `import gpuplan` stays instant.

@@ -6,6 +6,8 @@
     ├── NoFeasiblePlanError      3   nothing fits, or nothing fits the limits
     ├── LimitError               4   over a budget, a gate or a guard
     └── PriceError               5   a price or the catalogue is unavailable
+
+Raised anywhere, printed in one place: `cli/main.py`.
 """
 
 from collections.abc import Iterable

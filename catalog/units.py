@@ -1,4 +1,4 @@
-"""Units, each defined once. Inside gpuplan every quantity is SI: bytes, seconds, flops, US dollars."""
+"""Units, each defined once. Inside gpuplan every quantity is SI: bytes, seconds, flops, dollars."""
 
 from typing import Final
 

@@ -14,7 +14,7 @@ from .. import __version__
 from ..catalog.errors import GpuplanError
 
 COMMANDS: dict[str, str] = {}
-"""Command name → one line of help. The command itself is the attribute `command` of `cli/<name>.py`."""
+"""Command name → one line of help. `cli/<name>.py` holds the command itself as `command`."""
 
 EXIT_INTERRUPTED = 130
 

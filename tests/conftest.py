@@ -1,5 +1,9 @@
 """Shared fixtures: every test gets its own gpuplan home, so none sees the person's real data."""
 
+import importlib.util
+import os
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,12 +13,66 @@ import pytest
 def gpuplan_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Point the data, cache and config folders at an empty temporary folder."""
     home = tmp_path_factory.mktemp("gpuplan-home")
-    monkeypatch.setenv("GPUPLAN_HOME", str(home))
-    for name in ("GPUPLAN_OFFERS", "NO_COLOR", "FORCE_COLOR"):
+    for name in [name for name in os.environ if name.startswith("GPUPLAN_")]:
+        monkeypatch.delenv(name)
+    for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GPUPLAN_HOME", str(home))
     return home
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--update-golden`, which rewrites the golden files instead of comparing with them."""
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
+
+
+Require = Callable[[str, str], None]
+
+REQUIRED = frozenset(filter(None, os.environ.get("GPUPLAN_REQUIRE", "").split(",")))
+"""Capabilities this run promises to have: missing one is a failure, not a skip."""
+
+
+@pytest.fixture
+def require() -> Require:
+    """Return `require(capability, reason)`: the one way in which a test may skip itself."""
+
+    def check(capability: str, reason: str) -> None:
+        if CAPABILITIES[capability]():
+            return
+        if capability in REQUIRED:
+            pytest.fail(f"GPUPLAN_REQUIRE names {capability!r}, which is missing: {reason}")
+        pytest.skip(f"needs {capability}: {reason}")
+
+    return check
+
+
+def _can_link() -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            (Path(folder) / "link").symlink_to(folder)
+        except OSError:
+            return False
+    return True
+
+
+def _is_root() -> bool:
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def _has_accelerator() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _installed(module: str) -> Callable[[], bool]:
+    return lambda: importlib.util.find_spec(module) is not None
+
+
+CAPABILITIES: dict[str, Callable[[], bool]] = {
+    "symlinks": _can_link,
+    "root": _is_root,
+    "accelerator": _has_accelerator,
+    "lightning": _installed("lightning"),
+    "transformers": _installed("transformers"),
+}

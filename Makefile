@@ -1,0 +1,47 @@
+# Everything runs in .venv, which the targets make themselves: all they need is Python 3.11 or newer.
+#   make demo      install gpuplan and show one answer
+#   make test      everything: check, then the whole test suite
+#   make unit      only the quick tests
+#   make check     lint, types and the layers
+#   make bench     time whole commands and print them beside their budgets
+#   make clean     remove .venv and everything that was built
+# PYTHON picks an interpreter, PIP_ARGS adds pip options (such as where to find CPU builds of torch),
+# PYTEST_ARGS adds pytest options:  make test PYTEST_ARGS="-k offers"
+
+SHELL := /bin/sh
+unexport PYTHONPATH PYTHONHOME
+export PYTHON PIP_ARGS
+
+# All paths are relative, so that a folder name with spaces is no trouble.
+BIN := .venv/bin
+PYTEST := $(BIN)/pytest
+PARALLEL := -n auto --maxprocesses 4 --dist loadfile
+
+.PHONY: help demo test unit check bench clean base dev
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: base
+	$(BIN)/gpuplan offers --accelerator H100:8 --top 5
+
+test: check
+	$(PYTEST) $(PARALLEL) $(PYTEST_ARGS)
+
+unit: dev
+	$(PYTEST) -m "not slow" $(PYTEST_ARGS)
+
+check: dev
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright --level error
+	$(BIN)/lint-imports
+
+bench: base
+	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
+
+base dev:
+	@sh scripts/install.sh $@
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,59 @@
+#!/bin/sh
+# Install gpuplan into .venv:  sh scripts/install.sh base|dev
+# Does nothing, and needs no network, when .venv already holds what pyproject.toml and
+# constraints.txt ask for. PYTHON picks the interpreter, PIP_ARGS adds options to pip.
+set -eu
+cd "$(dirname "$0")/.."
+
+venv=.venv
+want="${1:?say what to install: base or dev}"
+
+# Print the first interpreter that is new enough and can make a virtual environment.
+find_python() {
+    for candidate in "${PYTHON:-python3}" python3.11 python3.12 python3.13 python3.14 python; do
+        if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+            >/dev/null 2>&1; then
+            command -v "$candidate"
+            return
+        fi
+        if [ -n "${PYTHON:-}" ]; then
+            break
+        fi
+    done
+    found="$("${PYTHON:-python3}" --version 2>&1 | head -n 1)" || true
+    echo "gpuplan needs Python 3.11 or newer with venv; ${PYTHON:-python3} is: $found." >&2
+    echo "To fix: install one (on Debian: apt-get install python3 python3-venv)," \
+        "or name it: make PYTHON=/path/to/python3.12 ..." >&2
+    return 1
+}
+
+# What the environment was made from: it moves with none of these, so a change makes it stale.
+python="$(find_python)"
+made_from="$("$python" --version) in $(pwd -P)"
+asked_for="$(cat pyproject.toml constraints.txt | cksum) ${PIP_ARGS:-}"
+
+if [ "$(cat "$venv/made-from" 2>/dev/null)" != "$made_from" ]; then
+    echo "Making $venv with $("$python" --version)" >&2
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+    printf '%s\n' "$made_from" >"$venv/made-from"
+fi
+
+# `dev` holds everything that `base` does.
+for stamp in "$venv/installed-$want" "$venv/installed-dev"; do
+    if [ "$(cat "$stamp" 2>/dev/null)" = "$asked_for" ]; then
+        exit 0
+    fi
+done
+
+package=.
+if [ "$want" = dev ]; then
+    package='.[dev]'
+fi
+echo "Installing gpuplan ($want) into $venv; the first time this downloads torch" >&2
+rm -f "$venv"/installed-*
+# PIP_ARGS is a list of words.
+# shellcheck disable=SC2086
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+    -c constraints.txt ${PIP_ARGS:-} -e "$package"
+printf '%s\n' "$asked_for" >"$venv/installed-$want"

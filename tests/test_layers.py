@@ -1,0 +1,83 @@
+"""Rules of the house that no linter states: who imports torch, who prints, how a test skips."""
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PACKAGE_FOLDERS = ("catalog", "profiles", "planner", "launcher", "cli", "examples")
+MAY_IMPORT_TORCH = ("profiles/", "launcher/runner", "examples/")
+MAY_PRINT = ("cli/", "examples/", "launcher/runner", "catalog/build_snapshot.py")
+
+
+def package_files() -> list[Path]:
+    """Return every Python file of the package, relative to the repository root."""
+    inside = [file for folder in PACKAGE_FOLDERS for file in (ROOT / folder).rglob("*.py")]
+    return sorted(file.relative_to(ROOT) for file in [*ROOT.glob("*.py"), *inside])
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Yield the absolute module names that a file imports anywhere, inside functions too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module or ""
+
+
+@pytest.mark.parametrize("file", package_files(), ids=str)
+def test_each_file_keeps_to_its_place(file: Path) -> None:
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    tops = {name.partition(".")[0] for name in imported(tree)}
+    assert "gpuplan" not in tops, "inside the package imports are relative"
+    if not file.as_posix().startswith(MAY_IMPORT_TORCH):
+        assert "torch" not in tops, f"torch is imported only under {MAY_IMPORT_TORCH}"
+    if not file.as_posix().startswith(MAY_PRINT):
+        calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        assert not calls & {"print", "sys.exit", "click.echo"}, "only cli/ prints or exits"
+
+
+def test_every_package_folder_is_shipped() -> None:
+    folders = {file.parent.as_posix() for file in package_files() if file.name == "__init__.py"}
+    shipped = {
+        name.removeprefix("gpuplan").lstrip(".").replace(".", "/") or "."
+        for name in PROJECT["tool"]["setuptools"]["packages"]
+    }
+    assert shipped == folders
+
+
+def test_type_checkers_see_every_folder_of_the_package(require) -> None:
+    require("symlinks", "the links in .typing are checked out as text files")
+    linked = {path.name for path in (ROOT / ".typing" / "gpuplan").iterdir() if path.exists()}
+    assert linked == {*PACKAGE_FOLDERS, "__init__.py", "__main__.py", "api.py"}
+
+
+def test_every_dependency_is_pinned() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines if "==" in line}
+    project = PROJECT["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    assert {item.partition(">=")[0].lower() for item in wanted} <= pinned
+
+
+def test_a_test_skips_only_through_require() -> None:
+    by_hand = ("pytest.skip(", "pytest.importorskip(", "mark.skip", "unittest.skip")
+    allowed = {ROOT / "tests" / "conftest.py", Path(__file__)}
+    offenders = [
+        str(file.relative_to(ROOT))
+        for file in sorted((ROOT / "tests").rglob("*.py"))
+        if file not in allowed and any(word in file.read_text("utf-8") for word in by_hand)
+    ]
+    assert not offenders, "use the `require` fixture, which CI can turn into a failure"
+
+
+def test_no_file_has_grown_too_long() -> None:
+    lengths = {
+        str(file): len((ROOT / file).read_text(encoding="utf-8").splitlines())
+        for file in package_files()
+    }
+    assert not {file: lines for file, lines in lengths.items() if lines > 400}
