@@ -54,6 +54,6 @@ echo "Installing gpuplan ($want) into $venv; the first time this downloads torch
 rm -f "$venv"/installed-*
 # PIP_ARGS is a list of words.
 # shellcheck disable=SC2086
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+"$venv/bin/python" -m pip install -qq --disable-pip-version-check \
     -c constraints.txt ${PIP_ARGS:-} -e "$package"
 printf '%s\n' "$asked_for" >"$venv/installed-$want"
