@@ -10,6 +10,13 @@ from pydantic import BaseModel, ConfigDict
 
 Dtype = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"]
 Confidence = Literal["high", "medium", "low"]
+Purchase = Literal["on-demand", "spot"]
+
+CPU_PREFIX = "CPU-"
+"""Every host processor that is priced as a device (`--vs-cpu`) is named so, and nothing else is."""
+
+USER_PRICE_BASES = ("user", "owned")
+"""`Offer.price_basis` of an offer the user wrote: a price they stated, or hardware they bought."""
 
 
 class CatalogueRow(BaseModel):
@@ -48,6 +55,13 @@ class Accelerator(CatalogueRow):
     confidence: Confidence
     note: str | None
     licence: str | None
+    memory_type: str | None = None
+    memory_visible_source: str | None = None
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether this is a host processor, listed only to price a run without accelerators."""
+        return self.name.startswith(CPU_PREFIX)
 
     @property
     def needs_xla(self) -> bool:
@@ -86,6 +100,26 @@ class Instance(CatalogueRow):
     source: str
     confidence: Confidence
     note: str | None
+    link_domain_accelerators: int | None = None
+    """Accelerators sharing `intra_link` across instances (72 on NVL72); None: this instance's."""
+    cluster_placement: str | None = None
+    usage_classes: tuple[str, ...] = ()
+    licence: str | None = None
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the instance has no accelerator and trains on its host processors."""
+        return self.accelerator.startswith(CPU_PREFIX)
+
+    @property
+    def is_fractional(self) -> bool:
+        """Whether the instance holds slices of a device, on which training is not planned."""
+        return not float(self.accelerators).is_integer()
+
+    @property
+    def can_cluster(self) -> bool:
+        """Whether several nodes can be planned: whole devices and a known inter-node figure."""
+        return self.inter_link.bytes_per_s is not None and not self.is_fractional
 
 
 class Offer(CatalogueRow):
@@ -107,6 +141,32 @@ class Offer(CatalogueRow):
     """The cloud's name in SkyPilot; None where `gpuplan launch` cannot reach it."""
     source: str
     note: str | None
+    price_date_precision: Literal["day", "month", "year"] | None = None
+    licence: str | None = None
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether this sells host processors only (`Catalogue.cpu_offers`)."""
+        return self.accelerator.startswith(CPU_PREFIX)
+
+    @property
+    def is_user(self) -> bool:
+        """Whether the offer comes from the user's own `--offers` file."""
+        return self.price_basis in USER_PRICE_BASES
+
+    @property
+    def launchable(self) -> bool:
+        """Whether `gpuplan launch` can reach the seller, and the seller owns what it sells."""
+        return self.skypilot_cloud is not None and not self.marketplace
+
+    def usd_per_hour(self, purchase: Purchase) -> Decimal | None:
+        """Return the price of one instance, $/h, bought this way; None if it is unknown."""
+        return self.spot_usd_per_hour if purchase == "spot" else self.on_demand_usd_per_hour
+
+    def usd_per_accelerator_hour(self, purchase: Purchase) -> Decimal | None:
+        """Return the price of one accelerator, $/h, bought this way; None if it is unknown."""
+        usd = self.usd_per_hour(purchase)
+        return None if usd is None else usd / Decimal(str(self.accelerators))
 
 
 class Provider(CatalogueRow):
@@ -129,6 +189,6 @@ class Region(CatalogueRow):
     provider: str
     name: str
     jurisdiction: str | None
-    """ISO 3166 alpha-2 country in lower case ("de"), from the provider's region list; None unknown."""
+    """Country, ISO 3166 alpha-2 in lower case ("de"), by the provider's list; None: unknown."""
     grid_kg_co2e_per_kwh: float | None
     source: str | None

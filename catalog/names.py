@@ -1,0 +1,197 @@
+"""Names people type → the one canonical name of the catalogue.
+
+`resolve_accelerator` wants one device and refuses a name that fits several ("A100");
+`match_accelerators` is for filters and takes such a name as the whole family.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, cast
+
+from .errors import UsageError, did_you_mean
+from .snapshot import DATA_DIR, Catalogue, load_catalogue
+from .types import CPU_PREFIX
+
+Certainty = Literal["exact", "assumed", "ambiguous", "none"]
+
+VENDOR_WORDS = frozenset(
+    {"nvidia", "tesla", "geforce", "amd", "instinct", "google", "aws", "intel"}
+)
+FULL_NAMES = {"google": "gcp", "amazon": "aws", "microsoft": "azure", "oracle": "oci"}
+
+
+@dataclass(frozen=True)
+class Alias:
+    """One spelling of an accelerator's name, and how surely it means that accelerator."""
+
+    spelling: str
+    canonical: str | None
+    certainty: Certainty
+    note: str | None
+
+
+def resolve_accelerator(name: str, *, catalogue: Catalogue | None = None) -> str:
+    """Return the canonical name of the one accelerator that `name` means.
+
+    Args:
+        name: A canonical name or any known spelling, in any case; "A100-80GB" is taken as SXM
+            (`assumption_about` says so), bare "A100" fits two memory sizes and is refused.
+        catalogue: Where to look the user's own accelerators up too; default: the embedded one.
+
+    Raises:
+        UsageError: The name is unknown, or it fits several devices; the candidates are listed.
+    """
+    known = _canonical_names(catalogue)
+    alias = _find(name, known)
+    if alias is not None and alias.canonical and alias.certainty != "ambiguous":
+        return alias.canonical
+    family = match_family(name, known.values())
+    if alias is not None and alias.certainty == "none":
+        raise UsageError(f"{name!r} is not one device: {alias.note}.", fix=_LIST_FIX)
+    if len(family) == 1:
+        return family[0]
+    if family:
+        raise UsageError(
+            f"{name!r} could be any of {', '.join(family)}.",
+            fix=f"Give the full name, for example {family[0]}.",
+        )
+    raise _unknown_accelerator(name, known)
+
+
+def match_accelerators(name: str, *, catalogue: Catalogue | None = None) -> tuple[str, ...]:
+    """Return the canonical names a filter means: one device, or every member of a family.
+
+    >>> match_accelerators("a100-80gb")
+    ('A100-80GB-PCIe', 'A100-80GB-SXM')
+
+    Raises:
+        UsageError: The name is unknown, or it is not one device.
+    """
+    known = _canonical_names(catalogue)
+    exact = known.get(_folded(name))
+    if exact is not None:
+        return (exact,)
+    family = match_family(name, known.values())
+    if family:
+        return family
+    alias = _find(name, known)
+    if alias is not None and alias.canonical:
+        return (alias.canonical,)
+    if alias is not None:
+        raise UsageError(f"{name!r} is not one device: {alias.note}.", fix=_LIST_FIX)
+    raise _unknown_accelerator(name, known)
+
+
+def assumption_about(name: str) -> str | None:
+    """Return what `resolve_accelerator` assumes for this spelling ("SXM assumed"), or None."""
+    alias = _aliases().get(_folded(name))
+    return alias.note if alias is not None and alias.certainty == "assumed" else None
+
+
+def aliases_of(canonical: str) -> tuple[str, ...]:
+    """Return the other spellings of one accelerator, sorted."""
+    found = (alias.spelling for alias in _aliases().values() if alias.canonical == canonical)
+    return tuple(sorted(spelling for spelling in found if spelling != canonical))
+
+
+def resolve_provider(name: str, *, catalogue: Catalogue | None = None) -> str:
+    """Return the catalogue's name of one provider ("AWS" → "aws", "google" → "gcp").
+
+    Raises:
+        UsageError: The provider is unknown.
+    """
+    providers = (catalogue or load_catalogue()).providers
+    by_folded = {_folded(known): known for known in providers}
+    folded = _folded(name)
+    found = by_folded.get(folded) or by_folded.get(FULL_NAMES.get(folded, folded))
+    if found is None:
+        raise UsageError(
+            f"There is no provider {name!r}.{did_you_mean(name, providers)}",
+            fix=f"Give one of {', '.join(sorted(providers))}.",
+        )
+    return found
+
+
+def resolve_region(
+    name: str, *, provider: str | None = None, catalogue: Catalogue | None = None
+) -> str:
+    """Return the catalogue's name of one region, of this provider or of any.
+
+    Raises:
+        UsageError: Nobody sells in a region of that name.
+    """
+    offers = (catalogue or load_catalogue()).offers
+    regions = {offer.region for offer in offers if provider in (None, offer.provider)}
+    by_folded = {region.casefold(): region for region in regions}
+    found = by_folded.get(name.strip().casefold())
+    if found is None:
+        whose = f" of {provider}" if provider else ""
+        raise UsageError(
+            f"There is no region {name!r}{whose} in the catalogue.{did_you_mean(name, regions)}",
+            fix="Leave --region out, or see the names with `gpuplan offers --format csv`.",
+        )
+    return found
+
+
+def match_family(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that begin with the same word and contain every other word of `name`."""
+    words = _words(name)
+    if not words:
+        return ()
+    members = []
+    for candidate in known:
+        theirs = _words(candidate)
+        if theirs[:1] == words[:1] and set(words) <= set(theirs):
+            members.append(candidate)
+    return tuple(sorted(members))
+
+
+_LIST_FIX = "See the names with `gpuplan gpus`."
+
+
+def _unknown_accelerator(name: str, known: dict[str, str]) -> UsageError:
+    suggestions = did_you_mean(name, known.values())
+    if not suggestions:
+        # "H10O" resembles "H100", an alias, more than any full name.
+        suggestions = did_you_mean(name, (alias.spelling for alias in _aliases().values()))
+    return UsageError(f"There is no accelerator {name!r}.{suggestions}", fix=_LIST_FIX)
+
+
+def _find(name: str, known: dict[str, str]) -> Alias | None:
+    canonical = known.get(_folded(name))
+    if canonical is not None:
+        return Alias(name, canonical, "exact", None)
+    return _aliases().get(_folded(name))
+
+
+def _canonical_names(catalogue: Catalogue | None) -> dict[str, str]:
+    """Return every canonical name by its folded form: those with a spec row and those sold."""
+    catalogue = catalogue or load_catalogue()
+    names = {offer.accelerator for offer in catalogue.offers} | set(catalogue.accelerators)
+    return {_folded(name): name for name in names if not name.startswith(CPU_PREFIX)}
+
+
+@lru_cache(maxsize=1)
+def _aliases() -> dict[str, Alias]:
+    with (DATA_DIR / "aliases.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))[1:]
+    return {
+        _folded(spelling): Alias(
+            spelling, canonical or None, cast(Certainty, certainty), note or None
+        )
+        for spelling, canonical, certainty, note in rows
+    }
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[\s_]+", "-", name.strip().casefold())
+
+
+def _words(name: str) -> list[str]:
+    words = [word for word in re.split(r"[\s_\-]+", name.strip().casefold()) if word]
+    return [word for word in words if word not in VENDOR_WORDS]
