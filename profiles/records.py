@@ -1,0 +1,209 @@
+"""Run records: what was run and what it measured, one JSON object a line (docs/json.md).
+
+Lenient where the world is wide (unknown keys are kept, nulls mean "not stated") and strict where a
+wrong value would poison every judgement: numbers must be positive and finite, degrees at least 1.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from ..catalog.errors import UsageError
+from ..catalog.units import GIB
+
+MemoryMeaning = Literal["allocated", "reserved", "whole-device", "unknown"]
+Degree = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+SHOWN_PROBLEMS = 10
+"""Bad lines named one by one before the rest is only counted."""
+
+
+def _drop_nulls(value: Any) -> Any:
+    """Leave out what is null, so that the default of the field stands for "not stated"."""
+    if isinstance(value, dict):
+        return {key: item for key, item in value.items() if item is not None}
+    return {} if value is None else value
+
+
+class Recorded(BaseModel):
+    """A frozen part of a record; keys that we do not know are kept and written back."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
+
+
+class RecordedLayout(Recorded):
+    """Degrees of parallelism as the record states them (names as in `planner.layout.Layout`)."""
+
+    data: Degree | None = None
+    shard: Degree | None = None
+    zero_stage: Annotated[int, Field(ge=0, le=3)] | None = None
+    tensor: Degree = 1
+    pipeline: Degree = 1
+    virtual_stages: Degree = 1
+    context: Degree = 1
+    expert: Degree = 1
+    sequence_parallel: bool = False
+
+
+class Measured(Recorded):
+    """What the run measured; None is "not measured"."""
+
+    step_time_s: Positive | None = None
+    peak_memory_gib: Positive | None = None
+    memory_meaning: MemoryMeaning = "unknown"
+    oom: bool = False
+
+    @property
+    def peak_memory_bytes(self) -> float | None:
+        """The peak in bytes, or None where none was measured."""
+        return None if self.peak_memory_gib is None else self.peak_memory_gib * GIB
+
+
+class RunRecord(Recorded):
+    """One run: model, machine, how it was run, and what it measured. None is "not stated"."""
+
+    id: str
+    source: str | None = None
+    source_group: str = "unnamed"
+    date: str | None = None
+    model: str
+    params: Annotated[dict[str, Any], BeforeValidator(_drop_nulls)] = Field(default_factory=dict)
+    accelerator: str
+    accelerators: Count = 1
+    per_node: Count | None = None
+    inter_node_gbit_s: Positive | None = None
+    layout: Annotated[RecordedLayout, BeforeValidator(_drop_nulls)] = RecordedLayout()
+    precision: str | None = None
+    micro_batch: Count | None = None
+    grad_accum: Count | None = None
+    global_batch: Count | None = None
+    recompute: Literal["none", "selective", "full"] | None = None
+    attention: Literal["flash", "fused", "eager"] | None = None
+    compile: bool | None = None
+    stack: Literal["torch-eager", "torch-compile", "megatron", "xla"] | None = None
+    optimizer: str | None = None
+    offload: bool | None = None
+    measured: Annotated[Measured, BeforeValidator(_drop_nulls)]
+    features: Annotated[tuple[str, ...], BeforeValidator(lambda value: value or ())] = ()
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def channels_last(self) -> bool | None:
+        """Whether images were laid out channels-last, or None where the record does not say."""
+        value = (self.model_extra or {}).get("channels_last")
+        return value if isinstance(value, bool) else None
+
+    @property
+    def software_date(self) -> tuple[int, int] | None:
+        """Year and month the software dates from, or None; month 1 where only the year is known."""
+        return parse_software_date(self.date, self.accelerator)
+
+
+def read_records(path: Path) -> tuple[RunRecord, ...]:
+    """Return the run records of a JSON Lines file, in order.
+
+    Raises:
+        UsageError: the file cannot be read, or lines of it are not run records; every such line is
+            named as file:line with what is wrong.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(
+            f"Cannot read the run records {path}: {reason}.",
+            fix="give a JSON Lines file, one run record a line.",
+        ) from None
+    records: list[RunRecord] = []
+    problems: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            records.append(_parse_line(line, default_id=f"{path.name}:{number}"))
+        except ValueError as error:
+            problems.append(f"{path}:{number}: {error}")
+    if problems:
+        _raise_problems(problems)
+    if not records:
+        raise UsageError(
+            f"{path} holds no run record.", fix="write one JSON object a line; see docs/json.md."
+        )
+    return tuple(records)
+
+
+def parse_software_date(text: str | None, accelerator: str = "") -> tuple[int, int] | None:
+    """Return (year, month) that a free-form date starts with, or None if it names none.
+
+    Understands `2023-05`, `2023`, container releases such as `NGC 22.09`, and a text that dates
+    several accelerators apart ("A100 tables 2023-05; H100 2023-10").
+
+    >>> parse_software_date("NeMo 25.11")
+    (2025, 11)
+    """
+    if not text:
+        return None
+    family = accelerator.split("-")[0]
+    parts = [part for part in text.split(";") if family and family in part] or [text]
+    for part in parts:
+        calendar = re.search(r"\b((?:19|20)\d\d)(?:-(0[1-9]|1[0-2]))?", part)
+        if calendar:
+            return int(calendar[1]), int(calendar[2] or 1)
+        release = re.search(r"\b([12]\d)\.(0[1-9]|1[0-2])\b", part)
+        if release:
+            return 2000 + int(release[1]), int(release[2])
+        years = re.search(r"\b([12]\d)-[12]\d\b", part)
+        if years:
+            return 2000 + int(years[1]), 1
+    return None
+
+
+def _parse_line(line: str, *, default_id: str) -> RunRecord:
+    """Return one record; a ValueError says in one line what is wrong with it."""
+    try:
+        fields = json.loads(line, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise ValueError("not a run record: nested too deep") from None
+    if not isinstance(fields, dict):
+        raise ValueError(f"a run record is a JSON object, this is {_json_kind(fields)}")
+    fields = {k: v for k, v in fields.items() if v is not None or k not in RunRecord.model_fields}
+    fields.setdefault("id", default_id)
+    try:
+        return RunRecord.model_validate(fields)
+    except ValidationError as error:
+        raise ValueError("; ".join(map(_describe, error.errors()))) from None
+
+
+def _describe(problem: Any) -> str:
+    name = ".".join(map(str, problem["loc"]))
+    if problem["type"] == "missing":
+        return f"{name} is missing"
+    text = problem["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    return f"{name} is {json.dumps(problem['input'], default=str)[:60]}; it must be {text}"
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number; leave what was not measured null")
+
+
+def _json_kind(value: object) -> str:
+    kinds = {list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+def _raise_problems(problems: list[str]) -> NoReturn:
+    shown = problems[:SHOWN_PROBLEMS]
+    if len(problems) > len(shown):
+        shown.append(f"and {len(problems) - len(shown)} more lines")
+    raise UsageError(
+        "\n".join(shown), fix="correct these lines; docs/json.md lists the fields of a run record."
+    )
