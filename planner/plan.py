@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from datetime import date
 from decimal import Decimal
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PlainSerializer
 
 from .layout import Layout
 
@@ -23,6 +23,8 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf
 Stack = Literal["torch-eager", "torch-compile", "megatron", "xla"]
 STACKS: tuple[Stack, ...] = ("torch-eager", "torch-compile", "megatron", "xla")
 RecomputeKind = Literal["none", "selective", "full"]
+Usd = Annotated[Decimal, PlainSerializer(float, return_type=float, when_used="json")]
+"""Dollars, exact where they are added up; a plain number in JSON, as every other quantity."""
 
 
 class Answer(BaseModel):
@@ -97,8 +99,8 @@ class CostLine(Answer):
     name: str
     quantity: float
     unit: str
-    unit_usd: Decimal
-    usd: Decimal
+    unit_usd: Usd
+    usd: Usd
 
 
 class RunCost(Answer):

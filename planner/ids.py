@@ -1,0 +1,65 @@
+"""Names for plans and questions that are the same whenever their content is the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
+from pathlib import PurePath
+from typing import Any
+
+import rfc8785
+from pydantic import BaseModel
+
+PLAN_ID_DIGITS = 10
+
+NOT_CONTENT = frozenset({"id", "position", "tie_with_previous"})
+"""What a plan gets from the list it stands in: the same plan has the same id in every list."""
+
+_LARGEST_EXACT_INTEGER = 2**53 - 1
+
+
+def plan_id(plan_fields: Mapping[str, object]) -> str:
+    """Return a plan's id: 10 hex digits of the SHA-256 of its canonical JSON, price included.
+
+    Args:
+        plan_fields: Every field of the plan by name; those of `NOT_CONTENT` may be missing.
+
+    >>> plan_id({"precision": "fp32", "position": 1}) == plan_id({"precision": "fp32"})
+    True
+    """
+    content = {name: value for name, value in plan_fields.items() if name not in NOT_CONTENT}
+    return content_hash(content)[:PLAN_ID_DIGITS]
+
+
+def content_hash(content: object) -> str:
+    """Return the SHA-256, as hex digits, of the canonical JSON (RFC 8785) of any plain value."""
+    return hashlib.sha256(rfc8785.dumps(_as_json(content))).hexdigest()
+
+
+def _as_json(value: object) -> Any:
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, int):
+        # RFC 8785 knows only what every JSON reader can hold; larger integers become floats.
+        return value if abs(value) <= _LARGEST_EXACT_INTEGER else float(value)
+    if isinstance(value, float):
+        return value
+    if isinstance(value, BaseModel):
+        return {name: _as_json(part) for name, part in value}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = (part.name for part in dataclasses.fields(value))
+        return {name: _as_json(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping):
+        return {str(name): _as_json(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(part) for part in value]
+    if isinstance(value, set | frozenset):
+        return sorted((_as_json(part) for part in value), key=rfc8785.dumps)
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, date | PurePath):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no canonical JSON form")
