@@ -123,6 +123,8 @@ def TOKENS_PER_SAMPLE(seq_len: int = 8192) -> int:
 class Decoder(nn.Module):
     """Token embedding, blocks, norm and head; `rotary_dim` None means learned positions."""
 
+    rotary: Tensor | None
+
     def __init__(
         self,
         blocks: list["Block"],
@@ -351,11 +353,11 @@ class MixtureOfExperts(nn.Module):
 
 
 def activate(ffn_kind: str, up: Tensor, gate: Tensor | None) -> Tensor:
-    if ffn_kind == "swiglu":
-        return F.silu(gate) * up
-    if ffn_kind == "geglu":
-        return F.gelu(gate, approximate="tanh") * up
-    return F.relu(up).square() if ffn_kind == "relu2" else F.gelu(up, approximate="tanh")
+    if ffn_kind == "relu2":
+        return F.relu(up).square()
+    inner = up if gate is None else gate
+    active = F.silu(inner) if ffn_kind == "swiglu" else F.gelu(inner, approximate="tanh")
+    return active if gate is None else active * up
 
 
 def is_gated(ffn_kind: str) -> bool:
