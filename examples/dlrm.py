@@ -45,13 +45,13 @@ def build_optimizer(parameters) -> torch.optim.Optimizer:
 
 
 class DLRM(nn.Module):
+    pairs: Tensor
+
     def __init__(
         self, rows: tuple[int, ...], dim: int, bottom: tuple[int, ...], top: tuple[int, ...]
     ):
         super().__init__()
-        self.tables = nn.ModuleList(
-            nn.EmbeddingBag(size, dim, mode="sum", include_last_offset=False) for size in rows
-        )
+        self.tables = nn.ModuleList(nn.EmbeddingBag(size, dim, mode="sum") for size in rows)
         self.bottom = perceptron(NUMBERS, *bottom, dim)
         vectors = len(rows) + 1
         self.top = perceptron(dim + vectors * (vectors - 1) // 2, *top, 1)

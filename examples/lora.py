@@ -6,6 +6,7 @@ decoder itself is `decoder.py` in this folder.
 
 import torch
 from decoder import TOKENS_PER_SAMPLE as TOKENS_PER_SAMPLE
+from decoder import GroupedAttention
 from decoder import build_model as build_decoder
 from decoder import compute_loss as compute_loss
 from decoder import make_batch as make_batch
@@ -25,9 +26,10 @@ def build_model(
 ) -> nn.Module:
     model = build_decoder(layers, hidden, heads, kv_heads, ffn, vocab=vocab, seq_len=seq_len)
     model.requires_grad_(False)
-    for block in model.blocks:
-        block.attention.qkv = LowRankAdapter(block.attention.qkv, rank, alpha)
-        block.attention.out = LowRankAdapter(block.attention.out, rank, alpha)
+    for module in list(model.modules()):
+        if isinstance(module, GroupedAttention):
+            module.qkv = LowRankAdapter(module.qkv, rank, alpha)
+            module.out = LowRankAdapter(module.out, rank, alpha)
     return model
 
 

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 def build_model(classes: int = 1000, channels_last: bool = True) -> nn.Module:
     model = ResNet50(classes)
-    return model.to(memory_format=torch.channels_last) if channels_last else model
+    if channels_last:
+        model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    return model
 
 
 def make_batch(

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from gpuplan.examples import bert, decoder
 PUBLISHED = Path(__file__).parents[1] / "published"
 # Its stated 12.2 billion count a vision tower that the language model of the record lacks.
 COUNTED_OTHERWISE = {"Gemma-3-12B"}
-SMALL = {
+SMALL: dict[str, Any] = {
     "layers": 2,
     "hidden": 32,
     "heads": 4,
@@ -21,7 +22,7 @@ SMALL = {
     "vocab": 50,
     "seq_len": 16,
 }
-LATENT = {
+LATENT: dict[str, Any] = {
     "attention_kind": "mla",
     "q_lora_rank": 12,
     "kv_lora_rank": 8,
@@ -46,6 +47,10 @@ def loss_of(**params) -> torch.Tensor:
     loss.backward()
     assert all(p.grad is not None for p in model.parameters())
     return loss.detach()
+
+
+def blocks_of(model: torch.nn.Module) -> list[Any]:
+    return list(model.get_submodule("blocks").children())
 
 
 def flops_of(**params) -> int:
@@ -103,7 +108,7 @@ def test_every_nth_layer_attends_globally() -> None:
     model = decoder.build_model(
         **{**SMALL, "layers": 4}, attention_window=4, attention_global_every=2
     )
-    cores = [type(block.attention.core).__name__ for block in model.blocks]
+    cores = [type(block.attention.core).__name__ for block in blocks_of(model)]
     assert cores == ["WindowAttention", "FusedAttention"] * 2
 
 
@@ -128,6 +133,7 @@ def test_equal_experts_act_as_one_dense_layer(experts: int) -> None:
     """With every expert the same, routing must not change the result: nothing lost or swapped."""
     torch.manual_seed(0)
     layer = decoder.MixtureOfExperts(8, 12, "swiglu", experts, active=experts, shared=0)
+    assert layer.gate is not None
     with torch.no_grad():
         for weight in (layer.gate, layer.up, layer.down):
             weight.copy_(weight[:1].expand_as(weight))
@@ -141,10 +147,10 @@ def test_leading_layers_are_dense_and_experts_come_every_nth() -> None:
     model = decoder.build_model(
         **{**SMALL, "layers": 6}, experts=4, dense_layers=2, dense_ffn=64, moe_every=2
     )
-    kinds = [type(block.ffn).__name__ for block in model.blocks]
+    kinds = [type(block.ffn).__name__ for block in blocks_of(model)]
     dense, mixed = "FeedForward", "MixtureOfExperts"
     assert kinds == [dense, dense, dense, mixed, dense, mixed]
-    assert model.blocks[0].ffn.up.out_features == 64
+    assert blocks_of(model)[0].ffn.up.out_features == 64
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_lightning_module_takes_a_step() -> None:
     classifier.training_step(batch, 0).backward()
     assert all(p.grad is not None for p in classifier.parameters())
     with torch.device("meta"):
-        assert f"{count(module.Classifier()):,}" in module.__doc__
+        assert f"{count(module.Classifier()):,}" in (module.__doc__ or "")
 
 
 @pytest.mark.slow
