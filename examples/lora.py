@@ -28,8 +28,8 @@ def build_model(
     model.requires_grad_(False)
     for module in list(model.modules()):
         if isinstance(module, GroupedAttention):
-            module.qkv = LowRankAdapter(module.qkv, rank, alpha)
-            module.out = LowRankAdapter(module.out, rank, alpha)
+            for name in ("qkv", "out"):
+                setattr(module, name, LowRankAdapter(getattr(module, name), rank, alpha))
     return model
 
 
