@@ -1,0 +1,301 @@
+"""What a run record leaves out, taken as its software did by default, and named.
+
+The keys are the stack, the date of the software and facts of the device, never the source of a
+record. Every value taken is listed in `StatedRun.assumed` as `field=value (why)`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from pydantic import ValidationError
+
+from ..catalog.errors import GpuplanError, did_you_mean
+from ..catalog.types import Accelerator, Instance, Link
+from ..catalog.units import GIGABIT_BYTES
+from ..profiles.records import RunRecord
+from .layout import Layout
+from .plan import PRECISIONS, Precision, RecomputeKind, Stack
+from .site import Site
+
+T = TypeVar("T")
+Date = tuple[int, int]
+"""Year and month of a software release."""
+
+TYPICAL_PER_NODE = 8
+ICI_DOMAIN_CHIPS = {
+    # Largest slice of one torus; https://cloud.google.com/tpu/docs/system-architecture-tpu-vm and
+    # the page of each version there (2025-11).
+    "TPU-v4": 4096,
+    "TPU-v5e": 256,
+    "TPU-v5p": 8960,
+    "TPU-v6e": 256,
+    "TPU-v7": 9216,
+}
+FUSED_ATTENTION_SINCE: dict[Stack, Date] = {
+    # scaled_dot_product_attention came with torch 2.0.
+    "torch-eager": (2023, 3),
+    "torch-compile": (2023, 3),
+    # Megatron-LM's --use-flash-attn was opt-in until Transformer Engine became its default spec.
+    "megatron": (2024, 1),
+    # MaxText: splash attention; the dot product before.
+    "xla": (2023, 10),
+}
+
+
+class UnstatedError(GpuplanError):
+    """A record leaves out, or names, something that cannot be predicted from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedRun:
+    """A run with nothing left open: what the planner needs to predict it."""
+
+    site: Site
+    params: dict[str, Any]
+    """For the functions of the model file, the choice of attention included."""
+    layout: Layout
+    precision: Precision
+    micro_batch: int
+    grad_accum: int
+    recompute: RecomputeKind
+    stack: Stack
+    compile: bool
+    optimizer: str | None
+    software_date: Date | None
+    features: frozenset[str]
+    assumed: tuple[str, ...]
+
+
+def state_run(
+    record: RunRecord,
+    accelerator: Accelerator,
+    *,
+    instances: Iterable[Instance] = (),
+    model_takes: Container[str] = (),
+) -> StatedRun:
+    """Return the run with every null of its record filled in.
+
+    Args:
+        record: The run as its source states it.
+        accelerator: The device that `record.accelerator` names.
+        instances: Instances of that device, for the usual link and node where none is stated.
+        model_takes: Names of the params that the model file's functions take.
+
+    Raises:
+        UnstatedError: The record names a precision we do not know, or leaves the batch open.
+    """
+    assumed: list[str] = []
+    peers = tuple(instances)
+    stack = _stack(record, accelerator, assumed)
+    layout = _layout(record, assumed)
+    micro_batch, grad_accum = _batch(record, layout, assumed)
+    per_node, nodes = _nodes(record, accelerator, peers, assumed)
+    return StatedRun(
+        site=Site(
+            accelerator=accelerator,
+            per_node=per_node,
+            nodes=nodes,
+            intra_link=_intra_link(accelerator, peers, per_node, assumed),
+            inter_link=_inter_link(record, peers, nodes, assumed),
+        ),
+        params=_params(record, stack, model_takes, assumed),
+        layout=layout,
+        precision=_precision(record, stack, assumed),
+        micro_batch=micro_batch,
+        grad_accum=grad_accum,
+        recompute=_recompute(record, stack, assumed),
+        stack=stack,
+        compile=_compile(record, stack, assumed),
+        optimizer=_optimizer(record, assumed),
+        software_date=record.software_date,
+        features=frozenset(record.features),
+        assumed=tuple(assumed),
+    )
+
+
+def _stack(record: RunRecord, accelerator: Accelerator, assumed: list[str]) -> Stack:
+    if record.stack is not None:
+        return record.stack
+    stack: Stack = "torch-compile" if record.compile else "torch-eager"
+    if accelerator.needs_xla:
+        stack = "xla"
+    assumed.append(f"stack={stack} (what runs on {accelerator.name})")
+    return stack
+
+
+def _layout(record: RunRecord, assumed: list[str]) -> Layout:
+    stated = record.layout
+    inner = stated.tensor * stated.pipeline * stated.context
+    data = stated.data
+    if data is None:
+        data = max(1, record.accelerators // inner)
+        if record.accelerators > 1:
+            assumed.append(f"layout.data={data} (accelerators ÷ the other degrees)")
+    zero_stage = stated.zero_stage
+    if zero_stage is None:
+        zero_stage = 0
+        if data > 1:
+            assumed.append("layout.zero_stage=0 (plain data parallelism)")
+    shard = stated.shard
+    if shard is None:
+        shard = data * stated.context if zero_stage else 1
+        if zero_stage and shard > 1:
+            assumed.append(f"layout.shard={shard} (all data ranks)")
+    if data * inner != record.accelerators:
+        raise UnstatedError(
+            f"the layout occupies {data * inner} accelerators, the record says"
+            f" {record.accelerators}"
+        )
+    degrees = {
+        name: getattr(stated, name)
+        for name in ("tensor", "pipeline", "virtual_stages", "context", "expert")
+    }
+    try:
+        return Layout(
+            data=data,
+            shard=shard,
+            zero_stage=zero_stage,
+            sequence_parallel=stated.sequence_parallel,
+            **degrees,
+        )
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise UnstatedError(f"the layout does not fit together: {reason}") from None
+
+
+def _batch(record: RunRecord, layout: Layout, assumed: list[str]) -> tuple[int, int]:
+    """Return (micro-batch, accumulation steps), each derived from the global batch if left out."""
+    micro_batch, grad_accum, total = record.micro_batch, record.grad_accum, record.global_batch
+    if micro_batch is None:
+        if total is None:
+            raise UnstatedError("neither micro_batch nor global_batch is stated")
+        micro_batch = _divide(total, layout.data * (grad_accum or 1), "data ranks")
+        assumed.append(f"micro_batch={micro_batch} (global batch ÷ data ranks)")
+    if grad_accum is None:
+        grad_accum = _divide(total, micro_batch * layout.data, "micro-batches") if total else 1
+        assumed.append(f"grad_accum={grad_accum} (global batch ÷ micro-batches)")
+    return micro_batch, grad_accum
+
+
+def _divide(total: int, parts: int, what: str) -> int:
+    if total % parts:
+        raise UnstatedError(f"the global batch {total} does not divide over {parts} {what}")
+    return total // parts
+
+
+def _nodes(
+    record: RunRecord, accelerator: Accelerator, peers: tuple[Instance, ...], assumed: list[str]
+) -> tuple[int, int]:
+    """Return (accelerators of one fast-link domain, number of domains)."""
+    total = record.accelerators
+    per_node = record.per_node
+    torus = ICI_DOMAIN_CHIPS.get(accelerator.name)
+    if torus is not None and record.inter_node_gbit_s is None and total > (per_node or 1):
+        per_node = torus
+        assumed.append(f"per_node={min(torus, total)} (one ICI torus)")
+    if per_node is None:
+        per_node = _most_common(int(peer.accelerators) for peer in peers if peer.accelerators > 1)
+        per_node = per_node or TYPICAL_PER_NODE
+        if total > 1:
+            assumed.append(f"per_node={per_node} (most instances of {accelerator.name})")
+    per_node = min(per_node, total)
+    return per_node, math.ceil(total / per_node)
+
+
+def _intra_link(
+    accelerator: Accelerator, peers: tuple[Instance, ...], per_node: int, assumed: list[str]
+) -> Link:
+    if accelerator.link_bytes_per_s is not None or per_node == 1:
+        return Link(name=accelerator.link, bytes_per_s=accelerator.link_bytes_per_s)
+    known = [peer.intra_link for peer in peers if peer.intra_link.bytes_per_s]
+    if not known:
+        return Link(name=accelerator.link, bytes_per_s=None)
+    link = _most_common(known)
+    assert link is not None
+    assumed.append(f"intra-node link={link.name} (most instances of {accelerator.name})")
+    return link
+
+
+def _inter_link(
+    record: RunRecord, peers: tuple[Instance, ...], nodes: int, assumed: list[str]
+) -> Link:
+    if record.inter_node_gbit_s is not None:
+        return Link(name=None, bytes_per_s=record.inter_node_gbit_s * GIGABIT_BYTES, rdma=True)
+    if nodes == 1:
+        return Link(name=None, bytes_per_s=None)
+    rates = [peer.inter_link.bytes_per_s for peer in peers if peer.accelerators > 1]
+    rate = _most_common(rate for rate in rates if rate is not None)
+    if rate is not None:
+        assumed.append(f"inter_node_gbit_s={rate / GIGABIT_BYTES:g} (most instances of its kind)")
+    return Link(name=None, bytes_per_s=rate)
+
+
+def _precision(record: RunRecord, stack: Stack, assumed: list[str]) -> Precision:
+    if record.precision is None:
+        precision: Precision = "bf16-amp" if stack == "xla" else "fp32"
+        assumed.append(f"precision={precision} (default of {stack})")
+        return precision
+    if record.precision not in PRECISIONS:
+        raise UnstatedError(
+            f"precision {record.precision!r} is not predicted yet; known:"
+            f" {', '.join(PRECISIONS)}.{did_you_mean(record.precision, PRECISIONS)}"
+        )
+    return cast(Precision, record.precision)
+
+
+def _recompute(record: RunRecord, stack: Stack, assumed: list[str]) -> RecomputeKind:
+    if record.recompute is not None:
+        return record.recompute
+    # MaxText's remat_policy is "full" unless told otherwise; torch and Megatron keep everything.
+    recompute: RecomputeKind = "full" if stack == "xla" else "none"
+    assumed.append(f"recompute={recompute} (default of {stack})")
+    return recompute
+
+
+def _compile(record: RunRecord, stack: Stack, assumed: list[str]) -> bool:
+    if record.compile is not None:
+        return record.compile
+    compiled = stack == "torch-compile"
+    if stack.startswith("torch"):
+        assumed.append(f"compile={str(compiled).lower()} (default of {stack})")
+    return compiled
+
+
+def _params(
+    record: RunRecord, stack: Stack, model_takes: Container[str], assumed: list[str]
+) -> dict[str, Any]:
+    """Return the params of the model, with what other fields of the record say about it."""
+    params = dict(record.params)
+    if "attention" in model_takes and "attention" not in params:
+        params["attention"] = _attention(record, stack, assumed)
+    if "channels_last" in model_takes and record.channels_last is not None:
+        params.setdefault("channels_last", record.channels_last)
+    return params
+
+
+def _attention(record: RunRecord, stack: Stack, assumed: list[str]) -> str:
+    if record.attention is not None:
+        return "eager" if record.attention == "eager" else "fused"
+    since = FUSED_ATTENTION_SINCE[stack]
+    date = record.software_date
+    attention = "eager" if date is not None and date < since else "fused"
+    known = "since" if attention == "fused" else "before"
+    assumed.append(f"attention={attention} (default of {stack} {known} {since[0]}-{since[1]:02})")
+    return attention
+
+
+def _optimizer(record: RunRecord, assumed: list[str]) -> str | None:
+    if record.optimizer is None:
+        assumed.append("optimizer=the model file's own")
+    return record.optimizer
+
+
+def _most_common(values: Iterable[T]) -> T | None:
+    """Return the value that comes most often, the first of equals; None if there is none."""
+    counted = Counter(values).most_common(1)
+    return counted[0][0] if counted else None
