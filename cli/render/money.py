@@ -1,0 +1,93 @@
+"""Dollars as a person reads them: no more digits than are known."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_HALF_EVEN, Decimal
+
+DASH = "–"  # noqa: RUF001
+
+
+def round_money_interval(
+    low_usd: float, likely_usd: float, high_usd: float
+) -> tuple[Decimal, Decimal, Decimal]:
+    """Return the three amounts in dollars, rounded to the power of ten that the interval supports.
+
+    The step is the largest power of ten that still cuts the interval in two or more; the order
+    low ≤ likely ≤ high survives, because every amount is rounded to the same grid.
+
+    >>> [int(usd) for usd in round_money_interval(3087, 3480, 3961)]
+    [3100, 3500, 4000]
+    """
+    exponent = _known_exponent(high_usd - low_usd, likely_usd)
+    return (
+        _rounded(low_usd, exponent),
+        _rounded(likely_usd, exponent),
+        _rounded(high_usd, exponent),
+    )
+
+
+def format_money_interval(
+    low_usd: float | None, likely_usd: float | None, high_usd: float | None
+) -> str:
+    """Return "$3,100–4,000, likely $3,500", or "price unknown" when a part of it is.
+
+    >>> format_money_interval(3087, 3480, 3961)
+    '$3,100–4,000, likely $3,500'
+    """
+    if low_usd is None or likely_usd is None or high_usd is None:
+        return "price unknown"
+    low, likely, high = round_money_interval(low_usd, likely_usd, high_usd)
+    if low == high:
+        return f"${_digits(likely)}"
+    return f"{_range(low, high)}, likely ${_digits(likely)}"
+
+
+def format_money_range(
+    low_usd: float | None, likely_usd: float | None, high_usd: float | None
+) -> str:
+    """Return "$3,100–4,000" for a column, or "?" when it is unknown."""
+    if low_usd is None or likely_usd is None or high_usd is None:
+        return "?"
+    low, likely, high = round_money_interval(low_usd, likely_usd, high_usd)
+    return f"${_digits(likely)}" if low == high else _range(low, high)
+
+
+def format_money(usd: float | Decimal | None) -> str:
+    """Return one amount to three significant digits ("$3,480", "$0.0042"), or "?" if unknown."""
+    if usd is None:
+        return "?"
+    amount = Decimal(str(usd))
+    if not amount:
+        return "$0"
+    return f"${_digits(_rounded(float(amount), min(0, amount.adjusted() - 2)))}"
+
+
+def format_price(usd_per_hour: float | Decimal | None) -> str:
+    """Return a stated price, cents and all ("$23.92", "$0.5260"), or "?" if nobody states it."""
+    if usd_per_hour is None:
+        return "?"
+    return f"${usd_per_hour:,.2f}" if usd_per_hour >= 1 else f"${usd_per_hour:.3f}"
+
+
+def _known_exponent(width_usd: float, likely_usd: float) -> int:
+    if width_usd > 0:
+        return math.floor(math.log10(width_usd / 2))
+    # An exact amount is shown to the cent, or to three digits below a dollar.
+    return -2 if abs(likely_usd) >= 1 or not likely_usd else math.floor(math.log10(likely_usd)) - 2
+
+
+def _rounded(usd: float, exponent: int) -> Decimal:
+    grid = Decimal(1).scaleb(exponent)
+    return (Decimal(str(usd)) / grid).quantize(Decimal(1), rounding=ROUND_HALF_EVEN) * grid
+
+
+def _range(low: Decimal, high: Decimal) -> str:
+    return f"${_digits(low)}{DASH}{_digits(high)}"
+
+
+def _digits(usd: Decimal) -> str:
+    normal = usd.normalize()
+    decimals = max(0, -int(normal.as_tuple().exponent))
+    # One decimal of a dollar is written as two: $12.30.
+    return f"{usd:,.{2 if decimals == 1 else decimals}f}"

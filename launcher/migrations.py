@@ -1,0 +1,78 @@
+"""How the store's tables came to be: one function a version, applied in order, each exactly once.
+
+A migration that has been released is never edited; a change is a new function at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+from ..catalog.errors import GpuplanError
+
+Migration = Callable[[sa.Connection], None]
+
+
+class StoreError(GpuplanError):
+    """The store cannot be read or written."""
+
+
+class StoreTooNewError(StoreError):
+    """The store was written by a later gpuplan than this one."""
+
+
+def migrate(connection: sa.Connection) -> None:
+    """Bring the tables up to this version, inside the caller's transaction.
+
+    Raises:
+        StoreTooNewError: A later gpuplan has changed them already.
+    """
+    version = _version(connection)
+    if version > len(MIGRATIONS):
+        raise StoreTooNewError(
+            f"The plan store has version {version}; this gpuplan knows {len(MIGRATIONS)}.",
+            fix="Upgrade gpuplan, or choose another folder with GPUPLAN_HOME.",
+        )
+    for migration in MIGRATIONS[version:]:
+        migration(connection)
+    if version < len(MIGRATIONS):
+        connection.exec_driver_sql("DELETE FROM schema_version")
+        connection.exec_driver_sql(
+            "INSERT INTO schema_version (version) VALUES (?)", (len(MIGRATIONS),)
+        )
+
+
+def _version(connection: sa.Connection) -> int:
+    known = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'"
+    if connection.exec_driver_sql(known).scalar() is None:
+        return 0
+    return int(connection.exec_driver_sql("SELECT max(version) FROM schema_version").scalar() or 0)
+
+
+def _make_estimates_and_plans(connection: sa.Connection) -> None:
+    statements = (
+        "CREATE TABLE schema_version (version INTEGER NOT NULL)",
+        """CREATE TABLE estimates (
+            id INTEGER PRIMARY KEY,
+            inputs_hash TEXT NOT NULL UNIQUE,
+            kept_at TEXT NOT NULL,
+            snapshot_date TEXT NOT NULL,
+            facts TEXT NOT NULL
+        )""",
+        "CREATE TABLE plans (id TEXT PRIMARY KEY, content TEXT NOT NULL)",
+        """CREATE TABLE listed_plans (
+            estimate_id INTEGER NOT NULL REFERENCES estimates (id),
+            position INTEGER NOT NULL,
+            plan_id TEXT NOT NULL REFERENCES plans (id),
+            tie_with_previous INTEGER NOT NULL,
+            PRIMARY KEY (estimate_id, position)
+        )""",
+        "CREATE INDEX listed_plans_by_plan ON listed_plans (plan_id)",
+        "CREATE INDEX estimates_by_time ON estimates (kept_at)",
+    )
+    for statement in statements:
+        connection.exec_driver_sql(statement)
+
+
+MIGRATIONS: tuple[Migration, ...] = (_make_estimates_and_plans,)

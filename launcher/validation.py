@@ -1,0 +1,289 @@
+"""`gpuplan validate`: predict every run of a record file and judge the predictions.
+
+Records → what they leave open filled in → one Profile per model and params → predictions → errors.
+A run that cannot be predicted is skipped with its reason; nothing else of the file suffers.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..catalog.errors import GpuplanError
+from ..catalog.names import assumption_about, resolve_accelerator
+from ..catalog.snapshot import Catalogue, load_catalogue
+from ..planner.defaults import StatedRun, UnstatedError, state_run
+from ..planner.judge import Observation, Validation, Verdict, judge
+from ..planner.plan import Estimated
+from ..planner.predict import Prediction, Setup, peak_flops, predict, refuse_unsupported
+from ..planner.workbench import Workbench
+from ..profiles.optimizers import with_optimizer
+from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
+from ..profiles.records import RunRecord, read_records
+
+EXAMPLES = "gpuplan.examples"
+CONTRACT_FUNCTIONS = ("build_model", "make_batch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileRequest:
+    """One model file with one set of params, and the numerics classes to trace it in."""
+
+    path: Path
+    params: Mapping[str, Any]
+    numerics: frozenset[Numerics]
+
+    @property
+    def key(self) -> str:
+        """Text that is equal for equal models."""
+        return f"{self.path}|{json.dumps(self.params, sort_keys=True, default=str)}"
+
+
+Profiler = Callable[[Sequence[ProfileRequest]], Mapping[str, "Profile | GpuplanError"]]
+"""Makes Profiles: the answer is keyed by `ProfileRequest.key`; a failure is returned, not raised."""
+
+
+@dataclass(kw_only=True)
+class _Case:
+    """One record on its way to an observation."""
+
+    record: RunRecord
+    accelerator: str
+    run: StatedRun | None = None
+    setup: Setup | None = None
+    request: ProfileRequest | None = None
+    skipped: str | None = None
+    assumed: list[str] = field(default_factory=list)
+
+
+def validate(
+    paths: Iterable[Path], *, profiler: Profiler | None = None, catalogue: Catalogue | None = None
+) -> Validation:
+    """Return predictions for every run of these record files, with their errors and summaries.
+
+    Args:
+        paths: JSON Lines files of run records; a record's model file is looked for beside its
+            record file, then among the examples that come with gpuplan.
+        profiler: Makes the Profiles; default: trace in child processes, cached.
+        catalogue: Where accelerators are looked up; default: the embedded one.
+
+    Raises:
+        UsageError: a file cannot be read, or lines of it are not run records.
+    """
+    catalogue = catalogue or load_catalogue()
+    cases = [
+        _prepare(record, path, catalogue) for path in paths for record in read_records(path)
+    ]
+    if profiler is None:
+        from .profiling import profile_all
+
+        profiler = profile_all
+    profiles = profiler(_merged(case.request for case in cases if case.request is not None))
+    benches = _Benches(profiles)
+    answer = judge([_observe(case, benches) for case in cases])
+    return answer.model_copy(update={"gpuplan_version": __version__})
+
+
+def _prepare(record: RunRecord, path: Path, catalogue: Catalogue) -> _Case:
+    """Return the record with its open fields filled in, or with the reason why it is skipped."""
+    case = _Case(record=record, accelerator=record.accelerator)
+    try:
+        case.accelerator = resolve_accelerator(record.accelerator, catalogue=catalogue)
+        accelerator = catalogue.accelerators.get(case.accelerator)
+        if accelerator is None:
+            raise UnstatedError(f"{case.accelerator} has no specification in the catalogue")
+        model_path = _find_model(record.model, path.parent)
+        case.run = run = state_run(
+            record,
+            accelerator,
+            instances=_instances(catalogue, accelerator.name),
+            model_takes=_params_taken(model_path),
+        )
+        case.assumed += [note for note in [assumption_about(record.accelerator)] if note]
+        case.assumed += run.assumed
+        if record.offload:
+            raise UnstatedError("an optimizer offloaded to the host is not predicted yet")
+        case.setup = _setup(run)
+        refuse_unsupported(run.site, case.setup)
+        case.request = ProfileRequest(
+            path=model_path,
+            params=run.params,
+            numerics=frozenset({NUMERICS_OF_PRECISION[run.precision]}),
+        )
+    except GpuplanError as error:
+        case.skipped = _one_line(error)
+    return case
+
+
+def _setup(run: StatedRun) -> Setup:
+    return Setup(
+        layout=run.layout,
+        precision=run.precision,
+        micro_batch=run.micro_batch,
+        grad_accum=run.grad_accum,
+        recompute=run.recompute,
+        stack=run.stack,
+        compile=run.compile,
+        optimizer=run.optimizer,
+    )
+
+
+def _find_model(model: str, folder: Path) -> Path:
+    beside = folder / model
+    if beside.is_file():
+        return beside.resolve()
+    example = Path(str(files(EXAMPLES).joinpath(model)))
+    if example.is_file():
+        return example
+    raise UnstatedError(f"there is no model file {model} beside the records or in {EXAMPLES}")
+
+
+@lru_cache(maxsize=64)
+def _params_taken(path: Path) -> frozenset[str]:
+    """Return the names of the params that the file's functions take, from its text alone."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return frozenset()  # The profiler says what is wrong with the file.
+    functions = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name in CONTRACT_FUNCTIONS
+    ]
+    return frozenset(
+        argument.arg
+        for function in functions
+        for argument in (*function.args.args, *function.args.kwonlyargs)
+    )
+
+
+@lru_cache(maxsize=256)
+def _instances_by_name(catalogue_id: int, name: str) -> tuple[Any, ...]:
+    raise NotImplementedError
+
+
+def _instances(catalogue: Catalogue, name: str) -> list[Any]:
+    return [one for one in catalogue.instances.values() if one.accelerator == name]
+
+
+def _merged(requests: Iterable[ProfileRequest]) -> list[ProfileRequest]:
+    """Return one request per model and params, with the numerics that any run of it needs."""
+    merged: dict[str, ProfileRequest] = {}
+    for request in requests:
+        known = merged.get(request.key)
+        numerics = request.numerics | (known.numerics if known else frozenset())
+        merged[request.key] = replace(request, numerics=numerics)
+    return list(merged.values())
+
+
+class _Benches:
+    """One workbench per Profile and optimizer, made when it is first asked for."""
+
+    def __init__(self, profiles: Mapping[str, Profile | GpuplanError]) -> None:
+        self._profiles = profiles
+        self._benches: dict[tuple[str, str | None], Workbench] = {}
+
+    def bench(self, key: str, optimizer: str | None) -> Workbench:
+        """Return the bench of one model; raises the error that profiling it ended with."""
+        if (key, optimizer) not in self._benches:
+            profile = self._profiles[key]
+            if isinstance(profile, GpuplanError):
+                raise profile
+            if optimizer not in (None, "none"):
+                profile = with_optimizer(profile, optimizer)
+            self._benches[key, optimizer] = Workbench(profile)
+        return self._benches[key, optimizer]
+
+
+def _observe(case: _Case, benches: _Benches) -> Observation:
+    """Return the run as the judge needs it, predicted unless it is skipped."""
+    record = case.record
+    base = Observation(
+        id=record.id,
+        source_group=record.source_group,
+        accelerator=case.accelerator,
+        stack=case.run.stack if case.run else record.stack or "unknown",
+        configuration=_configuration(record),
+        assumed=tuple(case.assumed),
+        skipped=case.skipped,
+        measured_step_time_s=record.measured.step_time_s,
+        measured_memory_bytes=record.measured.peak_memory_bytes,
+        verdict_measured=_measured_verdict(record),
+    )
+    if case.run is None or case.setup is None or case.request is None:
+        return base
+    try:
+        bench = benches.bench(case.request.key, case.setup.optimizer)
+        setup = case.setup
+        if setup.optimizer != "none":
+            setup = replace(setup, optimizer=None)  # The bench holds it already.
+        prediction = predict(bench.profile, case.run.site, setup, bench=bench)
+        ideal_s = _ideal_step_time_s(case.run, bench)
+    except GpuplanError as error:
+        return replace(base, skipped=_one_line(error))
+    memory, assumed = _memory_as_measured(record, prediction)
+    return replace(
+        base,
+        predicted_step_time_s=prediction.step_time_s,
+        ideal_step_time_s=ideal_s,
+        predicted_memory_bytes=memory,
+        verdict_predicted="fits" if prediction.fits else "out_of_memory",
+        assumed=(*base.assumed, *assumed),
+    )
+
+
+def _configuration(record: RunRecord) -> str:
+    """Return text that is equal for runs of one model in one layout."""
+    parts = (record.model, record.params, record.layout.model_dump())
+    return json.dumps(parts, sort_keys=True, default=str)
+
+
+def _measured_verdict(record: RunRecord) -> Verdict | None:
+    if record.measured.oom:
+        return "out_of_memory"
+    ran = record.measured.step_time_s or record.measured.peak_memory_gib
+    return "fits" if ran else None
+
+
+def _ideal_step_time_s(run: StatedRun, bench: Workbench) -> float | None:
+    """Return the step at 100 % of the device's peak, recomputed FLOPs counted, in seconds."""
+    peak = peak_flops(run.site.accelerator, run.precision)
+    if not peak:
+        return None
+    layout = run.layout
+    flops = bench.hardware_flops(run.precision, run.recompute, run.micro_batch)
+    return flops * run.grad_accum / (layout.tensor * layout.pipeline * layout.context) / peak
+
+
+def _memory_as_measured(
+    record: RunRecord, prediction: Prediction
+) -> tuple[Estimated, tuple[str, ...]]:
+    """Return the predicted peak in the meaning the record measured, and what was assumed."""
+    peak = prediction.peak_memory_bytes
+    meaning = record.measured.memory_meaning
+    assumed: tuple[str, ...] = ()
+    if meaning == "unknown" and record.measured.peak_memory_gib is not None:
+        meaning = "allocated"
+        assumed = ("measured.memory_meaning=allocated (what logs print: max_memory_allocated)",)
+    values = {
+        "allocated": prediction.peak_allocated_bytes,
+        "reserved": prediction.peak_reserved_bytes,
+    }
+    value = values.get(meaning, peak.value)
+    scale = value / peak.value
+    scaled = Estimated(
+        value=value, low=peak.low * scale, high=peak.high * scale, basis=peak.basis
+    )
+    return scaled, assumed
+
+
+def _one_line(error: GpuplanError) -> str:
+    return " ".join(error.message.split())
