@@ -155,10 +155,9 @@ _LIST_FIX = "See the names with `gpuplan gpus`."
 
 
 def _unknown_accelerator(name: str, known: dict[str, str]) -> UsageError:
-    suggestions = did_you_mean(name, known.values())
-    if not suggestions:
-        # "H10O" resembles "H100", an alias, more than any full name.
-        suggestions = did_you_mean(name, (alias.spelling for alias in _aliases().values()))
+    # A short spelling is often closer to what was meant than any full name ("h1000" → "H100").
+    spellings = {alias.spelling for alias in _aliases().values() if alias.canonical}
+    suggestions = did_you_mean(name, spellings | set(known.values()))
     return UsageError(f"There is no accelerator {name!r}.{suggestions}", fix=_LIST_FIX)
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from .errors import PriceError
+from .ownership import Ownership
 from .rows import read_accelerators, read_instances, read_offers, read_providers, read_regions
 from .types import Accelerator, Instance, Offer, Provider, Region
+
+if TYPE_CHECKING:
+    from .user_offers import UserOffers
 
 DATA_DIR = Path(__file__).parent / "data"
 CURATED_DIR = DATA_DIR / "curated"
@@ -39,6 +43,8 @@ class Catalogue:
     regions: Mapping[tuple[str, str], Region]
     """By (provider, region)."""
     snapshot_date: date
+    ownership: Mapping[InstanceKey, Ownership] = field(default_factory=dict)
+    """Bought hardware of the user: what it cost, for the price and the break-even month."""
 
     def instance_of(self, offer: Offer) -> Instance | None:
         """Return the instance an offer is for, or None if its topology is unknown."""
@@ -54,34 +60,40 @@ class Catalogue:
         return region.jurisdiction if region else None
 
 
-def load_catalogue() -> Catalogue:
-    """Return the embedded catalogue.
+def load_catalogue(user_offers: Path | None = None) -> Catalogue:
+    """Return the embedded catalogue, with the user's own offers added if a file is given.
 
     Raises:
         PriceError: The embedded tables are missing or damaged.
+        UsageError: The user's file cannot be read or is not understood.
     """
-    return _embedded_catalogue()
+    embedded = _embedded_catalogue()
+    if user_offers is None:
+        return embedded
+    # Read only when asked for: the YAML reader costs start-up time.
+    from .user_offers import load_user_offers
+
+    return add_offers(embedded, load_user_offers(user_offers, embedded))
 
 
-def add_offers(
-    catalogue: Catalogue,
-    accelerators: tuple[Accelerator, ...],
-    instances: tuple[Instance, ...],
-    offers: tuple[Offer, ...],
-    providers: tuple[Provider, ...],
-    regions: tuple[Region, ...] = (),
-) -> Catalogue:
-    """Return a catalogue that also holds these rows; a row of a known key replaces the old one."""
+def add_offers(catalogue: Catalogue, mine: UserOffers) -> Catalogue:
+    """Return a catalogue that also holds the user's rows; a row of a known key replaces the old."""
+    replaced = {(offer.provider, offer.region, offer.instance_type) for offer in mine.offers}
+    kept = tuple(
+        offer
+        for offer in catalogue.offers
+        if (offer.provider, offer.region, offer.instance_type) not in replaced
+    )
     return replace(
         catalogue,
-        accelerators=_frozen(catalogue.accelerators, {row.name: row for row in accelerators}),
-        instances=_frozen(
-            catalogue.instances, {(row.provider, row.instance_type): row for row in instances}
+        accelerators=_with(catalogue.accelerators, {row.name: row for row in mine.accelerators}),
+        instances=_with(
+            catalogue.instances, {(row.provider, row.instance_type): row for row in mine.instances}
         ),
-        offers=catalogue.offers + tuple(offer for offer in offers if not offer.is_cpu),
-        cpu_offers=catalogue.cpu_offers + tuple(offer for offer in offers if offer.is_cpu),
-        providers=_frozen(catalogue.providers, {row.name: row for row in providers}),
-        regions=_frozen(catalogue.regions, {(row.provider, row.name): row for row in regions}),
+        offers=kept + mine.offers,
+        providers=_with(catalogue.providers, {row.name: row for row in mine.providers}),
+        regions=_with(catalogue.regions, {(row.provider, row.name): row for row in mine.regions}),
+        ownership=_with(catalogue.ownership, mine.ownership),
     )
 
 
@@ -128,5 +140,5 @@ def read_catalogue(
     )
 
 
-def _frozen(old: Mapping[K, V], new: Mapping[K, V]) -> Mapping[K, V]:
+def _with(old: Mapping[K, V], new: Mapping[K, V]) -> Mapping[K, V]:
     return MappingProxyType({**old, **new})
