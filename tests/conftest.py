@@ -44,6 +44,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
 
 
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
+    """Return `golden(path, text)`: the text is what the file holds, or becomes it on request."""
+
+    def compare(path: Path, text: str) -> None:
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        held = path.read_text(encoding="utf-8") if path.exists() else ""
+        assert text == held, f"{path.name} has changed: see it with pytest --update-golden"
+
+    return compare
+
+
 Require = Callable[[str, str], None]
 
 REQUIRED = frozenset(filter(None, os.environ.get("GPUPLAN_REQUIRE", "").split(",")))

@@ -1,0 +1,134 @@
+"""The documents are true: examples in docstrings, commands in pages, the page of commands."""
+
+import doctest
+import importlib
+import os
+import pkgutil
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+import gpuplan
+from gpuplan.cli.help_page import contexts, help_page
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(page.relative_to(ROOT) for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+FENCE = re.compile(r"^```(console|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(gpuplan.__path__, "gpuplan.")
+    if not module.name.endswith("__main__")
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in MODULES if ".examples" not in name])
+def test_examples_in_docstrings(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def commands(page: str) -> list[tuple[str, int]]:
+    """Return the gpuplan commands of a page, each with the exit code it promises.
+
+    A `sh` block holds commands alone, a `console` block marks them with `$`. A trailing
+    `# exit 3` promises that code. Commands that need an account are in fences of another name.
+    """
+    found = []
+    for language, block in FENCE.findall(page):
+        for line in block.replace("\\\n", " ").splitlines():
+            if language == "console":
+                if not line.startswith("$ "):
+                    continue
+                line = line.removeprefix("$ ")
+            command, _, note = line.partition("#")
+            if command.startswith("gpuplan "):
+                code = re.fullmatch(r"\s*exit (\d+)\s*", note)
+                found.append((command.strip(), int(code[1]) if code else 0))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for command, code in commands((ROOT / page).read_text(encoding="utf-8")):
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == code, f"{command}\n{done.stdout}{done.stderr}"
+
+
+def test_the_reader_of_pages_finds_commands() -> None:
+    listed = "```sh\ngpuplan gpus\nmake demo\ngpuplan fits m.py --on T4  # exit 3\n```\n"
+    assert commands(listed) == [("gpuplan gpus", 0), ("gpuplan fits m.py --on T4", 3)]
+    session = "```console\n$ gpuplan offers \\\n--top 3\nH100  $3\n$ ls\n```\n"
+    assert commands(session) == [("gpuplan offers  --top 3", 0)]
+    assert commands("```text\n$ gpuplan launch 1\n```\n") == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    targets = [(ROOT / page).parent / target for target in LINK.findall(text)]
+    assert not [str(target) for target in targets if not target.exists()]
+
+
+def test_every_option_named_in_a_page_exists() -> None:
+    known = {
+        option
+        for context in contexts()
+        for parameter in [*context.command.params, *click_own(context)]
+        for option in [*parameter.opts, *parameter.secondary_opts]
+    }
+    for page in PAGES:
+        for command, _ in commands((ROOT / page).read_text(encoding="utf-8")):
+            words = shlex.split(command.partition("|")[0])
+            typed = {word.partition("=")[0] for word in words if word.startswith("--")}
+            assert typed <= known, f"{page}: {command}"
+
+
+def test_the_page_of_commands_is_what_help_says(golden: Callable[[Path, str], None]) -> None:
+    golden(ROOT / "docs" / "commands.md", help_page())
+
+
+def test_no_command_or_option_changes_unnoticed(golden: Callable[[Path, str], None]) -> None:
+    lines = [
+        " ".join([context.command_path, *sorted(surface(context.command))])
+        for context in contexts()
+    ]
+    golden(ROOT / "tests" / "cli" / "surface.txt", "\n".join(lines) + "\n")
+
+
+def surface(command: click.Command) -> list[str]:
+    """Return what can be typed after a command: `--options` and `ARGUMENTS`."""
+    return [
+        name
+        for parameter in command.params
+        for name in (
+            [*parameter.opts, *parameter.secondary_opts]
+            if isinstance(parameter, click.Option)
+            else [parameter.human_readable_name]
+        )
+    ]
+
+
+def click_own(context: click.Context) -> list[click.Option]:
+    """Return the option that click adds by itself."""
+    option = context.command.get_help_option(context)
+    return [option] if option is not None else []
