@@ -1,4 +1,4 @@
-"""The store: what is kept comes back whole, several may write at once, a bad disk breaks nothing."""
+"""The store: what is kept comes back whole, many may write at once, a bad disk breaks nothing."""
 
 import multiprocessing
 import resource

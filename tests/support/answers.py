@@ -137,7 +137,7 @@ def make_estimate(*plans: Plan, **changes: Any) -> Estimate:
 
 
 def make_ranked_estimate() -> Estimate:
-    """Return an estimate with an amount of work: a tie, a plan without a price, one to be ported."""
+    """Return an estimate with an amount of work; one is a tie, one unpriced, one to be ported."""
     h100 = make_offer(
         provider="lambda",
         instance_type="gpu_8x_h100_sxm5",
