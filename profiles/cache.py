@@ -1,0 +1,155 @@
+"""Profiles that were made before, on disk: found again without importing torch or the user's file.
+
+An entry is a file of two lines: what it was made from (files with their hashes, package versions),
+then the Profile. Its name is the hash of everything that is known before the file runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..catalog.paths import cache_dir
+from .profile import PROFILE_SCHEMA_VERSION, Profile
+from .spec import ModelSpec
+
+MAX_CACHE_BYTES = 200 * 10**6
+
+
+class CacheWarning(UserWarning):
+    """The cache cannot be used; the answer is right, but the next one will take as long."""
+
+
+def cache_key(
+    spec: ModelSpec, *, numerics: Sequence[str] | None, optimizer: str | None
+) -> str | None:
+    """Return the name of an entry, or None if the file cannot be read.
+
+    The files that a model imports are not known yet: the entry lists them, and `load` checks them.
+    """
+    try:
+        source = spec.path.read_bytes()
+    except OSError:
+        return None
+    made_from = {
+        "path": str(spec.path),
+        "kind": spec.kind,
+        "class": spec.class_name,
+        "source": hashlib.sha256(source).hexdigest(),
+        "params": spec.params,
+        "inputs": [asdict(one) for one in spec.inputs],
+        "numerics": None if numerics is None else list(numerics),
+        "optimizer": optimizer,
+        "torch": _version("torch"),
+        "gpuplan": __version__,
+        "schema": PROFILE_SCHEMA_VERSION,
+    }
+    text = json.dumps(made_from, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def load(key: str) -> Profile | None:
+    """Return the Profile of an entry; None if there is none, or it is out of date or damaged."""
+    path = _entry(key)
+    try:
+        header, _, profile = path.read_bytes().partition(b"\n")
+    except OSError:
+        return None
+    try:
+        made_from = json.loads(header)
+        if not _is_current(made_from):
+            return None
+        found = Profile.model_validate_json(profile)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # the oldest entries go first when the cache is full
+    return found
+
+
+def store(
+    key: str, profile_json: str, *, files: Mapping[str, str], packages: Mapping[str, str]
+) -> None:
+    """Keep a Profile; warn and go on when the disk does not allow it.
+
+    Args:
+        key: From `cache_key`.
+        profile_json: The Profile.
+        files: Path → SHA-256 of every file of the user's own that it was made from.
+        packages: Package → version of those that define its layers.
+    """
+    header = json.dumps({"files": dict(files), "packages": dict(packages)})
+    path = _entry(key)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write_whole(path, f"{header}\n{profile_json}".encode())
+        _drop_oldest(path.parent, keep=path)
+    except OSError as error:
+        warnings.warn(
+            f"The profile was not cached in {path.parent}: {error.strerror or error}. The answer is"
+            " not affected; set GPUPLAN_HOME to a folder that can be written, or use --no-cache.",
+            CacheWarning,
+            stacklevel=2,
+        )
+
+
+def _entry(key: str) -> Path:
+    return cache_dir() / "profiles" / f"{key}.profile"
+
+
+def _is_current(made_from: dict[str, Any]) -> bool:
+    files = made_from["files"].items()
+    packages = made_from["packages"].items()
+    return all(_sha256(name) == digest for name, digest in files) and all(
+        _version(name) == version for name, version in packages
+    )
+
+
+def _sha256(name: str) -> str | None:
+    try:
+        return hashlib.sha256(Path(name).read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a reader sees all of it or none."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _drop_oldest(folder: Path, *, keep: Path) -> None:
+    """Delete the entries that were used longest ago until the rest are within the limit."""
+    entries = [(file.stat(), file) for file in folder.iterdir() if file != keep]
+    total_bytes = keep.stat().st_size + sum(status.st_size for status, _ in entries)
+    for status, file in sorted(entries, key=lambda entry: entry[0].st_mtime):
+        if total_bytes <= MAX_CACHE_BYTES:
+            return
+        file.unlink(missing_ok=True)
+        total_bytes -= status.st_size

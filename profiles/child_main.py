@@ -1,0 +1,142 @@
+"""The child process: loads and traces one user's file, answers, and ends at once.
+
+Run as `python -m gpuplan.profiles.child_main`; `child.Child` starts it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.metadata
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from contextlib import nullcontext
+from pathlib import Path
+from typing import IO, Any
+
+from . import failures
+from .spec import ModelSpec
+
+_IS_POSIX = os.name == "posix"
+LARGEST_WATCHED_FILE_BYTES = 4 * 2**20
+WATCHED_PACKAGES = (
+    "accelerate",
+    "diffusers",
+    "einops",
+    "lightning",
+    "peft",
+    "pytorch_lightning",
+    "timm",
+    "torchvision",
+    "transformers",
+    "xformers",
+)
+"""Packages that define models: a Profile is remade when the version of one that it used changes."""
+
+
+def main() -> None:
+    """Answer one request, then end with everything that the user's code started."""
+    request_stream, answer_stream = _take_over_standard_streams()
+    request = json.loads(request_stream.readline())
+    threading.Thread(target=_end_with_parent, args=(request_stream,), daemon=True).start()
+    answer_stream.write(_answer(request))
+    answer_stream.close()
+    _end()
+
+
+def run(spec: ModelSpec, numerics: list[str] | None, optimizer: str | None) -> tuple[dict, str]:
+    """Return what the Profile was made of (files, package versions), and the Profile as JSON."""
+    opened = _watch_opened_files(spec.path)
+    trace = importlib.import_module(".trace", __package__)
+    from .contract import load_workload
+
+    workload = load_workload(spec, importing=getattr(trace, "gpu_stand_in", nullcontext))
+    profile = trace.trace_workload(workload, numerics=numerics, optimizer=optimizer)
+    files = _hashes(spec.path, opened)
+    source_hash = hashlib.sha256(json.dumps(sorted(files.values())).encode()).hexdigest()
+    profile = profile.model_copy(update={"source_hash": source_hash})
+    return {"files": files, "packages": _package_versions()}, profile.model_dump_json()
+
+
+def _answer(request: dict[str, Any]) -> bytes:
+    spec = ModelSpec.from_json(request["spec"])
+    try:
+        header, profile = run(spec, request["numerics"], request["optimizer"])
+    except BaseException as error:
+        described = failures.describe_failure(error, spec.path)
+        header = {"error": failures.to_json(described), "traceback": traceback.format_exc()}
+        profile = ""
+    return json.dumps(header).encode() + b"\n" + profile.encode()
+
+
+def _take_over_standard_streams() -> tuple[IO[bytes], IO[bytes]]:
+    """Return private copies of standard input and output; the user's code gets neither.
+
+    What it prints goes to standard error, and reading its input finds the end of the file.
+    """
+    request_stream = os.fdopen(os.dup(0), "rb")
+    answer_stream = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    return request_stream, answer_stream
+
+
+def _end_with_parent(request_stream: IO[bytes]) -> None:
+    request_stream.read()
+    _end()
+
+
+def _end() -> None:
+    """End this process and its group without running what the user's code left for the exit."""
+    if _IS_POSIX:
+        os.killpg(0, signal.SIGKILL)
+    os._exit(0)
+
+
+def _watch_opened_files(path: Path) -> set[str]:
+    """Return a set that fills with the files the user's code reads (configs, word lists, …)."""
+    opened: set[str] = set()
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if event != "open" or not isinstance(arguments[0], str | os.PathLike):
+            return
+        mode = arguments[1] or "r"
+        if not any(letter in mode for letter in "wxa+"):
+            opened.add(os.path.abspath(arguments[0]))
+
+    sys.addaudithook(watch)
+    opened.add(str(path))
+    return opened
+
+
+def _hashes(path: Path, opened: set[str]) -> dict[str, str]:
+    """Return the SHA-256 of every file of the user's own that the model was made from."""
+    modules = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    names = sorted(opened | {os.path.abspath(one) for one in modules if one})
+    hashes: dict[str, str] = {}
+    for name in names:
+        file = Path(name)
+        if "__pycache__" in file.parts or not failures.is_users(name, path):
+            continue
+        if file.is_file() and file.stat().st_size <= LARGEST_WATCHED_FILE_BYTES:
+            hashes[name] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return hashes
+
+
+def _package_versions() -> dict[str, str]:
+    versions: dict[str, str] = {}
+    for name in WATCHED_PACKAGES:
+        if name in sys.modules:
+            try:
+                versions[name] = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                continue
+    return versions
+
+
+if __name__ == "__main__":
+    main()
