@@ -1,0 +1,74 @@
+"""Time of fused attention from measured forward kernels (flash attention or its like)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .curve_files import Array, AttentionGrid
+from .curve_gemm import interpolate
+
+BACKWARD_OVER_FORWARD = 3.15
+"""Backward time over forward time: 2.5 times the FLOPs (five matrix products for two) at 0.79 of
+the forward's rate. Fitted to end-to-end training steps; backward kernels are not measured."""
+BACKWARD_FLOPS_OVER_FORWARD = 2.5
+_HEAD_DIM_STEP = 8
+_BLOCK = 128.0
+"""Rows that a causal kernel computes whole although half of them are masked."""
+_NARROW_HEAD = 16.0
+"""Head dimensions' worth of softmax work per score, for heads narrower than any measured."""
+
+
+def forward_attention_s(
+    grids: tuple[AttentionGrid, ...],
+    batch: Array,
+    heads: Array,
+    kv_heads: Array,
+    seq_q: Array,
+    seq_kv: Array,
+    head_dim: Array,
+    causal: bool,
+) -> Array:
+    """Return the forward seconds of fused attention on the device that `grids` were measured on.
+
+    Beyond the measured sizes the time per FLOP stays that of the nearest measured size.
+    """
+    head_dim = np.ceil(np.asarray(head_dim, dtype=float) / _HEAD_DIM_STEP) * _HEAD_DIM_STEP
+    batch_heads, group = batch * heads, heads / kv_heads
+    seq = np.sqrt(seq_q * seq_kv)
+    log_times = np.stack([_log_causal_s(grid, batch_heads, seq, group) for grid in grids])
+    dims = np.array([grid.head_dim for grid in grids], dtype=float)
+    time = np.exp(_along_head_dim(dims, log_times, head_dim))
+    if causal:
+        return time
+    # The whole square: twice the triangle, without the masked half of its diagonal blocks.
+    return time * 2 / (1 + _BLOCK / np.maximum(seq, _BLOCK))
+
+
+def forward_attention_flops(
+    batch: Array, heads: Array, seq_q: Array, seq_kv: Array, head_dim: Array, causal: bool
+) -> Array:
+    """Return the FLOPs of the two forward products; causal counts half."""
+    return 4.0 * batch * heads * seq_q * seq_kv * head_dim * (0.5 if causal else 1.0)
+
+
+def _log_causal_s(grid: AttentionGrid, batch_heads: Array, seq: Array, group: Array) -> Array:
+    inside = tuple(
+        np.clip(value, axis[0], axis[-1])
+        for value, axis in ((batch_heads, grid.batch_heads), (seq, grid.seq), (group, grid.group))
+    )
+    log_time = interpolate((grid.batch_heads, grid.seq, grid.group), grid.log_time, inside)
+    beyond = np.maximum(batch_heads / inside[0], 1) * np.maximum(seq / inside[1], 1) ** 2
+    return log_time + np.log(beyond)
+
+
+def _along_head_dim(dims: Array, log_times: Array, head_dim: Array) -> Array:
+    """Return log seconds at `head_dim` from those at the measured `dims` (first axis)."""
+    result = np.broadcast_to(log_times[0], np.broadcast_shapes(log_times[0].shape, head_dim.shape))
+    below = np.log((head_dim + _NARROW_HEAD) / (dims[0] + _NARROW_HEAD))
+    result = np.where(head_dim <= dims[0], result + below, result)
+    for i in range(len(dims) - 1):
+        share = np.log(head_dim / dims[i]) / np.log(dims[i + 1] / dims[i])
+        between = log_times[i] * (1 - share) + log_times[i + 1] * share
+        result = np.where((head_dim > dims[i]) & (head_dim <= dims[i + 1]), between, result)
+    above = log_times[-1] + np.log(head_dim / dims[-1])
+    return np.where(head_dim > dims[-1], above, result)
