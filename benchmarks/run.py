@@ -123,6 +123,8 @@ def run(args: tuple[str, ...], *, home: Path) -> Run:
         SystemExit: The command failed; its time would mean nothing.
     """
     environment = {**os.environ, "GPUPLAN_HOME": str(home), "NO_COLOR": "1"}
+    # Build machines set this; with it every start compiles every module anew, nobody's case.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryFile() as errors:
         began_s = time.perf_counter()
         process = subprocess.Popen(

@@ -1,0 +1,101 @@
+"""The install script, with a stand-in for Python that writes down what it is asked to do."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+STAND_IN = """#!/bin/sh
+case "$*" in
+    --version) echo "Python $VERSION" ;;
+    "-c "*) [ "$VERSION" != 3.8.1 ] ;;
+    "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && echo "$*" >>"$LOG" ;;
+    *) echo "$*" >>"$LOG"; [ -z "$FAILS" ] ;;
+esac
+"""
+BASE = "-m pip install -qq --disable-pip-version-check -c constraints.txt -e ."
+DEV = f"{BASE}[dev]"
+
+
+class Checkout:
+    """A copy of what the install script reads, in a folder with spaces in its name."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "some folder"
+        (self.root / "scripts").mkdir(parents=True)
+        for name in ("pyproject.toml", "constraints.txt", "scripts/install.sh"):
+            shutil.copy(ROOT / name, self.root / name)
+        self.python = folder / "stand-in"
+        self.python.write_text(STAND_IN)
+        self.python.chmod(0o755)
+        self.log = folder / "log"
+
+    def install(self, what: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run the script and return how it ended."""
+        stand_in = {"PYTHON": str(self.python), "LOG": str(self.log), "VERSION": "3.12.1"}
+        return subprocess.run(
+            ["sh", str(self.root / "scripts" / "install.sh"), what],
+            env={**os.environ, "FAILS": "", "PIP_ARGS": "", **stand_in, **variables},
+            capture_output=True,
+            text=True,
+        )
+
+    def did(self, what: str, **variables: str) -> list[str]:
+        """Run the script, which must succeed, and return what it asked of Python."""
+        self.log.write_text("")
+        done = self.install(what, **variables)
+        assert done.returncode == 0, done.stderr
+        return self.log.read_text().splitlines()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, require) -> Checkout:
+    require("posix", "the script is for sh")
+    return Checkout(tmp_path)
+
+
+def test_the_second_time_nothing_is_done(checkout: Checkout) -> None:
+    assert checkout.did("dev") == ["-m venv .venv", DEV]
+    assert checkout.did("dev") == []
+    assert checkout.did("base") == [], "dev holds everything that base does"
+
+
+def test_base_grows_into_dev(checkout: Checkout) -> None:
+    assert checkout.did("base") == ["-m venv .venv", BASE]
+    assert checkout.did("dev") == [DEV]
+
+
+def test_changed_requirements_are_installed_into_the_same_environment(checkout: Checkout) -> None:
+    checkout.did("dev")
+    with (checkout.root / "constraints.txt").open("a") as constraints:
+        constraints.write("six==1.17.0\n")
+    assert checkout.did("dev") == [DEV]
+
+
+def test_pip_args_reach_pip_as_words(checkout: Checkout) -> None:
+    options = "--index-url file:///wheels"
+    assert checkout.did("base", PIP_ARGS=options)[1] == BASE.replace("-e", f"{options} -e")
+
+
+def test_a_moved_checkout_or_another_python_makes_the_environment_anew(checkout: Checkout) -> None:
+    checkout.did("dev")
+    checkout.root = checkout.root.rename(checkout.root.with_name("other folder"))
+    assert checkout.did("dev") == ["-m venv .venv", DEV]
+    assert checkout.did("dev", VERSION="3.13.0") == ["-m venv .venv", DEV]
+
+
+def test_a_failed_install_is_tried_again(checkout: Checkout) -> None:
+    assert checkout.install("dev", FAILS="yes").returncode != 0
+    assert checkout.did("dev") == [DEV]
+
+
+def test_an_old_python_is_one_clear_message(checkout: Checkout) -> None:
+    done = checkout.install("dev", VERSION="3.8.1")
+    assert done.returncode == 1
+    assert "needs Python 3.11 or newer" in done.stderr
+    assert "Python 3.8.1" in done.stderr
+    assert "make PYTHON=" in done.stderr
+    assert not (checkout.root / ".venv").exists()
