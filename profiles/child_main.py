@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from . import failures
+from .profile import NUMERICS_OF_PRECISION, Profile
 from .spec import ModelSpec
 
 _IS_POSIX = os.name == "posix"
@@ -40,10 +41,10 @@ WATCHED_PACKAGES = (
 
 def main() -> None:
     """Answer one request, then end with everything that the user's code started."""
-    request_stream, answer_stream = _take_over_standard_streams()
+    request_stream, answer_stream = take_over_standard_streams()
     request = json.loads(request_stream.readline())
     threading.Thread(target=_end_with_parent, args=(request_stream,), daemon=True).start()
-    answer_stream.write(_answer(request))
+    answer_stream.write(answer(request))
     answer_stream.close()
     _end()
 
@@ -55,14 +56,15 @@ def run(spec: ModelSpec, numerics: list[str] | None, optimizer: str | None) -> t
     from .contract import load_workload
 
     workload = load_workload(spec, importing=getattr(trace, "gpu_stand_in", nullcontext))
-    profile = trace.trace_workload(workload, numerics=numerics, optimizer=optimizer)
+    profile = _trace(trace.trace_workload, workload, numerics, optimizer)
     files = _hashes(spec.path, opened)
     source_hash = hashlib.sha256(json.dumps(sorted(files.values())).encode()).hexdigest()
     profile = profile.model_copy(update={"source_hash": source_hash})
     return {"files": files, "packages": _package_versions()}, profile.model_dump_json()
 
 
-def _answer(request: dict[str, Any]) -> bytes:
+def answer(request: dict[str, Any]) -> bytes:
+    """Return the answer to one request: a line of JSON, then the Profile if it was made."""
     spec = ModelSpec.from_json(request["spec"])
     try:
         header, profile = run(spec, request["numerics"], request["optimizer"])
@@ -73,7 +75,21 @@ def _answer(request: dict[str, Any]) -> bytes:
     return json.dumps(header).encode() + b"\n" + profile.encode()
 
 
-def _take_over_standard_streams() -> tuple[IO[bytes], IO[bytes]]:
+def _trace(
+    trace_workload: Any, workload: Any, numerics: list[str] | None, optimizer: str | None
+) -> Profile:
+    """Return the Profile in the numerics asked for, or those of the file's own precision."""
+    if numerics is not None:
+        return trace_workload(workload, numerics=numerics, optimizer=optimizer)
+    profile: Profile = trace_workload(workload, numerics=["fp32"], optimizer=optimizer)
+    own = NUMERICS_OF_PRECISION[profile.file_precision or "fp32"]
+    if own == "fp32":
+        return profile
+    # Only a trace tells which precision the file sets.
+    return trace_workload(workload, numerics=[own], optimizer=optimizer)
+
+
+def take_over_standard_streams() -> tuple[IO[bytes], IO[bytes]]:
     """Return private copies of standard input and output; the user's code gets neither.
 
     What it prints goes to standard error, and reading its input finds the end of the file.

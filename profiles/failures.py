@@ -8,6 +8,7 @@ import site
 import sys
 import sysconfig
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -28,6 +29,27 @@ PACKAGE_OF_MODULE: dict[str, str] = {
 """Modules whose package on PyPI has another name."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class UserLine:
+    """A line of the user's own code that was running."""
+
+    file: str
+    number: int
+    function: str
+    source: str
+
+    @property
+    def where(self) -> str:
+        """Return "model.py:12, in build_model"."""
+        inside = "" if self.function == "<module>" else f", in {self.function}"
+        return f"{self.file}:{self.number}{inside}"
+
+    @property
+    def shown(self) -> str:
+        """Return the line itself, to follow a message."""
+        return f"\n    {self.number} | {self.source}" if self.source else ""
+
+
 def describe_failure(error: BaseException, path: Path) -> GpuplanError:
     """Return the error for a person, from whatever loading and tracing a user's file raised.
 
@@ -40,17 +62,21 @@ def describe_failure(error: BaseException, path: Path) -> GpuplanError:
     if isinstance(error, SyntaxError) and error.lineno and is_users(error.filename or "", path):
         return syntax_error(error, path)
     place = user_line(error.__traceback__, path)
+    where = f"{place.where}: " if place else ""
+    shown = place.shown if place else ""
     if isinstance(error, SystemExit):
-        who = place or f"{path.name} "
         return UserFileError(
-            f"{who}called sys.exit({_exit_argument(error)}), which leaves nothing to trace.",
+            f"{where or path.name + ' '}called sys.exit({_exit_argument(error)}), which leaves"
+            f" nothing to trace.{shown}",
             fix='put what runs as a script under `if __name__ == "__main__":`.',
         )
     if isinstance(error, ModuleNotFoundError) and error.name and not _is_ours(error.name):
-        return _missing_module(error.name, place, path)
+        return _missing_module(error.name, where, shown, path)
     what = f"{type(error).__name__}: {_shortened(str(error))}".rstrip(": ")
     if place:
-        return UserFileError(f"{place}{what}", fix=f"correct {path.name}, then run this again.")
+        return UserFileError(
+            f"{where}{what}{shown}", fix=f"correct {path.name}, then run this again."
+        )
     if _passed_the_model(error.__traceback__):
         return UserFileError(
             f"{path.name} failed while its model ran: {what}",
@@ -62,24 +88,23 @@ def describe_failure(error: BaseException, path: Path) -> GpuplanError:
     )
 
 
-def user_line(trace: TracebackType | None, path: Path) -> str:
-    """Return file, line, function and source of the deepest frame of the user's own code.
-
-    It ends with a line break, to be followed by what happened; empty if no frame is theirs.
-    """
+def user_line(trace: TracebackType | None, path: Path) -> UserLine | None:
+    """Return the deepest frame of the user's own code; None if no frame is theirs."""
     own = [
         (frame, number)
         for frame, number in traceback.walk_tb(trace)
         if is_users(frame.f_code.co_filename, path)
     ]
     if not own:
-        return ""
+        return None
     frame, number = own[-1]
     file = Path(frame.f_code.co_filename)
-    source = linecache.getline(str(file), number).strip()
-    function = frame.f_code.co_name
-    inside = "" if function == "<module>" else f", in {function}"
-    return f"{_relative(file, path)}:{number}{inside}:\n    {number} | {source}\n"
+    return UserLine(
+        file=_relative(file, path),
+        number=number,
+        function=frame.f_code.co_name,
+        source=linecache.getline(str(file), number).strip(),
+    )
 
 
 def is_users(filename: str, path: Path) -> bool:
@@ -128,18 +153,17 @@ def _passed_the_model(trace: TracebackType | None) -> bool:
     )
 
 
-def _missing_module(name: str, place: str, path: Path) -> UserFileError:
+def _missing_module(name: str, where: str, shown: str, path: Path) -> UserFileError:
     top = name.split(".")[0]
     local = path.parent / top
     if local.is_dir() or local.with_suffix(".py").exists():
         return UserFileError(
-            f"{place}there is no module {name} in {path.parent.name}/{top}.",
+            f"{where}there is no module {name} beside {path.name}.{shown}",
             fix="check the name of the module.",
         )
-    package = PACKAGE_OF_MODULE.get(top, top)
     return UserFileError(
-        f"{place}the module {top} is not installed in {Path(sys.prefix).name}.",
-        fix=f"pip install {package}    (in the environment that runs gpuplan)",
+        f"{where}the module {top} is not installed.{shown}",
+        fix=f"pip install {PACKAGE_OF_MODULE.get(top, top)}    (into {sys.prefix})",
     )
 
 
