@@ -1,6 +1,7 @@
 """Shared fixtures: every test gets its own gpuplan home, so none sees the person's real data."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,19 +25,21 @@ def gpuplan_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 
 
 @pytest.fixture
-def without_privileges(gpuplan_home: Path) -> Iterator[None]:
-    """Run the test as nobody when it was started by root, who may write anywhere."""
-    if not hasattr(os, "geteuid") or os.geteuid() != 0:
-        yield
-        return
-    for folder in gpuplan_home.parents[:2]:
-        folder.chmod(0o755)
-    os.chown(gpuplan_home, NOBODY, -1)
-    os.seteuid(NOBODY)
+def home_without_privileges(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield a gpuplan home of nobody's, and be nobody: root may write anywhere."""
+    # Not below pytest's own folder, which nobody may not even enter.
+    home = Path(tempfile.mkdtemp(prefix="gpuplan-nobody-"))
+    monkeypatch.setenv("GPUPLAN_HOME", str(home))
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    if is_root:
+        os.chown(home, NOBODY, -1)
+        os.seteuid(NOBODY)
     try:
-        yield
+        yield home
     finally:
-        os.seteuid(0)
+        if is_root:
+            os.seteuid(0)
+        shutil.rmtree(home)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

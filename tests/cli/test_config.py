@@ -168,11 +168,10 @@ def test_a_folder_in_place_of_the_file_is_refused(capsys) -> None:
     assert "cannot be read" in refusal(capsys, "demo")
 
 
-@pytest.mark.usefixtures("without_privileges")
 def test_a_folder_that_may_not_be_written_is_one_message(
-    gpuplan_home: Path, capsys: pytest.CaptureFixture[str]
+    home_without_privileges: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = gpuplan_home / "config"
+    config = home_without_privileges / "config"
     config.mkdir()
     kept = config / "config.toml"
     kept.write_text('provider = "aws"\n')
