@@ -1,8 +1,9 @@
-"""The install script, with a stand-in for Python that writes down what it is asked to do."""
+"""The install script, with a stand-in for Python that notes what it is asked; how tests skip."""
 
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,31 @@ def test_an_old_python_is_one_clear_message(checkout: Checkout) -> None:
     assert "Python 3.8.1" in done.stderr
     assert "make PYTHON=" in done.stderr
     assert not (checkout.root / ".venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("promised", "outcome", "said"),
+    [
+        ("", "1 skipped", "needs symlinks: a link is made"),
+        ("root", "1 skipped", "needs symlinks: a link is made"),
+        ("root,symlinks", "1 failed", "GPUPLAN_REQUIRE names 'symlinks'"),
+    ],
+)
+def test_a_missing_capability_skips_unless_it_was_promised(
+    tmp_path: Path, promised: str, outcome: str, said: str
+) -> None:
+    conftest = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
+    lacking = conftest + '\n\nCAPABILITIES["symlinks"] = lambda: False\n'
+    (tmp_path / "conftest.py").write_text(lacking, encoding="utf-8")
+    (tmp_path / "test_it.py").write_text(
+        'def test_it(require):\n    require("symlinks", "a link is made")\n'
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", "-q", str(tmp_path)],
+        env={**os.environ, "GPUPLAN_REQUIRE": promised},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert outcome in done.stdout
+    assert said in done.stdout
