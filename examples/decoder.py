@@ -11,8 +11,8 @@ and alternating sliding windows (Gemma-3, gpt-oss).
 - `attention="eager"` writes out softmax(QK^T) with a mask, as Megatron did in 2020-22;
   `"fused"` calls torch's scaled_dot_product_attention.
 - A fused sliding window runs in chunks of `attention_window` queries, each against its own and the
-  previous chunk of keys: 2 x window keys per query, whatever `seq_len` is. A dedicated kernel
-  reads between 1 and 2 windows.
+  previous chunk of keys: 2 x window keys per query, whatever `seq_len` is, and a second copy of
+  keys and values. A dedicated kernel reads between 1 and 2 windows and copies nothing.
 - Experts get equally many tokens each: tokens are sorted by expert and cut into equal groups.
   That is exact for a balanced router and keeps every shape independent of the data. Matrix
   products are those of the `active_experts` (and shared experts) alone.
@@ -54,6 +54,8 @@ def build_model(
     check_choice("ffn_kind", ffn_kind, ("gelu", "swiglu", "geglu", "relu2"))
     check_choice("attention", attention, ("fused", "eager"))
     check_choice("attention_kind", attention_kind, ("grouped", "mla"))
+    if heads % kv_heads:
+        raise ValueError(f"heads ({heads}) must be a multiple of kv_heads ({kv_heads})")
     head_dim = head_dim or hidden // heads
 
     def attention_core(layer: int) -> nn.Module:

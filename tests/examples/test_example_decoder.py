@@ -154,6 +154,28 @@ def test_leading_layers_are_dense_and_experts_come_every_nth() -> None:
 
 
 @pytest.mark.parametrize(
+    "variant",
+    [
+        {},
+        {"ffn_kind": "gelu", "attention": "eager"},
+        {"attention_window": 4},
+        {"experts": 4, "shared_experts": 1},
+        LATENT,
+    ],
+    ids=["dense", "eager", "window", "experts", "latent"],
+)
+def test_every_variant_trains_under_autocast(variant: dict) -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = loss_of(**variant)
+    torch.testing.assert_close(loss, loss_of(**variant), rtol=0.05, atol=0.05)
+
+
+def test_heads_that_do_not_share_keys_evenly_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"heads \(6\) must be a multiple of kv_heads \(4\)"):
+        decoder.build_model(**{**SMALL, "hidden": 48, "heads": 6, "kv_heads": 4})
+
+
+@pytest.mark.parametrize(
     ("params", "message"),
     [
         ({"ffn_kind": "glu"}, "ffn_kind is 'glu'; allowed: gelu, swiglu, geglu, relu2"),
