@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,8 @@ from ..catalog.snapshot import load_catalogue
 from ..catalog.types import Accelerator
 from .curve_files import CURVE_SCHEMA_VERSION, Array, TileModel
 from .curve_gemm import Machine, tile_kernel_s
+from .fit_levels import fitted_levels
+from .fit_network import fitted_network
 
 CURVES_VERSION = "2026.11"
 Table = dict[str, Array]
@@ -32,6 +34,10 @@ _AIC = (
 _NEUSIGHT = (
     "NeuSight operator measurements (sitar-lab/NeuSight, MIT), fp32 without TF32: linear, bmm, "
     "conv, pointwise, softmax, layer norm"
+)
+_CALIBRATION = (
+    "achievable matmul: stas00/ml-engineering (mamf-finder), mila-iqia/milabench; "
+    "bandwidth: ProjectPhysX/FluidX3D benchmark table"
 )
 _GEMM_DTYPES = {"bfloat16": "bf16", "fp8": "fp8"}
 _GROUPS = np.array([1, 2, 4, 8, 16, 32, 64], dtype=float)
@@ -96,6 +102,19 @@ def write_curve_files(kernels: Path, out: Path) -> None:
         text = json.dumps(record, separators=(",", ":"), indent=None)
         # One line per part: a refit shows up as a short diff.
         (out / f"{name}.json").write_text(text.replace('},"', '},\n"') + "\n", encoding="utf-8")
+    _write_shared(kernels, out, catalogue)
+
+
+def _write_shared(kernels: Path, out: Path, catalogue: Mapping[str, Accelerator]) -> None:
+    network = json.loads((out / "_network.json").read_text(encoding="utf-8"))
+    network["series"] = fitted_network(kernels / "collectives.jsonl")
+    levels = {
+        "comment": "Achieved shares against a measured relative; written by fit_curves.",
+        "sources": [_CALIBRATION],
+        "levels": fitted_levels(kernels / "calibration.jsonl", catalogue),
+    }
+    for name, table in (("_network", network), ("_levels", levels)):
+        (out / f"{name}.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 
 
 def read_table(path: Path) -> Table:
