@@ -6,7 +6,6 @@ record. Every value taken is listed in `StatedRun.assumed` as `field=value (why)
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
@@ -203,8 +202,9 @@ def _nodes(
         per_node = per_node or TYPICAL_PER_NODE
         if total > 1:
             assumed.append(f"per_node={per_node} (most instances of {accelerator.name})")
-    per_node = min(per_node, total)
-    return per_node, math.ceil(total / per_node)
+    # Equal nodes: 12 accelerators on nodes of 8 are planned as 2 x 6.
+    per_node = next(size for size in range(min(per_node, total), 0, -1) if total % size == 0)
+    return per_node, total // per_node
 
 
 def _intra_link(

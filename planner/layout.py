@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from ..catalog.errors import UsageError
 
@@ -141,8 +141,8 @@ def parse_layout(text: str) -> Layout:
         fields["shard"] = fields["data"] * fields.get("context", 1)
     try:
         return Layout(**fields)
-    except ValueError as error:
-        reason = str(error).splitlines()[2].removeprefix("  Value error, ").split(" [")[0]
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise UsageError(
             f"Layout {text!r} does not fit together: {reason}.", fix=f"write it as {FORM}."
         ) from None

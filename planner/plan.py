@@ -197,6 +197,15 @@ class Rejected(Answer):
     unsupported: int = 0
 
 
+class Headlines(Answer):
+    """Ids of the three plans to look at first, among those that run without a port."""
+
+    cheapest: str | None = None
+    fastest: str | None = None
+    smallest: str | None = None
+    """Fewest accelerators, then fewest dollars an hour."""
+
+
 class Estimate(Answer):
     """The whole answer of `gpuplan estimate`."""
 
@@ -205,6 +214,7 @@ class Estimate(Answer):
     generated_at: str
     catalog: CatalogueFacts
     workload: WorkloadFacts
+    headlines: Headlines = Headlines()
     plans: tuple[Plan, ...]
     feasible: int
     """Feasible candidates before the best of each accelerator was taken."""

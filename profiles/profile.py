@@ -8,7 +8,7 @@ the micro-batch: `value(b) = base + per_sample · b`.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict
 
@@ -40,6 +40,7 @@ KernelKind = Literal[
     "optimizer",
     "other",
 ]
+KERNEL_KINDS: tuple[KernelKind, ...] = get_args(KernelKind)
 DtypeClass = Literal["fp32", "16bit", "fp64", "integer"]
 """Dtype of the arithmetic; "16bit" becomes fp16 or bf16, "fp32" may become tf32, by precision."""
 Category = Literal[
@@ -128,6 +129,14 @@ class MemoryStream(Stored):
     instance: list[int]
     """Index into `StepTrace.schedule` of the instance it was born in; -1 before the step."""
     end_tick: int
+    producer: list[int] = []
+    """Index into `KERNEL_KINDS` of the kernel that made it; -1 for none."""
+    entered: list[int] = []
+    """Index into `StepTrace.schedule` of the first repeated block that takes it; -1 for none."""
+    outside_tick: list[int] = []
+    """Last tick at which the backward pass of another instance touches it; -1 for none."""
+    kept: list[int] = []
+    """1 if autocast keeps it until the forward pass ends (a 16-bit copy of a weight), else 0."""
 
 
 class StepTrace(Stored):
@@ -143,6 +152,14 @@ class StepTrace(Stored):
     memory: MemoryStream
 
 
+class ParameterTensor(Stored):
+    """One parameter as FSDP shards it: by rows of its first dimension."""
+
+    rows: int
+    row_elements: int
+    trainable: bool = True
+
+
 class BlockGroup(Stored):
     """A run of equal blocks (same class, same parameter shapes): the unit of FSDP and recompute."""
 
@@ -156,6 +173,8 @@ class BlockGroup(Stored):
     parameter_tensors: int
     boundary_bytes: Affine
     """Activation that enters one block, in the dtype of the amp16 trace if there is one."""
+    tensors: tuple[ParameterTensor, ...] = ()
+    """Parameters of one block, each by itself."""
     linears: tuple[Linear, ...] = ()
     attention_heads: int | None = None
     attention_kv_heads: int | None = None
@@ -195,6 +214,8 @@ class Profile(Stored):
     trainable_parameters: int
     parameter_tensors: int
     blocks: tuple[BlockGroup, ...]
+    root_tensors: tuple[ParameterTensor, ...] = ()
+    """Parameters outside the blocks; a shared (tied) parameter stands once."""
     flops: Affine
     """Forward + backward FLOPs of one micro-batch without recompute (matmul-like kernels)."""
     tokens_per_sample: float | None

@@ -1,0 +1,197 @@
+"""What torch's `fully_shard` sends and holds on a rank: closed forms, equal to traces of it.
+
+Every block is a unit and the root is one with the rest. Each parameter is padded to a multiple of
+the sharding ranks along its rows:
+
+    P(unit) = sum of ceil(rows / shard) · shard · elements per row
+
+A unit's parameters are gathered before its forward and, the root's excepted, again before its
+backward, where the next unit is prefetched; its gradients are reduce-scattered in fp32 after it.
+Source: torch 2.13 torch/distributed/fsdp/_fully_shard, checked in tests/planner/test_fsdp.py
+against traces of it (tests/planner/fsdp_golden/README.md defines every buffer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..profiles.profile import ParameterTensor, Profile
+from .collectives import Collective
+
+REDUCE_BYTES = 4
+"""Gradients are widened to fp32 while they are copied into the reduce-scatter's input."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """One FSDP unit: a block group's blocks are equal units, the root is a unit of its own."""
+
+    name: str | None
+    """Block group; None is the root."""
+    count: int
+    parameters: int
+    trainable: int
+    tensors: tuple[ParameterTensor, ...]
+
+    def padded(self, shard: int, *, trainable: bool = False) -> int:
+        """Return elements of the unit with every parameter padded to `shard` ranks.
+
+        Without the parameters' shapes (a Profile from elsewhere) the unit is padded as a whole.
+        """
+        if not self.tensors:
+            total = self.trainable if trainable else self.parameters
+            return -(-total // shard) * shard
+        return padded_elements((t for t in self.tensors if t.trainable or not trainable), shard)
+
+
+def padded_elements(tensors: Iterable[ParameterTensor], shard: int) -> int:
+    """Return elements of these parameters, each padded to a multiple of `shard` rows."""
+    return sum(-(-t.rows // shard) * shard * t.row_elements for t in tensors)
+
+
+def units_of(profile: Profile) -> tuple[Unit, ...]:
+    """Return the units of a model, the root last."""
+    blocks = tuple(
+        Unit(
+            name=group.name,
+            count=group.count,
+            parameters=group.parameters,
+            trainable=group.trainable_parameters,
+            tensors=group.tensors,
+        )
+        for group in profile.blocks
+    )
+    root = Unit(
+        name=None,
+        count=1,
+        parameters=profile.parameters - sum(u.count * u.parameters for u in blocks),
+        trainable=profile.trainable_parameters - sum(u.count * u.trainable for u in blocks),
+        tensors=profile.root_tensors,
+    )
+    return (*blocks, root)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One collective: its whole buffer is `total_bytes`."""
+
+    phase: str
+    kind: Collective
+    unit: str | None
+    total_bytes: int
+
+
+def collective_calls(
+    units: Sequence[Unit],
+    *,
+    shard: int,
+    replicas: int,
+    gather_bytes: int,
+) -> list[Call]:
+    """Return the collectives of one micro-batch in the order a rank issues them.
+
+    Args:
+        units: as `units_of` returns them, blocks in order of execution, the root last.
+        shard: ranks that share one copy of the parameters.
+        replicas: copies; with more than one each reduce-scatter is followed by an all-reduce of
+            the shard.
+        gather_bytes: bytes per gathered parameter.
+    """
+    root = units[-1]
+    blocks = [unit for unit in units[:-1] for _ in range(unit.count)]
+
+    def gather(phase: str, unit: Unit) -> Call:
+        size = unit.padded(shard) * gather_bytes
+        return Call(phase=phase, kind="all_gather", unit=unit.name, total_bytes=size)
+
+    def reduce(unit: Unit) -> list[Call]:
+        size = unit.padded(shard, trainable=True) * REDUCE_BYTES
+        if not size:
+            return []
+        calls = [Call(phase="backward", kind="reduce_scatter", unit=unit.name, total_bytes=size)]
+        if replicas > 1:
+            calls.append(
+                Call(
+                    phase="backward",
+                    kind="all_reduce",
+                    unit=unit.name,
+                    total_bytes=size // shard,
+                )
+            )
+        return calls
+
+    calls = [gather("forward", unit) for unit in (root, *blocks)]
+    backwards = blocks[::-1]
+    for i, unit in enumerate(backwards):
+        # The first block gathers for itself; each block prefetches the one after it.
+        if i == 0:
+            calls.append(gather("backward", unit))
+        if i + 1 < len(backwards):
+            calls.append(gather("backward", backwards[i + 1]))
+        calls += reduce(unit)
+    return calls + reduce(root)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """Where in the step we look at the sharding buffers."""
+
+    phase: str
+    unit: str | None
+    previous: str | None
+    """The block that ran before in this pass; None at the start."""
+    following: str | None
+    """The block that runs after in this pass; None at the end."""
+    final: bool = False
+    """After the last block's backward: only the root's gradients are left."""
+
+
+def buffer_bytes(
+    moment: Moment,
+    units: dict[str | None, Unit],
+    *,
+    shard: int,
+    gather_bytes: int,
+    root_gradient_share: float,
+) -> float:
+    """Return bytes that sharding adds to a rank at a moment: gathered parameters and gradients.
+
+    Args:
+        moment: where in the step.
+        units: units by name.
+        shard: ranks that share one copy.
+        gather_bytes: bytes per gathered parameter (and per unsharded gradient).
+        root_gradient_share: part of the root's gradients that is complete before the blocks'
+            backward (the head's, when it is not tied).
+    """
+    w = gather_bytes
+    if moment.phase == "optimizer":
+        return 0.0
+
+    def whole(name: str | None) -> int:
+        return units[name].padded(shard)
+
+    def trained(name: str | None) -> int:
+        # The reduce-scatter's input is padded; the gradients it is copied from are not.
+        return units[name].padded(shard, trainable=True)
+
+    root = whole(None)
+    if moment.phase == "forward":
+        if moment.unit is None:
+            # Before the blocks the flat buffer and its split copy exist side by side.
+            flat = root if moment.previous is None else whole(moment.previous)
+            return w * (root + flat)
+        flat = root if moment.previous is None else whole(moment.previous)
+        return w * (root + 2 * whole(moment.unit) + flat)
+    if moment.final:
+        return w * units[None].trainable + REDUCE_BYTES * trained(None)
+    held = w * (root + root_gradient_share * units[None].trainable)
+    if moment.unit is None:
+        return held
+    held += w * (whole(moment.unit) + units[moment.unit].trainable)
+    if moment.following is not None:
+        held += w * whole(moment.following)
+    if moment.previous is not None:
+        held += REDUCE_BYTES * trained(moment.previous)
+    return held

@@ -1,0 +1,143 @@
+"""Memory per rank: what each ZeRO stage keeps, gathers and throws away, plateau by plateau.
+
+Sources: Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, table 1 and section 5) for what each stage
+shards; torch `fully_shard` (torch 2.13, torch/distributed/fsdp/_fully_shard) for the buffers that
+gathering and reducing hold, checked against traces of it in tests/planner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..profiles.profile import Profile
+from .envelope import Array, Envelope
+from .fsdp import buffer_bytes, units_of
+from .layout import Layout
+
+DDP_BUCKET_BYTES = 25 * 2**20
+"""torch DistributedDataParallel's default `bucket_cap_mb`."""
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """Bytes on the fullest rank by micro-batch [B], split at the moment of the peak."""
+
+    parameters_bytes: Array
+    gradients_bytes: Array
+    optimizer_bytes: Array
+    activations_bytes: Array
+    temporary_bytes: Array
+
+    @property
+    def peak_bytes(self) -> Array:
+        """[B] bytes that the allocator has handed out at the peak."""
+        return (
+            self.parameters_bytes
+            + self.gradients_bytes
+            + self.optimizer_bytes
+            + self.activations_bytes
+            + self.temporary_bytes
+        )
+
+
+def rank_memory(
+    shape: Envelope,
+    profile: Profile,
+    layout: Layout,
+    *,
+    compute_bytes: int,
+    grad_accum: int = 1,
+) -> RankMemory:
+    """Return memory of the fullest rank at every micro-batch of the envelope.
+
+    Args:
+        shape: plateaus of the (possibly recomputed) step.
+        profile: parameters by unit.
+        layout: only its data dimension is used here.
+        compute_bytes: bytes per parameter that FSDP gathers (2 for 16-bit compute, else 4).
+        grad_accum: with more than one micro-batch, gradients live through the forward passes too.
+    """
+    stage, shard = layout.zero_stage, layout.shard
+    optimizing = np.array([m.phase == "optimizer" for m in shape.moments])[:, None]
+
+    parameters = shape.persistent_bytes["parameters"] / (shard if stage == 3 else 1)
+    optimizer = shape.persistent_bytes["optimizer"] / (shard if stage >= 1 else 1)
+    gradients = _gradient_bytes(shape, layout, grad_accum)[:, None]
+    gathered = _sharding_buffers(shape, profile, layout, compute_bytes)[:, None]
+    copies = shape.weight_copy_bytes[:, None] * (0 if _is_fsdp(layout) else 1)
+    temporary = shape.temporary_bytes / np.where(optimizing & (stage >= 1), shard, 1)
+    activations = shape.activation_bytes + shape.input_bytes + shape.persistent_bytes["buffers"]
+    activations = activations + shape.persistent_bytes["inputs"]
+
+    total = parameters + optimizer + gradients + gathered + copies + temporary + activations
+    peak = total.argmax(axis=0)
+    columns = np.arange(total.shape[1])
+    ones = np.ones(total.shape[1])
+    return RankMemory(
+        parameters_bytes=parameters * ones + (gathered + copies)[peak, 0],
+        gradients_bytes=gradients[peak, 0] * ones,
+        optimizer_bytes=optimizer * ones,
+        activations_bytes=activations[peak, columns],
+        temporary_bytes=temporary[peak, columns],
+    )
+
+
+def _is_fsdp(layout: Layout) -> bool:
+    return layout.zero_stage == 3 and layout.shard > 1
+
+
+def _gradient_bytes(shape: Envelope, layout: Layout, grad_accum: int) -> Array:
+    """Return [P] gradient bytes that a rank keeps.
+
+    DDP keeps every gradient as a view of its buckets, allocated once (gradient_as_bucket_view).
+    ZeRO-2 and FSDP keep a shard; what is whole for a while is among the sharding buffers.
+    """
+    full = shape.gradient_bytes.max(initial=0.0)
+    if layout.zero_stage <= 1 or layout.shard == 1:
+        held_throughout = layout.data > 1 or grad_accum > 1
+        return np.full(len(shape.moments), full) if held_throughout else shape.gradient_bytes
+    kept = np.full(len(shape.moments), full) if grad_accum > 1 else shape.gradient_bytes
+    return kept / layout.shard
+
+
+def _sharding_buffers(
+    shape: Envelope, profile: Profile, layout: Layout, compute_bytes: int
+) -> Array:
+    """Return [P] bytes of whole parameters and gradients that sharding holds for a while."""
+    if layout.shard == 1 or layout.zero_stage < 2:
+        return np.zeros(len(shape.moments))
+    if layout.zero_stage == 2:
+        # A bucket of gradients and its reduced copy, while backward runs.
+        bucket = min(DDP_BUCKET_BYTES, shape.gradient_bytes.max(initial=0.0))
+        backward = np.array([m.phase == "backward" for m in shape.moments])
+        return np.where(backward, 2 * bucket, 0.0)
+    units = {unit.name: unit for unit in units_of(profile)}
+    share = _root_gradient_share(shape, units[None].trainable, profile.trainable_parameters)
+    return np.array(
+        [
+            buffer_bytes(
+                moment,
+                units,
+                shard=layout.shard,
+                gather_bytes=compute_bytes,
+                root_gradient_share=share,
+            )
+            for moment in shape.moments
+        ]
+    )
+
+
+def _root_gradient_share(shape: Envelope, root_trainable: int, trainable: int) -> float:
+    """Return the part of the root's gradients that is there before the blocks' backward starts."""
+    before = [
+        size
+        for size, moment in zip(shape.gradient_bytes, shape.moments, strict=True)
+        if moment.phase == "backward" and moment.unit is None and moment.previous is None
+    ]
+    full = shape.gradient_bytes.max(initial=0.0)
+    if not before or not root_trainable or not full:
+        return 0.0
+    bytes_per_parameter = full / max(1, trainable)
+    return min(1.0, max(before) / (bytes_per_parameter * root_trainable))

@@ -1,0 +1,286 @@
+"""Predict one fixed plan: step time, memory per rank and utilisation, each with its interval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..catalog.errors import NoFeasiblePlanError
+from ..catalog.types import Accelerator
+from ..catalog.units import GIB
+from ..profiles.curves import DeviceCurves
+from ..profiles.optimizers import with_optimizer
+from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
+from .framework_memory import framework_bytes
+from .interval import memory_interval, step_interval
+from .layout import Layout
+from .memory import RankMemory, rank_memory
+from .plan import (
+    Breakdown,
+    Estimated,
+    EstimatedMemory,
+    MemoryBreakdown,
+    Precision,
+    RecomputeKind,
+    Stack,
+)
+from .site import Site
+from .stack import STACK_FACTS, StackFacts
+from .step import Bytes, StepTimes, data_traffic, optimizer_s, step_times
+from .workbench import Workbench
+
+VISIBLE_SHARE = 0.985
+"""Visible ÷ nominal memory where the visible figure is unknown: the median of the catalogue rows
+that state both."""
+
+
+class UnsupportedError(NoFeasiblePlanError):
+    """The plan asks for something that this version cannot predict, or the device cannot do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """How the step is run."""
+
+    layout: Layout
+    precision: Precision
+    micro_batch: int
+    grad_accum: int = 1
+    recompute: RecomputeKind = "none"
+    stack: Stack = "torch-eager"
+    compile: bool = False
+    optimizer: str | None = None
+    """None: the file's own; "none": forward and backward only; else a what-if."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What one fixed plan is predicted to take."""
+
+    step_time_s: Estimated
+    breakdown_s: Breakdown
+    peak_memory_bytes: EstimatedMemory
+    memory_breakdown_bytes: MemoryBreakdown
+    peak_allocated_bytes: float
+    peak_reserved_bytes: float
+    mfu: float | None
+    hfu: float | None
+    notes: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the device can hold the predicted peak."""
+        return self.peak_memory_bytes.value <= self.peak_memory_bytes.capacity
+
+
+def predict(
+    profile: Profile, site: Site, setup: Setup, *, bench: Workbench | None = None
+) -> Prediction:
+    """Return the prediction of one fixed plan.
+
+    Args:
+        profile: the traced model.
+        site: the nodes it runs on; must hold exactly the layout's accelerators.
+        setup: layout, precision and the rest.
+        bench: caches to share between calls on the same Profile and optimizer.
+
+    Raises:
+        UnsupportedError: the layout or precision is not predicted by this version, or not by the
+            device.
+    """
+    refuse_unsupported(site, setup)
+    if setup.optimizer not in (None, "none"):
+        profile, bench = with_optimizer(profile, setup.optimizer), None
+    bench = bench or Workbench(profile)
+    micro_batches = np.array([setup.micro_batch])
+    parts = step_parts(bench, site, setup, micro_batches, np.array([setup.grad_accum]))
+    if setup.optimizer == "none":
+        parts = replace(parts, optimizer_s=np.zeros(1))
+    memory = memory_parts(bench, setup, micro_batches)
+    return assemble(bench, site, setup, parts, memory, index=0)
+
+
+def refuse_unsupported(site: Site, setup: Setup) -> None:
+    """Raise UnsupportedError for what this version or this device cannot do."""
+    if not setup.layout.is_data_parallel_only:
+        raise UnsupportedError(
+            f"Layout {setup.layout} splits more than the data; this version predicts the"
+            " data-parallel family only.",
+            fix="use dp, zero1, zero2, fsdp or hsdp.",
+        )
+    if setup.layout.accelerators != site.accelerators:
+        raise UnsupportedError(
+            f"Layout {setup.layout} needs {setup.layout.accelerators} accelerators; {site.nodes}"
+            f" x {site.per_node} are {site.accelerators}.",
+            fix="make the degrees multiply to the number of accelerators.",
+        )
+    if peak_flops(site.accelerator, setup.precision) is None:
+        raise UnsupportedError(
+            f"{site.accelerator.name} has no {setup.precision} units.",
+            fix=f"use one of {', '.join(supported_precisions(site.accelerator))}.",
+        )
+
+
+def supported_precisions(accelerator: Accelerator) -> tuple[Precision, ...]:
+    """Return the precisions that a device has fast arithmetic for."""
+    every: tuple[Precision, ...] = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16", "fp8")
+    return tuple(p for p in every if peak_flops(accelerator, p) is not None)
+
+
+def peak_flops(accelerator: Accelerator, precision: Precision) -> float | None:
+    """Return the dense peak, FLOP/s, of the dtype a precision computes in; None without units."""
+    dtype = precision.removesuffix("-amp")
+    return accelerator.peak_flops.get(dtype)  # pyright: ignore[reportArgumentType]
+
+
+def capacity_bytes(accelerator: Accelerator) -> float:
+    """Return the memory that a process can use on one device."""
+    if accelerator.memory_visible_bytes is not None:
+        return accelerator.memory_visible_bytes
+    return VISIBLE_SHARE * accelerator.memory_bytes
+
+
+def wire_bytes(precision: Precision) -> Bytes:
+    """Return bytes per parameter of each collective.
+
+    FSDP gathers in the compute dtype and reduces in fp32 (MixedPrecisionPolicy(param_dtype=16-bit,
+    reduce_dtype=fp32)); DDP reduces gradients in the parameters' dtype.
+    """
+    if NUMERICS_OF_PRECISION[precision] == "pure16":
+        return Bytes(gather=2, reduce=2, refresh=2)
+    if NUMERICS_OF_PRECISION[precision] == "fp32":
+        return Bytes(gather=4, reduce=4, refresh=4)
+    return Bytes(gather=2, reduce=4, refresh=4)
+
+
+def step_parts(
+    bench: Workbench, site: Site, setup: Setup, micro_batches: np.ndarray, grad_accum: np.ndarray
+) -> StepTimes:
+    """Return the parts of the step for every micro-batch size [B]."""
+    times = bench.times(
+        site.accelerator,
+        setup.precision,
+        setup.recompute,
+        stack=stack_facts(setup),
+        micro_batches=micro_batches,
+    )
+    curves = bench.curves(site.accelerator)
+    stack = stack_facts(setup)
+    return step_times(
+        times.micro_batch(),
+        data_traffic(bench.units, setup.layout, site, curves, wire_bytes(setup.precision)),
+        optimizer_s=optimizer_s(bench.profile, setup.layout, curves, stack),
+        step_overhead_s=stack.step_overhead_s,
+        grad_accum=grad_accum,
+    )
+
+
+def stack_facts(setup: Setup) -> StackFacts:
+    """Return launch costs of the stack; compiling an eager file makes it a compiled one."""
+    compiled = setup.compile and setup.stack == "torch-eager"
+    return STACK_FACTS["torch-compile" if compiled else setup.stack]
+
+
+def memory_parts(bench: Workbench, setup: Setup, micro_batches: np.ndarray) -> RankMemory:
+    """Return memory of the fullest rank for every micro-batch size [B], before fragmentation."""
+    return rank_memory(
+        bench.envelope(setup.precision, setup.recompute, micro_batches),
+        bench.profile,
+        setup.layout,
+        compute_bytes=wire_bytes(setup.precision).gather,
+        grad_accum=setup.grad_accum,
+    )
+
+
+def assemble(
+    bench: Workbench,
+    site: Site,
+    setup: Setup,
+    parts: StepTimes,
+    memory: RankMemory,
+    *,
+    index: int,
+) -> Prediction:
+    """Return the prediction of one column of the vectors: intervals, utilisation, notes."""
+    total_s = float(parts.total_s[index])
+    curves = bench.curves(site.accelerator)
+    compute_s = float(parts.compute_s[index])
+    memory_bound_s = float(parts.memory_bound_s[index] + parts.optimizer_s[index])
+    exposed_s = float(parts.data_comm_exposed_s[index])
+    dtype = setup.precision.removesuffix("-amp")
+    time = step_interval(
+        total_s,
+        compute_s=compute_s,
+        compute_sigma=curves.relative_error("gemm", dtype),
+        memory_bound_s=memory_bound_s,
+        memory_bound_sigma=curves.relative_error("memory_bound", "fp32"),
+        communication_s=exposed_s,
+    )
+    allocated = float(memory.peak_bytes[index])
+    ratio = bench.fragmentation(setup.precision, setup.recompute, setup.micro_batch)
+    reserved = allocated * max(1.0, ratio)
+    framework = framework_bytes(site.accelerator, communicators=communicators(setup.layout))
+    peak = memory_interval(reserved, framework, capacity_bytes=capacity_bytes(site.accelerator))
+    mfu, hfu = utilisation(bench, site, setup, total_s)
+    return Prediction(
+        step_time_s=time,
+        breakdown_s=Breakdown(
+            compute=compute_s,
+            memory_bound=float(parts.memory_bound_s[index]),
+            launch=float(parts.launch_s[index]),
+            optimizer=float(parts.optimizer_s[index]),
+            data_comm_exposed=exposed_s,
+        ),
+        peak_memory_bytes=peak,
+        memory_breakdown_bytes=MemoryBreakdown(
+            parameters=float(memory.parameters_bytes[index]),
+            gradients=float(memory.gradients_bytes[index]),
+            optimizer=float(memory.optimizer_bytes[index]),
+            activations=float(memory.activations_bytes[index]),
+            temporary=float(memory.temporary_bytes[index]) + reserved - allocated,
+            framework=framework,
+        ),
+        peak_allocated_bytes=allocated,
+        peak_reserved_bytes=reserved,
+        mfu=mfu,
+        hfu=hfu,
+        notes=_notes(site, peak, curves, dtype),
+    )
+
+
+def utilisation(
+    bench: Workbench, site: Site, setup: Setup, step_s: float
+) -> tuple[float | None, float | None]:
+    """Return (MFU, HFU): model and hardware FLOPs over dense peak; None where mixed (fp8)."""
+    peak = peak_flops(site.accelerator, setup.precision)
+    if setup.precision == "fp8" or not peak or step_s <= 0:
+        return None, None
+    per_rank = setup.grad_accum / (step_s * peak)
+    model = bench.profile.flops.at(setup.micro_batch) * per_rank
+    hardware = bench.hardware_flops(setup.precision, setup.recompute, setup.micro_batch) * per_rank
+    return model, hardware
+
+
+def communicators(layout: Layout) -> int:
+    """Return how many NCCL communicators a rank opens: one per dimension it reduces over."""
+    if layout.accelerators == 1:
+        return 0
+    return 2 if layout.zero_stage == 3 and layout.replicas > 1 else 1
+
+
+def _notes(site: Site, peak: EstimatedMemory, curves: DeviceCurves, dtype: str) -> tuple[str, ...]:
+    notes = []
+    if site.accelerator.memory_visible_bytes is None:
+        notes.append(
+            f"memory visible on {site.accelerator.name} is unknown; taken as"
+            f" {VISIBLE_SHARE:.1%} of {site.accelerator.memory_bytes / GIB:.0f} GiB"
+        )
+    if peak.value <= peak.capacity < peak.high:
+        notes.append(
+            "close to the memory limit: it may run out, and allocator retries can slow the step"
+        )
+    if curves.basis_of("gemm", dtype) == "derived":
+        relative = curves.relative_of("gemm", dtype)
+        notes.append(f"kernel times of {site.accelerator.name} are scaled from {relative}")
+    return tuple(notes)

@@ -1,0 +1,170 @@
+"""Rank candidates: by money, time, memory; the best of each accelerator; ties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+from ..catalog.units import SECONDS_PER_HOUR
+from ..profiles.profile import Profile
+from .cost import samples_of
+from .market import Choice
+from .plan import Plan
+from .predict import Setup
+from .request import Question, Sort
+from .site import Site
+
+TRIES_PER_ACCELERATOR = 6
+"""Candidates of one accelerator that are checked exactly before it is given up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A site, a setup and a price, with its step time before intervals."""
+
+    choice: Choice
+    site: Site
+    setup: Setup
+    step_s: float
+    global_batch: int
+    variants_that_fit: int
+
+    @property
+    def seconds_per_sample(self) -> float:
+        """Step time over the global batch."""
+        return self.step_s / self.global_batch
+
+    @property
+    def usd_per_hour(self) -> float:
+        """All nodes; infinite when the price is unknown, so that it ranks last."""
+        usd = self.choice.usd_per_hour
+        return float("inf") if usd is None else float(usd) * self.site.nodes
+
+    @property
+    def usd_per_sample(self) -> float:
+        """Dollars per sample."""
+        return self.usd_per_hour / SECONDS_PER_HOUR * self.seconds_per_sample
+
+    def breaks(
+        self, question: Question, profile: Profile
+    ) -> Literal["past_deadline", "over_budget"] | None:
+        """Return the limit of the question that this candidate breaks, if any."""
+        samples = samples_of(question.work, profile.tokens_per_sample, self.global_batch)
+        if samples is None:
+            return None
+        money = question.money
+        if money.deadline_s is not None and samples * self.seconds_per_sample > money.deadline_s:
+            return "past_deadline"
+        if money.budget_usd is not None and Decimal(samples * self.usd_per_sample) > Decimal(
+            money.budget_usd
+        ):
+            return "over_budget"
+        return None
+
+    def order(self, sort: Sort) -> tuple[float, ...]:
+        """Return the sort key: the quantity asked for, then dollars, then size."""
+        size = float(self.site.accelerators)
+        if sort in ("time", "throughput"):
+            return self.seconds_per_sample, self.usd_per_sample, size
+        if sort == "memory":
+            return size, self.usd_per_hour, self.seconds_per_sample
+        if sort == "price":
+            return self.usd_per_hour, self.seconds_per_sample, size
+        return self.usd_per_sample, self.seconds_per_sample, size
+
+
+def best_of_each_accelerator(
+    candidates: list[Candidate],
+    question: Question,
+    profile: Profile,
+    plan_of: Callable[[Candidate], Plan | None],
+) -> list[Plan]:
+    """Return plans in order: one per accelerator, or all of them on request.
+
+    Accelerators that need a port to XLA come after the others. The fastest and the smallest plan
+    are added when they are not among the best already.
+    """
+    sort: Sort = question.money.sort or "cost"
+    ordered = sorted(candidates, key=lambda c: c.order(sort))
+    if question.all_variants:
+        chosen = _first_plans(ordered, (question.top or 100), plan_of)
+    else:
+        chosen = []
+        groups: dict[str, list[Candidate]] = {}
+        for candidate in ordered:
+            groups.setdefault(candidate.site.accelerator.name, []).append(candidate)
+        for group in groups.values():
+            chosen += _first_plans(group[:TRIES_PER_ACCELERATOR], 1, plan_of)
+    chosen.sort(key=lambda plan: plan.needs_port)
+    return chosen + _extremes(ordered, chosen, plan_of)
+
+
+def _extremes(
+    candidates: list[Candidate], chosen: list[Plan], plan_of: Callable[[Candidate], Plan | None]
+) -> list[Plan]:
+    """Return the fastest and the smallest plan where they are not among the chosen."""
+    own = [c for c in candidates if not c.site.accelerator.needs_xla]
+    known = {plan.id for plan in chosen}
+    extra: list[Plan] = []
+    for sort in ("time", "memory"):
+        ordered = sorted(own, key=lambda c: c.order(sort))[:TRIES_PER_ACCELERATOR]
+        for plan in _first_plans(ordered, 1, plan_of):
+            if plan.id not in known:
+                known.add(plan.id)
+                extra.append(plan)
+    return extra
+
+
+def _first_plans(
+    candidates: list[Candidate], wanted: int, plan_of: Callable[[Candidate], Plan | None]
+) -> list[Plan]:
+    plans: list[Plan] = []
+    for candidate in candidates:
+        if len(plans) == wanted:
+            break
+        plan = plan_of(candidate)
+        if plan is not None:
+            plans.append(plan)
+    return plans
+
+
+def mark_ties(plans: list[Plan]) -> tuple[Plan, ...]:
+    """Return the plans numbered from 1, each marked when it cannot be told from the one before."""
+    marked: list[Plan] = []
+    for position, plan in enumerate(plans, start=1):
+        tie = bool(marked) and _overlap(marked[-1], plan)
+        marked.append(plan.model_copy(update={"position": position, "tie_with_previous": tie}))
+    return tuple(marked)
+
+
+def _overlap(first: Plan, second: Plan) -> bool:
+    """Return whether the cost intervals of two plans of the same block overlap."""
+    if first.needs_port != second.needs_port:
+        return False
+    a, b = first.usd_per_million_samples, second.usd_per_million_samples
+    if a is None or b is None:
+        return False
+
+    def span(plan: Plan, usd: float) -> tuple[float, float]:
+        time = plan.step_time_s
+        return usd * time.low / time.value, usd * time.high / time.value
+
+    (low_a, high_a), (low_b, high_b) = span(first, a), span(second, b)
+    return low_a <= high_b and low_b <= high_a
+
+
+def headlines(plans: tuple[Plan, ...]) -> dict[str, str]:
+    """Return ids of the cheapest, the fastest and the smallest plan that runs without a port."""
+    own = [plan for plan in plans if not plan.needs_port] or list(plans)
+    if not own:
+        return {}
+    known = [plan for plan in own if plan.usd_per_million_samples is not None]
+    lines = {
+        "fastest": max(own, key=lambda p: p.samples_per_s).id,
+        "smallest": min(own, key=lambda p: (p.accelerators, p.usd_per_hour or 0.0)).id,
+    }
+    if known:
+        lines["cheapest"] = min(known, key=lambda p: p.usd_per_million_samples or 0.0).id
+    return lines

@@ -1,0 +1,137 @@
+"""The candidates of a question: node counts, layouts, precisions, recompute, batch sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..catalog.types import Accelerator
+from ..profiles.profile import Profile
+from .layout import Layout
+from .plan import Precision, RecomputeKind, Stack
+from .predict import supported_precisions
+from .request import Choices, Machine, Question
+
+LARGEST_MICRO_BATCH = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """What the question leaves free, spelled out."""
+
+    node_counts: tuple[int, ...]
+    layouts: tuple[Layout, ...]
+    """Empty: the data-parallel family for each number of ranks."""
+    recomputes: tuple[RecomputeKind, ...]
+    micro_batches: np.ndarray
+    grad_accums: tuple[int, ...]
+    """Empty: 1, or what the global batch asks for."""
+    global_batch: int | None
+    fixed: bool
+    """One instance, node count, layout and micro-batch: exactly one plan."""
+
+    def layouts_for(self, nodes: int, per_node: int) -> list[Layout]:
+        """Return the layouts to try on this many ranks."""
+        ranks = nodes * per_node
+        if self.layouts:
+            return [layout for layout in self.layouts if layout.accelerators == ranks]
+        if ranks == 1:
+            return [Layout()]
+        family = [
+            Layout(data=ranks),
+            *(Layout(data=ranks, shard=ranks, zero_stage=stage) for stage in (1, 2, 3)),
+        ]
+        if nodes > 1 and per_node > 1:
+            family.append(Layout(data=ranks, shard=per_node, zero_stage=3))
+        return family
+
+
+def space_of(question: Question, profile: Profile) -> Space:
+    """Return the space that a question spans for this model."""
+    choices, machine = question.choices, question.machine
+    fixed = is_fixed(machine, choices)
+    global_batch = question.work.global_batch
+    if global_batch is None and not fixed:
+        global_batch = profile.default_micro_batch
+    recomputes: tuple[RecomputeKind, ...] = choices.recomputes or (
+        ("none", "selective", "full") if profile.blocks and not fixed else ("none",)
+    )
+    return Space(
+        node_counts=_node_counts(machine),
+        layouts=choices.layouts,
+        recomputes=recomputes,
+        micro_batches=_micro_batches(choices, global_batch),
+        grad_accums=choices.grad_accums,
+        global_batch=global_batch,
+        fixed=fixed,
+    )
+
+
+def is_fixed(machine: Machine, choices: Choices) -> bool:
+    """Return whether the question names exactly one plan."""
+    return all(
+        len(given) == 1
+        for given in (machine.instances, machine.nodes, choices.layouts, choices.micro_batches)
+    )
+
+
+def precisions_for(
+    accelerator: Accelerator, profile: Profile, choices: Choices, *, fixed: bool
+) -> tuple[Precision, ...]:
+    """Return the precisions to try on a device.
+
+    Free choice: what the file itself sets; else fp32 (as TF32 where the device has it) and 16-bit
+    autocast in the best format of the device.
+    """
+    able = supported_precisions(accelerator)
+    if choices.precisions:
+        return tuple(p for p in choices.precisions if p in able)
+    own = profile.file_precision
+    if fixed:
+        only: Precision = own or "fp32"  # pyright: ignore[reportAssignmentType]
+        return (only,) if only in able else ()
+    full: tuple[Precision, ...] = ("tf32", "fp32")
+    half: tuple[Precision, ...] = ("bf16-amp", "fp16-amp")
+    if own in half:
+        half = (own, *(p for p in half if p != own))  # pyright: ignore[reportAssignmentType]
+        return _first(half, able)
+    if own is not None and own not in full:
+        return (own,) if own in able else ()  # pyright: ignore[reportReturnType]
+    return _first(full, able) + _first(half, able)
+
+
+def stack_for(accelerator: Accelerator, profile: Profile, choices: Choices) -> Stack:
+    """Return the software stack a device is planned with unless the person names one."""
+    if choices.stack is not None:
+        return choices.stack
+    if accelerator.needs_xla:
+        return "xla"
+    compiled = profile.file_compiles if choices.compile is None else choices.compile
+    return "torch-compile" if compiled else "torch-eager"
+
+
+def _first(wanted: tuple[Precision, ...], able: tuple[Precision, ...]) -> tuple[Precision, ...]:
+    return tuple(p for p in wanted if p in able)[:1]
+
+
+def _node_counts(machine: Machine) -> tuple[int, ...]:
+    if machine.nodes:
+        return machine.nodes
+    counts = []
+    count = 1
+    while count <= machine.max_nodes:
+        counts.append(count)
+        count *= 2
+    return tuple(counts)
+
+
+def _micro_batches(choices: Choices, global_batch: int | None) -> np.ndarray:
+    if choices.micro_batches:
+        return np.array(sorted(set(choices.micro_batches)))
+    limit = min(LARGEST_MICRO_BATCH, global_batch or LARGEST_MICRO_BATCH)
+    sizes = {2**i for i in range(limit.bit_length()) if 2**i <= limit}
+    if global_batch is not None:
+        # A global batch such as 48 or 100 also divides into sizes that are no power of two.
+        sizes |= {d for d in range(1, limit + 1) if global_batch % d == 0}
+    return np.array(sorted(sizes))

@@ -1,0 +1,61 @@
+"""What the software stack adds to the kernels: launch cost, fusion, era of its kernels.
+
+Constants carry where they come from. "fitted" means fitted by least squares on log error to the
+open run records of tests/published (docs/accuracy.md has the error), never to a single source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .plan import Stack
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackFacts:
+    """How one software stack launches and fuses."""
+
+    forward_launch_s: float
+    """Host time per operation of the forward pass, autograd's bookkeeping included."""
+    backward_launch_s: float
+    """Host time per operation of the backward pass (the autograd engine, in C++)."""
+    optimizer_launch_s: float
+    fuses: bool
+    """Whether runs of memory-bound kernels become one kernel."""
+    step_overhead_s: float
+    """Host work once a step: zero_grad, data handling, the loop itself."""
+
+
+STACK_FACTS: dict[Stack, StackFacts] = {
+    # A Megatron layer of 2020-23 costs 0.83 ms of host forward for 60-70 launches, 1.43 x that
+    # backward (fitted on the launch-bound rows of vTrain); torch eager launches the same way.
+    "torch-eager": StackFacts(
+        forward_launch_s=12e-6,
+        backward_launch_s=9e-6,
+        optimizer_launch_s=10e-6,
+        fuses=False,
+        step_overhead_s=2e-3,
+    ),
+    # Inductor's wrapper launches one Triton kernel in 3-4 us and far fewer of them.
+    "torch-compile": StackFacts(
+        forward_launch_s=4e-6,
+        backward_launch_s=4e-6,
+        optimizer_launch_s=4e-6,
+        fuses=True,
+        step_overhead_s=2e-3,
+    ),
+    "megatron": StackFacts(
+        forward_launch_s=4e-6,
+        backward_launch_s=4e-6,
+        optimizer_launch_s=10e-6,
+        fuses=True,
+        step_overhead_s=2e-3,
+    ),
+    "xla": StackFacts(
+        forward_launch_s=0.5e-6,
+        backward_launch_s=0.5e-6,
+        optimizer_launch_s=0.5e-6,
+        fuses=True,
+        step_overhead_s=1e-3,
+    ),
+}

@@ -1,0 +1,123 @@
+"""One Profile on the bench: its recomputed traces, envelopes and kernel times, each made once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..catalog.errors import UsageError
+from ..catalog.types import Accelerator
+from ..profiles.allocator import replay
+from ..profiles.curves import curves_for
+from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile, Recompute, StepTrace
+from ..profiles.recompute import recomputed
+from .compute import SegmentTimes, segment_times
+from .envelope import Envelope, envelope
+from .fsdp import Unit, units_of
+from .plan import Precision
+from .stack import StackFacts
+
+if TYPE_CHECKING:
+    from ..profiles.curves import DeviceCurves
+
+Array = np.ndarray
+
+
+class Workbench:
+    """Caches what several plans of one Profile share; everything it returns is immutable."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self._traces: dict[tuple[Numerics, Recompute], StepTrace] = {}
+        self._envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...]], Envelope] = {}
+        self._times: dict[tuple[object, ...], SegmentTimes] = {}
+        self._reserved: dict[tuple[Numerics, Recompute, int], float] = {}
+        self._flops: dict[tuple[Numerics, Recompute], tuple[float, float]] = {}
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        """FSDP units of the model."""
+        return units_of(self.profile)
+
+    def curves(self, accelerator: Accelerator) -> DeviceCurves:
+        """Return the efficiency curves of a device."""
+        return curves_for(accelerator)
+
+    def trace(self, precision: Precision, recompute: Recompute) -> StepTrace:
+        """Return the step in the numerics of `precision` under this recompute policy.
+
+        Raises:
+            UsageError: the Profile was made without those numerics.
+        """
+        numerics = NUMERICS_OF_PRECISION[precision]
+        key = (numerics, recompute)
+        if key not in self._traces:
+            try:
+                plain = self.profile.step(numerics)
+            except KeyError:
+                raise UsageError(
+                    f"This profile holds no {numerics} trace, which {precision} needs; it holds"
+                    f" {', '.join(self.profile.numerics())}.",
+                    fix="profile the model again with that precision.",
+                ) from None
+            self._traces[key] = recomputed(plain, self.profile, recompute)
+        return self._traces[key]
+
+    def envelope(
+        self, precision: Precision, recompute: Recompute, micro_batches: Array
+    ) -> Envelope:
+        """Return the memory plateaus of that step."""
+        numerics = NUMERICS_OF_PRECISION[precision]
+        key = (numerics, recompute, tuple(int(b) for b in micro_batches))
+        if key not in self._envelopes:
+            self._envelopes[key] = envelope(self.trace(precision, recompute), micro_batches)
+        return self._envelopes[key]
+
+    def times(
+        self,
+        accelerator: Accelerator,
+        precision: Precision,
+        recompute: Recompute,
+        *,
+        stack: StackFacts,
+        micro_batches: Array,
+    ) -> SegmentTimes:
+        """Return kernel times of that step on one device."""
+        sizes = tuple(int(b) for b in micro_batches)
+        key = (accelerator.name, precision, recompute, stack, sizes)
+        if key not in self._times:
+            self._times[key] = segment_times(
+                self.trace(precision, recompute),
+                self.curves(accelerator),
+                precision=precision,
+                stack=stack,
+                micro_batches=micro_batches,
+            )
+        return self._times[key]
+
+    def fragmentation(self, precision: Precision, recompute: Recompute, micro_batch: int) -> float:
+        """Return reserved ÷ allocated peak of the step on one device, by replaying the pool."""
+        numerics = NUMERICS_OF_PRECISION[precision]
+        key = (numerics, recompute, micro_batch)
+        if key not in self._reserved:
+            pool = replay(self.trace(precision, recompute), micro_batch)
+            self._reserved[key] = pool.peak_reserved_bytes / max(1, pool.peak_allocated_bytes)
+        return self._reserved[key]
+
+    def hardware_flops(
+        self, precision: Precision, recompute: Recompute, micro_batch: float
+    ) -> float:
+        """Return FLOPs of one micro-batch with the recomputed forward passes counted."""
+        key = (NUMERICS_OF_PRECISION[precision], recompute)
+        if key not in self._flops:
+            trace = self.trace(precision, recompute)
+            count = np.bincount(np.asarray(trace.schedule), minlength=len(trace.segments))
+            base = per_sample = 0.0
+            for segment, times in zip(trace.segments, count, strict=True):
+                base += times * sum(k.flops.base for k in segment.kernels)
+                per_sample += times * sum(k.flops.per_sample for k in segment.kernels)
+            self._flops[key] = (base, per_sample)
+        base, per_sample = self._flops[key]
+        return base + per_sample * micro_batch
