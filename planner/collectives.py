@@ -8,16 +8,14 @@ nodes the same bytes cross each node's network once; the slower of the two links
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
+from ..profiles.curves import DeviceCurves
 from ..profiles.network import internode_latency_s, internode_rate_bytes_per_s
 from .layout import Layout
 from .site import Site
-
-if TYPE_CHECKING:
-    from ..profiles.curves import DeviceCurves
 
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 Array = np.ndarray
@@ -100,4 +98,4 @@ def collective_s(
         total_bytes, line_rate_bytes_per_s=rate / group.sharing, rdma=site.inter_link.rdma
     )
     latency = passes * internode_latency_s(group.nodes, group.per_node, rdma=site.inter_link.rdma)
-    return max(inside, crossing / achieved) + latency
+    return max(inside, float(crossing / achieved)) + latency

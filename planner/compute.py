@@ -8,17 +8,14 @@ slower of host and device, with a smooth change-over: (device^4 + host^4)^(1/4).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..profiles.curves import DeviceCurves, StreamKind
 from ..profiles.profile import Affine, Kernel, KernelKind, Phase, StepTrace
 from .fusion import fuse
 from .plan import Precision
 from .stack import StackFacts
-
-if TYPE_CHECKING:
-    from ..profiles.curves import DeviceCurves
 
 Array = np.ndarray
 
@@ -26,7 +23,7 @@ MATMUL_KINDS: frozenset[KernelKind] = frozenset({"gemm", "attention", "convoluti
 OVERLAP_POWER = 4
 """Sharpness of the change-over between device-bound and host-bound (step-time ablation: 4 fits
 launch-bound runs better than a hard maximum, a sum is far worse)."""
-MEMORY_KIND = {
+MEMORY_KIND: dict[KernelKind, StreamKind] = {
     "norm": "norm",
     "softmax": "softmax",
     "pointwise": "pointwise",
@@ -249,7 +246,7 @@ def _memory_bound_s(
 ) -> Array:
     """Return [B] seconds of memory-bound kernels."""
     total = np.zeros(len(micro_batches))
-    groups: dict[tuple[str, str], list[Kernel]] = {}
+    groups: dict[tuple[StreamKind, str], list[Kernel]] = {}
     for kernel in kernels:
         key = (MEMORY_KIND[kernel.kind], kernel_dtype(kernel, precision))
         groups.setdefault(key, []).append(kernel)

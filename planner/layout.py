@@ -126,13 +126,14 @@ def parse_layout(text: str) -> Layout:
     """
     head, *rest = text.strip().lower().split(".")
     fields = _parse_data(head, text)
+    sequence_parallel = False
     for part in rest:
         zero = re.fullmatch(r"zero([0-3])", part)
         other = re.fullmatch(r"(tp|pp|vpp|cp|ep|shard)(\d+)", part)
         if zero:
             fields["zero_stage"] = int(zero[1])
         elif part == "sp":
-            fields["sequence_parallel"] = True
+            sequence_parallel = True
         elif other:
             fields[_OTHER_FORMS[other[1]]] = int(other[2])
         else:
@@ -140,7 +141,7 @@ def parse_layout(text: str) -> Layout:
     if fields.get("zero_stage") and "shard" not in fields:
         fields["shard"] = fields["data"] * fields.get("context", 1)
     try:
-        return Layout(**fields)
+        return Layout(sequence_parallel=sequence_parallel, **fields)
     except ValidationError as error:
         reason = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise UsageError(
@@ -148,7 +149,7 @@ def parse_layout(text: str) -> Layout:
         ) from None
 
 
-def _parse_data(head: str, text: str) -> dict[str, int | bool]:
+def _parse_data(head: str, text: str) -> dict[str, int]:
     for pattern, fields in _DATA_FORMS:
         match = pattern.fullmatch(head)
         if match:

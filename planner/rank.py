@@ -87,7 +87,7 @@ def best_of_each_accelerator(
     are added when they are not among the best already.
     """
     sort: Sort = question.money.sort or "cost"
-    ordered = sorted(candidates, key=lambda c: c.order(sort))
+    ordered = _sorted(candidates, sort)
     if question.all_variants:
         chosen = _first_plans(ordered, (question.top or 100), plan_of)
     else:
@@ -101,6 +101,10 @@ def best_of_each_accelerator(
     return chosen + _extremes(ordered, chosen, plan_of)
 
 
+def _sorted(candidates: list[Candidate], sort: Sort) -> list[Candidate]:
+    return sorted(candidates, key=lambda candidate: candidate.order(sort))
+
+
 def _extremes(
     candidates: list[Candidate], chosen: list[Plan], plan_of: Callable[[Candidate], Plan | None]
 ) -> list[Plan]:
@@ -108,8 +112,9 @@ def _extremes(
     own = [c for c in candidates if not c.site.accelerator.needs_xla]
     known = {plan.id for plan in chosen}
     extra: list[Plan] = []
-    for sort in ("time", "memory"):
-        ordered = sorted(own, key=lambda c: c.order(sort))[:TRIES_PER_ACCELERATOR]
+    sorts: tuple[Sort, ...] = ("time", "memory")
+    for sort in sorts:
+        ordered = _sorted(own, sort)[:TRIES_PER_ACCELERATOR]
         for plan in _first_plans(ordered, 1, plan_of):
             if plan.id not in known:
                 known.add(plan.id)

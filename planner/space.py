@@ -9,7 +9,7 @@ import numpy as np
 from ..catalog.types import Accelerator
 from ..profiles.profile import Profile
 from .layout import Layout
-from .plan import Precision, RecomputeKind, Stack
+from .plan import PRECISIONS, Precision, RecomputeKind, Stack
 from .predict import supported_precisions
 from .request import Choices, Machine, Question
 
@@ -87,18 +87,23 @@ def precisions_for(
     able = supported_precisions(accelerator)
     if choices.precisions:
         return tuple(p for p in choices.precisions if p in able)
-    own = profile.file_precision
+    own = file_precision(profile)
     if fixed:
-        only: Precision = own or "fp32"  # pyright: ignore[reportAssignmentType]
+        only = own or "fp32"
         return (only,) if only in able else ()
     full: tuple[Precision, ...] = ("tf32", "fp32")
     half: tuple[Precision, ...] = ("bf16-amp", "fp16-amp")
-    if own in half:
-        half = (own, *(p for p in half if p != own))  # pyright: ignore[reportAssignmentType]
-        return _first(half, able)
-    if own is not None and own not in full:
-        return (own,) if own in able else ()  # pyright: ignore[reportReturnType]
+    if own is not None and own in half:
+        preferred: tuple[Precision, ...] = (own, *half)
+        return _first(preferred, able)
+    if own == "bf16" or own == "fp8":
+        return _first((own,), able)
     return _first(full, able) + _first(half, able)
+
+
+def file_precision(profile: Profile) -> Precision | None:
+    """Return the precision that the file itself sets, as one of ours."""
+    return next((p for p in PRECISIONS if p == profile.file_precision), None)
 
 
 def stack_for(accelerator: Accelerator, profile: Profile, choices: Choices) -> Stack:

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from ..profiles.curves import DeviceCurves
 from ..profiles.profile import Profile
 from .collectives import Collective, Group, collective_s
 from .compute import MicroBatchTimes
@@ -25,9 +26,6 @@ from .layout import Layout
 from .memory import DDP_BUCKET_BYTES
 from .site import Site
 from .stack import StackFacts
-
-if TYPE_CHECKING:
-    from ..profiles.curves import DeviceCurves
 
 Array = np.ndarray
 
@@ -115,8 +113,9 @@ def optimizer_s(profile: Profile, layout: Layout, curves: DeviceCurves, stack: S
     return max(device, facts.launches * stack.optimizer_launch_s)
 
 
-def exposed_s(communication: Array, cover: Array, hiding_cost: float) -> Array:
+def exposed_s(communication: ArrayLike, cover: Array, hiding_cost: float) -> Array:
     """Return seconds by which communication lengthens the compute that covers it."""
+    communication = np.asarray(communication)
     p = HIDING_SHARPNESS
     hidden_under = HIDING_SHARE * cover
     # Scaled by the larger of the two, so that the powers neither overflow nor vanish.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..catalog.errors import UsageError
 from ..catalog.types import Accelerator
 from ..profiles.allocator import replay
-from ..profiles.curves import curves_for
+from ..profiles.curves import DeviceCurves, curves_for
 from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile, Recompute, StepTrace
 from ..profiles.recompute import recomputed
 from .compute import SegmentTimes, segment_times
@@ -18,9 +17,6 @@ from .envelope import Envelope, envelope
 from .fsdp import Unit, units_of
 from .plan import Precision
 from .stack import StackFacts
-
-if TYPE_CHECKING:
-    from ..profiles.curves import DeviceCurves
 
 Array = np.ndarray
 

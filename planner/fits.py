@@ -1,0 +1,184 @@
+"""Does it fit on one kind of device: yes or no, how much is spare, and what would make it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..catalog.types import Accelerator, Link
+from ..profiles.optimizers import with_optimizer
+from ..profiles.profile import Profile
+from .layout import Layout
+from .plan import Answer, EstimatedMemory, MemoryBreakdown, Precision, RecomputeKind
+from .predict import Prediction, Setup, predict, supported_precisions
+from .site import Site
+from .workbench import Workbench
+
+LARGEST_TRIED = 2**16
+
+
+class Remedy(Answer):
+    """One change that makes the model fit, and the peak it leads to."""
+
+    text: str
+    peak_bytes: float
+    micro_batch: int
+
+
+class FitsAnswer(Answer):
+    """Whether one training step fits on one device of a layout."""
+
+    accelerator: str
+    layout: Layout
+    precision: Precision
+    recompute: RecomputeKind
+    optimizer: str
+    fits: bool
+    micro_batch: int
+    """The micro-batch that was asked for, or 1."""
+    largest_micro_batch: int | None
+    """None when not even one sample fits."""
+    peak_memory_bytes: EstimatedMemory
+    memory_breakdown_bytes: MemoryBreakdown
+    spare_bytes: float
+    """Negative when it does not fit."""
+    remedies: tuple[Remedy, ...]
+    notes: tuple[str, ...]
+
+
+def fits(
+    profile: Profile,
+    accelerator: Accelerator,
+    *,
+    precision: Precision,
+    micro_batch: int | None = None,
+    recompute: RecomputeKind = "none",
+    layout: Layout | None = None,
+    optimizer: str | None = None,
+) -> FitsAnswer:
+    """Return whether a step fits, with the largest micro-batch and remedies when it does not.
+
+    Args:
+        profile: the traced model.
+        accelerator: the device.
+        precision: numerics of the run.
+        micro_batch: samples per rank; None asks for one.
+        recompute: activation recompute policy.
+        layout: None is one device.
+        optimizer: a what-if, or None for the file's own.
+
+    Raises:
+        UnsupportedError: the device lacks the precision.
+    """
+    question = _Question(profile, accelerator, layout or Layout(), optimizer)
+    setup = Setup(
+        layout=question.layout,
+        precision=precision,
+        micro_batch=micro_batch or 1,
+        recompute=recompute,
+    )
+    prediction = question.ask(setup)
+    peak = prediction.peak_memory_bytes
+    return FitsAnswer(
+        accelerator=accelerator.name,
+        layout=question.layout,
+        precision=precision,
+        recompute=recompute,
+        optimizer=question.profile.optimizer.name,
+        fits=prediction.fits,
+        micro_batch=setup.micro_batch,
+        largest_micro_batch=question.largest(setup),
+        peak_memory_bytes=peak,
+        memory_breakdown_bytes=prediction.memory_breakdown_bytes,
+        spare_bytes=peak.capacity - peak.value,
+        remedies=() if prediction.fits else tuple(_remedies(question, setup)),
+        notes=prediction.notes,
+    )
+
+
+class _Question:
+    """One model on one device, asked several times."""
+
+    def __init__(
+        self, profile: Profile, accelerator: Accelerator, layout: Layout, optimizer: str | None
+    ) -> None:
+        self.profile = with_optimizer(profile, optimizer) if optimizer else profile
+        self.original = profile
+        self.accelerator = accelerator
+        self.layout = layout
+        self.bench = Workbench(self.profile)
+
+    def ask(self, setup: Setup, *, bench: Workbench | None = None) -> Prediction:
+        bench = bench or self.bench
+        return predict(bench.profile, self._site(setup.layout), setup, bench=bench)
+
+    def _site(self, layout: Layout) -> Site:
+        # Memory does not depend on links; the ranks are taken as one node's.
+        link = Link(name=None, bytes_per_s=self.accelerator.link_bytes_per_s)
+        return Site(
+            accelerator=self.accelerator,
+            per_node=layout.accelerators,
+            nodes=1,
+            intra_link=link,
+            inter_link=Link(name=None, bytes_per_s=None),
+        )
+
+    def largest(self, setup: Setup) -> int | None:
+        """Return the largest micro-batch that fits, by bisection; None if one does not."""
+
+        def fit(size: int) -> bool:
+            return self.ask(replace(setup, micro_batch=size)).fits
+
+        if not fit(1):
+            return None
+        low, high = 1, 2
+        while high <= LARGEST_TRIED and fit(high):
+            low, high = high, high * 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fit(middle) else (low, middle)
+        return low
+
+
+def _remedies(question: _Question, setup: Setup) -> Iterator[Remedy]:
+    """Yield changes that make it fit, the least invasive first."""
+    for text, changed in _changes(question, setup):
+        prediction = question.ask(changed)
+        if prediction.fits:
+            yield Remedy(
+                text=text,
+                peak_bytes=prediction.peak_memory_bytes.value,
+                micro_batch=changed.micro_batch,
+            )
+    for name in ("adamw8bit", "adafactor"):
+        if question.profile.optimizer.name == name:
+            continue
+        lighter = Workbench(with_optimizer(question.original, name))
+        prediction = question.ask(setup, bench=lighter)
+        if prediction.fits:
+            yield Remedy(
+                text=f"--optimizer {name}",
+                peak_bytes=prediction.peak_memory_bytes.value,
+                micro_batch=setup.micro_batch,
+            )
+
+
+def _changes(question: _Question, setup: Setup) -> Iterator[tuple[str, Setup]]:
+    size = question.largest(setup)
+    if size is not None and size < setup.micro_batch:
+        yield f"--micro-batch {size}", replace(setup, micro_batch=size)
+    if question.profile.blocks:
+        policies: tuple[RecomputeKind, ...] = ("selective", "full")
+        for policy in policies:
+            if setup.recompute != policy:
+                yield f"--recompute {policy}", replace(setup, recompute=policy)
+    able = supported_precisions(question.accelerator)
+    halves: tuple[Precision, ...] = ("bf16-amp", "fp16-amp", "bf16")
+    for precision in halves:
+        if precision in able and precision != setup.precision:
+            yield f"--precision {precision}", replace(setup, precision=precision)
+            break
+    for ranks in (2, 4, 8, 16, 32, 64):
+        if ranks > setup.layout.accelerators:
+            layout = Layout(data=ranks, shard=ranks, zero_stage=3)
+            yield f"--layout {layout} ({ranks} accelerators)", replace(setup, layout=layout)
