@@ -157,7 +157,7 @@ _LIST_FIX = "See the names with `gpuplan gpus`."
 def _unknown_accelerator(name: str, known: dict[str, str]) -> UsageError:
     # A short spelling is often closer to what was meant than any full name ("h1000" → "H100").
     spellings = {alias.spelling for alias in _aliases().values() if alias.canonical}
-    suggestions = did_you_mean(name, spellings | set(known.values()))
+    suggestions = did_you_mean(name, sorted(spellings | set(known.values())))
     return UsageError(f"There is no accelerator {name!r}.{suggestions}", fix=_LIST_FIX)
 
 

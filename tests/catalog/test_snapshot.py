@@ -27,12 +27,12 @@ from gpuplan.catalog.snapshot import (
 ROOT = Path(__file__).parents[2]
 CANDIDATES = [folder / "shared" / "data" / "catalog" for folder in (ROOT, ROOT.parent)]
 SOURCE = next((folder for folder in CANDIDATES if folder.is_dir()), CANDIDATES[0])
-needs_source = pytest.mark.usefixtures("gathered_tables")
 
 
 @pytest.fixture
-def gathered_tables(require):
+def source(require):
     require("gathered-tables", "the snapshot is rebuilt from them")
+    return SOURCE
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +140,8 @@ def test_importing_and_loading_the_catalogue_imports_no_torch_yaml_or_sdk():
     assert done.stdout.strip() == "[]"
 
 
-@needs_source
-def test_rebuilding_gives_the_same_bytes(tmp_path, capsys):
-    assert main(["--source", str(SOURCE), "--out", str(tmp_path)]) == 0
+def test_rebuilding_gives_the_same_bytes(source, tmp_path, capsys):
+    assert main(["--source", str(source), "--out", str(tmp_path)]) == 0
     generated = sorted(path.name for path in tmp_path.iterdir())
     assert "snapshot.json" in generated
     for name in generated:
@@ -150,15 +149,13 @@ def test_rebuilding_gives_the_same_bytes(tmp_path, capsys):
     assert "warning: azure/brazilsouth" in capsys.readouterr().err
 
 
-@needs_source
-def test_permissive_only_leaves_the_unlicensed_prices_out(tmp_path):
-    build_snapshot(SOURCE, tmp_path, permissive_only=True)
+def test_permissive_only_leaves_the_unlicensed_prices_out(source, tmp_path):
+    build_snapshot(source, tmp_path, permissive_only=True)
     kept = read_offers(tmp_path / "offers.csv")
     assert 2000 < len(kept) < 3221
     assert "none-found" not in {offer.licence for offer in kept}
 
 
-@needs_source
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
@@ -170,27 +167,26 @@ def test_permissive_only_leaves_the_unlicensed_prices_out(tmp_path):
         ({"provider": "acme"}, "unknown provider"),
     ],
 )
-def test_a_broken_source_is_refused_and_nothing_is_written(tmp_path, capsys, edit, message):
-    source, out = tmp_path / "source", tmp_path / "out"
-    source.mkdir()
-    for path in SOURCE.glob("*.csv"):
-        (source / path.name).write_bytes(path.read_bytes())
-    with (source / "offers.csv").open(newline="", encoding="utf-8") as file:
+def test_a_broken_source_is_refused_and_nothing_is_written(source, tmp_path, capsys, edit, message):
+    broken, out = tmp_path / "source", tmp_path / "out"
+    broken.mkdir()
+    for path in source.glob("*.csv"):
+        (broken / path.name).write_bytes(path.read_bytes())
+    with (broken / "offers.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     victim = next(r for r in rows if r["instance_type"] == "p5.48xlarge")
     victim.update(edit)
-    with (source / "offers.csv").open("w", newline="", encoding="utf-8") as file:
+    with (broken / "offers.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(victim))
         writer.writeheader()
         writer.writerows(rows)
-    assert main(["--source", str(source), "--out", str(out)]) == 1
+    assert main(["--source", str(broken), "--out", str(out)]) == 1
     assert message in capsys.readouterr().err
     assert list(out.iterdir()) == []
 
 
-@needs_source
-def test_a_repeated_offer_is_refused(tmp_path):
-    for path in SOURCE.glob("*.csv"):
+def test_a_repeated_offer_is_refused(source, tmp_path):
+    for path in source.glob("*.csv"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     offers = tmp_path / "offers.csv"
     lines = offers.read_text("utf-8").splitlines(keepends=True)

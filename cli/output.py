@@ -1,0 +1,87 @@
+"""Where a rendered answer goes: the terminal, a pipe, or a file that is written whole or not."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from ..catalog.errors import UsageError
+
+SUFFIXES = {
+    ".json": "json",
+    ".csv": "csv",
+    ".md": "markdown",
+    ".txt": "table",
+}
+WIDE = 200
+"""Columns where nobody looks at a screen: in a pipe and in a file nothing is cut off."""
+
+
+def chosen_format(form: str | None, out_file: str | Path | None, formats: Sequence[str]) -> str:
+    """Return the format asked for, else what the name of the file says, else the first."""
+    if form is not None:
+        return form
+    guess = SUFFIXES.get(Path(out_file).suffix.casefold()) if out_file else None
+    return guess if guess is not None and guess in formats else formats[0]
+
+
+@dataclass(frozen=True)
+class Screen:
+    """What the answer is rendered for."""
+
+    width: int = WIDE
+    color: bool = False
+
+
+def screen_for(out_file: str | Path | None = None) -> Screen:
+    """Return the columns (COLUMNS, else the terminal's, else wide) and whether styles are wanted.
+
+    Styles are for a terminal only, and NO_COLOR (https://no-color.org) turns them off.
+    """
+    is_terminal = out_file is None and sys.stdout.isatty()
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns) > 0:
+        width = int(columns)
+    else:
+        width = shutil.get_terminal_size().columns if is_terminal else WIDE
+    return Screen(width, is_terminal and not os.environ.get("NO_COLOR"))
+
+
+def write_output(text: str, out_file: str | Path | None = None) -> None:
+    """Print the text, or write it to the file; the file changes only when all is written.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    if out_file is None:
+        click.echo(text, nl=False)
+        return
+    target = Path(out_file)
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
+        ) as scratch:
+            scratch_path = Path(scratch.name)
+            try:
+                scratch.write(text)
+                scratch.close()
+                scratch_path.chmod(0o644)
+                os.replace(scratch_path, target)
+            except BaseException:
+                scratch_path.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise  # `main` knows what to say of a full disk.
+        raise UsageError(
+            f"Cannot write {target}: {error.strerror or error}.",
+            fix="Give --out-file a path in a folder you may write to.",
+        ) from error
