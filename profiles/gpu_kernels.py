@@ -1,0 +1,118 @@
+"""Operations that a GPU runs as one kernel and that torch has no shape rule or autograd rule for.
+
+On meta tensors torch would take `rms_norm` apart and has no backward for a cuDNN RNN. Each is here
+one operator of the library `gpuplan`, or a shape rule, that the recorder sees as one kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+RNN_RELU, RNN_TANH, LSTM, GRU = range(4)
+"""Modes of `aten::_cudnn_rnn` (cudnnRNNMode_t)."""
+
+_library = torch.library.Library("gpuplan", "DEF")
+_library.define("rms_norm(Tensor x, Tensor? weight, int norm_dims) -> (Tensor, Tensor)")
+_library.define(
+    "rms_norm_backward(Tensor grad, Tensor x, Tensor rstd, Tensor? weight) -> (Tensor, Tensor?)"
+)
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor | None, norm_dims: int) -> torch.Tensor:
+    """Return x normalized over its last `norm_dims` dimensions, as one fused kernel."""
+    return _RmsNorm.apply(x, weight, norm_dims)  # pyright: ignore[reportReturnType]
+
+
+class _RmsNorm(torch.autograd.Function):
+    """aten::_fused_rms_norm on CUDA saves the input, the weight and 1 / rms (fp32)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor | None, norm_dims: int) -> Any:
+        out, rstd = torch.ops.gpuplan.rms_norm(x, weight, norm_dims)
+        ctx.save_for_backward(x, rstd, weight)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        x, rstd, weight = ctx.saved_tensors
+        grad_x, grad_weight = torch.ops.gpuplan.rms_norm_backward(grads[0], x, rstd, weight)
+        return grad_x, grad_weight if ctx.needs_input_grad[1] else None, None
+
+
+def _rms_norm_shapes(
+    x: torch.Tensor, weight: torch.Tensor | None, norm_dims: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    rows = (*x.shape[: x.dim() - norm_dims], *(1,) * norm_dims)
+    return torch.empty_like(x), x.new_empty(rows, dtype=torch.float32)
+
+
+def _rms_norm_backward_shapes(
+    grad: torch.Tensor, x: torch.Tensor, rstd: torch.Tensor, weight: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    return torch.empty_like(x), None if weight is None else torch.empty_like(weight)
+
+
+def _rnn_backward_shapes(
+    input: torch.Tensor,
+    weight: list[torch.Tensor],
+    weight_stride0: int,
+    weight_buf: torch.Tensor,
+    hx: torch.Tensor,
+    cx: torch.Tensor | None,
+    *rest: Any,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, list[torch.Tensor]]:
+    grads = [torch.empty_like(each) for each in weight]
+    return (
+        torch.empty_like(input),
+        torch.empty_like(hx),
+        None if cx is None else torch.empty_like(cx),
+        grads,
+    )
+
+
+_library.impl("rms_norm", _rms_norm_shapes, "Meta")
+_library.impl("rms_norm_backward", _rms_norm_backward_shapes, "Meta")
+
+
+def _rnn_shapes(
+    input: torch.Tensor,
+    weight: list[torch.Tensor],
+    weight_stride0: int,
+    weight_buf: torch.Tensor,
+    hx: torch.Tensor,
+    cx: torch.Tensor | None,
+    mode: int,
+    hidden_size: int,
+    proj_size: int,
+    num_layers: int,
+    batch_first: bool,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    *rest: Any,
+) -> tuple[torch.Tensor, ...]:
+    """The reserve holds what the backward pass needs: gates, states and outputs of every layer.
+
+    cuDNN does not publish its size; this is the least that its equations need (cuDNN developer
+    guide, cudnnRNNForward), so a lower bound.
+    """
+    directions = 2 if bidirectional else 1
+    steps, batch = input.shape[:2] if not batch_first else (input.shape[1], input.shape[0])
+    out_size = proj_size or hidden_size
+    shape = (batch, steps) if batch_first else (steps, batch)
+    output = input.new_empty((*shape, out_size * directions))
+    states = (num_layers * directions, batch)
+    cell = hx.new_empty((*states, hidden_size) if cx is not None else 0)
+    kept = {LSTM: 6, GRU: 5}.get(mode, 1) * hidden_size
+    bytes_kept = steps * batch * num_layers * directions * kept * input.element_size()
+    reserve = input.new_empty(bytes_kept if train else 0, dtype=torch.uint8)
+    return output, hx.new_empty((*states, out_size)), cell, reserve, weight_buf.new_empty(0)
+
+
+SHAPE_RULES = {
+    torch.ops.aten._cudnn_rnn.default: _rnn_shapes,
+    torch.ops.aten._cudnn_rnn_backward.default: _rnn_backward_shapes,
+}
+"""Operations for which torch has no shape rule of its own, or not all of it, and the rule."""
