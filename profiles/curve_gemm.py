@@ -59,11 +59,8 @@ def grid_gemm_s(
     n: Array,
     k: Array,
     batch: Array,
-    size_bytes: Array | None = None,
 ) -> Array:
     """Return the seconds of `batch` multiplications (m×k)·(k×n) on `target`.
-
-    `size_bytes` is what the kernel moves where that is not its operands (convolutions).
 
     Inside the grid and on the measured device this interpolates the measured times. Outside the
     grid, for batched operands and on another device, the nearest measured time is moved by the
@@ -76,8 +73,7 @@ def grid_gemm_s(
         2 * inside[0] * inside[1] * inside[2], measured.gemm_bytes(*inside, np.ones(()))
     )
     flops = 2 * rows * n * k
-    if size_bytes is None:
-        size_bytes = target.gemm_bytes(m, n, k, batch)
+    size_bytes = target.gemm_bytes(m, n, k, batch)
     # A batch of small matrices pads each of them to whole tiles; one tall matrix pads once.
     padding = np.where(batch > 1, _padding(m, _LARGEST_PADDED_TILE), 1.0)
     moved = time * target.roofline_s(flops * padding, size_bytes) / at_grid

@@ -25,8 +25,9 @@ from .curve_attention import (
     forward_attention_s,
 )
 from .curve_collectives import Collective, collective_table_s
+from .curve_conv import Convolution, tensor_core_conv_s, tiled_conv_s
 from .curve_files import Array, GemmGrid, TileModel, shared_table
-from .curve_gemm import Machine, grid_gemm_s, tile_gemm_s, tile_kernel_s
+from .curve_gemm import Machine, grid_gemm_s, tile_gemm_s
 from .curve_relations import Basis, Kind, Origin, origin_of
 
 StreamKind = Literal["pointwise", "norm", "softmax", "copy", "embedding", "optimizer"]
@@ -38,6 +39,8 @@ _TYPICAL_FLOOR_S = 2.5e-6
 """Shortest kernel where it is not measured: the middle of the measured 1.6 to 3.2 µs."""
 _TYPICAL_UNITS = 100
 _LARGE = 8192.0
+_VECTOR_SHARE = 16
+"""Matrix units over vector units, where no fp32 peak is known."""
 
 
 @dataclass(frozen=True)
@@ -118,34 +121,31 @@ class DeviceCurves:
         flops: ArrayLike,
         bytes: ArrayLike,
         dtype: str,
-        phase: str = "forward",
+        phase: Literal["forward", "backward"] = "forward",
     ) -> Array:
-        """Return the seconds of a convolution, as the matrix multiplication it amounts to.
+        """Return the seconds of a convolution.
 
         `flops` and `bytes` are those of the whole call: for `phase` "backward" both gradients.
+        torch runs fp32 convolutions in tf32 unless told otherwise: ask for that dtype then.
         """
         native = self._checked(dtype)
-        batch, c_in, c_out, kernel, pixels, groups = _arrays(
-            batch, in_channels, out_channels, kernel_elements, out_pixels, groups
+        conv = Convolution(
+            *_arrays(batch, in_channels, out_channels, kernel_elements, out_pixels, groups),
+            *_arrays(flops, bytes),
         )
-        flops, size_bytes = _arrays(flops, bytes)
-        m, n, k = batch * pixels, c_out / groups, c_in / groups * kernel
-        forward_flops = 2 * m * n * k * groups
-        # A backward call is two products of the forward's size; each moves its share of bytes.
-        calls = np.maximum(flops / forward_flops, 1e-9)
         origin = self._origin("conv", native)
         machine = self.machine(native, origin.level)
-        per_call_bytes = size_bytes / calls
         if native == "fp32":
-            tiles = self._tiles(origin, "conv")
-            args = (m, n, k, groups, forward_flops, per_call_bytes)
-            return calls * tile_kernel_s(tiles, machine, *args)
-        grid, grid_dtype = self._grid(origin, native)
-        reference = DeviceCurves(measured_device(origin.measured_on)).machine(grid_dtype)
-        time = grid_gemm_s(grid, reference, machine, m, n, k, groups, per_call_bytes)
-        # Reading each input once saves bytes, but no arithmetic: not faster than a large product.
-        best_flops_per_s = 2 * _LARGE**3 / self.gemm_s(_LARGE, _LARGE, _LARGE, dtype=native)
-        return calls * np.maximum(time, forward_flops / best_flops_per_s)
+            return tiled_conv_s(conv, self._tiles(origin, "conv"), machine)
+        facts = shared_table("_relations")["tensor_core_convolution"]
+        vector_flops = self.device.peak_flops.get("fp32", machine.peak_flops / _VECTOR_SHARE)
+        time = tensor_core_conv_s(
+            conv,
+            machine,
+            gemm_flops_per_s=facts["share_of_gemm"] * self._large_gemm_flops_per_s(native),
+            vector_flops_per_s=vector_flops,
+        )
+        return time * (facts["backward_slowdown"] if phase == "backward" else 1.0)
 
     def attention_s(
         self,
@@ -250,8 +250,10 @@ class DeviceCurves:
         """Return forward seconds of a fused kernel of fp32 tensors: a share of the GEMM rate."""
         share = shared_table("_relations")["fp32_attention"]["share_of_gemm"]
         flops = forward_attention_flops(batch_heads, np.ones(()), seq_q, seq_kv, head_dim, causal)
-        flops_per_s = 2 * _LARGE**3 / self.gemm_s(_LARGE, _LARGE, _LARGE, dtype=dtype)
-        return flops / (flops_per_s * share)
+        return flops / (share * self._large_gemm_flops_per_s(dtype))
+
+    def _large_gemm_flops_per_s(self, dtype: Dtype) -> float:
+        return 2 * _LARGE**3 / float(self.gemm_s(_LARGE, _LARGE, _LARGE, dtype=dtype))
 
     def _checked(self, dtype: str) -> Dtype:
         native = self._native(dtype)
