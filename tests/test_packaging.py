@@ -21,7 +21,7 @@ LIGHT = [
     ["--help"],
     ["--version"],
     ["gpus"],
-    ["gpus", "H100"],
+    ["gpus", "H100-80GB-SXM"],
     ["offers", "--accelerator", "H100:8", "--top", "5"],
     ["config", "list"],
 ]
