@@ -42,6 +42,7 @@ class Child:
     ) -> None:
         self._spec = spec
         self._started_s = time.monotonic()
+        self._ended = False
         self.traceback = ""
         # -P keeps the current folder off sys.path: a `profiles/` in it must not be taken for ours.
         self._process = subprocess.Popen(
@@ -79,6 +80,9 @@ class Child:
 
     def kill(self) -> None:
         """End the child and all it started; without effect when it has ended."""
+        if self._ended:
+            return
+        self._ended = True
         # The group outlives its leader while a process that the user's code started is in it.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if _IS_POSIX:

@@ -6,7 +6,6 @@ Run as `python -m gpuplan.profiles.child_main`; `child.Child` starts it.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import importlib.metadata
 import json
 import os
@@ -14,13 +13,18 @@ import signal
 import sys
 import threading
 import traceback
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from . import failures
-from .profile import NUMERICS_OF_PRECISION, Profile
+from .profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from .spec import ModelSpec
+
+if TYPE_CHECKING:
+    from .contract import Workload
+    from .target import Target
 
 _IS_POSIX = os.name == "posix"
 LARGEST_WATCHED_FILE_BYTES = 4 * 2**20
@@ -49,14 +53,21 @@ def main() -> None:
     _end()
 
 
-def run(spec: ModelSpec, numerics: list[str] | None, optimizer: str | None) -> tuple[dict, str]:
+def run(
+    spec: ModelSpec, numerics: Sequence[Numerics] | None, optimizer: str | None
+) -> tuple[dict[str, Any], str]:
     """Return what the Profile was made of (files, package versions), and the Profile as JSON."""
     opened = _watch_opened_files(spec.path)
-    trace = importlib.import_module(".trace", __package__)
     from .contract import load_workload
+    from .target import Target
 
-    workload = load_workload(spec, importing=getattr(trace, "gpu_stand_in", nullcontext))
-    profile = _trace(trace.trace_workload, workload, numerics, optimizer)
+    target = Target(
+        casts=False, data_dependent=_refuse_values, paused=nullcontext, keep=lambda _copy: None
+    )
+    workload = load_workload(spec, importing=lambda: _as_on_gpu(target))
+    profile = _trace(workload, numerics, optimizer)
+    if target.compiles:
+        profile = profile.model_copy(update={"file_compiles": True})
     files = _hashes(spec.path, opened)
     source_hash = hashlib.sha256(json.dumps(sorted(files.values())).encode()).hexdigest()
     profile = profile.model_copy(update={"source_hash": source_hash})
@@ -75,10 +86,25 @@ def answer(request: dict[str, Any]) -> bytes:
     return json.dumps(header).encode() + b"\n" + profile.encode()
 
 
+@contextmanager
+def _as_on_gpu(target: Target) -> Iterator[None]:
+    """Import a file as on a machine with a GPU: `.cuda()` at its top works without one."""
+    from .target import gpu_machine
+
+    with gpu_machine(target), target:
+        yield
+
+
+def _refuse_values(operation: str) -> NoReturn:
+    raise ValueError(f"{operation} needs the values of a tensor, and a trace knows only shapes")
+
+
 def _trace(
-    trace_workload: Any, workload: Any, numerics: list[str] | None, optimizer: str | None
+    workload: Workload, numerics: Sequence[Numerics] | None, optimizer: str | None
 ) -> Profile:
     """Return the Profile in the numerics asked for, or those of the file's own precision."""
+    from .trace import trace_workload
+
     if numerics is not None:
         return trace_workload(workload, numerics=numerics, optimizer=optimizer)
     profile: Profile = trace_workload(workload, numerics=["fp32"], optimizer=optimizer)

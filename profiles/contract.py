@@ -10,7 +10,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -28,7 +28,7 @@ from .checks import (
     default_optimizer,
     described,
 )
-from .source import contract_lines, model_classes, read_source
+from .source import contract_lines, installed_imports, model_classes, read_source
 from .spec import ModelSpec
 
 
@@ -71,6 +71,11 @@ def load_workload(
 
     if spec.kind == "hf":
         return forms.from_config(spec)
+    read_source(spec.path)
+    for name in installed_imports(spec.path):
+        # Installed packages are imported as they are; only the user's own code sees the stand-in.
+        with suppress(Exception):
+            importlib.import_module(name)
     with importing():
         module = import_user_file(spec.path)
     if spec.class_name:

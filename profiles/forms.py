@@ -135,7 +135,7 @@ def from_lightning(spec: ModelSpec, module: ModuleType) -> Workload:
         compute_loss=runner.compute_loss,
         build_optimizer=runner.build_optimizer,
         tokens_per_sample=tokens_per_sample(params, module),
-        default_micro_batch=_default_of(module),
+        default_micro_batch=_default_of(module) or _batch_size_of(classes[0], spec),
     )
     params.check_taken(spec.path.name)
     return workload
@@ -375,7 +375,7 @@ def _loader_function(
         "train_dataloader" in vars(base)
         for one in lightning_classes(module)
         for base in one.__mro__
-        if not base.__module__.startswith(("lightning", "pytorch_lightning", "torch"))
+        if base.__module__.split(".")[0] not in ("lightning", "pytorch_lightning")
     ):
         return None
 
@@ -401,6 +401,13 @@ def _positional(batch: Batch) -> tuple[Any, ...]:
 def _default_of(module: ModuleType) -> int | None:
     function = getattr(module, "make_batch", None)
     return default_micro_batch(function) if callable(function) else None
+
+
+def _batch_size_of(one: type, spec: ModelSpec) -> int | None:
+    """Return the batch_size of a LightningModule's constructor, which its loader then uses."""
+    parameter = inspect.signature(one).parameters.get("batch_size")
+    size = spec.params.get("batch_size", parameter.default) if parameter else None
+    return size if isinstance(size, int) and size > 0 else None
 
 
 def _own_classes(module: ModuleType) -> list[type[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import tokenize
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,6 +93,26 @@ def syntax_error(error: SyntaxError, path: Path) -> UserFileError:
     )
 
 
+def installed_imports(path: Path) -> tuple[str, ...]:
+    """Return the installed modules that importing a file imports, itself or from beside it."""
+    found: dict[str, None] = {}
+    todo, seen = [path], {path}
+    while todo:
+        try:
+            tree = ast.parse(todo.pop().read_bytes())
+        except (OSError, SyntaxError, ValueError):
+            continue
+        for name in _imported_names(_run_at_import(tree)):
+            beside = path.parent.joinpath(*name.split("."))
+            local = [beside.with_suffix(".py"), beside / "__init__.py"]
+            local = [file for file in local if file.exists()]
+            if not local and not (path.parent / name.split(".")[0]).is_dir():
+                found[name] = None
+            todo += [file for file in local if file not in seen]
+            seen |= set(local)
+    return tuple(found)
+
+
 def model_classes(text: str, path: Path) -> tuple[ModelClass, ...]:
     """Return the classes of a file that define `forward`, those that others use first."""
     tree = parse(text, path)
@@ -99,12 +120,7 @@ def model_classes(text: str, path: Path) -> tuple[ModelClass, ...]:
         node for node in tree.body if isinstance(node, ast.ClassDef) and _method(node, "forward")
     ]
     names = {node.name for node in nodes}
-    used = {
-        inner.id
-        for node in nodes
-        for inner in ast.walk(node)
-        if isinstance(inner, ast.Name) and inner.id in names and inner.id != node.name
-    }
+    used = {name for node in nodes for name in _names(node) & names if name != node.name}
     ordered = sorted(nodes, key=lambda node: node.name not in used)
     return tuple(_model_class(node) for node in ordered)
 
@@ -127,17 +143,7 @@ def contract_lines(model: ModelClass) -> str:
 
 
 def _refuse_other_frameworks(tree: ast.Module, path: Path) -> None:
-    imported = {
-        name.split(".")[0]
-        for node in ast.walk(tree)
-        for name in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module or ""]
-            if isinstance(node, ast.ImportFrom) and not node.level
-            else []
-        )
-    }
+    imported = {name.split(".")[0] for name in _imported_names(ast.walk(tree))}
     others = [name for name in OTHER_FRAMEWORKS if name in imported]
     if not others or imported & {"torch", "lightning", "pytorch_lightning", "transformers", "timm"}:
         return
@@ -147,6 +153,29 @@ def _refuse_other_frameworks(tree: ast.Module, path: Path) -> None:
         fix="estimate with a PyTorch version of the model, or launch this one without an"
         f" estimate: gpuplan launch --framework {framework}.",
     )
+
+
+def _run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements that importing a file runs, those under `if` and `try` as well."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and _names(node.test) & {"__name__", "TYPE_CHECKING"}:
+            continue
+        yield node
+        if isinstance(node, ast.If | ast.Try | ast.With | ast.ExceptHandler):
+            yield from _run_at_import(node)
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _imported_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the dotted names of the modules that these import, relative imports left out."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module
 
 
 def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:
