@@ -1,8 +1,9 @@
 """Time whole gpuplan commands and print them beside their budgets:  make bench.
 
-Every row is a fresh process, as a person starts it: wall-clock seconds, median of the repeats, and
-the most memory that the process and its children held together. "Cold" starts from an empty
-gpuplan home; "warm" starts from the home of one run before. Exits 1 when a budget is missed.
+Every row is a fresh process, as a person starts it: seconds on the wall (the budget is for those)
+and of the processor (which other work on the machine hardly changes), medians of the repeats, and
+the most memory that the process and its children held together. "Cold" starts from an empty gpuplan
+home; "warm" starts from the home of one run before. Exits 1 when a budget is missed.
 
     python benchmarks/run.py [--only WORD] [--repeats 3] [--write docs/benchmarks.md]
 """
@@ -45,6 +46,7 @@ class Run:
     """What one process took. `peak_bytes` is None where the system does not tell."""
 
     wall_s: float
+    cpu_s: float
     peak_bytes: int | None
 
 
@@ -85,8 +87,8 @@ def main() -> int:
 
 
 HEADER = """\
-| command | seconds | budget | peak memory | budget | |
-|---|---:|---:|---:|---:|---|"""
+| command | seconds | budget | processor s | peak memory | budget | |
+|---|---:|---:|---:|---:|---:|---|"""
 
 
 def measured(case: Case, repeats: int) -> tuple[str, bool]:
@@ -100,6 +102,7 @@ def measured(case: Case, repeats: int) -> tuple[str, bool]:
         case.name,
         f"{wall_s:.2f}",
         f"{case.budget_s:g}",
+        f"{statistics.median(run.cpu_s for run in runs):.2f}",
         "unknown" if peak_bytes is None else f"{peak_bytes / MB:,.0f} MB",
         f"{case.budget_bytes / MB:,.0f} MB",
         "ok" if within else "**missed**",
@@ -126,7 +129,7 @@ def run(args: tuple[str, ...], *, home: Path) -> Run:
     # Build machines set this; with it every start compiles every module anew, nobody's case.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryFile() as errors:
-        began_s = time.perf_counter()
+        began_s, before = time.perf_counter(), os.times()
         process = subprocess.Popen(
             [str(GPUPLAN), *args], env=environment, stdout=subprocess.DEVNULL, stderr=errors
         )
@@ -138,11 +141,13 @@ def run(args: tuple[str, ...], *, home: Path) -> Run:
                 break
             except subprocess.TimeoutExpired:
                 continue
-        wall_s = time.perf_counter() - began_s
+        wall_s, after = time.perf_counter() - began_s, os.times()
         if process.returncode != 0:
             errors.seek(0)
             sys.exit(f"gpuplan {' '.join(args)} failed:\n{errors.read().decode()}")
-    return Run(wall_s=wall_s, peak_bytes=peak_bytes or None)
+    spent = zip(after[2:4], before[2:4], strict=True)  # user and system time of children
+    cpu_s = sum(now - then for now, then in spent)
+    return Run(wall_s=wall_s, cpu_s=cpu_s, peak_bytes=peak_bytes or None)
 
 
 def tree_bytes(pid: int) -> int:
@@ -169,7 +174,7 @@ def page(rows: list[str]) -> str:
     """Return the table as a page that says where and when it was measured."""
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     return (
-        "# How fast gpuplan is\n\nWhole processes, median seconds; peak memory is that of the"
+        "# How fast gpuplan is\n\nWhole processes, medians; peak memory is that of the"
         " process and its children together. Cold: an empty gpuplan home. Warm: the profile is"
         f" cached.\nMeasured {date.today().isoformat()} on {machine}, by `make bench`"
         f" (`--write docs/benchmarks.md`).\n\n{HEADER}\n" + "\n".join(rows) + "\n"
