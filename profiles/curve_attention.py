@@ -33,6 +33,7 @@ def forward_attention_s(
     Beyond the measured sizes the time per FLOP stays that of the nearest measured size.
     """
     head_dim = np.ceil(np.asarray(head_dim, dtype=float) / _HEAD_DIM_STEP) * _HEAD_DIM_STEP
+    grids = _around(grids, head_dim)
     batch_heads, group = batch * heads, heads / kv_heads
     seq = np.sqrt(seq_q * seq_kv)
     log_times = np.stack([_log_causal_s(grid, batch_heads, seq, group) for grid in grids])
@@ -49,6 +50,14 @@ def forward_attention_flops(
 ) -> Array:
     """Return the FLOPs of the two forward products; causal counts half."""
     return 4.0 * batch * heads * seq_q * seq_kv * head_dim * (0.5 if causal else 1.0)
+
+
+def _around(grids: tuple[AttentionGrid, ...], head_dim: Array) -> tuple[AttentionGrid, ...]:
+    """Return the grids whose head dimensions enclose those asked for."""
+    dims = np.array([grid.head_dim for grid in grids])
+    first = max(int(np.searchsorted(dims, head_dim.min(), side="right")) - 1, 0)
+    last = min(int(np.searchsorted(dims, head_dim.max())), len(dims) - 1)
+    return grids[min(first, last) : last + 1]
 
 
 def _log_causal_s(grid: AttentionGrid, batch_heads: Array, seq: Array, group: Array) -> Array:

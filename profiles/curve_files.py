@@ -96,6 +96,7 @@ class CurveFile:
     collective_error: float | None
 
 
+@lru_cache(maxsize=1)
 def measured_accelerators() -> tuple[str, ...]:
     """Return the names of the accelerators that have a curve file, sorted."""
     return tuple(sorted(p.stem for p in CURVES_DIR.glob("*.json") if not p.stem.startswith("_")))

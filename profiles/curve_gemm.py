@@ -116,28 +116,28 @@ def tile_kernel_s(
 
 def interpolate(axes: tuple[Array, ...], values: Array, points: tuple[Array, ...]) -> Array:
     """Return `values` interpolated linearly in the logarithm of every axis; points lie inside."""
-    lower, weight = [], []
-    for axis, point in zip(axes, points, strict=True):
-        log_axis = np.log(axis)
-        if len(axis) == 1:
-            lower.append(np.zeros(np.shape(point), dtype=int))
-            weight.append(np.zeros(np.shape(point)))
-            continue
-        log_point = np.log(point)
-        index = np.clip(np.searchsorted(log_axis, log_point, side="right") - 1, 0, len(axis) - 2)
-        lower.append(index)
-        weight.append((log_point - log_axis[index]) / (log_axis[index + 1] - log_axis[index]))
-    strides = [int(np.prod(values.shape[i + 1 :])) for i in range(values.ndim)]
-    flat = values.ravel()
-    total = np.zeros(np.broadcast_shapes(*(np.shape(p) for p in points)))
-    for corner in range(2 ** len(axes)):
-        share, offset = 1.0, 0
-        for i, stride in enumerate(strides):
-            upper = corner >> i & 1
-            share = share * (weight[i] if upper else 1 - weight[i])
-            offset = offset + np.minimum(lower[i] + upper, values.shape[i] - 1) * stride
-        total = total + share * flat[offset]
-    return total
+    shape = np.broadcast_shapes(*(np.shape(point) for point in points))
+    base: Array | int = 0
+    corners, weights = np.zeros(1, dtype=int), np.ones((1, 1))
+    for i, (axis, point) in enumerate(zip(axes, points, strict=True)):
+        stride = int(np.prod(values.shape[i + 1 :]))
+        log_point = np.broadcast_to(np.log(point), shape).ravel()
+        lower, share = _bracket(np.log(axis), log_point)
+        base = base + lower * stride
+        step = stride if len(axis) > 1 else 0
+        corners = (corners[:, None] + np.array([0, step])).ravel()
+        pair = np.stack([1 - share, share])
+        weights = (weights[:, None] * pair[None]).reshape(len(corners), -1)
+    return (values.ravel()[base + corners[:, None]] * weights).sum(axis=0).reshape(shape)
+
+
+def _bracket(log_axis: Array, log_point: Array) -> tuple[Array, Array]:
+    """Return (index of the node below, share of the way to the next) for every point."""
+    if len(log_axis) == 1:
+        return np.zeros(len(log_point), dtype=int), np.zeros(len(log_point))
+    lower = np.searchsorted(log_axis, log_point, side="right") - 1
+    lower = np.minimum(np.maximum(lower, 0), len(log_axis) - 2)
+    return lower, (log_point - log_axis[lower]) / (log_axis[lower + 1] - log_axis[lower])
 
 
 def _clamp(value: Array, axis: Array) -> Array:

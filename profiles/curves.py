@@ -142,7 +142,7 @@ class DeviceCurves:
         time = tensor_core_conv_s(
             conv,
             machine,
-            gemm_flops_per_s=facts["share_of_gemm"] * self._large_gemm_flops_per_s(native),
+            gemm_flops_per_s=facts["share_of_gemm"] * self._large_gemm_rates[native],
             vector_flops_per_s=vector_flops,
         )
         return time * (facts["backward_slowdown"] if phase == "backward" else 1.0)
@@ -250,10 +250,7 @@ class DeviceCurves:
         """Return forward seconds of a fused kernel of fp32 tensors: a share of the GEMM rate."""
         share = shared_table("_relations")["fp32_attention"]["share_of_gemm"]
         flops = forward_attention_flops(batch_heads, np.ones(()), seq_q, seq_kv, head_dim, causal)
-        return flops / (share * self._large_gemm_flops_per_s(dtype))
-
-    def _large_gemm_flops_per_s(self, dtype: Dtype) -> float:
-        return 2 * _LARGE**3 / float(self.gemm_s(_LARGE, _LARGE, _LARGE, dtype=dtype))
+        return flops / (share * self._large_gemm_rates[dtype])
 
     def _checked(self, dtype: str) -> Dtype:
         native = self._native(dtype)
@@ -279,7 +276,7 @@ class DeviceCurves:
             "memory_bound": "memory",
             "collective": "collective",
         }
-        return _cached_origin(self.device.name, by_kind[kind], _Device(self.device))
+        return _cached_origin(by_kind[kind], self._key)
 
     def _is_converted(self, kind: CurveKind, dtype: str) -> bool:
         """Whether a measured curve of another dtype stands in for this one."""
@@ -339,6 +336,18 @@ class DeviceCurves:
         return here / (measured_device(origin.measured_on).link_bytes_per_s or unknown)
 
     @cached_property
+    def _key(self) -> _Device:
+        return _Device(self.device)
+
+    @cached_property
+    def _large_gemm_rates(self) -> dict[Dtype, float]:
+        supported: list[Dtype] = [d for d in GEMM_DTYPES if d in self.device.peak_flops]
+        return {
+            dtype: 2 * _LARGE**3 / float(self.gemm_s(_LARGE, _LARGE, _LARGE, dtype=dtype))
+            for dtype in supported
+        }
+
+    @cached_property
     def _floor_s(self) -> float:
         origin = self._origin("gemm", "bf16")
         own = origin.curves.kernel_floor_s if origin.basis == "measured" else None
@@ -347,7 +356,12 @@ class DeviceCurves:
 
 def curves_for(accelerator: Accelerator) -> DeviceCurves:
     """Return the curves of an accelerator; one that was not measured is derived from a relative."""
-    return DeviceCurves(accelerator)
+    return _cached_curves(_Device(accelerator))
+
+
+@lru_cache(maxsize=512)
+def _cached_curves(device: _Device) -> DeviceCurves:
+    return DeviceCurves(device.device)
 
 
 class _Device:
@@ -366,8 +380,7 @@ class _Device:
 
 
 @lru_cache(maxsize=2048)
-def _cached_origin(name: str, kind: Kind, device: _Device) -> Origin:
-    del name
+def _cached_origin(kind: Kind, device: _Device) -> Origin:
     return origin_of(device.device, kind)
 
 
