@@ -29,11 +29,11 @@ def command(
 
     Peaks are dense; the lowest prices are those of clouds, not of marketplaces.
     """
-    from ..catalog.listing import accelerator_sheet, list_accelerators
     from ..catalog.names import assumption_about, resolve_accelerator
+    from ..catalog.sheets import accelerator_sheet, list_accelerators
     from ..catalog.snapshot import load_catalogue
     from .output import chosen_format, screen_for, write_output
-    from .render import catalogue as render
+    from .render import accelerators as render
 
     form = chosen_format(form, out_file, FORMATS)
     catalogue = load_catalogue(offers_file)

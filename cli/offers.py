@@ -91,7 +91,7 @@ def command(**options: Any) -> None:
     from ..catalog.query import parse_filter
     from ..catalog.snapshot import load_catalogue
     from .output import chosen_format, screen_for, write_output
-    from .render import catalogue as render
+    from .render import offers as render
 
     form = chosen_format(options["form"], options["out_file"], FORMATS)
     spot: bool | None = options["spot"]

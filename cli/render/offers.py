@@ -1,0 +1,127 @@
+"""The answers of `gpuplan offers` as table, markdown, CSV or JSON."""
+
+from __future__ import annotations
+
+from ...catalog.listing import OfferLine, OfferList
+from ...catalog.units import GIB, GIGABIT_BYTES
+from ..output import Screen
+from .answer import (
+    LEGEND,
+    UNKNOWN,
+    count_text,
+    dated,
+    figure,
+    to_csv,
+    to_json,
+    usd_text,
+    with_notes,
+)
+from .grid import Column, Grid
+
+
+def render_offers(listed: OfferList, form: str, screen: Screen) -> str:
+    """Return the offers in one of the four forms."""
+    if form == "json":
+        return to_json(listed)
+    if form == "csv":
+        return to_csv(OfferLine, listed.offers)
+    grid = Grid(_COLUMNS, [_offer_cells(line) for line in listed.offers])
+    return with_notes(grid, _offer_notes(listed), form, screen)
+
+
+_COLUMNS = [
+    Column("provider"),
+    Column("region"),
+    Column("instance", shrink=True),
+    Column("accelerators", shrink=True),
+    Column("$/h", right=True),
+    Column("$/acc·h", right=True, from_width=70),
+    Column("spot $/h", right=True, from_width=90),
+    Column("node to node", right=True, from_width=120),
+    Column("vCPU", right=True, from_width=140),
+    Column("GiB", right=True, from_width=140),
+    Column("priced", right=True, from_width=130),
+]
+
+
+def _offer_cells(line: OfferLine) -> list[str]:
+    spot = usd_text(line.spot_usd_per_hour)
+    if line.spot_usd_per_hour is not None and not line.spot_is_market:
+        spot = f"({spot})"
+    return [
+        line.provider + ("*" if line.marketplace else ""),
+        line.region,
+        line.instance_type,
+        f"{count_text(line.accelerators_per_node)} × {line.accelerator}"  # noqa: RUF001
+        + ("" if line.has_spec else " ?"),
+        usd_text(line.on_demand_usd_per_hour),
+        usd_text(line.on_demand_usd_per_accelerator_hour),
+        spot,
+        _network(line),
+        figure(line.vcpus, 1, ",.0f"),
+        figure(line.memory_bytes, GIB, ",.0f"),
+        _priced(line),
+    ]
+
+
+def _offer_notes(listed: OfferList) -> list[str]:
+    shown = len(listed.offers)
+    count = f"{shown:,} of {listed.matched:,} offers"
+    if shown == listed.matched:
+        count = "1 offer" if shown == 1 else f"{shown:,} offers"
+    if not listed.matched:
+        count = "No offer matches"
+    notes = [count]
+    if listed.unpriced:
+        notes.append(f"{listed.unpriced:,} without a price")
+    left_out = []
+    if listed.left_out_marketplaces:
+        left_out.append(f"{listed.left_out_marketplaces:,} of marketplaces")
+    if listed.left_out_slices:
+        left_out.append(f"{listed.left_out_slices:,} of slices of a device")
+    if left_out:
+        notes.append(f"{' and '.join(left_out)} left out (--all)")
+    lines = ["; ".join(notes) + "."]
+    for line in listed.offers:
+        if line.break_even is not None:
+            lines.append(_break_even(line))
+    legend = [LEGEND]
+    if any(line.marketplace for line in listed.offers):
+        legend.append("* marketplace: other people's machines, often gone")
+    if any(not line.has_spec for line in listed.offers):
+        legend.append("? no spec row: listed, not planned on")
+    if any(line.spot_usd_per_hour and not line.spot_is_market for line in listed.offers):
+        legend.append("( ) a spot price that promises no discount")
+    if listed.offers:
+        lines.append("; ".join(legend) + ".")
+    lines.append(dated(listed.snapshot_date, listed.oldest_price, listed.newest_price))
+    return lines
+
+
+def _break_even(line: OfferLine) -> str:
+    assert line.break_even is not None
+    outcome = (
+        f"has paid off in month {line.break_even.month}"
+        if line.break_even.month is not None
+        else "does not pay off within its life"
+    )
+    rental = usd_text(line.break_even.rental_usd_per_hour)
+    return (
+        f"{line.provider} {line.instance_type}, bought, {outcome}, "
+        f"against {line.break_even.against} at ${rental}/h for as many."
+    )
+
+
+def _network(line: OfferLine) -> str:
+    if line.inter_link_bytes_per_s is None:
+        return UNKNOWN
+    return f"{line.inter_link_bytes_per_s / GIGABIT_BYTES:,.0f} Gbit/s"
+
+
+def _priced(line: OfferLine) -> str:
+    if line.price_date is None:
+        return UNKNOWN
+    if line.on_demand_usd_per_hour is None and line.spot_usd_per_hour is None:
+        return "no price"
+    digits = {"year": 4, "month": 7}.get(line.price_date_precision or "", 10)
+    return line.price_date.isoformat()[:digits]
