@@ -1,4 +1,4 @@
-"""Time of a collective over the links that a group of ranks really uses.
+"""Time of collectives over the links that a group of ranks really uses.
 
 Ring algorithms move V·(N-1)/N bytes per rank for an all-gather or reduce-scatter of V bytes in all,
 twice that for an all-reduce (Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002). Over several
@@ -7,6 +7,7 @@ nodes the same bytes cross each node's network once; the slower of the two links
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,66 +37,68 @@ class Group:
         return self.per_node * self.nodes
 
     @classmethod
-    def of_data(cls, layout: Layout, site: Site) -> Group:
-        """Return the group of all data-parallel ranks (the only dimension in use)."""
-        return cls.packed(layout.data, site)
+    def packed(cls, ranks: int, per_node: int) -> Group:
+        """Return a group of neighbouring ranks that fills nodes one after another."""
+        if ranks <= per_node:
+            return cls(per_node=ranks, nodes=1)
+        return cls(per_node=per_node, nodes=-(-ranks // per_node))
 
     @classmethod
-    def of_shard(cls, layout: Layout, site: Site) -> Group:
-        """Return the group that shares one copy of the state: neighbours first."""
-        return cls.packed(layout.shard, site)
-
-    @classmethod
-    def of_replicas(cls, layout: Layout, site: Site) -> Group:
+    def of_replicas(cls, layout: Layout, per_node: int) -> Group:
         """Return the group of equal shards: as far apart as the shard group is wide."""
-        inside = max(1, site.per_node // layout.shard)
-        nodes = max(1, layout.replicas // inside)
+        inside = max(1, per_node // layout.shard)
         return cls(
             per_node=min(inside, layout.replicas),
-            nodes=nodes,
-            sharing=min(layout.shard, site.per_node),
+            nodes=max(1, layout.replicas // inside),
+            sharing=min(layout.shard, per_node),
         )
 
-    @classmethod
-    def packed(cls, ranks: int, site: Site) -> Group:
-        """Return a group of neighbouring ranks that fills nodes one after another."""
-        if ranks <= site.per_node:
-            return cls(per_node=ranks, nodes=1, sharing=1)
-        return cls(per_node=site.per_node, nodes=-(-ranks // site.per_node))
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """One collective to be timed: its whole buffer is `total_bytes`."""
+
+    kind: Collective
+    total_bytes: float
+    group: Group
 
 
-def collective_s(
-    kind: Collective, total_bytes: float, group: Group, site: Site, curves: DeviceCurves
-) -> float:
-    """Return seconds of one collective.
-
-    Args:
-        kind: which one.
-        total_bytes: the whole buffer (gathered output, or input of a reduction).
-        group: ranks and how they are placed.
-        site: links.
-        curves: measured rates inside a node.
-    """
-    if group.ranks == 1 or total_bytes <= 0:
-        return 0.0
-    inside = 0.0
-    if group.per_node > 1:
-        inside = float(
-            curves.collective_s(
-                kind,
-                total_bytes,
-                group.per_node,
-                link_bytes_per_s=site.intra_link.bytes_per_s,
-            )
+def collective_s(asks: Sequence[Ask], site: Site, curves: DeviceCurves) -> Array:
+    """Return the seconds of each collective on the links of a site (its node count is not used)."""
+    seconds = np.zeros(len(asks))
+    inside: dict[tuple[Collective, int], list[int]] = {}
+    across: list[int] = []
+    for i, ask in enumerate(asks):
+        if ask.total_bytes <= 0:
+            continue
+        if ask.group.per_node > 1:
+            inside.setdefault((ask.kind, ask.group.per_node), []).append(i)
+        if ask.group.nodes > 1:
+            across.append(i)
+    for (kind, ranks), rows in inside.items():
+        seconds[rows] = curves.collective_s(
+            kind,
+            np.array([asks[i].total_bytes for i in rows]),
+            ranks,
+            link_bytes_per_s=site.intra_link.bytes_per_s,
         )
-    if group.nodes == 1:
-        return inside
-    rate = site.inter_link.bytes_per_s
-    assert rate is not None, "the search asks for several nodes only where the fabric is known"
-    passes = 2 if kind == "all_reduce" else 1
-    crossing = passes * total_bytes * (group.ranks - 1) / group.ranks
-    achieved = internode_rate_bytes_per_s(
-        total_bytes, line_rate_bytes_per_s=rate / group.sharing, rdma=site.inter_link.rdma
+    if across:
+        crossing, latency = _across_nodes_s([asks[i] for i in across], site)
+        seconds[across] = np.maximum(seconds[across], crossing) + latency
+    return seconds
+
+
+def _across_nodes_s(asks: Sequence[Ask], site: Site) -> tuple[Array, Array]:
+    """Return (transfer, latency) seconds of collectives that cross the network."""
+    line_rate = site.inter_link.bytes_per_s
+    assert line_rate is not None, "several nodes are asked for only where the fabric is known"
+    rdma = site.inter_link.rdma
+    size = np.array([ask.total_bytes for ask in asks], dtype=float)
+    ranks = np.array([ask.group.ranks for ask in asks])
+    sharing = np.array([ask.group.sharing for ask in asks])
+    passes = np.array([2 if ask.kind == "all_reduce" else 1 for ask in asks])
+    rate = internode_rate_bytes_per_s(size, line_rate_bytes_per_s=line_rate, rdma=rdma) / sharing
+    latency = np.array(
+        [internode_latency_s(ask.group.nodes, ask.group.per_node, rdma=rdma) for ask in asks]
     )
-    latency = passes * internode_latency_s(group.nodes, group.per_node, rdma=site.inter_link.rdma)
-    return max(inside, float(crossing / achieved)) + latency
+    return passes * size * (ranks - 1) / ranks / rate, passes * latency

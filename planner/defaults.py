@@ -26,6 +26,8 @@ Date = tuple[int, int]
 """Year and month of a software release."""
 
 TYPICAL_PER_NODE = 8
+TYPICAL_PORT_GBIT_S = 100
+"""Where a fabric is neither stated nor known from instances of the device."""
 ICI_DOMAIN_CHIPS = {
     # Largest slice of one torus; https://cloud.google.com/tpu/docs/system-architecture-tpu-vm and
     # the page of each version there (2025-11).
@@ -100,7 +102,7 @@ def state_run(
             per_node=per_node,
             nodes=nodes,
             intra_link=_intra_link(accelerator, peers, per_node, assumed),
-            inter_link=_inter_link(record, peers, nodes, assumed),
+            inter_link=_inter_link(record, peers, per_node, nodes, assumed),
         ),
         params=_params(record, stack, model_takes, assumed),
         layout=layout,
@@ -222,7 +224,11 @@ def _intra_link(
 
 
 def _inter_link(
-    record: RunRecord, peers: tuple[Instance, ...], nodes: int, assumed: list[str]
+    record: RunRecord,
+    peers: tuple[Instance, ...],
+    per_node: int,
+    nodes: int,
+    assumed: list[str],
 ) -> Link:
     if record.inter_node_gbit_s is not None:
         return Link(name=None, bytes_per_s=record.inter_node_gbit_s * GIGABIT_BYTES, rdma=True)
@@ -230,9 +236,11 @@ def _inter_link(
         return Link(name=None, bytes_per_s=None)
     rates = [peer.inter_link.bytes_per_s for peer in peers if peer.accelerators > 1]
     rate = _most_common(rate for rate in rates if rate is not None)
-    if rate is not None:
-        assumed.append(f"inter_node_gbit_s={rate / GIGABIT_BYTES:g} (most instances of its kind)")
-    return Link(name=None, bytes_per_s=rate)
+    why = "most instances of its kind"
+    if rate is None:
+        rate, why = TYPICAL_PORT_GBIT_S * GIGABIT_BYTES * per_node, "one port an accelerator"
+    assumed.append(f"inter_node_gbit_s={rate / GIGABIT_BYTES:g} ({why})")
+    return Link(name=None, bytes_per_s=rate, rdma=True)
 
 
 def _precision(record: RunRecord, stack: Stack, assumed: list[str]) -> Precision:

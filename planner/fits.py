@@ -9,7 +9,7 @@ from ..catalog.types import Accelerator, Link
 from ..profiles.optimizers import with_optimizer
 from ..profiles.profile import Profile
 from .layout import Layout
-from .plan import Answer, EstimatedMemory, MemoryBreakdown, Precision, RecomputeKind
+from .plan import SCHEMA_VERSION, Answer, EstimatedMemory, MemoryBreakdown, Precision, RecomputeKind
 from .predict import Prediction, Setup, predict, supported_precisions
 from .site import Site
 from .workbench import Workbench
@@ -28,6 +28,7 @@ class Remedy(Answer):
 class FitsAnswer(Answer):
     """Whether one training step fits on one device of a layout."""
 
+    schema_version: str = SCHEMA_VERSION
     accelerator: str
     layout: Layout
     precision: Precision

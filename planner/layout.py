@@ -48,6 +48,9 @@ class Layout(BaseModel):
             )
         return self
 
+    def __hash__(self) -> int:
+        return hash(tuple(self.__dict__.values()))
+
     @property
     def accelerators(self) -> int:
         """How many accelerators the layout occupies."""

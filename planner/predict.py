@@ -27,7 +27,8 @@ from .plan import (
 )
 from .site import Site
 from .stack import STACK_FACTS, StackFacts
-from .step import Bytes, StepTimes, data_traffic, optimizer_s, step_times
+from .step import StepTimes, optimizer_s, step_times
+from .traffic import WireBytes, data_traffic
 from .workbench import Workbench
 
 VISIBLE_SHARE = 0.985
@@ -93,12 +94,10 @@ def predict(
     if setup.optimizer not in (None, "none"):
         profile, bench = with_optimizer(profile, setup.optimizer), None
     bench = bench or Workbench(profile)
-    micro_batches = np.array([setup.micro_batch])
-    parts = step_parts(bench, site, setup, micro_batches, np.array([setup.grad_accum]))
+    parts = step_parts(bench, site, setup)
     if setup.optimizer == "none":
-        parts = replace(parts, optimizer_s=np.zeros(1))
-    memory = memory_parts(bench, setup, micro_batches)
-    return assemble(bench, site, setup, parts, memory, index=0)
+        parts = replace(parts, optimizer_s=np.zeros((1, 1)))
+    return assemble(bench, site, setup, parts, memory_parts(bench, setup))
 
 
 def refuse_unsupported(site: Site, setup: Setup) -> None:
@@ -141,38 +140,37 @@ def capacity_bytes(accelerator: Accelerator) -> float:
     return VISIBLE_SHARE * accelerator.memory_bytes
 
 
-def wire_bytes(precision: Precision) -> Bytes:
+def wire_bytes(precision: Precision) -> WireBytes:
     """Return bytes per parameter of each collective.
 
     FSDP gathers in the compute dtype and reduces in fp32 (MixedPrecisionPolicy(param_dtype=16-bit,
     reduce_dtype=fp32)); DDP reduces gradients in the parameters' dtype.
     """
     if NUMERICS_OF_PRECISION[precision] == "pure16":
-        return Bytes(gather=2, reduce=2, refresh=2)
+        return WireBytes(gather=2, reduce=2, refresh=2)
     if NUMERICS_OF_PRECISION[precision] == "fp32":
-        return Bytes(gather=4, reduce=4, refresh=4)
-    return Bytes(gather=2, reduce=4, refresh=4)
+        return WireBytes(gather=4, reduce=4, refresh=4)
+    return WireBytes(gather=2, reduce=4, refresh=4)
 
 
-def step_parts(
-    bench: Workbench, site: Site, setup: Setup, micro_batches: np.ndarray, grad_accum: np.ndarray
-) -> StepTimes:
-    """Return the parts of the step for every micro-batch size [B]."""
-    times = bench.times(
-        site.accelerator,
-        setup.precision,
-        setup.recompute,
-        stack=stack_facts(setup),
-        micro_batches=micro_batches,
-    )
+def step_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
+    """Return the parts of the step of one fixed setup, each of shape [1, 1]."""
     curves = bench.curves(site.accelerator)
     stack = stack_facts(setup)
+    (times,) = bench.times(
+        site.accelerator,
+        setup.precision,
+        (setup.recompute,),
+        stack=stack,
+        micro_batches=np.array([setup.micro_batch]),
+    )
+    layouts = (setup.layout,)
     return step_times(
         times.micro_batch(),
-        data_traffic(bench.units, setup.layout, site, curves, wire_bytes(setup.precision)),
-        optimizer_s=optimizer_s(bench.profile, setup.layout, curves, stack),
+        data_traffic(bench.units, layouts, site, curves, wire_bytes(setup.precision)),
+        optimizer_s=optimizer_s(bench.profile, layouts, curves, stack),
         step_overhead_s=stack.step_overhead_s,
-        grad_accum=grad_accum,
+        grad_accum=np.array([[setup.grad_accum]]),
     )
 
 
@@ -182,10 +180,10 @@ def stack_facts(setup: Setup) -> StackFacts:
     return STACK_FACTS["torch-compile" if compiled else setup.stack]
 
 
-def memory_parts(bench: Workbench, setup: Setup, micro_batches: np.ndarray) -> RankMemory:
-    """Return memory of the fullest rank for every micro-batch size [B], before fragmentation."""
+def memory_parts(bench: Workbench, setup: Setup) -> RankMemory:
+    """Return memory of the fullest rank of one fixed setup, before fragmentation."""
     return rank_memory(
-        bench.envelope(setup.precision, setup.recompute, micro_batches),
+        bench.envelope(setup.precision, setup.recompute, np.array([setup.micro_batch])),
         bench.profile,
         setup.layout,
         compute_bytes=wire_bytes(setup.precision).gather,
@@ -199,15 +197,13 @@ def assemble(
     setup: Setup,
     parts: StepTimes,
     memory: RankMemory,
-    *,
-    index: int,
 ) -> Prediction:
-    """Return the prediction of one column of the vectors: intervals, utilisation, notes."""
-    total_s = float(parts.total_s[index])
+    """Return the prediction of one setup from its parts: intervals, utilisation, notes."""
+    total_s = parts.total_s.item()
     curves = bench.curves(site.accelerator)
-    compute_s = float(parts.compute_s[index])
-    memory_bound_s = float(parts.memory_bound_s[index] + parts.optimizer_s[index])
-    exposed_s = float(parts.data_comm_exposed_s[index])
+    compute_s = parts.compute_s.item()
+    memory_bound_s = parts.memory_bound_s.item() + parts.optimizer_s.item()
+    exposed_s = parts.data_comm_exposed_s.item()
     dtype = setup.precision.removesuffix("-amp")
     time = step_interval(
         total_s,
@@ -217,7 +213,7 @@ def assemble(
         memory_bound_sigma=curves.relative_error("memory_bound", "fp32"),
         communication_s=exposed_s,
     )
-    allocated = float(memory.peak_bytes[index])
+    allocated = memory.peak_bytes.item()
     ratio = bench.fragmentation(setup.precision, setup.recompute, setup.micro_batch)
     reserved = allocated * max(1.0, ratio)
     framework = framework_bytes(site.accelerator, communicators=communicators(setup.layout))
@@ -227,18 +223,18 @@ def assemble(
         step_time_s=time,
         breakdown_s=Breakdown(
             compute=compute_s,
-            memory_bound=float(parts.memory_bound_s[index]),
-            launch=float(parts.launch_s[index]),
-            optimizer=float(parts.optimizer_s[index]),
+            memory_bound=parts.memory_bound_s.item(),
+            launch=parts.launch_s.item(),
+            optimizer=parts.optimizer_s.item(),
             data_comm_exposed=exposed_s,
         ),
         peak_memory_bytes=peak,
         memory_breakdown_bytes=MemoryBreakdown(
-            parameters=float(memory.parameters_bytes[index]),
-            gradients=float(memory.gradients_bytes[index]),
-            optimizer=float(memory.optimizer_bytes[index]),
-            activations=float(memory.activations_bytes[index]),
-            temporary=float(memory.temporary_bytes[index]) + reserved - allocated,
+            parameters=memory.parameters_bytes.item(),
+            gradients=memory.gradients_bytes.item(),
+            optimizer=memory.optimizer_bytes.item(),
+            activations=memory.activations_bytes.item(),
+            temporary=memory.temporary_bytes.item() + reserved - allocated,
             framework=framework,
         ),
         peak_allocated_bytes=allocated,

@@ -8,11 +8,10 @@ operations over the variants. Only the plans that are shown get intervals and an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..catalog.errors import GpuplanError
 from ..catalog.snapshot import Catalogue
 from ..profiles.optimizers import with_optimizer
 from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
@@ -37,7 +36,8 @@ from .rank import Candidate, best_of_each_accelerator, headlines, mark_ties
 from .request import Question
 from .site import Site
 from .space import Space, precisions_for, space_of, stack_for
-from .step import data_traffic, optimizer_s, step_times
+from .step import optimizer_s, step_times
+from .traffic import data_traffic
 from .workbench import Workbench
 
 USUAL_FRAGMENTATION = 1.02
@@ -127,107 +127,108 @@ class Sweep:
     def _of_device(
         self, choices: list[Choice], precision: Precision, stack: Stack
     ) -> Iterator[Candidate]:
-        accelerator, instance = choices[0].accelerator, choices[0].instance
-        per_node = int(instance.accelerators)
-        variants = self._variants(choices[0], precision, stack)
-        for nodes in self.space.node_counts:
-            if nodes > 1 and instance.inter_link.bytes_per_s is None:
-                self.counts["no_topology"] += len(choices)
-                continue
-            site = Site(
-                accelerator=accelerator,
-                per_node=per_node,
-                nodes=nodes,
-                intra_link=instance.intra_link,
-                inter_link=instance.inter_link,
-            )
-            for layout in self.space.layouts_for(nodes, per_node):
-                if not layout.is_data_parallel_only:
-                    self.counts["unsupported"] += len(choices)
-                    continue
-                yield from self._of_layout(choices, site, layout, variants)
-
-    def _variants(self, choice: Choice, precision: Precision, stack: Stack) -> Variants:
-        sizes = self.space.micro_batches
-        setup = Setup(
-            layout=Layout(),
-            precision=precision,
-            micro_batch=1,
-            stack=stack,
-            compile=bool(self.question.choices.compile),
+        """Yield the fastest variant that fits of every layout, priced with each choice's price."""
+        instance = choices[0].instance
+        site = Site(
+            accelerator=choices[0].accelerator,
+            per_node=int(instance.accelerators),
+            nodes=1,
+            intra_link=instance.intra_link,
+            inter_link=instance.inter_link,
         )
-        facts = stack_facts(setup)
-        times = [
-            self.bench.times(
-                choice.accelerator, precision, recompute, stack=facts, micro_batches=sizes
-            ).micro_batch()
-            for recompute in self.space.recomputes
-        ]
+        layouts = self._layouts(site, len(choices))
+        if not layouts:
+            return
+        variants = self._variants(site, precision, stack)
+        accum, divisible = self._accumulation(layouts, variants.micro_batch)
+        fits = divisible & self._fits(site, layouts, precision, accum)
+        many = len(choices)
+        self.tried += many * fits.size
+        self.counts["indivisible"] += many * int((~divisible).sum())
+        self.counts["out_of_memory"] += many * int((divisible & ~fits).sum())
+        total_s = self._step_s(site, layouts, variants, accum)
+        data = np.array([[layout.data] for layout in layouts])
+        batch = variants.micro_batch * data * accum
+        best = np.where(fits, batch / total_s, -np.inf).argmax(axis=1)
+        for row, layout in enumerate(layouts):
+            column = int(best[row])
+            if not fits[row, column]:
+                continue
+            setup = variants.setup(layout, column, int(accum[row, column]))
+            for choice in choices:
+                yield Candidate(
+                    choice=choice,
+                    site=replace(site, nodes=layout.accelerators // site.per_node),
+                    setup=setup,
+                    step_s=float(total_s[row, column]),
+                    global_batch=int(batch[row, column]),
+                    variants_that_fit=int(fits[row].sum()),
+                )
+
+    def _layouts(self, site: Site, many: int) -> list[Layout]:
+        """Return the layouts to try on one kind of node, over every node count."""
+        layouts: list[Layout] = []
+        for nodes in self.space.node_counts:
+            if nodes > 1 and site.inter_link.bytes_per_s is None:
+                self.counts["no_topology"] += many
+                continue
+            for layout in self.space.layouts_for(nodes, site.per_node):
+                if layout.is_data_parallel_only:
+                    layouts.append(layout)
+                else:
+                    self.counts["unsupported"] += many
+        return layouts
+
+    def _variants(self, site: Site, precision: Precision, stack: Stack) -> Variants:
+        compiled = bool(self.question.choices.compile)
+        setup = Setup(
+            layout=Layout(), precision=precision, micro_batch=1, stack=stack, compile=compiled
+        )
+        sizes = self.space.micro_batches
+        times = self.bench.times(
+            site.accelerator,
+            precision,
+            self.space.recomputes,
+            stack=stack_facts(setup),
+            micro_batches=sizes,
+        )
         return Variants(
-            setup=setup,
-            times=MicroBatchTimes.stack(times),
+            base=setup,
+            times=MicroBatchTimes.stack([one.micro_batch() for one in times]),
             recompute=[r for r in self.space.recomputes for _ in sizes],
             micro_batch=np.tile(sizes, len(self.space.recomputes)),
         )
 
-    def _of_layout(
-        self, choices: list[Choice], site: Site, layout: Layout, variants: Variants
-    ) -> Iterator[Candidate]:
-        """Yield the fastest variant that fits, priced with each choice's own price."""
-        accum, divisible = self._accumulation(layout, variants.micro_batch)
-        many = len(choices)
-        self.tried += many * len(accum)
-        self.counts["indivisible"] += many * int((~divisible).sum())
-        fits = divisible & self._fits(site, layout, variants, accum)
-        self.counts["out_of_memory"] += many * int((divisible & ~fits).sum())
-        if not fits.any():
-            return
-        total_s = self._step_s(site, layout, variants, accum)
-        batch = variants.micro_batch * layout.data * accum
-        rate = np.where(fits, batch / total_s, -np.inf)
-        best = int(rate.argmax())
-        for choice in choices:
-            yield Candidate(
-                choice=choice,
-                site=site,
-                setup=Setup(
-                    layout=layout,
-                    precision=variants.setup.precision,
-                    micro_batch=int(variants.micro_batch[best]),
-                    grad_accum=int(accum[best]),
-                    recompute=variants.recompute[best],
-                    stack=variants.setup.stack,
-                    compile=variants.setup.compile,
-                ),
-                step_s=float(total_s[best]),
-                global_batch=int(batch[best]),
-                variants_that_fit=int(fits.sum()),
-            )
-
     def _accumulation(
-        self, layout: Layout, micro_batch: np.ndarray
+        self, layouts: list[Layout], micro_batch: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return ([V] accumulation steps, [V] whether they make up the global batch exactly)."""
+        """Return ([L, V] accumulation steps, [L, V] whether they make the global batch exactly)."""
+        at_once = micro_batch * np.array([[layout.data] for layout in layouts])
+        wanted = self.space.global_batch
         if self.space.grad_accums:
-            accum = np.full_like(micro_batch, self.space.grad_accums[0])
-        elif self.space.global_batch is None:
-            accum = np.ones_like(micro_batch)
+            accum = np.full_like(at_once, self.space.grad_accums[0])
+        elif wanted is None:
+            accum = np.ones_like(at_once)
         else:
-            accum = np.maximum(self.space.global_batch // (micro_batch * layout.data), 1)
-        if self.space.global_batch is None:
-            return accum, np.ones(len(accum), dtype=bool)
-        return accum, accum * micro_batch * layout.data == self.space.global_batch
+            accum = np.maximum(wanted // at_once, 1)
+        if wanted is None:
+            return accum, np.ones(accum.shape, dtype=bool)
+        return accum, accum * at_once == wanted
 
     def _fits(
-        self, site: Site, layout: Layout, variants: Variants, accum: np.ndarray
+        self, site: Site, layouts: list[Layout], precision: Precision, accum: np.ndarray
     ) -> np.ndarray:
-        peak = np.where(
-            accum > 1,
-            self._peak_bytes(layout, variants.setup.precision, accumulates=True),
-            self._peak_bytes(layout, variants.setup.precision, accumulates=False),
-        )
-        framework = framework_bytes(site.accelerator, communicators=communicators(layout))
-        return peak * USUAL_FRAGMENTATION + framework <= capacity_bytes(site.accelerator)
+        """Return [L, V] whether the device can hold the peak."""
+        capacity = capacity_bytes(site.accelerator)
+        fits = np.empty(accum.shape, dtype=bool)
+        for row, layout in enumerate(layouts):
+            peak = self._peak_bytes(layout, precision, accumulates=False)
+            if (accum[row] > 1).any():
+                more = self._peak_bytes(layout, precision, accumulates=True)
+                peak = np.where(accum[row] > 1, more, peak)
+            framework = framework_bytes(site.accelerator, communicators=communicators(layout))
+            fits[row] = peak * USUAL_FRAGMENTATION + framework <= capacity
+        return fits
 
     def _peak_bytes(self, layout: Layout, precision: Precision, *, accumulates: bool) -> np.ndarray:
         """Return [V] allocated peaks; they do not depend on the device."""
@@ -255,15 +256,16 @@ class Sweep:
         return self._memory[key]
 
     def _step_s(
-        self, site: Site, layout: Layout, variants: Variants, accum: np.ndarray
+        self, site: Site, layouts: list[Layout], variants: Variants, accum: np.ndarray
     ) -> np.ndarray:
+        """Return [L, V] step times."""
         curves = self.bench.curves(site.accelerator)
-        stack = stack_facts(variants.setup)
-        wire = wire_bytes(variants.setup.precision)
+        stack = stack_facts(variants.base)
+        wire = wire_bytes(variants.base.precision)
         return step_times(
             variants.times,
-            data_traffic(self.bench.units, layout, site, curves, wire),
-            optimizer_s=optimizer_s(self.bench.profile, layout, curves, stack),
+            data_traffic(self.bench.units, layouts, site, curves, wire),
+            optimizer_s=optimizer_s(self.bench.profile, layouts, curves, stack),
             step_overhead_s=stack.step_overhead_s,
             grad_accum=accum,
         ).total_s
@@ -273,10 +275,20 @@ class Sweep:
 class Variants:
     """One device and precision: kernel times for every recompute policy and micro-batch [V]."""
 
-    setup: Setup
+    base: Setup
     times: MicroBatchTimes
     recompute: list[RecomputeKind]
     micro_batch: np.ndarray
+
+    def setup(self, layout: Layout, column: int, grad_accum: int) -> Setup:
+        """Return the setup of one variant under a layout."""
+        return replace(
+            self.base,
+            layout=layout,
+            micro_batch=int(self.micro_batch[column]),
+            recompute=self.recompute[column],
+            grad_accum=grad_accum,
+        )
 
 
 def _outcome(
@@ -311,12 +323,8 @@ def _outcome(
 def _finish(candidate: Candidate, question: Question, bench: Workbench) -> Plan | None:
     """Return the whole plan of a candidate, or None if the exact memory check fails."""
     setup, site = candidate.setup, candidate.site
-    sizes = np.array([setup.micro_batch])
-    try:
-        parts = step_parts(bench, site, setup, sizes, np.array([setup.grad_accum]))
-        prediction = assemble(bench, site, setup, parts, memory_parts(bench, setup, sizes), index=0)
-    except GpuplanError:
-        return None
+    parts = step_parts(bench, site, setup)
+    prediction = assemble(bench, site, setup, parts, memory_parts(bench, setup))
     if not prediction.fits:
         return None
     return as_plan(candidate, prediction, bench.profile, question)

@@ -42,10 +42,10 @@ def timeline(profile: Profile, plan: Plan, accelerator: Accelerator) -> list[Spa
         compile=plan.compile,
     )
     bench = Workbench(profile)
-    times = bench.times(
+    (times,) = bench.times(
         accelerator,
         plan.precision,
-        plan.recompute,
+        (plan.recompute,),
         stack=stack_facts(setup),
         micro_batches=np.array([plan.micro_batch]),
     )

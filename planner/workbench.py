@@ -12,7 +12,7 @@ from ..profiles.allocator import replay
 from ..profiles.curves import DeviceCurves, curves_for
 from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile, Recompute, StepTrace
 from ..profiles.recompute import recomputed
-from .compute import SegmentTimes, segment_times
+from .compute import SegmentTimes, StepKernels
 from .envelope import Envelope, envelope
 from .fsdp import Unit, units_of
 from .plan import Precision
@@ -28,7 +28,8 @@ class Workbench:
         self.profile = profile
         self._traces: dict[tuple[Numerics, Recompute], StepTrace] = {}
         self._envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...]], Envelope] = {}
-        self._times: dict[tuple[object, ...], SegmentTimes] = {}
+        self._kernels: dict[tuple[object, ...], StepKernels] = {}
+        self._curves: dict[str, DeviceCurves] = {}
         self._reserved: dict[tuple[Numerics, Recompute, int], float] = {}
         self._flops: dict[tuple[Numerics, Recompute], tuple[float, float]] = {}
 
@@ -39,7 +40,9 @@ class Workbench:
 
     def curves(self, accelerator: Accelerator) -> DeviceCurves:
         """Return the efficiency curves of a device."""
-        return curves_for(accelerator)
+        if accelerator.name not in self._curves:
+            self._curves[accelerator.name] = curves_for(accelerator)
+        return self._curves[accelerator.name]
 
     def trace(self, precision: Precision, recompute: Recompute) -> StepTrace:
         """Return the step in the numerics of `precision` under this recompute policy.
@@ -75,23 +78,19 @@ class Workbench:
         self,
         accelerator: Accelerator,
         precision: Precision,
-        recompute: Recompute,
+        recomputes: tuple[Recompute, ...],
         *,
         stack: StackFacts,
         micro_batches: Array,
-    ) -> SegmentTimes:
-        """Return kernel times of that step on one device."""
+    ) -> list[SegmentTimes]:
+        """Return kernel times on one device, one result per recompute policy."""
         sizes = tuple(int(b) for b in micro_batches)
-        key = (accelerator.name, precision, recompute, stack, sizes)
-        if key not in self._times:
-            self._times[key] = segment_times(
-                self.trace(precision, recompute),
-                self.curves(accelerator),
-                precision=precision,
-                stack=stack,
-                micro_batches=micro_batches,
-            )
-        return self._times[key]
+        numerics = NUMERICS_OF_PRECISION[precision]
+        key = (numerics, recomputes, stack.fuses, sizes)
+        if key not in self._kernels:
+            traces = [self.trace(precision, recompute) for recompute in recomputes]
+            self._kernels[key] = StepKernels(traces, micro_batches, fused=stack.fuses)
+        return self._kernels[key].times(self.curves(accelerator), precision=precision, stack=stack)
 
     def fragmentation(self, precision: Precision, recompute: Recompute, micro_batch: int) -> float:
         """Return reserved ÷ allocated peak of the step on one device, by replaying the pool."""

@@ -1,0 +1,211 @@
+"""The data dimension's collectives of one step, and how much of them compute hides.
+
+Communication C hides under compute W that covers it, but neither perfectly nor for free,
+
+    exposed = (C^6 + (wW)^6)^(1/6) - wW + k·min(C, wW)
+
+with w the share of compute that can hide communication and k the slowdown while both run (they
+compete for SMs and memory bandwidth).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from ..profiles.curves import DeviceCurves
+from .collectives import Ask, Collective, Group, collective_s
+from .fsdp import Unit, collective_calls
+from .layout import Layout
+from .memory import DDP_BUCKET_BYTES
+from .site import Site
+
+Array = np.ndarray
+
+HIDING_SHARE = 0.77
+"""w: share of compute that hides communication (fitted, docs/accuracy.md)."""
+HIDING_COST_FSDP = 0.28
+"""k for FSDP: gathers and reduce-scatters run on SMs all through the step (fitted)."""
+HIDING_COST_BUCKETS = 0.58
+"""k for bucketed gradient reduction in backward (fitted, ZeRO-1 rows)."""
+HIDING_SHARPNESS = 6
+
+Slot = Literal[
+    "forward_s",
+    "forward_bare_s",
+    "backward_s",
+    "backward_bare_s",
+    "last_backward_s",
+    "last_backward_bare_s",
+    "after_s",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WireBytes:
+    """Bytes per parameter on the wire."""
+
+    gather: int
+    """FSDP's all-gather, in the compute dtype."""
+    reduce: int
+    """Gradient reduction."""
+    refresh: int
+    """All-gather of updated parameters under ZeRO-1 and ZeRO-2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """Seconds of collectives, were nothing overlapped; [L, 1] over layouts.
+
+    `forward_s` and `backward_s` run in every micro-batch, `last_backward_s` only in the last one,
+    `after_s` after the optimizer. Of each, `*_bare_s` has no compute to hide under: the first
+    gather, and the last bucket or reduce-scatter.
+    """
+
+    forward_s: Array
+    forward_bare_s: Array
+    backward_s: Array
+    backward_bare_s: Array
+    last_backward_s: Array
+    last_backward_bare_s: Array
+    after_s: Array
+    hiding_cost: Array
+
+    def exposed_s(self, forward_s: Array, backward_s: Array, grad_accum: Array) -> Array:
+        """Return [L, V] seconds by which the collectives lengthen one step of V variants."""
+        cost = self.hiding_cost
+        once = exposed_s(self.forward_s, self.forward_bare_s, forward_s, cost)
+        each = exposed_s(self.backward_s, self.backward_bare_s, backward_s, cost)
+        last = exposed_s(
+            self.backward_s + self.last_backward_s,
+            self.backward_bare_s + self.last_backward_bare_s,
+            backward_s,
+            cost,
+        )
+        return grad_accum * once + (grad_accum - 1) * each + last + self.after_s
+
+
+def exposed_s(communication_s: Array, bare_s: Array, cover_s: Array, cost: Array) -> Array:
+    """Return seconds by which communication lengthens the compute that covers it.
+
+    Args:
+        communication_s: all of it; of which
+        bare_s: has nothing to hide under.
+        cover_s: compute that runs at the same time.
+        cost: slowdown k while both run.
+    """
+    p = HIDING_SHARPNESS
+    covered = communication_s - bare_s
+    shade = HIDING_SHARE * cover_s
+    # Scaled by the larger of the two, so that the powers neither overflow nor vanish.
+    scale = np.maximum(np.maximum(covered, shade), 1e-12)
+    smooth = scale * ((covered / scale) ** p + (shade / scale) ** p) ** (1 / p)
+    return smooth - shade + cost * np.minimum(covered, shade) + bare_s
+
+
+def data_traffic(
+    units: tuple[Unit, ...],
+    layouts: Sequence[Layout],
+    site: Site,
+    curves: DeviceCurves,
+    wire: WireBytes,
+) -> Traffic:
+    """Return the collectives of the data dimension under each layout.
+
+    Args:
+        units: FSDP units of the model.
+        layouts: each on as many nodes of the site's kind as it needs.
+        site: links, and accelerators per node.
+        curves: measured rates inside a node.
+        wire: bytes per parameter of each collective.
+    """
+    slots = {f.name: i for i, f in enumerate(fields(Traffic))}
+    table = np.zeros((len(layouts), len(slots)))
+    rows: list[tuple[int, int, int]] = []
+    asks: list[Ask] = []
+    for row, layout in enumerate(layouts):
+        table[row, slots["hiding_cost"]] = (
+            HIDING_COST_FSDP if layout.zero_stage == 3 else HIDING_COST_BUCKETS
+        )
+        for call in slotted_calls(units, layout, wire):
+            group = (
+                Group.of_replicas(layout, site.per_node)
+                if call.across_replicas
+                else Group.packed(call.ranks, site.per_node)
+            )
+            asks.append(Ask(kind=call.kind, total_bytes=call.total_bytes, group=group))
+            rows.append((row, slots[call.slot], call.count))
+    seconds = collective_s(asks, site, curves)
+    for (row, slot, count), one in zip(rows, seconds, strict=True):
+        table[row, slot] += count * one
+    return Traffic(**{name: table[:, i, None] for name, i in slots.items()})
+
+
+@dataclass(frozen=True)
+class SlottedCall:
+    """A collective that runs `count` times, and where in the step."""
+
+    slot: Slot
+    kind: Collective
+    total_bytes: float
+    ranks: int
+    count: int = 1
+    across_replicas: bool = False
+
+
+@lru_cache(maxsize=4096)
+def slotted_calls(
+    units: tuple[Unit, ...], layout: Layout, wire: WireBytes
+) -> tuple[SlottedCall, ...]:
+    """Return the collectives of one step under a layout; they do not depend on the machine.
+
+    DDP all-reduces buckets of gradients during the last backward; ZeRO-1 and ZeRO-2 reduce-scatter
+    them (ZeRO-2 in every micro-batch) and gather the updated parameters after the optimizer; FSDP
+    is `collective_calls`.
+    """
+    if layout.data == 1:
+        return ()
+    if layout.zero_stage == 3 and layout.shard > 1:
+        return tuple(_fsdp_calls(units, layout, wire))
+    trainable = sum(unit.trainable * unit.count for unit in units)
+    gradients = trainable * wire.reduce
+    buckets = max(1, round(gradients / DDP_BUCKET_BYTES))
+    kind: Collective = "reduce_scatter" if layout.zero_stage in (1, 2) else "all_reduce"
+    slot: Slot = "backward_s" if layout.zero_stage == 2 else "last_backward_s"
+    bare: Slot = "backward_bare_s" if layout.zero_stage == 2 else "last_backward_bare_s"
+    size, ranks = gradients / buckets, layout.data
+    calls = (
+        SlottedCall(slot, kind, size, ranks, buckets),
+        SlottedCall(bare, kind, size, ranks),
+    )
+    if layout.zero_stage in (1, 2):
+        calls += (SlottedCall("after_s", "all_gather", trainable * wire.refresh, ranks),)
+    return calls
+
+
+def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> list[SlottedCall]:
+    """Return FSDP's collectives; HSDP's all-reduce of shards runs in the last backward only."""
+    calls = collective_calls(
+        units, shard=layout.shard, replicas=layout.replicas, gather_bytes=wire.gather
+    )
+    counts: dict[SlottedCall, int] = {}
+    for call in calls:
+        across = call.kind == "all_reduce"
+        slot: Slot = "forward_s" if call.phase == "forward" else "backward_s"
+        places: list[Slot] = ["last_backward_s"] if across else [slot]
+        if call.unit is None and not across:
+            # The root is gathered first and reduced last: nothing runs beside it.
+            places.append("forward_bare_s" if call.kind == "all_gather" else "backward_bare_s")
+        for place in places:
+            one = SlottedCall(
+                place, call.kind, call.total_bytes, layout.shard, across_replicas=across
+            )
+            counts[one] = counts.get(one, 0) + 1
+    return [
+        SlottedCall(c.slot, c.kind, c.total_bytes, c.ranks, n, c.across_replicas)
+        for c, n in counts.items()
+    ]
