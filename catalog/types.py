@@ -64,6 +64,11 @@ class Accelerator(CatalogueRow):
         return self.name.startswith(CPU_PREFIX)
 
     @property
+    def can_train(self) -> bool:
+        """Whether it runs a backward pass at all; Inferentia serves models and nothing else."""
+        return not self.name.startswith("Inferentia")
+
+    @property
     def needs_xla(self) -> bool:
         """Whether a plain torch file must be ported to XLA to run on this device."""
         return self.name.startswith(("TPU", "Trainium", "Inferentia"))

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import UsageError
+from .fields import Fields
 from .names import assumption_about, resolve_accelerator
 from .ownership import Ownership, usd_per_used_hour
 from .rows import DTYPES
-from .tree import Fields, read_tree
+from .tree import read_tree
 from .types import Accelerator, Dtype, Instance, Link, Offer, Provider, Region
 from .units import GB, GIB, GIGABIT_BYTES, TERA
 

@@ -2,6 +2,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.ownership import usd_per_used_hour
@@ -140,6 +142,7 @@ BAD = [
     ("offers:\n  - a: [1\n", "expected"),
     ("offers:\n\t- x\n", ":2: "),
     ("offers: !!python/object/apply:os.system ['true']\n", ":1: the tag .* is not allowed"),
+    (bad("instance: node", 'instance: "\\e[31mred"'), ":3: instance is .*; plain text only"),
     (BOMB, ":1: anchors and aliases .* not allowed"),
     ("offers: " + "[" * 5000 + "]" * 5000, "nesting deeper than 12 levels is not allowed"),
     ("offers: []\n---\noffers: []\n", "a second document is not allowed"),
@@ -222,3 +225,17 @@ def test_an_accelerator_of_the_catalogue_cannot_be_redefined(tmp_path):
     )
     with pytest.raises(UsageError, match=":8: T4 is in the catalogue already"):
         load(tmp_path, text)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    cut=st.integers(0, len(GOOD)),
+    junk=st.text(alphabet=st.sampled_from("[]{}:-#&*!|>%@`'\"\t\n ,?~0aé\x00\x85"), max_size=12),
+    suffix=st.sampled_from([".yaml", ".csv"]),
+)
+def test_whatever_is_in_the_file_it_loads_or_is_one_message(tmp_path, cut, junk, suffix):
+    try:
+        load(tmp_path, GOOD[:cut] + junk + GOOD[cut:], f"mine{suffix}")
+    except UsageError as error:
+        assert f"mine{suffix}" in error.message
+        assert "\n" not in error.message
