@@ -157,8 +157,20 @@ def decoder(
             temporary_bytes_per_parameter=0,
             launches=4,
         ),
-        steps=(step, step.model_copy(update={"numerics": "fp32"})),
+        steps=(step, _in_fp32(step)),
     )
+
+
+def _in_fp32(step: StepTrace) -> StepTrace:
+    segments = tuple(
+        segment.model_copy(
+            update={
+                "kernels": tuple(k.model_copy(update={"dtype": "fp32"}) for k in segment.kernels)
+            }
+        )
+        for segment in step.segments
+    )
+    return step.model_copy(update={"numerics": "fp32", "segments": segments})
 
 
 @pytest.fixture
