@@ -1,3 +1,394 @@
-"""The use cases of gpuplan: typed values in, typed values out, nothing printed."""
+"""The use cases of gpuplan: typed values in, typed values out, nothing printed.
 
-__all__: list[str] = []
+>>> from gpuplan import api
+>>> question = api.Question(machine=api.Machine(accelerators=("A100",), max_nodes=2))
+>>> answer = api.estimate("examples/gpt2.py", question)  # doctest: +SKIP
+>>> answer.plans[0].string  # doctest: +SKIP
+'dp8 mb8 bf16-amp'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .catalog.errors import GpuplanError
+from .planner.layout import Layout, parse_layout
+from .planner.plan import (
+    PRECISIONS,
+    CatalogueFacts,
+    Estimate,
+    Headlines,
+    Plan,
+    Precision,
+    RecomputeKind,
+    WorkloadFacts,
+)
+from .planner.request import Choices, Machine, Money, Question, Work
+from .profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
+from .profiles.spec import DEFAULT_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from .catalog.snapshot import Catalogue
+    from .launcher.store import KeptPlan
+    from .planner.fits import FitsAnswer
+    from .planner.judge import Validation
+    from .planner.timeline import Span
+
+__all__ = [
+    "Choices",
+    "Estimate",
+    "GpuplanError",
+    "Inputs",
+    "Layout",
+    "Machine",
+    "Money",
+    "Plan",
+    "Profile",
+    "Question",
+    "Work",
+    "estimate",
+    "fits",
+    "keep",
+    "kept_estimates",
+    "kept_plan",
+    "own_precision",
+    "parse_layout",
+    "profile",
+    "read_inputs",
+    "sources",
+    "timeline",
+    "validate",
+]
+
+DEFAULT_NUMERICS: tuple[Numerics, ...] = ("amp16", "fp32")
+"""What is traced when no precision is asked for: the planner is then free to take either."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What every question about one model starts from; read it once, ask often."""
+
+    profile: Profile
+    catalogue: Catalogue
+
+
+def profile(
+    model: str | Path,
+    *,
+    params: Mapping[str, Any] | None = None,
+    inputs: Iterable[str] = (),
+    numerics: Iterable[Numerics] | None = None,
+    optimizer: str | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    use_cache: bool = True,
+    on_output: Callable[[str], None] | None = None,
+) -> Profile:
+    """Return the Profile of a model file: FLOPs, bytes and memory of one step, traced with no GPU.
+
+    Args:
+        model: `model.py`, `model.py:ClassName`, `hf:<folder or config.json>` or a written Profile.
+        params: Values for the functions of the file.
+        inputs: Shapes of the tensors of a plain module, such as "3,224,224".
+        numerics: Which storage and compute dtypes to trace; default: the file's own.
+        optimizer: An optimizer to trace instead of the file's.
+        timeout_s: Longest time the file may take, seconds.
+        use_cache: Whether to look for the Profile in the cache, and to keep it there.
+        on_output: Called with what the user's code printed.
+
+    Raises:
+        UserFileError: The file failed, took too long, or does not follow the contract.
+        UsageError: The file cannot be read, or a param is taken by none of its functions.
+    """
+    from .profiles.service import make_profile
+    from .profiles.spec import parse_model_spec
+
+    spec = parse_model_spec(str(model), params=params, inputs=inputs, timeout_s=timeout_s)
+    return make_profile(
+        spec,
+        numerics=None if numerics is None else tuple(sorted(numerics)),
+        optimizer=optimizer,
+        use_cache=use_cache,
+        on_output=on_output,
+    )
+
+
+def read_inputs(
+    model: str | Path,
+    *,
+    params: Mapping[str, Any] | None = None,
+    inputs: Iterable[str] = (),
+    precisions: Iterable[Precision] = (),
+    machine: Machine | None = None,
+    offers: Path | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    use_cache: bool = True,
+    on_output: Callable[[str], None] | None = None,
+) -> Inputs:
+    """Return the Profile of a model and the catalogue, read at the same time.
+
+    Args:
+        model: As for `profile`, like all arguments that are not listed here.
+        params: Values for the functions of the file.
+        inputs: Shapes of the tensors of a plain module.
+        precisions: Those that will be asked about; default: any that a free planner may choose.
+        machine: Names to check against the catalogue, before the trace has ended.
+        offers: The user's own machines and prices, a YAML or CSV file.
+        timeout_s: Longest time the file may take, seconds.
+        use_cache: Whether to use the cache of Profiles.
+        on_output: Called with what the user's code printed.
+
+    Raises:
+        GpuplanError: What `profile` raises; a name or the offers file is not understood.
+    """
+    from .profiles.service import begin_profile
+    from .profiles.spec import parse_model_spec
+
+    spec = parse_model_spec(str(model), params=params, inputs=inputs, timeout_s=timeout_s)
+    wanted: set[Numerics] = {NUMERICS_OF_PRECISION[precision] for precision in precisions}
+    numerics: tuple[Numerics, ...] = tuple(sorted(wanted or DEFAULT_NUMERICS))
+    pending = begin_profile(spec, numerics=numerics, use_cache=use_cache, on_output=on_output)
+    try:
+        catalogue = _read_catalogue(offers, machine)
+        # The search is imported here because the child process is still tracing meanwhile.
+        from .planner import search as _search  # noqa: F401
+
+        traced = pending.result()
+    except BaseException:
+        pending.cancel()
+        raise
+    own = NUMERICS_OF_PRECISION.get(traced.file_precision or "")
+    if not wanted and own is not None and own not in traced.numerics():
+        every: tuple[Numerics, ...] = tuple(sorted({*numerics, own}))
+        pending = begin_profile(spec, numerics=every, use_cache=use_cache, on_output=on_output)
+        traced = pending.result()
+    return Inputs(profile=traced, catalogue=catalogue)
+
+
+def estimate(
+    model: str | Path | Inputs,
+    question: Question | None = None,
+    *,
+    params: Mapping[str, Any] | None = None,
+    offers: Path | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    now: Callable[[], datetime] | None = None,
+) -> Estimate:
+    """Return ranked, priced plans for training a model; no plan is an answer too.
+
+    Args:
+        model: A model as for `profile`, or what `read_inputs` returned.
+        question: The work, machines, layouts and money; default: everything, no amount of work.
+        params: Values for the functions of the file.
+        offers: The user's own machines and prices.
+        timeout_s: Longest time the file may take, seconds.
+        now: The clock for `generated_at`; default: the current time in UTC.
+
+    Raises:
+        GpuplanError: The file, an option or the catalogue is at fault.
+    """
+    question = question or Question()
+    if not isinstance(model, Inputs):
+        model = read_inputs(
+            model,
+            params=params,
+            precisions=question.choices.precisions,
+            machine=question.machine,
+            offers=offers,
+            timeout_s=timeout_s,
+        )
+    from . import __version__
+    from .planner.search import search
+
+    found = search(question, model.profile, model.catalogue)
+    return Estimate(
+        gpuplan_version=__version__,
+        generated_at=(now or _utc_now)().isoformat(timespec="seconds"),
+        catalog=CatalogueFacts(
+            snapshot_date=model.catalogue.snapshot_date, offers=len(model.catalogue.offers)
+        ),
+        workload=_workload(model.profile),
+        headlines=Headlines.model_validate(found.headlines),
+        plans=found.plans,
+        feasible=found.feasible,
+        rejected=found.rejected,
+        notes=found.notes,
+    )
+
+
+def fits(
+    model: str | Path | Inputs,
+    on: str,
+    *,
+    params: Mapping[str, Any] | None = None,
+    precision: Precision | None = None,
+    micro_batch: int | None = None,
+    recompute: RecomputeKind = "none",
+    layout: Layout | None = None,
+    optimizer: str | None = None,
+    offers: Path | None = None,
+) -> FitsAnswer:
+    """Return whether a training step fits one accelerator, with what is spare or would help.
+
+    Args:
+        model: A model as for `profile`, or what `read_inputs` returned.
+        on: Any known name of one accelerator.
+        params: Values for the functions of the file.
+        precision: Default: the file's own, else fp32.
+        micro_batch: Samples per device; default: 1.
+        recompute: What is computed again in the backward pass instead of kept.
+        layout: How the state is split over devices like this one; default: one device.
+        optimizer: A what-if instead of the file's own.
+        offers: The user's own machines, whose accelerators are then known too.
+
+    Raises:
+        GpuplanError: The file, an option or the catalogue is at fault.
+    """
+    from .catalog.errors import UsageError
+    from .catalog.names import resolve_accelerator
+
+    if not isinstance(model, Inputs):
+        # A remedy may be 16-bit autocast, whatever was asked about.
+        precisions: tuple[Precision, ...] = () if precision is None else (precision, "bf16-amp")
+        model = read_inputs(model, params=params, precisions=precisions, offers=offers)
+    name = resolve_accelerator(on, catalogue=model.catalogue)
+    accelerator = model.catalogue.accelerators.get(name)
+    if accelerator is None:
+        raise UsageError(
+            f"{name} is sold, but no specification of it is known.",
+            fix="add it to a file for --offers.",
+        )
+    from .planner.fits import fits as answer
+
+    return answer(
+        model.profile,
+        accelerator,
+        precision=precision or own_precision(model.profile),
+        micro_batch=micro_batch,
+        recompute=recompute,
+        layout=layout,
+        optimizer=optimizer,
+    )
+
+
+def own_precision(traced: Profile) -> Precision:
+    """Return the precision that the file itself sets, fp32 if it sets none."""
+    named: dict[str | None, Precision] = {precision: precision for precision in PRECISIONS}
+    return named.get(traced.file_precision, "fp32")
+
+
+def sources(plan: Plan, *, offers: Path | None = None) -> dict[str, str]:
+    """Return what a plan's numbers rest on → where that is from, as far as it is known.
+
+    Args:
+        plan: The plan.
+        offers: The user's own machines, if the plan may be on one of them.
+    """
+    from .catalog.snapshot import load_catalogue
+    from .profiles.curves import curves_for
+
+    catalogue = load_catalogue(offers)
+    chosen = plan.offer
+    found: dict[str, str] = {}
+    accelerator = catalogue.accelerators.get(chosen.accelerator)
+    if accelerator is not None:
+        curves, dtype = curves_for(accelerator), plan.precision.removesuffix("-amp")
+        own = curves.basis_of("gemm", dtype) == "measured"
+        kernels = "measured on" if own else "scaled by data sheets from"
+        found["kernel curves"] = f"{kernels} {curves.relative_of('gemm', dtype)}"
+        found["device"] = accelerator.source
+    instance = catalogue.instances.get((chosen.provider, chosen.instance_type))
+    if instance is not None:
+        found["instance"] = f"{instance.source} ({instance.basis})"
+    same = (chosen.provider, chosen.region, chosen.instance_type)
+    for offer in (*catalogue.offers, *catalogue.cpu_offers):
+        if (offer.provider, offer.region, offer.instance_type) == same:
+            found["offer"] = offer.source
+    return found
+
+
+def timeline(inputs: Inputs, plan: Plan) -> list[Span]:
+    """Return the predicted step of a plan as spans of time, for a trace viewer."""
+    from .planner.timeline import timeline as spans
+
+    return spans(inputs.profile, plan, inputs.catalogue.accelerators[plan.offer.accelerator])
+
+
+def keep(answer: Estimate, *, inputs: Inputs, question: Question) -> None:
+    """Keep an estimate, so that its plans can be found again by their id.
+
+    Raises:
+        StoreError: The store cannot be written; the estimate itself is none the worse.
+    """
+    from .launcher.store import Store
+    from .planner.ids import content_hash
+
+    asked = {
+        "source": inputs.profile.source_hash,
+        "name": inputs.profile.name,
+        "params": inputs.profile.params,
+        "question": question,
+        "snapshot_date": answer.catalog.snapshot_date,
+        "offers": answer.catalog.offers,
+        "gpuplan_version": answer.gpuplan_version,
+    }
+    Store().keep(answer, inputs_hash=content_hash(asked))
+
+
+def kept_estimates(*, limit: int | None = None) -> list[Estimate]:
+    """Return the kept estimates with their first plans, newest first."""
+    from .launcher.store import Store
+
+    return Store().estimates(limit=limit)
+
+
+def kept_plan(prefix: str) -> KeptPlan:
+    """Return the one kept plan whose id begins with `prefix`, with the estimate it is from.
+
+    Raises:
+        UsageError: No kept plan or several begin with it.
+    """
+    from .launcher.store import Store
+
+    return Store().find_plan(prefix)
+
+
+def validate(records: Iterable[Path]) -> Validation:
+    """Return predictions for recorded runs, with their errors; see `gpuplan validate`."""
+    from .launcher.validation import validate as judge_records
+
+    return judge_records(records)
+
+
+def _read_catalogue(offers: Path | None, machine: Machine | None) -> Catalogue:
+    from .catalog.query import parse_filter
+    from .catalog.snapshot import load_catalogue
+
+    catalogue = load_catalogue(offers)
+    if machine is not None:
+        parse_filter(
+            catalogue,
+            accelerators=machine.accelerators,
+            providers=[name for name in machine.providers if name != "all"],
+            regions=machine.regions,
+            jurisdictions=machine.jurisdictions,
+            instance_types=machine.instances,
+        )
+    return catalogue
+
+
+def _workload(traced: Profile) -> WorkloadFacts:
+    return WorkloadFacts(
+        name=traced.name,
+        parameters=traced.parameters,
+        trainable_parameters=traced.trainable_parameters,
+        flops_per_sample=traced.flops.per_sample,
+        tokens_per_sample=traced.tokens_per_sample,
+    )
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)

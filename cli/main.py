@@ -15,6 +15,15 @@ from .. import __version__
 from ..catalog.errors import GpuplanError
 
 COMMANDS: dict[str, str] = {
+    "estimate": "Say what training a model needs, takes and costs on every accelerator.",
+    "fits": "Say whether a training step fits in the memory of an accelerator.",
+    "plans": "List the kept estimates and their plans.",
+    "show": "Show a kept plan in full, and where each number comes from.",
+    "gpus": "List the accelerators with their peaks and lowest prices, or one in full.",
+    "offers": "List what the clouds sell, filtered and sorted by price.",
+    "profile": "Show what one training step of a model computes and keeps in memory.",
+    "init": "Write a model file to start from, or one around a class that you have.",
+    "validate": "Predict recorded runs and show how far off the predictions are.",
     "config": "Keep defaults for options, so that you need not type them again.",
     "completion": "Print the completion script of a shell.",
 }

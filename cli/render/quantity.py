@@ -56,6 +56,11 @@ def format_count(count: float) -> str:
     return _significant(count) if count < 1000 and count != int(count) else f"{count:,.0f}"
 
 
+def format_samples(count: int) -> str:
+    """Return "1 sample" or "8 samples"."""
+    return f"{count:,} sample{'' if count == 1 else 's'}"
+
+
 def format_share(share: float | None) -> str:
     """Return a fraction as a percentage: "41 %"; "?" where it is not defined."""
     return UNKNOWN if share is None else f"{share * 100:.0f} %"

@@ -17,6 +17,7 @@ from gpuplan.planner.plan import (
     Estimate,
     Estimated,
     EstimatedMemory,
+    Headlines,
     MemoryBreakdown,
     Plan,
     Rejected,
@@ -175,7 +176,7 @@ def make_ranked_estimate() -> Estimate:
     slow = Estimated(value=3.9, low=3.3, high=4.6, basis="analytic")
     no_price = {"usd": None, "usd_low": None, "usd_high": None, "spot_usd": None}
     no_price |= {"usd_per_million_samples": None, "usd_per_million_tokens": None}
-    return make_estimate(
+    plans = (
         make_plan(1, run=make_run()),
         make_plan(
             2,
@@ -246,6 +247,9 @@ def make_ranked_estimate() -> Estimate:
             ),
         ),
     )
+    cheapest, fastest, smallest = (plans[index].id for index in (0, 1, 2))
+    picks = Headlines(cheapest=cheapest, fastest=fastest, smallest=smallest)
+    return make_estimate(*plans, headlines=picks)
 
 
 def make_unworked_estimate() -> Estimate:

@@ -1,0 +1,118 @@
+"""`gpuplan fits`: does one training step fit on this accelerator, and what would make it fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..catalog.errors import NoFeasiblePlanError
+from ..planner.plan import PRECISIONS
+from .estimate import OPTIMIZERS, RECOMPUTES
+from .options import (
+    Count,
+    GroupedCommand,
+    LayoutText,
+    OneOf,
+    model_options,
+    option,
+    output_options,
+)
+from .progress import progress
+
+if TYPE_CHECKING:
+    from ..planner.fits import FitsAnswer
+
+FORMATS = ("table", "json")
+
+
+@click.command("fits", cls=GroupedCommand)
+@model_options
+@option(
+    "Machine",
+    "--on",
+    "on",
+    required=True,
+    metavar="ACCELERATOR",
+    help="Any name of one accelerator: A100-40GB, H100, RTX-4090.",
+)
+@option(
+    "Machine",
+    "--offers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Your own machines, YAML (docs/templates).",
+)
+@option(
+    "Layout",
+    "--layout",
+    type=LayoutText(),
+    help="How the state is split, such as fsdp8; default: one accelerator.",
+)
+@option(
+    "Layout",
+    "--micro-batch",
+    type=Count(whole=True),
+    help="Samples per accelerator in one pass; default: 1.",
+)
+@option("Layout", "--precision", type=OneOf(PRECISIONS), help="Default: the file's own, else fp32.")
+@option(
+    "Layout",
+    "--recompute",
+    type=OneOf(RECOMPUTES),
+    default="none",
+    show_default=True,
+    help="What is computed again in the backward pass instead of kept.",
+)
+@option("Layout", "--optimizer", type=OneOf(OPTIMIZERS), help="Instead of the file's own.")
+@output_options(*FORMATS)
+def command(model: str, on: str, **options: Any) -> int:
+    """Say whether one training step of MODEL fits in the memory of an accelerator.
+
+    The first word of the answer is Yes or No; the exit code is 0 or 3.
+    """
+    from .. import api
+    from ..catalog.names import assumption_about
+    from ..profiles.spec import parse_params
+    from .output import chosen_format, write_output
+
+    precision = options["precision"]
+    with progress(f"Tracing {model} …", quiet=options["quiet"]):
+        inputs = api.read_inputs(
+            model,
+            params=parse_params(options["params"]),
+            inputs=options["inputs"],
+            # A remedy may be 16-bit autocast, whatever was asked about.
+            precisions=() if precision is None else (precision, "bf16-amp"),
+            machine=api.Machine(accelerators=(on,)),
+            offers=options["offers"],
+            timeout_s=options["timeout"],
+            use_cache=not options["no_cache"],
+        )
+        answer = api.fits(
+            inputs,
+            on,
+            precision=precision,
+            micro_batch=options["micro_batch"],
+            recompute=options["recompute"],
+            layout=options["layout"],
+            optimizer=options["optimizer"],
+        )
+    assumption = assumption_about(on)
+    if assumption and not options["quiet"]:
+        click.echo(f"Note: {on} is taken as {answer.accelerator}: {assumption}.", err=True)
+    form = chosen_format(options["form"], options["out_file"], FORMATS)
+    write_output(_rendered(answer, form, options["out_file"]), options["out_file"])
+    return 0 if answer.fits else NoFeasiblePlanError.exit_code
+
+
+def _rendered(answer: FitsAnswer, form: str, out_file: str | None) -> str:
+    if form == "json":
+        return answer.model_dump_json() + "\n"
+    from .output import screen_for
+    from .render.columns import comfortable, to_text
+    from .render.fits import render_fits
+
+    screen = screen_for(out_file)
+    return to_text(render_fits(answer, width=comfortable(screen.width)), colour=screen.color)

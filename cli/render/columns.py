@@ -1,0 +1,74 @@
+"""Lines of text for a terminal: aligned columns that fit its width, and lists that wrap whole."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+Align = Literal["left", "right"]
+
+NARROWEST = 60
+WIDEST = 120
+GAP = "  "
+SEPARATOR = " · "
+
+
+def comfortable(width: int) -> int:
+    """Return how many of the columns that there are to fill: lines may be too long to read."""
+    return min(max(width, NARROWEST), WIDEST)
+
+
+def to_text(lines: Iterable[Text], *, colour: bool) -> str:
+    """Return the lines as one string, with terminal colours if asked for."""
+    stream = io.StringIO()
+    console = Console(
+        file=stream,
+        width=10_000,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        highlight=False,
+    )
+    for line in lines:
+        line.rstrip()
+        console.print(line, soft_wrap=True)
+    return stream.getvalue()
+
+
+def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return the width of each column, in terminal cells."""
+    return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+
+
+def total_width(widths: Sequence[int]) -> int:
+    """Return the width of a line of columns with the gaps between them."""
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def aligned(cells: Sequence[str], widths: Sequence[int], aligns: Sequence[Align]) -> str:
+    """Return one row with every cell padded to its column."""
+    padded = []
+    for cell, width, align in zip(cells, widths, aligns, strict=True):
+        space = " " * (width - cell_len(cell))
+        padded.append(cell + space if align == "left" else space + cell)
+    return GAP.join(padded).rstrip()
+
+
+def packed(
+    items: Iterable[str], *, width: int, indent: int, separator: str = SEPARATOR
+) -> list[str]:
+    """Return lines that hold the items whole, as many to a line as fit."""
+    margin = " " * indent
+    lines: list[str] = []
+    current = ""
+    for item in items:
+        longer = f"{current}{separator}{item}" if current else item
+        if current and indent + cell_len(longer) > width:
+            lines.append(f"{margin}{current}{separator.rstrip()}".rstrip(" ·"))
+            longer = item
+        current = longer
+    return [*lines, margin + current] if current else lines

@@ -1,0 +1,205 @@
+"""One plan in full: the step and the memory as bars of parts, the cost, and every source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rich.text import Text
+
+from ...planner.plan import Basis, Estimate, EstimatedMemory, MemoryBreakdown, Plan
+from .columns import aligned, column_widths, packed
+from .estimate import (
+    describe_accelerators,
+    describe_cost,
+    describe_hours,
+    describe_place,
+    describe_spot,
+    per_million,
+)
+from .money import format_money, format_price
+from .quantity import (
+    UNKNOWN,
+    format_count,
+    format_gib,
+    format_seconds,
+    format_share,
+)
+
+STEP_PARTS = {
+    "compute": "matmul-like kernels",
+    "memory_bound": "pointwise, norms, copies",
+    "launch": "kernel launches",
+    "optimizer": "optimizer step",
+    "tensor_comm": "tensor-parallel traffic",
+    "context_comm": "context-parallel traffic",
+    "expert_comm": "expert traffic",
+    "data_comm_exposed": "exposed data-parallel traffic",
+    "pipeline_bubble": "pipeline bubble",
+    "input_wait": "waiting for input",
+}
+MEMORY_PARTS = {
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "optimizer": "optimizer state",
+    "activations": "activations",
+    "temporary": "temporary",
+    "framework": "framework and context",
+}
+BASIS_OF_TIME: dict[Basis, str] = {
+    "measured": "measured: this model ran on this accelerator",
+    "calibrated": "calibrated: the traced kernels on efficiency curves, corrected by measured runs",
+    "analytic": "analytic: the traced kernels on efficiency curves; no run of it was measured",
+}
+BASIS_OF_MEMORY: dict[Basis, str] = {
+    "measured": "measured: this model ran on this accelerator",
+    "calibrated": "calibrated: the step's allocations replayed, corrected by measured runs",
+    "analytic": "analytic: the step's allocations replayed by the allocator's rules",
+}
+BAR, TRACK = "█", "░"
+
+
+def render_plan(
+    plan: Plan, answer: Estimate, *, sources: Mapping[str, str], width: int
+) -> list[Text]:
+    """Return one plan in full, as lines.
+
+    Args:
+        plan: The plan.
+        answer: The estimate it is from.
+        sources: What → where the catalogue has it from.
+        width: Columns of the terminal.
+    """
+    return [
+        *_heading(plan, answer, width),
+        Text(),
+        *_step(plan, width),
+        Text(),
+        *memory_bars(plan.peak_memory_bytes, plan.memory_breakdown_bytes, width),
+        Text(),
+        *_money(plan, width),
+        Text(),
+        *_sources(plan, answer, sources, width),
+        *_notes(plan, width),
+    ]
+
+
+def memory_bars(peak: EstimatedMemory, breakdown: MemoryBreakdown, width: int) -> Iterator[Text]:
+    """Yield the peak memory of one device as bars of its parts and of what is free."""
+    interval = f"{format_gib(peak.low)} to {format_gib(peak.high)}"
+    value = f"{format_gib(peak.value)} of {format_gib(peak.capacity)}"
+    yield _section("Memory", value, interval)
+    parts = _parts(breakdown, MEMORY_PARTS)
+    parts["free"] = max(0.0, peak.capacity - peak.value)
+    whole = max(peak.capacity, peak.value)
+    yield from _bars({name: (b, format_gib(b)) for name, b in parts.items()}, whole, width)
+
+
+def _heading(plan: Plan, answer: Estimate, width: int) -> Iterator[Text]:
+    title = f"Plan {plan.position} · {plan.id} · {describe_accelerators(plan)}"
+    yield Text(title, style="bold")
+    batch = f"global batch {plan.global_batch:,} = {plan.micro_batch} × {plan.layout.data}"  # noqa: RUF001
+    if plan.grad_accum > 1:
+        batch += f" × {plan.grad_accum} accumulated"  # noqa: RUF001
+    work = answer.workload
+    items = [
+        describe_place(plan),
+        plan.string,
+        plan.stack,
+        plan.optimizer,
+        batch,
+        f"{work.name}, {format_count(work.parameters)} parameters",
+    ]
+    for line in packed(items, width=width, indent=0):
+        yield Text(line)
+
+
+def _step(plan: Plan, width: int) -> Iterator[Text]:
+    time = plan.step_time_s
+    speed = [f"{format_count(plan.samples_per_s)} samples/s"]
+    if plan.tokens_per_s is not None:
+        speed.append(f"{format_count(plan.tokens_per_s)} tokens/s")
+    if plan.mfu is not None:
+        speed.append(f"MFU {format_share(plan.mfu)}")
+    if plan.hfu is not None and plan.hfu != plan.mfu:
+        speed.append(f"HFU {format_share(plan.hfu)}")
+    interval = f"{format_seconds(time.low)} to {format_seconds(time.high)}"
+    yield _section("Step", format_seconds(time.value), interval)
+    parts = _parts(plan.breakdown_s, STEP_PARTS)
+    yield from _bars({name: (s, format_seconds(s)) for name, s in parts.items()}, time.value, width)
+    for line in packed(speed, width=width, indent=2):
+        yield Text(line)
+
+
+def _money(plan: Plan, width: int) -> Iterator[Text]:
+    yield Text("Money", style="bold")
+    what, usd = per_million(plan)
+    items = [] if usd == UNKNOWN else [f"{usd} per 1M {what}"]
+    hourly = format_price(plan.usd_per_hour)
+    items.insert(0, "price unknown" if hourly == UNKNOWN else f"{hourly}/h for all nodes")
+    spot = plan.offer.spot_usd_per_hour
+    if spot is not None:
+        items.append(f"spot {format_price(spot * plan.nodes)}/h")
+    yield from (Text(line) for line in packed(items, width=width, indent=2))
+    run = plan.run
+    if run is None:
+        return
+    items = [f"{run.steps:,} steps", describe_hours(plan), describe_cost(plan)]
+    if run.spot_usd is not None:
+        items.append(f"on spot {describe_spot(plan)} if never interrupted")
+    yield from (Text(line) for line in packed(items, width=width, indent=2))
+    for line in run.cost_lines:
+        unit = f"{line.quantity:,.1f} {line.unit} at {format_price(line.unit_usd)}"
+        yield Text(f"  {line.name}: {unit} = {format_money(line.usd)}", style="dim")
+
+
+def _sources(
+    plan: Plan, answer: Estimate, sources: Mapping[str, str], width: int
+) -> Iterator[Text]:
+    yield Text("Where the numbers come from", style="bold")
+    offer = plan.offer
+    dated = f", {offer.price_date.isoformat()}" if offer.price_date else ""
+    snapshot = f"snapshot of {answer.catalog.snapshot_date.isoformat()}"
+    rows = {
+        "step time": BASIS_OF_TIME[plan.step_time_s.basis],
+        "memory": BASIS_OF_MEMORY[plan.peak_memory_bytes.basis],
+        "price": f"{offer.purchase}, basis {offer.price_basis}{dated}, {snapshot}",
+        **sources,
+    }
+    widest = max(map(len, rows))
+    for name, text in rows.items():
+        first, *more = packed(text.split(), width=width, indent=widest + 4, separator=" ")
+        yield Text(f"  {name:<{widest}}{first[widest + 2 :]}")
+        yield from (Text(line) for line in more)
+
+
+def _notes(plan: Plan, width: int) -> Iterator[Text]:
+    if not plan.notes:
+        return
+    yield Text()
+    yield Text("Notes", style="bold")
+    for note in plan.notes:
+        first, *more = packed(note.split(), width=width, indent=4, separator=" ")
+        yield Text(f"  - {first.strip()}")
+        yield from (Text(line) for line in more)
+
+
+def _section(name: str, value: str, interval: str) -> Text:
+    return Text.assemble((name, "bold"), f"  {value}", (f"   80 %: {interval}", "dim"))
+
+
+def _parts(breakdown: object, names: Mapping[str, str]) -> dict[str, float]:
+    """Return the parts that are there, by the name a person reads."""
+    values = {text: getattr(breakdown, name) for name, text in names.items()}
+    return {text: value for text, value in values.items() if value}
+
+
+def _bars(parts: Mapping[str, tuple[float, str]], whole: float, width: int) -> Iterator[Text]:
+    """Yield one bar for each part, as long as its share of the whole."""
+    labels = [(name, shown, f"{size / whole * 100:.0f} %") for name, (size, shown) in parts.items()]
+    widths = column_widths(labels)
+    room = max(10, min(50, width - sum(widths) - 8))
+    for cells, (name, (size, _)) in zip(labels, parts.items(), strict=True):
+        filled = round(size / whole * room)
+        bar = (TRACK if name == "free" else BAR) * max(filled, 1 if size else 0)
+        text = aligned(cells, widths, ("left", "right", "right"))
+        yield Text.assemble(f"  {text}  ", (bar, "dim" if name == "free" else "cyan"))

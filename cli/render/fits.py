@@ -1,0 +1,67 @@
+"""Whether a step fits, as a person reads it: yes or no, how much, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from .columns import packed
+from .explain import memory_bars
+from .quantity import format_gib, format_samples
+
+if TYPE_CHECKING:
+    from ...planner.fits import FitsAnswer
+
+
+def render_fits(answer: FitsAnswer, *, width: int) -> list[Text]:
+    """Return the answer as lines; the first word is Yes or No."""
+    lines = [_verdict(answer), *_largest(answer), Text()]
+    lines += memory_bars(answer.peak_memory_bytes, answer.memory_breakdown_bytes, width)
+    if not answer.fits:
+        lines += [Text(), *_remedies(answer)]
+    if answer.notes:
+        lines.append(Text())
+    for note in answer.notes:
+        first, *more = packed(f"Note: {note}".split(), width=width, indent=0, separator=" ")
+        lines += [Text(first), *(Text(f"  {line}") for line in more)]
+    return lines
+
+
+def _verdict(answer: FitsAnswer) -> Text:
+    peak = answer.peak_memory_bytes
+    size = f"{format_gib(peak.value)} of {format_gib(peak.capacity)}"
+    difference = format_gib(abs(answer.spare_bytes))
+    how = " ".join(
+        [
+            f"{format_samples(answer.micro_batch)} per accelerator",
+            f"in {answer.precision}, {answer.layout}, {answer.optimizer},",
+            f"recompute {answer.recompute}",
+        ]
+    )
+    if answer.fits:
+        word, style = "Yes", "bold green"
+        rest = f", it takes {size}: {difference} to spare"
+    else:
+        word, style = "No", "bold red"
+        rest = f", it takes {size}: {difference} too much"
+    return Text.assemble((word, style), f"{rest} on {answer.accelerator} ({how}).")
+
+
+def _largest(answer: FitsAnswer) -> Iterator[Text]:
+    if answer.largest_micro_batch is None:
+        yield Text("Not even one sample fits so.")
+    else:
+        yield Text(f"Largest micro-batch that fits: {answer.largest_micro_batch:,}.")
+
+
+def _remedies(answer: FitsAnswer) -> Iterator[Text]:
+    if not answer.remedies:
+        yield Text("Nothing that was tried makes it fit here; see `gpuplan estimate` for others.")
+        return
+    yield Text("It would fit with any one of", style="bold")
+    widest = max(len(remedy.text) for remedy in answer.remedies)
+    for remedy in answer.remedies:
+        peak = format_gib(remedy.peak_bytes)
+        yield Text(f"  {remedy.text:<{widest}}  {peak}, {format_samples(remedy.micro_batch)} each")

@@ -1,0 +1,65 @@
+"""The kept estimates as a list: one line an estimate, then its first plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from rich.text import Text
+
+from ...planner.plan import Estimate, Plan
+from .columns import Align, aligned, column_widths, packed
+from .estimate import (
+    describe_accelerators,
+    describe_cost,
+    describe_hours,
+    describe_place,
+    per_million,
+)
+from .quantity import UNKNOWN, format_count
+
+ALIGNS: tuple[Align, ...] = ("left", "left", "left")
+
+
+def render_kept(estimates: Sequence[Estimate], *, top: int, width: int) -> list[Text]:
+    """Return the estimates as lines, each with its first `top` plans."""
+    if not estimates:
+        return [Text("No estimate is kept yet. Next: gpuplan estimate model.py --tokens 10B")]
+    lines: list[Text] = []
+    for estimate in estimates:
+        lines += [*_heading(estimate, width), *_plans(estimate, top, width), Text()]
+    return lines[:-1]
+
+
+def _heading(estimate: Estimate, width: int) -> Iterator[Text]:
+    asked = datetime.fromisoformat(estimate.generated_at)
+    work = estimate.workload
+    items = [
+        f"{asked:%Y-%m-%d %H:%M}",
+        f"{work.name}, {format_count(work.parameters)} parameters",
+        f"{len(estimate.plans):,} of {estimate.feasible:,} feasible",
+        f"prices of {estimate.catalog.snapshot_date.isoformat()}",
+    ]
+    for line in packed(items, width=width, indent=0):
+        yield Text(line, style="bold")
+
+
+def _plans(estimate: Estimate, top: int, width: int) -> Iterator[Text]:
+    plans = estimate.plans[:top]
+    if not plans:
+        return
+    rows = [(plan.id, describe_accelerators(plan), _price(plan)) for plan in plans]
+    widths = column_widths(rows)
+    for plan, row in zip(plans, rows, strict=True):
+        yield Text(f"  {aligned(row, widths, ALIGNS)}")
+        for line in packed([describe_place(plan), plan.string], width=width, indent=14):
+            yield Text(line, style="dim")
+    if len(estimate.plans) > len(plans):
+        yield Text(f"  and {len(estimate.plans) - len(plans):,} more", style="dim")
+
+
+def _price(plan: Plan) -> str:
+    if plan.run is not None:
+        return f"{describe_hours(plan)}, {describe_cost(plan)}"
+    what, usd = per_million(plan)
+    return "price unknown" if usd == UNKNOWN else f"{usd} per 1M {what}"
