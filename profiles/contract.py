@@ -67,7 +67,7 @@ def load_workload(
             through unchanged.
         UsageError: a param that no function takes.
     """
-    from . import forms
+    from . import deepview, forms, lightning
 
     if spec.kind == "hf":
         return forms.from_config(spec)
@@ -78,14 +78,14 @@ def load_workload(
             importlib.import_module(name)
     with importing():
         module = import_user_file(spec.path)
-    if spec.class_name:
+    if spec.class_name and spec.class_name not in map(_name, lightning.lightning_classes(module)):
         return forms.from_class(spec, module)
-    if hasattr(module, "build_model"):
+    if hasattr(module, "build_model") and not spec.class_name:
         return _from_contract(spec, module)
-    if forms.entry_point(module, "model_provider"):
-        return forms.from_entry_points(spec, module)
-    if forms.lightning_classes(module):
-        return forms.from_lightning(spec, module)
+    if deepview.entry_point(module, "model_provider"):
+        return deepview.from_entry_points(spec, module)
+    if lightning.lightning_classes(module):
+        return lightning.from_lightning(spec, module)
     raise _no_contract(spec)
 
 
@@ -303,6 +303,10 @@ def _missing_params(function: Callable[..., Any], names: list[str]) -> UsageErro
         f"{called}() needs {' and '.join(names)}, which has no default.",
         fix=f"give {options}, or a default in the file.",
     )
+
+
+def _name(one: type) -> str:
+    return one.__name__
 
 
 def _package_of(path: Path) -> tuple[Path, str]:
