@@ -9,14 +9,13 @@ broadcast. What is measured, what is derived and how well both do is in docs/cur
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..catalog.errors import UsageError
 from ..catalog.types import Accelerator, Dtype
 from .curve_attention import (
     BACKWARD_FLOPS_OVER_FORWARD,
@@ -26,67 +25,24 @@ from .curve_attention import (
 )
 from .curve_collectives import Collective, collective_table_s
 from .curve_conv import Convolution, tensor_core_conv_s, tiled_conv_s
-from .curve_files import Array, GemmGrid, TileModel, shared_table
-from .curve_gemm import Machine, grid_gemm_s, tile_gemm_s
-from .curve_relations import Basis, Kind, Origin, origin_of
+from .curve_files import Array, shared_table
+from .curve_gemm import grid_gemm_s, tile_gemm_s
+from .curve_relations import Origin
+from .curve_source import GEMM_DTYPES, CurveSource, DeviceKey, measured_device
 
 StreamKind = Literal["pointwise", "norm", "softmax", "copy", "embedding", "optimizer"]
-CurveKind = Literal["gemm", "conv", "attention", "memory_bound", "collective"]
-GEMM_DTYPES: tuple[Dtype, ...] = ("fp32", "tf32", "fp16", "bf16", "fp8")
-_OPERAND_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
-_OUTPUT_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2}
 _TYPICAL_FLOOR_S = 2.5e-6
 """Shortest kernel where it is not measured: the middle of the measured 1.6 to 3.2 µs."""
-_TYPICAL_UNITS = 100
 _LARGE = 8192.0
+_FEW_CHANNELS = 4
+"""Images have three: 4-byte kernels for them use no tensor cores (traced stems of two CNNs)."""
 _VECTOR_SHARE = 16
 """Matrix units over vector units, where no fp32 peak is known."""
 
 
 @dataclass(frozen=True)
-class DeviceCurves:
+class DeviceCurves(CurveSource):
     """Kernel times of one accelerator; make it with `curves_for`."""
-
-    device: Accelerator
-
-    @property
-    def accelerator(self) -> str:
-        """Name of the accelerator."""
-        return self.device.name
-
-    @property
-    def basis(self) -> Basis:
-        """Whether its matrix multiplications were measured on this device or derived."""
-        return self.basis_of("gemm", "bf16")
-
-    def supports(self, dtype: str) -> bool:
-        """Return whether the device multiplies matrices in this dtype.
-
-        tf32 counts as supported wherever fp32 is: without tf32 units torch runs plain fp32.
-        """
-        return self._native(dtype) in self.device.peak_flops
-
-    def basis_of(self, kind: CurveKind, dtype: str = "bf16") -> Basis:
-        """Return "measured" or "derived" for a kind of kernel in a dtype."""
-        origin = self._origin(kind, dtype)
-        converted = kind in ("gemm", "attention") and self._is_converted(kind, dtype)
-        unmeasured_conv = kind == "conv" and "conv" not in self._tile_models(origin)
-        return "derived" if converted or unmeasured_conv else origin.basis
-
-    def relative_of(self, kind: CurveKind, dtype: str = "bf16") -> str:
-        """Return the accelerator whose measurements are used (its own name if measured)."""
-        return self._origin(kind, dtype).measured_on
-
-    def relative_error(self, kind: CurveKind, dtype: str = "bf16") -> float:
-        """Return one sigma of the relative error of a predicted kernel time."""
-        origin = self._origin(kind, dtype)
-        own = self._interpolation_error(kind, dtype, origin)
-        extra = 0.0
-        if kind == "attention" and self._native(dtype) in ("fp32", "tf32"):
-            extra = shared_table("_relations")["fp32_attention"]["relative_error"]
-        if kind == "conv" and self._native(dtype) != "fp32":
-            extra = shared_table("_relations")["tensor_core_convolution"]["relative_error"]
-        return float(np.sqrt(own**2 + origin.relative_error**2 + extra**2))
 
     def gemm_s(
         self, m: ArrayLike, n: ArrayLike, k: ArrayLike, *, batch: ArrayLike = 1, dtype: str
@@ -104,7 +60,7 @@ class DeviceCurves:
             machine = self.machine(native, origin.level)
             return tile_gemm_s(self._tiles(origin, op), machine, m, n, k, batch)
         grid, grid_dtype = self._grid(origin, native)
-        reference = DeviceCurves(measured_device(origin.measured_on)).machine(grid_dtype)
+        reference = CurveSource(measured_device(origin.measured_on)).machine(grid_dtype)
         target = self.machine(native, origin.level)
         time = grid_gemm_s(grid, reference, target, m, n, k, batch)
         return time * _misalignment(m, n, k, batch)
@@ -145,7 +101,13 @@ class DeviceCurves:
             gemm_flops_per_s=facts["share_of_gemm"] * self._large_gemm_rates[native],
             vector_flops_per_s=vector_flops,
         )
-        return time * (facts["backward_slowdown"] if phase == "backward" else 1.0)
+        time = time * (facts["backward_slowdown"] if phase == "backward" else 1.0)
+        few = conv.in_channels / conv.groups < _FEW_CHANNELS
+        if native != "tf32" or not np.any(few):
+            return time
+        plain = self._origin("conv", "fp32")
+        tiles, vector = self._tiles(plain, "conv"), self.machine("fp32", plain.level)
+        return np.where(few, tiled_conv_s(conv, tiles, vector), time)
 
     def attention_s(
         self,
@@ -252,92 +214,10 @@ class DeviceCurves:
         flops = forward_attention_flops(batch_heads, np.ones(()), seq_q, seq_kv, head_dim, causal)
         return flops / (share * self._large_gemm_rates[dtype])
 
-    def _checked(self, dtype: str) -> Dtype:
-        native = self._native(dtype)
-        if native in GEMM_DTYPES and native in self.device.peak_flops:
-            return native
-        known = [d for d in GEMM_DTYPES if d in self.device.peak_flops]
-        raise UsageError(
-            f"{self.accelerator} does not multiply matrices in {dtype}.",
-            fix=f"use one of {', '.join(known) or 'no dtype: its peak is not known'}",
-        )
-
-    def _native(self, dtype: str) -> Dtype:
-        if dtype == "tf32" and "tf32" not in self.device.peak_flops:
-            return "fp32"
-        return cast(Dtype, dtype)
-
-    def _origin(self, kind: CurveKind, dtype: str) -> Origin:
-        plain = self._native(dtype) == "fp32"
-        by_kind: dict[CurveKind, Kind] = {
-            "gemm": "fp32" if plain else "gemm",
-            "conv": "fp32" if plain else "gemm",
-            "attention": "fp32" if plain else "gemm" if dtype == "tf32" else "attention",
-            "memory_bound": "memory",
-            "collective": "collective",
-        }
-        return _cached_origin(by_kind[kind], self._key)
-
-    def _is_converted(self, kind: CurveKind, dtype: str) -> bool:
-        """Whether a measured curve of another dtype stands in for this one."""
-        native = self._native(dtype)
-        if native == "fp32":
-            return kind == "attention"
-        if native == "fp16":
-            return False  # Same units and bytes as bf16 wherever both exist.
-        grids = self._origin("gemm", native).curves.gemm_grids
-        return native not in grids if kind == "gemm" else native == "tf32"
-
-    def _interpolation_error(self, kind: CurveKind, dtype: str, origin: Origin) -> float:
-        curves, native = origin.curves, self._native(dtype)
-        if kind == "collective":
-            return curves.collective_error or 0.0
-        if kind == "memory_bound":
-            return max(f.relative_error for f in curves.memory.values())
-        if kind == "attention" and native not in ("fp32", "tf32"):
-            return curves.attention_error or 0.0
-        if native == "fp32":
-            return self._tiles(origin, "conv" if kind == "conv" else "linear").relative_error
-        return self._grid(origin, native)[0].relative_error
-
-    def _grid(self, origin: Origin, dtype: Dtype) -> tuple[GemmGrid, Dtype]:
-        grids = origin.curves.gemm_grids
-        used: Dtype = "fp8" if dtype == "fp8" and "fp8" in grids else "bf16"
-        return grids[used], used
-
-    def _tile_models(self, origin: Origin) -> dict[str, TileModel]:
-        return origin.curves.tile_models.get("fp32", {})
-
-    def _tiles(self, origin: Origin, op: str) -> TileModel:
-        models = self._tile_models(origin)
-        if op in models:
-            return models[op]
-        # Convolutions were measured on few devices: take the form, at this device's own rate.
-        pattern = origin_of(measured_device("A100-80GB-PCIe"), "fp32").curves.tile_models["fp32"]
-        ratio = models["linear"].efficiency / pattern["linear"].efficiency
-        return replace(pattern[op], efficiency=pattern[op].efficiency * ratio)
-
-    def machine(self, dtype: str, level: float = 1.0) -> Machine:
-        """Return the datasheet numbers that kernels in this dtype scale with."""
-        device = self.device
-        return Machine(
-            peak_flops=device.peak_flops[cast(Dtype, dtype)],
-            bandwidth_bytes_per_s=device.memory_bandwidth_bytes_per_s,
-            operand_bytes=_OPERAND_BYTES[dtype],
-            output_bytes=_OUTPUT_BYTES[dtype],
-            l2_bytes=device.l2_bytes or 0,
-            compute_units=device.compute_units or _TYPICAL_UNITS,
-            level=level,
-        )
-
     def _link_ratio(self, origin: Origin, link_bytes_per_s: float | None) -> float:
         unknown = shared_table("_relations")["unknown_link"]["bytes_per_s"]
         here = link_bytes_per_s or self.device.link_bytes_per_s or unknown
         return here / (measured_device(origin.measured_on).link_bytes_per_s or unknown)
-
-    @cached_property
-    def _key(self) -> _Device:
-        return _Device(self.device)
 
     @cached_property
     def _large_gemm_rates(self) -> dict[Dtype, float]:
@@ -356,46 +236,21 @@ class DeviceCurves:
 
 def curves_for(accelerator: Accelerator) -> DeviceCurves:
     """Return the curves of an accelerator; one that was not measured is derived from a relative."""
-    return _cached_curves(_Device(accelerator))
+    return _cached_curves(DeviceKey(accelerator))
 
 
 @lru_cache(maxsize=512)
-def _cached_curves(device: _Device) -> DeviceCurves:
+def _cached_curves(device: DeviceKey) -> DeviceCurves:
     return DeviceCurves(device.device)
-
-
-class _Device:
-    """An accelerator as a cache key that costs nothing to hash: its name decides."""
-
-    def __init__(self, device: Accelerator) -> None:
-        self.device = device
-
-    def __hash__(self) -> int:
-        return hash(self.device.name)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Device) and (
-            self.device is other.device or self.device == other.device
-        )
-
-
-@lru_cache(maxsize=2048)
-def _cached_origin(kind: Kind, device: _Device) -> Origin:
-    return origin_of(device.device, kind)
-
-
-def measured_device(name: str) -> Accelerator:
-    """Return the catalogue's row of a measured accelerator."""
-    from ..catalog.snapshot import load_catalogue
-
-    return load_catalogue().accelerators[name]
 
 
 def _misalignment(m: Array, n: Array, k: Array, batch: Array) -> Array:
     """Return the slowdown of operands whose rows do not start on tensor-core boundaries."""
     rule = shared_table("_relations")["misaligned"]
-    odd = (n % rule["multiple_of"] != 0) | (k % rule["multiple_of"] != 0)
-    return np.where(odd, np.where(batch > 1, rule["batched"], rule["linear"]), 1.0)
+    odd = ((m % 2) + (n % 2) + (k % 2)) > 0
+    uneven = ((n % rule["multiple_of"]) + (k % rule["multiple_of"])) > 0
+    linear, batched = np.where(odd, rule["linear"], 1.0), np.where(uneven, rule["batched"], 1.0)
+    return np.where(batch > 1, batched, linear)
 
 
 def _arrays(*values: ArrayLike) -> tuple[Array, ...]:

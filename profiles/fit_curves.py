@@ -44,6 +44,7 @@ _GROUPS = np.array([1, 2, 4, 8, 16, 32, 64], dtype=float)
 _TIMER_S = 10e-6
 """What event timing from Python adds to a kernel in the fp32 tables; kernels below ten times
 this are left out of the fit."""
+_RELAXATIONS = 50
 _LARGE_BYTES = {"pointwise": 256e6, "norm": 64e6, "softmax": 64e6}
 _STREAM_OPS = {
     "pointwise": (
@@ -141,7 +142,7 @@ def fitted_gemm_grid(rows: Table, dtype: str) -> tuple[Array, Array, Array, Arra
     )
     log_time[at] = np.log(rows["latency_ms_median"][use].astype(float) * 1e-3)
     flops = np.log(2 * m[:, None, None] * n[None, :, None] * k[None, None, :])
-    return m, n, k, _fill_nearest(log_time - flops, (m, n, k)) + flops
+    return m, n, k, _filled(log_time - flops, (m, n, k)) + flops
 
 
 def fitted_attention_grids(rows: Table) -> list[tuple[int, Array, Array, Array, Array]]:
@@ -162,7 +163,7 @@ def fitted_attention_grids(rows: Table) -> list[tuple[int, Array, Array, Array, 
         flat = np.ravel_multi_index(cell, shape)
         for index in np.unique(flat):
             grid.flat[index] = np.median(slowness[flat == index])
-        grid = _fill_nearest(grid, (nodes, seqs, _GROUPS))
+        grid = _filled(grid, (nodes, seqs, _GROUPS))
         work = np.log(nodes[:, None, None] * seqs[None, :, None] ** 2)
         grids.append((int(head_dim), nodes, seqs, _GROUPS, grid + work))
     return grids
@@ -360,8 +361,8 @@ def _best_tiles(log_error: Callable[[TileModel], Array]) -> TileModel:
     return best[1]
 
 
-def _fill_nearest(values: Array, axes: tuple[Array, ...]) -> Array:
-    """Return `values` with every NaN replaced by the nearest known value in log coordinates."""
+def _filled(values: Array, axes: tuple[Array, ...]) -> Array:
+    """Return `values` with every NaN filled in from the known values around it."""
     places = np.stack(np.meshgrid(*(np.log(a) for a in axes), indexing="ij"), -1).reshape(
         -1, len(axes)
     )
@@ -370,7 +371,21 @@ def _fill_nearest(values: Array, axes: tuple[Array, ...]) -> Array:
     for i in np.flatnonzero(~known):
         distance = ((places[known] - places[i]) ** 2).sum(1)
         flat[i] = flat[known][np.argmin(distance)]
-    return flat.reshape(values.shape)
+    return _smoothed(flat.reshape(values.shape), known.reshape(values.shape))
+
+
+def _smoothed(values: Array, known: Array) -> Array:
+    """Return `values` with every unknown one relaxed towards the mean of its neighbours."""
+    for _ in range(_RELAXATIONS):
+        padded = np.pad(values, 1, mode="edge")
+        total = np.zeros_like(values)
+        for axis in range(values.ndim):
+            for start in (0, 2):
+                window = [slice(1, -1)] * values.ndim
+                window[axis] = slice(start, start + values.shape[axis])
+                total += padded[tuple(window)]
+        values = np.where(known, values, total / (2 * values.ndim))
+    return values
 
 
 def _nearest(nodes: Array, values: Array) -> Array:

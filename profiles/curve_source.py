@@ -1,0 +1,183 @@
+"""Where one accelerator's curves come from, per kind and dtype, and how far to trust them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Literal, cast
+
+import numpy as np
+
+from ..catalog.errors import UsageError
+from ..catalog.types import Accelerator, Dtype
+from .curve_files import GemmGrid, TileModel, embedded_curve_file, shared_table
+from .curve_gemm import Machine
+from .curve_relations import Basis, Kind, Origin, origin_of
+
+CurveKind = Literal["gemm", "conv", "attention", "memory_bound", "collective"]
+GEMM_DTYPES: tuple[Dtype, ...] = ("fp32", "tf32", "fp16", "bf16", "fp8")
+_OPERAND_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+_OUTPUT_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2}
+_TYPICAL_UNITS = 100
+_CONVOLUTIONS_MEASURED_ON = "A100-80GB-PCIe"
+
+
+@dataclass(frozen=True)
+class CurveSource:
+    """One accelerator's own measurements, or those of its nearest measured relatives."""
+
+    device: Accelerator
+
+    @property
+    def accelerator(self) -> str:
+        """Name of the accelerator."""
+        return self.device.name
+
+    @property
+    def basis(self) -> Basis:
+        """Whether its matrix multiplications were measured on this device or derived."""
+        return self.basis_of("gemm", "bf16")
+
+    def supports(self, dtype: str) -> bool:
+        """Return whether the device multiplies matrices in this dtype.
+
+        tf32 counts as supported wherever fp32 is: without tf32 units torch runs plain fp32.
+        """
+        return self._native(dtype) in self.device.peak_flops
+
+    def basis_of(self, kind: CurveKind, dtype: str = "bf16") -> Basis:
+        """Return "measured" or "derived" for a kind of kernel in a dtype."""
+        origin = self._origin(kind, dtype)
+        return "derived" if self._is_converted(kind, dtype) else origin.basis
+
+    def relative_of(self, kind: CurveKind, dtype: str = "bf16") -> str:
+        """Return the accelerator whose measurements are used (its own name if measured)."""
+        return self._origin(kind, dtype).measured_on
+
+    def relative_error(self, kind: CurveKind, dtype: str = "bf16") -> float:
+        """Return one sigma of the relative error of a predicted kernel time."""
+        origin = self._origin(kind, dtype)
+        own = self._interpolation_error(kind, dtype, origin)
+        extra = 0.0
+        if kind == "attention" and self._native(dtype) in ("fp32", "tf32"):
+            extra = shared_table("_relations")["fp32_attention"]["relative_error"]
+        if kind == "conv" and self._native(dtype) != "fp32":
+            extra = shared_table("_relations")["tensor_core_convolution"]["relative_error"]
+        return float(np.sqrt(own**2 + origin.relative_error**2 + extra**2))
+
+    def machine(self, dtype: str, level: float = 1.0) -> Machine:
+        """Return the datasheet numbers that kernels in this dtype scale with."""
+        device = self.device
+        return Machine(
+            peak_flops=device.peak_flops[cast(Dtype, dtype)],
+            bandwidth_bytes_per_s=device.memory_bandwidth_bytes_per_s,
+            operand_bytes=_OPERAND_BYTES[dtype],
+            output_bytes=_OUTPUT_BYTES[dtype],
+            l2_bytes=device.l2_bytes or 0,
+            compute_units=device.compute_units or _TYPICAL_UNITS,
+            level=level,
+        )
+
+    def _checked(self, dtype: str) -> Dtype:
+        native = self._native(dtype)
+        if native in GEMM_DTYPES and native in self.device.peak_flops:
+            return native
+        known = [d for d in GEMM_DTYPES if d in self.device.peak_flops]
+        raise UsageError(
+            f"{self.accelerator} does not multiply matrices in {dtype}.",
+            fix=f"use one of {', '.join(known) or 'no dtype: its peak is not known'}",
+        )
+
+    def _native(self, dtype: str) -> Dtype:
+        if dtype == "tf32" and "tf32" not in self.device.peak_flops:
+            return "fp32"
+        return cast(Dtype, dtype)
+
+    def _origin(self, kind: CurveKind, dtype: str) -> Origin:
+        plain = self._native(dtype) == "fp32"
+        by_kind: dict[CurveKind, Kind] = {
+            "gemm": "fp32" if plain else "gemm",
+            "conv": "fp32" if plain else "gemm",
+            "attention": "fp32" if plain else "gemm" if dtype == "tf32" else "attention",
+            "memory_bound": "memory",
+            "collective": "collective",
+        }
+        return _cached_origin(by_kind[kind], self._key)
+
+    def _is_converted(self, kind: CurveKind, dtype: str) -> bool:
+        """Whether a curve of another dtype or kind stands in for this one."""
+        native = self._native(dtype)
+        if kind in ("memory_bound", "collective"):
+            return False
+        if kind == "conv":
+            return native != "fp32" or "conv" not in self._tile_models(self._origin(kind, dtype))
+        if kind == "attention":
+            return native in ("fp32", "tf32")
+        # fp16 runs on the same units with the same bytes as bf16 wherever both exist.
+        return native == "tf32" or (native == "fp8" and "fp8" not in self._gemm_grids(native))
+
+    def _interpolation_error(self, kind: CurveKind, dtype: str, origin: Origin) -> float:
+        curves, native = origin.curves, self._native(dtype)
+        if kind == "collective":
+            return curves.collective_error or 0.0
+        if kind == "memory_bound":
+            # A step mixes the kinds; their errors are of one sign per kind, so take the mean.
+            return float(np.mean([f.relative_error for f in curves.memory.values()]))
+        if kind == "attention" and native not in ("fp32", "tf32"):
+            return curves.attention_error or 0.0
+        if native == "fp32":
+            return self._tiles(origin, "conv" if kind == "conv" else "linear").relative_error
+        return self._grid(origin, native)[0].relative_error
+
+    def _gemm_grids(self, dtype: Dtype) -> dict[str, GemmGrid]:
+        return self._origin("gemm", dtype).curves.gemm_grids
+
+    def _grid(self, origin: Origin, dtype: Dtype) -> tuple[GemmGrid, Dtype]:
+        grids = origin.curves.gemm_grids
+        used: Dtype = "fp8" if dtype == "fp8" and "fp8" in grids else "bf16"
+        return grids[used], used
+
+    def _tile_models(self, origin: Origin) -> dict[str, TileModel]:
+        return origin.curves.tile_models.get("fp32", {})
+
+    def _tiles(self, origin: Origin, op: str) -> TileModel:
+        models = self._tile_models(origin)
+        if op in models:
+            return models[op]
+        # Convolutions were measured on few devices: take the form, at this device's own rate.
+        pattern = origin_of(measured_device(_CONVOLUTIONS_MEASURED_ON), "fp32").curves.tile_models[
+            "fp32"
+        ]
+        ratio = models["linear"].efficiency / pattern["linear"].efficiency
+        return replace(pattern[op], efficiency=pattern[op].efficiency * ratio)
+
+    @cached_property
+    def _key(self) -> DeviceKey:
+        return DeviceKey(self.device)
+
+
+class DeviceKey:
+    """An accelerator as a cache key that costs nothing to hash: its name decides."""
+
+    def __init__(self, device: Accelerator) -> None:
+        self.device = device
+
+    def __hash__(self) -> int:
+        return hash(self.device.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DeviceKey) and (
+            self.device is other.device or self.device == other.device
+        )
+
+
+@lru_cache(maxsize=2048)
+def _cached_origin(kind: Kind, device: DeviceKey) -> Origin:
+    return origin_of(device.device, kind)
+
+
+def measured_device(name: str) -> Accelerator:
+    """Return the catalogue's row of a measured accelerator."""
+    from ..catalog.snapshot import load_catalogue
+
+    return load_catalogue().accelerators[name]
