@@ -19,6 +19,9 @@ USER_PRICE_BASES = ("user", "owned")
 """`Offer.price_basis` of an offer the user wrote: a price they stated, or hardware they bought."""
 
 
+OLDEST_COMPUTE_CAPABILITY = 5.0
+
+
 class CatalogueRow(BaseModel):
     """A frozen row of the catalogue; `None` means unknown, never zero."""
 
@@ -65,8 +68,14 @@ class Accelerator(CatalogueRow):
 
     @property
     def can_train(self) -> bool:
-        """Whether it runs a backward pass at all; Inferentia serves models and nothing else."""
-        return not self.name.startswith("Inferentia")
+        """Whether current torch trains on it: not Inferentia, not NVIDIA before Maxwell.
+
+        The oldest architecture in torch's CUDA builds is sm_50 (its cu126 wheels).
+        """
+        if self.name.startswith("Inferentia"):
+            return False
+        capability = self.compute_capability if self.vendor == "NVIDIA" else None
+        return capability is None or float(capability) >= OLDEST_COMPUTE_CAPABILITY
 
     @property
     def needs_xla(self) -> bool:

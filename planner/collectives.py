@@ -24,7 +24,10 @@ Array = np.ndarray
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Ranks that talk: how many of one node, over how many nodes, beside how many like groups."""
+    """Ranks that talk: how many of one node, over how many nodes, beside how many like groups.
+
+    A node is a domain of the fast link here: a whole NVL72 rack counts as one.
+    """
 
     per_node: int
     nodes: int
@@ -90,7 +93,7 @@ def collective_s(asks: Sequence[Ask], site: Site, curves: DeviceCurves) -> Array
 
 def _across_nodes_s(asks: Sequence[Ask], site: Site) -> tuple[Array, Array]:
     """Return (transfer, latency) seconds of collectives that cross the network."""
-    line_rate = site.inter_link.bytes_per_s
+    line_rate = site.domain_bytes_per_s
     assert line_rate is not None, "several nodes are asked for only where the fabric is known"
     rdma = site.inter_link.rdma
     size = np.array([ask.total_bytes for ask in asks], dtype=float)

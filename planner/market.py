@@ -48,8 +48,8 @@ class Market:
     choices: tuple[Choice, ...]
     without_spec: int
     without_price: int
-    slices: int
-    """Offers of a part of a device (vGPU), on which training is not planned."""
+    cannot_train: int
+    """Offers of a slice of a device (vGPU), or of a device that only infers."""
 
 
 def survey(
@@ -75,13 +75,14 @@ def survey(
     if with_cpus:
         offers += list(catalogue.cpu_offers)
     by_type: dict[tuple[str, str], list[Offer]] = {}
-    without_spec = slices = 0
+    without_spec = cannot_train = 0
     for offer in offers:
         instance = catalogue.instance_of(offer)
-        if catalogue.accelerator_of(offer) is None or instance is None:
+        accelerator = catalogue.accelerator_of(offer)
+        if accelerator is None or instance is None:
             without_spec += 1
-        elif instance.accelerators != int(instance.accelerators):
-            slices += 1
+        elif instance.is_fractional or not accelerator.can_train:
+            cannot_train += 1
         else:
             by_type.setdefault((offer.provider, offer.instance_type), []).append(offer)
     choices = []
@@ -95,7 +96,7 @@ def survey(
         choices=tuple(choices),
         without_spec=without_spec,
         without_price=without_price,
-        slices=slices,
+        cannot_train=cannot_train,
     )
 
 

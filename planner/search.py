@@ -89,7 +89,7 @@ class Sweep:
         self.market = market
         self.counts = dict.fromkeys(Rejected.model_fields, 0)
         self.counts["no_spec"] = market.without_spec
-        self.counts["unsupported"] = market.slices
+        self.counts["unsupported"] = market.cannot_train
         self.tried = 0
         self._memory: dict[tuple[object, ...], np.ndarray] = {}
 
@@ -120,6 +120,7 @@ class Sweep:
                 instance.intra_link.bytes_per_s,
                 instance.inter_link.bytes_per_s,
                 instance.inter_link.rdma,
+                instance.link_domain_accelerators,
             )
             sites.setdefault(key, []).append(choice)
         return sites
@@ -135,6 +136,7 @@ class Sweep:
             nodes=1,
             intra_link=instance.intra_link,
             inter_link=instance.inter_link,
+            link_domain=instance.link_domain_accelerators,
         )
         layouts = self._layouts(site, len(choices))
         if not layouts:

@@ -18,8 +18,21 @@ class Site:
     """Per accelerator, one direction."""
     inter_link: Link
     """Per node, one direction."""
+    link_domain: int | None = None
+    """Accelerators that the fast link joins, where that is more than one node (NVL72)."""
 
     @property
     def accelerators(self) -> int:
         """How many accelerators there are in all."""
         return self.per_node * self.nodes
+
+    @property
+    def domain(self) -> int:
+        """How many accelerators share the fast link."""
+        return self.link_domain or self.per_node
+
+    @property
+    def domain_bytes_per_s(self) -> float | None:
+        """Network rate out of one fast-link domain, one direction; None when unknown."""
+        rate = self.inter_link.bytes_per_s
+        return None if rate is None else rate * self.domain / self.per_node

@@ -133,9 +133,9 @@ def data_traffic(
         )
         for call in slotted_calls(units, layout, wire):
             group = (
-                Group.of_replicas(layout, site.per_node)
+                Group.of_replicas(layout, site.domain)
                 if call.across_replicas
-                else Group.packed(call.ranks, site.per_node)
+                else Group.packed(call.ranks, site.domain)
             )
             asks.append(Ask(kind=call.kind, total_bytes=call.total_bytes, group=group))
             rows.append((row, slots[call.slot], call.count))
