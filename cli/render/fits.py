@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def render_fits(answer: FitsAnswer, *, width: int) -> list[Text]:
     """Return the answer as lines; the first word is Yes or No."""
-    lines = [_verdict(answer), *_largest(answer), Text()]
+    lines = [*_verdict(answer, width), *_largest(answer), Text()]
     lines += memory_bars(answer.peak_memory_bytes, answer.memory_breakdown_bytes, width)
     if not answer.fits:
         lines += [Text(), *_remedies(answer)]
@@ -29,24 +29,24 @@ def render_fits(answer: FitsAnswer, *, width: int) -> list[Text]:
     return lines
 
 
-def _verdict(answer: FitsAnswer) -> Text:
+def _verdict(answer: FitsAnswer, width: int) -> Iterator[Text]:
     peak = answer.peak_memory_bytes
     size = f"{format_gib(peak.value)} of {format_gib(peak.capacity)}"
     difference = format_gib(abs(answer.spare_bytes))
-    how = " ".join(
-        [
-            f"{format_samples(answer.micro_batch)} per accelerator",
-            f"in {answer.precision}, {answer.layout}, {answer.optimizer},",
-            f"recompute {answer.recompute}",
-        ]
-    )
+    word, style, rest = "No", "bold red", "too much"
     if answer.fits:
-        word, style = "Yes", "bold green"
-        rest = f", it takes {size}: {difference} to spare"
-    else:
-        word, style = "No", "bold red"
-        rest = f", it takes {size}: {difference} too much"
-    return Text.assemble((word, style), f"{rest} on {answer.accelerator} ({how}).")
+        word, style, rest = "Yes", "bold green", "to spare"
+    facts = f", it takes {size} on {answer.accelerator}: {difference} {rest}."
+    yield Text.assemble((word, style), facts)
+    how = [
+        f"{format_samples(answer.micro_batch)} per accelerator",
+        answer.precision,
+        str(answer.layout),
+        answer.optimizer,
+        f"recompute {answer.recompute}",
+    ]
+    for line in packed(how, width=width, indent=0):
+        yield Text(line, style="dim")
 
 
 def _largest(answer: FitsAnswer) -> Iterator[Text]:

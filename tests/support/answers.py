@@ -113,9 +113,12 @@ def make_plan(position: int = 1, *, layout: str = "fsdp8", **changes: Any) -> Pl
         "run": None,
         "needs_port": False,
     }
-    fields.update(changes)
-    fields["position"] = position
-    return Plan(id=plan_id(fields), **fields)
+    return named(Plan(id="", position=position, **{**fields, **changes}))
+
+
+def named(plan: Plan) -> Plan:
+    """Return the plan with the id that its content has."""
+    return plan.model_copy(update={"id": plan_id(dict(plan))})
 
 
 def make_estimate(*plans: Plan, **changes: Any) -> Estimate:
@@ -255,5 +258,7 @@ def make_ranked_estimate() -> Estimate:
 def make_unworked_estimate() -> Estimate:
     """Return the same accelerators without an amount of work: prices per hour and per million."""
     ranked = make_ranked_estimate()
-    plans = tuple(plan.model_copy(update={"run": None}) for plan in ranked.plans)
-    return ranked.model_copy(update={"plans": plans})
+    plans = tuple(named(plan.model_copy(update={"run": None})) for plan in ranked.plans)
+    cheapest, fastest, smallest = (plans[index].id for index in (0, 1, 2))
+    picks = Headlines(cheapest=cheapest, fastest=fastest, smallest=smallest)
+    return ranked.model_copy(update={"plans": plans, "headlines": picks})
