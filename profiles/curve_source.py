@@ -9,6 +9,7 @@ from typing import Literal, cast
 import numpy as np
 
 from ..catalog.errors import UsageError
+from ..catalog.snapshot import load_catalogue
 from ..catalog.types import Accelerator, Dtype
 from .curve_files import GemmGrid, TileModel, embedded_curve_file, shared_table
 from .curve_gemm import Machine
@@ -145,9 +146,7 @@ class CurveSource:
         if op in models:
             return models[op]
         # Convolutions were measured on few devices: take the form, at this device's own rate.
-        pattern = origin_of(measured_device(_CONVOLUTIONS_MEASURED_ON), "fp32").curves.tile_models[
-            "fp32"
-        ]
+        pattern = embedded_curve_file(_CONVOLUTIONS_MEASURED_ON).tile_models["fp32"]
         ratio = models["linear"].efficiency / pattern["linear"].efficiency
         return replace(pattern[op], efficiency=pattern[op].efficiency * ratio)
 
@@ -178,6 +177,4 @@ def _cached_origin(kind: Kind, device: DeviceKey) -> Origin:
 
 def measured_device(name: str) -> Accelerator:
     """Return the catalogue's row of a measured accelerator."""
-    from ..catalog.snapshot import load_catalogue
-
     return load_catalogue().accelerators[name]
