@@ -56,9 +56,12 @@ class DeviceCurves(CurveSource):
         m, n, k, batch = _arrays(m, n, k, batch)
         origin = self._origin("gemm", native)
         if native == "fp32":
-            op = "linear" if np.all(batch == 1) else "batched"
             machine = self.machine(native, origin.level)
-            return tile_gemm_s(self._tiles(origin, op), machine, m, n, k, batch)
+            linear, batched = (
+                tile_gemm_s(self._tiles(origin, op), machine, m, n, k, batch)
+                for op in ("linear", "batched")
+            )
+            return np.where(batch > 1, batched, linear)
         grid, grid_dtype = self._grid(origin, native)
         reference = CurveSource(measured_device(origin.measured_on)).machine(grid_dtype)
         target = self.machine(native, origin.level)

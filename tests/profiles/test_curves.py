@@ -192,6 +192,14 @@ def test_arguments_broadcast():
     assert time.shape == (2, 2)
 
 
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_kernels_do_not_influence_one_another(dtype):
+    device = curves("A100-80GB-SXM")
+    together = device.gemm_s([512, 64], [512, 512], [512, 128], batch=[1, 96], dtype=dtype)
+    assert together[0] == device.gemm_s(512, 512, 512, dtype=dtype)
+    assert together[1] == device.gemm_s(64, 512, 128, batch=96, dtype=dtype)
+
+
 def test_an_instance_with_a_slower_link_has_slower_collectives():
     device = curves("A100-80GB-SXM")
     own = device.collective_s("all_gather", 1e9, 8)
