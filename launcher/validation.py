@@ -8,47 +8,30 @@ from __future__ import annotations
 
 import ast
 import json
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from .. import __version__
 from ..catalog.errors import GpuplanError
 from ..catalog.names import assumption_about, resolve_accelerator
 from ..catalog.snapshot import Catalogue, load_catalogue
+from ..catalog.types import Instance
 from ..planner.defaults import StatedRun, UnstatedError, state_run
 from ..planner.judge import Observation, Validation, Verdict, judge
+from ..planner.layout import Layout
 from ..planner.plan import Estimated
 from ..planner.predict import Prediction, Setup, peak_flops, predict, refuse_unsupported
 from ..planner.workbench import Workbench
+from ..profiles.batch import Profiler, ProfileRequest, profile_all
 from ..profiles.optimizers import with_optimizer
-from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
+from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
 from ..profiles.records import RunRecord, read_records
 
 EXAMPLES = "gpuplan.examples"
 CONTRACT_FUNCTIONS = ("build_model", "make_batch")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProfileRequest:
-    """One model file with one set of params, and the numerics classes to trace it in."""
-
-    path: Path
-    params: Mapping[str, Any]
-    numerics: frozenset[Numerics]
-
-    @property
-    def key(self) -> str:
-        """Text that is equal for equal models."""
-        return f"{self.path}|{json.dumps(self.params, sort_keys=True, default=str)}"
-
-
-Profiler = Callable[[Sequence[ProfileRequest]], Mapping[str, "Profile | GpuplanError"]]
-"""Makes Profiles: the answer is keyed by `ProfileRequest.key`; a failure is returned, not raised."""
 
 
 @dataclass(kw_only=True)
@@ -65,7 +48,7 @@ class _Case:
 
 
 def validate(
-    paths: Iterable[Path], *, profiler: Profiler | None = None, catalogue: Catalogue | None = None
+    paths: Iterable[Path], *, profiler: Profiler = profile_all, catalogue: Catalogue | None = None
 ) -> Validation:
     """Return predictions for every run of these record files, with their errors and summaries.
 
@@ -79,13 +62,7 @@ def validate(
         UsageError: a file cannot be read, or lines of it are not run records.
     """
     catalogue = catalogue or load_catalogue()
-    cases = [
-        _prepare(record, path, catalogue) for path in paths for record in read_records(path)
-    ]
-    if profiler is None:
-        from .profiling import profile_all
-
-        profiler = profile_all
+    cases = [_prepare(record, path, catalogue) for path in paths for record in read_records(path)]
     profiles = profiler(_merged(case.request for case in cases if case.request is not None))
     benches = _Benches(profiles)
     answer = judge([_observe(case, benches) for case in cases])
@@ -111,6 +88,7 @@ def _prepare(record: RunRecord, path: Path, catalogue: Catalogue) -> _Case:
         case.assumed += run.assumed
         if record.offload:
             raise UnstatedError("an optimizer offloaded to the host is not predicted yet")
+        _refuse_split_models(run.layout)
         case.setup = _setup(run)
         refuse_unsupported(run.site, case.setup)
         case.request = ProfileRequest(
@@ -134,6 +112,14 @@ def _setup(run: StatedRun) -> Setup:
         compile=run.compile,
         optimizer=run.optimizer,
     )
+
+
+def _refuse_split_models(layout: Layout) -> None:
+    """Raise for layouts beyond the data-parallel family, in few words: they are counted."""
+    names = ("tensor", "pipeline", "context", "expert")
+    split = [name for name in names if getattr(layout, name) > 1]
+    if split:
+        raise UnstatedError(f"{' and '.join(split)} parallelism is not predicted yet")
 
 
 def _find_model(model: str, folder: Path) -> Path:
@@ -165,12 +151,7 @@ def _params_taken(path: Path) -> frozenset[str]:
     )
 
 
-@lru_cache(maxsize=256)
-def _instances_by_name(catalogue_id: int, name: str) -> tuple[Any, ...]:
-    raise NotImplementedError
-
-
-def _instances(catalogue: Catalogue, name: str) -> list[Any]:
+def _instances(catalogue: Catalogue, name: str) -> list[Instance]:
     return [one for one in catalogue.instances.values() if one.accelerator == name]
 
 
@@ -279,9 +260,7 @@ def _memory_as_measured(
     }
     value = values.get(meaning, peak.value)
     scale = value / peak.value
-    scaled = Estimated(
-        value=value, low=peak.low * scale, high=peak.high * scale, basis=peak.basis
-    )
+    scaled = Estimated(value=value, low=peak.low * scale, high=peak.high * scale, basis=peak.basis)
     return scaled, assumed
 
 

@@ -1,0 +1,156 @@
+"""A Validation as table, markdown, CSV or JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from rich.console import Console
+from rich.table import Table
+
+from ...planner.judge import JudgedRow, SummaryRow, Validation
+from .quantity import DASH, format_gib, format_seconds
+
+WIDTH = 140
+HEADINGS = (
+    "group",
+    "n",
+    "MAPE",
+    "median",
+    "p90",
+    "worst",
+    "bias",
+    "in 80 %",
+    "best constant",
+    "50 % HFU",
+    "skipped",
+)
+QUANTITY_NAMES = {"step_time_s": "step time", "peak_memory_bytes": "peak memory"}
+GROUPING_NAMES = {"source_group": "source", "accelerator": "accelerator", "stack": "stack"}
+
+
+def render_table(answer: Validation, worst: int) -> str:
+    """Return the summaries, the worst rows and the skipped ones as text tables."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=WIDTH, no_color=True, highlight=False)
+    for title, rows in _sections(answer):
+        table = Table(title=title, title_justify="left", box=None, header_style="bold")
+        for heading in HEADINGS:
+            table.add_column(heading, justify="left" if heading == "group" else "right")
+        for row in rows:
+            table.add_row(*_cells(row))
+        console.print(table)
+        console.print()
+    for line in _closing_lines(answer, worst):
+        console.print(line, markup=False, soft_wrap=True)
+    return stream.getvalue()
+
+
+def render_markdown(answer: Validation, worst: int) -> str:
+    """Return the same as Markdown tables."""
+    parts = []
+    for title, rows in _sections(answer):
+        lines = [f"### {title}", "", _markdown_row(HEADINGS)]
+        lines.append(_markdown_row(["---", *["--:"] * (len(HEADINGS) - 1)]))
+        lines += [_markdown_row(_cells(row)) for row in rows]
+        parts.append("\n".join(lines))
+    parts.append("\n".join(f"- {line.strip()}" for line in _closing_lines(answer, worst) if line))
+    return "\n\n".join(parts) + "\n"
+
+
+def render_csv(answer: Validation, worst: int) -> str:
+    """Return every row as CSV; lists are joined with "; "."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(JudgedRow.model_fields)
+    for row in answer.rows:
+        writer.writerow(
+            "; ".join(value) if isinstance(value, tuple) else value
+            for value in row.model_dump().values()
+        )
+    return stream.getvalue()
+
+
+def render_json(answer: Validation, worst: int) -> str:
+    """Return the whole answer as JSON (docs/json.md)."""
+    return answer.model_dump_json(indent=2) + "\n"
+
+
+RENDERERS: dict[str, Callable[[Validation, int], str]] = {
+    "table": render_table,
+    "markdown": render_markdown,
+    "csv": render_csv,
+    "json": render_json,
+}
+
+
+def _sections(answer: Validation) -> Iterable[tuple[str, list[SummaryRow]]]:
+    """Yield (title, rows) for every quantity and grouping that has rows."""
+    for quantity, quantity_name in QUANTITY_NAMES.items():
+        for by, by_name in GROUPING_NAMES.items():
+            rows = [row for row in answer.summary if (row.by, row.quantity) == (by, quantity)]
+            if rows:
+                yield f"Error of the {quantity_name} by {by_name}", rows
+
+
+def _cells(row: SummaryRow) -> list[str]:
+    return [
+        row.group,
+        str(row.n),
+        _percent(row.mape),
+        _percent(row.median),
+        _percent(row.p90),
+        _signed(row.worst),
+        _signed(row.bias),
+        _percent(row.covered, digits=0),
+        _percent(row.null_best_constant),
+        _percent(row.null_50_hfu),
+        str(row.skipped) if row.skipped else "",
+    ]
+
+
+def _closing_lines(answer: Validation, worst: int) -> list[str]:
+    lines = [
+        f"Mean over sources, {QUANTITY_NAMES[quantity]}: {_percent(mape)}"
+        for quantity, mape in answer.macro.items()
+    ]
+    verdicts = answer.verdicts
+    if verdicts.n:
+        lines.append(
+            f"Out-of-memory verdicts: {verdicts.right} of {verdicts.n} right,"
+            f" {verdicts.missed_out_of_memory} missed, {verdicts.false_out_of_memory} false"
+        )
+    lines += _worst_lines(answer, worst)
+    reasons = Counter(row.skipped for row in answer.rows if row.skipped)
+    lines += [f"Skipped {count}: {reason}" for reason, count in reasons.most_common()]
+    return lines
+
+
+def _worst_lines(answer: Validation, worst: int) -> list[str]:
+    known = [row for row in answer.rows if row.error is not None]
+    known.sort(key=lambda row: -abs(row.error or 0.0))
+    return [
+        f"Worst: {row.id} {QUANTITY_NAMES[row.quantity]} {_signed(row.error)}"
+        f" (measured {_quantity(row, row.measured)}, predicted {_quantity(row, row.predicted)})"
+        for row in known[:worst]
+    ]
+
+
+def _quantity(row: JudgedRow, value: float | None) -> str:
+    if value is None:
+        return DASH
+    return format_seconds(value) if row.quantity == "step_time_s" else format_gib(value)
+
+
+def _markdown_row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _percent(share: float | None, digits: int = 1) -> str:
+    return DASH if share is None else f"{share * 100:.{digits}f} %"
+
+
+def _signed(share: float | None) -> str:
+    return DASH if share is None else f"{share * 100:+.1f} %"

@@ -1,0 +1,44 @@
+"""`gpuplan validate`: predict recorded runs and show how far off the predictions are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .options import GroupedCommand, option, output_options
+
+FORMATS = ("table", "json", "csv", "markdown")
+
+
+@click.command("validate", cls=GroupedCommand)
+@click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True)
+@option(
+    "Output",
+    "--worst",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="How many of the worst rows to list in table and markdown; json and csv hold every row.",
+)
+@output_options(*FORMATS)
+def command(
+    runs: tuple[Path, ...], worst: int, form: str | None, out_file: str | None, quiet: bool
+) -> None:
+    """Predict every run of RUNS.jsonl and compare with what it measured.
+
+    A run record is one JSON object a line: the model file and its params, the machine, the layout,
+    and the measured step time or peak memory. The errors are shown beside two null models that know
+    only FLOPs and peaks. The exit code is 0 whatever the errors are.
+    """
+    from .. import api
+    from .output import chosen_format, write_output
+    from .render.validate import RENDERERS
+
+    answer = api.validate(runs)
+    if not quiet and any(row.skipped for row in answer.rows):
+        count = sum(row.skipped is not None for row in answer.rows)
+        click.echo(
+            f"{count} of {len(answer.rows)} rows were skipped, each with a reason.", err=True
+        )
+    write_output(RENDERERS[chosen_format(form, out_file, FORMATS)](answer, worst), out_file)
