@@ -23,9 +23,12 @@ REDUCE_BYTES = 4
 """Gradients are widened to fp32 while they are copied into the reduce-scatter's input."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Unit:
-    """One FSDP unit: a block group's blocks are equal units, the root is a unit of its own."""
+    """One FSDP unit: a block group's blocks are equal units, the root is a unit of its own.
+
+    Compared by identity, so that it is a cheap key of caches.
+    """
 
     name: str | None
     """Block group; None is the root."""

@@ -157,10 +157,11 @@ class Sweep:
             if not fits[row, column]:
                 continue
             setup = variants.setup(layout, column, int(accum[row, column]))
+            placed = replace(site, nodes=layout.accelerators // site.per_node)
             for choice in choices:
                 yield Candidate(
                     choice=choice,
-                    site=replace(site, nodes=layout.accelerators // site.per_node),
+                    site=placed,
                     setup=setup,
                     step_s=float(total_s[row, column]),
                     global_batch=int(batch[row, column]),

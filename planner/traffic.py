@@ -123,26 +123,40 @@ def data_traffic(
         curves: measured rates inside a node.
         wire: bytes per parameter of each collective.
     """
-    slots = {f.name: i for i, f in enumerate(fields(Traffic))}
-    table = np.zeros((len(layouts), len(slots)))
-    rows: list[tuple[int, int, int]] = []
+    asks, places = _asks(units, tuple(layouts), site.domain, wire)
+    table = np.zeros((len(layouts), len(_SLOTS)))
+    if asks:
+        seconds = collective_s(asks, site, curves)
+        np.add.at(table, (places[:, 0], places[:, 1]), places[:, 2] * seconds)
+    costs = [
+        HIDING_COST_FSDP if layout.zero_stage == 3 else HIDING_COST_BUCKETS for layout in layouts
+    ]
+    return Traffic(
+        **{name: table[:, i, None] for i, name in enumerate(_SLOTS)},
+        hiding_cost=np.array(costs)[:, None],
+    )
+
+
+_SLOTS = tuple(field.name for field in fields(Traffic) if field.name != "hiding_cost")
+
+
+@lru_cache(maxsize=256)
+def _asks(
+    units: tuple[Unit, ...], layouts: tuple[Layout, ...], domain: int, wire: WireBytes
+) -> tuple[tuple[Ask, ...], Array]:
+    """Return the collectives of all layouts, and [calls, 3]: their layout, slot and count."""
     asks: list[Ask] = []
+    places: list[tuple[int, int, int]] = []
     for row, layout in enumerate(layouts):
-        table[row, slots["hiding_cost"]] = (
-            HIDING_COST_FSDP if layout.zero_stage == 3 else HIDING_COST_BUCKETS
-        )
         for call in slotted_calls(units, layout, wire):
             group = (
-                Group.of_replicas(layout, site.domain)
+                Group.of_replicas(layout, domain)
                 if call.across_replicas
-                else Group.packed(call.ranks, site.domain)
+                else Group.packed(call.ranks, domain)
             )
             asks.append(Ask(kind=call.kind, total_bytes=call.total_bytes, group=group))
-            rows.append((row, slots[call.slot], call.count))
-    seconds = collective_s(asks, site, curves)
-    for (row, slot, count), one in zip(rows, seconds, strict=True):
-        table[row, slot] += count * one
-    return Traffic(**{name: table[:, i, None] for name, i in slots.items()})
+            places.append((row, _SLOTS.index(call.slot), call.count))
+    return tuple(asks), np.array(places, dtype=int).reshape(-1, 3)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,14 @@ from ..catalog.errors import UsageError
 from ..catalog.types import Accelerator
 from ..profiles.allocator import replay
 from ..profiles.curves import DeviceCurves, curves_for
-from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile, Recompute, StepTrace
+from ..profiles.profile import (
+    NUMERICS_OF_PRECISION,
+    Affine,
+    Numerics,
+    Profile,
+    Recompute,
+    StepTrace,
+)
 from ..profiles.recompute import recomputed
 from .compute import SegmentTimes, StepKernels
 from .envelope import Envelope, envelope
@@ -31,7 +38,7 @@ class Workbench:
         self._kernels: dict[tuple[object, ...], StepKernels] = {}
         self._curves: dict[str, DeviceCurves] = {}
         self._reserved: dict[tuple[Numerics, Recompute, int], float] = {}
-        self._flops: dict[tuple[Numerics, Recompute], tuple[float, float]] = {}
+        self._flops: dict[tuple[Numerics, Recompute], Affine] = {}
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
@@ -104,15 +111,16 @@ class Workbench:
     def hardware_flops(
         self, precision: Precision, recompute: Recompute, micro_batch: float
     ) -> float:
-        """Return FLOPs of one micro-batch with the recomputed forward passes counted."""
+        """Return FLOPs of one micro-batch with the recomputed forward passes counted.
+
+        What a fused attention kernel recomputes inside is not counted, as in Megatron's HFU.
+        """
         key = (NUMERICS_OF_PRECISION[precision], recompute)
         if key not in self._flops:
             trace = self.trace(precision, recompute)
-            count = np.bincount(np.asarray(trace.schedule), minlength=len(trace.segments))
-            base = per_sample = 0.0
-            for segment, times in zip(trace.segments, count, strict=True):
-                base += times * sum(k.flops.base for k in segment.kernels)
-                per_sample += times * sum(k.flops.per_sample for k in segment.kernels)
-            self._flops[key] = (base, per_sample)
-        base, per_sample = self._flops[key]
-        return base + per_sample * micro_batch
+            again = [trace.segments[i] for i in trace.schedule]
+            kernels = [k for s in again if s.phase == "recompute" for k in s.kernels]
+            self._flops[key] = Affine(
+                sum(k.flops.base for k in kernels), sum(k.flops.per_sample for k in kernels)
+            )
+        return self.profile.flops.at(micro_batch) + self._flops[key].at(micro_batch)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import prod
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,7 +13,15 @@ from .assemble import PairedRuns
 from .blocks import BlockRun, linears_of
 from .contract import Workload
 from .kernels import line
-from .profile import Affine, BlockGroup, Kernel, OptimizerFacts, Profile, StepTrace
+from .profile import (
+    Affine,
+    BlockGroup,
+    Kernel,
+    OptimizerFacts,
+    ParameterTensor,
+    Profile,
+    StepTrace,
+)
 
 if TYPE_CHECKING:
     from .trace import Built, _Tracer
@@ -37,6 +47,7 @@ def make_profile(
         trainable_parameters=trainable,
         parameter_tensors=len(parameters),
         blocks=tuple(_groups(boundary, steps)),
+        root_tensors=tensors_of(_outside_blocks(built)),
         flops=model_flops(steps[0]),
         tokens_per_sample=workload.tokens_per_sample,
         batch_bytes=line(runs[0].small.batch_bytes, runs[0].large.batch_bytes, runs[0].sizes),
@@ -47,6 +58,25 @@ def make_profile(
         steps=tuple(steps),
         notes=tuple(tracer.notes),
     )
+
+
+def tensors_of(parameters: Iterable[torch.nn.Parameter]) -> tuple[ParameterTensor, ...]:
+    """Return the shapes of parameters as FSDP shards them; a scalar is one row."""
+    return tuple(
+        ParameterTensor(
+            rows=p.shape[0] if p.dim() else 1,
+            row_elements=prod(p.shape[1:]),
+            trainable=p.requires_grad,
+        )
+        for p in parameters
+    )
+
+
+def _outside_blocks(built: Built) -> list[torch.nn.Parameter]:
+    inside = {
+        id(p) for run in built.blocks for module in run.modules for p in module.parameters()
+    }
+    return [p for p in built.model.parameters() if id(p) not in inside]
 
 
 def model_flops(step: StepTrace) -> Affine:
@@ -82,17 +112,18 @@ def _groups(runs: PairedRuns, steps: list[StepTrace]) -> list[BlockGroup]:
     groups: list[BlockGroup] = []
     first_block = 0
     for run in runs.built.blocks:
-        groups.append(_group(run, first_block, runs, steps[0]))
+        groups.append(_group(run, first_block, runs, steps))
         first_block += len(run.modules)
     return groups
 
 
-def _group(run: BlockRun, first_block: int, runs: PairedRuns, step: StepTrace) -> BlockGroup:
+def _group(run: BlockRun, first_block: int, runs: PairedRuns, steps: list[StepTrace]) -> BlockGroup:
     parameters = list(run.first.parameters())
     small = runs.small.recorder.boundary_bytes.get(first_block, 0)
     large = runs.large.recorder.boundary_bytes.get(first_block, 0)
     attention = [
         kernel
+        for step in steps
         for segment in step.segments
         if segment.block == run.name
         for kernel in segment.kernels
@@ -106,6 +137,7 @@ def _group(run: BlockRun, first_block: int, runs: PairedRuns, step: StepTrace) -
         trainable_parameters=sum(p.numel() for p in parameters if p.requires_grad),
         parameter_tensors=len(parameters),
         boundary_bytes=line(small, large, runs.sizes),
+        tensors=tensors_of(parameters),
         linears=linears_of(run.first),
         attention_heads=int(attention[0].dims["heads"].base) if attention else None,
         attention_kv_heads=int(attention[0].dims["kv_heads"].base) if attention else None,
