@@ -111,7 +111,30 @@ def _rnn_shapes(
     return output, hx.new_empty((*states, out_size)), cell, reserve, weight_buf.new_empty(0)
 
 
+def _convolution_shapes(*args: Any) -> torch.Tensor:
+    """CuDNN keeps channels_last if the input or the weight has it; torch's own rule forgets."""
+    out = torch.ops.aten.convolution.default(*args)
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    if out.dim() in formats and (_is_channels_last(args[0]) or _is_channels_last(args[1])):
+        return out.contiguous(memory_format=formats[out.dim()])
+    return out
+
+
+def _is_channels_last(tensor: torch.Tensor) -> bool:
+    """Return whether the strides say channels_last (torch c10/core/MemoryFormat.h)."""
+    strides, sizes = tensor.stride(), tensor.shape
+    if not strides[1]:
+        return False
+    least = 0
+    for dim in (1, *range(len(sizes) - 1, 1, -1), 0):
+        if strides[dim] < least or (dim == 0 and least == strides[1]):
+            return False
+        least = strides[dim] * max(1, sizes[dim])
+    return True
+
+
 SHAPE_RULES = {
+    torch.ops.aten.convolution.default: _convolution_shapes,
     torch.ops.aten._cudnn_rnn.default: _rnn_shapes,
     torch.ops.aten._cudnn_rnn_backward.default: _rnn_backward_shapes,
 }

@@ -147,7 +147,7 @@ def all_arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     """Return the arguments in the order of the schema, defaults filled in."""
     known = _parameters(func)
     rest = known[len(args) :]
-    return (*args, *(kwargs[name] if name in kwargs else default for name, default in rest))
+    return (*args, *(kwargs.get(name, default) for name, default in rest))
 
 
 @cache
@@ -397,8 +397,8 @@ def _convolution_counts(
     """2 x (products per output) x outputs; transposed convolutions count per input pixel."""
     kernel_elements = prod(weight.shape[2:])
     pixels_of = input if transposed else out
-    pixels = pixels_of.shape[0] * prod(pixels_of.shape[2:])
-    flops = 2 * pixels * weight.elements * passes
+    pixels = prod(pixels_of.shape[2:])
+    flops = 2 * input.shape[0] * pixels * weight.elements * passes
     layout = "channels_last" if _is_channels_last(input) else "contiguous"
     return replace(
         base,
@@ -478,6 +478,12 @@ def _scattered(source: int) -> Callable[[Call, Counts], Counts]:
     return counts
 
 
+def _nll_loss(call: Call, base: Counts) -> Counts:
+    """One log-probability per target is read; the backward pass writes its zeros besides."""
+    scores = call.args[0] if base.op.endswith("forward") else call.args[1]
+    return replace(base, bytes_read=max(0, base.bytes_read - scores.bytes))
+
+
 # --- optimizers --------------------------------------------------------------------------------
 
 _TENSORS_PER_LAUNCH = (110, 64, 48, 36, 30)
@@ -514,6 +520,10 @@ _SPECIAL: dict[str, Callable[[Call, Counts], Counts]] = {
     "_cudnn_rnn": _rnn,
     "_cudnn_rnn_backward": _rnn,
     **dict.fromkeys(("embedding", "gather", "index_select", "index", "take"), _gathered),
+    **dict.fromkeys(
+        ("nll_loss_forward", "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward"),
+        _nll_loss,
+    ),
     "_embedding_bag": _embedding_bag,
     "_embedding_bag_forward_only": _embedding_bag,
     "index_put": _scattered(2),

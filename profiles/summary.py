@@ -73,9 +73,7 @@ def tensors_of(parameters: Iterable[torch.nn.Parameter]) -> tuple[ParameterTenso
 
 
 def _outside_blocks(built: Built) -> list[torch.nn.Parameter]:
-    inside = {
-        id(p) for run in built.blocks for module in run.modules for p in module.parameters()
-    }
+    inside = {id(p) for run in built.blocks for module in run.modules for p in module.parameters()}
     return [p for p in built.model.parameters() if id(p) not in inside]
 
 

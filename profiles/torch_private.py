@@ -18,6 +18,7 @@ import torch
 
 from ..catalog.errors import GpuplanError
 
+_autograd: Any = torch.autograd
 OLDEST_TORCH = (2, 13)
 _NEEDED = ("_current_autograd_node", "DisableTorchFunction")
 
@@ -30,8 +31,8 @@ def check_torch() -> None:
     """
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     missing = [f"torch._C.{name}" for name in _NEEDED if not hasattr(torch._C, name)]
-    if not hasattr(torch._C._autograd, "_get_sequence_nr"):
-        missing.append("torch._C._autograd._get_sequence_nr")
+    if not hasattr(_autograd, "_get_sequence_nr"):
+        missing.append("torch.autograd._get_sequence_nr")
     if version < OLDEST_TORCH or missing:
         lacks = f", which lacks {', '.join(missing)}" if missing else ""
         raise GpuplanError(
@@ -47,7 +48,7 @@ no_torch_function = torch._C.DisableTorchFunction
 
 def next_node_number() -> int:
     """Return the number that the next autograd node of this thread will get."""
-    return torch._C._autograd._get_sequence_nr()
+    return _autograd._get_sequence_nr()
 
 
 def running_node_number() -> int | None:

@@ -1,0 +1,180 @@
+"""CUDA's caching allocator replayed: what a step holds at its peak, allocated and reserved.
+
+Rules and constants: torch c10/cuda/CUDACachingAllocator.cpp (2.13, default settings): sizes round
+up to 512 bytes; requests up to 1 MiB come from 2 MiB segments, up to 10 MiB from 20 MiB segments,
+larger ones from a segment of their own rounded up to 2 MiB; the smallest free block that fits is
+taken and split, and a freed block merges with free neighbours. A segment is never given back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ..catalog.units import MIB
+from .profile import CATEGORIES, Category, MemoryStream, StepTrace
+
+ROUND_BYTES = 512
+SMALL_REQUEST_BYTES = 1 * MIB
+SMALL_SEGMENT_BYTES = 2 * MIB
+MEDIUM_REQUEST_BYTES = 10 * MIB
+MEDIUM_SEGMENT_BYTES = 20 * MIB
+LARGE_ROUND_BYTES = 2 * MIB
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryReplay:
+    """The memory of one step at one micro-batch size."""
+
+    peak_allocated_bytes: int
+    """Most bytes in live tensors at once, each rounded up to 512 (`max_memory_allocated`)."""
+    peak_reserved_bytes: int
+    """Bytes the allocator took from the device (`max_memory_reserved`)."""
+    breakdown_bytes: dict[Category, int]
+    """What is allocated at that peak, by category; sums to `peak_allocated_bytes`."""
+    peak_tick: int
+    """The operation at which the peak is reached; -1: before the step."""
+
+
+class CachingAllocator:
+    """The allocator's books; addresses are made up, segments never adjacent."""
+
+    def __init__(self) -> None:
+        self.allocated_bytes = 0
+        self.reserved_bytes = 0
+        self._next_address = 0
+        self._free: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
+        """Free (size, address) by size, of the small and of the large pool."""
+        self._size_at: dict[int, int] = {}
+        """Size of the free block that starts at an address."""
+        self._start_of_end: dict[int, int] = {}
+        """Start of the free block that ends at an address."""
+
+    def allocate(self, size_bytes: int) -> tuple[int, int, int]:
+        """Take a block and return its handle for `free`: (pool, address, size)."""
+        size = round_up(size_bytes, ROUND_BYTES)
+        pool = 0 if size <= SMALL_REQUEST_BYTES else 1
+        free = self._free[pool]
+        at = bisect_left(free, (size, 0))
+        if at < len(free):
+            found, address = free.pop(at)
+            del self._size_at[address], self._start_of_end[address + found]
+        else:
+            found = _segment_bytes(size)
+            address = self._next_address
+            self._next_address += found + ROUND_BYTES
+            self.reserved_bytes += found
+        left = found - size
+        if left >= ROUND_BYTES if pool == 0 else left > SMALL_REQUEST_BYTES:
+            self._add_free(pool, address + size, left)
+        else:
+            size = found
+        self.allocated_bytes += size
+        return pool, address, size
+
+    def free(self, handle: tuple[int, int, int]) -> None:
+        """Give a block back; it merges with free neighbours of its segment."""
+        pool, address, size = handle
+        self.allocated_bytes -= size
+        after = self._size_at.get(address + size)
+        if after is not None:
+            self._drop_free(pool, address + size, after)
+            size += after
+        before = self._start_of_end.get(address)
+        if before is not None:
+            size += address - before
+            self._drop_free(pool, before, address - before)
+            address = before
+        self._add_free(pool, address, size)
+
+    def _add_free(self, pool: int, address: int, size: int) -> None:
+        insort(self._free[pool], (size, address))
+        self._size_at[address] = size
+        self._start_of_end[address + size] = address
+
+    def _drop_free(self, pool: int, address: int, size: int) -> None:
+        free = self._free[pool]
+        del free[bisect_left(free, (size, address))]
+        del self._size_at[address], self._start_of_end[address + size]
+
+
+def replay(step: StepTrace, micro_batch: int) -> MemoryReplay:
+    """Return what one step holds at its peak, at this micro-batch size."""
+    memory = step.memory
+    sizes = [
+        base + per_sample * micro_batch
+        for base, per_sample in zip(memory.bytes_base, memory.bytes_per_sample, strict=True)
+    ]
+    allocator = CachingAllocator()
+    handles: dict[int, tuple[int, int, int]] = {}
+    most, peak_tick, alive_at_peak = 0, -1, 0
+    for order, (tick, row, born) in enumerate(events(memory)):
+        if not born:
+            if row in handles:
+                allocator.free(handles.pop(row))
+            continue
+        if sizes[row] <= 0:
+            continue
+        handles[row] = allocator.allocate(sizes[row])
+        if allocator.allocated_bytes > most:
+            most, peak_tick, alive_at_peak = allocator.allocated_bytes, tick, order
+    return MemoryReplay(
+        peak_allocated_bytes=most,
+        peak_reserved_bytes=allocator.reserved_bytes,
+        breakdown_bytes=_breakdown(memory, sizes, alive_at_peak, most),
+        peak_tick=peak_tick,
+    )
+
+
+def events(memory: MemoryStream) -> Iterator[tuple[int, int, bool]]:
+    """Yield (tick, row, born?) in the order of the step: at one tick, deaths come first."""
+    deaths = sorted(
+        (tick, row) for row, tick in enumerate(memory.death_tick) if tick < memory.end_tick
+    )
+    next_death = 0
+    for row, birth in enumerate(memory.birth_tick):
+        while next_death < len(deaths) and deaths[next_death][0] <= birth:
+            yield deaths[next_death][0], deaths[next_death][1], False
+            next_death += 1
+        yield birth, row, True
+    for tick, row in deaths[next_death:]:
+        yield tick, row, False
+
+
+def round_up(value: int, multiple: int) -> int:
+    """Return the least multiple that is not below a value; at least one."""
+    return max(1, -(-value // multiple)) * multiple
+
+
+def _segment_bytes(size: int) -> int:
+    if size <= SMALL_REQUEST_BYTES:
+        return SMALL_SEGMENT_BYTES
+    if size < MEDIUM_REQUEST_BYTES:
+        return MEDIUM_SEGMENT_BYTES
+    return round_up(size, LARGE_ROUND_BYTES)
+
+
+def _breakdown(
+    memory: MemoryStream, sizes: list[int], last_event: int, peak_bytes: int
+) -> dict[Category, int]:
+    alive = _alive_after(events(memory), last_event)
+    totals = dict.fromkeys(CATEGORIES, 0)
+    for row in alive:
+        if sizes[row] > 0:
+            totals[CATEGORIES[memory.category[row]]] += round_up(sizes[row], ROUND_BYTES)
+    # A large block that is not worth splitting is allocated whole; it is nobody's tensor.
+    totals["temporary"] += peak_bytes - sum(totals.values())
+    return totals
+
+
+def _alive_after(stream: Iterable[tuple[int, int, bool]], last_event: int) -> set[int]:
+    alive: set[int] = set()
+    for order, (_, row, born) in enumerate(stream):
+        if born:
+            alive.add(row)
+        else:
+            alive.discard(row)
+        if order == last_event:
+            break
+    return alive
