@@ -50,7 +50,7 @@ def cache_key(
         "inputs": [asdict(one) for one in spec.inputs],
         "numerics": None if numerics is None else list(numerics),
         "optimizer": optimizer,
-        "torch": _version("torch"),
+        "torch": package_version("torch"),
         "gpuplan": __version__,
         "schema": PROFILE_SCHEMA_VERSION,
     }
@@ -95,7 +95,7 @@ def store(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _write_whole(path, f"{header}\n{profile_json}".encode())
-        _drop_oldest(path.parent, keep=path)
+        _drop_oldest(path)
     except OSError as error:
         warnings.warn(
             f"The profile was not cached in {path.parent}: {error.strerror or error}. The answer is"
@@ -105,30 +105,37 @@ def store(
         )
 
 
-def _entry(key: str) -> Path:
-    return cache_dir() / "profiles" / f"{key}.profile"
+def folder() -> Path:
+    """Return the folder of the entries, which need not exist."""
+    return cache_dir() / "profiles"
 
 
-def _is_current(made_from: dict[str, Any]) -> bool:
-    files = made_from["files"].items()
-    packages = made_from["packages"].items()
-    return all(_sha256(name) == digest for name, digest in files) and all(
-        _version(name) == version for name, version in packages
-    )
-
-
-def _sha256(name: str) -> str | None:
+def file_hash(name: str | Path) -> str | None:
+    """Return the SHA-256 of a file; None if it cannot be read."""
     try:
         return hashlib.sha256(Path(name).read_bytes()).hexdigest()
     except OSError:
         return None
 
 
-def _version(package: str) -> str | None:
+def package_version(package: str) -> str | None:
+    """Return the installed version of a package, without importing it; None if not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def _entry(key: str) -> Path:
+    return folder() / f"{key}.profile"
+
+
+def _is_current(made_from: dict[str, Any]) -> bool:
+    files = made_from["files"].items()
+    packages = made_from["packages"].items()
+    return all(file_hash(name) == digest for name, digest in files) and all(
+        package_version(name) == version for name, version in packages
+    )
 
 
 def _write_whole(path: Path, content: bytes) -> None:
@@ -144,9 +151,9 @@ def _write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def _drop_oldest(folder: Path, *, keep: Path) -> None:
-    """Delete the entries that were used longest ago until the rest are within the limit."""
-    entries = [(file.stat(), file) for file in folder.iterdir() if file != keep]
+def _drop_oldest(keep: Path) -> None:
+    """Delete the entries that were used longest ago, but not this, until the limit holds."""
+    entries = [(file.stat(), file) for file in folder().iterdir() if file != keep]
     total_bytes = keep.stat().st_size + sum(status.st_size for status, _ in entries)
     for status, file in sorted(entries, key=lambda entry: entry[0].st_mtime):
         if total_bytes <= MAX_CACHE_BYTES:

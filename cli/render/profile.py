@@ -1,0 +1,217 @@
+"""A Profile as a person reads it: the model, one step's work and memory, where most of it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.text import Text
+
+from ...catalog.units import GIB, KIB, MIB
+from ...profiles.allocator import MemoryReplay
+from ...profiles.highlights import KernelCost
+from ...profiles.profile import CATEGORIES, BlockGroup, Profile
+from .columns import Align, aligned, column_widths
+from .quantity import format_count, format_share
+
+LABEL_WIDTH = 13
+BAR_WIDTH = 40
+_BYTE_UNITS = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"), (1, "B"))
+_FLOP_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_SHORT_PHASES = {
+    "forward": "forward",
+    "backward": "backward",
+    "recompute": "recompute",
+    "optimizer": "step",
+}
+_COLUMNS: tuple[tuple[str, Align], ...] = (
+    ("kernel", "left"),
+    ("in", "left"),
+    ("pass", "left"),
+    ("shape", "left"),
+    ("runs", "right"),
+    ("FLOPs", "right"),
+    ("share", "right"),
+    ("traffic", "right"),
+)
+LONGEST_MODULE = 30
+_WHEN = {
+    "forward": "in the forward pass",
+    "recompute": "while recomputing",
+    "backward": "in the backward pass",
+    "optimizer": "in the optimizer step",
+}
+
+
+def render_profile(
+    profile: Profile,
+    *,
+    precision: str,
+    micro_batch: int,
+    recompute: str,
+    memory: MemoryReplay,
+    peak_phase: str | None,
+    kernels: Sequence[KernelCost],
+    flops: float,
+) -> list[Text]:
+    """Return the lines of `gpuplan profile`.
+
+    Args:
+        profile: The Profile.
+        precision: The precision that the step is shown in.
+        micro_batch: Samples in the step.
+        recompute: Its recompute policy.
+        memory: Of the step, at this micro-batch.
+        peak_phase: Which pass the peak lies in.
+        kernels: The costliest of the step.
+        flops: Of the whole step, recompute included; what `kernels` are shares of.
+    """
+    step = f"micro-batch {micro_batch} · {precision}"
+    step += f" · recompute {recompute}" if recompute != "none" else ""
+    lines = [*_model(profile), Text()]
+    lines += [*_blocks(profile.blocks), Text()] if profile.blocks else []
+    lines += [Text(f"Memory of one step · {step}", "bold"), *_memory(memory, peak_phase), Text()]
+    lines += [Text(f"Costliest kernels of one step · {step}", "bold"), *_kernels(kernels, flops)]
+    notes = [Text(f"Note: {note}", "dim") for note in profile.notes]
+    return [*lines, Text(), *notes] if notes else lines
+
+
+def format_bytes(size_bytes: float) -> str:
+    """Return a size in the largest binary unit that it fills: "1.2 GiB", "16.0 KiB", "8 B"."""
+    for unit_bytes, unit in _BYTE_UNITS:
+        if size_bytes >= unit_bytes and unit_bytes > 1:
+            return f"{size_bytes / unit_bytes:,.1f} {unit}"
+    return f"{size_bytes:,.0f} B"
+
+
+def format_flops(flops: float) -> str:
+    """Return a number of operations with its SI prefix: "817 G", "35.2 T", "0 "."""
+    for size, prefix in _FLOP_PREFIXES:
+        if flops >= size:
+            value = flops / size
+            digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+            return f"{value:,.{digits}f} {prefix}"
+    return f"{flops:,.0f} "
+
+
+def _model(profile: Profile) -> Iterable[Text]:
+    params = " ".join(f"{key}={value}" for key, value in profile.params.items())
+    yield Text.assemble((profile.name, "bold"), f" {params}" if params else "")
+    yield _labelled("parameters", f"{profile.parameters:,}{_trainable(profile)}")
+    tokens = profile.tokens_per_sample
+    work = f"{format_flops(profile.flops.per_sample)}FLOP per sample"
+    if tokens:
+        per_token = format_flops(profile.flops.per_sample / tokens)
+        work += f" of {tokens:,.0f} tokens · {per_token}FLOP per token"
+    yield _labelled("work", f"{work}, forward and backward")
+    facts = profile.optimizer
+    yield _labelled(
+        "optimizer",
+        f"{facts.name} · {facts.state_bytes_per_parameter:.3g} bytes of state per parameter",
+    )
+    yield _labelled("precision", _own_precision(profile))
+    yield _labelled("batch", f"{format_bytes(profile.batch_bytes.per_sample)} per sample")
+
+
+def _labelled(label: str, text: str) -> Text:
+    return Text.assemble(f"  {label:<{LABEL_WIDTH}}{text}")
+
+
+def _own_precision(profile: Profile) -> str:
+    own = profile.file_precision
+    text = f"{own}, set by the file" if own else "the file sets none (fp32 then)"
+    return f"{text} · torch.compile" if profile.file_compiles else text
+
+
+def _trainable(profile: Profile) -> str:
+    if profile.trainable_parameters == profile.parameters:
+        return f" in {profile.parameter_tensors:,} tensors, all trainable"
+    share = profile.trainable_parameters / profile.parameters
+    shown = f"{share:.2%}" if share < 0.1 else f"{share:.0%}"
+    return f" · {profile.trainable_parameters:,} trainable ({shown})"
+
+
+def _blocks(blocks: Sequence[BlockGroup]) -> Iterable[Text]:
+    yield Text("Blocks that repeat", "bold")
+    rows = [
+        (
+            f"{block.count} × {block.class_name}",
+            block.name,
+            f"{block.parameters:,} parameters each",
+            f"{format_bytes(block.boundary_bytes.per_sample)} per sample between them",
+        )
+        for block in blocks
+    ]
+    widths = column_widths(rows)
+    for row in rows:
+        yield Text(f"  {aligned(row, widths, ('left', 'left', 'right', 'right'))}")
+
+
+def _memory(memory: MemoryReplay, peak_phase: str | None) -> Iterable[Text]:
+    for name in CATEGORIES:
+        size_bytes = memory.breakdown_bytes.get(name, 0)
+        if not size_bytes:
+            continue
+        share = size_bytes / memory.peak_allocated_bytes
+        bar = "█" * round(share * BAR_WIDTH) or "▏"
+        yield Text.assemble(
+            f"  {name:<{LABEL_WIDTH}}{format_bytes(size_bytes):>11}  ",
+            (f"{_share(share):>5}", "dim"),
+            "  ",
+            (bar, "cyan"),
+        )
+    yield Text.assemble(
+        f"  {'peak':<{LABEL_WIDTH}}{format_bytes(memory.peak_allocated_bytes):>11}",
+        (
+            f"  allocated, {_WHEN.get(peak_phase or '', 'before the step')} ·"
+            f" {format_bytes(memory.peak_reserved_bytes)} reserved, without CUDA's own",
+            "dim",
+        ),
+    )
+
+
+def _share(share: float) -> str:
+    return format_share(share) if share >= 0.01 else "<1 %"
+
+
+def _kernels(kernels: Sequence[KernelCost], flops: float) -> Iterable[Text]:
+    rows = [_kernel_row(kernel, flops) for kernel in kernels]
+    headings = [heading for heading, _ in _COLUMNS]
+    widths = column_widths([headings, *rows])
+    aligns: list[Align] = [align for _, align in _COLUMNS]
+    yield Text(f"  {aligned(headings, widths, aligns)}", "dim")
+    for row in rows:
+        yield Text(f"  {aligned(row, widths, aligns)}")
+
+
+def _kernel_row(kernel: KernelCost, flops: float) -> list[str]:
+    return [
+        kernel.kind,
+        _shortened(kernel.module) or "(root)",
+        _SHORT_PHASES[kernel.phase],
+        _shape(kernel),
+        f"{kernel.times:,}",
+        format_flops(kernel.flops).rstrip(),
+        f"{kernel.flops / flops:.1%}" if flops else "",
+        format_bytes(kernel.traffic_bytes),
+    ]
+
+
+def _shortened(module: str) -> str:
+    return module if len(module) <= LONGEST_MODULE else f"…{module[1 - LONGEST_MODULE :]}"
+
+
+def _shape(kernel: KernelCost) -> str:
+    dims = {name: f"{size:.0f}" for name, size in kernel.dims.items()}
+    if kernel.kind == "gemm":
+        batch = f"{dims['batch']} of " if dims["batch"] != "1" else ""
+        return f"{batch}{dims['m']}×{dims['n']}×{dims['k']}"
+    if kernel.kind == "attention":
+        return f"{dims['batch']}×{dims['heads']} heads, {dims['seq_q']}×{dims['head_dim']}"
+    if kernel.kind == "convolution":
+        channels = f"{dims['in_channels']}→{dims['out_channels']}"
+        return (
+            f"{dims['batch']}×{channels}, {dims['kernel_elements']} taps, {dims['out_pixels']} px"
+        )
+    if kernel.kind == "rnn":
+        return f"{dims['batch']}×{dims['steps']}, {dims['input']}→{dims['hidden']}"
+    return f"{format_count(kernel.dims.get('elements', 0))} elements"
