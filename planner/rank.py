@@ -18,6 +18,8 @@ from .site import Site
 
 TRIES_PER_ACCELERATOR = 6
 """Candidates of one accelerator that are checked exactly before it is given up."""
+CHECKED_PER_ACCELERATOR = 2
+"""Finished plans of one accelerator that are compared; the exact check may change their order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,14 +67,13 @@ class Candidate:
 
     def order(self, sort: Sort) -> tuple[float, ...]:
         """Return the sort key: the quantity asked for, then dollars, then size."""
-        size = float(self.site.accelerators)
-        if sort in ("time", "throughput"):
-            return self.seconds_per_sample, self.usd_per_sample, size
-        if sort == "memory":
-            return size, self.usd_per_hour, self.seconds_per_sample
-        if sort == "price":
-            return self.usd_per_hour, self.seconds_per_sample, size
-        return self.usd_per_sample, self.seconds_per_sample, size
+        return sort_key(
+            sort,
+            cost=self.usd_per_sample,
+            price=self.usd_per_hour,
+            seconds=self.seconds_per_sample,
+            size=self.site.accelerators,
+        )
 
 
 def best_of_each_accelerator(
@@ -96,9 +97,45 @@ def best_of_each_accelerator(
         for candidate in ordered:
             groups.setdefault(candidate.site.accelerator.name, []).append(candidate)
         for group in groups.values():
-            chosen += _first_plans(group[:TRIES_PER_ACCELERATOR], 1, plan_of)
-    chosen.sort(key=lambda plan: plan.needs_port)
+            plans = _first_plans(group[:TRIES_PER_ACCELERATOR], CHECKED_PER_ACCELERATOR, plan_of)
+            chosen += sorted(plans, key=lambda plan: _plan_order(plan, sort))[:1]
+    # The exact check may have shrunk a plan's micro-batch, so that plans are ordered again.
+    chosen.sort(key=lambda plan: (plan.needs_port, *_plan_order(plan, sort)))
     return chosen + _extremes(ordered, chosen, plan_of)
+
+
+def _plan_order(plan: Plan, sort: Sort) -> tuple[float, ...]:
+    """Return the sort key of a finished plan, as `Candidate.order` does before."""
+    unknown = float("inf")
+    cost, price = plan.usd_per_million_samples, plan.usd_per_hour
+    return sort_key(
+        sort,
+        cost=unknown if cost is None else cost,
+        price=unknown if price is None else price,
+        seconds=1 / plan.samples_per_s,
+        size=plan.accelerators,
+    )
+
+
+def sort_key(
+    sort: Sort, *, cost: float, price: float, seconds: float, size: int
+) -> tuple[float, ...]:
+    """Return the key that orders by the quantity asked for, then by what matters next.
+
+    Args:
+        sort: "time" and "throughput" are seconds per sample, "memory" the fewest accelerators.
+        cost: dollars per sample.
+        price: dollars per hour.
+        seconds: seconds per sample.
+        size: accelerators.
+    """
+    if sort in ("time", "throughput"):
+        return seconds, cost, size
+    if sort == "memory":
+        return size, price, seconds
+    if sort == "price":
+        return price, seconds, size
+    return cost, seconds, size
 
 
 def _sorted(candidates: list[Candidate], sort: Sort) -> list[Candidate]:

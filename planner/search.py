@@ -324,13 +324,27 @@ def _outcome(
 
 
 def _finish(candidate: Candidate, question: Question, bench: Workbench) -> Plan | None:
-    """Return the whole plan of a candidate, or None if the exact memory check fails."""
-    setup, site = candidate.setup, candidate.site
-    parts = step_parts(bench, site, setup)
-    prediction = assemble(bench, site, setup, parts, memory_parts(bench, setup))
-    if not prediction.fits:
-        return None
-    return as_plan(candidate, prediction, bench.profile, question)
+    """Return the whole plan of a candidate, its memory checked by replaying the allocator.
+
+    Where the replay shows more fragmentation than the search assumed, the micro-batch is halved
+    (and the accumulation doubled, when the global batch is given) until it fits.
+    """
+    fixed_batch = question.work.global_batch or bench.profile.default_micro_batch
+    while True:
+        setup = candidate.setup
+        parts = step_parts(bench, candidate.site, setup)
+        prediction = assemble(bench, candidate.site, setup, parts, memory_parts(bench, setup))
+        if prediction.fits:
+            return as_plan(candidate, prediction, bench.profile, question)
+        if setup.micro_batch % 2 or question.choices.micro_batches:
+            return None
+        smaller = replace(
+            setup,
+            micro_batch=setup.micro_batch // 2,
+            grad_accum=setup.grad_accum * (2 if fixed_batch else 1),
+        )
+        batch = smaller.micro_batch * smaller.grad_accum * smaller.layout.data
+        candidate = replace(candidate, setup=smaller, global_batch=batch)
 
 
 def _notes(question: Question, space: Space, profile: Profile) -> Iterator[str]:
