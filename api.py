@@ -55,7 +55,6 @@ __all__ = [
     "keep",
     "kept_estimates",
     "kept_plan",
-    "own_precision",
     "parse_layout",
     "profile",
     "read_inputs",
@@ -266,18 +265,12 @@ def fits(
     return answer(
         model.profile,
         accelerator,
-        precision=precision or own_precision(model.profile),
+        precision=precision or _own_precision(model.profile),
         micro_batch=micro_batch,
         recompute=recompute,
         layout=layout,
         optimizer=optimizer,
     )
-
-
-def own_precision(traced: Profile) -> Precision:
-    """Return the precision that the file itself sets, fp32 if it sets none."""
-    named: dict[str | None, Precision] = {precision: precision for precision in PRECISIONS}
-    return named.get(traced.file_precision, "fp32")
 
 
 def sources(plan: Plan, *, offers: Path | None = None) -> dict[str, str]:
@@ -288,26 +281,9 @@ def sources(plan: Plan, *, offers: Path | None = None) -> dict[str, str]:
         offers: The user's own machines, if the plan may be on one of them.
     """
     from .catalog.snapshot import load_catalogue
-    from .profiles.curves import curves_for
+    from .planner.provenance import provenance
 
-    catalogue = load_catalogue(offers)
-    chosen = plan.offer
-    found: dict[str, str] = {}
-    accelerator = catalogue.accelerators.get(chosen.accelerator)
-    if accelerator is not None:
-        curves, dtype = curves_for(accelerator), plan.precision.removesuffix("-amp")
-        own = curves.basis_of("gemm", dtype) == "measured"
-        kernels = "measured on" if own else "scaled by data sheets from"
-        found["kernel curves"] = f"{kernels} {curves.relative_of('gemm', dtype)}"
-        found["device"] = accelerator.source
-    instance = catalogue.instances.get((chosen.provider, chosen.instance_type))
-    if instance is not None:
-        found["instance"] = f"{instance.source} ({instance.basis})"
-    same = (chosen.provider, chosen.region, chosen.instance_type)
-    for offer in (*catalogue.offers, *catalogue.cpu_offers):
-        if (offer.provider, offer.region, offer.instance_type) == same:
-            found["offer"] = offer.source
-    return found
+    return provenance(plan, load_catalogue(offers))
 
 
 def timeline(inputs: Inputs, plan: Plan) -> list[Span]:
@@ -388,6 +364,11 @@ def _workload(traced: Profile) -> WorkloadFacts:
         flops_per_sample=traced.flops.per_sample,
         tokens_per_sample=traced.tokens_per_sample,
     )
+
+
+def _own_precision(traced: Profile) -> Precision:
+    named: dict[str | None, Precision] = {precision: precision for precision in PRECISIONS}
+    return named.get(traced.file_precision, "fp32")
 
 
 def _utc_now() -> datetime:

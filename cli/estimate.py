@@ -10,7 +10,7 @@ import click
 
 from ..catalog.errors import GpuplanError, NoFeasiblePlanError, UsageError
 from ..planner.plan import PRECISIONS, STACKS
-from ..planner.request import Choices, Machine, Money, Question, Work
+from ..planner.request import Question
 from .options import (
     Count,
     Dollars,
@@ -22,9 +22,10 @@ from .options import (
     model_options,
     option,
     output_options,
-    parse_cluster,
 )
 from .progress import progress
+from .question import question_of
+from .reading import read_inputs
 
 if TYPE_CHECKING:
     from ..planner.plan import Estimate, Plan
@@ -33,7 +34,6 @@ FORMATS = ("table", "json", "csv", "markdown")
 OPTIMIZERS = ("adamw", "adam", "adamw8bit", "adafactor", "sgd", "muon")
 RECOMPUTES = ("none", "selective", "full")
 SORTS = ("cost", "time", "throughput", "memory", "price")
-AMOUNTS = ("tokens", "samples", "epochs", "steps")
 WHOLE = Count(whole=True)
 
 
@@ -116,20 +116,10 @@ def command(model: str, **options: Any) -> int:
     The exit code is 3 when no plan is feasible (docs/json.md lists all codes).
     """  # noqa: D301
     from .. import api
-    from ..profiles.spec import parse_params
 
     request = Request.of(model, options)
-    with progress(f"Tracing {model} …", quiet=request.quiet):
-        inputs = api.read_inputs(
-            model,
-            params=parse_params(options["params"]),
-            inputs=options["inputs"],
-            precisions=request.question.choices.precisions,
-            machine=request.question.machine,
-            offers=request.offers,
-            timeout_s=options["timeout"],
-            use_cache=not options["no_cache"],
-        )
+    choices, machine = request.question.choices, request.question.machine
+    inputs = read_inputs(model, options, precisions=choices.precisions, machine=machine)
     with progress("Comparing machines …", quiet=request.quiet):
         answer = api.estimate(inputs, request.question)
     plan = _plan_at(answer, request.explain or 1)
@@ -177,77 +167,6 @@ class Request:
             out_file=options["out_file"],
             quiet=options["quiet"],
         )
-
-
-def question_of(options: dict[str, Any]) -> Question:
-    """Return the question that the options ask.
-
-    Raises:
-        UsageError: Options contradict each other.
-    """
-    given = [f"--{name}" for name in AMOUNTS if options[name] is not None]
-    if len(given) > 1:
-        raise UsageError(
-            f"{' and '.join(given)} are given; the amount of work is one of them.",
-            fix="keep one.",
-        )
-    if options["epochs"] is not None and options["dataset_size"] is None:
-        raise UsageError(
-            "--epochs is given without the size of the data set.",
-            fix="add --dataset-size with its number of samples.",
-        )
-    if not given:
-        for name in ("deadline", "budget"):
-            if options[name] is not None:
-                raise UsageError(
-                    f"--{name} is given without an amount of work.",
-                    fix="add --tokens, --samples, --epochs or --steps.",
-                )
-    return Question(
-        work=Work(
-            **{name: options[name] for name in (*AMOUNTS, "dataset_size", "global_batch")},
-        ),
-        machine=_machine_of(options),
-        choices=Choices(
-            layouts=options["layout"],
-            micro_batches=options["micro_batch"],
-            grad_accums=options["grad_accum"],
-            precisions=options["precision"],
-            recomputes=options["recompute"],
-            stack=options["stack"],
-            compile=options["compile"],
-            optimizer=options["optimizer"],
-        ),
-        money=Money(
-            deadline_s=options["deadline"],
-            budget_usd=options["budget"],
-            purchase=options["purchase"],
-            sort=options["sort"],
-        ),
-        all_variants=options["all_variants"],
-        vs_cpu=options["vs_cpu"],
-        top=options["top"],
-    )
-
-
-def _machine_of(options: dict[str, Any]) -> Machine:
-    named = {name: options[name] for name in ("accelerator", "instance", "nodes")}
-    if options["cluster"] is not None:
-        if any(named.values()):
-            raise UsageError(
-                "--cluster is given beside --accelerator, --instance or --nodes.",
-                fix="keep one way of naming the machines.",
-            )
-        named.update(parse_cluster(options["cluster"]))
-    return Machine(
-        providers=options["provider"],
-        regions=options["region"],
-        jurisdictions=options["jurisdiction"],
-        accelerators=named["accelerator"],
-        instances=named["instance"],
-        nodes=named["nodes"],
-        max_nodes=options["max_nodes"],
-    )
 
 
 def _plan_at(answer: Estimate, position: int) -> Plan | None:

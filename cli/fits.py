@@ -20,6 +20,7 @@ from .options import (
     output_options,
 )
 from .progress import progress
+from .reading import read_inputs
 
 if TYPE_CHECKING:
     from ..planner.fits import FitsAnswer
@@ -74,22 +75,14 @@ def command(model: str, on: str, **options: Any) -> int:
     """
     from .. import api
     from ..catalog.names import assumption_about
-    from ..profiles.spec import parse_params
     from .output import chosen_format, write_output
 
     precision = options["precision"]
-    with progress(f"Tracing {model} …", quiet=options["quiet"]):
-        inputs = api.read_inputs(
-            model,
-            params=parse_params(options["params"]),
-            inputs=options["inputs"],
-            # A remedy may be 16-bit autocast, whatever was asked about.
-            precisions=() if precision is None else (precision, "bf16-amp"),
-            machine=api.Machine(accelerators=(on,)),
-            offers=options["offers"],
-            timeout_s=options["timeout"],
-            use_cache=not options["no_cache"],
-        )
+    # A remedy may be 16-bit autocast, whatever was asked about.
+    precisions = () if precision is None else (precision, "bf16-amp")
+    machine = api.Machine(accelerators=(on,))
+    inputs = read_inputs(model, options, precisions=precisions, machine=machine)
+    with progress("Looking for what fits …", quiet=options["quiet"]):
         answer = api.fits(
             inputs,
             on,

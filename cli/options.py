@@ -246,6 +246,8 @@ def model_options(command: F) -> F:
                help="Longest time the file may take to load and be traced."),
         option("Model file", "--no-cache", is_flag=True,
                help="Trace the file again, whatever is cached."),
+        option("Output", "-v", "--verbose", is_flag=True,
+               help="Show on stderr what the file printed, and the whole traceback if it failed."),
     )  # fmt: skip
     return _apply(decorators, command)
 

@@ -53,13 +53,6 @@ FORMATS = ("table", "json")
     type=OneOf(OPTIMIZERS),
     help="Trace the step with this optimizer instead of the file's.",
 )
-@option(
-    "Output",
-    "-v",
-    "--verbose",
-    is_flag=True,
-    help="Show on stderr what the file printed, and the whole traceback if it failed.",
-)
 @output_options(*FORMATS)
 def command(
     model: str,

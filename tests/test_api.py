@@ -26,7 +26,6 @@ def test_the_public_names_are_these() -> None:
         "keep",
         "kept_estimates",
         "kept_plan",
-        "own_precision",
         "parse_layout",
         "profile",
         "read_inputs",

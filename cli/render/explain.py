@@ -8,14 +8,6 @@ from rich.text import Text
 
 from ...planner.plan import Basis, Estimate, EstimatedMemory, MemoryBreakdown, Plan
 from .columns import aligned, column_widths, packed
-from .estimate import (
-    describe_accelerators,
-    describe_cost,
-    describe_hours,
-    describe_place,
-    describe_spot,
-    per_million,
-)
 from .money import format_money, format_price
 from .quantity import (
     UNKNOWN,
@@ -23,6 +15,14 @@ from .quantity import (
     format_gib,
     format_seconds,
     format_share,
+)
+from .wording import (
+    describe_accelerators,
+    describe_cost,
+    describe_hours,
+    describe_place,
+    describe_spot,
+    per_million,
 )
 
 STEP_PARTS = {
@@ -89,7 +89,8 @@ def memory_bars(peak: EstimatedMemory, breakdown: MemoryBreakdown, width: int) -
     value = f"{format_gib(peak.value)} of {format_gib(peak.capacity)}"
     yield _section("Memory", value, interval)
     parts = _parts(breakdown, MEMORY_PARTS)
-    parts["free"] = max(0.0, peak.capacity - peak.value)
+    if peak.capacity > peak.value:
+        parts["free"] = peak.capacity - peak.value
     whole = max(peak.capacity, peak.value)
     yield from _bars({name: (b, format_gib(b)) for name, b in parts.items()}, whole, width)
 
@@ -120,7 +121,7 @@ def _step(plan: Plan, width: int) -> Iterator[Text]:
         speed.append(f"{format_count(plan.tokens_per_s)} tokens/s")
     if plan.mfu is not None:
         speed.append(f"MFU {format_share(plan.mfu)}")
-    if plan.hfu is not None and plan.hfu != plan.mfu:
+    if format_share(plan.hfu) != format_share(plan.mfu):
         speed.append(f"HFU {format_share(plan.hfu)}")
     interval = f"{format_seconds(time.low)} to {format_seconds(time.high)}"
     yield _section("Step", format_seconds(time.value), interval)

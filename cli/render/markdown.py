@@ -6,14 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from ...planner.plan import Estimate, Plan
 from .columns import Align
-from .estimate import (
-    TIE,
-    Column,
-    describe_place,
-    describe_rejected,
-    plan_columns,
-    split_blocks,
-)
+from .estimate import TIE, Column, plan_columns, split_blocks
+from .wording import describe_place, describe_rejected
 
 
 def render_markdown(answer: Estimate) -> str:

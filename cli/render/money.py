@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 
 DASH = "–"  # noqa: RUF001
@@ -37,10 +38,8 @@ def format_money_interval(
     """
     if low_usd is None or likely_usd is None or high_usd is None:
         return "price unknown"
-    low, likely, high = round_money_interval(low_usd, likely_usd, high_usd)
-    if low == high:
-        return f"${_digits(likely)}"
-    return f"{_range(low, high)}, likely ${_digits(likely)}"
+    low, likely, high = _same_digits(round_money_interval(low_usd, likely_usd, high_usd))
+    return f"${likely}" if low == high else f"${low}{DASH}{high}, likely ${likely}"
 
 
 def format_money_range(
@@ -49,8 +48,8 @@ def format_money_range(
     """Return "$3,100–4,000" for a column, or "?" when it is unknown."""
     if low_usd is None or likely_usd is None or high_usd is None:
         return "?"
-    low, likely, high = round_money_interval(low_usd, likely_usd, high_usd)
-    return f"${_digits(likely)}" if low == high else _range(low, high)
+    low, likely, high = _same_digits(round_money_interval(low_usd, likely_usd, high_usd))
+    return f"${likely}" if low == high else f"${low}{DASH}{high}"
 
 
 def format_money(usd: float | Decimal | None) -> str:
@@ -82,12 +81,13 @@ def _rounded(usd: float, exponent: int) -> Decimal:
     return (Decimal(str(usd)) / grid).quantize(Decimal(1), rounding=ROUND_HALF_EVEN) * grid
 
 
-def _range(low: Decimal, high: Decimal) -> str:
-    return f"${_digits(low)}{DASH}{_digits(high)}"
-
-
 def _digits(usd: Decimal) -> str:
-    normal = usd.normalize()
-    decimals = max(0, -int(normal.as_tuple().exponent))
+    (text,) = _same_digits((usd,))
+    return text
+
+
+def _same_digits(amounts: Sequence[Decimal]) -> tuple[str, ...]:
+    """Return the amounts with as many decimals as the finest of them needs."""
+    decimals = max(max(0, -int(usd.normalize().as_tuple().exponent)) for usd in amounts)
     # One decimal of a dollar is written as two: $12.30.
-    return f"{usd:,.{2 if decimals == 1 else decimals}f}"
+    return tuple(f"{usd:,.{2 if decimals == 1 else decimals}f}" for usd in amounts)

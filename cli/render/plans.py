@@ -9,14 +9,14 @@ from rich.text import Text
 
 from ...planner.plan import Estimate, Plan
 from .columns import Align, aligned, column_widths, packed
-from .estimate import (
+from .quantity import UNKNOWN, format_count
+from .wording import (
     describe_accelerators,
     describe_cost,
     describe_hours,
     describe_place,
     per_million,
 )
-from .quantity import UNKNOWN, format_count
 
 ALIGNS: tuple[Align, ...] = ("left", "left", "left")
 
