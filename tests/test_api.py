@@ -1,10 +1,17 @@
 """The public surface: its names are frozen, and importing it stays cheap."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 import gpuplan
 from gpuplan import api
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 
 
 def test_the_public_names_are_these() -> None:
@@ -45,3 +52,18 @@ def test_importing_it_brings_in_nothing_heavy() -> None:
     code = f"import sys, gpuplan.api; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_is_explained() -> None:
+    assert set(re.findall(r"`(\w+)`", PAGE)) >= set(api.__all__)
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_page_run(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(ROOT)
+    names: dict[str, object] = {}
+    for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
+        exec(compile(block, "docs/api.md", "exec"), names)
+    printed = capsys.readouterr().out.splitlines()
+    assert "A100" in printed[0]
+    assert printed[-3].startswith("1 True")
