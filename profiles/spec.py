@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -189,11 +190,13 @@ def _readable(place: str, kind: SpecKind) -> Path:
 
 
 def _near(path: Path) -> str:
-    siblings = path.parent.iterdir() if path.parent.is_dir() else ()
+    """Return " Did you mean model.py?" for the files beside it with nearly the same name."""
     try:
-        return did_you_mean(path.stem, [one.stem for one in siblings if one.suffix == path.suffix])
+        siblings = [one.stem for one in path.parent.iterdir() if one.suffix == path.suffix]
     except OSError:
         return ""
+    close = [f"{stem}{path.suffix}" for stem in get_close_matches(path.stem, siblings)]
+    return f" Did you mean {' or '.join(close)}?" if close else ""
 
 
 def _fix_for_kind(kind: SpecKind) -> str:
