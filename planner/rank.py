@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
+from ..catalog.types import CPU_PREFIX
 from ..catalog.units import SECONDS_PER_HOUR
 from ..profiles.profile import Profile
 from .cost import samples_of
@@ -198,8 +199,12 @@ def _overlap(first: Plan, second: Plan) -> bool:
 
 
 def headlines(plans: tuple[Plan, ...]) -> dict[str, str]:
-    """Return ids of the cheapest, the fastest and the smallest plan that runs without a port."""
-    own = [plan for plan in plans if not plan.needs_port] or list(plans)
+    """Return ids of the cheapest, the fastest and the smallest plan that runs without a port.
+
+    Host processors are there for comparison and are left out, unless there is nothing else.
+    """
+    devices = [p for p in plans if not p.offer.accelerator.startswith(CPU_PREFIX)]
+    own = [plan for plan in devices if not plan.needs_port] or list(plans)
     if not own:
         return {}
     known = [plan for plan in own if plan.usd_per_million_samples is not None]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..catalog.snapshot import Catalogue
+from ..catalog.types import CPU_PREFIX
 from ..profiles.optimizers import with_optimizer
 from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
 from .compute import MicroBatchTimes
@@ -312,15 +313,22 @@ def _outcome(
         else:
             sweep.counts[reason] += candidate.variants_that_fit
     ranked = best_of_each_accelerator(within, question, bench.profile, plan_of)
-    plans = mark_ties(ranked[: question.top or MOST_PLANS])
+    picks = headlines(tuple(ranked))
+    top = question.top or MOST_PLANS
+    plans = mark_ties(ranked[:top] + [plan for plan in ranked[top:] if _stays(plan, picks)])
     return SearchOutcome(
         plans=plans,
         feasible=sum(c.variants_that_fit for c in within),
         rejected=Rejected(**sweep.counts),
         candidates=sweep.tried,
-        headlines=headlines(plans),
+        headlines=picks,
         notes=tuple(_notes(question, space, bench.profile)),
     )
+
+
+def _stays(plan: Plan, picks: dict[str, str]) -> bool:
+    """Return whether a plan below the last place asked for is shown all the same."""
+    return plan.id in picks.values() or plan.offer.accelerator.startswith(CPU_PREFIX)
 
 
 def _finish(candidate: Candidate, question: Question, bench: Workbench) -> Plan | None:

@@ -9,7 +9,12 @@ DASH = "–"  # noqa: RUF001
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _COUNT_UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
-_HOUR_UNITS = ((72.0, 24.0, "days"), (2.0, 1.0, "h"), (0.0, 1 / 60, "min"))
+_HOUR_UNITS = (
+    (72.0, 24.0, "days"),
+    (2.0, 1.0, "h"),
+    (2 / 60, 1 / 60, "min"),
+    (0.0, 1 / 3600, "s"),
+)
 """(from so many hours, hours in one unit, unit)."""
 
 

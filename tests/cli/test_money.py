@@ -99,6 +99,7 @@ def test_hours_take_the_unit_of_the_likely_value() -> None:
     assert format_hours_range(122, 131, 152) == "5.1–6.3 days"
     assert format_hours_range(31.2, 31.2, 31.2) == "31 h"
     assert format_hours(0.7) == "42 min"
+    assert format_hours_range(0.006, 0.008, 0.011) == "22–40 s"
 
 
 def test_memory_is_in_gib() -> None:
