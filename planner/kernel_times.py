@@ -31,13 +31,15 @@ def kernel_dtype(kernel: Kernel, precision: Precision) -> str:
     """Return the dtype that a kernel computes in under a precision.
 
     16-bit kernels follow the precision's own format; under fp8 only linear layers run in 8 bits;
-    under tf32 matmul-like fp32 kernels run on the tensor cores.
+    under tf32 matmul-like fp32 kernels run on the tensor cores. Convolutions do so under fp32 as
+    well: torch allows TF32 there by default (torch.backends.cudnn.allow_tf32).
     """
     if kernel.dtype == "16bit":
         if precision == "fp8" and kernel.linear:
             return "fp8"
         return "fp16" if precision == "fp16-amp" else "bf16"
-    if kernel.dtype == "fp32" and precision == "tf32" and kernel.kind in MATMUL_KINDS:
+    by_default = kernel.kind in ("convolution", "rnn")
+    if kernel.kind in MATMUL_KINDS and (precision == "tf32" or by_default):
         return "tf32"
     return "fp32"
 
