@@ -15,11 +15,16 @@ from pydantic import BaseModel
 
 from gpuplan.planner.fits import FitsAnswer
 from gpuplan.planner.ids import NOT_CONTENT, plan_id
+from gpuplan.planner.judge import Validation
 from gpuplan.planner.plan import Estimate
 from gpuplan.planner.schema import schema_of, schema_text
 
 DOCS = Path(__file__).parents[1] / "docs"
-PRINTED: dict[str, type[BaseModel]] = {"estimate": Estimate, "fits": FitsAnswer}
+PRINTED: dict[str, type[BaseModel]] = {
+    "estimate": Estimate,
+    "fits": FitsAnswer,
+    "validate": Validation,
+}
 
 PROMISED = Path(__file__).parent / "support" / "promised_keys.txt"
 """The keys that were promised first; they stay as they are for as long as the version is 1."""

@@ -64,6 +64,16 @@ def test_json_without_work(capsys) -> None:
     assert all(plan["run"] is None for plan in answer["plans"])
 
 
+def test_top_cuts_the_list_and_keeps_the_headlines(capsys) -> None:
+    every, few = estimate(capsys), estimate(capsys, "--top", "1")
+    assert few["headlines"] == every["headlines"]
+    assert few["plans"][0]["id"] == every["plans"][0]["id"]
+    assert {plan["id"] for plan in few["plans"]} == {
+        few["plans"][0]["id"],
+        *few["headlines"].values(),
+    }
+
+
 def test_hours_and_dollars_follow_from_the_step_time(capsys) -> None:
     for plan in estimate(capsys, "--tokens", "1B")["plans"]:
         cost, step = plan["run"], plan["step_time_s"]
@@ -105,11 +115,11 @@ def test_nothing_feasible_is_exit_3(capsys) -> None:
 
 def test_the_same_question_has_the_same_plans_and_is_kept_once(capsys) -> None:
     first, second = estimate(capsys), estimate(capsys)
-    assert [p["id"] for p in first["plans"]] == [p["id"] for p in second["plans"]]
-    assert run(["show", first["plans"][0]["id"]]) == 0
+    ids = [plan["id"] for plan in first["plans"]]
+    assert ids == [plan["id"] for plan in second["plans"]]
+    assert [[plan.id for plan in kept.plans] for kept in Store().estimates()].count(ids) == 1
+    assert run(["show", ids[0]]) == 0
     assert first["plans"][0]["string"] in capsys.readouterr().out
-    same = [e for e in Store().estimates() if e.plans and e.plans[0].id == first["plans"][0]["id"]]
-    assert len(same) == 1
 
 
 def test_the_trace_ends_with_the_step(capsys, tmp_path: Path) -> None:
