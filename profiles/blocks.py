@@ -1,14 +1,20 @@
-"""Repeated blocks of a model: the transformer layers, the residual stages, found by structure."""
+"""Repeated blocks of a model: the transformer layers, the residual stages, found by structure.
+
+`find_blocks` needs only the standard library and torch, because real steps recompute the same
+blocks on machines that have nothing else.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torch import nn
 
-from .profile import Linear
+if TYPE_CHECKING:
+    from .profile import Linear
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ def find_blocks(model: nn.Module) -> tuple[BlockRun, ...]:
 
 def linears_of(block: nn.Module) -> tuple[Linear, ...]:
     """Return the linear layers of a block, with their names in it."""
+    from .profile import Linear
+
     return tuple(
         Linear(
             name=name,
