@@ -9,9 +9,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from .planner.fits import FitsAnswer
     from .planner.judge import Validation
     from .planner.timeline import Span
+    from .profiles.service import PendingProfile
 
 __all__ = [
     "Choices",
@@ -149,21 +152,18 @@ def read_inputs(
     spec = parse_model_spec(str(model), params=params, inputs=inputs, timeout_s=timeout_s)
     wanted: set[Numerics] = {NUMERICS_OF_PRECISION[precision] for precision in precisions}
     numerics: tuple[Numerics, ...] = tuple(sorted(wanted or DEFAULT_NUMERICS))
-    pending = begin_profile(spec, numerics=numerics, use_cache=use_cache, on_output=on_output)
-    try:
+    begin = partial(begin_profile, spec, use_cache=use_cache, on_output=on_output)
+    with _ended(begin(numerics=numerics)) as pending:
         catalogue = _read_catalogue(offers, machine)
         # The search is imported here because the child process is still tracing meanwhile.
         from .planner import search as _search  # noqa: F401
 
         traced = pending.result()
-    except BaseException:
-        pending.cancel()
-        raise
     own = NUMERICS_OF_PRECISION.get(traced.file_precision or "")
     if not wanted and own is not None and own not in traced.numerics():
         every: tuple[Numerics, ...] = tuple(sorted({*numerics, own}))
-        pending = begin_profile(spec, numerics=every, use_cache=use_cache, on_output=on_output)
-        traced = pending.result()
+        with _ended(begin(numerics=every)) as pending:
+            traced = pending.result()
     return Inputs(profile=traced, catalogue=catalogue)
 
 
@@ -337,6 +337,16 @@ def validate(records: Iterable[Path]) -> Validation:
     from .launcher.validation import validate as judge_records
 
     return judge_records(records)
+
+
+@contextmanager
+def _ended(pending: PendingProfile) -> Iterator[PendingProfile]:
+    """Hand out a profile that is being made; whatever goes wrong, its process does not outlive."""
+    try:
+        yield pending
+    except BaseException:
+        pending.cancel()
+        raise
 
 
 def _read_catalogue(offers: Path | None, machine: Machine | None) -> Catalogue:

@@ -96,6 +96,10 @@ def test_markdown(golden: Golden) -> None:
     golden(GOLDEN / "estimate.md", render_markdown(make_ranked_estimate()))
 
 
+def test_json(golden: Golden) -> None:
+    golden(GOLDEN / "estimate.json", make_ranked_estimate().model_dump_json(indent=2) + "\n")
+
+
 def test_csv(golden: Golden) -> None:
     golden(GOLDEN / "estimate.csv", render_csv(make_ranked_estimate()))
 
