@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import recorder as rec
 from .kernels import Call, Counts, affine, count, kind_of, line, make_kernel, op_name
 from .profile import KERNEL_KINDS, Kernel, MemoryStream, Numerics, Segment, StepTrace
-from .recorder import Instance
+from .recorder import Instance, Recorder
 
 if TYPE_CHECKING:
     from .trace import Built, Step
@@ -71,14 +71,29 @@ def assemble_step(runs: PairedRuns) -> StepTrace:
     """Return the StepTrace of a step recorded at two sizes."""
     segments, schedule = _Segments(runs).build()
     small = runs.small.recorder
+    forward_of = _first_forward(small)
     return StepTrace(
         numerics=runs.numerics,
         recompute="none",
         segments=segments,
         schedule=schedule,
         start_tick=[instance.start_tick for instance in small.instances],
+        forward_of=[forward_of.get(instance.run, -1) for instance in small.instances],
+        rerun_end_tick=[
+            small.rerun_end.get(instance.run, instance.start_tick) for instance in small.instances
+        ],
+        release_tick=[small.release.get(instance.run, -1) for instance in small.instances],
         memory=_memory(runs),
     )
+
+
+def _first_forward(recorder: Recorder) -> dict[int, int]:
+    """Return the index of the first forward instance of every block execution."""
+    return {
+        instance.run: index
+        for index, instance in reversed(list(enumerate(recorder.instances)))
+        if instance.phase == "forward" and instance.run != rec.ROOT
+    }
 
 
 class _Segments:
@@ -100,7 +115,8 @@ class _Segments:
         for small, large in self._pairs():
             keys = tuple(self._keys(small, large))
             group = None if small.block is None else self._group_of[small.block][0]
-            key = (small.phase, group, keys)
+            offsets = tuple(tick - small.start_tick for tick in small.ticks)
+            key = (small.phase, group, keys, offsets)
             if key not in segments:
                 segments[key] = len(made)
                 made.append(
@@ -109,6 +125,7 @@ class _Segments:
                         phase=small.phase,
                         block=group,
                         kernels=tuple(self._kernels[each] for each in keys),
+                        offsets=offsets,
                     )
                 )
             schedule.append(segments[key])
@@ -153,11 +170,7 @@ def _memory(runs: PairedRuns) -> MemoryStream:
     # One past the last operation: what the end of the step frees is dead before it.
     end_tick = recorder.tick + 1
     deaths = [min(death, end_tick) for death in rows.death]
-    forward_of = {
-        instance.run: index
-        for index, instance in reversed(list(enumerate(recorder.instances)))
-        if instance.phase == "forward" and instance.run != rec.ROOT
-    }
+    forward_of = _first_forward(recorder)
     lines = [
         line(size, large.bytes[row], runs.sizes)
         if rows.birth[row] < runs.small.optimizer_tick
@@ -178,6 +191,7 @@ def _memory(runs: PairedRuns) -> MemoryStream:
         producer=[KERNEL_KINDS.index(kind_of(p)) if p else -1 for p in rows.producer],
         entered=[-1 if run == rec.ROOT else forward_of.get(run, -1) for run in rows.entered],
         outside_tick=rows.outside,
+        inside_tick=rows.inside,
         kept=[int(kept) for kept in rows.kept],
     )
 

@@ -111,6 +111,8 @@ class Segment(Stored):
     block: str | None
     """Name of the block group it belongs to; None for the root and the optimizer."""
     kernels: tuple[Kernel, ...]
+    offsets: tuple[int, ...] = ()
+    """Tick of each kernel, counted from the start of the instance."""
 
 
 class MemoryStream(Stored):
@@ -135,6 +137,8 @@ class MemoryStream(Stored):
     """Index into `StepTrace.schedule` of the first repeated block that takes it; -1 for none."""
     outside_tick: list[int] = []
     """Last tick at which the backward pass of another instance touches it; -1 for none."""
+    inside_tick: list[int] = []
+    """Last tick at which the backward pass of its own instance touches it; -1 for none."""
     kept: list[int] = []
     """1 if autocast keeps it until the forward pass ends (a 16-bit copy of a weight), else 0."""
 
@@ -149,6 +153,12 @@ class StepTrace(Stored):
     """Index into `segments` of every segment instance, in execution order."""
     start_tick: list[int]
     """Tick at which each instance of the schedule starts."""
+    forward_of: list[int] = []
+    """Index into `schedule` of the forward instance that each belongs to; -1 for the root."""
+    rerun_end_tick: list[int] = []
+    """For a forward instance: where a recompute of it may stop, all that is saved is there."""
+    release_tick: list[int] = []
+    """For a forward instance: when the backward pass has used the last tensor it saved."""
     memory: MemoryStream
 
 

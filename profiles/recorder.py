@@ -41,6 +41,8 @@ class Instance:
     start_tick: int
     calls: list[tuple[Call, str, bool]] = field(default_factory=list)
     """(call, module path, multiplies a weight)."""
+    ticks: list[int] = field(default_factory=list)
+    """Tick of each call."""
 
 
 @dataclass
@@ -57,6 +59,8 @@ class Rows:
     """First block execution that takes it as an input; ROOT for none."""
     outside: list[int] = field(default_factory=list)
     """Last tick at which the backward pass of another block execution touches it; -1 for none."""
+    inside: list[int] = field(default_factory=list)
+    """The same of the block execution that made it."""
     kept: list[bool] = field(default_factory=list)
     """Whether autocast keeps it until its region ends."""
 
@@ -93,7 +97,14 @@ class Recorder(TorchDispatchMode):
         self._runs = 0
         self._nodes: list[int] = []
         self._node_places: list[tuple[_Place, bool]] = []
-        self._touched = 0
+        self._node_ticks: list[int] = []
+        self._written: dict[int, int] = {}
+        """Last tick of the forward pass that wrote a row in place."""
+        self._running_node_tick = -1
+        self.rerun_end: dict[int, int] = {}
+        """Per block execution: the tick at which a recompute of it has all that was saved."""
+        self.release: dict[int, int] = {}
+        """Per block execution: the tick at which the last saved tensor is used up."""
 
     # --- called by the engine ------------------------------------------------------------------
 
@@ -244,6 +255,8 @@ class Recorder(TorchDispatchMode):
         instance = self._instance(place)
         if self.phase == "backward":
             self._note_uses(arguments, place.run)
+        elif _writes(func) and self.phase == "forward":
+            self._note_write(arguments[0])
         for tensor in _tensors_in((out,)):
             if tensor.device.type != self.device:
                 continue
@@ -256,6 +269,7 @@ class Recorder(TorchDispatchMode):
                 self._weights.add(tensor.untyped_storage()._cdata)
         if name not in NO_KERNEL and (new or _writes(func)):
             instance.calls.append((Call(func, shapes, tuple(new)), place.module, weighs))
+            instance.ticks.append(self.tick)
         self.tick += 1
 
     # --- where an operation belongs --------------------------------------------------------------
@@ -273,6 +287,7 @@ class Recorder(TorchDispatchMode):
         at = bisect_right(self._nodes, number) - 1
         found = self._node_places[at] if at >= 0 else (here, False)
         self._last_place = found[0]
+        self._running_node_tick = self._node_ticks[at] if at >= 0 else -1
         return found
 
     _last_place = _Place(ROOT, None, "")
@@ -282,8 +297,10 @@ class Recorder(TorchDispatchMode):
         if not self._nodes or number > self._nodes[-1]:
             self._nodes.append(number)
             self._node_places.append((self._modules[-1], weighs))
+            self._node_ticks.append(self.tick)
         elif weighs and number == self._nodes[-1]:
             self._node_places[-1] = (self._modules[-1], True)
+            self._node_ticks[-1] = self.tick
 
     def _instance(self, place: _Place) -> Instance:
         phase: Phase = self.phase
@@ -339,6 +356,7 @@ class Recorder(TorchDispatchMode):
         rows.producer.append(producer)
         rows.entered.append(ROOT)
         rows.outside.append(-1)
+        rows.inside.append(-1)
         rows.kept.append(False)
 
         def died(_: Any, self: Recorder = self, key: int = key, row: int = row) -> None:
@@ -348,7 +366,15 @@ class Recorder(TorchDispatchMode):
 
         self._live[key] = (row, weakref.ref(storage, died))
 
+    def _note_write(self, target: Any) -> None:
+        for tensor in _tensors_in((target,)):
+            if tensor.device.type == self.device:
+                known = self._live.get(tensor.untyped_storage()._cdata)
+                if known is not None:
+                    self._written[known[0]] = self.tick
+
     def _note_uses(self, arguments: tuple[Any, ...], run: int) -> None:
+        """Note which storages of the forward pass a backward operation needs."""
         rows = self.rows
         for tensor in _tensors_in(arguments):
             if tensor.device.type != self.device:
@@ -358,8 +384,20 @@ class Recorder(TorchDispatchMode):
                 continue
             row = known[0]
             born_in = rows.instance[row]
-            if born_in >= 0 and self.instances[born_in].run != run:
+            if born_in >= 0 and self.instances[born_in].phase != "forward":
+                continue
+            made_by = self.instances[born_in].run if born_in >= 0 else None
+            if made_by == run:
+                rows.inside[row] = self.tick
+            elif made_by is not None:
                 rows.outside[row] = self.tick
+            node_tick = self._running_node_tick
+            if run != ROOT and node_tick >= 0:
+                # What the operation itself made is saved only after it ran.
+                made = node_tick in (rows.birth[row], self._written.get(row, -1))
+                end = node_tick + (1 if made else 0)
+                self.rerun_end[run] = max(self.rerun_end.get(run, 0), end)
+                self.release[run] = self.tick + 1
 
 
 def data_dependent_place() -> str:

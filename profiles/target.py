@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from . import gpu_kernels
 from .kernels import words
-from .torch_private import no_torch_function, without_overrides
+from .torch_private import checkpoint_answers, no_torch_function, without_overrides
 
 GPU = torch.device("cuda", 0)
 META = torch.device("meta")
@@ -216,6 +216,7 @@ def gpu_machine(target: Target | None) -> Iterator[None]:
         if hasattr(module, "amp_definitely_not_available")
     ]
     answers += [
+        checkpoint_answers(),
         patch.object(torch.backends.cudnn, "is_acceptable", lambda tensor: False),
         patch.object(torch, "compile", _compile(target)),
         patch.object(torch.nn.Module, "compile", _compile_module(target)),

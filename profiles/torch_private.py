@@ -7,14 +7,16 @@ under which `torch.nn.functional` runs when nothing overrides it.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FunctionType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import torch
+import torch.utils.checkpoint
 
 from ..catalog.errors import GpuplanError
 
@@ -91,19 +93,31 @@ def _never(*_: object) -> bool:
 
 @contextmanager
 def without_dynamo() -> Iterator[None]:
-    """Keep the optimizers from importing torch._dynamo (0.9 s, and slower dispatch after it)."""
-    if "torch._dynamo" in sys.modules:
+    """Keep optimizers and checkpoints from importing torch._dynamo (0.9 s, slower calls after)."""
+    name = "torch._dynamo"
+    if name in sys.modules:
         yield
         return
-    with (
-        patch.dict(sys.modules, {"torch._dynamo": _NoDynamo("torch._dynamo")}),
-        patch.object(torch, "_dynamo", sys.modules.get("torch._dynamo"), create=True),
-    ):
+    stand_in = _NoDynamo(name)
+    sys.modules[name] = stand_in
+    torch._dynamo = stand_in  # pyright: ignore[reportAttributeAccessIssue]
+    try:
         yield
+    finally:
+        if sys.modules.get(name) is stand_in:
+            del sys.modules[name], torch._dynamo
 
 
-class _NoDynamo(type(sys)):
-    """What eager code asks of torch._dynamo when nothing is being compiled."""
+class _NoDynamo(ModuleType):
+    """What eager code asks of torch._dynamo while nothing is compiled; else the real module."""
+
+    config = SimpleNamespace(error_on_nested_fx_trace=True)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        sys.modules.pop(self.__name__, None)
+        return getattr(importlib.import_module(self.__name__), name)
 
     @staticmethod
     def graph_break(msg: str = "") -> None:
@@ -115,9 +129,24 @@ class _NoDynamo(type(sys)):
         return False
 
     @staticmethod
-    def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, **_: object) -> Any:
+    def disable(
+        fn: Callable[..., Any] | None = None, recursive: bool = True, **_: object
+    ) -> Callable[..., Any]:
         """Return the function unchanged."""
         return fn if fn is not None else lambda function: function
+
+
+def checkpoint_answers() -> Any:
+    """Return the patch under which a checkpoint compares shapes and dtypes, but not devices.
+
+    Inside a torch call a tensor without data says `meta`, outside it says `cuda`.
+    """
+
+    def metadata(tensor: torch.Tensor) -> dict[str, object]:
+        return {"shape": tensor.shape, "dtype": tensor.dtype}
+
+    checks = getattr(torch.utils.checkpoint, "_allowed_determinism_checks_to_fns", {})
+    return patch.dict(checks, {"default": metadata})
 
 
 @contextmanager
