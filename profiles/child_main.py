@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _IS_POSIX = os.name == "posix"
 LARGEST_WATCHED_FILE_BYTES = 4 * 2**20
+MAX_WATCHED_FILES = 500
+"""A file that reads more than these reads its data set, on which no trace depends."""
 WATCHED_PACKAGES = (
     "accelerate",
     "diffusers",
@@ -158,9 +160,11 @@ def _watch_opened_files(path: Path) -> set[str]:
 def _hashes(path: Path, opened: set[str]) -> dict[str, str]:
     """Return the SHA-256 of every file of the user's own that the model was made from."""
     modules = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    names = sorted(opened | {os.path.abspath(one) for one in modules if one})
+    names = {os.path.abspath(one) for one in modules if one} | {str(path)}
+    read = {name for name in opened if failures.is_users(name, path)}
+    names |= read if len(read) <= MAX_WATCHED_FILES else set()
     hashes: dict[str, str] = {}
-    for name in names:
+    for name in sorted(names):
         file = Path(name)
         if "__pycache__" in file.parts or not failures.is_users(name, path):
             continue
