@@ -69,6 +69,8 @@ def load_workload(
     """
     from . import deepview, forms, lightning
 
+    if spec.inputs and spec.kind == "hf":
+        raise _unused_inputs(spec)
     if spec.kind == "hf":
         return forms.from_config(spec)
     read_source(spec.path)
@@ -80,9 +82,13 @@ def load_workload(
         module = import_user_file(spec.path)
     if spec.class_name and spec.class_name not in map(_name, lightning.lightning_classes(module)):
         return forms.from_class(spec, module)
-    if hasattr(module, "build_model") and not spec.class_name:
+    has_contract = hasattr(module, "build_model") and not spec.class_name
+    has_entry_points = deepview.entry_point(module, "model_provider") and not spec.class_name
+    if spec.inputs and (has_contract or has_entry_points):
+        raise _unused_inputs(spec)
+    if has_contract:
         return _from_contract(spec, module)
-    if deepview.entry_point(module, "model_provider"):
+    if has_entry_points:
         return deepview.from_entry_points(spec, module)
     if lightning.lightning_classes(module):
         return lightning.from_lightning(spec, module)
@@ -293,6 +299,13 @@ def _no_contract(spec: ModelSpec) -> UserFileError:
     return UserFileError(
         f"{name} has the class {classes[-1].name}, but no build_model() and make_batch().",
         fix=f"paste these lines, or run `gpuplan init --from {name}`:\n    {lines}",
+    )
+
+
+def _unused_inputs(spec: ModelSpec) -> UsageError:
+    return UsageError(
+        f"--input does not apply to {spec.text}, which makes its own batches.",
+        fix="leave it out, or name a class: model.py:ClassName --input 3,224,224.",
     )
 
 

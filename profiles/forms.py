@@ -28,9 +28,9 @@ from .spec import InputShape, ModelSpec
 def from_class(spec: ModelSpec, module: ModuleType) -> Workload:
     """Return the workload of `model.py:ClassName`.
 
-    Inputs come from the file's make_batch, else from `--input`. Without a compute_loss the loss
-    is output.loss, the output if it is a scalar, cross-entropy over the last dimension of a
-    matrix (batch × classes), else the mean of the output.
+    With `--input` the loss is output.loss, the output if it is a scalar, cross-entropy of a matrix
+    (batch × classes), else the mean of the output. Without, make_batch and compute_loss are the
+    file's own.
     """
     name = spec.class_name or ""
     found = getattr(module, name, None)
@@ -43,13 +43,14 @@ def from_class(spec: ModelSpec, module: ModuleType) -> Workload:
     params = Params(spec.params)
     build_model = params.bind(found)
     make_batch = batch_function(spec, module, params)
+    own_loss = getattr(module, "compute_loss", None)
     workload = Workload(
         name=spec.name,
         path=spec.path,
         params=dict(spec.params),
         build_model=lambda: checked_model(build_model(), f"{name}()"),
         make_batch=make_batch,
-        compute_loss=bind_loss(params, getattr(module, "compute_loss", None) or _class_loss),
+        compute_loss=bind_loss(params, _class_loss if spec.inputs else own_loss),
         build_optimizer=bind_optimizer(params, getattr(module, "build_optimizer", None)),
         tokens_per_sample=tokens_per_sample(params, module),
         default_micro_batch=own_default(module),
@@ -72,16 +73,16 @@ def from_config(spec: ModelSpec) -> Workload:
 
 
 def batch_function(spec: ModelSpec, module: ModuleType, params: Params) -> Callable[[int], Batch]:
-    """Return the file's own make_batch, else one that makes the shapes of `--input`.
+    """Return a make_batch of the shapes of `--input`, else the file's own.
 
     Raises:
         UsageError: there is neither.
     """
+    if spec.inputs:
+        return lambda batch_size: tuple(_tensor(one, batch_size) for one in spec.inputs)
     function = getattr(module, "make_batch", None)
     if callable(function):
         return bind_batch(params, function, "make_batch")
-    if spec.inputs:
-        return lambda batch_size: tuple(_tensor(one, batch_size) for one in spec.inputs)
     raise UsageError(
         f"{spec.text} does not say what its inputs look like.",
         fix="give the shape of one sample, such as --input 3,224,224 (or --input 128:int64), or"

@@ -327,6 +327,20 @@ def test_a_class_that_cannot_be_fed(
     assert message in raised.value.message
 
 
+def test_an_input_shape_takes_the_place_of_the_files_own_batches(tmp_path: Path) -> None:
+    text = (
+        PLAIN + "\n    class Net(nn.Linear):\n        def __init__(self): super().__init__(5, 3)\n"
+    )
+    by_shape = load(tmp_path, text, class_name="Net", inputs=["5"])
+    assert len(batch_of(by_shape, 2)) == 1
+    one_step(by_shape)
+    own = load(tmp_path, text, class_name="Net", params={"width": 5, "classes": 3})
+    assert len(batch_of(own, 2)) == 2
+    one_step(own)
+    with pytest.raises(UsageError, match="--input does not apply"):
+        load(tmp_path, text, inputs=["5"])
+
+
 def test_a_class_without_a_contract_gets_lines_that_work(tmp_path: Path) -> None:
     with pytest.raises(UserFileError, match="has the class Words") as raised:
         load(tmp_path, CLASSES.replace("Embedding(2", "Embedding(1000"))
