@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
-from math import ceil, prod
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
 
+from .optimizers import multi_tensor_launches
 from .profile import Affine, DtypeClass, Kernel, KernelKind
 
 
@@ -486,19 +487,14 @@ def _nll_loss(call: Call, base: Counts) -> Counts:
 
 # --- optimizers --------------------------------------------------------------------------------
 
-_TENSORS_PER_LAUNCH = (110, 64, 48, 36, 30)
-_CHUNK_ELEMENTS, _BLOCKS_PER_LAUNCH = 65536, 320
-
 
 def _foreach_launches(call: Call) -> int:
-    """Launches of a multi-tensor kernel (torch aten/src/ATen/native/cuda/MultiTensorApply.cuh)."""
+    """Return the launches of a multi-tensor kernel."""
     lists = [a for a in call.args if isinstance(a, tuple) and a and isinstance(a[0], TensorShape)]
     if not lists:
         return 1
-    depth = len(lists) + (1 if call.outs else 0)
-    per_launch = _TENSORS_PER_LAUNCH[min(depth, 5) - 1]
-    chunks = sum(ceil(t.elements / _CHUNK_ELEMENTS) for t in lists[0])
-    return max(1, ceil(len(lists[0]) / per_launch), ceil(chunks / _BLOCKS_PER_LAUNCH))
+    made = 1 if call.outs else 0
+    return multi_tensor_launches([t.elements for t in lists[0]], len(lists) + made)
 
 
 _SPECIAL: dict[str, Callable[[Call, Counts], Counts]] = {

@@ -190,6 +190,8 @@ class Recorder(TorchDispatchMode):
         if func.namespace not in ("aten", "gpuplan"):
             return func(*args, **kwargs)
         if self.device == "meta":
+            if func is torch.ops.aten._local_scalar_dense.default and args[0].is_meta:
+                return self._data_dependent("Tensor.item")
             args, kwargs, known = self._on_device(func, args, kwargs)
             if not known:
                 return func(*args, **kwargs)
@@ -220,8 +222,6 @@ class Recorder(TorchDispatchMode):
         if not device:
             wanted = kwargs.get("device")
             return args, kwargs, wanted is not None and wanted.type == "meta"
-        if op_name(func) == "_local_scalar_dense":
-            self._data_dependent("Tensor.item")
         if on_host and op_name(func) != "copy":
             args, kwargs = _moved(args), _moved(kwargs)
         return args, kwargs, True

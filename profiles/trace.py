@@ -10,7 +10,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,6 +20,7 @@ from . import recorder as rec
 from .assemble import PairedRuns, assemble_step
 from .blocks import BlockRun, find_blocks
 from .contract import Workload
+from .optimizers import with_optimizer
 from .profile import Numerics, Profile
 from .recorder import Recorder, data_dependent_place
 from .summary import make_profile
@@ -51,7 +52,8 @@ def trace_workload(
     tracer = _Tracer(workload)
     with _steady():
         runs = [tracer.trace(each) for each in numerics]
-    return make_profile(workload, tracer, runs, [assemble_step(each) for each in runs])
+    profile = make_profile(workload, tracer, runs, [assemble_step(each) for each in runs])
+    return with_optimizer(profile, optimizer) if optimizer else profile
 
 
 @dataclass
@@ -150,7 +152,9 @@ class _Tracer:
                     fix="leave requires_grad=True on the parameters that training should change.",
                 )
             optimizer = self.workload.build_optimizer(model.parameters())
+            self._machine.recorder.start("optimizer")
             _make_state(optimizer)
+            self._machine.recorder.start("forward")
         self.compiles |= target.compiles
         return Built(model, optimizer, find_blocks(model))
 
@@ -253,7 +257,10 @@ class _Machine:
         ):
             yield self.target
 
-    def _data_dependent(self, operation: str) -> NoReturn:
+    def _data_dependent(self, operation: str) -> float:
+        if self.recorder.phase == "optimizer":
+            # An optimizer scales by what it reads (a norm, a count); no shape follows from it.
+            return 1.0
         place = data_dependent_place()
         raise UserFileError(
             f"{place or self.workload.name}: {operation} needs the values of a tensor, and a trace "
