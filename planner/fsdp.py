@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ..profiles.profile import ParameterTensor, Profile
 from .collectives import Collective
@@ -42,10 +43,16 @@ class Unit:
 
         Without the parameters' shapes (a Profile from elsewhere) the unit is padded as a whole.
         """
-        if not self.tensors:
-            total = self.trainable if trainable else self.parameters
-            return -(-total // shard) * shard
-        return padded_elements((t for t in self.tensors if t.trainable or not trainable), shard)
+        return _padded(self, shard, trainable)
+
+
+@lru_cache(maxsize=4096)
+def _padded(unit: Unit, shard: int, trainable: bool) -> int:
+    # A search asks for the same few hundred of these tens of thousands of times.
+    if not unit.tensors:
+        total = unit.trainable if trainable else unit.parameters
+        return -(-total // shard) * shard
+    return padded_elements((t for t in unit.tensors if t.trainable or not trainable), shard)
 
 
 def padded_elements(tensors: Iterable[ParameterTensor], shard: int) -> int:

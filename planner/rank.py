@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import Literal
 
 from ..catalog.types import CPU_PREFIX
@@ -39,13 +40,13 @@ class Candidate:
         """Step time over the global batch."""
         return self.step_s / self.global_batch
 
-    @property
+    @cached_property
     def usd_per_hour(self) -> float:
         """All nodes; infinite when the price is unknown, so that it ranks last."""
         usd = self.choice.usd_per_hour
         return float("inf") if usd is None else float(usd) * self.site.nodes
 
-    @property
+    @cached_property
     def usd_per_sample(self) -> float:
         """Dollars per sample."""
         return self.usd_per_hour / SECONDS_PER_HOUR * self.seconds_per_sample
@@ -147,7 +148,8 @@ def _extremes(
     candidates: list[Candidate], chosen: list[Plan], plan_of: Callable[[Candidate], Plan | None]
 ) -> list[Plan]:
     """Return the fastest and the smallest plan where they are not among the chosen."""
-    own = [c for c in candidates if not c.site.accelerator.needs_xla]
+    devices = (c for c in candidates if not c.site.accelerator.is_cpu)
+    own = [c for c in devices if not c.site.accelerator.needs_xla]
     known = {plan.id for plan in chosen}
     extra: list[Plan] = []
     sorts: tuple[Sort, ...] = ("time", "memory")
