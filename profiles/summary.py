@@ -48,7 +48,7 @@ def make_profile(
         parameter_tensors=len(parameters),
         blocks=tuple(_groups(boundary, steps)),
         root_tensors=tensors_of(_outside_blocks(built)),
-        flops=model_flops(steps[0]),
+        flops=model_flops(_most_fused(steps)),
         tokens_per_sample=workload.tokens_per_sample,
         batch_bytes=line(runs[0].small.batch_bytes, runs[0].large.batch_bytes, runs[0].sizes),
         file_precision=_file_precision(tracer.file_autocast, built),
@@ -91,6 +91,11 @@ def model_flops(step: StepTrace) -> Affine:
         base += times * kernel.flops.base
         per_sample += times * kernel.flops.per_sample
     return Affine(base, per_sample)
+
+
+def _most_fused(steps: list[StepTrace]) -> StepTrace:
+    """Return the step to count FLOPs in: 16-bit attention is fused, where causal counts half."""
+    return next((step for step in steps if step.numerics != "fp32"), steps[0])
 
 
 def _trains_attention(step: StepTrace) -> bool:
