@@ -153,20 +153,22 @@ class Sweep:
         data = np.array([[layout.data] for layout in layouts])
         batch = variants.micro_batch * data * accum
         best = np.where(fits, batch / total_s, -np.inf).argmax(axis=1)
+        variants_that_fit = fits.sum(axis=1).tolist()
         for row, layout in enumerate(layouts):
             column = int(best[row])
             if not fits[row, column]:
                 continue
             setup = variants.setup(layout, column, int(accum[row, column]))
             placed = replace(site, nodes=layout.accelerators // site.per_node)
+            step_s, global_batch = float(total_s[row, column]), int(batch[row, column])
             for choice in choices:
                 yield Candidate(
                     choice=choice,
                     site=placed,
                     setup=setup,
-                    step_s=float(total_s[row, column]),
-                    global_batch=int(batch[row, column]),
-                    variants_that_fit=int(fits[row].sum()),
+                    step_s=step_s,
+                    global_batch=global_batch,
+                    variants_that_fit=variants_that_fit[row],
                 )
 
     def _layouts(self, site: Site, many: int) -> list[Layout]:

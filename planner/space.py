@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -31,20 +33,12 @@ class Space:
     fixed: bool
     """One instance, node count, layout and micro-batch: exactly one plan."""
 
-    def layouts_for(self, nodes: int, per_node: int) -> list[Layout]:
+    def layouts_for(self, nodes: int, per_node: int) -> Sequence[Layout]:
         """Return the layouts to try on this many ranks."""
-        ranks = nodes * per_node
         if self.layouts:
+            ranks = nodes * per_node
             return [layout for layout in self.layouts if layout.accelerators == ranks]
-        if ranks == 1:
-            return [Layout()]
-        family = [
-            Layout(data=ranks),
-            *(Layout(data=ranks, shard=ranks, zero_stage=stage) for stage in (1, 2, 3)),
-        ]
-        if nodes > 1 and per_node > 1:
-            family.append(Layout(data=ranks, shard=per_node, zero_stage=3))
-        return family
+        return _data_parallel_family(nodes, per_node)
 
 
 def space_of(question: Question, profile: Profile) -> Space:
@@ -118,6 +112,20 @@ def stack_for(accelerator: Accelerator, profile: Profile, choices: Choices) -> S
 
 def _first(wanted: tuple[Precision, ...], able: tuple[Precision, ...]) -> tuple[Precision, ...]:
     return tuple(p for p in wanted if p in able)[:1]
+
+
+@lru_cache(maxsize=1024)
+def _data_parallel_family(nodes: int, per_node: int) -> tuple[Layout, ...]:
+    ranks = nodes * per_node
+    if ranks == 1:
+        return (Layout(),)
+    family = [
+        Layout(data=ranks),
+        *(Layout(data=ranks, shard=ranks, zero_stage=stage) for stage in (1, 2, 3)),
+    ]
+    if nodes > 1 and per_node > 1:
+        family.append(Layout(data=ranks, shard=per_node, zero_stage=3))
+    return tuple(family)
 
 
 def _node_counts(machine: Machine) -> tuple[int, ...]:
