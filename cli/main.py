@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -86,6 +87,8 @@ def cli() -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with the code that docs/json.md lists."""
+    # A command lives for seconds; looking for garbage all the time is a tenth of an estimate.
+    gc.set_threshold(100_000, 50, 50)
     sys.exit(run(args))
 
 
