@@ -30,6 +30,23 @@ worker = importlib.import_module("evidence.worker")
 
 TINY_GPT2 = {"layers": 2, "hidden": 32, "heads": 2, "vocab": 64, "seq_len": 16}
 
+TINY_DECODER = {"layers": 2, "hidden": 32, "heads": 2, "kv_heads": 1, "ffn": 64}
+SMALLER: dict[str, dict[str, Any]] = {
+    # The same model files, small enough for a processor.
+    "gpt2.py": TINY_GPT2,
+    "bert.py": {"layers": 2, "hidden": 32, "heads": 2, "ffn": 64, "vocab": 64, "seq_len": 16},
+    "resnet50.py": {"channels_last": True, "image": 32},
+    "vit.py": {"layers": 2, "hidden": 32, "heads": 2, "ffn": 64, "image": 32},
+    "unet_diffusion.py": {"channels": 32, "multipliers": [1, 1], "image": 8, "attention_at": 4},
+    "unet3d_medical.py": {"features": [4, 8], "patch": 8},
+    "lstm.py": {"hidden": 16, "vocab": 64},
+    "dlrm.py": {"rows": [10, 20, 30]},
+    "gnn.py": {"hidden": 16},
+    "decoder.py": {**TINY_DECODER, "vocab": 64, "seq_len": 16, "tied_embeddings": True},
+    "lora.py": {**TINY_DECODER, "vocab": 64, "seq_len": 16},
+}
+KINDS_OF_STEP = sorted({(c.model, c.precision, c.recompute) for c in cases.all_cases()})
+
 
 def tiny(**how: Any) -> Any:
     given = {"name": "tiny", "model": "gpt2.py", "params": TINY_GPT2, "micro_batch": 2}
@@ -55,6 +72,15 @@ def test_each_case_names_one_step_of_an_example() -> None:
 def test_every_model_takes_its_params(name: str) -> None:
     case = next(case for case in cases.all_cases() if case.name == name)
     assert step.load_model_file(case).name == Path(case.model).stem
+
+
+@pytest.mark.parametrize(("model", "precision", "recompute"), KINDS_OF_STEP)
+def test_every_kind_of_step_in_the_list_runs(model: str, precision: str, recompute: str) -> None:
+    how = {"model": model, "params": SMALLER[model], "precision": precision}
+    training = step.TrainingStep(tiny(**how, recompute=recompute), "cpu")
+    training()
+    assert torch.isfinite(training.forward())
+    assert bool(training.blocks) == (recompute != "none")
 
 
 @pytest.mark.parametrize(
