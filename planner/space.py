@@ -83,7 +83,7 @@ def precisions_for(
         return tuple(p for p in choices.precisions if p in able)
     own = file_precision(profile)
     if fixed:
-        only = own or "fp32"
+        only: Precision = own or "fp32"
         return (only,) if only in able else ()
     full: tuple[Precision, ...] = ("tf32", "fp32")
     half: tuple[Precision, ...] = ("bf16-amp", "fp16-amp")
