@@ -27,7 +27,7 @@ from ..planner.predict import Prediction, Setup, peak_flops, predict, refuse_uns
 from ..planner.workbench import Workbench
 from ..profiles.batch import Profiler, ProfileRequest, profile_all
 from ..profiles.optimizers import with_optimizer
-from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
+from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from ..profiles.records import RunRecord, read_records
 
 EXAMPLES = "gpuplan.examples"
@@ -94,7 +94,7 @@ def _prepare(record: RunRecord, path: Path, catalogue: Catalogue) -> _Case:
         case.request = ProfileRequest(
             path=model_path,
             params=run.params,
-            numerics=frozenset({NUMERICS_OF_PRECISION[run.precision]}),
+            numerics=_numerics(run),
         )
     except GpuplanError as error:
         case.skipped = _one_line(error)
@@ -111,7 +111,16 @@ def _setup(run: StatedRun) -> Setup:
         stack=run.stack,
         compile=run.compile,
         optimizer=run.optimizer,
+        autocast=run.autocast,
+        software_date=run.software_date,
+        features=run.features,
     )
+
+
+def _numerics(run: StatedRun) -> frozenset[Numerics]:
+    """Return the traces that predicting the run takes: of its storage, and of its kernels."""
+    numerics = NUMERICS_OF_PRECISION[run.precision]
+    return frozenset({numerics} if run.autocast or numerics != "amp16" else {numerics, "pure16"})
 
 
 def _refuse_split_models(layout: Layout) -> None:

@@ -100,7 +100,11 @@ def _across_nodes_s(asks: Sequence[Ask], site: Site) -> tuple[Array, Array]:
     ranks = np.array([ask.group.ranks for ask in asks])
     sharing = np.array([ask.group.sharing for ask in asks])
     passes = np.array([2 if ask.kind == "all_reduce" else 1 for ask in asks])
-    rate = internode_rate_bytes_per_s(size, line_rate_bytes_per_s=line_rate, rdma=rdma) / sharing
+    # Groups that share a node's network send side by side: together they fill it sooner.
+    rate = (
+        internode_rate_bytes_per_s(size * sharing, line_rate_bytes_per_s=line_rate, rdma=rdma)
+        / sharing
+    )
     latency = np.array(
         [internode_latency_s(ask.group.nodes, ask.group.per_node, rdma=rdma) for ask in asks]
     )

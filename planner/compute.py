@@ -14,6 +14,7 @@ import numpy as np
 
 from ..profiles.curves import DeviceCurves
 from ..profiles.profile import Kernel, Phase, Segment, StepTrace
+from .era import attention_slowdown, real_step_slowdown
 from .fusion import fuse
 from .kernel_times import MATMUL_KINDS, KernelTable
 from .plan import Precision
@@ -98,6 +99,7 @@ class StepKernels:
                         rows[id(kernel)] = len(kernels)
                         kernels.append(kernel)
         self._table = KernelTable(kernels, micro_batches)
+        self._attention = np.array([k.kind == "attention" for k in kernels], dtype=bool)
         self._matmul = np.array([k.kind in MATMUL_KINDS for k in kernels], dtype=bool)
         self._uses = [_uses(segments, rows, len(kernels)) for segments in self._segments]
 
@@ -112,6 +114,10 @@ class StepKernels:
             stack: launch costs.
         """
         device_s = self._table.device_s(curves, precision)
+        device = curves.device
+        device_s[self._attention] *= attention_slowdown(device.arch, stack.name, stack.date)
+        if precision != "fp32":
+            device_s[self._matmul] *= real_step_slowdown(device.arch, device.vendor)
         matmul = device_s * self._matmul[:, None]
         times = []
         for trace, segments, uses in zip(self._traces, self._segments, self._uses, strict=True):

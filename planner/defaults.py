@@ -17,13 +17,12 @@ from ..catalog.errors import GpuplanError, did_you_mean
 from ..catalog.types import Accelerator, Instance, Link
 from ..catalog.units import GIGABIT_BYTES
 from ..profiles.records import RunRecord
+from .era import NATIVE_AUTOCAST, Date
 from .layout import Layout
 from .plan import PRECISIONS, Precision, RecomputeKind, Stack
 from .site import Site
 
 T = TypeVar("T")
-Date = tuple[int, int]
-"""Year and month of a software release."""
 
 TYPICAL_PER_NODE = 8
 TYPICAL_PORT_GBIT_S = 100
@@ -66,6 +65,7 @@ class StatedRun:
     recompute: RecomputeKind
     stack: Stack
     compile: bool
+    autocast: bool
     optimizer: str | None
     software_date: Date | None
     features: frozenset[str]
@@ -101,17 +101,19 @@ def state_run(
             accelerator=accelerator,
             per_node=per_node,
             nodes=nodes,
+            link_domain=_link_domain(accelerator, per_node, nodes),
             intra_link=_intra_link(accelerator, peers, per_node, assumed),
             inter_link=_inter_link(record, peers, per_node, nodes, assumed),
         ),
         params=_params(record, stack, model_takes, assumed),
         layout=layout,
-        precision=_precision(record, stack, assumed),
+        precision=_precision(record, accelerator, stack, assumed),
         micro_batch=micro_batch,
         grad_accum=grad_accum,
         recompute=_recompute(record, stack, assumed),
         stack=stack,
         compile=_compile(record, stack, assumed),
+        autocast=_autocast(record, stack, layout),
         optimizer=_optimizer(record, assumed),
         software_date=record.software_date,
         features=frozenset(record.features),
@@ -195,10 +197,6 @@ def _nodes(
     """Return (accelerators of one fast-link domain, number of domains)."""
     total = record.accelerators
     per_node = record.per_node
-    torus = ICI_DOMAIN_CHIPS.get(accelerator.name)
-    if torus is not None and record.inter_node_gbit_s is None and total > (per_node or 1):
-        per_node = torus
-        assumed.append(f"per_node={min(torus, total)} (one ICI torus)")
     if per_node is None:
         per_node = _most_common(int(peer.accelerators) for peer in peers if peer.accelerators > 1)
         per_node = per_node or TYPICAL_PER_NODE
@@ -207,6 +205,15 @@ def _nodes(
     # Equal nodes: 12 accelerators on nodes of 8 are planned as 2 x 6.
     per_node = next(size for size in range(min(per_node, total), 0, -1) if total % size == 0)
     return per_node, total // per_node
+
+
+def _link_domain(accelerator: Accelerator, per_node: int, nodes: int) -> int | None:
+    """Return how many chips of several hosts one torus joins; None for devices without one."""
+    torus = ICI_DOMAIN_CHIPS.get(accelerator.name)
+    if torus is None or nodes == 1:
+        return None
+    total = per_node * nodes
+    return next(size for size in range(min(torus, total), 0, -1) if total % size == 0)
 
 
 def _intra_link(
@@ -243,7 +250,9 @@ def _inter_link(
     return Link(name=None, bytes_per_s=rate, rdma=True)
 
 
-def _precision(record: RunRecord, stack: Stack, assumed: list[str]) -> Precision:
+def _precision(
+    record: RunRecord, accelerator: Accelerator, stack: Stack, assumed: list[str]
+) -> Precision:
     if record.precision is None:
         precision: Precision = "bf16-amp" if stack == "xla" else "fp32"
         assumed.append(f"precision={precision} (default of {stack})")
@@ -253,6 +262,10 @@ def _precision(record: RunRecord, stack: Stack, assumed: list[str]) -> Precision
             f"precision {record.precision!r} is not predicted yet; known:"
             f" {', '.join(PRECISIONS)}.{did_you_mean(record.precision, PRECISIONS)}"
         )
+    if record.precision == "tf32" and accelerator.vendor == "AMD":
+        # hipBLASLt takes TF32 only behind HIPBLASLT_ALLOW_TF32; torch's own switch is for CUDA.
+        assumed.append("precision=fp32 (torch on ROCm leaves TF32 off)")
+        return "fp32"
     return cast(Precision, record.precision)
 
 
@@ -281,8 +294,13 @@ def _params(
     params = dict(record.params)
     if "attention" in model_takes and "attention" not in params:
         params["attention"] = _attention(record, stack, assumed)
-    if "channels_last" in model_takes and record.channels_last is not None:
-        params.setdefault("channels_last", record.channels_last)
+    if "head" in model_takes and "head" not in params and "squad" in record.model_name.casefold():
+        params["head"] = "span"
+        assumed.append(f"params.head=span (what {record.model_name} trains)")
+    if "channels_last" in model_takes and "channels_last" not in params:
+        params["channels_last"] = bool(record.channels_last)
+        if record.channels_last is None:
+            assumed.append("channels_last=false (torch's default memory order)")
     return params
 
 
@@ -295,6 +313,20 @@ def _attention(record: RunRecord, stack: Stack, assumed: list[str]) -> str:
     known = "since" if attention == "fused" else "before"
     assumed.append(f"attention={attention} (default of {stack} {known} {since[0]}-{since[1]:02})")
     return attention
+
+
+def _autocast(record: RunRecord, stack: Stack, layout: Layout) -> bool:
+    """Return whether 16-bit compute came from torch.autocast.
+
+    FSDP's MixedPrecision, Megatron and XLA hand 16-bit weights to 16-bit layers, as Apex O2 did
+    before torch had autocast.
+    """
+    if stack in ("megatron", "xla") or layout.zero_stage == 3:
+        return False
+    if "O2" in record.precision_label:
+        return False
+    date = record.software_date
+    return date is None or date >= NATIVE_AUTOCAST
 
 
 def _optimizer(record: RunRecord, assumed: list[str]) -> str | None:

@@ -32,14 +32,15 @@ def kernel_dtype(kernel: Kernel, precision: Precision) -> str:
 
     16-bit kernels follow the precision's own format; under fp8 only linear layers run in 8 bits;
     under tf32 matmul-like fp32 kernels run on the tensor cores. Convolutions do so under fp32 as
-    well: torch allows TF32 there by default (torch.backends.cudnn.allow_tf32).
+    well: torch allows TF32 there by default (torch.backends.cudnn.allow_tf32). Fused attention of
+    fp32 tensors follows neither switch.
     """
     if kernel.dtype == "16bit":
         if precision == "fp8" and kernel.linear:
             return "fp8"
         return "fp16" if precision == "fp16-amp" else "bf16"
     by_default = kernel.kind in ("convolution", "rnn")
-    if kernel.kind in MATMUL_KINDS and (precision == "tf32" or by_default):
+    if by_default or (kernel.kind == "gemm" and precision == "tf32"):
         return "tf32"
     return "fp32"
 

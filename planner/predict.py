@@ -12,6 +12,7 @@ from ..catalog.units import GIB
 from ..profiles.curves import DeviceCurves
 from ..profiles.optimizers import with_optimizer
 from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
+from .era import Date
 from .framework_memory import framework_bytes
 from .interval import memory_interval, step_interval
 from .layout import Layout
@@ -31,6 +32,9 @@ from .step import StepTimes, optimizer_s, step_times
 from .traffic import WireBytes, data_traffic
 from .workbench import Workbench
 
+MEGATRON_BUCKET_BYTES = 500 * 10**6
+"""DeepSpeed's `reduce_bucket_size` (5e8 elements) and Megatron's (40 M parameters and more) differ;
+at this size the network is at its peak rate with either."""
 VISIBLE_SHARE = 0.985
 """Visible ÷ nominal memory where the visible figure is unknown: the median of the catalogue rows
 that state both."""
@@ -53,6 +57,13 @@ class Setup:
     compile: bool = False
     optimizer: str | None = None
     """None: the file's own; "none": forward and backward only; else a what-if."""
+    autocast: bool = True
+    """Whether 16-bit compute comes from torch.autocast; False where the layers are 16-bit
+    themselves: FSDP's MixedPrecision, Megatron, XLA, Apex O2."""
+    software_date: Date | None = None
+    """Year and month of the software; None is today."""
+    features: frozenset[str] = frozenset()
+    """What else was switched on, as run records name it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,12 +151,21 @@ def capacity_bytes(accelerator: Accelerator) -> float:
     return VISIBLE_SHARE * accelerator.memory_bytes
 
 
-def wire_bytes(precision: Precision) -> WireBytes:
+def wire_bytes(precision: Precision, stack: Stack = "torch-eager") -> WireBytes:
     """Return bytes per parameter of each collective.
 
     FSDP gathers in the compute dtype and reduces in fp32 (MixedPrecisionPolicy(param_dtype=16-bit,
-    reduce_dtype=fp32)); DDP reduces gradients in the parameters' dtype.
+    reduce_dtype=fp32)); DDP reduces gradients in the parameters' dtype. Megatron and DeepSpeed keep
+    16-bit parameters and gradients beside the fp32 master and send those.
     """
+    if stack == "megatron" and NUMERICS_OF_PRECISION[precision] != "fp32":
+        return WireBytes(
+            gather=2,
+            reduce=2,
+            refresh=2,
+            bucket_bytes=MEGATRON_BUCKET_BYTES,
+            zero_2_gathers=False,
+        )
     if NUMERICS_OF_PRECISION[precision] == "pure16":
         return WireBytes(gather=2, reduce=2, refresh=2)
     if NUMERICS_OF_PRECISION[precision] == "fp32":
@@ -167,7 +187,7 @@ def step_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
     layouts = (setup.layout,)
     return step_times(
         times.micro_batch(),
-        data_traffic(bench.units, layouts, site, curves, wire_bytes(setup.precision)),
+        data_traffic(bench.units, layouts, site, curves, wire_bytes(setup.precision, setup.stack)),
         optimizer_s=optimizer_s(bench.profile, layouts, curves, stack),
         step_overhead_s=stack.step_overhead_s,
         grad_accum=np.array([[setup.grad_accum]]),
@@ -177,7 +197,8 @@ def step_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
 def stack_facts(setup: Setup) -> StackFacts:
     """Return launch costs of the stack; compiling an eager file makes it a compiled one."""
     compiled = setup.compile and setup.stack == "torch-eager"
-    return STACK_FACTS["torch-compile" if compiled else setup.stack]
+    facts = STACK_FACTS["torch-compile" if compiled else setup.stack]
+    return replace(facts, autocast=setup.autocast, date=setup.software_date)
 
 
 def memory_parts(bench: Workbench, setup: Setup) -> RankMemory:

@@ -267,7 +267,7 @@ class Sweep:
         """Return [L, V] step times."""
         curves = self.bench.curves(site.accelerator)
         stack = stack_facts(variants.base)
-        wire = wire_bytes(variants.base.precision)
+        wire = wire_bytes(variants.base.precision, variants.base.stack)
         return step_times(
             variants.times,
             data_traffic(self.bench.units, layouts, site, curves, wire),

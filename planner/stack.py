@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .era import Date
 from .plan import Stack
 
 
@@ -15,6 +16,7 @@ from .plan import Stack
 class StackFacts:
     """How one software stack launches and fuses."""
 
+    name: Stack
     forward_launch_s: float
     """Host time per operation of the forward pass, autograd's bookkeeping included."""
     backward_launch_s: float
@@ -24,12 +26,18 @@ class StackFacts:
     """Whether runs of memory-bound kernels become one kernel."""
     step_overhead_s: float
     """Host work once a step: zero_grad, data handling, the loop itself."""
+    autocast: bool = True
+    """Whether 16-bit compute is torch.autocast's, with casts around every layer; False where the
+    layers are 16-bit themselves."""
+    date: Date | None = None
+    """Of the software; None is today."""
 
 
 STACK_FACTS: dict[Stack, StackFacts] = {
     # A Megatron layer of 2020-23 costs 0.83 ms of host forward for 60-70 launches, 1.43 x that
     # backward (fitted on the launch-bound rows of vTrain); torch eager launches the same way.
     "torch-eager": StackFacts(
+        name="torch-eager",
         forward_launch_s=12e-6,
         backward_launch_s=9e-6,
         optimizer_launch_s=10e-6,
@@ -38,6 +46,7 @@ STACK_FACTS: dict[Stack, StackFacts] = {
     ),
     # Inductor's wrapper launches one Triton kernel in 3-4 us and far fewer of them.
     "torch-compile": StackFacts(
+        name="torch-compile",
         forward_launch_s=4e-6,
         backward_launch_s=4e-6,
         optimizer_launch_s=4e-6,
@@ -45,6 +54,7 @@ STACK_FACTS: dict[Stack, StackFacts] = {
         step_overhead_s=2e-3,
     ),
     "megatron": StackFacts(
+        name="megatron",
         forward_launch_s=4e-6,
         backward_launch_s=4e-6,
         optimizer_launch_s=10e-6,
@@ -52,6 +62,7 @@ STACK_FACTS: dict[Stack, StackFacts] = {
         step_overhead_s=2e-3,
     ),
     "xla": StackFacts(
+        name="xla",
         forward_launch_s=0.5e-6,
         backward_launch_s=0.5e-6,
         optimizer_launch_s=0.5e-6,

@@ -55,6 +55,11 @@ class WireBytes:
     """Gradient reduction."""
     refresh: int
     """All-gather of updated parameters under ZeRO-1 and ZeRO-2."""
+    bucket_bytes: int = DDP_BUCKET_BYTES
+    """Gradients that are reduced in one call without FSDP."""
+    zero_2_gathers: bool = True
+    """Whether ZeRO-2 is FSDP that keeps what it gathered in forward (torch), not a refresh after
+    the optimizer (DeepSpeed)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +133,10 @@ def data_traffic(
     if asks:
         seconds = collective_s(asks, site, curves)
         np.add.at(table, (places[:, 0], places[:, 1]), places[:, 2] * seconds)
+    fsdp_stage = 2 if wire.zero_2_gathers else 3
     costs = [
-        HIDING_COST_FSDP if layout.zero_stage == 3 else HIDING_COST_BUCKETS for layout in layouts
+        HIDING_COST_FSDP if layout.zero_stage >= fsdp_stage else HIDING_COST_BUCKETS
+        for layout in layouts
     ]
     return Traffic(
         **{name: table[:, i, None] for i, name in enumerate(_SLOTS)},
@@ -177,26 +184,34 @@ def slotted_calls(
 ) -> tuple[SlottedCall, ...]:
     """Return the collectives of one step under a layout; they do not depend on the machine.
 
-    DDP all-reduces buckets of gradients during the last backward; ZeRO-1 and ZeRO-2 reduce-scatter
-    them (ZeRO-2 in every micro-batch) and gather the updated parameters after the optimizer; FSDP
-    is `collective_calls`.
+    DDP all-reduces buckets of gradients during the last backward; ZeRO-1 and DeepSpeed's ZeRO-2
+    reduce-scatter them (ZeRO-2 in every micro-batch) and gather the updated parameters after the
+    optimizer; FSDP is `collective_calls`, and torch's ZeRO-2 is FSDP that gathers once.
     """
     if layout.data == 1:
         return ()
-    if layout.zero_stage == 3 and layout.shard > 1:
+    is_fsdp = layout.zero_stage == 3 or (layout.zero_stage == 2 and wire.zero_2_gathers)
+    if is_fsdp and layout.shard > 1:
         return tuple(_fsdp_calls(units, layout, wire))
     trainable = sum(unit.trainable * unit.count for unit in units)
     gradients = trainable * wire.reduce
-    buckets = max(1, round(gradients / DDP_BUCKET_BYTES))
-    kind: Collective = "reduce_scatter" if layout.zero_stage in (1, 2) else "all_reduce"
+    buckets = max(1, round(gradients / wire.bucket_bytes))
+    sharded = layout.zero_stage in (1, 2) and layout.shard > 1
+    kind: Collective = "reduce_scatter" if sharded else "all_reduce"
     slot: Slot = "backward_s" if layout.zero_stage == 2 else "last_backward_s"
     bare: Slot = "backward_bare_s" if layout.zero_stage == 2 else "last_backward_bare_s"
-    size, ranks = gradients / buckets, layout.data
+    size, ranks = gradients / buckets, layout.shard if sharded else layout.data
     calls = (
         SlottedCall(slot, kind, size, ranks, buckets),
         SlottedCall(bare, kind, size, ranks),
     )
-    if layout.zero_stage in (1, 2):
+    if sharded and layout.replicas > 1:
+        # State is shared by fewer ranks than there are: each shard is reduced over its copies.
+        across = size / layout.shard
+        calls += (
+            SlottedCall(slot, "all_reduce", across, layout.shard, buckets, across_replicas=True),
+        )
+    if sharded:
         calls += (SlottedCall("after_s", "all_gather", trainable * wire.refresh, ranks),)
     return calls
 
@@ -208,6 +223,8 @@ def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> lis
     )
     counts: dict[SlottedCall, int] = {}
     for call in calls:
+        if layout.zero_stage == 2 and (call.phase, call.kind) == ("backward", "all_gather"):
+            continue  # What was gathered in forward is kept.
         across = call.kind == "all_reduce"
         slot: Slot = "forward_s" if call.phase == "forward" else "backward_s"
         places: list[Slot] = ["last_backward_s"] if across else [slot]

@@ -57,14 +57,21 @@ class Workbench:
         Raises:
             UsageError: the Profile was made without those numerics.
         """
-        numerics = NUMERICS_OF_PRECISION[precision]
+        return self.trace_in(NUMERICS_OF_PRECISION[precision], recompute)
+
+    def trace_in(self, numerics: Numerics, recompute: Recompute) -> StepTrace:
+        """Return the step in these numerics under this recompute policy.
+
+        Raises:
+            UsageError: the Profile was made without those numerics.
+        """
         key = (numerics, recompute)
         if key not in self._traces:
             try:
                 plain = self.profile.step(numerics)
             except KeyError:
                 raise UsageError(
-                    f"This profile holds no {numerics} trace, which {precision} needs; it holds"
+                    f"This profile holds no {numerics} trace; it holds"
                     f" {', '.join(self.profile.numerics())}.",
                     fix="profile the model again with that precision.",
                 ) from None
@@ -92,12 +99,19 @@ class Workbench:
     ) -> list[SegmentTimes]:
         """Return kernel times on one device, one result per recompute policy."""
         sizes = tuple(int(b) for b in micro_batches)
-        numerics = NUMERICS_OF_PRECISION[precision]
+        numerics = self._kernel_numerics(precision, stack)
         key = (numerics, recomputes, stack.fuses, sizes)
         if key not in self._kernels:
-            traces = [self.trace(precision, recompute) for recompute in recomputes]
+            traces = [self.trace_in(numerics, recompute) for recompute in recomputes]
             self._kernels[key] = StepKernels(traces, micro_batches, fused=stack.fuses)
         return self._kernels[key].times(self.curves(accelerator), precision=precision, stack=stack)
+
+    def _kernel_numerics(self, precision: Precision, stack: StackFacts) -> Numerics:
+        """Return the trace whose kernels run: 16-bit layers where nothing is cast around them."""
+        numerics = NUMERICS_OF_PRECISION[precision]
+        if numerics == "amp16" and not stack.autocast and "pure16" in self.profile.numerics():
+            return "pure16"
+        return numerics
 
     def fragmentation(self, precision: Precision, recompute: Recompute, micro_batch: int) -> float:
         """Return reserved ÷ allocated peak of the step on one device, by replaying the pool."""

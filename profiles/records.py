@@ -74,6 +74,8 @@ class RunRecord(Recorded):
     source_group: str = "unnamed"
     date: str | None = None
     model: str
+    model_name: str = ""
+    """What was trained, as published: "bert_base_squad"."""
     params: Annotated[dict[str, Any], BeforeValidator(_drop_nulls)] = Field(default_factory=dict)
     accelerator: str
     accelerators: Count = 1
@@ -81,6 +83,8 @@ class RunRecord(Recorded):
     inter_node_gbit_s: Positive | None = None
     layout: Annotated[RecordedLayout, BeforeValidator(_drop_nulls)] = RecordedLayout()
     precision: str | None = None
+    precision_label: str = ""
+    """The precision in the words of the source: "fp16/apex O2"."""
     micro_batch: Count | None = None
     grad_accum: Count | None = None
     global_batch: Count | None = None

@@ -113,6 +113,21 @@ def test_only_params_that_the_model_takes_are_added():
     assert stated(channels_last=True, takes=("channels_last",)).params == {"channels_last": True}
 
 
+def test_squad_is_trained_with_a_span_head():
+    run = stated(model_name="bert_base_squad", takes=("head",))
+    assert run.params == {"head": "span"}
+    assert "params.head" in names(run)
+    assert stated(model_name="bert_base", takes=("head",)).params == {}
+
+
+def test_sixteen_bit_layers_of_their_own_are_not_cast():
+    assert stated(precision="bf16-amp").autocast
+    assert not stated(stack="megatron").autocast
+    assert not stated(date="NGC 20.01").autocast
+    sharded = {"data": 8, "shard": 8, "zero_stage": 3}
+    assert not stated(accelerators=8, per_node=8, layout=sharded).autocast
+
+
 def test_a_fabric_that_is_not_stated_is_the_usual_one():
     run = stated("H100-80GB-SXM", accelerators=16, per_node=8)
     assert run.site.inter_link.bytes_per_s == 400e9
@@ -121,6 +136,6 @@ def test_a_fabric_that_is_not_stated_is_the_usual_one():
 
 def test_tpu_hosts_share_one_torus():
     run = stated("TPU-v5e", accelerators=512, per_node=4)
-    assert (run.site.per_node, run.site.nodes) == (256, 2)
+    assert (run.site.per_node, run.site.nodes, run.site.domain) == (4, 128, 256)
     assert run.stack == "xla"
     assert run.recompute == "full"

@@ -1,0 +1,69 @@
+"""Past software: which kernels and collectives a run of an earlier date or another stack had."""
+
+import pytest
+
+from gpuplan.planner.era import attention_slowdown, real_step_slowdown
+from gpuplan.planner.fsdp import Unit
+from gpuplan.planner.layout import Layout
+from gpuplan.planner.predict import wire_bytes
+from gpuplan.planner.traffic import SlottedCall, slotted_calls
+
+PARAMETERS = 800_000_000
+UNITS = (
+    Unit(name="block", count=7, parameters=100_000_000, trainable=100_000_000, tensors=()),
+    Unit(name=None, count=1, parameters=100_000_000, trainable=100_000_000, tensors=()),
+)
+
+
+def calls(layout: Layout, stack: str) -> tuple[SlottedCall, ...]:
+    wire = wire_bytes("bf16-amp", "megatron" if stack == "megatron" else "torch-eager")
+    return slotted_calls(UNITS, layout, wire)
+
+
+def bytes_of(kind: str, found: tuple[SlottedCall, ...], *, across: bool = False) -> float:
+    return sum(
+        call.total_bytes * call.count
+        for call in found
+        if call.kind == kind and call.across_replicas == across and "bare" not in call.slot
+    )
+
+
+def test_attention_is_never_slower_on_newer_software():
+    dates = [(2022, 6), (2023, 10), (2024, 8), None]
+    for architecture in ("Ampere", "Hopper", "Volta"):
+        slowdowns = [attention_slowdown(architecture, "megatron", date) for date in dates]
+        assert slowdowns == sorted(slowdowns, reverse=True)
+        assert slowdowns[-1] == 1.0
+
+
+def test_torch_attention_stays_with_the_second_generation_on_hopper():
+    assert attention_slowdown("Hopper", "torch-eager", None) > 1.5
+    assert attention_slowdown("Ampere", "torch-eager", None) == 1.0
+
+
+def test_levels_of_other_makers_come_from_steps_already():
+    assert real_step_slowdown("CDNA3", "AMD") == 1.0
+    assert 1.0 < real_step_slowdown("Ampere", "NVIDIA") < 1.2
+
+
+def test_megatron_sends_sixteen_bits_both_ways():
+    zero1 = Layout(data=16, shard=16, zero_stage=1)
+    assert bytes_of("reduce_scatter", calls(zero1, "megatron")) == pytest.approx(2 * PARAMETERS)
+    assert bytes_of("all_gather", calls(zero1, "megatron")) == pytest.approx(2 * PARAMETERS)
+    assert bytes_of("all_gather", calls(zero1, "torch")) == pytest.approx(4 * PARAMETERS)
+
+
+def test_zero_1_over_fewer_ranks_reduces_each_shard_over_its_copies():
+    found = calls(Layout(data=64, shard=8, zero_stage=1), "megatron")
+    inside = bytes_of("reduce_scatter", found)
+    assert bytes_of("all_reduce", found, across=True) == pytest.approx(inside / 8)
+    assert {call.ranks for call in found} == {8}
+
+
+def test_zero_2_of_torch_gathers_once_and_under_compute():
+    zero2 = Layout(data=16, shard=16, zero_stage=2)
+    fsdp = Layout(data=16, shard=16, zero_stage=3)
+    kept, again = calls(zero2, "torch"), calls(fsdp, "torch")
+    assert all(call.slot != "after_s" for call in kept)
+    assert bytes_of("all_gather", kept) < bytes_of("all_gather", again)
+    assert bytes_of("reduce_scatter", kept) == bytes_of("reduce_scatter", again)
