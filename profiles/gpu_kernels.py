@@ -133,7 +133,26 @@ def _is_channels_last(tensor: torch.Tensor) -> bool:
     return True
 
 
+def _grouped_mm_shapes(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    offs: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """Shape as in torch's rule, for every dtype: a GPU runs others than bf16 group by group."""
+    groups = offs.shape[0] if offs is not None else b.shape[0]
+    if a.dim() == 2 and b.dim() == 2:
+        shape = (groups, a.shape[0], b.shape[1])
+    elif a.dim() == 2 or b.dim() == 2:
+        shape = (a.shape[-2], b.shape[-1])
+    else:
+        shape = (a.shape[0], a.shape[1], b.shape[2])
+    return a.new_empty(shape, dtype=out_dtype or a.dtype)
+
+
 SHAPE_RULES = {
+    torch.ops.aten._grouped_mm.default: _grouped_mm_shapes,
     torch.ops.aten.convolution.default: _convolution_shapes,
     torch.ops.aten._cudnn_rnn.default: _rnn_shapes,
     torch.ops.aten._cudnn_rnn_backward.default: _rnn_backward_shapes,

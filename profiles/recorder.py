@@ -413,6 +413,18 @@ def data_dependent_place() -> str:
     return ""
 
 
+def calling_modules(depth: int = 12) -> set[str]:
+    """Return the names of the modules whose functions are running, innermost `depth` frames."""
+    names: set[str] = set()
+    frame = sys._getframe(1)
+    for _ in range(depth):
+        if frame is None:
+            break
+        names.add(str(frame.f_globals.get("__name__", "")))
+        frame = frame.f_back
+    return names
+
+
 _REMEMBERED: dict[tuple[Any, tuple[Any, ...]], Any] = {}
 _ODD = object()
 """Remembered of operations whose outputs share or exceed their storage: run them every time."""

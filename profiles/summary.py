@@ -56,7 +56,7 @@ def make_profile(
         default_micro_batch=workload.default_micro_batch,
         optimizer=_optimizer_facts(built, steps[0], trainable),
         steps=tuple(steps),
-        notes=tuple(tracer.notes),
+        notes=(*tracer.notes, *_notes(steps)),
     )
 
 
@@ -91,6 +91,23 @@ def model_flops(step: StepTrace) -> Affine:
         base += times * kernel.flops.base
         per_sample += times * kernel.flops.per_sample
     return Affine(base, per_sample)
+
+
+def _notes(steps: list[StepTrace]) -> list[str]:
+    """Return what a reader of this Profile must know."""
+    crossed = {
+        kernel.module or "the loss"
+        for step in steps
+        for segment in step.segments
+        for kernel in segment.kernels
+        if kernel.kind == "gemm" and sum(bool(d.per_sample) for d in kernel.dims.values()) > 1
+    }
+    if not crossed:
+        return []
+    return [
+        f"{', '.join(sorted(crossed))} multiplies samples with samples: its FLOPs and its memory "
+        "grow with the square of the micro-batch, and are right only near the traced sizes."
+    ]
 
 
 def _most_fused(steps: list[StepTrace]) -> StepTrace:

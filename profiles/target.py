@@ -107,7 +107,8 @@ class Target(TorchFunctionMode):
         if type(func) is FunctionType:
             return self._run_python(func, name, args, kwargs)
         if name in READS_DATA and args[0].is_meta:
-            return self._data_dependent(f"Tensor.{name}")
+            answer = self._data_dependent(f"Tensor.{name}")
+            return bool(answer) if name == "__bool__" else answer
         if self.casts and torch.is_autocast_enabled("cuda"):
             args, kwargs = self._cast(name, args, kwargs)
         if name in FACTORIES:

@@ -1,4 +1,4 @@
-"""The only file that touches private torch (and transformers) APIs, checked against their versions.
+"""The only file that touches private torch APIs, checked against the version of torch.
 
 The trace needs four things that torch has no public name for: the autograd node that is running,
 the number the next node will get, a guard that switches torch-function modes off, and the globals
@@ -147,25 +147,3 @@ def checkpoint_answers() -> Any:
 
     checks = getattr(torch.utils.checkpoint, "_allowed_determinism_checks_to_fns", {})
     return patch.dict(checks, {"default": metadata})
-
-
-@contextmanager
-def transformers_as_on_gpu() -> Iterator[None]:
-    """Make transformers choose what it chooses in a plain eager run on a GPU.
-
-    It reads the mask to find packed sequences and to skip an all-ones mask; on tensors without
-    data it would build the full 4-D mask instead, and flash attention would be lost.
-    """
-    masking = sys.modules.get("transformers.masking_utils")
-    patches: list[Any] = []
-    if masking is not None:
-        for name, answer in (("find_packed_sequence_indices", lambda *_a, **_k: None),):
-            if hasattr(masking, name):
-                patches.append(patch.object(masking, name, answer))
-    for each in patches:
-        each.start()
-    try:
-        yield
-    finally:
-        for each in patches:
-            each.stop()

@@ -22,10 +22,10 @@ from .blocks import BlockRun, find_blocks
 from .contract import Workload
 from .optimizers import with_optimizer
 from .profile import Numerics, Profile
-from .recorder import Recorder, data_dependent_place
+from .recorder import Recorder, calling_modules, data_dependent_place
 from .summary import make_profile
 from .target import GPU, Target, gpu_machine
-from .torch_private import check_torch, transformers_as_on_gpu, without_dynamo
+from .torch_private import check_torch, without_dynamo
 
 SIZES: tuple[tuple[int, int], ...] = ((2, 3), (4, 6), (8, 16))
 """Micro-batch sizes to trace at, in order of preference; 1 is avoided, it drops dimensions."""
@@ -249,7 +249,6 @@ class _Machine:
         """Enter the machine."""
         with (
             gpu_machine(self.target),
-            transformers_as_on_gpu(),
             without_dynamo(),
             self.target,
             self.recorder,
@@ -258,8 +257,16 @@ class _Machine:
             yield self.target
 
     def _data_dependent(self, operation: str) -> float:
+        """Return what stands for a value that no shape depends on, or raise."""
         if self.recorder.phase == "optimizer":
-            # An optimizer scales by what it reads (a norm, a count); no shape follows from it.
+            # An optimizer scales by what it reads (a norm, a count).
+            return 1.0
+        callers = calling_modules()
+        if "torch.nn.init" in callers:
+            # "Is any value still out of range?"
+            return 0.0
+        if "transformers.masking_utils" in callers:
+            # "Is nothing padded, nothing packed?": then no mask is made, and attention stays flash.
             return 1.0
         place = data_dependent_place()
         raise UserFileError(

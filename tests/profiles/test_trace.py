@@ -215,6 +215,40 @@ def test_cuda_calls_and_compile_do_not_break_a_trace() -> None:
     assert profile.flops == plain.flops
 
 
+def test_transformers_models_keep_flash_attention() -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, vocab_size=100,
+    )  # fmt: skip
+
+    def make_batch(size: int) -> dict[str, torch.Tensor]:
+        tokens = torch.randint(100, (size, 32))
+        mask = torch.ones_like(tokens)
+        return {"input_ids": tokens, "attention_mask": mask, "labels": tokens}
+
+    profile = trace_workload(
+        workload(
+            build_model=lambda: transformers.AutoModelForCausalLM.from_config(config),
+            make_batch=make_batch,
+            compute_loss=lambda model, batch: model(**batch).loss,
+        ),
+        numerics=["amp16"],
+    )
+    assert profile.blocks[0].count == 2
+    attention = {k.op for k in kernels(profile.steps[0]) if k.kind == "attention"}
+    assert "_scaled_dot_product_flash_attention" in attention
+
+
+def test_products_of_samples_with_samples_are_noted() -> None:
+    def compute_loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        embedded = model(batch[0])
+        return (embedded @ embedded.T).logsumexp(-1).sum()
+
+    assert "square" in trace_workload(workload(compute_loss=compute_loss)).notes[0]
+    assert trace_workload(workload()).notes == ()
+
+
 # --- memory ------------------------------------------------------------------------------------
 
 
