@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Literal
@@ -12,8 +12,9 @@ from ..catalog.types import CPU_PREFIX
 from ..catalog.units import SECONDS_PER_HOUR
 from ..profiles.profile import Profile
 from .cost import samples_of
+from .layout import Layout
 from .market import Choice
-from .plan import Plan
+from .plan import Plan, RecomputeKind
 from .predict import Setup
 from .request import Question, Sort
 from .site import Site
@@ -26,14 +27,42 @@ CHECKED_PER_ACCELERATOR = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A site, a setup and a price, with its step time before intervals."""
+    """A site, a setup and a price, with its step time before intervals.
+
+    Thousands are made and a few are looked at, so the site and the setup are spelled out late.
+    """
 
     choice: Choice
-    site: Site
-    setup: Setup
+    one_node: Site
+    base: Setup
+    layout: Layout
+    micro_batch: int
+    grad_accum: int
+    recompute: RecomputeKind
     step_s: float
     global_batch: int
     variants_that_fit: int
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes are rented."""
+        return self.layout.accelerators // self.one_node.per_node
+
+    @cached_property
+    def site(self) -> Site:
+        """Where it runs."""
+        return replace(self.one_node, nodes=self.nodes)
+
+    @cached_property
+    def setup(self) -> Setup:
+        """How the step is run."""
+        return replace(
+            self.base,
+            layout=self.layout,
+            micro_batch=self.micro_batch,
+            grad_accum=self.grad_accum,
+            recompute=self.recompute,
+        )
 
     @property
     def seconds_per_sample(self) -> float:
@@ -44,7 +73,7 @@ class Candidate:
     def usd_per_hour(self) -> float:
         """All nodes; infinite when the price is unknown, so that it ranks last."""
         usd = self.choice.usd_per_hour
-        return float("inf") if usd is None else float(usd) * self.site.nodes
+        return float("inf") if usd is None else float(usd) * self.nodes
 
     @cached_property
     def usd_per_sample(self) -> float:
@@ -74,7 +103,7 @@ class Candidate:
             cost=self.usd_per_sample,
             price=self.usd_per_hour,
             seconds=self.seconds_per_sample,
-            size=self.site.accelerators,
+            size=self.layout.accelerators,
         )
 
 
@@ -97,13 +126,31 @@ def best_of_each_accelerator(
         chosen = []
         groups: dict[str, list[Candidate]] = {}
         for candidate in ordered:
-            groups.setdefault(candidate.site.accelerator.name, []).append(candidate)
+            groups.setdefault(candidate.one_node.accelerator.name, []).append(candidate)
         for group in groups.values():
-            plans = _first_plans(group[:TRIES_PER_ACCELERATOR], CHECKED_PER_ACCELERATOR, plan_of)
-            chosen += sorted(plans, key=lambda plan: _plan_order(plan, sort))[:1]
+            chosen += _best_plan(group[:TRIES_PER_ACCELERATOR], sort, plan_of)
     # The exact check may have shrunk a plan's micro-batch, so that plans are ordered again.
     chosen.sort(key=lambda plan: (plan.needs_port, *_plan_order(plan, sort)))
     return chosen + _extremes(ordered, chosen, plan_of)
+
+
+def _best_plan(
+    ordered: list[Candidate], sort: Sort, plan_of: Callable[[Candidate], Plan | None]
+) -> list[Plan]:
+    """Return the best finished plan, or nothing.
+
+    The first that passes the exact check as it was is the best; one whose micro-batch had to be
+    shrunk is compared with the next.
+    """
+    finished: list[Plan] = []
+    for candidate in ordered:
+        plan = plan_of(candidate)
+        if plan is None:
+            continue
+        finished.append(plan)
+        if plan.micro_batch == candidate.micro_batch or len(finished) == CHECKED_PER_ACCELERATOR:
+            break
+    return sorted(finished, key=lambda plan: _plan_order(plan, sort))[:1]
 
 
 def _plan_order(plan: Plan, sort: Sort) -> tuple[float, ...]:
@@ -148,8 +195,8 @@ def _extremes(
     candidates: list[Candidate], chosen: list[Plan], plan_of: Callable[[Candidate], Plan | None]
 ) -> list[Plan]:
     """Return the fastest and the smallest plan where they are not among the chosen."""
-    devices = (c for c in candidates if not c.site.accelerator.is_cpu)
-    own = [c for c in devices if not c.site.accelerator.needs_xla]
+    devices = (c for c in candidates if not c.one_node.accelerator.is_cpu)
+    own = [c for c in devices if not c.one_node.accelerator.needs_xla]
     known = {plan.id for plan in chosen}
     extra: list[Plan] = []
     sorts: tuple[Sort, ...] = ("time", "memory")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 
 import numpy as np
 
@@ -93,6 +94,7 @@ class Sweep:
         self.counts["unsupported"] = market.cannot_train
         self.tried = 0
         self._memory: dict[tuple[object, ...], np.ndarray] = {}
+        self._seen: dict[tuple[object, ...], Variants] = {}
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield the best micro-batch of every site, layout and precision that fits."""
@@ -129,7 +131,11 @@ class Sweep:
     def _of_device(
         self, choices: list[Choice], precision: Precision, stack: Stack
     ) -> Iterator[Candidate]:
-        """Yield the fastest variant that fits of every layout, priced with each choice's price."""
+        """Yield the fastest variant that fits of every layout.
+
+        Equal machines differ in nothing but their price, so only the cheapest seller's is a
+        candidate, unless all variants are asked for.
+        """
         instance = choices[0].instance
         site = Site(
             accelerator=choices[0].accelerator,
@@ -146,30 +152,49 @@ class Sweep:
         accum, divisible = self._accumulation(layouts, variants.micro_batch)
         fits = divisible & self._fits(site, layouts, precision, accum)
         many = len(choices)
+        shown = choices if self.question.all_variants else [min(choices, key=_price)]
         self.tried += many * fits.size
         self.counts["indivisible"] += many * int((~divisible).sum())
         self.counts["out_of_memory"] += many * int((divisible & ~fits).sum())
         total_s = self._step_s(site, layouts, variants, accum)
         data = np.array([[layout.data] for layout in layouts])
         batch = variants.micro_batch * data * accum
-        best = np.where(fits, batch / total_s, -np.inf).argmax(axis=1)
-        variants_that_fit = fits.sum(axis=1).tolist()
-        for row, layout in enumerate(layouts):
-            column = int(best[row])
-            if not fits[row, column]:
-                continue
-            setup = variants.setup(layout, column, int(accum[row, column]))
-            placed = replace(site, nodes=layout.accelerators // site.per_node)
-            step_s, global_batch = float(total_s[row, column]), int(batch[row, column])
-            for choice in choices:
+        rate = np.where(fits, batch / total_s, -np.inf)
+        best = rate.argmax(axis=1)
+        for row, fitting in self._rows_to_show(layouts, rate).items():
+            layout, column = layouts[row], int(best[row])
+            for choice in shown:
                 yield Candidate(
                     choice=choice,
-                    site=placed,
-                    setup=setup,
-                    step_s=step_s,
-                    global_batch=global_batch,
-                    variants_that_fit=variants_that_fit[row],
+                    one_node=site,
+                    base=variants.base,
+                    layout=layout,
+                    micro_batch=int(variants.micro_batch[column]),
+                    grad_accum=int(accum[row, column]),
+                    recompute=variants.recompute[column],
+                    step_s=float(total_s[row, column]),
+                    global_batch=int(batch[row, column]),
+                    variants_that_fit=fitting * many // len(shown),
                 )
+
+    def _rows_to_show(self, layouts: list[Layout], rate: np.ndarray) -> dict[int, int]:
+        """Return rows of layouts to show, with how many variants that fit each stands for.
+
+        The same nodes cost the same, so a slower layout of them is neither cheaper nor faster: only
+        the fastest is shown, unless all variants are asked for.
+        """
+        fitting = (rate > 0).sum(axis=1)
+        top = rate.max(axis=1)
+        rows = [row for row in range(len(layouts)) if fitting[row]]
+        if self.question.all_variants:
+            return {row: int(fitting[row]) for row in rows}
+        groups: dict[int, list[int]] = {}
+        for row in rows:
+            groups.setdefault(layouts[row].accelerators, []).append(row)
+        return {
+            max(group, key=lambda row: top[row]): int(fitting[group].sum())
+            for group in groups.values()
+        }
 
     def _layouts(self, site: Site, many: int) -> list[Layout]:
         """Return the layouts to try on one kind of node, over every node count."""
@@ -190,20 +215,23 @@ class Sweep:
         setup = Setup(
             layout=Layout(), precision=precision, micro_batch=1, stack=stack, compile=compiled
         )
-        sizes = self.space.micro_batches
-        times = self.bench.times(
-            site.accelerator,
-            precision,
-            self.space.recomputes,
-            stack=stack_facts(setup),
-            micro_batches=sizes,
-        )
-        return Variants(
-            base=setup,
-            times=MicroBatchTimes.stack([one.micro_batch() for one in times]),
-            recompute=[r for r in self.space.recomputes for _ in sizes],
-            micro_batch=np.tile(sizes, len(self.space.recomputes)),
-        )
+        key = (site.accelerator.name, precision, stack)
+        if key not in self._seen:
+            sizes = self.space.micro_batches
+            times = self.bench.times(
+                site.accelerator,
+                precision,
+                self.space.recomputes,
+                stack=stack_facts(setup),
+                micro_batches=sizes,
+            )
+            self._seen[key] = Variants(
+                base=setup,
+                times=MicroBatchTimes.stack([one.micro_batch() for one in times]),
+                recompute=[r for r in self.space.recomputes for _ in sizes],
+                micro_batch=np.tile(sizes, len(self.space.recomputes)),
+            )
+        return self._seen[key]
 
     def _accumulation(
         self, layouts: list[Layout], micro_batch: np.ndarray
@@ -286,15 +314,11 @@ class Variants:
     recompute: list[RecomputeKind]
     micro_batch: np.ndarray
 
-    def setup(self, layout: Layout, column: int, grad_accum: int) -> Setup:
-        """Return the setup of one variant under a layout."""
-        return replace(
-            self.base,
-            layout=layout,
-            micro_batch=int(self.micro_batch[column]),
-            recompute=self.recompute[column],
-            grad_accum=grad_accum,
-        )
+
+def _price(choice: Choice) -> tuple[bool, Decimal]:
+    """Return what choices of equal machines are ordered by; an unknown price comes last."""
+    usd = choice.usd_per_hour
+    return usd is None, usd or Decimal(0)
 
 
 def _outcome(
@@ -348,13 +372,14 @@ def _finish(candidate: Candidate, question: Question, bench: Workbench) -> Plan 
             return as_plan(candidate, prediction, bench.profile, question)
         if setup.micro_batch % 2 or question.choices.micro_batches:
             return None
-        smaller = replace(
-            setup,
-            micro_batch=setup.micro_batch // 2,
-            grad_accum=setup.grad_accum * (2 if fixed_batch else 1),
+        accum = candidate.grad_accum * (2 if fixed_batch else 1)
+        size = candidate.micro_batch // 2
+        candidate = replace(
+            candidate,
+            micro_batch=size,
+            grad_accum=accum,
+            global_batch=size * accum * candidate.layout.data,
         )
-        batch = smaller.micro_batch * smaller.grad_accum * smaller.layout.data
-        candidate = replace(candidate, setup=smaller, global_batch=batch)
 
 
 def _notes(question: Question, space: Space, profile: Profile) -> Iterator[str]:
