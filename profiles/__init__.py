@@ -1,1 +1,1 @@
-"""What the job asks and what machines give: the user's file, traces, memory, efficiency curves, run records."""
+"""What the job asks and what machines give: files, traces, memory, efficiency curves, records."""

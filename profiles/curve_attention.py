@@ -30,7 +30,8 @@ def forward_attention_s(
 ) -> Array:
     """Return the forward seconds of fused attention on the device that `grids` were measured on.
 
-    Beyond the measured sizes the time per FLOP stays that of the nearest measured size.
+    Above the measured sizes the time per FLOP stays that of the nearest measured size; below them
+    tiles and bytes shrink (`_shorter`).
     """
     head_dim = np.ceil(np.asarray(head_dim, dtype=float) / _HEAD_DIM_STEP) * _HEAD_DIM_STEP
     grids = _around(grids, head_dim)
@@ -67,7 +68,18 @@ def _log_causal_s(grid: AttentionGrid, batch_heads: Array, seq: Array, group: Ar
     )
     log_time = interpolate((grid.batch_heads, grid.seq, grid.group), grid.log_time, inside)
     beyond = np.maximum(batch_heads / inside[0], 1) * np.maximum(seq / inside[1], 1) ** 2
-    return log_time + np.log(beyond)
+    return log_time + np.log(beyond * _shorter(seq, float(grid.seq[0])))
+
+
+def _shorter(seq: Array, shortest: float) -> Array:
+    """Return the time of a sequence over that of the shortest measured one, 1 above it.
+
+    What is left is the larger of the tiles still to be computed (those under the diagonal) and of
+    the bytes still to be moved, which are linear in the sequence.
+    """
+    tiles, most = np.ceil(seq / _BLOCK), np.ceil(shortest / _BLOCK)
+    computed = tiles * (tiles + 1) / (most * (most + 1))
+    return np.where(seq < shortest, np.maximum(computed, seq / shortest), 1.0)
 
 
 def _along_head_dim(dims: Array, log_times: Array, head_dim: Array) -> Array:
