@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..profiles.curves import DeviceCurves
-from ..profiles.profile import Kernel, Phase, Segment, StepTrace
+from ..profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
 from .era import attention_slowdown, real_step_slowdown
 from .fusion import fuse
 from .kernel_times import MATMUL_KINDS, KernelTable
@@ -99,7 +99,9 @@ class StepKernels:
                         rows[id(kernel)] = len(kernels)
                         kernels.append(kernel)
         self._table = KernelTable(kernels, micro_batches)
-        self._attention = np.array([k.kind == "attention" for k in kernels], dtype=bool)
+        self._rows: dict[KernelKind, list[int]] = {}
+        for row, kernel in enumerate(kernels):
+            self._rows.setdefault(kernel.kind, []).append(row)
         self._matmul = np.array([k.kind in MATMUL_KINDS for k in kernels], dtype=bool)
         self._uses = [_uses(segments, rows, len(kernels)) for segments in self._segments]
 
@@ -115,9 +117,11 @@ class StepKernels:
         """
         device_s = self._table.device_s(curves, precision)
         device = curves.device
-        device_s[self._attention] *= attention_slowdown(device.arch, stack.name, stack.date)
-        if precision != "fp32":
-            device_s[self._matmul] *= real_step_slowdown(device.arch, device.vendor)
+        device_s[self._rows.get("attention", [])] *= attention_slowdown(
+            device.arch, stack.name, stack.date
+        )
+        for kind, rows in self._rows.items():
+            device_s[rows] *= real_step_slowdown(device, kind, fp32=precision == "fp32")
         matmul = device_s * self._matmul[:, None]
         times = []
         for trace, segments, uses in zip(self._traces, self._segments, self._uses, strict=True):

@@ -6,6 +6,8 @@ is for today's software; dates matter when past runs are predicted (`gpuplan val
 
 from __future__ import annotations
 
+from ..catalog.types import Accelerator
+from ..profiles.profile import KernelKind
 from .plan import Stack
 
 Date = tuple[int, int]
@@ -19,6 +21,15 @@ NATIVE_AUTOCAST: Date = (2022, 1)
 """Mixed precision was Apex O2 (16-bit layers) before torch 1.6 brought torch.autocast (2020-07),
 and stayed so in most training scripts until Apex gave its amp up."""
 
+FOREACH_OPTIMIZERS: Date = (2023, 3)
+"""torch 2.0 made its optimizers step all tensors of a list at once."""
+LEAN_MEGATRON: Date = (2025, 1)
+"""Megatron with Transformer Engine and CUDA graphs, as recipes use it since."""
+FUSED_OPTIMIZER = 0.4
+"""28 bytes of state and 6 of 16-bit copies to the 84 of foreach Adam (as traced)."""
+LOOPED_OPTIMIZER = 1.7
+"""About 140 bytes: torch.optim of 2020 with temporaries, and clipping (counted by hand)."""
+
 _FLASH_1_SLOWDOWN = {"Ampere": 1.45, "Hopper": 2.4}
 """FlashAttention-1 and Triton: 25-40 % of the A100's peak where FlashAttention-2 reaches 50-73 %
 (arXiv:2307.08691, figures 4-6); on Hopper times its own lag behind FlashAttention-3."""
@@ -29,15 +40,48 @@ _FLASH_2_SLOWDOWN = {"Hopper": 1.9}
 _REAL_STEP = {"Ampere": 1.07, "Hopper": 1.10}
 """Tensor-core kernels of a training step against the same ones measured alone and hot: clocks give
 way to power, caches are shared with everything else. Fitted on compute-bound published steps."""
+_CDNA3_STEP: dict[str, float] = {"gemm": 2.1, "attention": 2.1, "convolution": 3.3, "rnn": 3.3}
+_CDNA3_FP32_STEP = 1.65
+_CDNA3_MEMORY_STEP = 2.0
+"""torch on ROCm against the levels of its micro-benchmarks: every published step of a CDNA3 device
+is 1.7 to 2.5 times slower than those give, most where MIOpen convolves (one device, MI325X)."""
 _REAL_STEP_TYPICAL = 1.07
 
 
-def real_step_slowdown(architecture: str, vendor: str) -> float:
-    """Return the time of a tensor-core kernel in a step relative to its micro-benchmark.
+def is_python_bound(stack: Stack, date: Date | None) -> bool:
+    """Return whether Python launches Megatron's kernels one by one, as it did to 2024."""
+    return stack == "megatron" and date is not None and date < LEAN_MEGATRON
 
-    Levels of devices of other makers come from whole steps already.
+
+def optimizer_traffic(
+    stack: Stack, date: Date | None, *, autocast: bool, sixteen_bit: bool
+) -> float:
+    """Return the bytes an optimizer step moves relative to torch's foreach implementation.
+
+    One fused kernel reads gradient, parameter and moments and writes the last three: a third of
+    what foreach moves, whose every term is a pass of its own. The loops over tensors before it also
+    wrote temporaries, and clipped gradients in passes of their own.
     """
-    return _REAL_STEP.get(architecture, _REAL_STEP_TYPICAL) if vendor == "NVIDIA" else 1.0
+    fused = stack in ("megatron", "xla") or (
+        sixteen_bit and not autocast and date is not None and date < NATIVE_AUTOCAST
+    )
+    if fused:
+        return FUSED_OPTIMIZER
+    return LOOPED_OPTIMIZER if date is not None and date < FOREACH_OPTIMIZERS else 1.0
+
+
+def real_step_slowdown(device: Accelerator, kind: KernelKind, *, fp32: bool) -> float:
+    """Return the time of a kernel in a training step relative to its micro-benchmark.
+
+    Levels of TPUs and other makers' devices come from whole steps already.
+    """
+    if device.arch in ("CDNA3", "CDNA4"):
+        in_step = _CDNA3_STEP.get(kind, _CDNA3_MEMORY_STEP)
+        return _CDNA3_FP32_STEP if fp32 and kind in _CDNA3_STEP else in_step
+    is_tensor_kernel = kind in ("gemm", "attention", "convolution", "rnn") and not fp32
+    if device.vendor != "NVIDIA" or not is_tensor_kernel:
+        return 1.0
+    return _REAL_STEP.get(device.arch, _REAL_STEP_TYPICAL)
 
 
 def attention_slowdown(architecture: str, stack: Stack, date: Date | None) -> float:

@@ -12,7 +12,7 @@ from ..catalog.units import GIB
 from ..profiles.curves import DeviceCurves
 from ..profiles.optimizers import with_optimizer
 from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
-from .era import Date
+from .era import Date, is_python_bound, optimizer_traffic
 from .framework_memory import framework_bytes
 from .interval import memory_interval, step_interval
 from .layout import Layout
@@ -27,7 +27,7 @@ from .plan import (
     Stack,
 )
 from .site import Site
-from .stack import STACK_FACTS, StackFacts
+from .stack import LAUNCHED_FROM_PYTHON, STACK_FACTS, StackFacts
 from .step import StepTimes, optimizer_s, step_times
 from .traffic import WireBytes, data_traffic
 from .workbench import Workbench
@@ -198,7 +198,20 @@ def stack_facts(setup: Setup) -> StackFacts:
     """Return launch costs of the stack; compiling an eager file makes it a compiled one."""
     compiled = setup.compile and setup.stack == "torch-eager"
     facts = STACK_FACTS["torch-compile" if compiled else setup.stack]
-    return replace(facts, autocast=setup.autocast, date=setup.software_date)
+    date = setup.software_date
+    launches = LAUNCHED_FROM_PYTHON if is_python_bound(setup.stack, date) else {}
+    return replace(
+        facts,
+        autocast=setup.autocast,
+        date=date,
+        optimizer_traffic=optimizer_traffic(
+            setup.stack,
+            date,
+            autocast=setup.autocast,
+            sixteen_bit=NUMERICS_OF_PRECISION[setup.precision] == "amp16",
+        ),
+        **launches,
+    )
 
 
 def memory_parts(bench: Workbench, setup: Setup) -> RankMemory:

@@ -31,8 +31,13 @@ class StackFacts:
     layers are 16-bit themselves."""
     date: Date | None = None
     """Of the software; None is today."""
+    optimizer_traffic: float = 1.0
+    """Bytes that the optimizer step moves, relative to torch's foreach implementation."""
 
 
+LAUNCHED_FROM_PYTHON = {"forward_launch_s": 75e-6, "backward_launch_s": 54e-6}
+"""Megatron to 2024: about 0.83 ms of host time per layer forward and 1.43 x that backward, spread
+over the kernels that are left when its own fusions are taken (fitted on launch-bound runs)."""
 STACK_FACTS: dict[Stack, StackFacts] = {
     # A Megatron layer of 2020-23 costs 0.83 ms of host forward for 60-70 launches, 1.43 x that
     # backward (fitted on the launch-bound rows of vTrain); torch eager launches the same way.

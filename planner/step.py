@@ -78,5 +78,6 @@ def optimizer_s(
     facts = profile.optimizer
     ranks = np.array([layout.shard if layout.zero_stage else 1 for layout in layouts])
     moved = profile.trainable_parameters / ranks * facts.step_bytes_per_parameter
+    moved = moved * stack.optimizer_traffic
     device = curves.memory_bound_s(moved, kind="optimizer", dtype="fp32")
     return np.maximum(device, facts.launches * stack.optimizer_launch_s)[:, None]

@@ -33,7 +33,7 @@ class Workbench:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self._traces: dict[tuple[Numerics, Recompute], StepTrace] = {}
+        self._traces: dict[tuple[Numerics, Recompute, bool], StepTrace] = {}
         self._envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...]], Envelope] = {}
         self._kernels: dict[tuple[object, ...], StepKernels] = {}
         self._curves: dict[str, DeviceCurves] = {}
@@ -59,13 +59,15 @@ class Workbench:
         """
         return self.trace_in(NUMERICS_OF_PRECISION[precision], recompute)
 
-    def trace_in(self, numerics: Numerics, recompute: Recompute) -> StepTrace:
-        """Return the step in these numerics under this recompute policy.
+    def trace_in(
+        self, numerics: Numerics, recompute: Recompute, *, early_stop: bool = True
+    ) -> StepTrace:
+        """Return the step in these numerics under this recompute policy (`recomputed`).
 
         Raises:
             UsageError: the Profile was made without those numerics.
         """
-        key = (numerics, recompute)
+        key = (numerics, recompute, early_stop)
         if key not in self._traces:
             try:
                 plain = self.profile.step(numerics)
@@ -75,7 +77,7 @@ class Workbench:
                     f" {', '.join(self.profile.numerics())}.",
                     fix="profile the model again with that precision.",
                 ) from None
-            self._traces[key] = recomputed(plain, self.profile, recompute)
+            self._traces[key] = recomputed(plain, self.profile, recompute, early_stop=early_stop)
         return self._traces[key]
 
     def envelope(
@@ -100,9 +102,13 @@ class Workbench:
         """Return kernel times on one device, one result per recompute policy."""
         sizes = tuple(int(b) for b in micro_batches)
         numerics = self._kernel_numerics(precision, stack)
-        key = (numerics, recomputes, stack.fuses, sizes)
+        early_stop = stack.name != "megatron"
+        key = (numerics, recomputes, stack.fuses, early_stop, sizes)
         if key not in self._kernels:
-            traces = [self.trace_in(numerics, recompute) for recompute in recomputes]
+            traces = [
+                self.trace_in(numerics, recompute, early_stop=early_stop)
+                for recompute in recomputes
+            ]
             self._kernels[key] = StepKernels(traces, micro_batches, fused=stack.fuses)
         return self._kernels[key].times(self.curves(accelerator), precision=precision, stack=stack)
 

@@ -33,11 +33,21 @@ _KEPT_NUMBERS = frozenset(KERNEL_KINDS.index(kind) for kind in KEPT_KINDS)
 _ACTIVATIONS, _TEMPORARY = CATEGORIES.index("activations"), CATEGORIES.index("temporary")
 
 
-def recomputed(step: StepTrace, profile: Profile, recompute: Recompute) -> StepTrace:
-    """Return the step as it would run with this recompute of the profile's repeated blocks."""
+def recomputed(
+    step: StepTrace, profile: Profile, recompute: Recompute, *, early_stop: bool = True
+) -> StepTrace:
+    """Return the step as it would run with this recompute of the profile's repeated blocks.
+
+    Args:
+        step: the step without recompute.
+        profile: of which it is a trace.
+        recompute: what is computed again.
+        early_stop: whether a block runs again only up to its last saved tensor (torch, and XLA's
+            removal of dead code), or to its end (Megatron's own checkpoint function).
+    """
     if recompute == "none" or not profile.blocks:
         return step.model_copy(update={"recompute": recompute})
-    reruns = _reruns(step)
+    reruns = _reruns(step, early_stop)
     shift = _Shift(step, reruns)
     segments, schedule, start_tick, origin = _schedule(step, reruns, shift, recompute)
     return step.model_copy(
@@ -72,7 +82,7 @@ class _Rerun:
     release_tick: int
 
 
-def _reruns(step: StepTrace) -> list[_Rerun]:
+def _reruns(step: StepTrace, early_stop: bool) -> list[_Rerun]:
     """Return the block executions to run again, in the order of the backward pass."""
     done = {
         step.forward_of[index]
@@ -87,13 +97,14 @@ def _reruns(step: StepTrace) -> list[_Rerun]:
         done.add(forward)
         start = step.start_tick[forward]
         end = step.start_tick[forward + 1] if forward + 1 < len(step.start_tick) else start
+        stop = min(step.rerun_end_tick[forward], end) if early_stop else end
         reruns.append(
             _Rerun(
                 forward=forward,
                 before=index,
                 start_tick=start,
                 forward_end_tick=end,
-                ticks=max(0, min(step.rerun_end_tick[forward], end) - start),
+                ticks=max(0, stop - start),
                 insert_tick=step.start_tick[index],
                 release_tick=step.release_tick[forward],
             )

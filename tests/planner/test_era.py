@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.era import attention_slowdown, real_step_slowdown
 from gpuplan.planner.fsdp import Unit
 from gpuplan.planner.layout import Layout
@@ -41,9 +42,12 @@ def test_torch_attention_stays_with_the_second_generation_on_hopper():
     assert attention_slowdown("Ampere", "torch-eager", None) == 1.0
 
 
-def test_levels_of_other_makers_come_from_steps_already():
-    assert real_step_slowdown("CDNA3", "AMD") == 1.0
-    assert 1.0 < real_step_slowdown("Ampere", "NVIDIA") < 1.2
+def test_kernels_of_a_step_are_slower_than_alone_but_never_by_much_on_measured_families():
+    devices = load_catalogue().accelerators
+    for name in ("A100-80GB-SXM", "H100-80GB-SXM", "L4"):
+        assert 1.0 < real_step_slowdown(devices[name], "gemm", fp32=False) < 1.2
+        assert real_step_slowdown(devices[name], "pointwise", fp32=False) == 1.0
+    assert real_step_slowdown(devices["TPU-v5e"], "gemm", fp32=False) == 1.0
 
 
 def test_megatron_sends_sixteen_bits_both_ways():
