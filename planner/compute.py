@@ -71,6 +71,17 @@ class MicroBatchTimes:
     """The other kernels of both passes, device time."""
 
     @staticmethod
+    def weighted(parts: Sequence[MicroBatchTimes], shares: Sequence[float]) -> MicroBatchTimes:
+        """Return the mean of several results of equal shape, by their shares."""
+        weights = np.array(shares)
+        return MicroBatchTimes(
+            *(
+                weights @ np.array([getattr(part, name) for part in parts])
+                for name in ("forward_s", "backward_s", "compute_s", "memory_bound_s")
+            )
+        )
+
+    @staticmethod
     def stack(parts: Sequence[MicroBatchTimes]) -> MicroBatchTimes:
         """Return the variants of several results behind one another."""
         return MicroBatchTimes(

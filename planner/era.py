@@ -25,6 +25,11 @@ FOREACH_OPTIMIZERS: Date = (2023, 3)
 """torch 2.0 made its optimizers step all tensors of a list at once."""
 LEAN_MEGATRON: Date = (2025, 1)
 """Megatron with Transformer Engine and CUDA graphs, as recipes use it since."""
+COALESCED_ZERO_3: Date = (2022, 1)
+"""DeepSpeed gathered parameter by parameter before, over one rail at a time."""
+UNCOALESCED_BYTES_PER_S = 19e9
+"""Ring rate of those gathers, whatever the model and the fabric (Narayanan et al. 2021, table 2:
+the same step time on 768 and on 1,536 accelerators)."""
 FUSED_OPTIMIZER = 0.4
 """28 bytes of state and 6 of 16-bit copies to the 84 of foreach Adam (as traced)."""
 LOOPED_OPTIMIZER = 1.7

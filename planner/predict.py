@@ -12,7 +12,15 @@ from ..catalog.units import GIB
 from ..profiles.curves import DeviceCurves
 from ..profiles.optimizers import with_optimizer
 from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
-from .era import Date, is_python_bound, optimizer_traffic
+from .compute import MicroBatchTimes
+from .envelope import Envelope
+from .era import (
+    COALESCED_ZERO_3,
+    UNCOALESCED_BYTES_PER_S,
+    Date,
+    is_python_bound,
+    optimizer_traffic,
+)
 from .framework_memory import framework_bytes
 from .interval import memory_interval, step_interval
 from .layout import Layout
@@ -28,6 +36,7 @@ from .plan import (
 )
 from .site import Site
 from .stack import LAUNCHED_FROM_PYTHON, STACK_FACTS, StackFacts
+from .state_bytes import state_scale
 from .step import StepTimes, optimizer_s, step_times
 from .traffic import WireBytes, data_traffic
 from .workbench import Workbench
@@ -151,7 +160,9 @@ def capacity_bytes(accelerator: Accelerator) -> float:
     return VISIBLE_SHARE * accelerator.memory_bytes
 
 
-def wire_bytes(precision: Precision, stack: Stack = "torch-eager") -> WireBytes:
+def wire_bytes(
+    precision: Precision, stack: Stack = "torch-eager", date: Date | None = None
+) -> WireBytes:
     """Return bytes per parameter of each collective.
 
     FSDP gathers in the compute dtype and reduces in fp32 (MixedPrecisionPolicy(param_dtype=16-bit,
@@ -159,10 +170,12 @@ def wire_bytes(precision: Precision, stack: Stack = "torch-eager") -> WireBytes:
     16-bit parameters and gradients beside the fp32 master and send those.
     """
     if stack == "megatron" and NUMERICS_OF_PRECISION[precision] != "fp32":
+        coalesced = date is None or date >= COALESCED_ZERO_3
         return WireBytes(
             gather=2,
             reduce=2,
             refresh=2,
+            ring_bytes_per_s=None if coalesced else UNCOALESCED_BYTES_PER_S,
             bucket_bytes=MEGATRON_BUCKET_BYTES,
             zero_2_gathers=False,
         )
@@ -177,21 +190,44 @@ def step_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
     """Return the parts of the step of one fixed setup, each of shape [1, 1]."""
     curves = bench.curves(site.accelerator)
     stack = stack_facts(setup)
-    (times,) = bench.times(
+    policies = recompute_policies(setup)
+    times = bench.times(
         site.accelerator,
         setup.precision,
-        (setup.recompute,),
+        tuple(policies),
         stack=stack,
         micro_batches=np.array([setup.micro_batch]),
     )
     layouts = (setup.layout,)
     return step_times(
-        times.micro_batch(),
-        data_traffic(bench.units, layouts, site, curves, wire_bytes(setup.precision, setup.stack)),
+        MicroBatchTimes.weighted([one.micro_batch() for one in times], list(policies.values())),
+        data_traffic(
+            bench.units_in(setup.stack),
+            layouts,
+            site,
+            curves,
+            wire_bytes(setup.precision, setup.stack, setup.software_date),
+        ),
         optimizer_s=optimizer_s(bench.profile, layouts, curves, stack),
         step_overhead_s=stack.step_overhead_s,
         grad_accum=np.array([[setup.grad_accum]]),
     )
+
+
+def recompute_policies(setup: Setup) -> dict[RecomputeKind, float]:
+    """Return what a recompute setting does, as shares of the policies that are traced.
+
+    Ours keeps every matrix product under "selective". torchtitan's per-op mode computes every
+    second one again, its per-layer mode every second layer; MaxText's policies keep two thirds of
+    the projections.
+    """
+    if setup.recompute == "selective" and "recompute-per-layer" in setup.features:
+        return {"none": 0.5, "full": 0.5}
+    if setup.recompute == "selective" and "recompute-per-op" in setup.features:
+        return {"selective": 0.5, "full": 0.5}
+    if setup.recompute == "selective" and setup.stack == "xla":
+        return {"selective": 2 / 3, "full": 1 / 3}
+    return {setup.recompute: 1.0}
 
 
 def stack_facts(setup: Setup) -> StackFacts:
@@ -216,12 +252,32 @@ def stack_facts(setup: Setup) -> StackFacts:
 
 def memory_parts(bench: Workbench, setup: Setup) -> RankMemory:
     """Return memory of the fullest rank of one fixed setup, before fragmentation."""
+    return memory_of(
+        bench,
+        setup,
+        bench.envelope(
+            setup.precision,
+            setup.recompute,
+            np.array([setup.micro_batch]),
+            autocast=setup.autocast,
+        ),
+    )
+
+
+def memory_of(bench: Workbench, setup: Setup, shape: Envelope) -> RankMemory:
+    """Return memory of the fullest rank at every micro-batch of an envelope of this setup."""
+    traced = bench.numerics(setup.precision, autocast=setup.autocast)
     return rank_memory(
-        bench.envelope(setup.precision, setup.recompute, np.array([setup.micro_batch])),
+        shape,
         bench.profile,
         setup.layout,
         compute_bytes=wire_bytes(setup.precision).gather,
         grad_accum=setup.grad_accum,
+        state=state_scale(
+            setup.precision,
+            setup.stack,
+            sixteen_bit_layers=traced != NUMERICS_OF_PRECISION[setup.precision],
+        ),
     )
 
 
@@ -248,7 +304,9 @@ def assemble(
         communication_s=exposed_s,
     )
     allocated = memory.peak_bytes.item()
-    ratio = bench.fragmentation(setup.precision, setup.recompute, setup.micro_batch)
+    ratio = bench.fragmentation(
+        setup.precision, setup.recompute, setup.micro_batch, autocast=setup.autocast
+    )
     reserved = allocated * max(1.0, ratio)
     framework = framework_bytes(site.accelerator, communicators=communicators(setup.layout))
     peak = memory_interval(reserved, framework, capacity_bytes=capacity_bytes(site.accelerator))

@@ -298,7 +298,7 @@ class Sweep:
         wire = wire_bytes(variants.base.precision, variants.base.stack)
         return step_times(
             variants.times,
-            data_traffic(self.bench.units, layouts, site, curves, wire),
+            data_traffic(self.bench.units_in(variants.base.stack), layouts, site, curves, wire),
             optimizer_s=optimizer_s(self.bench.profile, layouts, curves, stack),
             step_overhead_s=stack.step_overhead_s,
             grad_accum=accum,

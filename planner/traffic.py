@@ -19,7 +19,7 @@ import numpy as np
 
 from ..profiles.curves import DeviceCurves
 from .collectives import Ask, Collective, Group, collective_s
-from .fsdp import Unit, collective_calls
+from .fsdp import REDUCE_BYTES, Unit, collective_calls
 from .layout import Layout
 from .memory import DDP_BUCKET_BYTES
 from .site import Site
@@ -55,6 +55,8 @@ class WireBytes:
     """Gradient reduction."""
     refresh: int
     """All-gather of updated parameters under ZeRO-1 and ZeRO-2."""
+    ring_bytes_per_s: float | None = None
+    """Rate that the software's own collectives never exceed, where it is below the links'."""
     bucket_bytes: int = DDP_BUCKET_BYTES
     """Gradients that are reduced in one call without FSDP."""
     zero_2_gathers: bool = True
@@ -132,6 +134,9 @@ def data_traffic(
     table = np.zeros((len(layouts), len(_SLOTS)))
     if asks:
         seconds = collective_s(asks, site, curves)
+        if wire.ring_bytes_per_s is not None:
+            sizes = np.array([ask.total_bytes for ask in asks])
+            seconds = np.maximum(seconds, sizes / wire.ring_bytes_per_s)
         np.add.at(table, (places[:, 0], places[:, 1]), places[:, 2] * seconds)
     fsdp_stage = 2 if wire.zero_2_gathers else 3
     costs = [
@@ -231,10 +236,11 @@ def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> lis
         if call.unit is None and not across:
             # The root is gathered first and reduced last: nothing runs beside it.
             places.append("forward_bare_s" if call.kind == "all_gather" else "backward_bare_s")
+        size: float = call.total_bytes
+        if call.kind != "all_gather" and not wire.zero_2_gathers:
+            size *= wire.reduce / REDUCE_BYTES  # DeepSpeed reduces what the layers computed in.
         for place in places:
-            one = SlottedCall(
-                place, call.kind, call.total_bytes, layout.shard, across_replicas=across
-            )
+            one = SlottedCall(place, call.kind, size, layout.shard, across_replicas=across)
             counts[one] = counts.get(one, 0) + 1
     return [
         SlottedCall(c.slot, c.kind, c.total_bytes, c.ranks, n, c.across_replicas)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -22,7 +23,7 @@ from ..profiles.recompute import recomputed
 from .compute import SegmentTimes, StepKernels
 from .envelope import Envelope, envelope
 from .fsdp import Unit, units_of
-from .plan import Precision
+from .plan import Precision, Stack
 from .stack import StackFacts
 
 Array = np.ndarray
@@ -44,6 +45,14 @@ class Workbench:
     def units(self) -> tuple[Unit, ...]:
         """FSDP units of the model."""
         return units_of(self.profile)
+
+    def units_in(self, stack: Stack) -> tuple[Unit, ...]:
+        """Return the units as a stack shards them: only torch pads every parameter by its rows."""
+        return self.units if stack.startswith("torch") else self._flat_units
+
+    @cached_property
+    def _flat_units(self) -> tuple[Unit, ...]:
+        return tuple(replace(unit, tensors=()) for unit in self.units)
 
     def curves(self, accelerator: Accelerator) -> DeviceCurves:
         """Return the efficiency curves of a device."""
@@ -81,14 +90,29 @@ class Workbench:
         return self._traces[key]
 
     def envelope(
-        self, precision: Precision, recompute: Recompute, micro_batches: Array
+        self,
+        precision: Precision,
+        recompute: Recompute,
+        micro_batches: Array,
+        *,
+        autocast: bool = True,
     ) -> Envelope:
         """Return the memory plateaus of that step."""
-        numerics = NUMERICS_OF_PRECISION[precision]
+        numerics = self.numerics(precision, autocast=autocast)
         key = (numerics, recompute, tuple(int(b) for b in micro_batches))
         if key not in self._envelopes:
-            self._envelopes[key] = envelope(self.trace(precision, recompute), micro_batches)
+            self._envelopes[key] = envelope(self.trace_in(numerics, recompute), micro_batches)
         return self._envelopes[key]
+
+    def numerics(self, precision: Precision, *, autocast: bool) -> Numerics:
+        """Return the trace that runs: 16-bit layers where nothing is cast around them.
+
+        A Profile without that trace is taken with autocast's casts.
+        """
+        numerics = NUMERICS_OF_PRECISION[precision]
+        if numerics == "amp16" and not autocast and "pure16" in self.profile.numerics():
+            return "pure16"
+        return numerics
 
     def times(
         self,
@@ -101,7 +125,7 @@ class Workbench:
     ) -> list[SegmentTimes]:
         """Return kernel times on one device, one result per recompute policy."""
         sizes = tuple(int(b) for b in micro_batches)
-        numerics = self._kernel_numerics(precision, stack)
+        numerics = self.numerics(precision, autocast=stack.autocast)
         early_stop = stack.name != "megatron"
         key = (numerics, recomputes, stack.fuses, early_stop, sizes)
         if key not in self._kernels:
@@ -112,19 +136,19 @@ class Workbench:
             self._kernels[key] = StepKernels(traces, micro_batches, fused=stack.fuses)
         return self._kernels[key].times(self.curves(accelerator), precision=precision, stack=stack)
 
-    def _kernel_numerics(self, precision: Precision, stack: StackFacts) -> Numerics:
-        """Return the trace whose kernels run: 16-bit layers where nothing is cast around them."""
-        numerics = NUMERICS_OF_PRECISION[precision]
-        if numerics == "amp16" and not stack.autocast and "pure16" in self.profile.numerics():
-            return "pure16"
-        return numerics
-
-    def fragmentation(self, precision: Precision, recompute: Recompute, micro_batch: int) -> float:
+    def fragmentation(
+        self,
+        precision: Precision,
+        recompute: Recompute,
+        micro_batch: int,
+        *,
+        autocast: bool = True,
+    ) -> float:
         """Return reserved ÷ allocated peak of the step on one device, by replaying the pool."""
-        numerics = NUMERICS_OF_PRECISION[precision]
+        numerics = self.numerics(precision, autocast=autocast)
         key = (numerics, recompute, micro_batch)
         if key not in self._reserved:
-            pool = replay(self.trace(precision, recompute), micro_batch)
+            pool = replay(self.trace_in(numerics, recompute), micro_batch)
             self._reserved[key] = pool.peak_reserved_bytes / max(1, pool.peak_allocated_bytes)
         return self._reserved[key]
 

@@ -6,7 +6,7 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.era import attention_slowdown, real_step_slowdown
 from gpuplan.planner.fsdp import Unit
 from gpuplan.planner.layout import Layout
-from gpuplan.planner.predict import wire_bytes
+from gpuplan.planner.predict import Setup, recompute_policies, wire_bytes
 from gpuplan.planner.traffic import SlottedCall, slotted_calls
 
 PARAMETERS = 800_000_000
@@ -71,3 +71,37 @@ def test_zero_2_of_torch_gathers_once_and_under_compute():
     assert all(call.slot != "after_s" for call in kept)
     assert bytes_of("all_gather", kept) < bytes_of("all_gather", again)
     assert bytes_of("reduce_scatter", kept) == bytes_of("reduce_scatter", again)
+
+
+def test_deepspeed_of_2021_gathers_no_faster_on_a_faster_fabric():
+    assert wire_bytes("fp16-amp", "megatron", (2021, 4)).ring_bytes_per_s == 19e9
+    assert wire_bytes("fp16-amp", "megatron", (2023, 4)).ring_bytes_per_s is None
+    assert wire_bytes("fp16-amp", "torch-eager", (2021, 4)).ring_bytes_per_s is None
+
+
+def test_deepspeed_zero_3_sends_six_bytes_per_parameter():
+    found = calls(Layout(data=16, shard=16, zero_stage=3), "megatron")
+    assert bytes_of("reduce_scatter", found) == pytest.approx(2 * PARAMETERS)
+    blocks = 700_000_000
+    assert bytes_of("all_gather", found) == pytest.approx(2 * (PARAMETERS + blocks))
+
+
+@pytest.mark.parametrize(
+    ("stack", "features", "expected"),
+    [
+        ("torch-eager", set(), {"selective": 1.0}),
+        ("torch-eager", {"recompute-per-layer"}, {"none": 0.5, "full": 0.5}),
+        ("torch-eager", {"recompute-per-op"}, {"selective": 0.5, "full": 0.5}),
+        ("xla", set(), {"selective": 2 / 3, "full": 1 / 3}),
+    ],
+)
+def test_what_selective_recompute_means(stack, features, expected):
+    setup = Setup(
+        layout=Layout(),
+        precision="bf16-amp",
+        micro_batch=1,
+        recompute="selective",
+        stack=stack,
+        features=frozenset(features),
+    )
+    assert recompute_policies(setup) == expected
