@@ -66,7 +66,7 @@ __all__ = [
     "validate",
 ]
 
-DEFAULT_NUMERICS: tuple[Numerics, ...] = ("amp16", "fp32")
+DEFAULT_NUMERICS: tuple[Numerics, ...] = ("amp16", "fp32", "pure16")
 """What is traced when no precision is asked for: the planner is then free to take either."""
 
 
@@ -151,6 +151,8 @@ def read_inputs(
 
     spec = parse_model_spec(str(model), params=params, inputs=inputs, timeout_s=timeout_s)
     wanted: set[Numerics] = {NUMERICS_OF_PRECISION[precision] for precision in precisions}
+    if "amp16" in wanted:
+        wanted.add("pure16")  # FSDP runs mixed precision on 16-bit layers.
     numerics: tuple[Numerics, ...] = tuple(sorted(wanted or DEFAULT_NUMERICS))
     begin = partial(begin_profile, spec, use_cache=use_cache, on_output=on_output)
     with _ended(begin(numerics=numerics)) as pending:

@@ -21,6 +21,7 @@ from .era import NATIVE_AUTOCAST, Date
 from .layout import Layout
 from .plan import PRECISIONS, Precision, RecomputeKind, Stack
 from .site import Site
+from .stack import casts_layers
 
 T = TypeVar("T")
 
@@ -318,10 +319,10 @@ def _attention(record: RunRecord, stack: Stack, assumed: list[str]) -> str:
 def _autocast(record: RunRecord, stack: Stack, layout: Layout) -> bool:
     """Return whether 16-bit compute came from torch.autocast.
 
-    FSDP's MixedPrecision, Megatron and XLA hand 16-bit weights to 16-bit layers, as Apex O2 did
-    before torch had autocast.
+    Where the stack does not decide (`casts_layers`), Apex O2 ran 16-bit layers before torch had
+    autocast.
     """
-    if stack in ("megatron", "xla") or layout.zero_stage == 3:
+    if not casts_layers(stack, layout):
         return False
     if "O2" in record.precision_label:
         return False

@@ -12,6 +12,7 @@ from .layout import Layout
 from .plan import SCHEMA_VERSION, Answer, EstimatedMemory, MemoryBreakdown, Precision, RecomputeKind
 from .predict import Prediction, Setup, predict, supported_precisions
 from .site import Site
+from .stack import casts_layers
 from .workbench import Workbench
 
 LARGEST_TRIED = 2**16
@@ -111,6 +112,7 @@ class _Question:
 
     def ask(self, setup: Setup, *, bench: Workbench | None = None) -> Prediction:
         bench = bench or self.bench
+        setup = replace(setup, autocast=casts_layers(setup.stack, setup.layout))
         return predict(bench.profile, self._site(setup.layout), setup, bench=bench)
 
     def _site(self, layout: Layout) -> Site:

@@ -15,6 +15,7 @@ from ..profiles.profile import Profile
 from .envelope import Array, Envelope
 from .fsdp import buffer_bytes, units_of
 from .layout import Layout
+from .state_bytes import AS_TRACED, StateScale
 
 DDP_BUCKET_BYTES = 25 * 2**20
 """torch DistributedDataParallel's default `bucket_cap_mb`."""
@@ -49,6 +50,7 @@ def rank_memory(
     *,
     compute_bytes: int,
     grad_accum: int = 1,
+    state: StateScale = AS_TRACED,
 ) -> RankMemory:
     """Return memory of the fullest rank at every micro-batch of the envelope.
 
@@ -58,16 +60,21 @@ def rank_memory(
         layout: only its data dimension is used here.
         compute_bytes: bytes per parameter that FSDP gathers (2 for 16-bit compute, else 4).
         grad_accum: with more than one micro-batch, gradients live through the forward passes too.
+        state: what is kept relative to the trace.
     """
     stage, shard = layout.zero_stage, layout.shard
     optimizing = np.array([m.phase == "optimizer" for m in shape.moments])[:, None]
 
-    parameters = shape.persistent_bytes["parameters"] / (shard if stage == 3 else 1)
-    optimizer = shape.persistent_bytes["optimizer"] / (shard if stage >= 1 else 1)
-    gradients = _gradient_bytes(shape, layout, grad_accum)[:, None]
+    parameters = state.parameters * shape.persistent_bytes["parameters"]
+    parameters = parameters / (shard if stage == 3 else 1)
+    optimizer = state.optimizer * shape.persistent_bytes["optimizer"]
+    optimizer += state.master_bytes * profile.trainable_parameters
+    optimizer = optimizer / (shard if stage >= 1 else 1)
+    gradients = state.gradients * _gradient_bytes(shape, layout, grad_accum)[:, None]
     gathered = _sharding_buffers(shape, profile, layout, compute_bytes)[:, None]
     copies = shape.weight_copy_bytes[:, None] * (0 if _is_fsdp(layout) else 1)
-    temporary = shape.temporary_bytes / np.where(optimizing & (stage >= 1), shard, 1)
+    stepped = state.optimizer_temporary / (shard if stage >= 1 else 1)
+    temporary = shape.temporary_bytes * np.where(optimizing, stepped, 1)
     activations = shape.activation_bytes + shape.input_bytes + shape.persistent_bytes["buffers"]
     activations = activations + shape.persistent_bytes["inputs"]
 

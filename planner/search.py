@@ -21,13 +21,13 @@ from .compute import MicroBatchTimes
 from .framework_memory import framework_bytes
 from .layout import Layout
 from .market import Choice, Market, survey
-from .memory import rank_memory
 from .plan import Plan, Precision, RecomputeKind, Rejected, Stack
 from .predict import (
     Setup,
     assemble,
     capacity_bytes,
     communicators,
+    memory_of,
     memory_parts,
     stack_facts,
     step_parts,
@@ -38,6 +38,7 @@ from .rank import Candidate, best_of_each_accelerator, headlines, mark_ties
 from .request import Question
 from .site import Site
 from .space import Space, precisions_for, space_of, stack_for
+from .stack import casts_layers
 from .step import optimizer_s, step_times
 from .traffic import data_traffic
 from .workbench import Workbench
@@ -146,11 +147,17 @@ class Sweep:
             link_domain=instance.link_domain_accelerators,
         )
         layouts = self._layouts(site, len(choices))
-        if not layouts:
-            return
-        variants = self._variants(site, precision, stack)
+        for autocast in (True, False):
+            same = [one for one in layouts if casts_layers(stack, one) == autocast]
+            if same:
+                variants = self._variants(site, precision, stack, autocast=autocast)
+                yield from self._of_layouts(choices, site, same, variants)
+
+    def _of_layouts(
+        self, choices: list[Choice], site: Site, layouts: list[Layout], variants: Variants
+    ) -> Iterator[Candidate]:
         accum, divisible = self._accumulation(layouts, variants.micro_batch)
-        fits = divisible & self._fits(site, layouts, precision, accum)
+        fits = divisible & self._fits(site, layouts, variants.base, accum)
         many = len(choices)
         shown = choices if self.question.all_variants else [min(choices, key=_price)]
         self.tried += many * fits.size
@@ -210,12 +217,19 @@ class Sweep:
                     self.counts["unsupported"] += many
         return layouts
 
-    def _variants(self, site: Site, precision: Precision, stack: Stack) -> Variants:
+    def _variants(
+        self, site: Site, precision: Precision, stack: Stack, *, autocast: bool
+    ) -> Variants:
         compiled = bool(self.question.choices.compile)
         setup = Setup(
-            layout=Layout(), precision=precision, micro_batch=1, stack=stack, compile=compiled
+            layout=Layout(),
+            precision=precision,
+            micro_batch=1,
+            stack=stack,
+            compile=compiled,
+            autocast=autocast,
         )
-        key = (site.accelerator.name, precision, stack)
+        key = (site.accelerator.name, precision, stack, autocast)
         if key not in self._seen:
             sizes = self.space.micro_batches
             times = self.bench.times(
@@ -250,43 +264,40 @@ class Sweep:
         return accum, accum * at_once == wanted
 
     def _fits(
-        self, site: Site, layouts: list[Layout], precision: Precision, accum: np.ndarray
+        self, site: Site, layouts: list[Layout], base: Setup, accum: np.ndarray
     ) -> np.ndarray:
         """Return [L, V] whether the device can hold the peak."""
         capacity = capacity_bytes(site.accelerator)
         fits = np.empty(accum.shape, dtype=bool)
         for row, layout in enumerate(layouts):
-            peak = self._peak_bytes(layout, precision, accumulates=False)
+            peak = self._peak_bytes(layout, base, accumulates=False)
             if (accum[row] > 1).any():
-                more = self._peak_bytes(layout, precision, accumulates=True)
+                more = self._peak_bytes(layout, base, accumulates=True)
                 peak = np.where(accum[row] > 1, more, peak)
             framework = framework_bytes(site.accelerator, communicators=communicators(layout))
             fits[row] = peak * USUAL_FRAGMENTATION + framework <= capacity
         return fits
 
-    def _peak_bytes(self, layout: Layout, precision: Precision, *, accumulates: bool) -> np.ndarray:
+    def _peak_bytes(self, layout: Layout, base: Setup, *, accumulates: bool) -> np.ndarray:
         """Return [V] allocated peaks; they do not depend on the device."""
         key = (
-            NUMERICS_OF_PRECISION[precision],
+            NUMERICS_OF_PRECISION[base.precision],
+            base.stack,
+            base.autocast,
             layout.zero_stage,
             layout.shard,
             layout.data > 1,
             accumulates,
         )
         if key not in self._memory:
-            sizes = self.space.micro_batches
-            self._memory[key] = np.concatenate(
-                [
-                    rank_memory(
-                        self.bench.envelope(precision, recompute, sizes),
-                        self.bench.profile,
-                        layout,
-                        compute_bytes=wire_bytes(precision).gather,
-                        grad_accum=2 if accumulates else 1,
-                    ).peak_bytes
-                    for recompute in self.space.recomputes
-                ]
-            )
+            setup = replace(base, layout=layout, grad_accum=2 if accumulates else 1)
+            peaks = []
+            for recompute in self.space.recomputes:
+                shape = self.bench.envelope(
+                    base.precision, recompute, self.space.micro_batches, autocast=base.autocast
+                )
+                peaks.append(memory_of(self.bench, setup, shape).peak_bytes)
+            self._memory[key] = np.concatenate(peaks)
         return self._memory[key]
 
     def _step_s(

@@ -111,7 +111,8 @@ def stack_for(accelerator: Accelerator, profile: Profile, choices: Choices) -> S
 
 
 def _first(wanted: tuple[Precision, ...], able: tuple[Precision, ...]) -> tuple[Precision, ...]:
-    return tuple(p for p in wanted if p in able)[:1]
+    found: list[Precision] = [precision for precision in wanted if precision in able]
+    return tuple(found[:1])
 
 
 @lru_cache(maxsize=1024)

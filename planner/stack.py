@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .era import Date
+from .layout import Layout
 from .plan import Stack
 
 
@@ -38,6 +39,17 @@ class StackFacts:
 LAUNCHED_FROM_PYTHON = {"forward_launch_s": 75e-6, "backward_launch_s": 54e-6}
 """Megatron to 2024: about 0.83 ms of host time per layer forward and 1.43 x that backward, spread
 over the kernels that are left when its own fusions are taken (fitted on launch-bound runs)."""
+
+
+def casts_layers(stack: Stack, layout: Layout) -> bool:
+    """Return whether mixed precision is torch.autocast's, with casts around fp32 layers.
+
+    FSDP's MixedPrecisionPolicy, Megatron and XLA run layers that are 16-bit themselves.
+    """
+    sharded = layout.zero_stage == 3 and layout.shard > 1
+    return stack not in ("megatron", "xla") and not sharded
+
+
 STACK_FACTS: dict[Stack, StackFacts] = {
     # A Megatron layer of 2020-23 costs 0.83 ms of host forward for 60-70 launches, 1.43 x that
     # backward (fitted on the launch-bound rows of vTrain); torch eager launches the same way.

@@ -10,6 +10,7 @@ from ..catalog.types import Accelerator
 from ..profiles.profile import Profile
 from .plan import Plan
 from .predict import Setup, stack_facts
+from .stack import casts_layers
 from .workbench import Workbench
 
 
@@ -40,6 +41,7 @@ def timeline(profile: Profile, plan: Plan, accelerator: Accelerator) -> list[Spa
         recompute=plan.recompute,
         stack=plan.stack,
         compile=plan.compile,
+        autocast=casts_layers(plan.stack, plan.layout),
     )
     bench = Workbench(profile)
     (times,) = bench.times(
@@ -49,7 +51,8 @@ def timeline(profile: Profile, plan: Plan, accelerator: Accelerator) -> list[Spa
         stack=stack_facts(setup),
         micro_batches=np.array([plan.micro_batch]),
     )
-    trace = bench.trace(plan.precision, plan.recompute)
+    numerics = bench.numerics(plan.precision, autocast=setup.autocast)
+    trace = bench.trace_in(numerics, plan.recompute)
     spans: list[Span] = []
     now = 0.0
     for micro_batch in range(plan.grad_accum):

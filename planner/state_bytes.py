@@ -1,0 +1,56 @@
+"""Bytes of state per parameter where they differ from those of the traced step.
+
+| numerics, stack | parameters | gradients | master | two moments |
+|---|---|---|---|---|
+| fp32, tf32; torch | 4 | 4 | - | 8 |
+| amp under torch.autocast | 4, and 2 for the copies autocast keeps | 4 | - | 8 |
+| amp by FSDP (MixedPrecisionPolicy) | 4, sharded; gathered in 2 | 4, sharded | - | 8, sharded |
+| amp by Megatron or DeepSpeed, fp16 | 2 | 2 | 4 | 8 |
+| amp by Megatron, bf16 | 2 | 4 (accumulated in fp32) | 4 | 8 |
+| bf16 (everything 16-bit) | 2 | 2 | - | 4 |
+
+Sources: torch 2.13 FSDP2 `MixedPrecisionPolicy`; Rajbhandari et al. 2020 (arXiv:1910.02054, section
+3.1: 2 + 2 + 12 bytes); Megatron-LM `--accumulate-allreduce-grads-in-fp32`, which bf16 implies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .plan import Precision, Stack
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateScale:
+    """What is kept relative to a traced step."""
+
+    parameters: float = 1
+    gradients: float = 1
+    optimizer: float = 1
+    optimizer_temporary: float = 1
+    master_bytes: float = 0
+    """Per trainable parameter, kept and sharded with the optimizer's state."""
+
+
+AS_TRACED = StateScale()
+FP32_AROUND_16_BIT_LAYERS = StateScale(
+    parameters=2, gradients=2, optimizer=2, optimizer_temporary=2
+)
+"""FSDP: the trace of 16-bit layers, with state that stays in fp32."""
+MASTER_BESIDE_FP16 = StateScale(optimizer=2, optimizer_temporary=0, master_bytes=4)
+MASTER_BESIDE_BF16 = StateScale(gradients=2, optimizer=2, optimizer_temporary=0, master_bytes=4)
+
+
+def state_scale(precision: Precision, stack: Stack, *, sixteen_bit_layers: bool) -> StateScale:
+    """Return how state differs from the step that was traced.
+
+    Args:
+        precision: of the plan.
+        stack: Megatron keeps a master copy beside 16-bit weights; FSDP keeps fp32 shards.
+        sixteen_bit_layers: whether the trace of 16-bit layers stands for a mixed precision.
+    """
+    if not sixteen_bit_layers:
+        return AS_TRACED
+    if stack in ("megatron", "xla"):
+        return MASTER_BESIDE_FP16 if precision == "fp16-amp" else MASTER_BESIDE_BF16
+    return FP32_AROUND_16_BIT_LAYERS
