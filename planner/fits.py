@@ -10,7 +10,7 @@ from ..profiles.optimizers import with_optimizer
 from ..profiles.profile import Profile
 from .layout import Layout
 from .plan import SCHEMA_VERSION, Answer, EstimatedMemory, MemoryBreakdown, Precision, RecomputeKind
-from .predict import Prediction, Setup, predict, supported_precisions
+from .predict import Prediction, Setup, memory_notes, predict, supported_precisions
 from .site import Site
 from .stack import casts_layers
 from .workbench import Workbench
@@ -94,7 +94,7 @@ def fits(
         memory_breakdown_bytes=prediction.memory_breakdown_bytes,
         spare_bytes=peak.capacity - peak.value,
         remedies=() if prediction.fits else tuple(_remedies(question, setup)),
-        notes=prediction.notes,
+        notes=tuple(memory_notes(accelerator, peak)),
     )
 
 
@@ -143,45 +143,86 @@ class _Question:
         return low
 
 
+SHARDS_TRIED = (2, 4, 8, 16, 32, 64)
+LIGHTER_OPTIMIZERS = ("adamw8bit", "adafactor")
+
+
 def _remedies(question: _Question, setup: Setup) -> Iterator[Remedy]:
-    """Yield changes that make it fit, the least invasive first."""
-    for text, changed in _changes(question, setup):
-        prediction = question.ask(changed)
-        if prediction.fits:
-            yield Remedy(
-                text=text,
-                peak_bytes=prediction.peak_memory_bytes.value,
-                micro_batch=changed.micro_batch,
-            )
-    for name in ("adamw8bit", "adafactor"):
-        if question.profile.optimizer.name == name:
-            continue
-        lighter = Workbench(with_optimizer(question.original, name))
-        prediction = question.ask(setup, bench=lighter)
-        if prediction.fits:
-            yield Remedy(
-                text=f"--optimizer {name}",
-                peak_bytes=prediction.peak_memory_bytes.value,
-                micro_batch=setup.micro_batch,
-            )
+    """Yield changes that make it fit: each by itself, or the mildest combination of them."""
+    single = [
+        r for text, changed in _changes(question, setup) if (r := _try(question, text, changed))
+    ]
+    yield from single
+    for name in LIGHTER_OPTIMIZERS:
+        if question.profile.optimizer.name != name:
+            lighter = Workbench(with_optimizer(question.original, name))
+            remedy = _try(question, f"--optimizer {name}", setup, bench=lighter)
+            if remedy:
+                single.append(remedy)
+                yield remedy
+    if not single:
+        yield from _combined(question, setup)
+
+
+def _try(
+    question: _Question, text: str, setup: Setup, *, bench: Workbench | None = None
+) -> Remedy | None:
+    prediction = question.ask(setup, bench=bench)
+    if not prediction.fits:
+        return None
+    peak_bytes = prediction.peak_memory_bytes.value
+    return Remedy(text=text, peak_bytes=peak_bytes, micro_batch=setup.micro_batch)
 
 
 def _changes(question: _Question, setup: Setup) -> Iterator[tuple[str, Setup]]:
+    """Yield single changes, the least invasive first."""
     size = question.largest(setup)
     if size is not None and size < setup.micro_batch:
         yield f"--micro-batch {size}", replace(setup, micro_batch=size)
-    if question.profile.blocks:
-        policies: tuple[RecomputeKind, ...] = ("selective", "full")
-        for policy in policies:
-            if setup.recompute != policy:
-                yield f"--recompute {policy}", replace(setup, recompute=policy)
-    able = supported_precisions(question.accelerator)
-    halves: tuple[Precision, ...] = ("bf16-amp", "fp16-amp", "bf16")
-    for precision in halves:
-        if precision in able and precision != setup.precision:
-            yield f"--precision {precision}", replace(setup, precision=precision)
-            break
-    for ranks in (2, 4, 8, 16, 32, 64):
+    policies: tuple[RecomputeKind, ...] = ("selective", "full") if question.profile.blocks else ()
+    for policy in policies:
+        if setup.recompute != policy:
+            yield f"--recompute {policy}", replace(setup, recompute=policy)
+    half = _half_precision(question, setup)
+    if half:
+        yield f"--precision {half}", replace(setup, precision=half)
+    for ranks in SHARDS_TRIED:
         if ranks > setup.layout.accelerators:
             layout = Layout(data=ranks, shard=ranks, zero_stage=3)
-            yield f"--layout {layout} ({ranks} accelerators)", replace(setup, layout=layout)
+            yield _sharded_text(layout), replace(setup, layout=layout)
+
+
+def _combined(question: _Question, setup: Setup) -> Iterator[Remedy]:
+    """Yield the first combination that fits: 16-bit layers, recompute, then sharding as well."""
+    words: list[str] = []
+    if setup.micro_batch > 1:
+        setup = replace(setup, micro_batch=1)
+        words.append("--micro-batch 1")
+    half = _half_precision(question, setup)
+    if half:
+        setup = replace(setup, precision=half)
+        words.append(f"--precision {half}")
+    if question.profile.blocks and setup.recompute != "full":
+        setup = replace(setup, recompute="full")
+        words.append("--recompute full")
+    layouts = [Layout(data=n, shard=n, zero_stage=3) for n in SHARDS_TRIED]
+    for layout in (None, *layouts):
+        changed = setup if layout is None else replace(setup, layout=layout)
+        text = [*words, *([] if layout is None else [_sharded_text(layout)])]
+        remedy = _try(question, " ".join(text), changed)
+        if remedy:
+            yield remedy
+            return
+
+
+def _half_precision(question: _Question, setup: Setup) -> Precision | None:
+    """Return the device's 16-bit mixed precision, if the setup does not use 16 bits yet."""
+    if setup.precision not in ("fp32", "tf32"):
+        return None
+    able = supported_precisions(question.accelerator)
+    halves: tuple[Precision, ...] = ("bf16-amp", "fp16-amp")
+    return next((precision for precision in halves if precision in able), None)
+
+
+def _sharded_text(layout: Layout) -> str:
+    return f"--layout {layout} ({layout.accelerators} accelerators)"

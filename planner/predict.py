@@ -49,6 +49,10 @@ VISIBLE_SHARE = 0.985
 that state both."""
 
 
+CUDA_13_CAPABILITY = 7.5
+"""Oldest NVIDIA compute capability that CUDA 13 supports (its release notes: Turing)."""
+
+
 class UnsupportedError(NoFeasiblePlanError):
     """The plan asks for something that this version cannot predict, or the device cannot do."""
 
@@ -333,7 +337,10 @@ def assemble(
         peak_reserved_bytes=reserved,
         mfu=mfu,
         hfu=hfu,
-        notes=_notes(site, peak, curves, dtype),
+        notes=(
+            *memory_notes(site.accelerator, peak),
+            *device_notes(site.accelerator, curves, dtype),
+        ),
     )
 
 
@@ -357,18 +364,31 @@ def communicators(layout: Layout) -> int:
     return 2 if layout.zero_stage == 3 and layout.replicas > 1 else 1
 
 
-def _notes(site: Site, peak: EstimatedMemory, curves: DeviceCurves, dtype: str) -> tuple[str, ...]:
+def memory_notes(accelerator: Accelerator, peak: EstimatedMemory) -> list[str]:
+    """Return what a person should know of a memory verdict."""
     notes = []
-    if site.accelerator.memory_visible_bytes is None:
+    if accelerator.memory_visible_bytes is None:
         notes.append(
-            f"memory visible on {site.accelerator.name} is unknown; taken as"
-            f" {VISIBLE_SHARE:.1%} of {site.accelerator.memory_bytes / GIB:.0f} GiB"
+            f"memory visible on {accelerator.name} is unknown; taken as"
+            f" {VISIBLE_SHARE:.1%} of {accelerator.memory_bytes / GIB:.0f} GiB"
         )
     if peak.value <= peak.capacity < peak.high:
         notes.append(
             "close to the memory limit: it may run out, and allocator retries can slow the step"
         )
+    return notes
+
+
+def device_notes(accelerator: Accelerator, curves: DeviceCurves, dtype: str) -> list[str]:
+    """Return what a person should know of a device: borrowed curves, software it needs."""
+    notes = []
     if curves.basis_of("gemm", dtype) == "derived":
         relative = curves.relative_of("gemm", dtype)
-        notes.append(f"kernel times of {site.accelerator.name} are scaled from {relative}")
-    return tuple(notes)
+        notes.append(f"kernel times of {accelerator.name} are scaled from {relative}")
+    capability = accelerator.compute_capability if accelerator.vendor == "NVIDIA" else None
+    if capability is not None and float(capability) < CUDA_13_CAPABILITY:
+        notes.append(
+            f"{accelerator.name} (compute capability {capability}) needs a torch build for CUDA 12:"
+            " CUDA 13 no longer supports it"
+        )
+    return notes
