@@ -4,6 +4,7 @@
 #   make unit      only the quick tests
 #   make check     lint, types and the layers
 #   make bench     time whole commands and print them beside their budgets
+#   make accuracy  judge the predictions on published runs and write docs/accuracy.md
 #   make clean     remove .venv and everything that was built
 # PYTHON picks an interpreter, PIP_ARGS adds pip options (such as where to find CPU builds of torch),
 # PYTEST_ARGS adds pytest options:  make test PYTEST_ARGS="-k offers"
@@ -17,7 +18,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help demo test unit check bench clean base dev
+.PHONY: help demo test unit check bench accuracy clean base dev
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -41,6 +42,9 @@ bench: base
 
 base dev:
 	@sh scripts/install.sh $@
+
+accuracy: base
+	$(BIN)/python benchmarks/accuracy.py $(ACCURACY_ARGS)
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

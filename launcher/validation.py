@@ -31,6 +31,10 @@ from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from ..profiles.records import RunRecord, read_records
 
 EXAMPLES = "gpuplan.examples"
+UNPREDICTED_MEMORY = frozenset(
+    {"activation-offload", "optimizer-in-backward", "8-bit-optimizer", "parameter-offload"}
+)
+"""Features that change what a device holds in ways that are not modelled."""
 CONTRACT_FUNCTIONS = ("build_model", "make_batch")
 
 
@@ -219,15 +223,24 @@ def _observe(case: _Case, benches: _Benches) -> Observation:
         ideal_s = _ideal_step_time_s(case.run, bench)
     except GpuplanError as error:
         return replace(base, skipped=_one_line(error))
+    timed = replace(base, predicted_step_time_s=prediction.step_time_s, ideal_step_time_s=ideal_s)
+    unknown = _why_memory_is_unknown(case.run)
+    if unknown is not None:
+        return replace(timed, memory_skipped=unknown)
     memory, assumed = _memory_as_measured(record, prediction)
     return replace(
-        base,
-        predicted_step_time_s=prediction.step_time_s,
-        ideal_step_time_s=ideal_s,
+        timed,
         predicted_memory_bytes=memory,
         verdict_predicted="fits" if prediction.fits else "out_of_memory",
         assumed=(*base.assumed, *assumed),
     )
+
+
+def _why_memory_is_unknown(run: StatedRun) -> str | None:
+    if run.stack == "xla":
+        return "memory of XLA programs is not predicted yet"
+    features = sorted(run.features & UNPREDICTED_MEMORY)
+    return f"memory with {' and '.join(features)} is not predicted yet" if features else None
 
 
 def _configuration(record: RunRecord) -> str:
