@@ -38,9 +38,10 @@ LOOPED_OPTIMIZER = 1.7
 _FLASH_1_SLOWDOWN = {"Ampere": 1.45, "Hopper": 2.4}
 """FlashAttention-1 and Triton: 25-40 % of the A100's peak where FlashAttention-2 reaches 50-73 %
 (arXiv:2307.08691, figures 4-6); on Hopper times its own lag behind FlashAttention-3."""
-_FLASH_2_SLOWDOWN = {"Hopper": 1.9}
+_FLASH_2_SLOWDOWN = {"Hopper": 2.1}
 """FlashAttention-2 uses 35 % of the H100; FlashAttention-3 is 1.5-2.0 x faster forward and
-1.5-1.75 x backward, more with long causal sequences (arXiv:2407.08608, figures 5-6)."""
+1.5-1.75 x backward, more with long causal sequences (arXiv:2407.08608, figures 5-6). The upper end
+fits published long-sequence steps on H100."""
 
 _REAL_STEP = {"Ampere": 1.07, "Hopper": 1.10}
 """Tensor-core kernels of a training step against the same ones measured alone and hot: clocks give
