@@ -24,7 +24,7 @@ help:
 	@sed -n 's/^#   //p' Makefile
 
 demo: base
-	$(BIN)/gpuplan offers --accelerator H100:8 --top 5
+	$(BIN)/gpuplan estimate examples/gpt2.py
 
 test: check
 	$(PYTEST) $(PARALLEL) $(PYTEST_ARGS)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,18 +153,13 @@ def read_inputs(
     if "amp16" in wanted:
         wanted.add("pure16")  # FSDP runs mixed precision on 16-bit layers.
     numerics: tuple[Numerics, ...] = tuple(sorted(wanted or DEFAULT_NUMERICS))
-    begin = partial(begin_profile, spec, use_cache=use_cache, on_output=on_output)
-    with _ended(begin(numerics=numerics)) as pending:
+    pending = begin_profile(spec, numerics=numerics, use_cache=use_cache, on_output=on_output)
+    with _ended(pending):
         catalogue = _read_catalogue(offers, machine)
         # The search is imported here because the child process is still tracing meanwhile.
         from .planner import search as _search  # noqa: F401
 
         traced = pending.result()
-    own = NUMERICS_OF_PRECISION.get(traced.file_precision or "")
-    if not wanted and own is not None and own not in traced.numerics():
-        every: tuple[Numerics, ...] = tuple(sorted({*numerics, own}))
-        with _ended(begin(numerics=every)) as pending:
-            traced = pending.result()
     return Inputs(profile=traced, catalogue=catalogue)
 
 

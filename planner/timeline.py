@@ -63,7 +63,7 @@ def timeline(profile: Profile, plan: Plan, accelerator: Accelerator) -> list[Spa
             duration = float(times.total_s[index, 0])
             spans.append(
                 Span(
-                    name=f"{segment.name} {segment.phase}",
+                    name=segment.name,
                     track="compute",
                     start_s=now,
                     duration_s=duration,

@@ -216,7 +216,8 @@ def test_cuda_calls_and_compile_do_not_break_a_trace() -> None:
 
 
 def test_transformers_models_keep_flash_attention() -> None:
-    transformers = pytest.importorskip("transformers")
+    import transformers  # of the dev extra, as the tests are
+
     config = transformers.LlamaConfig(
         hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, vocab_size=100,
