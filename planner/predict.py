@@ -391,4 +391,9 @@ def device_notes(accelerator: Accelerator, curves: DeviceCurves, dtype: str) -> 
             f"{accelerator.name} (compute capability {capability}) needs a torch build for CUDA 12:"
             " CUDA 13 no longer supports it"
         )
+    if accelerator.name.startswith("Gaudi"):
+        notes.append(
+            f"{accelerator.name} runs torch through Intel's Gaudi software: the file's CUDA calls"
+            ' must become device "hpu"'
+        )
     return notes
