@@ -132,7 +132,7 @@ def _rounded_sizes(base: Array, per_sample: Array, micro_batches: Array) -> Arra
 def _running_totals(
     birth: Array, death: Array, category: Array, constant: Array, sizes: Array, ticks: int
 ) -> dict[str, Array]:
-    """Return live bytes [ticks, B] by group; storages that die at a tick still count in it."""
+    """Return live bytes [ticks, B] by group, as `allocator.events` orders them."""
     names = {name: i for i, name in enumerate(CATEGORIES)}
     activation = category == names["activations"]
     groups = {
@@ -148,7 +148,9 @@ def _running_totals(
     for name, rows in groups.items():
         change = np.zeros((ticks + 2, sizes.shape[1]))
         np.add.at(change, np.clip(birth[rows], 0, ticks), sizes[rows])
-        np.add.at(change, np.clip(death[rows] + 1, 0, ticks + 1), -sizes[rows])
+        # At one tick deaths come before births; what is born and dies there is seen once.
+        gone = np.maximum(death[rows], birth[rows] + 1)
+        np.add.at(change, np.clip(gone, 0, ticks + 1), -sizes[rows])
         totals[name] = np.cumsum(change[:ticks], axis=0)
     return totals
 
