@@ -81,7 +81,7 @@ def test_named_precisions_trace_no_more_than_they_need(model, monkeypatch) -> No
 
 
 def test_a_file_of_its_own_precision_is_traced_in_that_too(model, monkeypatch) -> None:
-    tracer = use(Tracer(file_precision="bf16"), monkeypatch)
+    use(Tracer(file_precision="bf16"), monkeypatch)
     read = api.read_inputs(model, machine=None, precisions=())
     assert "pure16" in read.profile.numerics()
 
