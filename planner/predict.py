@@ -53,6 +53,12 @@ CUDA_13_CAPABILITY = 7.5
 """Oldest NVIDIA compute capability that CUDA 13 supports (its release notes: Turing)."""
 
 
+TIGHT_NOTE = (
+    "memory is short: the allocator has to give segments back and ask again, which slows the step"
+    " (up to 25 % in published runs)"
+)
+
+
 class UnsupportedError(NoFeasiblePlanError):
     """The plan asks for something that this version cannot predict, or the device cannot do."""
 
@@ -89,6 +95,8 @@ class Prediction:
     memory_breakdown_bytes: MemoryBreakdown
     peak_allocated_bytes: float
     peak_reserved_bytes: float
+    tight: bool
+    """Whether the allocator would take more than the device has, were it not to give some back."""
     mfu: float | None
     hfu: float | None
     notes: tuple[str, ...]
@@ -308,11 +316,9 @@ def assemble(
         communication_s=exposed_s,
     )
     allocated = memory.peak_bytes.item()
-    ratio = bench.fragmentation(
-        setup.precision, setup.recompute, setup.micro_batch, autocast=setup.autocast
-    )
-    reserved = allocated * max(1.0, ratio)
     framework = framework_bytes(site.accelerator, communicators=communicators(setup.layout))
+    room = capacity_bytes(site.accelerator) - framework
+    reserved, tight = reserved_bytes(bench, setup, allocated, room)
     peak = memory_interval(reserved, framework, capacity_bytes=capacity_bytes(site.accelerator))
     mfu, hfu = utilisation(bench, site, setup, total_s)
     return Prediction(
@@ -335,13 +341,41 @@ def assemble(
         ),
         peak_allocated_bytes=allocated,
         peak_reserved_bytes=reserved,
+        tight=tight,
         mfu=mfu,
         hfu=hfu,
         notes=(
             *memory_notes(site.accelerator, peak),
+            *([TIGHT_NOTE] if tight and reserved <= room else []),
             *device_notes(site.accelerator, curves, dtype),
         ),
     )
+
+
+def reserved_bytes(
+    bench: Workbench, setup: Setup, allocated: float, room: float
+) -> tuple[float, bool]:
+    """Return (reserved bytes, whether memory is short) of a pool that has `room` bytes.
+
+    With room enough the allocator keeps what it once took; when it runs short it gives free
+    segments back and tries again, so that the step still runs in little more than it allocates.
+    """
+
+    def ratio(*, tight: bool) -> float:
+        found = bench.fragmentation(
+            setup.precision,
+            setup.recompute,
+            setup.micro_batch,
+            autocast=setup.autocast,
+            tight=tight,
+        )
+        return max(1.0, found)
+
+    usual = allocated * ratio(tight=False)
+    if usual <= room:
+        return usual, False
+    least = allocated * ratio(tight=True)
+    return max(least, min(usual, room)), True
 
 
 def utilisation(

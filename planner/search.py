@@ -372,16 +372,17 @@ def _finish(candidate: Candidate, question: Question, bench: Workbench) -> Plan 
     """Return the whole plan of a candidate, its memory checked by replaying the allocator.
 
     Where the replay shows more fragmentation than the search assumed, the micro-batch is halved
-    (and the accumulation doubled, when the global batch is given) until it fits.
+    (and the accumulation doubled, when the global batch is given) until memory is not short.
     """
     fixed_batch = question.work.global_batch or bench.profile.default_micro_batch
     while True:
         setup = candidate.setup
         parts = step_parts(bench, candidate.site, setup)
         prediction = assemble(bench, candidate.site, setup, parts, memory_parts(bench, setup))
-        if prediction.fits:
+        last = setup.micro_batch % 2 or question.choices.micro_batches
+        if prediction.fits and (last or not prediction.tight):
             return as_plan(candidate, prediction, bench.profile, question)
-        if setup.micro_batch % 2 or question.choices.micro_batches:
+        if last:
             return None
         accum = candidate.grad_accum * (2 if fixed_batch else 1)
         size = candidate.micro_batch // 2

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..catalog.errors import UsageError
 from ..catalog.types import Accelerator
-from ..profiles.allocator import replay
+from ..profiles.allocator import PoolExhaustedError, replay
 from ..profiles.curves import DeviceCurves, curves_for
 from ..profiles.profile import (
     NUMERICS_OF_PRECISION,
@@ -28,6 +28,9 @@ from .stack import StackFacts
 
 Array = np.ndarray
 
+TIGHT_RATIOS = (1.0, 1.01, 1.02, 1.03, 1.05, 1.08, 1.12)
+"""Pool sizes over the allocated peak that are tried when memory is short."""
+
 
 class Workbench:
     """Caches what several plans of one Profile share; everything it returns is immutable."""
@@ -38,7 +41,7 @@ class Workbench:
         self._envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...]], Envelope] = {}
         self._kernels: dict[tuple[object, ...], StepKernels] = {}
         self._curves: dict[str, DeviceCurves] = {}
-        self._reserved: dict[tuple[Numerics, Recompute, int], float] = {}
+        self._reserved: dict[tuple[Numerics, Recompute, int, bool], float] = {}
         self._flops: dict[tuple[Numerics, Recompute], Affine] = {}
 
     @cached_property
@@ -143,13 +146,28 @@ class Workbench:
         micro_batch: int,
         *,
         autocast: bool = True,
+        tight: bool = False,
     ) -> float:
-        """Return reserved ÷ allocated peak of the step on one device, by replaying the pool."""
+        """Return reserved ÷ allocated peak of the step on one device, by replaying the pool.
+
+        Args:
+            precision: with `autocast`, decides which trace runs.
+            recompute: policy.
+            micro_batch: samples.
+            autocast: whether mixed precision is torch.autocast's.
+            tight: the least that the step runs in, the allocator giving free segments back, instead
+                of what it takes when memory is plentiful.
+        """
         numerics = self.numerics(precision, autocast=autocast)
-        key = (numerics, recompute, micro_batch)
+        key = (numerics, recompute, micro_batch, tight)
         if key not in self._reserved:
-            pool = replay(self.trace_in(numerics, recompute), micro_batch)
-            self._reserved[key] = pool.peak_reserved_bytes / max(1, pool.peak_allocated_bytes)
+            trace = self.trace_in(numerics, recompute)
+            pool = replay(trace, micro_batch)
+            allocated = max(1, pool.peak_allocated_bytes)
+            usual = pool.peak_reserved_bytes / allocated
+            self._reserved[key] = (
+                _least_ratio(trace, micro_batch, allocated, usual) if tight else usual
+            )
         return self._reserved[key]
 
     def hardware_flops(
@@ -168,3 +186,16 @@ class Workbench:
                 sum(k.flops.base for k in kernels), sum(k.flops.per_sample for k in kernels)
             )
         return self.profile.flops.at(micro_batch) + self._flops[key].at(micro_batch)
+
+
+def _least_ratio(trace: StepTrace, micro_batch: int, allocated: int, usual: float) -> float:
+    """Return the smallest tried pool, relative to the allocated peak, that the step runs in."""
+    for ratio in TIGHT_RATIOS:
+        if ratio >= usual:
+            break
+        try:
+            replay(trace, micro_batch, limit_bytes=ratio * allocated)
+        except PoolExhaustedError:
+            continue
+        return ratio
+    return usual

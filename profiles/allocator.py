@@ -3,7 +3,8 @@
 Rules and constants: torch c10/cuda/CUDACachingAllocator.cpp (2.13, default settings): sizes round
 up to 512 bytes; requests up to 1 MiB come from 2 MiB segments, up to 10 MiB from 20 MiB segments,
 larger ones from a segment of their own rounded up to 2 MiB; the smallest free block that fits is
-taken and split, and a freed block merges with free neighbours. A segment is never given back.
+taken and split, and a freed block merges with free neighbours. Segments are given back only when
+the device would run out otherwise: then every wholly free one is, and the request is tried again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ MEDIUM_SEGMENT_BYTES = 20 * MIB
 LARGE_ROUND_BYTES = 2 * MIB
 
 
+class PoolExhaustedError(Exception):
+    """The step does not fit in the memory that the replay was limited to."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MemoryReplay:
     """The memory of one step at one micro-batch size."""
@@ -38,12 +43,19 @@ class MemoryReplay:
 
 
 class CachingAllocator:
-    """The allocator's books; addresses are made up, segments never adjacent."""
+    """The allocator's books; addresses are made up, segments never adjacent.
 
-    def __init__(self) -> None:
+    Args:
+        limit_bytes: what the device has for the pool; None is no limit.
+    """
+
+    def __init__(self, limit_bytes: float | None = None) -> None:
         self.allocated_bytes = 0
         self.reserved_bytes = 0
+        self._limit_bytes = float("inf") if limit_bytes is None else limit_bytes
         self._next_address = 0
+        self._segments: dict[int, int] = {}
+        """Size of each segment by its address."""
         self._free: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
         """Free (size, address) by size, of the small and of the large pool."""
         self._size_at: dict[int, int] = {}
@@ -52,7 +64,11 @@ class CachingAllocator:
         """Start of the free block that ends at an address."""
 
     def allocate(self, size_bytes: int) -> tuple[int, int, int]:
-        """Take a block and return its handle for `free`: (pool, address, size)."""
+        """Take a block and return its handle for `free`: (pool, address, size).
+
+        Raises:
+            PoolExhaustedError: the limit is reached even after free segments were given back.
+        """
         size = round_up(size_bytes, ROUND_BYTES)
         pool = 0 if size <= SMALL_REQUEST_BYTES else 1
         free = self._free[pool]
@@ -61,10 +77,8 @@ class CachingAllocator:
             found, address = free.pop(at)
             del self._size_at[address], self._start_of_end[address + found]
         else:
-            found = _segment_bytes(size)
-            address = self._next_address
-            self._next_address += found + ROUND_BYTES
-            self.reserved_bytes += found
+            found, address = _segment_bytes(size), self._next_address
+            self._reserve(address, found)
         left = found - size
         if left >= ROUND_BYTES if pool == 0 else left > SMALL_REQUEST_BYTES:
             self._add_free(pool, address + size, left)
@@ -88,6 +102,21 @@ class CachingAllocator:
             address = before
         self._add_free(pool, address, size)
 
+    def _reserve(self, address: int, size: int) -> None:
+        if self.reserved_bytes + size > self._limit_bytes:
+            self._give_back_free_segments()
+        if self.reserved_bytes + size > self._limit_bytes:
+            raise PoolExhaustedError
+        self._next_address = address + size + ROUND_BYTES
+        self._segments[address] = size
+        self.reserved_bytes += size
+
+    def _give_back_free_segments(self) -> None:
+        for address, size in list(self._segments.items()):
+            if self._size_at.get(address) == size:
+                self._drop_free(0 if size == SMALL_SEGMENT_BYTES else 1, address, size)
+                self.reserved_bytes -= self._segments.pop(address)
+
     def _add_free(self, pool: int, address: int, size: int) -> None:
         insort(self._free[pool], (size, address))
         self._size_at[address] = size
@@ -99,16 +128,25 @@ class CachingAllocator:
         del self._size_at[address], self._start_of_end[address + size]
 
 
-def replay(step: StepTrace, micro_batch: int) -> MemoryReplay:
-    """Return what one step holds at its peak, at this micro-batch size."""
+def replay(step: StepTrace, micro_batch: int, *, limit_bytes: float | None = None) -> MemoryReplay:
+    """Return what one step holds at its peak, at this micro-batch size.
+
+    Args:
+        step: the traced step.
+        micro_batch: samples.
+        limit_bytes: memory that the pool may take; None is as much as it likes.
+
+    Raises:
+        PoolExhaustedError: the step needs more than `limit_bytes`.
+    """
     memory = step.memory
     sizes = [
         base + per_sample * micro_batch
         for base, per_sample in zip(memory.bytes_base, memory.bytes_per_sample, strict=True)
     ]
-    allocator = CachingAllocator()
+    allocator = CachingAllocator(limit_bytes)
     handles: dict[int, tuple[int, int, int]] = {}
-    most, peak_tick, alive_at_peak = 0, -1, 0
+    most, peak_tick, alive_at_peak, reserved = 0, -1, 0, 0
     for order, (tick, row, born) in enumerate(events(memory)):
         if not born:
             if row in handles:
@@ -117,11 +155,12 @@ def replay(step: StepTrace, micro_batch: int) -> MemoryReplay:
         if sizes[row] <= 0:
             continue
         handles[row] = allocator.allocate(sizes[row])
+        reserved = max(reserved, allocator.reserved_bytes)
         if allocator.allocated_bytes > most:
             most, peak_tick, alive_at_peak = allocator.allocated_bytes, tick, order
     return MemoryReplay(
         peak_allocated_bytes=most,
-        peak_reserved_bytes=allocator.reserved_bytes,
+        peak_reserved_bytes=reserved,
         breakdown_bytes=_breakdown(memory, sizes, alive_at_peak, most),
         peak_tick=peak_tick,
     )

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuplan.catalog.units import MIB
-from gpuplan.profiles.allocator import CachingAllocator, replay
+from gpuplan.profiles.allocator import CachingAllocator, PoolExhaustedError, replay
 from gpuplan.profiles.profile import CATEGORIES, MemoryStream, StepTrace
 
 
@@ -127,3 +127,18 @@ def _step(
     return StepTrace(
         numerics="fp32", recompute="none", segments=(), schedule=[], start_tick=[], memory=memory
     )
+
+
+def test_free_segments_are_given_back_when_the_device_is_full() -> None:
+    allocator = CachingAllocator(limit_bytes=100 * MIB)
+    allocator.free(allocator.allocate(60 * MIB))
+    assert allocator.reserved_bytes == 60 * MIB
+    allocator.allocate(80 * MIB)
+    assert allocator.reserved_bytes == 80 * MIB
+
+
+def test_a_full_device_is_out_of_memory() -> None:
+    allocator = CachingAllocator(limit_bytes=100 * MIB)
+    allocator.allocate(60 * MIB)
+    with pytest.raises(PoolExhaustedError):
+        allocator.allocate(50 * MIB)
