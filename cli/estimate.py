@@ -11,6 +11,7 @@ import click
 from ..catalog.errors import GpuplanError, NoFeasiblePlanError, UsageError
 from ..planner.plan import PRECISIONS, STACKS
 from ..planner.request import Question
+from .curve_files import curves_option
 from .options import (
     Count,
     Dollars,
@@ -60,6 +61,7 @@ WHOLE = Count(whole=True)
     show_default=True,
     help="Try no more nodes than this.",
 )
+@curves_option
 @option(
     "Machine",
     "--offers",
@@ -126,7 +128,7 @@ def command(model: str, **options: Any) -> int:
     if request.explain and plan is None and answer.plans:
         raise UsageError(
             f"There is no plan {request.explain}; there are {len(answer.plans)}.",
-            fix="give --explain a number of the list.",
+            fix=f"give --explain a number from 1 to {len(answer.plans)}.",
         )
     _write(answer, plan if request.explain else None, request)
     if request.trace and plan is not None:

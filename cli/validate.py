@@ -6,13 +6,20 @@ from pathlib import Path
 
 import click
 
-from .options import GroupedCommand, option, output_options
+from .curve_files import curves_option
+from .options import GroupedCommand, list_option, option, output_options
 
 FORMATS = ("table", "json", "csv", "markdown")
 
 
 @click.command("validate", cls=GroupedCommand)
 @click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True)
+@curves_option
+@list_option(
+    "Machine",
+    "--without-curves-of",
+    help="Predict these accelerators from their nearest relative, as if nobody had measured them.",
+)
 @option(
     "Output",
     "--worst",
@@ -23,7 +30,12 @@ FORMATS = ("table", "json", "csv", "markdown")
 )
 @output_options(*FORMATS)
 def command(
-    runs: tuple[Path, ...], worst: int, form: str | None, out_file: str | None, quiet: bool
+    runs: tuple[Path, ...],
+    without_curves_of: tuple[str, ...],
+    worst: int,
+    form: str | None,
+    out_file: str | None,
+    quiet: bool,
 ) -> None:
     """Predict every run of RUNS.jsonl and compare with what it measured.
 
@@ -32,10 +44,13 @@ def command(
     only FLOPs and peaks. The exit code is 0 whatever the errors are.
     """
     from .. import api
+    from ..catalog.names import resolve_accelerator
+    from ..profiles.curve_own import without_curves_of as leave_out
     from .output import chosen_format, write_output
     from .render.validate import RENDERERS
 
-    answer = api.validate(runs)
+    with leave_out(resolve_accelerator(name) for name in without_curves_of):
+        answer = api.validate(runs)
     if not quiet and any(row.skipped for row in answer.rows):
         count = sum(row.skipped is not None for row in answer.rows)
         click.echo(

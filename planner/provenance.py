@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..catalog.snapshot import Catalogue
+from ..profiles.curve_own import user_curve_file
 from ..profiles.curves import curves_for
 from .plan import Plan
 
@@ -17,6 +18,9 @@ def provenance(plan: Plan, catalogue: Catalogue) -> dict[str, str]:
         own = curves.basis_of("gemm", dtype) == "measured"
         kernels = "measured on" if own else "scaled by data sheets from"
         found["kernel curves"] = f"{kernels} {curves.relative_of('gemm', dtype)}"
+        users = user_curve_file(accelerator.name) if own else None
+        if users is not None and users.gemm_grids:
+            found["kernel curves"] += f", {users.path}: {'; '.join(users.sources)}"
         found["device"] = accelerator.source
     instance = catalogue.instances.get((chosen.provider, chosen.instance_type))
     if instance is not None:

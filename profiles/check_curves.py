@@ -19,7 +19,8 @@ from .curve_files import (
     measured_accelerators,
 )
 from .curve_gemm import grid_gemm_s
-from .curves import curves_for, measured_device
+from .curve_source import measured_device
+from .curves import curves_for
 from .fit_curves import Table, fitted_attention_grids, half_grid_error, read_table, select
 
 _GEMM_PAIRS = (

@@ -60,7 +60,11 @@ class Convolution:
 
 
 def tensor_core_conv_s(
-    conv: Convolution, machine: Machine, *, gemm_flops_per_s: Array, vector_flops_per_s: float
+    conv: Convolution,
+    machine: Machine,
+    *,
+    gemm_flops_per_s: Array | float,
+    vector_flops_per_s: float,
 ) -> Array:
     """Return the seconds of a convolution.
 

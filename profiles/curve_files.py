@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -66,6 +67,17 @@ class MemoryFraction:
 
 
 @dataclass(frozen=True)
+class ConvolutionFacts:
+    """How convolutions on tensor cores compare with matrix products, for one dtype."""
+
+    share_of_gemm: float
+    """Rate of convolutions of many channels over that of a large matrix product."""
+    backward_slowdown: float
+    """Backward time over what the forward's rate gives."""
+    relative_error: float
+
+
+@dataclass(frozen=True)
 class CollectiveTable:
     """Times of one collective among `ranks` accelerators of one node."""
 
@@ -90,10 +102,39 @@ class CurveFile:
     attention_grids: dict[str, tuple[AttentionGrid, ...]]
     """By dtype, in order of head dimension."""
     attention_error: float | None
+    attention_backward_grids: dict[str, tuple[AttentionGrid, ...]]
+    """As `attention_grids`; a dtype that is missing takes a multiple of its forward."""
+    attention_backward_error: float | None
+    convolutions: dict[str, ConvolutionFacts]
+    """By dtype."""
     memory: dict[str, MemoryFraction]
     """By kind of kernel."""
     collectives: dict[str, tuple[CollectiveTable, ...]]
     collective_error: float | None
+    path: Path
+    """The file itself."""
+
+    def over(self, embedded: CurveFile) -> CurveFile:
+        """Return these curves, with the parts of another file that this one does not have."""
+
+        def either(name: str) -> Any:
+            own, other = getattr(self, name), getattr(embedded, name)
+            if isinstance(own, dict):
+                return {**other, **own}
+            return other if own is None else own
+
+        parts = (
+            "kernel_floor_s",
+            "gemm_grids",
+            "tile_models",
+            "attention_grids",
+            "attention_error",
+            "convolutions",
+            "memory",
+            "collectives",
+            "collective_error",
+        )
+        return replace(self, **{name: either(name) for name in parts})
 
 
 @lru_cache(maxsize=1)
@@ -128,8 +169,8 @@ def read_curve_file(path: Path) -> CurveFile:
         raw = json.loads(path.read_text(encoding="utf-8"))
         if raw["schema_version"] != CURVE_SCHEMA_VERSION:
             raise ValueError(f"schema_version {raw['schema_version']!r}")
-        return _parsed(raw)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return _parsed(raw, path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserFileError(
             f"{path.name} is not a curve file of schema {CURVE_SCHEMA_VERSION}: {error!r}",
             fix="see docs/curves.md for the form",
@@ -142,9 +183,10 @@ def shared_table(name: str) -> dict:
     return json.loads((CURVES_DIR / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def _parsed(raw: dict) -> CurveFile:
+def _parsed(raw: dict, path: Path) -> CurveFile:
     floor_us = raw.get("kernel_floor_us")
     attention = raw.get("attention_forward", {})
+    backward = raw.get("attention_backward", {})
     collectives = raw.get("collectives", {})
     return CurveFile(
         accelerator=raw["accelerator"],
@@ -156,17 +198,18 @@ def _parsed(raw: dict) -> CurveFile:
             dtype: {op: TileModel(**constants) for op, constants in by_op.items()}
             for dtype, by_op in raw.get("tile_models", {}).items()
         },
-        attention_grids={
-            d: tuple(_attention_grid(g) for g in grids)
-            for d, grids in attention.get("grids", {}).items()
-        },
+        attention_grids=_attention_grids(attention),
         attention_error=attention.get("relative_error"),
+        attention_backward_grids=_attention_grids(backward),
+        attention_backward_error=backward.get("relative_error"),
+        convolutions={d: ConvolutionFacts(**c) for d, c in raw.get("convolutions", {}).items()},
         memory={k: MemoryFraction(**v) for k, v in raw.get("memory", {}).items()},
         collectives={
             kind: tuple(_collective(t) for t in tables)
             for kind, tables in collectives.get("tables", {}).items()
         },
         collective_error=collectives.get("relative_error"),
+        path=path,
     )
 
 
@@ -174,6 +217,10 @@ def _gemm_grid(raw: dict) -> GemmGrid:
     m, n, k = (np.asarray(raw[axis], dtype=float) for axis in "mnk")
     times = _log_seconds(raw["time_us"]).reshape(len(m), len(n), len(k))
     return GemmGrid(m, n, k, times, raw["relative_error"])
+
+
+def _attention_grids(raw: dict) -> dict[str, tuple[AttentionGrid, ...]]:
+    return {d: tuple(map(_attention_grid, grids)) for d, grids in raw.get("grids", {}).items()}
 
 
 def _attention_grid(raw: dict) -> AttentionGrid:

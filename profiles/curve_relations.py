@@ -9,11 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ..catalog.snapshot import load_catalogue
 from ..catalog.types import Accelerator
 from .curve_files import CurveFile, embedded_curve_file, measured_accelerators, shared_table
 
 Kind = Literal["gemm", "attention", "fp32", "memory", "collective"]
 Basis = Literal["measured", "derived"]
+TENSOR_DTYPES = ("bf16", "fp16", "tf32", "fp8")
+"""Dtypes of tensor cores, in the order in which one stands in for another."""
+_ANOTHER_FAMILY_ERROR = 0.25
+"""Without a relative of the family: between the 20 and 30 % that docs/curves.md reports for one
+device predicted from another generation or another kind of memory."""
 
 
 @dataclass(frozen=True)
@@ -27,30 +33,40 @@ class Origin:
     relative_error: float
     """One sigma; for "measured" the curve file's own, given here as 0."""
     why: str
+    curves: CurveFile
+    """The curve file of the measured device."""
     scale: Literal["dtype", "fp32"] = "dtype"
     """Which peak the time scales with."""
 
-    @property
-    def curves(self) -> CurveFile:
-        """The curve file of the measured device."""
-        return embedded_curve_file(self.measured_on)
 
+def origin_of(
+    device: Accelerator, kind: Kind, own: CurveFile | None, *, left_out: bool = False
+) -> Origin:
+    """Return where this device's kernels of a kind are taken from.
 
-def origin_of(device: Accelerator, kind: Kind) -> Origin:
-    """Return where this device's kernels of a kind are taken from."""
-    if device.name in measured_accelerators() and _has(embedded_curve_file(device.name), kind):
-        return Origin("measured", device.name, 1.0, 0.0, "measured on this device")
+    Args:
+        device: The device.
+        kind: The kind of kernel.
+        own: What was measured on this very device, if anything.
+        left_out: Whether nothing that was measured on the device may be used, `own` and levels.
+    """
+    if own is not None and not left_out and _has(own, kind):
+        return Origin("measured", device.name, 1.0, 0.0, "measured on this device", own)
     family = family_of(device)
     rule = family[kind]
-    relative = _nearest(device, rule["relatives"])
+    relatives = [r for r in rule["relatives"] if r["name"] != device.name]
+    if not relatives:
+        return _from_another_family(device, kind)
+    relative = _nearest(device, relatives)
     level = rule.get("level", 1.0) * _power_share(device, rule)
     why = f"from {relative}: {family['why']}"
     measured = shared_table("_levels")["levels"].get(kind, {}).get(device.name)
     error = rule["relative_error"]
-    if measured:
+    if measured and not left_out:
         level, error = measured["level"], min(error, measured["relative_error"])
         relative, why = measured["relative_to"], measured["source"]
-    return Origin("derived", relative, level, error, why, rule.get("scale", "dtype"))
+    curves = embedded_curve_file(relative)
+    return Origin("derived", relative, level, error, why, curves, rule.get("scale", "dtype"))
 
 
 def family_of(device: Accelerator) -> dict:
@@ -64,6 +80,34 @@ def family_of(device: Accelerator) -> dict:
         ):
             return rule
     raise LookupError("the last family must match everything")
+
+
+def _from_another_family(device: Accelerator, kind: Kind) -> Origin:
+    """Return the nearest measured device when the only relative in the family is left out.
+
+    Of the same vendor and kind of memory if there is one, nearest in age, then in bytes per FLOP.
+    """
+    catalogue = load_catalogue().accelerators
+    names = [name for name in measured_accelerators() if name != device.name]
+    others = [catalogue[name] for name in names if _has(embedded_curve_file(name), kind)]
+
+    def distance(other: Accelerator) -> tuple[bool, bool, float, float]:
+        ages = (device.launch_year, other.launch_year)
+        age = abs(ages[0] - ages[1]) if ages[0] and ages[1] else float("inf")
+        balances = [_bytes_per_flop(device), _bytes_per_flop(other)]
+        apart = abs(balances[0] - balances[1]) if balances[0] and balances[1] else float("inf")
+        other_memory = _memory_class(other) != _memory_class(device)
+        return other.vendor != device.vendor, other_memory, age, apart
+
+    nearest = min(others, key=distance).name
+    why = f"from {nearest}: the nearest of the others that were measured"
+    curves = embedded_curve_file(nearest)
+    return Origin("derived", nearest, 1.0, _ANOTHER_FAMILY_ERROR, why, curves)
+
+
+def _bytes_per_flop(device: Accelerator) -> float | None:
+    peak = device.peak_flops.get("bf16") or device.peak_flops.get("fp16")
+    return device.memory_bandwidth_bytes_per_s / peak if peak else None
 
 
 def _power_share(device: Accelerator, rule: dict) -> float:
@@ -99,9 +143,9 @@ def _is_gddr(device: Accelerator) -> bool:
 
 def _has(curves: CurveFile, kind: Kind) -> bool:
     return {
-        "gemm": bool(curves.gemm_grids),
-        "attention": bool(curves.attention_grids),
+        "gemm": any(dtype in curves.gemm_grids for dtype in TENSOR_DTYPES),
+        "attention": any(dtype in curves.attention_grids for dtype in TENSOR_DTYPES),
         "fp32": bool(curves.tile_models),
-        "memory": bool(curves.memory),
+        "memory": "pointwise" in curves.memory,
         "collective": bool(curves.collectives),
     }[kind]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Literal, cast
 
@@ -11,9 +11,17 @@ import numpy as np
 from ..catalog.errors import UsageError
 from ..catalog.snapshot import load_catalogue
 from ..catalog.types import Accelerator, Dtype
-from .curve_files import GemmGrid, TileModel, embedded_curve_file, shared_table
+from .curve_files import (
+    AttentionGrid,
+    ConvolutionFacts,
+    CurveFile,
+    GemmGrid,
+    TileModel,
+    embedded_curve_file,
+    shared_table,
+)
 from .curve_gemm import Machine
-from .curve_relations import Basis, Kind, Origin, origin_of
+from .curve_relations import TENSOR_DTYPES, Basis, Kind, Origin, origin_of
 
 CurveKind = Literal["gemm", "conv", "attention", "memory_bound", "collective"]
 GEMM_DTYPES: tuple[Dtype, ...] = ("fp32", "tf32", "fp16", "bf16", "fp8")
@@ -28,6 +36,10 @@ class CurveSource:
     """One accelerator's own measurements, or those of its nearest measured relatives."""
 
     device: Accelerator
+    own: CurveFile | None = field(default=None, repr=False, compare=False)
+    """What was measured on this very device."""
+    left_out: bool = False
+    """Whether everything that was measured on this device is left out."""
 
     @property
     def accelerator(self) -> str:
@@ -59,11 +71,12 @@ class CurveSource:
         """Return one sigma of the relative error of a predicted kernel time."""
         origin = self._origin(kind, dtype)
         own = self._interpolation_error(kind, dtype, origin)
-        extra = 0.0
-        if kind == "attention" and self._native(dtype) in ("fp32", "tf32"):
-            extra = shared_table("_relations")["fp32_attention"]["relative_error"]
-        if kind == "conv" and self._native(dtype) != "fp32":
-            extra = shared_table("_relations")["tensor_core_convolution"]["relative_error"]
+        native, extra = self._native(dtype), 0.0
+        if kind == "attention" and native in ("fp32", "tf32"):
+            if self._own_attention(native) is None:
+                extra = shared_table("_relations")["fp32_attention"]["relative_error"]
+        elif kind == "conv" and native != "fp32":
+            extra = self._convolutions(origin, native).relative_error
         return float(np.sqrt(own**2 + origin.relative_error**2 + extra**2))
 
     def machine(self, dtype: str, level: float = 1.0) -> Machine:
@@ -105,17 +118,25 @@ class CurveSource:
         }
         return _cached_origin(by_kind[kind], self._key)
 
+    def _measured_device(self, origin: Origin) -> Accelerator:
+        """Return the device that the curves were measured on, which may be the user's own."""
+        own = origin.measured_on == self.device.name
+        return self.device if own else measured_device(origin.measured_on)
+
     def _is_converted(self, kind: CurveKind, dtype: str) -> bool:
         """Whether a curve of another dtype or kind stands in for this one."""
         native = self._native(dtype)
         if kind in ("memory_bound", "collective"):
             return False
+        origin = self._origin(kind, dtype)
         if kind == "conv":
-            return native != "fp32" or "conv" not in self._tile_models(self._origin(kind, dtype))
+            if native == "fp32":
+                return "conv" not in self._tile_models(origin)
+            return self._measured_convolutions(origin, native) is None
         if kind == "attention":
-            return native in ("fp32", "tf32")
+            return native in ("fp32", "tf32") and self._own_attention(native) is None
         # fp16 runs on the same units with the same bytes as bf16 wherever both exist.
-        return native == "tf32" or (native == "fp8" and "fp8" not in self._gemm_grids(native))
+        return native in ("tf32", "fp8") and native not in origin.curves.gemm_grids
 
     def _interpolation_error(self, kind: CurveKind, dtype: str, origin: Origin) -> float:
         curves, native = origin.curves, self._native(dtype)
@@ -126,17 +147,42 @@ class CurveSource:
             return float(np.mean([f.relative_error for f in curves.memory.values()]))
         if kind == "attention" and native not in ("fp32", "tf32"):
             return curves.attention_error or 0.0
+        if kind == "attention" and self._own_attention(native) is not None:
+            return curves.attention_error or 0.0
+        if native == "fp32" and kind != "conv" and "fp32" in curves.gemm_grids:
+            return curves.gemm_grids["fp32"].relative_error
         if native == "fp32":
             return self._tiles(origin, "conv" if kind == "conv" else "linear").relative_error
         return self._grid(origin, native)[0].relative_error
 
-    def _gemm_grids(self, dtype: Dtype) -> dict[str, GemmGrid]:
-        return self._origin("gemm", dtype).curves.gemm_grids
-
     def _grid(self, origin: Origin, dtype: Dtype) -> tuple[GemmGrid, Dtype]:
+        """Return the grid of this dtype, or the one that stands in for it, and its dtype."""
         grids = origin.curves.gemm_grids
-        used: Dtype = "fp8" if dtype == "fp8" and "fp8" in grids else "bf16"
-        return grids[used], used
+        used = next(d for d in (dtype, *TENSOR_DTYPES) if d in grids)
+        return grids[used], cast(Dtype, used)
+
+    def _attention_grids(
+        self, origin: Origin, dtype: Dtype
+    ) -> tuple[tuple[AttentionGrid, ...], Dtype]:
+        grids = origin.curves.attention_grids
+        used = next(d for d in (dtype, *TENSOR_DTYPES) if d in grids)
+        return grids[used], cast(Dtype, used)
+
+    def _own_attention(self, dtype: Dtype) -> tuple[AttentionGrid, ...] | None:
+        """Return attention of this very dtype measured on this very device, if it was."""
+        return None if self.own is None else self.own.attention_grids.get(dtype)
+
+    def _convolutions(self, origin: Origin, dtype: Dtype) -> ConvolutionFacts:
+        measured = self._measured_convolutions(origin, dtype)
+        if measured is not None:
+            return measured
+        shared = shared_table("_relations")["tensor_core_convolution"]
+        return ConvolutionFacts(**{k: v for k, v in shared.items() if k != "source"})
+
+    def _measured_convolutions(self, origin: Origin, dtype: Dtype) -> ConvolutionFacts | None:
+        measured = origin.curves.convolutions
+        same_units = ("bf16", "fp16") if dtype in ("bf16", "fp16") else ()
+        return next((measured[d] for d in (dtype, *same_units) if d in measured), None)
 
     def _tile_models(self, origin: Origin) -> dict[str, TileModel]:
         return origin.curves.tile_models.get("fp32", {})
@@ -152,27 +198,34 @@ class CurveSource:
 
     @cached_property
     def _key(self) -> DeviceKey:
-        return DeviceKey(self.device)
+        return DeviceKey(self.device, self.own, left_out=self.left_out)
 
 
 class DeviceKey:
-    """An accelerator as a cache key that costs nothing to hash: its name decides."""
+    """An accelerator and its own curves as a cache key that costs nothing to hash."""
 
-    def __init__(self, device: Accelerator) -> None:
+    def __init__(
+        self, device: Accelerator, own: CurveFile | None, *, left_out: bool = False
+    ) -> None:
         self.device = device
+        self.own = own
+        self.left_out = left_out
 
     def __hash__(self) -> int:
         return hash(self.device.name)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, DeviceKey) and (
-            self.device is other.device or self.device == other.device
+        return (
+            isinstance(other, DeviceKey)
+            and self.own is other.own
+            and self.left_out == other.left_out
+            and (self.device is other.device or self.device == other.device)
         )
 
 
 @lru_cache(maxsize=2048)
-def _cached_origin(kind: Kind, device: DeviceKey) -> Origin:
-    return origin_of(device.device, kind)
+def _cached_origin(kind: Kind, key: DeviceKey) -> Origin:
+    return origin_of(key.device, kind, key.own, left_out=key.left_out)
 
 
 def measured_device(name: str) -> Accelerator:

@@ -25,10 +25,11 @@ from .curve_attention import (
 )
 from .curve_collectives import Collective, collective_table_s
 from .curve_conv import Convolution, tensor_core_conv_s, tiled_conv_s
-from .curve_files import Array, shared_table
+from .curve_files import Array, AttentionGrid, shared_table
 from .curve_gemm import grid_gemm_s, tile_gemm_s
+from .curve_own import is_left_out, own_curves
 from .curve_relations import Origin
-from .curve_source import GEMM_DTYPES, CurveSource, DeviceKey, measured_device
+from .curve_source import GEMM_DTYPES, CurveSource, DeviceKey
 
 StreamKind = Literal["pointwise", "norm", "softmax", "copy", "embedding", "optimizer"]
 _TYPICAL_FLOOR_S = 2.5e-6
@@ -55,7 +56,7 @@ class DeviceCurves(CurveSource):
         native = self._checked(dtype)
         m, n, k, batch = _arrays(m, n, k, batch)
         origin = self._origin("gemm", native)
-        if native == "fp32":
+        if native == "fp32" and "fp32" not in origin.curves.gemm_grids:
             machine = self.machine(native, origin.level)
             linear, batched = (
                 tile_gemm_s(self._tiles(origin, op), machine, m, n, k, batch)
@@ -63,10 +64,10 @@ class DeviceCurves(CurveSource):
             )
             return np.where(batch > 1, batched, linear)
         grid, grid_dtype = self._grid(origin, native)
-        reference = CurveSource(measured_device(origin.measured_on)).machine(grid_dtype)
+        reference = CurveSource(self._measured_device(origin)).machine(grid_dtype)
         target = self.machine(native, origin.level)
         time = grid_gemm_s(grid, reference, target, m, n, k, batch)
-        return time * _misalignment(m, n, k, batch)
+        return time if native == "fp32" else time * _misalignment(m, n, k, batch)
 
     def conv_s(
         self,
@@ -96,15 +97,15 @@ class DeviceCurves(CurveSource):
         machine = self.machine(native, origin.level)
         if native == "fp32":
             return tiled_conv_s(conv, self._tiles(origin, "conv"), machine)
-        facts = shared_table("_relations")["tensor_core_convolution"]
+        facts = self._convolutions(origin, native)
         vector_flops = self.device.peak_flops.get("fp32", machine.peak_flops / _VECTOR_SHARE)
         time = tensor_core_conv_s(
             conv,
             machine,
-            gemm_flops_per_s=facts["share_of_gemm"] * self._large_gemm_rates[native],
+            gemm_flops_per_s=facts.share_of_gemm * self._large_gemm_rates[native],
             vector_flops_per_s=vector_flops,
         )
-        time = time * (facts["backward_slowdown"] if phase == "backward" else 1.0)
+        time = time * (facts.backward_slowdown if phase == "backward" else 1.0)
         few = conv.in_channels / conv.groups < _FEW_CHANNELS
         if native != "tf32" or not np.any(few):
             return time
@@ -138,17 +139,17 @@ class DeviceCurves(CurveSource):
             batch, heads, kv_heads, seq_q, seq_kv, head_dim
         )
         nominal = forward_attention_flops(batch, heads, seq_q, seq_kv, head_dim, causal)
-        if native in ("fp32", "tf32"):
+        shape = (batch, heads, kv_heads, seq_q, seq_kv, head_dim)
+        found = self._attention_curves(native, backward=backward)
+        if found is None:
             time = self._plain_attention_s(batch * heads, seq_q, seq_kv, head_dim, causal, native)
+            is_measured = False
         else:
-            origin = self._origin("attention", native)
-            grids = origin.curves.attention_grids["bf16"]
-            there = forward_attention_s(
-                grids, batch, heads, kv_heads, seq_q, seq_kv, head_dim, causal
-            )
-            time = there * self._attention_ratio(origin, native)
+            grids, ratio, is_measured = found
+            time = forward_attention_s(grids, *shape, causal) * ratio
         if backward:
-            time, nominal = time * BACKWARD_OVER_FORWARD, nominal * BACKWARD_FLOPS_OVER_FORWARD
+            time = time if is_measured else time * BACKWARD_OVER_FORWARD
+            nominal = nominal * BACKWARD_FLOPS_OVER_FORWARD
         share = 1.0 if flops is None else np.asarray(flops, dtype=float) / nominal
         return np.maximum(time * np.minimum(share, 1.0), self._floor_s)
 
@@ -163,11 +164,11 @@ class DeviceCurves(CurveSource):
 
     def memory_fraction(self, kind: StreamKind = "pointwise") -> float:
         """Return the share of the datasheet bandwidth that a kind of kernel reaches."""
-        alias = shared_table("_relations")["stream_kinds"].get(kind)
-        if alias:
-            return self.memory_fraction(alias["as"]) * alias["factor"]
         origin = self._origin("memory_bound", "fp32")
         measured = origin.curves.memory
+        alias = shared_table("_relations")["stream_kinds"].get(kind)
+        if alias and kind not in measured:
+            return self.memory_fraction(alias["as"]) * alias["factor"]
         fraction = measured[kind].fraction if kind in measured else measured["pointwise"].fraction
         return fraction * origin.level
 
@@ -195,10 +196,28 @@ class DeviceCurves(CurveSource):
         speed_up = origin.level * self._link_ratio(origin, link_bytes_per_s)
         return collective_table_s(origin.curves.collectives[kind], size_bytes, ranks, speed_up)
 
-    def _attention_ratio(self, origin: Origin, dtype: Dtype) -> float:
+    def _attention_curves(
+        self, dtype: Dtype, *, backward: bool
+    ) -> tuple[tuple[AttentionGrid, ...], float, bool] | None:
+        """Return the grids, this device's time over theirs, and whether they are the backward's.
+
+        None: nobody measured attention in this dtype, nor in one that could stand in for it.
+        """
+        if dtype in ("fp32", "tf32"):
+            forward = self._own_attention(dtype)
+            if self.own is None or forward is None:
+                return None
+            direct = self.own.attention_backward_grids.get(dtype) if backward else None
+            return direct or forward, 1.0, direct is not None
+        origin = self._origin("attention", dtype)
+        grids, used = self._attention_grids(origin, dtype)
+        direct = origin.curves.attention_backward_grids.get(used) if backward else None
+        return direct or grids, self._attention_ratio(origin, dtype, used), direct is not None
+
+    def _attention_ratio(self, origin: Origin, dtype: Dtype, measured_in: Dtype) -> float:
         """Return this device's time over that of the measured one, by the peak that binds."""
-        measured = measured_device(origin.measured_on).peak_flops
-        here, there = self.device.peak_flops[dtype], measured["bf16"]
+        measured = self._measured_device(origin).peak_flops
+        here, there = self.device.peak_flops[dtype], measured[measured_in]
         if origin.scale == "fp32":
             here, there = self.device.peak_flops["fp32"], measured["fp32"]
         return there / (here * origin.level)
@@ -220,7 +239,7 @@ class DeviceCurves(CurveSource):
     def _link_ratio(self, origin: Origin, link_bytes_per_s: float | None) -> float:
         unknown = shared_table("_relations")["unknown_link"]["bytes_per_s"]
         here = link_bytes_per_s or self.device.link_bytes_per_s or unknown
-        return here / (measured_device(origin.measured_on).link_bytes_per_s or unknown)
+        return here / (self._measured_device(origin).link_bytes_per_s or unknown)
 
     @cached_property
     def _large_gemm_rates(self) -> dict[Dtype, float]:
@@ -232,19 +251,25 @@ class DeviceCurves(CurveSource):
 
     @cached_property
     def _floor_s(self) -> float:
-        origin = self._origin("gemm", "bf16")
-        own = origin.curves.kernel_floor_s if origin.basis == "measured" else None
-        return own or _TYPICAL_FLOOR_S
+        return (self.own.kernel_floor_s if self.own else None) or _TYPICAL_FLOOR_S
 
 
-def curves_for(accelerator: Accelerator) -> DeviceCurves:
-    """Return the curves of an accelerator; one that was not measured is derived from a relative."""
-    return _cached_curves(DeviceKey(accelerator))
+def curves_for(accelerator: Accelerator, *, without_own: bool = False) -> DeviceCurves:
+    """Return the curves of an accelerator; one that was not measured is derived from a relative.
+
+    Args:
+        accelerator: The device.
+        without_own: Leave out everything measured on this device, as if it were new: the way to
+            judge how well a device that nobody measured is predicted.
+    """
+    left_out = without_own or is_left_out(accelerator.name)
+    own = None if left_out else own_curves(accelerator.name)
+    return _cached_curves(DeviceKey(accelerator, own, left_out=left_out))
 
 
 @lru_cache(maxsize=512)
-def _cached_curves(device: DeviceKey) -> DeviceCurves:
-    return DeviceCurves(device.device)
+def _cached_curves(key: DeviceKey) -> DeviceCurves:
+    return DeviceCurves(key.device, key.own, key.left_out)
 
 
 def _misalignment(m: Array, n: Array, k: Array, batch: Array) -> Array:
