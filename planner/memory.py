@@ -122,18 +122,17 @@ def _sharding_buffers(
         return np.where(backward, 2 * bucket, 0.0)
     units = {unit.name: unit for unit in units_of(profile)}
     share = _root_gradient_share(shape, units[None].trainable, profile.trainable_parameters)
-    return np.array(
-        [
-            buffer_bytes(
-                moment,
-                units,
-                shard=layout.shard,
-                gather_bytes=compute_bytes,
-                root_gradient_share=share,
-            )
-            for moment in shape.moments
-        ]
-    )
+    held = {
+        moment: buffer_bytes(
+            moment,
+            units,
+            shard=layout.shard,
+            gather_bytes=compute_bytes,
+            root_gradient_share=share,
+        )
+        for moment in set(shape.moments)
+    }
+    return np.array([held[moment] for moment in shape.moments])
 
 
 def _root_gradient_share(shape: Envelope, root_trainable: int, trainable: int) -> float:

@@ -10,7 +10,7 @@ the device would run out otherwise: then every wholly free one is, and the reque
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..catalog.units import MIB
@@ -26,6 +26,11 @@ LARGE_ROUND_BYTES = 2 * MIB
 
 class PoolExhaustedError(Exception):
     """The step does not fit in the memory that the replay was limited to."""
+
+
+MOST_ORDERS = 32
+_ORDERS: dict[int, tuple[MemoryStream, list[tuple[int, int, bool]]]] = {}
+"""Event orders of the streams that were replayed last, by identity."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,8 +171,19 @@ def replay(step: StepTrace, micro_batch: int, *, limit_bytes: float | None = Non
     )
 
 
-def events(memory: MemoryStream) -> Iterator[tuple[int, int, bool]]:
-    """Yield (tick, row, born?) in the order of the step: at one tick, deaths come first."""
+def events(memory: MemoryStream) -> Sequence[tuple[int, int, bool]]:
+    """Return (tick, row, born?) in the order of the step: at one tick, deaths come first."""
+    # A stream is replayed at many batch sizes; their order is the same.
+    known = _ORDERS.get(id(memory))
+    if known is None or known[0] is not memory:
+        known = (memory, list(_ordered(memory)))
+        if len(_ORDERS) >= MOST_ORDERS:
+            _ORDERS.clear()
+        _ORDERS[id(memory)] = known
+    return known[1]
+
+
+def _ordered(memory: MemoryStream) -> Iterator[tuple[int, int, bool]]:
     deaths = sorted(
         (tick, row) for row, tick in enumerate(memory.death_tick) if tick < memory.end_tick
     )
