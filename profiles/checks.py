@@ -71,10 +71,10 @@ def checked_loss(loss: Any, source: str) -> torch.Tensor:
         UserFileError: it is no tensor, has more than one element, or depends on no parameter.
     """
     if not isinstance(loss, torch.Tensor):
-        raise UserFileError(
-            f"{source} returned {described(loss)}, not a loss tensor.",
-            fix="return the loss itself as a tensor (no .item(), no tuple).",
-        )
+        fix = "return the loss itself as a tensor, without .item()."
+        if isinstance(loss, tuple | list | dict):
+            fix = "return one tensor: of several losses their sum, without metrics beside it."
+        raise UserFileError(f"{source} returned {described(loss)}, not a loss tensor.", fix=fix)
     if loss.numel() != 1:
         raise UserFileError(
             f"{source} returned {described(loss)}; a loss has one element.",

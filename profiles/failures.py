@@ -10,7 +10,7 @@ import sysconfig
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from ..catalog import errors
 from ..catalog.errors import GpuplanError, UserFileError
@@ -97,10 +97,14 @@ def user_line(trace: TracebackType | None, path: Path) -> UserLine | None:
     ]
     if not own:
         return None
-    frame, number = own[-1]
+    return line_of(*own[-1], path)
+
+
+def line_of(frame: FrameType, number: int, path: Path | None) -> UserLine:
+    """Return a line of a frame; its file is named from the folder of the user's file."""
     file = Path(frame.f_code.co_filename)
     return UserLine(
-        file=_relative(file, path),
+        file=_relative(file, path) if path else str(file),
         number=number,
         function=frame.f_code.co_name,
         source=linecache.getline(str(file), number).strip(),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from types import FrameType
 from typing import Any
 
 import torch
@@ -400,17 +401,17 @@ class Recorder(TorchDispatchMode):
                 self.release[run] = self.tick + 1
 
 
-def data_dependent_place() -> str:
-    """Return "file:line: in function" of the innermost frame that is neither torch nor ours."""
+def calling_frame() -> FrameType | None:
+    """Return the innermost frame that is neither torch nor ours: the code that asked."""
     frame = sys._getframe(1)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         top = module.split(".")[0]
         ours = top == __name__.split(".")[0] and not module.startswith(f"{top}.examples")
         if top not in ("torch", "transformers", "contextlib") and not ours:
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name}"
+            return frame
         frame = frame.f_back
-    return ""
+    return None
 
 
 def calling_modules(depth: int = 12) -> set[str]:

@@ -175,6 +175,11 @@ def _readable(place: str, kind: SpecKind) -> Path:
     if path.is_dir():
         raise UsageError(f"{place} is a folder, not a model file.", fix=_fix_for_folder(place))
     try:
+        if path.exists() and not path.is_file():
+            raise UsageError(
+                f"{place} is not a regular file, and gpuplan reads a model file more than once.",
+                fix="save the model as a .py file.",
+            )
         with path.open("rb"):
             pass
     except FileNotFoundError:

@@ -109,6 +109,8 @@ class Target(TorchFunctionMode):
         if name in READS_DATA and args[0].is_meta:
             answer = self._data_dependent(f"Tensor.{name}")
             return bool(answer) if name == "__bool__" else answer
+        if name == "_pack_padded_sequence":
+            self._data_dependent("pack_padded_sequence")
         if self.casts and torch.is_autocast_enabled("cuda"):
             args, kwargs = self._cast(name, args, kwargs)
         if name in FACTORIES:
@@ -439,15 +441,20 @@ def _cuda_answers() -> dict[str, Any]:
         "memory_reserved": lambda *_: 0,
         "get_rng_state": lambda *_: torch.zeros(16, dtype=torch.uint8),
         "set_rng_state": lambda *_, **__: None,
-        **dict.fromkeys(("_exchange_device", "_maybe_exchange_device"), lambda *_: 0),
-        **dict.fromkeys(
-            words(
+        **{name: _returning(0) for name in ("_exchange_device", "_maybe_exchange_device")},
+        **{
+            name: _returning(None)
+            for name in words(
                 """synchronize empty_cache manual_seed manual_seed_all set_device _lazy_init
                 reset_peak_memory_stats reset_accumulated_memory_stats ipc_collect"""
-            ),
-            lambda *_, **__: None,
-        ),
+            )
+        },
     }
+
+
+def _returning(value: int | None) -> Callable[..., int | None]:
+    """Return a new function each time: torch._dynamo keeps a rule by function, and one only."""
+    return lambda *_, **__: value
 
 
 def _compile(target: Target) -> Callable[..., Any]:

@@ -16,13 +16,14 @@ import torch
 from torch import nn
 
 from ..catalog.errors import UserFileError
+from . import failures
 from . import recorder as rec
 from .assemble import PairedRuns, assemble_step
 from .blocks import BlockRun, find_blocks
 from .contract import Workload
 from .optimizers import with_optimizer
 from .profile import Numerics, Profile
-from .recorder import Recorder, calling_modules, data_dependent_place
+from .recorder import Recorder, calling_frame, calling_modules
 from .summary import make_profile
 from .target import GPU, Target, gpu_machine
 from .torch_private import check_torch, without_dynamo
@@ -105,6 +106,7 @@ class _Tracer:
                     # A second try: what a model makes at its first step and keeps is there now.
                     small = self._step(built, numerics, sizes[0], optimize=True)
                     large = self._step(built, numerics, sizes[1], optimize=False)
+                    self._check_growth(small, large)
                     runs = PairedRuns(numerics, built, small, large)
                     difference = runs.difference()
                     if not difference:
@@ -202,6 +204,14 @@ class _Tracer:
         batch_bytes = sum(t.numel() * t.element_size() for t in _tensors_of(batch))
         return Step(size, recorder, batch_bytes, forward_end_tick, optimizer_tick)
 
+    def _check_growth(self, small: Step, large: Step) -> None:
+        if small.batch_bytes and small.batch_bytes == large.batch_bytes:
+            raise UserFileError(
+                f"{self.workload.name}: a batch of {small.size} samples is as large as one of "
+                f"{large.size}, so make_batch() does not use its batch_size.",
+                fix="make batch_size the first dimension of what make_batch() returns.",
+            )
+
     def _check_loss(self, loss: Any) -> None:
         if not isinstance(loss, torch.Tensor):
             raise UserFileError(
@@ -268,10 +278,11 @@ class _Machine:
         if "transformers.masking_utils" in callers:
             # "Is nothing padded, nothing packed?": then no mask is made, and attention stays flash.
             return 1.0
-        place = data_dependent_place()
+        frame = calling_frame()
+        line = failures.line_of(frame, frame.f_lineno, self.workload.path) if frame else None
         raise UserFileError(
-            f"{place or self.workload.name}: {operation} needs the values of a tensor, and a trace "
-            "knows only shapes.",
+            f"{line.where if line else self.workload.name}: {operation} needs the values of a "
+            f"tensor, and a trace knows only shapes.{line.shown if line else ''}",
             fix="make every shape independent of the data while gpuplan traces, for example with "
             "torch.where, a fixed capacity, or padding; leave logging out of compute_loss().",
         )

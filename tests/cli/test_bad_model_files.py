@@ -178,9 +178,35 @@ WHILE_IT_RUNS: dict[str, tuple[str, list[str]]] = {
         changed("model(batch[0])", "model(batch[0]).detach()"),
         ["depends on no trainable parameter"],
     ),
+    "batch of one size": (
+        changed(
+            "randn(batch_size, width), torch.randint(4, (batch_size,))",
+            "randn(4, width), torch.randint(4, (4,))",
+        ),
+        ["a batch of 2 samples is as large as one of", "make batch_size the first dimension"],
+    ),
+    "several losses": (
+        changed(
+            "return nn.functional.cross_entropy(model(batch[0]), batch[1])",
+            "return model(batch[0]).mean(), model(batch[0]).sum()",
+        ),
+        ["compute_loss() returned a tuple of 2", "of several losses their sum"],
+    ),
+    "packed sequence": (
+        GOOD.replace(
+            "nn.functional.cross_entropy(model(batch[0]), batch[1])",
+            "nn.utils.rnn.pack_padded_sequence(model(batch[0]), batch[1]).data.sum()",
+        ),
+        ["model.py:12", "pack_padded_sequence needs the values of a tensor", "12 | return nn.ut"],
+    ),
+    "a script that trains": (
+        "import torch\nmodel = torch.nn.Linear(4, 4)\n"
+        "torch.optim.SGD(model.parameters(), 0.1).step()\n",
+        ["has no build_model()"],
+    ),
     "data-dependent shape": (
         changed("model(batch[0]), batch[1]", "(y := model(batch[0]))[y.sum(1) > 0], batch[1]"),
-        ["model.py:12", "values of a tensor"],
+        ["model.py:12, in compute_loss: indexing with a mask needs", "12 | return nn.functional"],
     ),
     "item": (
         changed(
@@ -231,6 +257,13 @@ def test_a_file_that_fails_while_it_runs(name: str, outcomes: dict[str, Any]) ->
 def gpuplan(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gpuplan", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, capsys) -> None:
+    os.mkfifo(tmp_path / "model.py")
+    assert run(["profile", str(tmp_path / "model.py")]) == 2
+    assert "is not a regular file" in capsys.readouterr().err
 
 
 @pytest.mark.slow
