@@ -41,6 +41,7 @@ from .space import Space, precisions_for, space_of, stack_for
 from .stack import casts_layers
 from .step import optimizer_s, step_times
 from .traffic import data_traffic
+from .why_not import reasons
 from .workbench import Workbench
 
 USUAL_FRAGMENTATION = 1.02
@@ -359,7 +360,10 @@ def _outcome(
         rejected=Rejected(**sweep.counts),
         candidates=sweep.tried,
         headlines=picks,
-        notes=tuple(_notes(question, space, bench.profile)),
+        notes=(
+            *_notes(question, space, bench.profile),
+            *(() if plans else reasons(space, sweep.market, bench.profile, question.choices)),
+        ),
     )
 
 

@@ -229,7 +229,8 @@ def _no_plan(answer: Estimate, model: str, width: int) -> Iterator[Text]:
     for line in packed(describe_rejected(answer.rejected), width=width, indent=0, separator=", "):
         yield Text(line)
     yield from _prices(answer)
-    if answer.rejected.out_of_memory:
+    limits = answer.rejected.past_deadline or answer.rejected.over_budget
+    if answer.rejected.out_of_memory and not limits:
         yield Text(f"Next: gpuplan fits {shlex.quote(model)} --on H200   (what would make it fit)")
 
 
