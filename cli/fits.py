@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..catalog.errors import NoFeasiblePlanError
+from ..catalog.errors import NoFeasiblePlanError, UsageError
 from ..planner.plan import PRECISIONS
 from .estimate import OPTIMIZERS, RECOMPUTES
 from .options import (
@@ -77,6 +77,7 @@ def command(model: str, on: str, **options: Any) -> int:
     from ..catalog.names import assumption_about
     from .output import chosen_format, write_output
 
+    refuse_count(on)
     precision = options["precision"]
     # A remedy may be 16-bit autocast, whatever was asked about.
     precisions = () if precision is None else (precision, "bf16-amp")
@@ -98,6 +99,16 @@ def command(model: str, on: str, **options: Any) -> int:
     form = chosen_format(options["form"], options["out_file"], FORMATS)
     write_output(_rendered(answer, form, options["out_file"]), options["out_file"])
     return 0 if answer.fits else NoFeasiblePlanError.exit_code
+
+
+def refuse_count(on: str) -> None:
+    """Raise UsageError for "H100:8": the number of accelerators is part of the layout."""
+    name, colon, count = on.rpartition(":")
+    if colon and count.isdecimal():
+        raise UsageError(
+            f"--on takes the name of one accelerator, not {on}.",
+            fix=f"write --on {name} --layout fsdp{count} (or dp{count}) for {count} of them.",
+        )
 
 
 def _rendered(answer: FitsAnswer, form: str, out_file: str | None) -> str:

@@ -6,7 +6,6 @@ commas or by repeating the option; a name that is not known is answered with the
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal, InvalidOperation
@@ -21,9 +20,12 @@ from ..planner.layout import parse_layout
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-GROUPS = ("Work", "Machine", "Layout", "Money", "Output", "Model file")
+GROUPS = ("Work", "Machine", "Layout", "Measuring", "Money", "Output", "Model file")
 """Headings of `--help`, in this order; options of no group come last, as "Other"."""
 
+LARGEST_COUNT = 1e18
+LARGEST_WHOLE_COUNT = 1e12
+"""Products of two or three of these must stay exact."""
 COUNT_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 DURATION_UNITS_S = {
     "s": 1,
@@ -89,8 +91,11 @@ class Count(click.ParamType):
                 )
             digits = match[1].replace("_", "").replace(",", "")
             number = float(Decimal(digits) * COUNT_SUFFIXES[match[2]])
-        if not (number > 0 and math.isfinite(number)):
+        if not number > 0:
             self.fail(f"{value!r} is not above zero.", param, ctx)
+        largest = LARGEST_WHOLE_COUNT if self.whole else LARGEST_COUNT
+        if number > largest:
+            self.fail(f"{value!r} is too large; at most {largest:.0e} is taken.", param, ctx)
         if not self.whole:
             return number
         if number != int(number):
@@ -99,9 +104,16 @@ class Count(click.ParamType):
 
 
 class Duration(click.ParamType):
-    """A span of time with its unit, in seconds: 90min, 48h, 3d, 2w."""
+    """A span of time with its unit, in seconds: 90min, 48h, 3d, 2w.
+
+    Args:
+        bare_unit: The unit of a number without one; None: it is an error.
+    """
 
     name = "duration"
+
+    def __init__(self, *, bare_unit: str | None = None) -> None:
+        self.bare_unit = bare_unit
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -109,14 +121,15 @@ class Duration(click.ParamType):
         """Return the seconds."""
         if isinstance(value, float):
             return value
-        match = re.fullmatch(r"(\d*\.?\d+)\s*(s|min|m|h|d|w)", _folded(value))
-        if not match:
+        match = re.fullmatch(r"(\d*\.?\d+)\s*(s|min|m|h|d|w)?", _folded(value))
+        unit = (match[2] or self.bare_unit) if match else None
+        if match is None or unit is None:
             self.fail(
                 f"{value!r} is not a span of time; write it with a unit, as 90min, 48h or 3d.",
                 param,
                 ctx,
             )
-        seconds = float(match[1]) * DURATION_UNITS_S[match[2]]
+        seconds = float(match[1]) * DURATION_UNITS_S[unit]
         if seconds <= 0:
             self.fail(f"{value!r} is not above zero.", param, ctx)
         return seconds
@@ -242,8 +255,8 @@ def model_options(command: F) -> F:
                help="A param for the functions of the file; repeatable."),
         option("Model file", "--input", "inputs", multiple=True, metavar="SHAPE[:DTYPE]",
                help="One input tensor, for MODEL.py:ClassName; without the batch, as 3,224,224."),
-        option("Model file", "--timeout", type=Duration(), default="120s", show_default=True,
-               help="Longest time the file may take to load and be traced."),
+        option("Model file", "--timeout", type=Duration(bare_unit="s"), default="120s",
+               show_default=True, help="Longest time the file may take to load and be traced."),
         option("Model file", "--no-cache", is_flag=True,
                help="Trace the file again, whatever is cached."),
         option("Output", "-v", "--verbose", is_flag=True,

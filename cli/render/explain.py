@@ -11,8 +11,10 @@ from .columns import aligned, column_widths, packed
 from .money import format_money, format_price
 from .quantity import (
     UNKNOWN,
+    format_bytes,
     format_count,
     format_gib,
+    format_part,
     format_seconds,
     format_share,
 )
@@ -55,7 +57,7 @@ BASIS_OF_MEMORY: dict[Basis, str] = {
     "calibrated": "calibrated: the step's allocations replayed, corrected by measured runs",
     "analytic": "analytic: the step's allocations replayed by the allocator's rules",
 }
-BAR, TRACK = "█", "░"
+BAR, TRACK, SLIVER = "█", "░", "▏"
 
 
 def render_plan(
@@ -92,7 +94,7 @@ def memory_bars(peak: EstimatedMemory, breakdown: MemoryBreakdown, width: int) -
     if peak.capacity > peak.value:
         parts["free"] = peak.capacity - peak.value
     whole = max(peak.capacity, peak.value)
-    yield from _bars({name: (b, format_gib(b)) for name, b in parts.items()}, whole, width)
+    yield from _bars({name: (b, format_bytes(b)) for name, b in parts.items()}, whole, width)
 
 
 def _heading(plan: Plan, answer: Estimate, width: int) -> Iterator[Text]:
@@ -196,11 +198,11 @@ def _parts(breakdown: object, names: Mapping[str, str]) -> dict[str, float]:
 
 def _bars(parts: Mapping[str, tuple[float, str]], whole: float, width: int) -> Iterator[Text]:
     """Yield one bar for each part, as long as its share of the whole."""
-    labels = [(name, shown, f"{size / whole * 100:.0f} %") for name, (size, shown) in parts.items()]
+    labels = [(name, shown, format_part(size / whole)) for name, (size, shown) in parts.items()]
     widths = column_widths(labels)
     room = max(10, min(50, width - sum(widths) - 8))
     for cells, (name, (size, _)) in zip(labels, parts.items(), strict=True):
         filled = round(size / whole * room)
-        bar = (TRACK if name == "free" else BAR) * max(filled, 1 if size else 0)
+        bar = (TRACK if name == "free" else BAR) * filled or SLIVER
         text = aligned(cells, widths, ("left", "right", "right"))
         yield Text.assemble(f"  {text}  ", (bar, "dim" if name == "free" else "cyan"))

@@ -6,16 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from ...catalog.units import GIB, KIB, MIB
 from ...profiles.allocator import MemoryReplay
 from ...profiles.highlights import KernelCost
 from ...profiles.profile import CATEGORIES, BlockGroup, Profile
 from .columns import Align, aligned, column_widths
-from .quantity import format_count, format_share
+from .quantity import format_bytes, format_count, format_part
 
 LABEL_WIDTH = 13
 BAR_WIDTH = 40
-_BYTE_UNITS = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"), (1, "B"))
 _FLOP_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SHORT_PHASES = {
     "forward": "forward",
@@ -73,14 +71,6 @@ def render_profile(
     lines += [Text(f"Costliest kernels of one step · {step}", "bold"), *_kernels(kernels, flops)]
     notes = [Text(f"Note: {note}", "dim") for note in profile.notes]
     return [*lines, Text(), *notes] if notes else lines
-
-
-def format_bytes(size_bytes: float) -> str:
-    """Return a size in the largest binary unit that it fills: "1.2 GiB", "16.0 KiB", "8 B"."""
-    for unit_bytes, unit in _BYTE_UNITS:
-        if size_bytes >= unit_bytes and unit_bytes > 1:
-            return f"{size_bytes / unit_bytes:,.1f} {unit}"
-    return f"{size_bytes:,.0f} B"
 
 
 def format_flops(flops: float) -> str:
@@ -155,7 +145,7 @@ def _memory(memory: MemoryReplay, peak_phase: str | None) -> Iterable[Text]:
         bar = "█" * round(share * BAR_WIDTH) or "▏"
         yield Text.assemble(
             f"  {name:<{LABEL_WIDTH}}{format_bytes(size_bytes):>11}  ",
-            (f"{_share(share):>5}", "dim"),
+            (f"{format_part(share):>5}", "dim"),
             "  ",
             (bar, "cyan"),
         )
@@ -167,10 +157,6 @@ def _memory(memory: MemoryReplay, peak_phase: str | None) -> Iterable[Text]:
             "dim",
         ),
     )
-
-
-def _share(share: float) -> str:
-    return format_share(share) if share >= 0.01 else "<1 %"
 
 
 def _kernels(kernels: Sequence[KernelCost], flops: float) -> Iterable[Text]:

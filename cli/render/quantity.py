@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from ...catalog.units import GIB, SECONDS_PER_HOUR
+from ...catalog.units import GIB, KIB, MIB, SECONDS_PER_HOUR
 
 UNKNOWN = "?"
 DASH = "–"  # noqa: RUF001
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_BYTE_UNITS = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))
 _COUNT_UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
+_HOURS_IN_YEAR = 365.25 * 24
 _HOUR_UNITS = (
+    (3 * _HOURS_IN_YEAR, _HOURS_IN_YEAR, "years"),
     (72.0, 24.0, "days"),
     (2.0, 1.0, "h"),
     (2 / 60, 1 / 60, "min"),
@@ -53,6 +56,14 @@ def format_memory_use(used_bytes: float, capacity_bytes: float) -> str:
     return f"{_gib(used_bytes)}/{_gib(capacity_bytes)} GiB"
 
 
+def format_bytes(size_bytes: float) -> str:
+    """Return a size in the largest binary unit that it fills: "1.2 GiB", "16.0 KiB", "8 B"."""
+    for unit_bytes, unit in _BYTE_UNITS:
+        if size_bytes >= unit_bytes:
+            return f"{size_bytes / unit_bytes:,.1f} {unit}"
+    return f"{size_bytes:,.0f} B"
+
+
 def format_count(count: float) -> str:
     """Return a large count with its suffix: "124.4M", "8.03B", "512"."""
     for size, suffix in _COUNT_UNITS:
@@ -71,6 +82,11 @@ def format_share(share: float | None) -> str:
     return UNKNOWN if share is None else f"{share * 100:.0f} %"
 
 
+def format_part(share: float) -> str:
+    """Return a part of a whole as a percentage that is not zero: "41 %", "<1 %"."""
+    return "<1 %" if 0 < share < 0.01 else format_share(share)
+
+
 def format_spread(value: float, low: float, high: float) -> str:
     """Return half the width of an interval relative to its value: "±9 %"."""
     return f"±{(high - low) / 2 / value * 100:.0f} %" if value > 0 else "±0 %"
@@ -87,7 +103,7 @@ def _hour_unit(hours: float) -> tuple[float, float, str]:
 
 def _gib(size_bytes: float) -> str:
     gib = size_bytes / GIB
-    return f"{gib:.0f}" if gib >= 99.95 else f"{gib:.1f}"
+    return f"{gib:,.0f}" if gib >= 99.95 else f"{gib:.1f}"
 
 
 def _significant(value: float) -> str:

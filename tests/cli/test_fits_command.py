@@ -133,3 +133,18 @@ def test_what_makes_no_sense_is_a_usage_error(
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err
+
+
+def test_a_count_of_accelerators_belongs_to_the_layout(asked: dict[str, Any], capsys) -> None:
+    assert run(["fits", "model.py", "--on", "H100:8"]) == 2
+    message = capsys.readouterr().err
+    assert "--on takes the name of one accelerator, not H100:8" in message
+    assert "--on H100 --layout fsdp8" in message
+
+
+def test_small_parts_are_shown_in_their_own_unit() -> None:
+    breakdown = make_plan().memory_breakdown_bytes.model_copy(update={"gradients": 3 * 1024})
+    answer = make_answer(fits=True, memory_breakdown_bytes=breakdown)
+    text = to_text(render_fits(answer, width=100), colour=False)
+    (line,) = [line for line in text.splitlines() if "gradients" in line]
+    assert line.split() == ["gradients", "3.0", "KiB", "<1", "%", "▏"]

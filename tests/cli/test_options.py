@@ -71,6 +71,17 @@ def test_a_duration_needs_its_unit_and_is_above_zero(text: str) -> None:
         convert(Duration(), text)
 
 
+@pytest.mark.parametrize(("text", "seconds"), [("1", 1), ("2.5", 2.5), ("3min", 180)])
+def test_a_time_limit_without_a_unit_is_in_seconds(text: str, seconds: float) -> None:
+    assert convert(Duration(bare_unit="s"), text) == seconds
+
+
+@pytest.mark.parametrize(("whole", "text"), [(False, "2e18"), (False, "1e400"), (True, "2T")])
+def test_a_count_beyond_reason_is_called_too_large(whole: bool, text: str) -> None:
+    with pytest.raises(click.BadParameter, match="too large; at most"):
+        convert(Count(whole=whole), text)
+
+
 @pytest.mark.parametrize(
     ("text", "usd"),
     [

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from gpuplan.cli.main import run
-from gpuplan.cli.render.profile import format_bytes, format_flops
+from gpuplan.cli.render.profile import format_flops
+from gpuplan.cli.render.quantity import format_bytes
 from gpuplan.profiles.profile import Profile
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
