@@ -15,7 +15,7 @@ from .site import Site
 from .stack import casts_layers
 from .workbench import Workbench
 
-LARGEST_TRIED = 2**16
+LARGEST_TRIED = 2**30
 
 
 class Remedy(Answer):
@@ -135,8 +135,10 @@ class _Question:
         if not fit(1):
             return None
         low, high = 1, 2
-        while high <= LARGEST_TRIED and fit(high):
+        while fit(high):
             low, high = high, high * 2
+            if high > LARGEST_TRIED:
+                return low
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if fit(middle) else (low, middle)

@@ -49,7 +49,7 @@ def as_plan(
         grad_accum=setup.grad_accum,
         global_batch=global_batch,
         recompute=setup.recompute,
-        compile=setup.compile,
+        compile=setup.compile or setup.stack == "torch-compile",
         stack=setup.stack,
         optimizer=profile.optimizer.name,
         step_time_s=step,
