@@ -150,10 +150,12 @@ class Store:
                 engine.dispose()
         except (OSError, DBAPIError) as error:
             reason = str(getattr(error, "orig", None) or error)
+            fix = "Make room or give write permission there"
+            if "not a database" in reason or "malformed" in reason:
+                fix = "Move this damaged file away"
             raise StoreError(
                 f"The plan store {self.path} cannot be used: {reason}.",
-                fix="Make room or give write permission there, or choose another folder with"
-                " GPUPLAN_HOME.",
+                fix=f"{fix}, or choose another folder with GPUPLAN_HOME.",
             ) from error
 
 

@@ -139,8 +139,9 @@ def test_a_full_disk_is_a_store_error_and_keeps_what_was_there(store: Store) -> 
 def test_a_file_that_is_no_store_is_a_store_error(store: Store) -> None:
     store.path.parent.mkdir()
     store.path.write_text("this is not a database " * 100)
-    with pytest.raises(StoreError, match="not a database"):
+    with pytest.raises(StoreError, match="not a database") as caught:
         store.estimates()
+    assert "Move this damaged file away" in caught.value.fix
 
 
 def test_a_store_that_may_only_be_read_is_read(store: Store) -> None:
