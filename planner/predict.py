@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..catalog.errors import NoFeasiblePlanError
 from ..catalog.types import Accelerator
 from ..catalog.units import GIB
 from ..profiles.curves import DeviceCurves
@@ -19,18 +20,8 @@ from .era import (
     Date,
     is_python_bound,
     optimizer_traffic,
-    tensor_exposure,
 )
 from .framework_memory import framework_bytes
-from .hybrid import (
-    StageTimes,
-    boundary_bytes,
-    hybrid_step_times,
-    hybrid_traffic,
-    pipeline_s,
-    send_s,
-    stage_times,
-)
 from .interval import memory_interval, step_interval
 from .layout import Layout
 from .memory import RankMemory, rank_memory
@@ -43,14 +34,11 @@ from .plan import (
     RecomputeKind,
     Stack,
 )
-from .shares import rank_units
 from .site import Site
-from .split import Split
 from .stack import LAUNCHED_FROM_PYTHON, STACK_FACTS, StackFacts
 from .state_bytes import state_scale
-from .step import StepTimes, optimizer_s, optimizer_step_s, step_times
+from .step import StepTimes, optimizer_s, step_times
 from .traffic import WireBytes, data_traffic
-from .unsupported import UnsupportedError
 from .workbench import Workbench
 
 MEGATRON_BUCKET_BYTES = 500 * 10**6
@@ -69,6 +57,10 @@ TIGHT_NOTE = (
     "memory is short: the allocator has to give segments back and ask again, which slows the step"
     " (up to 25 % in published runs)"
 )
+
+
+class UnsupportedError(NoFeasiblePlanError):
+    """The plan asks for something that this version cannot predict, or the device cannot do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +134,12 @@ def predict(
 
 def refuse_unsupported(site: Site, setup: Setup) -> None:
     """Raise UnsupportedError for what this version or this device cannot do."""
+    if not setup.layout.is_data_parallel_only:
+        raise UnsupportedError(
+            f"Layout {setup.layout} splits more than the data; this version predicts the"
+            " data-parallel family only.",
+            fix="use dp, zero1, zero2, fsdp or hsdp.",
+        )
     if setup.layout.accelerators != site.accelerators:
         raise UnsupportedError(
             f"Layout {setup.layout} needs {setup.layout.accelerators} accelerators; {site.nodes}"
@@ -202,8 +200,6 @@ def wire_bytes(
 
 def step_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
     """Return the parts of the step of one fixed setup, each of shape [1, 1]."""
-    if not setup.layout.is_data_parallel_only:
-        return _hybrid_parts(bench, site, setup)
     curves = bench.curves(site.accelerator)
     stack = stack_facts(setup)
     policies = recompute_policies(setup)
@@ -225,67 +221,6 @@ def step_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
             wire_bytes(setup.precision, setup.stack, setup.software_date),
         ),
         optimizer_s=optimizer_s(bench.profile, layouts, curves, stack),
-        step_overhead_s=stack.step_overhead_s,
-        grad_accum=np.array([[setup.grad_accum]]),
-    )
-
-
-def _hybrid_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
-    """Return the parts of a step whose model is split: those of its slowest pipeline stage."""
-    layout, stack = setup.layout, stack_facts(setup)
-    curves = bench.curves(site.accelerator)
-    policies = recompute_policies(setup)
-    sizes = np.array([setup.micro_batch])
-    split = Split.of(layout, setup.stack)
-    numerics = bench.numerics(setup.precision, autocast=stack.autocast)
-    shares = [
-        bench.split_in(numerics, policy, split, early_stop=stack.name != "megatron")
-        for policy in policies
-    ]
-    times = bench.times(
-        site.accelerator,
-        setup.precision,
-        tuple(policies),
-        stack=stack,
-        micro_batches=sizes,
-        split=split,
-    )
-    stages = StageTimes.weighted(
-        [
-            stage_times(
-                one,
-                share,
-                layout,
-                site,
-                curves,
-                micro_batches=sizes,
-                tensor_exposure=tensor_exposure(setup.stack, setup.software_date, setup.features),
-            )
-            for one, share in zip(times, shares, strict=True)
-        ],
-        list(policies.values()),
-    )
-    units = rank_units(
-        bench.profile, bench.units_in(setup.stack), bench.trace_in(numerics, "none"), layout, split
-    )
-    fullest = max(units, key=lambda one: one.trainable)
-    stepped = fullest.sharded(layout) if layout.zero_stage else fullest.trainable
-    send = send_s(layout, site, boundary_bytes(shares[0]) * setup.micro_batch)
-    slowest, communication = stages.slowest()
-    return hybrid_step_times(
-        slowest,
-        hybrid_traffic(
-            fullest,
-            layout,
-            site,
-            curves,
-            wire_bytes(setup.precision, setup.stack, setup.software_date),
-        ),
-        communication,
-        pipeline_s=pipeline_s(stages, send, layout, setup.grad_accum),
-        optimizer_s=optimizer_step_s(
-            np.array([[stepped]]), bench.profile.optimizer, curves, stack
-        ),
         step_overhead_s=stack.step_overhead_s,
         grad_accum=np.array([[setup.grad_accum]]),
     )
@@ -370,10 +305,6 @@ def assemble(
     curves = bench.curves(site.accelerator)
     compute_s = parts.compute_s.item()
     memory_bound_s = parts.memory_bound_s.item() + parts.optimizer_s.item()
-    communication = {
-        name: np.asarray(getattr(parts, f"{name}_s")).item()
-        for name in ("tensor_comm", "context_comm", "expert_comm")
-    }
     exposed_s = parts.data_comm_exposed_s.item()
     dtype = setup.precision.removesuffix("-amp")
     time = step_interval(
@@ -382,7 +313,7 @@ def assemble(
         compute_sigma=curves.relative_error("gemm", dtype),
         memory_bound_s=memory_bound_s,
         memory_bound_sigma=curves.relative_error("memory_bound", "fp32"),
-        communication_s=exposed_s + sum(communication.values()),
+        communication_s=exposed_s,
     )
     allocated = memory.peak_bytes.item()
     framework = framework_bytes(site.accelerator, communicators=communicators(setup.layout))
@@ -398,8 +329,6 @@ def assemble(
             launch=parts.launch_s.item(),
             optimizer=parts.optimizer_s.item(),
             data_comm_exposed=exposed_s,
-            pipeline_bubble=np.asarray(parts.pipeline_bubble_s).item(),
-            **communication,
         ),
         peak_memory_bytes=peak,
         memory_breakdown_bytes=MemoryBreakdown(
@@ -456,9 +385,7 @@ def utilisation(
     peak = peak_flops(site.accelerator, setup.precision)
     if setup.precision == "fp8" or not peak or step_s <= 0:
         return None, None
-    layout = setup.layout
-    split = layout.tensor * layout.pipeline * layout.context
-    per_rank = setup.grad_accum / (step_s * peak * split)
+    per_rank = setup.grad_accum / (step_s * peak)
     model = bench.profile.flops.at(setup.micro_batch) * per_rank
     hardware = bench.hardware_flops(setup.precision, setup.recompute, setup.micro_batch) * per_rank
     return model, hardware
