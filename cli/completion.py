@@ -12,13 +12,13 @@ VARIABLE = "_GPUPLAN_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    r"""Print the completion script of a shell.
+    """Print the completion script of a shell.
 
     \b
     bash:  echo 'eval "$(gpuplan completion bash)"' >> ~/.bashrc
     zsh:   echo 'eval "$(gpuplan completion zsh)"' >> ~/.zshrc
     fish:  gpuplan completion fish > ~/.config/fish/completions/gpuplan.fish
-    """
+    """  # noqa: D301
     completer = get_completion_class(shell)
     assert completer is not None, shell
     click.echo(completer(context.find_root().command, {}, "gpuplan", VARIABLE).source())

@@ -15,6 +15,11 @@ MOST_NAMED = 4
 
 def reasons(space: Space, market: Market, profile: Profile, choices: Choices) -> Iterator[str]:
     """Yield one sentence for every choice that no machine of the market can follow."""
+    if market.without_spec and not market.choices:
+        yield (
+            "no specification of these accelerators is known, so nothing about them can be"
+            " predicted: describe them in a file for --offers"
+        )
     if market.choices:
         yield from _layouts(space, market)
         yield from _precisions(space, market, profile, choices)

@@ -47,3 +47,8 @@ def test_an_answer_with_plans_gives_no_such_reason(toy: Profile, precision: str)
     outcome = search(Question(machine=H100, choices=choices), toy, load_catalogue())
     assert outcome.plans
     assert not any("come as" in note or "give --" in note for note in outcome.notes)
+
+
+def test_an_accelerator_without_a_specification_is_named_as_the_reason(toy: Profile) -> None:
+    machine = Machine(instances=("salad-gtx-1050-ti",))
+    assert "no specification" in notes_of(toy, Question(machine=machine))
