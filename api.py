@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from .planner.fits import FitsAnswer
     from .planner.judge import Validation
     from .planner.timeline import Span
+    from .profiles.measure import MeasureRequest
+    from .profiles.measured import MeasuredProfile
     from .profiles.service import PendingProfile
 
 __all__ = [
@@ -57,6 +59,7 @@ __all__ = [
     "keep",
     "kept_estimates",
     "kept_plan",
+    "measure",
     "parse_layout",
     "profile",
     "read_inputs",
@@ -113,6 +116,46 @@ def profile(
         numerics=None if numerics is None else tuple(sorted(numerics)),
         optimizer=optimizer,
         use_cache=use_cache,
+        on_output=on_output,
+    )
+
+
+def measure(
+    model: str | Path,
+    request: MeasureRequest | None = None,
+    *,
+    params: Mapping[str, Any] | None = None,
+    inputs: Iterable[str] = (),
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    use_cache: bool = True,
+    on_progress: Callable[[str, int | None, int | None], None] | None = None,
+    on_output: Callable[[str], None] | None = None,
+) -> MeasuredProfile:
+    """Return the Profile of a model with what real steps of it took on this machine.
+
+    Args:
+        model: A model as for `profile`, but no written Profile.
+        request: What to run; default: 20 steps on the CUDA device, else on the processor.
+        params: Values for the functions of the file.
+        inputs: Shapes of the tensors of a plain module.
+        timeout_s: Longest time each thing that is done may take, seconds.
+        use_cache: Whether the trace may come from the cache; nothing measured does.
+        on_progress: Called with what is being done, how far it is, and of how much.
+        on_output: Called with what the user's code printed.
+
+    Raises:
+        UserFileError: The file failed, took too long, or a step of it did not fit in memory.
+        UsageError: What is asked for cannot be run on this machine.
+    """
+    from .profiles.measure import MeasureRequest
+    from .profiles.measure import measure as run_steps
+    from .profiles.spec import parse_model_spec
+
+    return run_steps(
+        parse_model_spec(str(model), params=params, inputs=inputs, timeout_s=timeout_s),
+        request or MeasureRequest(),
+        use_cache=use_cache,
+        on_progress=on_progress,
         on_output=on_output,
     )
 

@@ -17,12 +17,14 @@ from .options import (
     option,
     output_options,
 )
-from .progress import progress
+from .progress import progress, progress_bar
 
 if TYPE_CHECKING:
+    from ..profiles.measured import DeviceKind, MeasuredProfile
     from ..profiles.profile import Profile, Recompute
 
 FORMATS = ("table", "json")
+DEVICES = ("cuda", "cpu")
 
 
 @click.command("profile", cls=GroupedCommand)
@@ -53,6 +55,30 @@ FORMATS = ("table", "json")
     type=OneOf(OPTIMIZERS),
     help="Trace the step with this optimizer instead of the file's.",
 )
+@option(
+    "Measuring",
+    "--measure",
+    is_flag=True,
+    help="Run real steps on this machine and show what they took (docs/measuring.md).",
+)
+@option(
+    "Measuring",
+    "--device",
+    type=OneOf(DEVICES),
+    help="Where they run; default: cuda where there is a device, else cpu.",
+)
+@option(
+    "Measuring",
+    "--steps",
+    type=Count(whole=True),
+    help="How many are measured, after warm-up; default: 20.",
+)
+@option(
+    "Measuring",
+    "--largest-micro-batch",
+    is_flag=True,
+    help="Find the largest micro-batch that runs, by running out of memory.",
+)
 @output_options(*FORMATS)
 def command(
     model: str,
@@ -64,6 +90,10 @@ def command(
     micro_batch: int | None,
     recompute: Recompute,
     optimizer: str | None,
+    measure: bool,
+    device: DeviceKind | None,
+    steps: int | None,
+    largest_micro_batch: bool,
     verbose: bool,
     form: str | None,
     out_file: str | None,
@@ -73,7 +103,8 @@ def command(
 
     MODEL is a file with build_model() and make_batch(batch_size) (see docs/model-file.md),
     MODEL.py:ClassName with --input, hf:FOLDER for a Hugging Face config, or a Profile written by
-    this command. Nothing is trained, no weights are made, and no GPU is needed.
+    this command. Nothing is trained, no weights are made, and no GPU is needed, unless you ask for
+    --measure: then a few real steps run on this machine.
     """
     from .. import api
     from ..profiles.profile import NUMERICS_OF_PRECISION
@@ -81,6 +112,32 @@ def command(
     from .notices import show_output_of_file, warnings_to_stderr
     from .output import chosen_format, write_output
 
+    _check_measuring(measure, device, steps, largest_micro_batch, optimizer)
+    if measure:
+        from ..profiles.measure import DEFAULT_STEPS, MeasureRequest
+
+        request = MeasureRequest(
+            device=device,
+            precision=precision,
+            micro_batch=micro_batch,
+            steps=steps or DEFAULT_STEPS,
+            recompute=recompute,
+            largest_micro_batch=largest_micro_batch,
+        )
+        with progress_bar(quiet=quiet) as show, warnings_to_stderr(quiet=quiet):
+            measured = api.measure(
+                model,
+                request,
+                params=parse_params(params),
+                inputs=inputs,
+                timeout_s=timeout,
+                use_cache=not no_cache,
+                on_progress=show,
+                on_output=show_output_of_file if verbose else None,
+            )
+        form = chosen_format(form, out_file, FORMATS)
+        write_output(_measured(measured, form, out_file), out_file)
+        return
     with progress(f"Tracing {model} …", quiet=quiet), warnings_to_stderr(quiet=quiet):
         traced = api.profile(
             model,
@@ -103,6 +160,35 @@ def command(
         out_file=out_file,
     )
     write_output(text, out_file)
+
+
+def _check_measuring(
+    measure: bool,
+    device: str | None,
+    steps: int | None,
+    largest_micro_batch: bool,
+    optimizer: str | None,
+) -> None:
+    """Raise for options that only mean something with --measure, or only without it."""
+    given = {"--device": device, "--steps": steps, "--largest-micro-batch": largest_micro_batch}
+    for name, value in given.items():
+        if value and not measure:
+            raise UsageError(f"{name} is about real steps.", fix="add --measure.")
+    if measure and optimizer:
+        raise UsageError(
+            f"--optimizer {optimizer} cannot be measured: real steps run the file's own optimizer.",
+            fix="return it from build_optimizer() in the file.",
+        )
+
+
+def _measured(measured: MeasuredProfile, form: str, out_file: str | None) -> str:
+    if form == "json":
+        return measured.model_dump_json() + "\n"
+    from .output import screen_for
+    from .render.columns import to_text
+    from .render.measure import render_measured
+
+    return to_text(render_measured(measured), colour=screen_for(out_file).color)
 
 
 def _table(

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from ..catalog.errors import GpuplanError, UserFileError
@@ -25,6 +25,9 @@ from .spec import ModelSpec
 
 KEPT_OUTPUT_BYTES = 64 * 1024
 SHOWN_OUTPUT_LINES = 10
+PROGRESS = b"progress "
+"""Begins a line that comes before the answer and says, in JSON, how far the child is."""
+POLL_S = 0.1
 _IS_POSIX = os.name == "posix"
 
 
@@ -35,10 +38,18 @@ class Child:
         spec: The model.
         numerics: Which numerics classes to trace; None for the file's own.
         optimizer: An optimizer to trace instead of the file's.
+        main: The module that the child runs.
+        more: What else that module is asked.
     """
 
     def __init__(
-        self, spec: ModelSpec, *, numerics: Sequence[str] | None, optimizer: str | None
+        self,
+        spec: ModelSpec,
+        *,
+        numerics: Sequence[str] | None = None,
+        optimizer: str | None = None,
+        main: str = "child_main",
+        more: Mapping[str, Any] | None = None,
     ) -> None:
         self._spec = spec
         self._started_s = time.monotonic()
@@ -46,13 +57,14 @@ class Child:
         self.traceback = ""
         # -P keeps the current folder off sys.path: a `profiles/` in it must not be taken for ours.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-u", "-m", f"{__package__}.child_main"],
+            [sys.executable, "-P", "-u", "-m", f"{__package__}.{main}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=_IS_POSIX,
         )
         request = {"spec": spec.to_json(), "numerics": numerics, "optimizer": optimizer}
+        request |= more or {}
         self._answer = _Reader(self._process.stdout, keep_bytes=None)
         self._printed = _Reader(self._process.stderr, keep_bytes=KEPT_OUTPUT_BYTES)
         with contextlib.suppress(BrokenPipeError):
@@ -60,19 +72,34 @@ class Child:
             stdin.write(json.dumps(request).encode() + b"\n")
             stdin.flush()
 
-    def result(self) -> dict[str, Any]:
+    def result(self, on_progress: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
         """Wait for and return the answer: "files", "packages" and "profile" (JSON text).
+
+        Args:
+            on_progress: Is told how far the child is; with every word of it the time limit
+                begins anew.
 
         Raises:
             GpuplanError: what the child reported, or that it took too long or died.
         """
         try:
-            left_s = self._started_s + self._spec.timeout_s - time.monotonic()
-            if not self._answer.wait(max(0.0, left_s)):
-                raise self._too_slow()
+            self._wait(on_progress)
         finally:
             self.kill()
         return self._parsed(self._answer.content())
+
+    def _wait(self, on_progress: Callable[[dict[str, Any]], None] | None) -> None:
+        ends_s = self._started_s + self._spec.timeout_s
+        done = False
+        while not done:
+            left_s = max(0.0, ends_s - time.monotonic())
+            done = self._answer.wait(left_s if on_progress is None else min(POLL_S, left_s))
+            if on_progress is not None:
+                for line in self._answer.take_lines(PROGRESS):
+                    ends_s = time.monotonic() + self._spec.timeout_s
+                    on_progress(json.loads(line))
+            if not done and time.monotonic() >= ends_s:
+                raise self._too_slow()
 
     def printed(self) -> str:
         """Return the end of what the user's code printed, standard output and error together."""
@@ -157,6 +184,14 @@ class _Reader(threading.Thread):
         """Return whether the pipe was closed within this time."""
         self.join(timeout_s)
         return not self.is_alive()
+
+    def take_lines(self, start: bytes) -> list[bytes]:
+        """Remove and return the rest of the first lines that begin so, as far as they came."""
+        found = []
+        while self._content.startswith(start) and (end := self._content.find(b"\n")) >= 0:
+            found.append(bytes(self._content[len(start) : end]))
+            del self._content[: end + 1]
+        return found
 
     def content(self) -> bytes:
         """Return what was kept."""

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
@@ -47,10 +47,19 @@ WATCHED_PACKAGES = (
 
 def main() -> None:
     """Answer one request, then end with everything that the user's code started."""
+    serve(lambda request, _stream: answer(request))
+
+
+def serve(respond: Callable[[dict[str, Any], IO[bytes]], bytes]) -> None:
+    """Answer one request and end.
+
+    Args:
+        respond: Returns the answer to a request; may write lines of progress to the stream before.
+    """
     request_stream, answer_stream = take_over_standard_streams()
     request = json.loads(request_stream.readline())
     threading.Thread(target=_end_with_parent, args=(request_stream,), daemon=True).start()
-    answer_stream.write(answer(request))
+    answer_stream.write(respond(request, answer_stream))
     answer_stream.close()
     _end()
 

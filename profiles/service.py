@@ -5,11 +5,13 @@ Never imports torch: a Profile from the cache costs milliseconds, and tracing ha
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 
 from ..catalog.errors import GpuplanError, UsageError, UserFileError
 from . import cache
 from .child import Child
+from .measured import MeasuredProfile
 from .profile import Numerics, Profile
 from .source import read_source
 from .spec import ModelSpec
@@ -126,14 +128,16 @@ def begin_profile(
 
 
 def _written_profile(spec: ModelSpec) -> Profile:
-    """Return the Profile in a file that `gpuplan profile --format json` wrote."""
+    """Return the Profile, measured or not, in a file that `gpuplan profile` wrote."""
     if spec.params or spec.inputs:
         raise UsageError(
             f"{spec.text} is a finished profile: --param and --input cannot change it.",
             fix="give the model file instead.",
         )
     try:
-        return Profile.model_validate_json(spec.path.read_bytes())
+        content = spec.path.read_bytes()
+        kind = MeasuredProfile if "measured" in json.loads(content) else Profile
+        return kind.model_validate_json(content)
     except ValueError as error:
         text = spec.path.read_text(errors="replace")
         fix = "write one with `gpuplan profile model.py --format json --out-file profile.json`."

@@ -33,6 +33,7 @@ def test_the_public_names_are_these() -> None:
         "keep",
         "kept_estimates",
         "kept_plan",
+        "measure",
         "parse_layout",
         "profile",
         "read_inputs",
