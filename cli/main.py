@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
@@ -134,7 +135,23 @@ def _invoke(args: Sequence[str] | None) -> int:
     except GpuplanError as error:
         click.echo(f"Error: {error}", err=True)
         return error.exit_code
+    except OSError:
+        raise
+    except Exception as error:
+        return _own_fault(error, verbose=bool({"-v", "--verbose"} & {*(given or sys.argv[1:])}))
     return code if isinstance(code, int) else 0
+
+
+def _own_fault(error: Exception, *, verbose: bool) -> int:
+    """Print what nobody foresaw as one message; the traceback is for those who ask for it."""
+    if verbose:
+        traceback.print_exception(error)
+    click.echo(
+        f"Error: gpuplan itself failed: {type(error).__name__}: {error}\n"
+        "To fix: this is a fault of gpuplan; report it with what the same command prints with -v.",
+        err=True,
+    )
+    return 1
 
 
 def _drop_output() -> None:

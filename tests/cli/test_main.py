@@ -146,3 +146,19 @@ def test_help_and_version_import_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_a_fault_of_our_own_is_one_message_and_a_traceback_only_on_demand(
+    verbose: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(**_: object) -> None:
+        raise TypeError("a slip")
+
+    monkeypatch.setattr(cli, "main", fail)
+    assert run(["gpus", *(["-v"] if verbose else [])]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Error: gpuplan itself failed: TypeError: a slip" in captured.err
+    assert "this is a fault of gpuplan" in captured.err
+    assert ("Traceback" in captured.err) == verbose
