@@ -203,7 +203,7 @@ class Headlines(Answer):
     cheapest: str | None = None
     fastest: str | None = None
     smallest: str | None = None
-    """Fewest accelerators, then fewest dollars an hour."""
+    """Fewest accelerators, then fewest dollars a sample."""
 
 
 class Estimate(Answer):

@@ -181,7 +181,7 @@ def sort_key(
     if sort in ("time", "throughput"):
         return seconds, cost, size
     if sort == "memory":
-        return size, price, seconds
+        return size, cost, seconds
     if sort == "price":
         return price, seconds, size
     return cost, seconds, size
@@ -247,6 +247,12 @@ def _overlap(first: Plan, second: Plan) -> bool:
     return low_a <= high_b and low_b <= high_a
 
 
+def _by_size(plan: Plan) -> tuple[float, ...]:
+    """Return the key of the smallest plan; of equals, the one whose training costs least."""
+    usd = plan.usd_per_million_samples
+    return plan.accelerators, usd is None, usd or 0.0
+
+
 def headlines(plans: tuple[Plan, ...]) -> dict[str, str]:
     """Return ids of the cheapest, the fastest and the smallest plan that runs without a port.
 
@@ -259,7 +265,7 @@ def headlines(plans: tuple[Plan, ...]) -> dict[str, str]:
     known = [plan for plan in own if plan.usd_per_million_samples is not None]
     lines = {
         "fastest": max(own, key=lambda p: p.samples_per_s).id,
-        "smallest": min(own, key=lambda p: (p.accelerators, p.usd_per_hour or 0.0)).id,
+        "smallest": min(own, key=_by_size).id,
     }
     if known:
         lines["cheapest"] = min(known, key=lambda p: p.usd_per_million_samples or 0.0).id
