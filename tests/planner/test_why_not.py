@@ -6,6 +6,7 @@ import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.layout import parse_layout
+from gpuplan.planner.plan import Precision
 from gpuplan.planner.request import Choices, Machine, Question, Work
 from gpuplan.planner.search import search
 from gpuplan.profiles.profile import Profile
@@ -40,7 +41,7 @@ def test_an_indivisible_batch_is_told_what_divides(toy: Profile) -> None:
 
 
 @pytest.mark.parametrize("precision", ["bf16-amp", "fp32"])
-def test_an_answer_with_plans_gives_no_such_reason(toy: Profile, precision: str) -> None:
+def test_an_answer_with_plans_gives_no_such_reason(toy: Profile, precision: Precision) -> None:
     choices = Choices(
         precisions=(precision,), layouts=(parse_layout("fsdp8"),), recomputes=("none",)
     )
