@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .planner.fits import FitsAnswer
     from .planner.judge import Validation
     from .planner.timeline import Span
+    from .profiles.doctor import Diagnosis
     from .profiles.measure import MeasureRequest
     from .profiles.measured import MeasuredProfile
     from .profiles.service import PendingProfile
@@ -54,6 +55,7 @@ __all__ = [
     "Profile",
     "Question",
     "Work",
+    "doctor",
     "estimate",
     "fits",
     "keep",
@@ -369,6 +371,13 @@ def kept_plan(prefix: str) -> KeptPlan:
     from .launcher.store import Store
 
     return Store().find_plan(prefix)
+
+
+def doctor() -> Diagnosis:
+    """Return what of this machine works with gpuplan, what does not, and how to mend it."""
+    from .profiles.doctor import examine
+
+    return examine()
 
 
 def validate(records: Iterable[Path]) -> Validation:

@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "gpus": "List the accelerators with their peaks and lowest prices, or one in full.",
     "offers": "List what the clouds sell, filtered and sorted by price.",
     "profile": "Show what one training step of a model computes and keeps in memory.",
+    "doctor": "Say what of this machine works with gpuplan, and how to mend the rest.",
     "init": "Write a model file to start from, or one around a class that you have.",
     "validate": "Predict recorded runs and show how far off the predictions are.",
     "config": "Keep defaults for options, so that you need not type them again.",

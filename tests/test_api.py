@@ -28,6 +28,7 @@ def test_the_public_names_are_these() -> None:
         "Profile",
         "Question",
         "Work",
+        "doctor",
         "estimate",
         "fits",
         "keep",
