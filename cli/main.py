@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "doctor": "Say what of this machine works with gpuplan, and how to mend the rest.",
     "init": "Write a model file to start from, or one around a class that you have.",
     "validate": "Predict recorded runs and show how far off the predictions are.",
+    "calibrate": "Measure the kernels of a device, so that estimates for it rest on them.",
     "config": "Keep defaults for options, so that you need not type them again.",
     "completion": "Print the completion script of a shell.",
 }

@@ -169,7 +169,7 @@ def read_curve_file(path: Path) -> CurveFile:
         raw = json.loads(path.read_text(encoding="utf-8"))
         if raw["schema_version"] != CURVE_SCHEMA_VERSION:
             raise ValueError(f"schema_version {raw['schema_version']!r}")
-        return _parsed(raw, path)
+        return parsed_curves(raw, path)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserFileError(
             f"{path.name} is not a curve file of schema {CURVE_SCHEMA_VERSION}: {error!r}",
@@ -183,7 +183,8 @@ def shared_table(name: str) -> dict:
     return json.loads((CURVES_DIR / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def _parsed(raw: dict, path: Path) -> CurveFile:
+def parsed_curves(raw: dict, path: Path) -> CurveFile:
+    """Return the curves of a file's JSON."""
     floor_us = raw.get("kernel_floor_us")
     attention = raw.get("attention_forward", {})
     backward = raw.get("attention_backward", {})

@@ -142,7 +142,7 @@ def fitted_gemm_grid(rows: Table, dtype: str) -> tuple[Array, Array, Array, Arra
     )
     log_time[at] = np.log(rows["latency_ms_median"][use].astype(float) * 1e-3)
     flops = np.log(2 * m[:, None, None] * n[None, :, None] * k[None, None, :])
-    return m, n, k, _filled(log_time - flops, (m, n, k)) + flops
+    return m, n, k, filled(log_time - flops, (m, n, k)) + flops
 
 
 def fitted_attention_grids(rows: Table) -> list[tuple[int, Array, Array, Array, Array]]:
@@ -163,7 +163,7 @@ def fitted_attention_grids(rows: Table) -> list[tuple[int, Array, Array, Array, 
         flat = np.ravel_multi_index(cell, shape)
         for index in np.unique(flat):
             grid.flat[index] = np.median(slowness[flat == index])
-        grid = _filled(grid, (nodes, seqs, _GROUPS))
+        grid = filled(grid, (nodes, seqs, _GROUPS))
         work = np.log(nodes[:, None, None] * seqs[None, :, None] ** 2)
         grids.append((int(head_dim), nodes, seqs, _GROUPS, grid + work))
     return grids
@@ -271,7 +271,7 @@ def _add_tensor_core(record: dict, gemm: Table, attention: Table, nccl: Table) -
             record["gemm_grids"][dtype] = {
                 **_axes(m=m, n=n, k=k),
                 "relative_error": robust_sigma(half_grid_error(log_time, (m, n, k))),
-                "time_us": _microseconds(log_time),
+                "time_us": microseconds(log_time),
             }
     grids = fitted_attention_grids(attention)
     if grids:
@@ -290,7 +290,7 @@ def _attention_record(
     head_dim: int, batch_heads: Array, seq: Array, group: Array, t: Array
 ) -> dict:
     axes = _axes(batch_heads=batch_heads, seq=seq, group=group)
-    return {"head_dim": head_dim, **axes, "time_us": _microseconds(t)}
+    return {"head_dim": head_dim, **axes, "time_us": microseconds(t)}
 
 
 def _collectives(rows: Table) -> dict:
@@ -313,7 +313,7 @@ def _collectives(rows: Table) -> dict:
                 {
                     "ranks": int(ranks),
                     **_axes(size_bytes=size_bytes),
-                    "time_us": _microseconds(np.log(time_s)),
+                    "time_us": microseconds(np.log(time_s)),
                 }
             )
     return {"relative_error": robust_sigma(np.concatenate(errors)), "tables": tables}
@@ -330,13 +330,13 @@ def _add_fp32(record: dict, device: Accelerator, rows: Table) -> None:
             shapes = np.array([json.loads(shape) for shape in rows["shape"][use]])
             dims, size_bytes = fp32_dims(op, shapes)
             tiles = fitted_tiles(device, dims, size_bytes, rows["latency_us"][use] * 1e-6)
-            models[name] = {k: _rounded(v) for k, v in vars(tiles).items()}
+            models[name] = {k: rounded(v) for k, v in vars(tiles).items()}
     record["tile_models"] = {"fp32": models}
     memory = {}
     for kind in _STREAM_OPS:
         found = stream_fraction(device, rows, kind)
         if found:
-            memory[kind] = {"fraction": _rounded(found[0]), "relative_error": _rounded(found[1])}
+            memory[kind] = {"fraction": rounded(found[0]), "relative_error": rounded(found[1])}
     if memory:
         record["memory"] = memory
 
@@ -361,7 +361,7 @@ def _best_tiles(log_error: Callable[[TileModel], Array]) -> TileModel:
     return best[1]
 
 
-def _filled(values: Array, axes: tuple[Array, ...]) -> Array:
+def filled(values: Array, axes: tuple[Array, ...]) -> Array:
     """Return `values` with every NaN filled in from the known values around it."""
     places = np.stack(np.meshgrid(*(np.log(a) for a in axes), indexing="ij"), -1).reshape(
         -1, len(axes)
@@ -396,11 +396,13 @@ def _axes(**axes: Array) -> dict[str, list[int]]:
     return {name: [int(x) for x in axis] for name, axis in axes.items()}
 
 
-def _microseconds(log_time: Array) -> list[float]:
+def microseconds(log_time: Array) -> list[float]:
+    """Return times in microseconds, four digits each, the last axis fastest."""
     return [float(f"{t:.4g}") for t in np.exp(log_time).ravel() * 1e6]
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
+    """Return the value to four digits."""
     return float(f"{value:.4g}")
 
 
