@@ -243,7 +243,8 @@ def estimate(
     from . import __version__
     from .planner.search import search
 
-    found = search(question, model.profile, model.catalogue)
+    profile, notes = _calibrated(model)
+    found = search(question, profile, model.catalogue)
     return Estimate(
         gpuplan_version=__version__,
         generated_at=(now or _utc_now)().isoformat(timespec="seconds"),
@@ -255,7 +256,7 @@ def estimate(
         plans=found.plans,
         feasible=found.feasible,
         rejected=found.rejected,
-        notes=found.notes,
+        notes=(*notes, *found.notes),
     )
 
 
@@ -412,6 +413,22 @@ def _read_catalogue(offers: Path | None, machine: Machine | None) -> Catalogue:
             instance_types=machine.instances,
         )
     return catalogue
+
+
+def _calibrated(inputs: Inputs) -> tuple[Profile, tuple[str, ...]]:
+    """Return the Profile ready to predict, with what its measurement says if it has one."""
+    from .profiles.measured import MeasuredProfile
+
+    if not isinstance(inputs.profile, MeasuredProfile):
+        return inputs.profile, ()
+    from .catalog.names import resolve_accelerator
+    from .planner.calibration import calibrated
+
+    try:
+        name = resolve_accelerator(inputs.profile.measured.device.name, catalogue=inputs.catalogue)
+    except GpuplanError:
+        name = ""
+    return calibrated(inputs.profile, inputs.catalogue.accelerators.get(name))
 
 
 def _workload(traced: Profile) -> WorkloadFacts:

@@ -7,7 +7,7 @@ slower of host and device, with a smooth change-over: (device^4 + host^4)^(1/4).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,7 +117,12 @@ class StepKernels:
         self._uses = [_uses(segments, rows, len(kernels)) for segments in self._segments]
 
     def times(
-        self, curves: DeviceCurves, *, precision: Precision, stack: StackFacts
+        self,
+        curves: DeviceCurves,
+        *,
+        precision: Precision,
+        stack: StackFacts,
+        factors: Mapping[KernelKind, float] | None = None,
     ) -> list[SegmentTimes]:
         """Return the segment times of every trace on one device.
 
@@ -125,14 +130,11 @@ class StepKernels:
             curves: achieved rates of the device.
             precision: decides the dtype of each kernel.
             stack: launch costs.
+            factors: what a measurement multiplies the time of each kernel kind by.
         """
-        device_s = self._table.device_s(curves, precision)
-        device = curves.device
-        device_s[self._rows.get("attention", [])] *= attention_slowdown(
-            device.arch, stack.name, stack.date
-        )
-        for kind, rows in self._rows.items():
-            device_s[rows] *= real_step_slowdown(device, kind, fp32=precision == "fp32")
+        device_s = self._device_s(curves, precision, stack)
+        for kind, factor in (factors or {}).items():
+            device_s[self._rows.get(kind, [])] *= factor
         matmul = device_s * self._matmul[:, None]
         times = []
         for trace, segments, uses in zip(self._traces, self._segments, self._uses, strict=True):
@@ -151,6 +153,25 @@ class StepKernels:
                 )
             )
         return times
+
+    def kind_seconds(
+        self, curves: DeviceCurves, *, precision: Precision, stack: StackFacts
+    ) -> dict[KernelKind, float]:
+        """Return device seconds of each kernel kind in one step of the first trace and size."""
+        counts = np.bincount(np.asarray(self._traces[0].schedule), minlength=len(self._segments[0]))
+        seconds = counts @ self._uses[0] * self._device_s(curves, precision, stack)[:, 0]
+        return {kind: float(seconds[rows].sum()) for kind, rows in self._rows.items()}
+
+    def _device_s(self, curves: DeviceCurves, precision: Precision, stack: StackFacts) -> Array:
+        """Return [K, B] seconds of every kernel on the device, without the host."""
+        device_s = self._table.device_s(curves, precision)
+        device = curves.device
+        device_s[self._rows.get("attention", [])] *= attention_slowdown(
+            device.arch, stack.name, stack.date
+        )
+        for kind, rows in self._rows.items():
+            device_s[rows] *= real_step_slowdown(device, kind, fp32=precision == "fp32")
+        return device_s
 
 
 def _running_segments(trace: StepTrace, fused: bool) -> tuple[Segment, ...]:

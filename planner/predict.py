@@ -314,6 +314,7 @@ def assemble(
         memory_bound_s=memory_bound_s,
         memory_bound_sigma=curves.relative_error("memory_bound", "fp32"),
         communication_s=exposed_s,
+        calibration=bench.calibration.weight(site.accelerator) if bench.calibration else None,
     )
     allocated = memory.peak_bytes.item()
     framework = framework_bytes(site.accelerator, communicators=communicators(setup.layout))

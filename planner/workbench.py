@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from ..profiles.curves import DeviceCurves, curves_for
 from ..profiles.profile import (
     NUMERICS_OF_PRECISION,
     Affine,
+    KernelKind,
     Numerics,
     Profile,
     Recompute,
@@ -26,6 +28,9 @@ from .fsdp import Unit, units_of
 from .plan import Precision, Stack
 from .stack import StackFacts
 
+if TYPE_CHECKING:
+    from .calibration import Calibration
+
 Array = np.ndarray
 
 TIGHT_RATIOS = (1.0, 1.01, 1.02, 1.03, 1.05, 1.08, 1.12)
@@ -37,6 +42,7 @@ class Workbench:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
+        self.calibration: Calibration | None = getattr(profile, "calibration", None)
         self._traces: dict[tuple[Numerics, Recompute, bool], StepTrace] = {}
         self._envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...]], Envelope] = {}
         self._kernels: dict[tuple[object, ...], StepKernels] = {}
@@ -137,7 +143,26 @@ class Workbench:
                 for recompute in recomputes
             ]
             self._kernels[key] = StepKernels(traces, micro_batches, fused=stack.fuses)
-        return self._kernels[key].times(self.curves(accelerator), precision=precision, stack=stack)
+        return self._kernels[key].times(
+            self.curves(accelerator),
+            precision=precision,
+            stack=stack,
+            factors=self.calibration.factors(accelerator) if self.calibration else None,
+        )
+
+    def kind_seconds(
+        self,
+        accelerator: Accelerator,
+        precision: Precision,
+        recompute: Recompute,
+        *,
+        stack: StackFacts,
+        micro_batches: Array,
+    ) -> dict[KernelKind, float]:
+        """Return device seconds of each kernel kind in one step, uncalibrated."""
+        traces = [self.trace(precision, recompute)]
+        kernels = StepKernels(traces, micro_batches, fused=stack.fuses)
+        return kernels.kind_seconds(self.curves(accelerator), precision=precision, stack=stack)
 
     def fragmentation(
         self,
