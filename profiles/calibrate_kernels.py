@@ -29,8 +29,10 @@ _ROW = 1024
 _SHORT_S = 100e-6
 _IN_A_ROW = 8
 _ROTATED_BYTES = 64 * 2**20
-_SPIN_CYCLES_PER_CALL = 400_000
-"""About 0.25 ms: longer than the host takes to launch a backward pass of one operation."""
+_CYCLES_PER_S = 2.2e9
+"""Above the clock of today's devices, so that they are busy for at least the time meant."""
+_SPIN_OVER_LAUNCH = 2.0
+_LONGEST_SPIN_S = 5e-3
 _TARGET_S = 0.03
 _FEWEST, _MOST = 3, 30
 _MOST_HEADS = 32
@@ -66,16 +68,21 @@ class CudaStopwatch:
         self._flushed = torch.empty(2 * l2_bytes, dtype=torch.int8, device=self.device)
         # No public call keeps a device busy; without it short kernels are timed with their launch.
         self._spin: Callable[[int], None] | None = getattr(torch.cuda, "_sleep", None)
+        self._launch_s = 1e-3
 
     def elapsed_s(self, calls: list[Call]) -> float:
         """Return the seconds of these calls one after another."""
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         self._flushed.zero_()
         if self._spin is not None:
-            self._spin(_SPIN_CYCLES_PER_CALL * len(calls))
+            spin_s = min(_LONGEST_SPIN_S, _SPIN_OVER_LAUNCH * self._launch_s * len(calls))
+            self._spin(int(spin_s * _CYCLES_PER_S))
         start.record()
+        started_s = time.perf_counter()
         for call in calls:
             call()
+        # What the host took this time is what it will take the next.
+        self._launch_s = (time.perf_counter() - started_s) / len(calls)
         end.record()
         end.synchronize()
         return start.elapsed_time(end) / 1e3
@@ -111,7 +118,8 @@ def timed(point: Point, stopwatch: Stopwatch) -> Timing:
     stopwatch.elapsed_s(calls)
     first_s = min(stopwatch.elapsed_s(calls[:1]) for _ in range(2))
     in_a_row = calls if first_s < _SHORT_S else None
-    repeats = max(_FEWEST, min(_MOST, int(_TARGET_S / max(first_s, 1e-6))))
+    most = _MOST if in_a_row is None else max(_FEWEST, _MOST // len(calls))
+    repeats = max(_FEWEST, min(most, int(_TARGET_S / max(first_s, 1e-6))))
     times_s = sorted(
         stopwatch.elapsed_s(in_a_row) / sets if in_a_row else stopwatch.elapsed_s([calls[i % sets]])
         for i in range(repeats)
@@ -148,7 +156,8 @@ def _fp8_gemm(point: Point, device: torch.device) -> Call:
     )
     one = torch.ones((), device=device)
     product = torch.ops.aten._scaled_mm.default  # torch's only way to an fp8 product.
-    return lambda: product(x, weight.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+    # Fast accumulation, as fp8 recipes run the forward pass.
+    return lambda: product(x, weight.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True)
 
 
 def _batched(point: Point, device: torch.device) -> Call:

@@ -85,19 +85,21 @@ def family_of(device: Accelerator) -> dict:
 def _from_another_family(device: Accelerator, kind: Kind) -> Origin:
     """Return the nearest measured device when the only relative in the family is left out.
 
-    Of the same vendor and kind of memory if there is one, nearest in age, then in bytes per FLOP.
+    Of the same vendor, kind of memory and architecture if there is one, nearest in age, then in
+    bytes per FLOP.
     """
     catalogue = load_catalogue().accelerators
     names = [name for name in measured_accelerators() if name != device.name]
     others = [catalogue[name] for name in names if _has(embedded_curve_file(name), kind)]
 
-    def distance(other: Accelerator) -> tuple[bool, bool, float, float]:
+    def distance(other: Accelerator) -> tuple[bool, bool, bool, float, float]:
         ages = (device.launch_year, other.launch_year)
         age = abs(ages[0] - ages[1]) if ages[0] and ages[1] else float("inf")
         balances = [_bytes_per_flop(device), _bytes_per_flop(other)]
         apart = abs(balances[0] - balances[1]) if balances[0] and balances[1] else float("inf")
         other_memory = _memory_class(other) != _memory_class(device)
-        return other.vendor != device.vendor, other_memory, age, apart
+        other_arch = other.arch.split()[0] != device.arch.split()[0]  # "Blackwell Ultra"
+        return other.vendor != device.vendor, other_memory, other_arch, age, apart
 
     nearest = min(others, key=distance).name
     why = f"from {nearest}: the nearest of the others that were measured"

@@ -393,3 +393,16 @@ def test_the_host_itself_can_be_measured_and_is_then_predicted(tmp_path: Path, m
     assert set(tables) >= {"all_reduce", "all_gather"}
     assert float(mine.collective_s("all_reduce", 2**20, 2)) > 0
     assert done.record["measurement"]["device"]["threads"] == 1
+
+
+@pytest.mark.slow
+def test_a_gpu_can_be_measured(require) -> None:
+    require("accelerator", "kernels are timed on a GPU")
+    done = calibrate(Request(budget_s=90, quick=True))
+    assert not [why for _, why in done.run.skipped if why != "out of memory"]
+    mine = curves_for(done.accelerator)
+    dtype = "bf16" if "bf16" in done.accelerator.peak_flops else "fp32"
+    rate = 2 * 4096**3 / float(mine.gemm_s(4096, 4096, 4096, dtype=dtype))
+    assert 0.2 < rate / done.accelerator.peak_flops[dtype] < 1
+    assert 0.3 < mine.memory_fraction("copy") <= 1
+    assert done.record["kernel_floor_us"] < 20, "the host's launch is not in it"
