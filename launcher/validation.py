@@ -21,7 +21,6 @@ from ..catalog.snapshot import Catalogue, load_catalogue
 from ..catalog.types import Instance
 from ..planner.defaults import StatedRun, UnstatedError, state_run
 from ..planner.judge import Observation, Validation, Verdict, judge
-from ..planner.layout import Layout
 from ..planner.plan import Estimated
 from ..planner.predict import Prediction, Setup, peak_flops, predict, refuse_unsupported
 from ..planner.workbench import Workbench
@@ -92,7 +91,6 @@ def _prepare(record: RunRecord, path: Path, catalogue: Catalogue) -> _Case:
         case.assumed += run.assumed
         if record.offload:
             raise UnstatedError("an optimizer offloaded to the host is not predicted yet")
-        _refuse_split_models(run.layout)
         case.setup = _setup(run)
         refuse_unsupported(run.site, case.setup)
         case.request = ProfileRequest(
@@ -125,14 +123,6 @@ def _numerics(run: StatedRun) -> frozenset[Numerics]:
     """Return the traces that predicting the run takes: of its storage, and of its kernels."""
     numerics = NUMERICS_OF_PRECISION[run.precision]
     return frozenset({numerics} if run.autocast or numerics != "amp16" else {numerics, "pure16"})
-
-
-def _refuse_split_models(layout: Layout) -> None:
-    """Raise for layouts beyond the data-parallel family, in few words: they are counted."""
-    names = ("tensor", "pipeline", "context", "expert")
-    split = [name for name in names if getattr(layout, name) > 1]
-    if split:
-        raise UnstatedError(f"{' and '.join(split)} parallelism is not predicted yet")
 
 
 def _find_model(model: str, folder: Path) -> Path:

@@ -40,20 +40,22 @@ class Group:
         return self.per_node * self.nodes
 
     @classmethod
-    def packed(cls, ranks: int, per_node: int) -> Group:
-        """Return a group of neighbouring ranks that fills nodes one after another."""
-        if ranks <= per_node:
+    def packed(cls, ranks: int, per_node: int, *, stride: int = 1) -> Group:
+        """Return a group of ranks `stride` apart that fills nodes one after another."""
+        inside = max(1, per_node // stride)
+        if ranks <= inside:
             return cls(per_node=ranks, nodes=1)
-        return cls(per_node=per_node, nodes=-(-ranks // per_node))
+        return cls(per_node=inside, nodes=-(-ranks // inside), sharing=min(stride, per_node))
 
     @classmethod
-    def of_replicas(cls, layout: Layout, per_node: int) -> Group:
+    def of_replicas(cls, layout: Layout, per_node: int, *, stride: int = 1) -> Group:
         """Return the group of equal shards: as far apart as the shard group is wide."""
-        inside = max(1, per_node // layout.shard)
+        apart = layout.shard * stride
+        inside = max(1, per_node // apart)
         return cls(
             per_node=min(inside, layout.replicas),
             nodes=max(1, layout.replicas // inside),
-            sharing=min(layout.shard, per_node),
+            sharing=min(apart, per_node),
         )
 
 
@@ -100,6 +102,9 @@ def _across_nodes_s(asks: Sequence[Ask], site: Site) -> tuple[Array, Array]:
     ranks = np.array([ask.group.ranks for ask in asks])
     sharing = np.array([ask.group.sharing for ask in asks])
     passes = np.array([2 if ask.kind == "all_reduce" else 1 for ask in asks])
+    # In a ring a buffer leaves a node once; in an all-to-all every rank's own does.
+    apart = np.array([ask.kind == "all_to_all" for ask in asks])
+    size = size * np.where(apart, [ask.group.per_node for ask in asks], 1)
     # Groups that share a node's network send side by side: together they fill it sooner.
     rate = (
         internode_rate_bytes_per_s(size * sharing, line_rate_bytes_per_s=line_rate, rdma=rdma)

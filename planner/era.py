@@ -54,6 +54,11 @@ is 1.7 to 2.5 times slower than those give, most where MIOpen convolves (one dev
 _REAL_STEP_TYPICAL = 1.07
 
 
+_TENSOR_EXPOSED = 0.97
+_TENSOR_EXPOSED_OVERLAPPED = 0.40
+"""Fitted on published tensor-parallel steps without and with such overlap."""
+
+
 def is_python_bound(stack: Stack, date: Date | None) -> bool:
     """Return whether Python launches Megatron's kernels one by one, as it did to 2024."""
     return stack == "megatron" and date is not None and date < LEAN_MEGATRON
@@ -88,6 +93,17 @@ def real_step_slowdown(device: Accelerator, kind: KernelKind, *, fp32: bool) -> 
     if device.vendor != "NVIDIA" or not is_tensor_kernel:
         return 1.0
     return _REAL_STEP.get(device.arch, _REAL_STEP_TYPICAL)
+
+
+def tensor_exposure(stack: Stack, date: Date | None, features: frozenset[str]) -> float:
+    """Return the share of tensor-parallel collectives that lengthens the step.
+
+    They stand between dependent kernels; only where products are cut up to run beside them (torch's
+    async tensor parallelism, the user buffers of Megatron's recipes) is part of them hidden.
+    """
+    modern = stack == "megatron" and (date is None or date >= LEAN_MEGATRON)
+    overlapped = modern or "async-tensor-parallel" in features or stack == "xla"
+    return _TENSOR_EXPOSED_OVERLAPPED if overlapped else _TENSOR_EXPOSED
 
 
 def attention_slowdown(architecture: str, stack: Stack, date: Date | None) -> float:

@@ -7,13 +7,14 @@ gathering and reducing hold, checked against traces of it in tests/planner.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..profiles.profile import Profile
 from .envelope import Array, Envelope
-from .fsdp import buffer_bytes, units_of
+from .fsdp import Unit, buffer_bytes, units_of
 from .layout import Layout
 from .state_bytes import AS_TRACED, StateScale
 
@@ -51,6 +52,7 @@ def rank_memory(
     compute_bytes: int,
     grad_accum: int = 1,
     state: StateScale = AS_TRACED,
+    units: Sequence[Unit] | None = None,
 ) -> RankMemory:
     """Return memory of the fullest rank at every micro-batch of the envelope.
 
@@ -61,7 +63,9 @@ def rank_memory(
         compute_bytes: bytes per parameter that FSDP gathers (2 for 16-bit compute, else 4).
         grad_accum: with more than one micro-batch, gradients live through the forward passes too.
         state: what is kept relative to the trace.
+        units: FSDP units of the rank, the root last; None for those of the whole model.
     """
+    units = units_of(profile) if units is None else units
     stage, shard = layout.zero_stage, layout.shard
     optimizing = np.array([m.phase == "optimizer" for m in shape.moments])[:, None]
 
@@ -71,7 +75,7 @@ def rank_memory(
     optimizer += state.master_bytes * profile.trainable_parameters
     optimizer = optimizer / (shard if stage >= 1 else 1)
     gradients = state.gradients * _gradient_bytes(shape, layout, grad_accum)[:, None]
-    gathered = _sharding_buffers(shape, profile, layout, compute_bytes)[:, None]
+    gathered = _sharding_buffers(shape, units, layout, compute_bytes)[:, None]
     copies = shape.weight_copy_bytes[:, None] * (0 if _is_fsdp(layout) else 1)
     stepped = state.optimizer_temporary / (shard if stage >= 1 else 1)
     temporary = shape.temporary_bytes * np.where(optimizing, stepped, 1)
@@ -110,7 +114,7 @@ def _gradient_bytes(shape: Envelope, layout: Layout, grad_accum: int) -> Array:
 
 
 def _sharding_buffers(
-    shape: Envelope, profile: Profile, layout: Layout, compute_bytes: int
+    shape: Envelope, units: Sequence[Unit], layout: Layout, compute_bytes: int
 ) -> Array:
     """Return [P] bytes of whole parameters and gradients that sharding holds for a while."""
     if layout.shard == 1 or layout.zero_stage < 2:
@@ -120,12 +124,13 @@ def _sharding_buffers(
         bucket = min(DDP_BUCKET_BYTES, shape.gradient_bytes.max(initial=0.0))
         backward = np.array([m.phase == "backward" for m in shape.moments])
         return np.where(backward, 2 * bucket, 0.0)
-    units = {unit.name: unit for unit in units_of(profile)}
-    share = _root_gradient_share(shape, units[None].trainable, profile.trainable_parameters)
+    named = {unit.name: unit for unit in units}
+    trainable = sum(unit.count * unit.trainable for unit in units)
+    share = _root_gradient_share(shape, named[None].trainable, trainable)
     held = {
         moment: buffer_bytes(
             moment,
-            units,
+            named,
             shard=layout.shard,
             gather_bytes=compute_bytes,
             root_gradient_share=share,

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..catalog.errors import NoFeasiblePlanError
 from ..catalog.types import Accelerator
 from ..catalog.units import GIB
 from ..profiles.curves import DeviceCurves
@@ -20,8 +19,18 @@ from .era import (
     Date,
     is_python_bound,
     optimizer_traffic,
+    tensor_exposure,
 )
 from .framework_memory import framework_bytes
+from .hybrid import (
+    StageTimes,
+    boundary_bytes,
+    hybrid_step_times,
+    hybrid_traffic,
+    pipeline_s,
+    send_s,
+    stage_times,
+)
 from .interval import memory_interval, step_interval
 from .layout import Layout
 from .memory import RankMemory, rank_memory
@@ -34,11 +43,15 @@ from .plan import (
     RecomputeKind,
     Stack,
 )
+from .shares import rank_units
 from .site import Site
+from .split import Split
 from .stack import LAUNCHED_FROM_PYTHON, STACK_FACTS, StackFacts
+from .stage_memory import stage_memories
 from .state_bytes import state_scale
-from .step import StepTimes, optimizer_s, step_times
+from .step import StepTimes, optimizer_s, optimizer_step_s, step_times
 from .traffic import WireBytes, data_traffic
+from .unsupported import UnsupportedError
 from .workbench import Workbench
 
 MEGATRON_BUCKET_BYTES = 500 * 10**6
@@ -57,10 +70,6 @@ TIGHT_NOTE = (
     "memory is short: the allocator has to give segments back and ask again, which slows the step"
     " (up to 25 % in published runs)"
 )
-
-
-class UnsupportedError(NoFeasiblePlanError):
-    """The plan asks for something that this version cannot predict, or the device cannot do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,12 +143,6 @@ def predict(
 
 def refuse_unsupported(site: Site, setup: Setup) -> None:
     """Raise UnsupportedError for what this version or this device cannot do."""
-    if not setup.layout.is_data_parallel_only:
-        raise UnsupportedError(
-            f"Layout {setup.layout} splits more than the data; this version predicts the"
-            " data-parallel family only.",
-            fix="use dp, zero1, zero2, fsdp or hsdp.",
-        )
     if setup.layout.accelerators != site.accelerators:
         raise UnsupportedError(
             f"Layout {setup.layout} needs {setup.layout.accelerators} accelerators; {site.nodes}"
@@ -200,6 +203,8 @@ def wire_bytes(
 
 def step_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
     """Return the parts of the step of one fixed setup, each of shape [1, 1]."""
+    if not setup.layout.is_data_parallel_only:
+        return _hybrid_parts(bench, site, setup)
     curves = bench.curves(site.accelerator)
     stack = stack_facts(setup)
     policies = recompute_policies(setup)
@@ -221,6 +226,65 @@ def step_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
             wire_bytes(setup.precision, setup.stack, setup.software_date),
         ),
         optimizer_s=optimizer_s(bench.profile, layouts, curves, stack),
+        step_overhead_s=stack.step_overhead_s,
+        grad_accum=np.array([[setup.grad_accum]]),
+    )
+
+
+def _hybrid_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
+    """Return the parts of a step whose model is split: those of its slowest pipeline stage."""
+    layout, stack = setup.layout, stack_facts(setup)
+    curves = bench.curves(site.accelerator)
+    policies = recompute_policies(setup)
+    sizes = np.array([setup.micro_batch])
+    split = Split.of(layout, setup.stack)
+    numerics = bench.numerics(setup.precision, autocast=stack.autocast)
+    shares = [
+        bench.split_in(numerics, policy, split, early_stop=stack.name != "megatron")
+        for policy in policies
+    ]
+    times = bench.times(
+        site.accelerator,
+        setup.precision,
+        tuple(policies),
+        stack=stack,
+        micro_batches=sizes,
+        split=split,
+    )
+    stages = StageTimes.weighted(
+        [
+            stage_times(
+                one,
+                share,
+                layout,
+                site,
+                curves,
+                micro_batches=sizes,
+                tensor_exposure=tensor_exposure(setup.stack, setup.software_date, setup.features),
+            )
+            for one, share in zip(times, shares, strict=True)
+        ],
+        list(policies.values()),
+    )
+    units = rank_units(
+        bench.profile, bench.units_in(setup.stack), bench.trace_in(numerics, "none"), layout, split
+    )
+    fullest = max(units, key=lambda one: one.trainable)
+    stepped = fullest.sharded(layout) if layout.zero_stage else fullest.trainable
+    send = send_s(layout, site, boundary_bytes(shares[0]) * setup.micro_batch)
+    slowest, communication = stages.slowest()
+    return hybrid_step_times(
+        slowest,
+        hybrid_traffic(
+            fullest,
+            layout,
+            site,
+            curves,
+            wire_bytes(setup.precision, setup.stack, setup.software_date),
+        ),
+        communication,
+        pipeline_s=pipeline_s(stages, send, layout, setup.grad_accum),
+        optimizer_s=optimizer_step_s(np.array([[stepped]]), bench.profile.optimizer, curves, stack),
         step_overhead_s=stack.step_overhead_s,
         grad_accum=np.array([[setup.grad_accum]]),
     )
@@ -264,6 +328,8 @@ def stack_facts(setup: Setup) -> StackFacts:
 
 def memory_parts(bench: Workbench, setup: Setup) -> RankMemory:
     """Return memory of the fullest rank of one fixed setup, before fragmentation."""
+    if not setup.layout.is_data_parallel_only:
+        return _hybrid_memory(bench, setup)
     return memory_of(
         bench,
         setup,
@@ -274,6 +340,34 @@ def memory_parts(bench: Workbench, setup: Setup) -> RankMemory:
             autocast=setup.autocast,
         ),
     )
+
+
+def _hybrid_memory(bench: Workbench, setup: Setup) -> RankMemory:
+    """Return memory of the fullest rank of a setup whose model is split."""
+    layout = setup.layout
+    split = Split.of(layout, setup.stack)
+    numerics = bench.numerics(setup.precision, autocast=setup.autocast)
+    memories = stage_memories(
+        bench.split_in(numerics, setup.recompute, split),
+        bench.profile,
+        rank_units(
+            bench.profile,
+            bench.units_in(setup.stack),
+            bench.trace_in(numerics, "none"),
+            layout,
+            split,
+        ),
+        layout,
+        micro_batches=np.array([setup.micro_batch]),
+        compute_bytes=wire_bytes(setup.precision).gather,
+        grad_accum=setup.grad_accum,
+        state=state_scale(
+            setup.precision,
+            setup.stack,
+            sixteen_bit_layers=numerics != NUMERICS_OF_PRECISION[setup.precision],
+        ),
+    )
+    return max(memories, key=lambda one: one.peak_bytes.item())
 
 
 def memory_of(bench: Workbench, setup: Setup, shape: Envelope) -> RankMemory:
@@ -305,6 +399,10 @@ def assemble(
     curves = bench.curves(site.accelerator)
     compute_s = parts.compute_s.item()
     memory_bound_s = parts.memory_bound_s.item() + parts.optimizer_s.item()
+    communication = {
+        name: np.asarray(getattr(parts, f"{name}_s")).item()
+        for name in ("tensor_comm", "context_comm", "expert_comm")
+    }
     exposed_s = parts.data_comm_exposed_s.item()
     dtype = setup.precision.removesuffix("-amp")
     time = step_interval(
@@ -313,7 +411,7 @@ def assemble(
         compute_sigma=curves.relative_error("gemm", dtype),
         memory_bound_s=memory_bound_s,
         memory_bound_sigma=curves.relative_error("memory_bound", "fp32"),
-        communication_s=exposed_s,
+        communication_s=exposed_s + sum(communication.values()),
         calibration=bench.calibration.weight(site.accelerator) if bench.calibration else None,
     )
     allocated = memory.peak_bytes.item()
@@ -330,6 +428,8 @@ def assemble(
             launch=parts.launch_s.item(),
             optimizer=parts.optimizer_s.item(),
             data_comm_exposed=exposed_s,
+            pipeline_bubble=np.asarray(parts.pipeline_bubble_s).item(),
+            **communication,
         ),
         peak_memory_bytes=peak,
         memory_breakdown_bytes=MemoryBreakdown(
@@ -379,6 +479,16 @@ def reserved_bytes(
     return max(least, min(usual, room)), True
 
 
+def is_roomy(bench: Workbench, site: Site, setup: Setup, memory: RankMemory) -> bool:
+    """Return whether the device holds what the allocator takes when it need not give back."""
+    framework = framework_bytes(site.accelerator, communicators=communicators(setup.layout))
+    ratio = bench.fragmentation(
+        setup.precision, setup.recompute, setup.micro_batch, autocast=setup.autocast
+    )
+    reserved = memory.peak_bytes.item() * max(1.0, ratio)
+    return reserved + framework <= capacity_bytes(site.accelerator)
+
+
 def utilisation(
     bench: Workbench, site: Site, setup: Setup, step_s: float
 ) -> tuple[float | None, float | None]:
@@ -386,7 +496,9 @@ def utilisation(
     peak = peak_flops(site.accelerator, setup.precision)
     if setup.precision == "fp8" or not peak or step_s <= 0:
         return None, None
-    per_rank = setup.grad_accum / (step_s * peak)
+    layout = setup.layout
+    split = layout.tensor * layout.pipeline * layout.context
+    per_rank = setup.grad_accum / (step_s * peak * split)
     model = bench.profile.flops.at(setup.micro_batch) * per_rank
     hardware = bench.hardware_flops(setup.precision, setup.recompute, setup.micro_batch) * per_rank
     return model, hardware

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..profiles.curves import DeviceCurves
-from ..profiles.profile import Profile
+from ..profiles.profile import OptimizerFacts, Profile
 from .compute import MicroBatchTimes
 from .layout import Layout
 from .stack import StackFacts
@@ -26,6 +26,10 @@ class StepTimes:
     launch_s: Array
     optimizer_s: Array
     data_comm_exposed_s: Array
+    tensor_comm_s: Array | float = 0.0
+    context_comm_s: Array | float = 0.0
+    expert_comm_s: Array | float = 0.0
+    pipeline_bubble_s: Array | float = 0.0
 
     @property
     def total_s(self) -> Array:
@@ -36,6 +40,10 @@ class StepTimes:
             + self.launch_s
             + self.optimizer_s
             + self.data_comm_exposed_s
+            + self.tensor_comm_s
+            + self.context_comm_s
+            + self.expert_comm_s
+            + self.pipeline_bubble_s
         )
 
 
@@ -75,9 +83,15 @@ def optimizer_s(
 
     ZeRO of any stage steps only the rank's own shard.
     """
-    facts = profile.optimizer
     ranks = np.array([layout.shard if layout.zero_stage else 1 for layout in layouts])
-    moved = profile.trainable_parameters / ranks * facts.step_bytes_per_parameter
-    moved = moved * stack.optimizer_traffic
+    stepped = profile.trainable_parameters / ranks
+    return optimizer_step_s(stepped, profile.optimizer, curves, stack)[:, None]
+
+
+def optimizer_step_s(
+    parameters: Array, facts: OptimizerFacts, curves: DeviceCurves, stack: StackFacts
+) -> Array:
+    """Return seconds of the optimizer step over this many parameters of a rank, element-wise."""
+    moved = parameters * facts.step_bytes_per_parameter * stack.optimizer_traffic
     device = curves.memory_bound_s(moved, kind="optimizer", dtype="fp32")
-    return np.maximum(device, facts.launches * stack.optimizer_launch_s)[:, None]
+    return np.maximum(device, facts.launches * stack.optimizer_launch_s)

@@ -120,6 +120,8 @@ def data_traffic(
     site: Site,
     curves: DeviceCurves,
     wire: WireBytes,
+    *,
+    stride: int = 1,
 ) -> Traffic:
     """Return the collectives of the data dimension under each layout.
 
@@ -129,8 +131,9 @@ def data_traffic(
         site: links, and accelerators per node.
         curves: measured rates inside a node.
         wire: bytes per parameter of each collective.
+        stride: how far apart neighbouring data ranks lie (tensor ranks stand between them).
     """
-    asks, places = _asks(units, tuple(layouts), site.domain, wire)
+    asks, places = _asks(units, tuple(layouts), site.domain, wire, stride)
     table = np.zeros((len(layouts), len(_SLOTS)))
     if asks:
         seconds = collective_s(asks, site, curves)
@@ -154,7 +157,11 @@ _SLOTS = tuple(field.name for field in fields(Traffic) if field.name != "hiding_
 
 @lru_cache(maxsize=256)
 def _asks(
-    units: tuple[Unit, ...], layouts: tuple[Layout, ...], domain: int, wire: WireBytes
+    units: tuple[Unit, ...],
+    layouts: tuple[Layout, ...],
+    domain: int,
+    wire: WireBytes,
+    stride: int,
 ) -> tuple[tuple[Ask, ...], Array]:
     """Return the collectives of all layouts, and [calls, 3]: their layout, slot and count."""
     asks: list[Ask] = []
@@ -162,9 +169,9 @@ def _asks(
     for row, layout in enumerate(layouts):
         for call in slotted_calls(units, layout, wire):
             group = (
-                Group.of_replicas(layout, domain)
+                Group.of_replicas(layout, domain, stride=stride)
                 if call.across_replicas
-                else Group.packed(call.ranks, domain)
+                else Group.packed(call.ranks, domain, stride=stride)
             )
             asks.append(Ask(kind=call.kind, total_bytes=call.total_bytes, group=group))
             places.append((row, _SLOTS.index(call.slot), call.count))

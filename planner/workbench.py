@@ -26,6 +26,7 @@ from .compute import SegmentTimes, StepKernels
 from .envelope import Envelope, envelope
 from .fsdp import Unit, units_of
 from .plan import Precision, Stack
+from .split import Split, SplitTrace, split_trace
 from .stack import StackFacts
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Workbench:
         self._curves: dict[str, DeviceCurves] = {}
         self._reserved: dict[tuple[Numerics, Recompute, int, bool], float] = {}
         self._flops: dict[tuple[Numerics, Recompute], Affine] = {}
+        self._splits: dict[tuple[object, ...], SplitTrace] = {}
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
@@ -131,15 +133,27 @@ class Workbench:
         *,
         stack: StackFacts,
         micro_batches: Array,
+        split: Split | None = None,
     ) -> list[SegmentTimes]:
-        """Return kernel times on one device, one result per recompute policy."""
+        """Return kernel times on one device, one result per recompute policy.
+
+        Args:
+            accelerator: the device.
+            precision: decides the trace and the dtype of its kernels.
+            recomputes: policies.
+            stack: launch costs and fusion.
+            micro_batches: sizes.
+            split: how ranks divide the kernels; None for whole ones.
+        """
         sizes = tuple(int(b) for b in micro_batches)
         numerics = self.numerics(precision, autocast=stack.autocast)
         early_stop = stack.name != "megatron"
-        key = (numerics, recomputes, stack.fuses, early_stop, sizes)
+        key = (numerics, recomputes, stack.fuses, early_stop, sizes, split)
         if key not in self._kernels:
             traces = [
                 self.trace_in(numerics, recompute, early_stop=early_stop)
+                if split is None
+                else self.split_in(numerics, recompute, split, early_stop=early_stop).trace
                 for recompute in recomputes
             ]
             self._kernels[key] = StepKernels(traces, micro_batches, fused=stack.fuses)
@@ -163,6 +177,20 @@ class Workbench:
         traces = [self.trace(precision, recompute)]
         kernels = StepKernels(traces, micro_batches, fused=stack.fuses)
         return kernels.kind_seconds(self.curves(accelerator), precision=precision, stack=stack)
+
+    def split_in(
+        self, numerics: Numerics, recompute: Recompute, split: Split, *, early_stop: bool = True
+    ) -> SplitTrace:
+        """Return one rank's share of the step in these numerics under this policy.
+
+        Raises:
+            UnsupportedError: the model cannot be split that way.
+        """
+        key = (numerics, recompute, split, early_stop)
+        if key not in self._splits:
+            trace = self.trace_in(numerics, recompute, early_stop=early_stop)
+            self._splits[key] = split_trace(trace, split)
+        return self._splits[key]
 
     def fragmentation(
         self,

@@ -62,16 +62,18 @@ def test_a_model_that_fails_is_a_skipped_row(tmp_path: Path) -> None:
     assert answer.summary == ()
 
 
-def test_layouts_that_split_the_model_are_skipped_before_anything_is_traced(tmp_path: Path) -> None:
+def test_layouts_that_do_not_fill_the_machine_are_skipped_before_anything_is_traced(
+    tmp_path: Path,
+) -> None:
     asked: list[ProfileRequest] = []
 
     def profiler(requests: Sequence[ProfileRequest]) -> dict[str, Profile | GpuplanError]:
         asked.extend(requests)
         return {}
 
-    split = {"accelerators": 8, "layout": {"data": 2, "tensor": 2, "pipeline": 2}}
+    split = {"accelerators": 16, "layout": {"data": 2, "tensor": 2, "pipeline": 2}}
     answer = validate([write(tmp_path, RUN | split | {"id": "a"})], profiler=profiler)
-    assert answer.rows[0].skipped == "tensor and pipeline parallelism is not predicted yet"
+    assert answer.rows[0].skipped == "the layout occupies 8 accelerators, the record says 16"
     assert not asked
 
 

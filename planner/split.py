@@ -1,0 +1,427 @@
+"""What one rank runs when tensor, context and expert parallelism split a traced step.
+
+Every kernel keeps its place; its sizes are those of the rank's share:
+
+- tensor: column- and row-parallel layers (`roles`), attention by heads, everything between a column
+  layer and its row layer by the same share (Shoeybi et al. 2019, arXiv:1909.08053, section 3);
+- sequence parallel: the residual stream and its norms by tokens (Korthikanti et al. 2022,
+  arXiv:2205.05198, section 4.2.2);
+- context: every token-wise kernel by tokens; attention by queries against all keys, which are
+  passed round a ring (Liu et al. 2023, arXiv:2310.01889), balanced under a causal mask;
+- expert: experts over ranks, the tokens of all ranks exchanged (Lepikhin et al. 2020,
+  arXiv:2006.16668, section 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..profiles.profile import Affine, Kernel, Segment, StepTrace
+from .collectives import Collective
+from .layout import Layout
+from .plan import Stack
+from .roles import Roles, is_dense_linear, is_expert_product, roles_of
+from .unsupported import UnsupportedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """The degrees that divide kernels, and what the stack does around them."""
+
+    tensor: int = 1
+    context: int = 1
+    expert: int = 1
+    sequence_parallel: bool = False
+    splits_vocabulary: bool = False
+    """Whether embedding and head are split too (Megatron); torch plans leave them whole."""
+    reduces_per_layer: bool = False
+    """Whether every column layer reduces its own input gradient, as a plan of torch's
+    ColwiseParallel does, instead of one reduction for those that share an input."""
+
+    @classmethod
+    def of(cls, layout: Layout, stack: Stack) -> Split:
+        """Return the split that a layout asks of a stack."""
+        sequence_parallel = layout.sequence_parallel and layout.tensor > 1
+        return cls(
+            tensor=layout.tensor,
+            context=layout.context,
+            expert=layout.expert,
+            sequence_parallel=sequence_parallel,
+            splits_vocabulary=stack in ("megatron", "xla"),
+            reduces_per_layer=stack.startswith("torch") and not sequence_parallel,
+        )
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A collective that a segment runs: among which ranks, and its whole buffer."""
+
+    among: str
+    """tensor, context or expert."""
+    kind: Collective
+    total_bytes: Affine
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class SplitTrace:
+    """One rank's share of a step."""
+
+    trace: StepTrace
+    exchanges: tuple[tuple[Exchange, ...], ...]
+    """By segment."""
+    output_shares: tuple[tuple[tuple[float, float], ...], ...]
+    """By segment and kernel: share of what it writes that the rank holds, (constant part, part
+    that grows with the micro-batch)."""
+
+
+def split_trace(trace: StepTrace, split: Split) -> SplitTrace:
+    """Return one rank's share of a traced step.
+
+    Raises:
+        UnsupportedError: the model cannot be split that way.
+    """
+    roles = roles_of(trace, splits_head=split.splits_vocabulary)
+    check_divisible(trace, roles, split)
+    splitter = _Splitter(split, roles, trace)
+    parts = [splitter.segment(segment) for segment in trace.segments]
+    return SplitTrace(
+        trace=trace.model_copy(update={"segments": tuple(part[0] for part in parts)}),
+        exchanges=tuple(part[1] for part in parts),
+        output_shares=tuple(part[2] for part in parts),
+    )
+
+
+def check_divisible(trace: StepTrace, roles: dict[str | None, Roles], split: Split) -> None:
+    """Raise UnsupportedError where a degree does not divide what it splits."""
+    t, name = split.tensor, "tensor"
+    if t > 1:
+        for block, found in roles.items():
+            if block is not None and "row" not in found.role.values():
+                raise UnsupportedError(
+                    f"Block {block} has no pair of linear layers that tensor parallelism splits.",
+                    fix="use data parallelism (dp, fsdp) or pipeline stages for this model.",
+                )
+            for module, role in found.role.items():
+                shape = found.shapes[module]
+                width = {"column": shape.width_out, "row": shape.width_in, "whole": 0}[role]
+                if block is not None and width % t:
+                    _refuse_indivisible(name, t, f"width {width:g} of {module}")
+    for segment in trace.segments:
+        for kernel in segment.kernels:
+            if kernel.kind == "attention":
+                heads = kernel.dims["heads"].base
+                if heads % t:
+                    _refuse_indivisible(name, t, f"{heads:g} attention heads")
+            elif is_expert_product(kernel) and kernel.dims["batch"].base % split.expert:
+                experts = kernel.dims["batch"].base
+                _refuse_indivisible("expert", split.expert, f"{experts:g} experts")
+            elif kernel.kind == "gemm" and not kernel.linear and split.context > 1:
+                raise UnsupportedError(
+                    "Context parallelism is predicted for fused attention only; this model writes"
+                    " its attention out.",
+                    fix="use scaled_dot_product_attention.",
+                )
+    if split.expert > 1 and not any(
+        is_expert_product(k) for s in trace.segments for k in s.kernels
+    ):
+        raise UnsupportedError(
+            "The model has no experts that expert parallelism could spread.",
+            fix="leave expert parallelism out.",
+        )
+
+
+def _refuse_indivisible(degree: str, size: int, what: str) -> None:
+    raise UnsupportedError(
+        f"{degree} {size} does not divide the {what}.", fix=f"choose another {degree} degree."
+    )
+
+
+class _Splitter:
+    """Splits the segments of one trace; equal kernels stay equal, so that they are timed once."""
+
+    def __init__(self, split: Split, roles: dict[str | None, Roles], trace: StepTrace) -> None:
+        self.split = split
+        self.roles = roles
+        self.table_elements = max(
+            (
+                kernel.dims["elements"].base
+                for segment in trace.segments
+                if segment.block is None and segment.phase == "forward"
+                for kernel in segment.kernels
+                if kernel.kind == "embedding" and kernel.module and "elements" in kernel.dims
+            ),
+            default=0.0,
+        )
+        self._known: dict[tuple[int, object], tuple[Kernel, tuple[float, float]]] = {}
+
+    def segment(
+        self, segment: Segment
+    ) -> tuple[Segment, tuple[Exchange, ...], tuple[tuple[float, float], ...]]:
+        """Return the rank's kernels, its exchanges and its share of each kernel's output."""
+        if segment.phase == "optimizer":
+            return segment, (), tuple((1.0, 1.0) for _ in segment.kernels)
+        roles = self.roles.get(segment.block) or Roles({}, {}, {}, 0)
+        walk = _Walk(roles, segment)
+        kernels, shares = [], []
+        for kernel in segment.kernels:
+            inside = walk.step(kernel)
+            key = (id(kernel), inside)
+            if key not in self._known:
+                self._known[key] = self._kernel(kernel, roles, inside)
+            part, share = self._known[key]
+            kernels.append(part)
+            shares.append(share)
+        return (
+            segment.model_copy(update={"kernels": tuple(kernels)}),
+            tuple(self._exchanges(segment, roles)),
+            tuple(shares),
+        )
+
+    def _kernel(
+        self, kernel: Kernel, roles: Roles, inside: bool
+    ) -> tuple[Kernel, tuple[float, float]]:
+        split = self.split
+        if is_expert_product(kernel):
+            return _expert_product(kernel, split)
+        role = roles.role.get(kernel.module, "whole")
+        if is_dense_linear(kernel) and role != "whole":
+            return _linear(kernel, role, roles, split)
+        if kernel.kind == "attention":
+            return _attention(kernel, split)
+        if kernel.kind == "gemm" and not kernel.linear:
+            return _batched(kernel, split, inside)
+        tokens = 1 / split.context
+        if inside or split.sequence_parallel:
+            tokens /= split.tensor
+        weights = 1.0
+        is_table = (
+            kernel.kind == "embedding" and kernel.dims["elements"].base == self.table_elements
+        )
+        if role != "whole" or (is_table and split.splits_vocabulary):
+            # Casts and gradients of a layer's own parameters.
+            weights = 1 / split.tensor
+        return _scaled(kernel, weights, tokens), (weights, tokens)
+
+    def _exchanges(self, segment: Segment, roles: Roles) -> list[Exchange]:
+        exchanges = self._tensor_exchanges(segment, roles) if self.split.tensor > 1 else []
+        if self.split.context > 1:
+            exchanges += _ring_exchanges(segment, self.split)
+        if self.split.expert > 1:
+            exchanges += _expert_exchanges(segment, self.split)
+        return exchanges
+
+    def _tensor_exchanges(self, segment: Segment, roles: Roles) -> list[Exchange]:
+        """Return reductions of the residual stream: one a group and pass.
+
+        With sequence parallelism an all-gather and a reduce-scatter move the same bytes.
+        """
+        split = self.split
+        backward = segment.phase == "backward"
+        seen: dict[object, Affine] = {}
+        for kernel in segment.kernels:
+            role = roles.role.get(kernel.module, "whole")
+            if is_dense_linear(kernel) and role == ("column" if backward else "row"):
+                if kernel.dims["k"].per_sample:
+                    continue  # The product that makes the weight's gradient.
+                per_layer = backward and split.reduces_per_layer
+                key = kernel.module if per_layer else roles.group[kernel.module]
+                seen.setdefault(key, kernel.bytes_written)
+            elif self._is_split_table(kernel) and not backward:
+                seen[kernel.module] = kernel.bytes_written
+        kinds: tuple[Collective, ...] = ("all_reduce",)
+        if split.sequence_parallel:
+            kinds = ("all_gather", "reduce_scatter")
+        share = 1 / split.context
+        return [
+            Exchange("tensor", kind, Affine(0, size.per_sample * share))
+            for size in seen.values()
+            for kind in kinds
+        ]
+
+    def _is_split_table(self, kernel: Kernel) -> bool:
+        return (
+            self.split.splits_vocabulary
+            and kernel.kind == "embedding"
+            and bool(kernel.module)
+            and kernel.dims["elements"].base == self.table_elements
+        )
+
+
+class _Walk:
+    """Follows a segment's kernels: between a column layer and its row layer they are split too."""
+
+    def __init__(self, roles: Roles, segment: Segment) -> None:
+        self.roles = roles
+        self.backward = segment.phase == "backward"
+        self.pending: set[str] = set()
+        self.inside = False
+        first = next((r for k in segment.kernels if (r := self._role(k)) != "whole"), "whole")
+        if self.backward and first == "column":
+            # The pass starts behind a column layer that no row layer follows: the head.
+            self.inside = True
+            self.pending = {m for m, r in roles.role.items() if r == "column"}
+
+    def step(self, kernel: Kernel) -> bool:
+        """Return whether this kernel works on split activations, and go on behind it."""
+        role = self._role(kernel)
+        if role == "whole":
+            bias = self.roles.role.get(kernel.module)
+            return self.inside if bias in (None, "whole") else bias == "column"
+        if self.backward:
+            self._step_back(kernel.module, role)
+        else:
+            self.inside = role == "column"
+        return self.inside
+
+    def _step_back(self, module: str, role: str) -> None:
+        if role == "row":
+            self.inside = True
+            group = self.roles.group[module]
+            self.pending = {
+                m
+                for m, g in self.roles.group.items()
+                if g == group and self.roles.role[m] == "column"
+            }
+        else:
+            self.pending.discard(module)
+            self.inside = bool(self.pending)
+
+    def _role(self, kernel: Kernel) -> str:
+        return self.roles.role.get(kernel.module, "whole") if is_dense_linear(kernel) else "whole"
+
+
+def _linear(
+    kernel: Kernel, role: str, roles: Roles, split: Split
+) -> tuple[Kernel, tuple[float, float]]:
+    """Return a split layer's product: forward (m,n,k), input gradient and weight gradient."""
+    shape = roles.shapes[kernel.module]
+    divided = shape.width_out if role == "column" else shape.width_in
+    other = shape.width_in if role == "column" else shape.width_out
+    free = [name for name in ("m", "n", "k") if not kernel.dims[name].per_sample]
+    candidates = [name for name in free if kernel.dims[name].base == divided]
+    if divided == other and len(candidates) == 2:
+        candidates = [_square_axis(kernel, role)]
+    factors: dict[str, float] = dict.fromkeys(("m", "n", "k"), 1.0)
+    if candidates:
+        factors[candidates[0]] = 1 / split.tensor
+    for name in ("m", "n", "k"):
+        if kernel.dims[name].per_sample:
+            factors[name] = 1 / split.context
+    return _product(kernel, factors)
+
+
+def _square_axis(kernel: Kernel, role: str) -> str:
+    """Return the axis of the split width where input and output are equally wide.
+
+    Forward is (tokens, out, in), the input's gradient (tokens, in, out), the weight's (out, in,
+    tokens); forward and input gradient look alike, and cost alike with n or k split.
+    """
+    if kernel.dims["k"].per_sample:
+        return "m" if role == "column" else "n"
+    return "n" if role == "column" else "k"
+
+
+def _expert_product(kernel: Kernel, split: Split) -> tuple[Kernel, tuple[float, float]]:
+    """Return the products of a rank's experts: fewer of them, with the tokens of all ranks.
+
+    The `tensor` ranks of a micro-batch hold its tokens in equal parts.
+    """
+    tokens = split.expert / (split.tensor * split.context)
+    factors = {name: tokens if kernel.dims[name].per_sample else 1.0 for name in ("m", "n", "k")}
+    factors["batch"] = 1 / split.expert
+    return _product(kernel, factors)
+
+
+def _batched(kernel: Kernel, split: Split, inside: bool) -> tuple[Kernel, tuple[float, float]]:
+    factors: dict[str, float] = dict.fromkeys(("m", "n", "k"), 1.0)
+    factors["batch"] = 1 / split.tensor if inside else 1.0
+    return _product(kernel, factors)
+
+
+def _product(kernel: Kernel, factors: dict[str, float]) -> tuple[Kernel, tuple[float, float]]:
+    """Return a product with scaled dimensions, and the share of its result."""
+    batch = factors.get("batch", 1.0)
+    m, n, k = (factors[name] for name in ("m", "n", "k"))
+    dims = {name: _times(size, factors.get(name, 1.0)) for name, size in kernel.dims.items()}
+    written = batch * m * n
+    read = batch * (m * k + k * n) / 2
+    part = kernel.model_copy(
+        update={
+            "dims": dims,
+            "flops": _times(kernel.flops, batch * m * n * k),
+            "bytes_read": _times(kernel.bytes_read, read),
+            "bytes_written": _times(kernel.bytes_written, written),
+        }
+    )
+    return part, (written, written)
+
+
+def _attention(kernel: Kernel, split: Split) -> tuple[Kernel, tuple[float, float]]:
+    share = 1 / (split.tensor * split.context)
+    dims = dict(kernel.dims)
+    dims["heads"] = _times(dims["heads"], 1 / split.tensor)
+    dims["kv_heads"] = Affine(max(1.0, dims["kv_heads"].base / split.tensor))
+    dims["seq_q"] = _times(dims["seq_q"], 1 / split.context)
+    part = _scaled(kernel, 1.0, share)
+    return part.model_copy(update={"dims": dims, "flops": _times(kernel.flops, share)}), (1, share)
+
+
+def _scaled(kernel: Kernel, weights: float, tokens: float) -> Kernel:
+    """Return a kernel with its constant sizes times `weights`, the growing ones times `tokens`."""
+    if weights == tokens == 1:
+        return kernel
+
+    def scale(size: Affine) -> Affine:
+        return Affine(size.base * weights, size.per_sample * tokens)
+
+    return kernel.model_copy(
+        update={
+            "dims": {name: scale(size) for name, size in kernel.dims.items()},
+            "flops": scale(kernel.flops),
+            "bytes_read": scale(kernel.bytes_read),
+            "bytes_written": scale(kernel.bytes_written),
+        }
+    )
+
+
+def _times(size: Affine, factor: float) -> Affine:
+    return Affine(size.base * factor, size.per_sample * factor)
+
+
+def _ring_exchanges(segment: Segment, split: Split) -> list[Exchange]:
+    """Return the keys and values (and, backward, their gradients) that go round the ring."""
+    exchanges = []
+    for kernel in segment.kernels:
+        if kernel.kind != "attention":
+            continue
+        dims = kernel.dims
+        elements = 2 * dims["kv_heads"].base * dims["head_dim"].base * dims["seq_kv"].base
+        width = 4 if kernel.dtype == "fp32" else 2
+        batch = Affine(*dims["batch"])
+        size = _times(batch, elements * width * max(1.0, split.tensor) ** -1)
+        exchanges.append(Exchange("context", "all_gather", size, 2 if kernel.backward else 1))
+    return exchanges
+
+
+def _expert_exchanges(segment: Segment, split: Split) -> list[Exchange]:
+    """Return the all-to-alls that bring tokens to their experts and back: two a pass.
+
+    Each is as large as what goes into a layer's first product of experts: tokens · active experts
+    · hidden, divided by the ranks that hold the micro-batch's tokens.
+    """
+    widths = [
+        kernel
+        for kernel in segment.kernels
+        if is_expert_product(kernel) and not kernel.dims["k"].per_sample
+    ]
+    if not widths:
+        return []
+    first = widths[-1] if segment.phase != "backward" else widths[0]
+    # Tokens · width of the result of the last forward product, or of the gradient that enters it.
+    dims = first.dims
+    width = dims["n"].base if segment.phase != "backward" else dims["k"].base
+    bytes_each = 4 if first.dtype == "fp32" else 2
+    share = width * bytes_each * dims["batch"].base / (split.tensor * split.context)
+    size = Affine(0, dims["m"].per_sample * share)
+    return [Exchange("expert", "all_to_all", size, 2)]
