@@ -150,7 +150,9 @@ def named_accelerator(
             fix=f"say what to call it: --name NAME, of `gpuplan gpus`, {add}",
         )
     try:
-        canonical = resolve_accelerator(name, catalogue=catalogue)
+        # Host processors are in the catalogue too, but no spelling is taken for one.
+        known = name in catalogue.accelerators
+        canonical = name if known else resolve_accelerator(name, catalogue=catalogue)
     except UsageError as error:
         fix = f"give the name of the catalogue with --name (`gpuplan gpus` lists them), {add}"
         told = f"The device calls itself {name!r}. " if of_device else ""

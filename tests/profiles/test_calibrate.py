@@ -12,7 +12,7 @@ from gpuplan.catalog.errors import GpuplanError, UsageError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Accelerator
 from gpuplan.profiles import calibrate as calibrate_module
-from gpuplan.profiles.calibrate import Request, calibrate
+from gpuplan.profiles.calibrate import Request, calibrate, named_accelerator
 from gpuplan.profiles.calibrate_check import check_curve_file
 from gpuplan.profiles.calibrate_driver import summary_of_load
 from gpuplan.profiles.calibrate_fit import UNCHECKED_ERROR, Measured, fitted_record, is_usable
@@ -365,6 +365,13 @@ def test_an_unknown_device_is_told_how_to_become_known(monkeypatch, tmp_path):
     with pytest.raises(UsageError, match="Cannot write"):
         (tmp_path / "file").write_text("")
         run_with(FakeChild, monkeypatch, out=tmp_path / "file" / "curves.json")
+
+
+def test_host_processors_of_the_catalogue_have_names_too():
+    catalogue = load_catalogue()
+    name = next(name for name, row in catalogue.accelerators.items() if row.is_cpu)
+    assert named_accelerator(name, catalogue).name == name
+    assert named_accelerator("NVIDIA H200", catalogue).name == H200.name
 
 
 @pytest.mark.slow
