@@ -27,6 +27,11 @@ OVERLAP_POWER = 4
 launch-bound runs better than a hard maximum, a sum is far worse)."""
 
 
+SERIAL_HOST = 2.0
+"""Host time of a launch that the device waits for, relative to one sent ahead: it is also waited
+for (fitted on published steps of DeepSpeed's engine)."""
+
+
 @dataclass(frozen=True)
 class SegmentTimes:
     """Seconds per segment [S] and micro-batch [B], and how often each segment runs."""
@@ -140,7 +145,8 @@ class StepKernels:
         for trace, segments, uses in zip(self._traces, self._segments, self._uses, strict=True):
             compute, every = uses @ matmul, uses @ device_s
             host_s = np.array([[_host_s(segment, stack)] for segment in segments])
-            p = OVERLAP_POWER
+            host_s = host_s * (SERIAL_HOST if stack.launches_serially else 1)
+            p = 1 if stack.launches_serially else OVERLAP_POWER
             count = np.bincount(np.asarray(trace.schedule), minlength=len(segments))
             times.append(
                 SegmentTimes(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..catalog.types import Accelerator
 from ..profiles.profile import KernelKind
+from .layout import Layout
 from .plan import Stack
 
 Date = tuple[int, int]
@@ -25,6 +26,8 @@ FOREACH_OPTIMIZERS: Date = (2023, 3)
 """torch 2.0 made its optimizers step all tensors of a list at once."""
 LEAN_MEGATRON: Date = (2025, 1)
 """Megatron with Transformer Engine and CUDA graphs, as recipes use it since."""
+DISTRIBUTED_OPTIMIZER: Date = (2022, 9)
+"""Megatron-LM's --use-distributed-optimizer, in the 2022-09 releases."""
 COALESCED_ZERO_3: Date = (2022, 1)
 """DeepSpeed gathered parameter by parameter before, over one rail at a time."""
 UNCOALESCED_BYTES_PER_S = 19e9
@@ -62,6 +65,16 @@ _TENSOR_EXPOSED_OVERLAPPED = 0.40
 def is_python_bound(stack: Stack, date: Date | None) -> bool:
     """Return whether Python launches Megatron's kernels one by one, as it did to 2024."""
     return stack == "megatron" and date is not None and date < LEAN_MEGATRON
+
+
+def launches_serially(stack: Stack, date: Date | None, layout: Layout) -> bool:
+    """Return whether host time adds to the device's, as under DeepSpeed's engine of 2021-22.
+
+    Megatron had no sharded optimizer of its own before `DISTRIBUTED_OPTIMIZER`: ZeRO beside it was
+    DeepSpeed's, whose engine synchronised throughout (fitted on published steps with it).
+    """
+    of_deepspeed = stack == "megatron" and layout.zero_stage in (1, 2)
+    return of_deepspeed and date is not None and date < DISTRIBUTED_OPTIMIZER
 
 
 def optimizer_traffic(

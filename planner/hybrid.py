@@ -12,10 +12,12 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from ..profiles.curves import DeviceCurves
+from ..profiles.profile import Segment
 from .collectives import Ask, Group, collective_s
 from .compute import MicroBatchTimes, SegmentTimes
 from .fsdp import Unit
 from .layout import Layout
+from .roles import is_expert_product
 from .shares import RankUnits, data_layout, expert_data_layout
 from .site import Site
 from .split import Exchange, SplitTrace
@@ -27,6 +29,9 @@ Array = np.ndarray
 
 EXPERT_EXPOSURE = 0.68
 """Share of the all-to-all that is not hidden (fitted)."""
+EXPERT_SLOWDOWN = 1.7
+"""Time of a layer with experts relative to its kernels: routing, permutation, uneven groups and
+small grouped products (fitted on mixtures of experts)."""
 RING_HIDING_COST = 0.28
 """Slowdown of attention while keys and values travel, as for FSDP's gathers."""
 SEND_LATENCY_S = 10e-6
@@ -54,15 +59,12 @@ class StageTimes:
     @staticmethod
     def weighted(parts: Sequence[StageTimes], shares: Sequence[float]) -> StageTimes:
         """Return the mean of several results of equal shape, by their shares."""
-        return StageTimes(
-            *(
-                sum(
-                    share * getattr(part, one.name)
-                    for part, share in zip(parts, shares, strict=True)
-                )
-                for one in fields(StageTimes)
-            )
-        )
+        weights = np.array(shares)[:, None, None]
+
+        def mean(name: str) -> Array:
+            return (weights * np.array([getattr(part, name) for part in parts])).sum(axis=0)
+
+        return StageTimes(**{one.name: mean(one.name) for one in fields(StageTimes)})
 
     def slowest(self) -> tuple[MicroBatchTimes, dict[str, Array]]:
         """Return the slowest stage's micro-batch [B], and its communication by breakdown key."""
@@ -91,7 +93,17 @@ def stage_times(
     micro_batches: Array,
     tensor_exposure: float,
 ) -> StageTimes:
-    """Return one micro-batch on every stage, communication between its kernels included."""
+    """Return one micro-batch on every stage, communication between its kernels included.
+
+    Args:
+        times: kernels of a rank's share, by segment.
+        split: that share, with what it exchanges.
+        layout: stages and groups.
+        site: links.
+        curves: measured rates inside a node.
+        micro_batches: [B] sizes.
+        tensor_exposure: share of tensor-parallel collectives that is not hidden.
+    """
     trace = split.trace
     counts = stage_counts(trace, stage_of_instances(trace, layout), layout.pipeline)
     comm = exchange_s(split, layout, site, curves, micro_batches)
@@ -104,18 +116,23 @@ def stage_times(
         * (comm["context"] > 0),
         "expert": EXPERT_EXPOSURE * comm["expert"],
     }
-    total = times.total_s + sum(exposed.values())
+    slowdown = np.array([_expert_slowdown(segment) for segment in trace.segments])[:, None]
+    total = times.total_s * slowdown + sum(exposed.values())
     forward = np.array([phase == "forward" for phase in times.phase])
     backward = np.array([phase in ("recompute", "backward") for phase in times.phase])
     return StageTimes(
         forward_s=(counts * forward) @ total,
         backward_s=(counts * backward) @ total,
-        compute_s=counts @ times.compute_s,
-        memory_s=counts @ times.memory_s,
+        compute_s=counts @ (times.compute_s * slowdown),
+        memory_s=counts @ (times.memory_s * slowdown),
         tensor_comm_s=counts @ exposed["tensor"],
         context_comm_s=counts @ exposed["context"],
         expert_comm_s=counts @ exposed["expert"],
     )
+
+
+def _expert_slowdown(segment: Segment) -> float:
+    return EXPERT_SLOWDOWN if any(map(is_expert_product, segment.kernels)) else 1.0
 
 
 def exchange_s(
@@ -148,7 +165,19 @@ def _ask(one: Exchange, layout: Layout, site: Site, micro_batch: float) -> Ask:
         "context": Group.packed(layout.context, site.domain, stride=layout.tensor),
         "expert": Group.packed(layout.expert, site.domain),
     }[one.among]
-    return Ask(kind=one.kind, total_bytes=one.total_bytes.at(micro_batch), group=group)
+    size = one.total_bytes.at(micro_batch)
+    if group.nodes > 1:
+        size *= distinct_share(one.copies, group.nodes)
+    return Ask(kind=one.kind, total_bytes=size, group=group)
+
+
+def distinct_share(copies: float, nodes: int) -> float:
+    """Return distinct nodes ÷ copies of a token that goes to this many experts at random.
+
+    A token crosses to a node once and is copied there (DeepSeek-V3, arXiv:2412.19437, section
+    3.2.2).
+    """
+    return nodes * (1 - (1 - 1 / nodes) ** copies) / copies
 
 
 def hybrid_traffic(

@@ -18,6 +18,7 @@ from .era import (
     UNCOALESCED_BYTES_PER_S,
     Date,
     is_python_bound,
+    launches_serially,
     optimizer_traffic,
     tensor_exposure,
 )
@@ -316,6 +317,7 @@ def stack_facts(setup: Setup) -> StackFacts:
         facts,
         autocast=setup.autocast,
         date=date,
+        launches_serially=launches_serially(setup.stack, date, setup.layout),
         optimizer_traffic=optimizer_traffic(
             setup.stack,
             date,

@@ -61,6 +61,8 @@ class Exchange:
     kind: Collective
     total_bytes: Affine
     count: int = 1
+    copies: float = 1.0
+    """How many experts a token goes to."""
 
 
 @dataclass(frozen=True)
@@ -424,4 +426,8 @@ def _expert_exchanges(segment: Segment, split: Split) -> list[Exchange]:
     bytes_each = 4 if first.dtype == "fp32" else 2
     share = width * bytes_each * dims["batch"].base / (split.tensor * split.context)
     size = Affine(0, dims["m"].per_sample * share)
-    return [Exchange("expert", "all_to_all", size, 2)]
+    tokens = max(
+        (k.dims["m"].per_sample for k in segment.kernels if is_dense_linear(k)), default=0.0
+    )
+    copies = dims["batch"].base * dims["m"].per_sample / tokens if tokens else 1.0
+    return [Exchange("expert", "all_to_all", size, 2, max(1.0, copies))]

@@ -32,6 +32,8 @@ class StackFacts:
     layers are 16-bit themselves."""
     date: Date | None = None
     """Of the software; None is today."""
+    launches_serially: bool = False
+    """Whether the device waits for each launch: host time is added, not hidden."""
     optimizer_traffic: float = 1.0
     """Bytes that the optimizer step moves, relative to torch's foreach implementation."""
 

@@ -12,12 +12,15 @@ PUBLISHED = Path(__file__).parent / "published"
 SOURCE_BOUNDS = {
     # The first bound is 20 %; these are what was reached, with room for small changes.
     "llm-foundry": 0.08,
-    "vtrain-single": 0.08,
+    "vtrain-single": 0.09,
+    "bigscience-tr11": 0.13,
+    "bigscience-v100": 0.11,
+    "megatron-mp-2020": 0.10,
     "internevo": 0.09,
     "maxtext": 0.10,
     "torchtitan": 0.08,
     "torchtune": 0.09,
-    "narayanan": 0.09,
+    "narayanan": 0.06,
     "lambda": 0.18,
     "milabench": 0.12,
     "dle": 0.13,

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gpuplan.planner.collectives import Group
+from gpuplan.planner.hybrid import distinct_share
 from gpuplan.planner.layout import Layout
 from gpuplan.planner.roles import roles_of
 from gpuplan.planner.split import Split, SplitTrace, split_trace
@@ -310,3 +311,40 @@ def test_tensor_ranks_share_what_they_send(make_decoder: Callable[..., Profile])
     trace = trace_of(make_decoder())
     work = [flops(split_trace(trace, Split(tensor=t)).trace) for t in (1, 2, 4)]
     assert all(more > less for more, less in pairwise(work))
+
+
+def experts(module: str = "b.ffn") -> Kernel:
+    count, width = 8, 256
+    return linear(module, width, HIDDEN).model_copy(
+        update={
+            "dims": {
+                "batch": Affine(count),
+                "m": Affine(0, 2 * SEQ / count),
+                "n": Affine(width),
+                "k": Affine(HIDDEN),
+            },
+            "flops": Affine(0, 2 * 2 * SEQ * width * HIDDEN),
+        }
+    )
+
+
+def test_experts_are_spread_and_see_the_tokens_of_all_ranks(toy: Profile) -> None:
+    trace = trace_of(toy)
+    forward = next(s for s in trace.segments if s.block and s.phase == "forward")
+    one = forward.model_copy(update={"kernels": (linear("b.qkv", 8, HIDDEN), experts())})
+    mixture = trace.model_copy(update={"segments": (one,), "schedule": [0]})
+    share = split_trace(mixture, Split(expert=4))
+    product = share.trace.segments[0].kernels[1]
+    assert (product.dims["batch"].base, product.dims["m"].per_sample) == (2, SEQ)
+    assert product.flops == experts().flops
+    ((exchange,),) = share.exchanges
+    assert (exchange.kind, exchange.count, exchange.copies) == ("all_to_all", 2, 2)
+
+
+@pytest.mark.parametrize(("copies", "nodes"), [(1, 4), (8, 2), (8, 1000)])
+def test_a_token_crosses_once_to_each_node(copies: int, nodes: int) -> None:
+    share = distinct_share(copies, nodes)
+    assert share <= 1
+    assert share * copies <= nodes
+    if copies == 1:
+        assert share == pytest.approx(1)
