@@ -1,4 +1,4 @@
-"""What torch says of this machine, printed as JSON: run by `doctor` in a process of its own.
+"""What torch says of this machine, as JSON: run by `doctor_machine` in a process of its own.
 
 A broken driver may end the process that asks; then only this one ends.
 """
@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def torch_facts() -> dict[str, Any]:
-    """Return the fields of `doctor.TorchFacts`."""
+    """Return the fields of `doctor_machine.TorchFacts`."""
     try:
         import torch
     except Exception as error:

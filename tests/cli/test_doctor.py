@@ -12,8 +12,9 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.units import GIB
 from gpuplan.cli.main import run
 from gpuplan.cli.render.doctor import render_doctor
-from gpuplan.profiles import doctor
-from gpuplan.profiles.doctor import Check, DeviceFacts, MachineFacts, TorchFacts, diagnose
+from gpuplan.profiles import doctor_machine
+from gpuplan.profiles.doctor import Check, diagnose
+from gpuplan.profiles.doctor_machine import DeviceFacts, MachineFacts, TorchFacts
 
 H100 = DeviceFacts(
     name="NVIDIA H100 80GB HBM3",
@@ -171,7 +172,7 @@ def test_facts_cross_from_the_process_that_asks_torch() -> None:
         "peers": [[0, 1]],
         "built_for": ["sm_90"],
     }
-    facts = doctor.torch_facts_of(json.loads(json.dumps(printed)))
+    facts = doctor_machine.torch_facts_of(json.loads(json.dumps(printed)))
     assert facts.devices[0].capability == "8.9"
     assert (facts.peers, facts.built_for) == (((0, 1),), ("sm_90",))
 
@@ -188,11 +189,11 @@ def test_the_exit_code_is_1_when_something_is_broken(
 
 
 def test_a_folder_that_is_not_there_yet_is_judged_by_where_it_would_be_made(tmp_path: Path) -> None:
-    writable, free_bytes = doctor._room_in(tmp_path / "one" / "two")
+    writable, free_bytes = doctor_machine._room_in(tmp_path / "one" / "two")
     assert writable and free_bytes is not None and free_bytes > 0
     file = tmp_path / "file"
     file.touch()
-    assert not doctor._room_in(file / "folder")[0]
+    assert not doctor_machine._room_in(file / "folder")[0]
     assert os.listdir(tmp_path) == ["file"], "looking makes nothing"
 
 
