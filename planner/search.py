@@ -27,6 +27,7 @@ from .predict import (
     assemble,
     capacity_bytes,
     communicators,
+    is_roomy,
     memory_of,
     memory_parts,
     stack_facts,
@@ -149,13 +150,13 @@ class Sweep:
         )
         layouts = self._layouts(site, len(choices))
         for autocast in (True, False):
-            same = [one for one in layouts if casts_layers(stack, one) == autocast]
+            same = tuple(one for one in layouts if casts_layers(stack, one) == autocast)
             if same:
                 variants = self._variants(site, precision, stack, autocast=autocast)
                 yield from self._of_layouts(choices, site, same, variants)
 
     def _of_layouts(
-        self, choices: list[Choice], site: Site, layouts: list[Layout], variants: Variants
+        self, choices: list[Choice], site: Site, layouts: tuple[Layout, ...], variants: Variants
     ) -> Iterator[Candidate]:
         accum, divisible = self._accumulation(layouts, variants.micro_batch)
         fits = divisible & self._fits(site, layouts, variants.base, accum)
@@ -185,7 +186,7 @@ class Sweep:
                     variants_that_fit=fitting * many // len(shown),
                 )
 
-    def _rows_to_show(self, layouts: list[Layout], rate: np.ndarray) -> dict[int, int]:
+    def _rows_to_show(self, layouts: tuple[Layout, ...], rate: np.ndarray) -> dict[int, int]:
         """Return rows of layouts to show, with how many variants that fit each stands for.
 
         The same nodes cost the same, so a slower layout of them is neither cheaper nor faster: only
@@ -249,7 +250,7 @@ class Sweep:
         return self._seen[key]
 
     def _accumulation(
-        self, layouts: list[Layout], micro_batch: np.ndarray
+        self, layouts: tuple[Layout, ...], micro_batch: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return ([L, V] accumulation steps, [L, V] whether they make the global batch exactly)."""
         at_once = micro_batch * np.array([[layout.data] for layout in layouts])
@@ -265,19 +266,27 @@ class Sweep:
         return accum, accum * at_once == wanted
 
     def _fits(
-        self, site: Site, layouts: list[Layout], base: Setup, accum: np.ndarray
+        self, site: Site, layouts: tuple[Layout, ...], base: Setup, accum: np.ndarray
     ) -> np.ndarray:
         """Return [L, V] whether the device can hold the peak."""
-        capacity = capacity_bytes(site.accelerator)
-        fits = np.empty(accum.shape, dtype=bool)
-        for row, layout in enumerate(layouts):
-            peak = self._peak_bytes(layout, base, accumulates=False)
-            if (accum[row] > 1).any():
-                more = self._peak_bytes(layout, base, accumulates=True)
-                peak = np.where(accum[row] > 1, more, peak)
-            framework = framework_bytes(site.accelerator, communicators=communicators(layout))
-            fits[row] = peak * USUAL_FRAGMENTATION + framework <= capacity
-        return fits
+        peak = self._peaks(layouts, base, accumulates=False)
+        if (accum > 1).any():
+            peak = np.where(accum > 1, self._peaks(layouts, base, accumulates=True), peak)
+        framework = {
+            n: framework_bytes(site.accelerator, communicators=n)
+            for n in set(map(communicators, layouts))
+        }
+        outside = np.array([[framework[communicators(layout)]] for layout in layouts])
+        return peak * USUAL_FRAGMENTATION + outside <= capacity_bytes(site.accelerator)
+
+    def _peaks(self, layouts: tuple[Layout, ...], base: Setup, *, accumulates: bool) -> np.ndarray:
+        """Return [L, V] allocated peaks; many sites share the same layouts."""
+        key = (layouts, base.precision, base.stack, base.autocast, accumulates)
+        if key not in self._memory:
+            self._memory[key] = np.array(
+                [self._peak_bytes(layout, base, accumulates=accumulates) for layout in layouts]
+            )
+        return self._memory[key]
 
     def _peak_bytes(self, layout: Layout, base: Setup, *, accumulates: bool) -> np.ndarray:
         """Return [V] allocated peaks; they do not depend on the device."""
@@ -302,7 +311,7 @@ class Sweep:
         return self._memory[key]
 
     def _step_s(
-        self, site: Site, layouts: list[Layout], variants: Variants, accum: np.ndarray
+        self, site: Site, layouts: tuple[Layout, ...], variants: Variants, accum: np.ndarray
     ) -> np.ndarray:
         """Return [L, V] step times."""
         curves = self.bench.curves(site.accelerator)
@@ -381,13 +390,13 @@ def _finish(candidate: Candidate, question: Question, bench: Workbench) -> Plan 
     fixed_batch = question.work.global_batch or bench.profile.default_micro_batch
     while True:
         setup = candidate.setup
-        parts = step_parts(bench, candidate.site, setup)
-        prediction = assemble(bench, candidate.site, setup, parts, memory_parts(bench, setup))
+        memory = memory_parts(bench, setup)
         last = setup.micro_batch % 2 or question.choices.micro_batches
-        if prediction.fits and (last or not prediction.tight):
-            return as_plan(candidate, prediction, bench.profile, question)
-        if last:
-            return None
+        if last or is_roomy(bench, candidate.site, setup, memory):
+            parts = step_parts(bench, candidate.site, setup)
+            prediction = assemble(bench, candidate.site, setup, parts, memory)
+            fits = prediction.fits
+            return as_plan(candidate, prediction, bench.profile, question) if fits else None
         accum = candidate.grad_accum * (2 if fixed_batch else 1)
         size = candidate.micro_batch // 2
         candidate = replace(
