@@ -259,8 +259,8 @@ def gpuplan(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, capsys) -> None:
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, capsys, require) -> None:
+    require("posix", "only there a pipe has a name")
     os.mkfifo(tmp_path / "model.py")
     assert run(["profile", str(tmp_path / "model.py")]) == 2
     assert "is not a regular file" in capsys.readouterr().err
