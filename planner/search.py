@@ -17,6 +17,7 @@ from ..catalog.snapshot import Catalogue
 from ..catalog.types import CPU_PREFIX
 from ..profiles.optimizers import with_optimizer
 from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
+from .by_hand import HandLayouts
 from .compute import MicroBatchTimes
 from .framework_memory import framework_bytes
 from .layout import Layout
@@ -98,6 +99,9 @@ class Sweep:
         self.tried = 0
         self._memory: dict[tuple[object, ...], np.ndarray] = {}
         self._seen: dict[tuple[object, ...], Variants] = {}
+        self._by_hand = HandLayouts(bench=bench, space=space)
+        self.refusals: set[str] = set()
+        """Why hand-given layouts cannot be predicted."""
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield the best micro-batch of every site, layout and precision that fits."""
@@ -149,11 +153,52 @@ class Sweep:
             link_domain=instance.link_domain_accelerators,
         )
         layouts = self._layouts(site, len(choices))
+        for layout in layouts:
+            if not layout.is_data_parallel_only:
+                yield from self._of_hand_layout(choices, site, layout, precision, stack)
+        family = [layout for layout in layouts if layout.is_data_parallel_only]
         for autocast in (True, False):
-            same = tuple(one for one in layouts if casts_layers(stack, one) == autocast)
+            same = tuple(one for one in family if casts_layers(stack, one) == autocast)
             if same:
                 variants = self._variants(site, precision, stack, autocast=autocast)
                 yield from self._of_layouts(choices, site, same, variants)
+
+    def _of_hand_layout(
+        self,
+        choices: list[Choice],
+        site: Site,
+        layout: Layout,
+        precision: Precision,
+        stack: Stack,
+    ) -> Iterator[Candidate]:
+        """Yield the fastest setup of a layout that splits the model, if one fits."""
+        base = self._base(precision, stack, autocast=casts_layers(stack, layout))
+        placed = replace(site, nodes=layout.accelerators // site.per_node)
+        tried = self._by_hand.try_layout(placed, base, layout, usual=USUAL_FRAGMENTATION)
+        many = len(choices)
+        if tried.refusal is not None:
+            self.refusals.add(tried.refusal)
+            self.counts["unsupported"] += many
+            return
+        self.tried += many * tried.setups
+        self.counts["out_of_memory"] += many * tried.out_of_memory
+        self.counts["indivisible"] += many * tried.indivisible
+        if tried.best is None:
+            return
+        shown = choices if self.question.all_variants else [min(choices, key=_price)]
+        for choice in shown:
+            yield Candidate(
+                choice=choice,
+                one_node=site,
+                base=base,
+                layout=layout,
+                micro_batch=tried.best.micro_batch,
+                grad_accum=tried.best.grad_accum,
+                recompute=tried.best.recompute,
+                step_s=tried.step_s,
+                global_batch=tried.best.micro_batch * tried.best.grad_accum * layout.data,
+                variants_that_fit=tried.fitting * many // len(shown),
+            )
 
     def _of_layouts(
         self, choices: list[Choice], site: Site, layouts: tuple[Layout, ...], variants: Variants
@@ -213,24 +258,13 @@ class Sweep:
                 self.counts["no_topology"] += many
                 continue
             for layout in self.space.layouts_for(nodes, site.per_node):
-                if layout.is_data_parallel_only:
-                    layouts.append(layout)
-                else:
-                    self.counts["unsupported"] += many
+                layouts.append(layout)
         return layouts
 
     def _variants(
         self, site: Site, precision: Precision, stack: Stack, *, autocast: bool
     ) -> Variants:
-        compiled = bool(self.question.choices.compile)
-        setup = Setup(
-            layout=Layout(),
-            precision=precision,
-            micro_batch=1,
-            stack=stack,
-            compile=compiled,
-            autocast=autocast,
-        )
+        setup = self._base(precision, stack, autocast=autocast)
         key = (site.accelerator.name, precision, stack, autocast)
         if key not in self._seen:
             sizes = self.space.micro_batches
@@ -248,6 +282,17 @@ class Sweep:
                 micro_batch=np.tile(sizes, len(self.space.recomputes)),
             )
         return self._seen[key]
+
+    def _base(self, precision: Precision, stack: Stack, *, autocast: bool) -> Setup:
+        """Return a setup with everything but the layout, the batch and the recompute policy."""
+        return Setup(
+            layout=Layout(),
+            precision=precision,
+            micro_batch=1,
+            stack=stack,
+            compile=bool(self.question.choices.compile),
+            autocast=autocast,
+        )
 
     def _accumulation(
         self, layouts: tuple[Layout, ...], micro_batch: np.ndarray
@@ -371,6 +416,7 @@ def _outcome(
         headlines=picks,
         notes=(
             *_notes(question, space, bench.profile),
+            *sorted(sweep.refusals),
             *(() if plans else reasons(space, sweep.market, bench.profile, question.choices)),
         ),
     )

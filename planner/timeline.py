@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..catalog.errors import UsageError
 from ..catalog.types import Accelerator
 from ..profiles.profile import Profile
 from .plan import Plan
@@ -32,7 +33,15 @@ def timeline(profile: Profile, plan: Plan, accelerator: Accelerator) -> list[Spa
     Segments run in the order of the trace, once per accumulated micro-batch. Time that the
     prediction adds without a place of its own (exposed communication) stands where it is waited
     for: at the end of the backward passes.
+
+    Raises:
+        UsageError: the layout splits the model, so that no one rank stands for all.
     """
+    if not plan.layout.is_data_parallel_only:
+        raise UsageError(
+            f"The timeline of {plan.layout} cannot be drawn: its ranks run different parts.",
+            fix="ask for a data-parallel layout, or leave --trace out.",
+        )
     setup = Setup(
         layout=plan.layout,
         precision=plan.precision,

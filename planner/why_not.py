@@ -28,12 +28,7 @@ def reasons(space: Space, market: Market, profile: Profile, choices: Choices) ->
 
 def _layouts(space: Space, market: Market) -> Iterator[str]:
     for layout in space.layouts:
-        if not layout.is_data_parallel_only:
-            yield (
-                f"{layout} splits more than the data, which this version does not predict:"
-                " use dp, fsdp or hsdp"
-            )
-        elif layout.accelerators not in (counts := _rank_counts(space, market)):
+        if layout.accelerators not in (counts := _rank_counts(space, market)):
             yield (
                 f"{layout} takes {layout.accelerators:,} accelerators, but these machines come as"
                 f" {_listed(counts)}"
