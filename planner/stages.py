@@ -100,12 +100,6 @@ def bubble_s(stage_s: Array, virtual_stages: int) -> Array:
     return (stage_s.sum(axis=0) - stage_s.max(axis=0)) / virtual_stages
 
 
-def layers_of_stage(layers: int, layout: Layout) -> list[int]:
-    """Return how many layers each stage holds."""
-    sizes = chunk_sizes(layers, layout.pipeline * layout.virtual_stages)
-    return [sum(sizes[stage :: layout.pipeline]) for stage in range(layout.pipeline)]
-
-
 def in_flight(stage: int, layout: Layout, grad_accum: int) -> float:
     """Return how many micro-batches' activations a stage holds at most.
 
