@@ -87,6 +87,9 @@ def _work(todo: queue.SimpleQueue[ProfileRequest], made: dict[str, Profile | Gpu
                 made[request.key] = error
 
 
+_PARSING = threading.Lock()
+
+
 class _Forker:
     """A process that answers one request after the other; ended when the block is left."""
 
@@ -124,7 +127,9 @@ class _Forker:
 
 
 def _profile_with(forker: _Forker, request: ProfileRequest) -> Profile:
-    read_source(request.path)
+    # CPython 3.11's parser keeps a recursion count that two threads at once can upset.
+    with _PARSING:
+        read_source(request.path)
     spec = _spec(request)
     content = forker.ask(spec, sorted(request.numerics))
     header, _, profile = content.partition(b"\n")
