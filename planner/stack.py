@@ -1,7 +1,8 @@
 """What the software stack adds to the kernels: launch cost, fusion, era of its kernels.
 
-Constants carry where they come from. "fitted" means fitted by least squares on log error to the
-open run records of tests/published (docs/accuracy.md has the error), never to a single source.
+Constants carry where they come from. "fitted" means chosen against the open run records of
+tests/published, first by a least-squares prototype and then by looking at residuals: the errors in
+docs/accuracy.md are in sample. None of them is a function of the source of a record.
 """
 
 from __future__ import annotations
