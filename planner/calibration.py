@@ -22,7 +22,7 @@ from ..catalog.types import Accelerator
 from ..profiles.measured import MeasuredProfile, Measurement
 from ..profiles.profile import KernelKind, Profile, Stored
 from .plan import PRECISIONS, Precision
-from .stack import STACK_FACTS
+from .stack import facts_of
 from .workbench import Workbench
 
 SAME_DEVICE, SAME_ARCHITECTURE, SAME_VENDOR, OTHER_VENDOR = 1.0, 0.75, 0.5, 0.25
@@ -129,7 +129,7 @@ def _useless(measured: Measurement, accelerator: Accelerator | None) -> str | No
 def _predicted_s(profile: MeasuredProfile, accelerator: Accelerator) -> dict[KernelKind, float]:
     measured = profile.measured
     named: dict[str, Precision] = {precision: precision for precision in PRECISIONS}
-    stack = STACK_FACTS["torch-compile" if profile.file_compiles else "torch-eager"]
+    stack = facts_of("torch-compile" if profile.file_compiles else "torch-eager")
     return Workbench(profile).kind_seconds(
         accelerator,
         named[measured.precision],

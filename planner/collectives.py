@@ -15,6 +15,7 @@ import numpy as np
 
 from ..profiles.curves import DeviceCurves
 from ..profiles.network import internode_latency_s, internode_rate_bytes_per_s
+from .constants import fitted
 from .layout import Layout
 from .site import Site
 
@@ -86,7 +87,7 @@ def collective_s(asks: Sequence[Ask], site: Site, curves: DeviceCurves) -> Array
             np.array([asks[i].total_bytes for i in rows]),
             ranks,
             link_bytes_per_s=site.intra_link.bytes_per_s,
-        )
+        ) * fitted("fast_link")
     if across:
         crossing, latency = _across_nodes_s([asks[i] for i in across], site)
         seconds[across] = np.maximum(seconds[across], crossing) + latency
@@ -113,4 +114,5 @@ def _across_nodes_s(asks: Sequence[Ask], site: Site) -> tuple[Array, Array]:
     latency = np.array(
         [internode_latency_s(ask.group.nodes, ask.group.per_node, rdma=rdma) for ask in asks]
     )
-    return passes * size * (ranks - 1) / ranks / rate, passes * latency
+    transfer = passes * size * (ranks - 1) / ranks / rate * fitted("network")
+    return transfer, passes * latency

@@ -14,7 +14,8 @@ import numpy as np
 
 from ..profiles.curves import DeviceCurves
 from ..profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
-from .era import attention_slowdown, real_step_slowdown
+from .constants import fitted
+from .era import attention_slowdown, in_step
 from .fusion import fuse
 from .kernel_times import MATMUL_KINDS, KernelTable
 from .plan import Precision
@@ -25,11 +26,6 @@ Array = np.ndarray
 OVERLAP_POWER = 4
 """Sharpness of the change-over between device-bound and host-bound (step-time ablation: 4 fits
 launch-bound runs better than a hard maximum, a sum is far worse)."""
-
-
-SERIAL_HOST = 2.0
-"""Host time of a launch that the device waits for, relative to one sent ahead: it is also waited
-for (fitted on published steps of DeepSpeed's engine)."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +141,7 @@ class StepKernels:
         for trace, segments, uses in zip(self._traces, self._segments, self._uses, strict=True):
             compute, every = uses @ matmul, uses @ device_s
             host_s = np.array([[_host_s(segment, stack)] for segment in segments])
-            host_s = host_s * (SERIAL_HOST if stack.launches_serially else 1)
+            host_s = host_s * (fitted("serial_host") if stack.launches_serially else 1)
             p = 1 if stack.launches_serially else OVERLAP_POWER
             count = np.bincount(np.asarray(trace.schedule), minlength=len(segments))
             times.append(
@@ -176,7 +172,7 @@ class StepKernels:
             device.arch, stack.name, stack.date
         )
         for kind, rows in self._rows.items():
-            device_s[rows] *= real_step_slowdown(device, kind, fp32=precision == "fp32")
+            device_s[rows] *= in_step(device, kind, fp32=precision == "fp32", stack=stack.name)
         return device_s
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..catalog.types import Accelerator
 from ..profiles.profile import KernelKind
+from .constants import fitted, has_constant
 from .layout import Layout
 from .plan import Stack
 
@@ -29,37 +30,9 @@ LEAN_MEGATRON: Date = (2025, 1)
 DISTRIBUTED_OPTIMIZER: Date = (2022, 9)
 """Megatron-LM's --use-distributed-optimizer, in the 2022-09 releases."""
 COALESCED_ZERO_3: Date = (2022, 1)
-"""DeepSpeed gathered parameter by parameter before, over one rail at a time."""
-UNCOALESCED_BYTES_PER_S = 19e9
-"""Ring rate of those gathers, whatever the model and the fabric (Narayanan et al. 2021, table 2:
-the same step time on 768 and on 1,536 accelerators)."""
-FUSED_OPTIMIZER = 0.4
-"""28 bytes of state and 6 of 16-bit copies to the 84 of foreach Adam (as traced)."""
-LOOPED_OPTIMIZER = 1.7
-"""About 140 bytes: torch.optim of 2020 with temporaries, and clipping (counted by hand)."""
-
-_FLASH_1_SLOWDOWN = {"Ampere": 1.45, "Hopper": 2.4}
-"""FlashAttention-1 and Triton: 25-40 % of the A100's peak where FlashAttention-2 reaches 50-73 %
-(arXiv:2307.08691, figures 4-6); on Hopper times its own lag behind FlashAttention-3."""
-_FLASH_2_SLOWDOWN = {"Hopper": 2.1}
-"""FlashAttention-2 uses 35 % of the H100; FlashAttention-3 is 1.5-2.0 x faster forward and
-1.5-1.75 x backward, more with long causal sequences (arXiv:2407.08608, figures 5-6). The upper end
-fits published long-sequence steps on H100."""
-
-_REAL_STEP = {"Ampere": 1.07, "Hopper": 1.10}
-"""Tensor-core kernels of a training step against the same ones measured alone and hot: clocks give
-way to power, caches are shared with everything else. Fitted on compute-bound published steps."""
-_CDNA3_STEP: dict[str, float] = {"gemm": 2.1, "attention": 2.1, "convolution": 3.3, "rnn": 3.3}
-_CDNA3_FP32_STEP = 1.65
-_CDNA3_MEMORY_STEP = 2.0
-"""torch on ROCm against the levels of its micro-benchmarks: every published step of a CDNA3 device
-is 1.7 to 2.5 times slower than those give, most where MIOpen convolves (one device, MI325X)."""
-_REAL_STEP_TYPICAL = 1.07
-
-
-_TENSOR_EXPOSED = 0.97
-_TENSOR_EXPOSED_OVERLAPPED = 0.40
-"""Fitted on published tensor-parallel steps without and with such overlap."""
+"""DeepSpeed gathered parameter by parameter before, over one rail at a time, whatever the model and
+the fabric (Narayanan et al. 2021, table 2: the same step on 768 and on 1,536 accelerators)."""
+_TENSOR_KINDS = ("gemm", "attention", "convolution", "rnn")
 
 
 def is_python_bound(stack: Stack, date: Date | None) -> bool:
@@ -90,22 +63,50 @@ def optimizer_traffic(
         sixteen_bit and not autocast and date is not None and date < NATIVE_AUTOCAST
     )
     if fused:
-        return FUSED_OPTIMIZER
-    return LOOPED_OPTIMIZER if date is not None and date < FOREACH_OPTIMIZERS else 1.0
+        return fitted("optimizer_traffic.fused")
+    return (
+        fitted("optimizer_traffic.looped")
+        if date is not None and date < FOREACH_OPTIMIZERS
+        else 1.0
+    )
 
 
-def real_step_slowdown(device: Accelerator, kind: KernelKind, *, fp32: bool) -> float:
+def in_step(device: Accelerator, kind: KernelKind, *, fp32: bool, stack: Stack) -> float:
     """Return the time of a kernel in a training step relative to its micro-benchmark.
 
-    Levels of TPUs and other makers' devices come from whole steps already.
+    Args:
+        device: its architecture decides.
+        kind: of the kernel.
+        fp32: whether it runs without tensor cores.
+        stack: how runs of memory-bound kernels are fused.
     """
-    if device.arch in ("CDNA3", "CDNA4"):
-        in_step = _CDNA3_STEP.get(kind, _CDNA3_MEMORY_STEP)
-        return _CDNA3_FP32_STEP if fp32 and kind in _CDNA3_STEP else in_step
-    is_tensor_kernel = kind in ("gemm", "attention", "convolution", "rnn") and not fp32
-    if device.vendor != "NVIDIA" or not is_tensor_kernel:
+    family = _step_family(device)
+    if kind not in _TENSOR_KINDS:
+        memory = _of_family("memory_step", family)
+        if stack == "torch-eager":
+            return memory
+        return memory * _of_family("fused_memory_step", stack)
+    if fp32 and device.vendor == "NVIDIA":
         return 1.0
-    return _REAL_STEP.get(device.arch, _REAL_STEP_TYPICAL)
+    slowdown = fitted(f"real_step.{family}") if has_constant(f"real_step.{family}") else 1.0
+    if kind in ("convolution", "rnn"):
+        slowdown *= _of_family("convolution_step", family)
+    if fp32 and has_constant(f"fp32_step.{family}"):
+        slowdown *= fitted(f"fp32_step.{family}")
+    return slowdown
+
+
+def _step_family(device: Accelerator) -> str:
+    """Return the architectures that share the constants of a step."""
+    if device.vendor == "Google":
+        return "TPU"
+    family = {"CDNA4": "CDNA3", "Blackwell Ultra": "Blackwell"}.get(device.arch, device.arch)
+    unknown = device.vendor == "NVIDIA" and not has_constant(f"real_step.{family}")
+    return "Ampere" if unknown else family
+
+
+def _of_family(name: str, family: str) -> float:
+    return fitted(f"{name}.{family}" if has_constant(f"{name}.{family}") else name)
 
 
 def tensor_exposure(stack: Stack, date: Date | None, features: frozenset[str]) -> float:
@@ -116,7 +117,7 @@ def tensor_exposure(stack: Stack, date: Date | None, features: frozenset[str]) -
     """
     modern = stack == "megatron" and (date is None or date >= LEAN_MEGATRON)
     overlapped = modern or "async-tensor-parallel" in features or stack == "xla"
-    return _TENSOR_EXPOSED_OVERLAPPED if overlapped else _TENSOR_EXPOSED
+    return fitted("tensor_exposure.overlapped" if overlapped else "tensor_exposure")
 
 
 def attention_slowdown(architecture: str, stack: Stack, date: Date | None) -> float:
@@ -128,7 +129,12 @@ def attention_slowdown(architecture: str, stack: Stack, date: Date | None) -> fl
             follows the newest kernels.
         date: of the software; None means today.
     """
+    today = fitted("attention_step")
     if date is not None and date < FLASH_2:
-        return _FLASH_1_SLOWDOWN.get(architecture, 1.0)
+        return today * _slowdown(f"flash_1.{architecture}")
     newest = stack == "megatron" and (date is None or date >= FLASH_3)
-    return 1.0 if newest else _FLASH_2_SLOWDOWN.get(architecture, 1.0)
+    return today if newest else today * _slowdown(f"flash_2.{architecture}")
+
+
+def _slowdown(name: str) -> float:
+    return fitted(name) if has_constant(name) else 1.0

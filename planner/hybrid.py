@@ -15,6 +15,7 @@ from ..profiles.curves import DeviceCurves
 from ..profiles.profile import Segment
 from .collectives import Ask, Group, collective_s
 from .compute import MicroBatchTimes, SegmentTimes
+from .constants import fitted
 from .fsdp import Unit
 from .layout import Layout
 from .roles import is_expert_product
@@ -27,16 +28,7 @@ from .traffic import Traffic, WireBytes, data_traffic, exposed_s
 
 Array = np.ndarray
 
-EXPERT_EXPOSURE = 0.68
-"""Share of the all-to-all that is not hidden (fitted)."""
-EXPERT_SLOWDOWN = 1.7
-"""Time of a layer with experts relative to its kernels: routing, permutation, uneven groups and
-small grouped products (fitted on mixtures of experts)."""
-RING_HIDING_COST = 0.28
-"""Slowdown of attention while keys and values travel, as for FSDP's gathers."""
 SEND_LATENCY_S = 10e-6
-SEND_HOST_S = 60e-6
-"""Host work of one send and receive between stages (fitted on one-node pipelines)."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +103,13 @@ def stage_times(
     exposed = {
         "tensor": tensor_exposure * comm["tensor"],
         "context": exposed_s(
-            comm["context"], np.zeros_like(attention_s), attention_s, np.array(RING_HIDING_COST)
+            comm["context"],
+            np.zeros_like(attention_s),
+            attention_s,
+            np.array(fitted("hiding_cost.fsdp")),
         )
         * (comm["context"] > 0),
-        "expert": EXPERT_EXPOSURE * comm["expert"],
+        "expert": fitted("expert_exposure") * comm["expert"],
     }
     slowdown = np.array([_expert_slowdown(segment) for segment in trace.segments])[:, None]
     total = times.total_s * slowdown + sum(exposed.values())
@@ -132,7 +127,7 @@ def stage_times(
 
 
 def _expert_slowdown(segment: Segment) -> float:
-    return EXPERT_SLOWDOWN if any(map(is_expert_product, segment.kernels)) else 1.0
+    return fitted("expert_slowdown") if any(map(is_expert_product, segment.kernels)) else 1.0
 
 
 def exchange_s(
@@ -233,7 +228,7 @@ def send_s(layout: Layout, site: Site, activation_bytes: float) -> float:
         line = site.domain_bytes_per_s
         rate = None if line is None else line / site.domain
     transfer = 0.0 if not rate else activation_bytes / rate
-    return 2 * (SEND_LATENCY_S + transfer + SEND_HOST_S)
+    return 2 * (SEND_LATENCY_S + transfer + fitted("send_host_s"))
 
 
 def pipeline_s(stages: StageTimes, send: float, layout: Layout, grad_accum: int) -> float:

@@ -12,10 +12,10 @@ from ..profiles.curves import DeviceCurves
 from ..profiles.optimizers import with_optimizer
 from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
 from .compute import MicroBatchTimes
+from .constants import fitted
 from .envelope import Envelope
 from .era import (
     COALESCED_ZERO_3,
-    UNCOALESCED_BYTES_PER_S,
     Date,
     is_python_bound,
     launches_serially,
@@ -47,7 +47,7 @@ from .plan import (
 from .shares import rank_units
 from .site import Site
 from .split import Split
-from .stack import LAUNCHED_FROM_PYTHON, STACK_FACTS, StackFacts
+from .stack import StackFacts, facts_of
 from .stage_memory import stage_memories
 from .state_bytes import state_scale
 from .step import StepTimes, optimizer_s, optimizer_step_s, step_times
@@ -191,7 +191,7 @@ def wire_bytes(
             gather=2,
             reduce=2,
             refresh=2,
-            ring_bytes_per_s=None if coalesced else UNCOALESCED_BYTES_PER_S,
+            ring_bytes_per_s=None if coalesced else fitted("uncoalesced_bytes_per_s"),
             bucket_bytes=MEGATRON_BUCKET_BYTES,
             zero_2_gathers=False,
         )
@@ -310,9 +310,11 @@ def recompute_policies(setup: Setup) -> dict[RecomputeKind, float]:
 def stack_facts(setup: Setup) -> StackFacts:
     """Return launch costs of the stack; compiling an eager file makes it a compiled one."""
     compiled = setup.compile and setup.stack == "torch-eager"
-    facts = STACK_FACTS["torch-compile" if compiled else setup.stack]
     date = setup.software_date
-    launches = LAUNCHED_FROM_PYTHON if is_python_bound(setup.stack, date) else {}
+    facts = facts_of(
+        "torch-compile" if compiled else setup.stack,
+        python_bound=is_python_bound(setup.stack, date),
+    )
     return replace(
         facts,
         autocast=setup.autocast,
@@ -324,7 +326,6 @@ def stack_facts(setup: Setup) -> StackFacts:
             autocast=setup.autocast,
             sixteen_bit=NUMERICS_OF_PRECISION[setup.precision] == "amp16",
         ),
-        **launches,
     )
 
 

@@ -1,14 +1,13 @@
 """What the software stack adds to the kernels: launch cost, fusion, era of its kernels.
 
-Constants carry where they come from. "fitted" means chosen against the open run records of
-tests/published, first by a least-squares prototype and then by looking at residuals: the errors in
-docs/accuracy.md are in sample. None of them is a function of the source of a record.
+The constants, with their sources, are in `data/constants.toml`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .constants import fitted
 from .era import Date
 from .layout import Layout
 from .plan import Stack
@@ -39,11 +38,6 @@ class StackFacts:
     """Bytes that the optimizer step moves, relative to torch's foreach implementation."""
 
 
-LAUNCHED_FROM_PYTHON = {"forward_launch_s": 75e-6, "backward_launch_s": 54e-6}
-"""Megatron to 2024: about 0.83 ms of host time per layer forward and 1.43 x that backward, spread
-over the kernels that are left when its own fusions are taken (fitted on launch-bound runs)."""
-
-
 def casts_layers(stack: Stack, layout: Layout) -> bool:
     """Return whether mixed precision is torch.autocast's, with casts around fp32 layers.
 
@@ -53,40 +47,26 @@ def casts_layers(stack: Stack, layout: Layout) -> bool:
     return stack not in ("megatron", "xla") and not sharded
 
 
-STACK_FACTS: dict[Stack, StackFacts] = {
-    # A Megatron layer of 2020-23 costs 0.83 ms of host forward for 60-70 launches, 1.43 x that
-    # backward (fitted on the launch-bound rows of vTrain); torch eager launches the same way.
-    "torch-eager": StackFacts(
-        name="torch-eager",
-        forward_launch_s=12e-6,
-        backward_launch_s=9e-6,
-        optimizer_launch_s=10e-6,
-        fuses=False,
-        step_overhead_s=2e-3,
-    ),
-    # Inductor's wrapper launches one Triton kernel in 3-4 us and far fewer of them.
-    "torch-compile": StackFacts(
-        name="torch-compile",
-        forward_launch_s=4e-6,
-        backward_launch_s=4e-6,
-        optimizer_launch_s=4e-6,
-        fuses=True,
-        step_overhead_s=2e-3,
-    ),
-    "megatron": StackFacts(
-        name="megatron",
-        forward_launch_s=4e-6,
-        backward_launch_s=4e-6,
-        optimizer_launch_s=10e-6,
-        fuses=True,
-        step_overhead_s=2e-3,
-    ),
-    "xla": StackFacts(
-        name="xla",
-        forward_launch_s=0.5e-6,
-        backward_launch_s=0.5e-6,
-        optimizer_launch_s=0.5e-6,
-        fuses=True,
-        step_overhead_s=1e-3,
-    ),
-}
+def facts_of(stack: Stack, *, python_bound: bool = False) -> StackFacts:
+    """Return what a stack adds to the kernels.
+
+    Args:
+        stack: which.
+        python_bound: whether Megatron's kernels are launched one by one from Python.
+    """
+    launch_s = fitted(f"launch_s.{'megatron-python' if python_bound else stack}")
+    return StackFacts(
+        name=stack,
+        forward_launch_s=launch_s,
+        backward_launch_s=launch_s * fitted("backward_launch"),
+        optimizer_launch_s=_OPTIMIZER_LAUNCH
+        * fitted(_OPTIMIZER_HOST.get(stack, f"launch_s.{stack}")),
+        fuses=stack != "torch-eager",
+        step_overhead_s=fitted("step_overhead_s") * (0.5 if stack == "xla" else 1.0),
+    )
+
+
+_OPTIMIZER_HOST = {"megatron": "launch_s.torch-eager"}
+"""Apex's and Megatron's optimizers are stepped from Python whatever launches the layers."""
+_OPTIMIZER_LAUNCH = 0.8
+"""Host time of a launch of the optimizer, in Python but without autograd, over one of forward."""

@@ -4,8 +4,8 @@ Communication C hides under compute W that covers it, but neither perfectly nor 
 
     exposed = (C^6 + (wW)^6)^(1/6) - wW + k·min(C, wW)
 
-with w the share of compute that can hide communication and k the slowdown while both run (they
-compete for SMs and memory bandwidth).
+with w the share of compute that can hide communication (`hiding_share`) and k the slowdown while
+both run (`hiding_cost`: they compete for SMs and memory bandwidth).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 
 from ..profiles.curves import DeviceCurves
 from .collectives import Ask, Collective, Group, collective_s
+from .constants import fitted
 from .fsdp import REDUCE_BYTES, Unit, collective_calls
 from .layout import Layout
 from .memory import DDP_BUCKET_BYTES
@@ -26,12 +27,6 @@ from .site import Site
 
 Array = np.ndarray
 
-HIDING_SHARE = 0.77
-"""w: share of compute that hides communication (fitted, docs/accuracy.md)."""
-HIDING_COST_FSDP = 0.28
-"""k for FSDP: gathers and reduce-scatters run on SMs all through the step (fitted)."""
-HIDING_COST_BUCKETS = 0.58
-"""k for bucketed gradient reduction in backward (fitted, ZeRO-1 rows)."""
 HIDING_SHARPNESS = 6
 
 Slot = Literal[
@@ -107,7 +102,7 @@ def exposed_s(communication_s: Array, bare_s: Array, cover_s: Array, cost: Array
     """
     p = HIDING_SHARPNESS
     covered = communication_s - bare_s
-    shade = HIDING_SHARE * cover_s
+    shade = fitted("hiding_share") * cover_s
     # Scaled by the larger of the two, so that the powers neither overflow nor vanish.
     scale = np.maximum(np.maximum(covered, shade), 1e-12)
     smooth = scale * ((covered / scale) ** p + (shade / scale) ** p) ** (1 / p)
@@ -142,10 +137,8 @@ def data_traffic(
             seconds = np.maximum(seconds, sizes / wire.ring_bytes_per_s)
         np.add.at(table, (places[:, 0], places[:, 1]), places[:, 2] * seconds)
     fsdp_stage = 2 if wire.zero_2_gathers else 3
-    costs = [
-        HIDING_COST_FSDP if layout.zero_stage >= fsdp_stage else HIDING_COST_BUCKETS
-        for layout in layouts
-    ]
+    fsdp, buckets = fitted("hiding_cost.fsdp"), fitted("hiding_cost.buckets")
+    costs = [fsdp if layout.zero_stage >= fsdp_stage else buckets for layout in layouts]
     return Traffic(
         **{name: table[:, i, None] for i, name in enumerate(_SLOTS)},
         hiding_cost=np.array(costs)[:, None],

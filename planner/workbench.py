@@ -11,6 +11,7 @@ import numpy as np
 from ..catalog.errors import UsageError
 from ..catalog.types import Accelerator
 from ..profiles.allocator import PoolExhaustedError, replay
+from ..profiles.curve_own import is_left_out
 from ..profiles.curves import DeviceCurves, curves_for
 from ..profiles.profile import (
     NUMERICS_OF_PRECISION,
@@ -47,7 +48,7 @@ class Workbench:
         self._traces: dict[tuple[Numerics, Recompute, bool], StepTrace] = {}
         self._envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...]], Envelope] = {}
         self._kernels: dict[tuple[object, ...], StepKernels] = {}
-        self._curves: dict[str, DeviceCurves] = {}
+        self._curves: dict[tuple[str, bool], DeviceCurves] = {}
         self._reserved: dict[tuple[Numerics, Recompute, int, bool], float] = {}
         self._flops: dict[tuple[Numerics, Recompute], Affine] = {}
         self._splits: dict[tuple[object, ...], SplitTrace] = {}
@@ -67,9 +68,10 @@ class Workbench:
 
     def curves(self, accelerator: Accelerator) -> DeviceCurves:
         """Return the efficiency curves of a device."""
-        if accelerator.name not in self._curves:
-            self._curves[accelerator.name] = curves_for(accelerator)
-        return self._curves[accelerator.name]
+        key = (accelerator.name, is_left_out(accelerator.name))
+        if key not in self._curves:
+            self._curves[key] = curves_for(accelerator)
+        return self._curves[key]
 
     def trace(self, precision: Precision, recompute: Recompute) -> StepTrace:
         """Return the step in the numerics of `precision` under this recompute policy.

@@ -14,7 +14,7 @@ from gpuplan.planner.calibration import (
     residuals,
 )
 from gpuplan.planner.interval import step_interval
-from gpuplan.planner.stack import STACK_FACTS
+from gpuplan.planner.stack import facts_of
 from gpuplan.planner.workbench import Workbench
 from gpuplan.profiles.measured import (
     Conditions,
@@ -42,7 +42,7 @@ def measured(
 ) -> MeasuredProfile:
     """Return the toy as if its kernels had taken so much longer than predicted on an A100."""
     predicted = Workbench(toy).kind_seconds(
-        A100, "bf16-amp", "none", stack=STACK_FACTS["torch-eager"], micro_batches=np.array([4])
+        A100, "bf16-amp", "none", stack=facts_of("torch-eager"), micro_batches=np.array([4])
     )
     kernels = tuple(
         KernelTime(kind=kind, seconds=slower * seconds) for kind, seconds in predicted.items()

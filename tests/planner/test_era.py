@@ -3,7 +3,8 @@
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.planner.era import attention_slowdown, real_step_slowdown
+from gpuplan.planner.constants import fitted
+from gpuplan.planner.era import attention_slowdown, in_step
 from gpuplan.planner.fsdp import Unit
 from gpuplan.planner.layout import Layout
 from gpuplan.planner.predict import Setup, recompute_policies, wire_bytes
@@ -34,20 +35,23 @@ def test_attention_is_never_slower_on_newer_software():
     for architecture in ("Ampere", "Hopper", "Volta"):
         slowdowns = [attention_slowdown(architecture, "megatron", date) for date in dates]
         assert slowdowns == sorted(slowdowns, reverse=True)
-        assert slowdowns[-1] == 1.0
+        assert slowdowns[-1] == fitted("attention_step")
 
 
 def test_torch_attention_stays_with_the_second_generation_on_hopper():
-    assert attention_slowdown("Hopper", "torch-eager", None) > 1.5
-    assert attention_slowdown("Ampere", "torch-eager", None) == 1.0
+    newest = attention_slowdown("Hopper", "megatron", None)
+    assert attention_slowdown("Hopper", "torch-eager", None) > 1.5 * newest
+    assert attention_slowdown("Ampere", "torch-eager", None) == newest
 
 
 def test_kernels_of_a_step_are_slower_than_alone_but_never_by_much_on_measured_families():
     devices = load_catalogue().accelerators
     for name in ("A100-80GB-SXM", "H100-80GB-SXM", "L4"):
-        assert 1.0 < real_step_slowdown(devices[name], "gemm", fp32=False) < 1.2
-        assert real_step_slowdown(devices[name], "pointwise", fp32=False) == 1.0
-    assert real_step_slowdown(devices["TPU-v5e"], "gemm", fp32=False) == 1.0
+        device = devices[name]
+        assert 1.0 < in_step(device, "gemm", fp32=False, stack="torch-eager") < 1.2
+        assert 0.8 < in_step(device, "pointwise", fp32=False, stack="torch-eager") < 1.25
+        assert in_step(device, "gemm", fp32=True, stack="torch-eager") == 1.0
+    assert 0.8 < in_step(devices["TPU-v5e"], "gemm", fp32=False, stack="xla") < 1.2
 
 
 def test_megatron_sends_sixteen_bits_both_ways():
@@ -74,7 +78,7 @@ def test_zero_2_of_torch_gathers_once_and_under_compute():
 
 
 def test_deepspeed_of_2021_gathers_no_faster_on_a_faster_fabric():
-    assert wire_bytes("fp16-amp", "megatron", (2021, 4)).ring_bytes_per_s == 19e9
+    assert wire_bytes("fp16-amp", "megatron", (2021, 4)).ring_bytes_per_s < 25e9
     assert wire_bytes("fp16-amp", "megatron", (2023, 4)).ring_bytes_per_s is None
     assert wire_bytes("fp16-amp", "torch-eager", (2021, 4)).ring_bytes_per_s is None
 
