@@ -114,6 +114,9 @@ class StepKernels:
         self._rows: dict[KernelKind, list[int]] = {}
         for row, kernel in enumerate(kernels):
             self._rows.setdefault(kernel.kind, []).append(row)
+        self._flash = [
+            row for row, k in enumerate(kernels) if k.kind == "attention" and k.dtype == "16bit"
+        ]
         self._matmul = np.array([k.kind in MATMUL_KINDS for k in kernels], dtype=bool)
         self._uses = [_uses(segments, rows, len(kernels)) for segments in self._segments]
 
@@ -168,11 +171,10 @@ class StepKernels:
         """Return [K, B] seconds of every kernel on the device, without the host."""
         device_s = self._table.device_s(curves, precision)
         device = curves.device
-        device_s[self._rows.get("attention", [])] *= attention_slowdown(
-            device.arch, stack.name, stack.date
-        )
+        device_s[self._flash] *= attention_slowdown(device.arch, stack.name, stack.date)
+        plain = precision == "fp32"
         for kind, rows in self._rows.items():
-            device_s[rows] *= in_step(device, kind, fp32=precision == "fp32", stack=stack.name)
+            device_s[rows] *= in_step(device, kind, fp32=plain, stack=stack.name, date=stack.date)
         return device_s
 
 

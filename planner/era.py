@@ -29,6 +29,19 @@ LEAN_MEGATRON: Date = (2025, 1)
 """Megatron with Transformer Engine and CUDA graphs, as recipes use it since."""
 DISTRIBUTED_OPTIMIZER: Date = (2022, 9)
 """Megatron-LM's --use-distributed-optimizer, in the 2022-09 releases."""
+CUDA_12: Date = (2022, 12)
+"""CUDA 12.0; cuBLAS of CUDA 11 before."""
+FIRST_SOLD: dict[str, Date] = {
+    "Volta": (2017, 6),
+    "Turing": (2018, 9),
+    "Ampere": (2020, 5),
+    "Ada": (2022, 10),
+    "Hopper": (2022, 10),
+    "Blackwell": (2024, 12),
+    "CDNA3": (2023, 12),
+}
+"""First devices of an architecture (the makers' announcements of availability)."""
+YOUNG_MONTHS = 18
 COALESCED_ZERO_3: Date = (2022, 1)
 """DeepSpeed gathered parameter by parameter before, over one rail at a time, whatever the model and
 the fabric (Narayanan et al. 2021, table 2: the same step on 768 and on 1,536 accelerators)."""
@@ -71,7 +84,9 @@ def optimizer_traffic(
     )
 
 
-def in_step(device: Accelerator, kind: KernelKind, *, fp32: bool, stack: Stack) -> float:
+def in_step(
+    device: Accelerator, kind: KernelKind, *, fp32: bool, stack: Stack, date: Date | None = None
+) -> float:
     """Return the time of a kernel in a training step relative to its micro-benchmark.
 
     Args:
@@ -79,10 +94,13 @@ def in_step(device: Accelerator, kind: KernelKind, *, fp32: bool, stack: Stack) 
         kind: of the kernel.
         fp32: whether it runs without tensor cores.
         stack: how runs of memory-bound kernels are fused.
+        date: of the software; None means today.
     """
     family = _step_family(device)
     if kind not in _TENSOR_KINDS:
         memory = _of_family("memory_step", family)
+        if date is not None and date < NATIVE_AUTOCAST:
+            memory *= fitted("memory_step_of_old")
         if stack == "torch-eager":
             return memory
         return memory * _of_family("fused_memory_step", stack)
@@ -93,7 +111,20 @@ def in_step(device: Accelerator, kind: KernelKind, *, fp32: bool, stack: Stack) 
         slowdown *= _of_family("convolution_step", family)
     if fp32 and has_constant(f"fp32_step.{family}"):
         slowdown *= fitted(f"fp32_step.{family}")
+    if _is_young(device.arch, date):
+        slowdown *= fitted("young_kernels")
+    if date is not None and date < CUDA_12:
+        slowdown *= fitted("kernels_of_cuda_11")
     return slowdown
+
+
+def _is_young(architecture: str, date: Date | None) -> bool:
+    """Return whether libraries had not yet been tuned for an architecture at that date."""
+    released = FIRST_SOLD.get(architecture)
+    if released is None or date is None:
+        return False
+    months = 12 * (date[0] - released[0]) + date[1] - released[1]
+    return months < YOUNG_MONTHS
 
 
 def _step_family(device: Accelerator) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..profiles.curves import DeviceCurves, StreamKind
 from ..profiles.profile import Affine, Kernel, KernelKind
+from .constants import fitted
 from .plan import Precision
 
 Array = np.ndarray
@@ -132,7 +133,7 @@ class KernelTable:
 
     def _convolution_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
         kernel, dims = self._kernels[row], self._dims_of([row])
-        return curves.conv_s(
+        seconds = curves.conv_s(
             dims["batch"][0],
             dims["in_channels"][0],
             dims["out_channels"][0],
@@ -144,6 +145,10 @@ class KernelTable:
             dtype=dtype,
             phase="backward" if kernel.backward else "forward",
         )
+        if not _is_transposed(kernel, curves, dtype):
+            return seconds
+        transposing_s = curves.memory_bound_s(2 * self._moved_bytes[row], kind="copy")
+        return seconds + fitted("transposition") * transposing_s
 
     def _rnn_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
         """Return [B] seconds of a recurrent layer: its steps run one after another.
@@ -159,3 +164,13 @@ class KernelTable:
         rows = batch * dims["steps"][0]
         projection_s = curves.gemm_s(rows, 4 * hidden, width, dtype=dtype)
         return one_step_s * steps + projection_s * rest_flops / (8 * rows * hidden * width)
+
+
+def _is_transposed(kernel: Kernel, curves: DeviceCurves, dtype: str) -> bool:
+    """Return whether cuDNN turns a convolution's tensors to channels-last and back around it.
+
+    Its 16-bit tensor-core kernels take no other order (cuDNN developer guide, "Tensor Core
+    Operations": NCHW data is padded and transposed); in TF32 and FP32 they do.
+    """
+    in_order = kernel.op.endswith(".channels_last")
+    return curves.device.vendor == "NVIDIA" and dtype in ("fp16", "bf16") and not in_order

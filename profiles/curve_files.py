@@ -221,15 +221,27 @@ def _gemm_grid(raw: dict) -> GemmGrid:
 
 
 def _attention_grids(raw: dict) -> dict[str, tuple[AttentionGrid, ...]]:
-    return {d: tuple(map(_attention_grid, grids)) for d, grids in raw.get("grids", {}).items()}
+    prepared_s = raw.get("preparation_ns_per_element", 0.0) * 1e-9
+    return {
+        dtype: tuple(_attention_grid(grid, prepared_s) for grid in grids)
+        for dtype, grids in raw.get("grids", {}).items()
+    }
 
 
-def _attention_grid(raw: dict) -> AttentionGrid:
+def _attention_grid(raw: dict, prepared_s: float) -> AttentionGrid:
+    """Return a grid of the kernel alone: without the preparation that was measured with it."""
     heads, seq, group = (
         np.asarray(raw[axis], dtype=float) for axis in ("batch_heads", "seq", "group")
     )
-    times = _log_seconds(raw["time_us"]).reshape(len(heads), len(seq), len(group))
-    return AttentionGrid(raw["head_dim"], heads, seq, group, times)
+    times = np.exp(_log_seconds(raw["time_us"])).reshape(len(heads), len(seq), len(group))
+    rows = heads[:, None, None] * seq[:, None]
+    elements = rows * raw["head_dim"] * (1 + 2 / group)
+    times = np.maximum(times - prepared_s * elements, _LEAST_KERNEL_SHARE * times)
+    return AttentionGrid(raw["head_dim"], heads, seq, group, np.log(times))
+
+
+_LEAST_KERNEL_SHARE = 0.4
+"""Of a measured time that the attention kernel itself took at least, preparation taken off."""
 
 
 def _collective(raw: dict) -> CollectiveTable:

@@ -98,7 +98,9 @@ def write_curve_files(kernels: Path, out: Path) -> None:
             "version": CURVES_VERSION,
             "sources": [],
         }
-        _add_tensor_core(record, select(gemm, name), select(attention, name), select(nccl, name))
+        _add_tensor_core(
+            record, device, select(gemm, name), select(attention, name), select(nccl, name)
+        )
         _add_fp32(record, device, select(fp32, name))
         text = json.dumps(record, separators=(",", ":"), indent=None)
         # One line per part: a refit shows up as a short diff.
@@ -259,7 +261,19 @@ def half_grid_error(log_values: Array, axes: tuple[Array, ...]) -> Array:
     return total[use] / count[use] - log_values[use]
 
 
-def _add_tensor_core(record: dict, gemm: Table, attention: Table, nccl: Table) -> None:
+def preparation_ns_per_element(device: Accelerator) -> float:
+    """Return the nanoseconds per element of q, k and v that the measured operation spends first.
+
+    What was timed is an inference engine's attention operation: before the attention kernel it
+    rotates q and k and writes k and v to the cache, which reads and writes every 2-byte element.
+    """
+    share_of_bandwidth = 0.85
+    return round(4 / (share_of_bandwidth * device.memory_bandwidth_bytes_per_s) * 1e9, 8)
+
+
+def _add_tensor_core(
+    record: dict, device: Accelerator, gemm: Table, attention: Table, nccl: Table
+) -> None:
     if not len(gemm["m"]):
         return
     record["sources"].append(_AIC)
@@ -281,6 +295,7 @@ def _add_tensor_core(record: dict, gemm: Table, attention: Table, nccl: Table) -
         ]
         record["attention_forward"] = {
             "relative_error": robust_sigma(np.concatenate(errors)),
+            "preparation_ns_per_element": preparation_ns_per_element(device),
             "grids": {"bf16": [_attention_record(*grid) for grid in grids]},
         }
     record["collectives"] = _collectives(nccl)
