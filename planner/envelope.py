@@ -39,6 +39,8 @@ class Envelope:
     """[P] 16-bit copies of weights that autocast keeps, alive at the highest point."""
     moments: tuple[Moment, ...]
     """[P] where in the step each plateau lies."""
+    blocks_held: dict[str, Array]
+    """[P] blocks of each group whose forward pass has begun and whose backward has not ended."""
 
 
 def envelope(trace: StepTrace, micro_batches: Array) -> Envelope:
@@ -82,6 +84,7 @@ def envelope(trace: StepTrace, micro_batches: Array) -> Envelope:
         gradient_bytes=running["gradients"][starts, 0],
         weight_copy_bytes=running["weight_copies"][highest, columns].max(axis=1),
         moments=tuple(where[max(i, 0)] for i in instance),
+        blocks_held=_blocks_held(trace, np.maximum(instance, 0)),
     )
 
 
@@ -116,6 +119,17 @@ def moments_of(trace: StepTrace) -> list[Moment]:
             )
         )
     return moments
+
+
+def _blocks_held(trace: StepTrace, instance: Array) -> dict[str, Array]:
+    segments = [trace.segments[i] for i in trace.schedule]
+    held = {}
+    for name in {segment.block for segment in segments} - {None}:
+        begun = [s.phase == "forward" and s.block == name for s in segments]
+        ended = [s.phase == "backward" and s.block == name for s in segments]
+        # A block that ends here holds its parameters to the end.
+        held[name] = (np.cumsum(begun) - np.cumsum(ended) + ended)[instance]
+    return held
 
 
 def _rounded(sizes: Array) -> float:

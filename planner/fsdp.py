@@ -164,6 +164,7 @@ def buffer_bytes(
     shard: int,
     gather_bytes: int,
     root_gradient_share: float,
+    keeps_blocks: bool = False,
 ) -> float:
     """Return bytes that sharding adds to a rank at a moment: gathered parameters and gradients.
 
@@ -174,6 +175,8 @@ def buffer_bytes(
         gather_bytes: bytes per gathered parameter (and per unsharded gradient).
         root_gradient_share: part of the root's gradients that is complete before the blocks'
             backward (the head's, when it is not tied).
+        keeps_blocks: blocks keep their parameters from forward to backward; those are not counted
+            here, whatever the moment.
     """
     w = gather_bytes
     if moment.phase == "optimizer":
@@ -193,14 +196,16 @@ def buffer_bytes(
             flat = root if moment.previous is None else whole(moment.previous)
             return w * (root + flat)
         flat = root if moment.previous is None else whole(moment.previous)
-        return w * (root + 2 * whole(moment.unit) + flat)
+        return w * (root + (1 if keeps_blocks else 2) * whole(moment.unit) + flat)
     if moment.final:
         return w * units[None].trainable + REDUCE_BYTES * trained(None)
     held = w * (root + root_gradient_share * units[None].trainable)
     if moment.unit is None:
         return held
-    held += w * (whole(moment.unit) + units[moment.unit].trainable)
-    if moment.following is not None:
+    held += w * units[moment.unit].trainable
+    if not keeps_blocks:
+        held += w * whole(moment.unit)
+    if moment.following is not None and not keeps_blocks:
         held += w * whole(moment.following)
     if moment.previous is not None:
         held += REDUCE_BYTES * trained(moment.previous)

@@ -67,16 +67,17 @@ def rank_memory(
     """
     units = units_of(profile) if units is None else units
     stage, shard = layout.zero_stage, layout.shard
+    gathers = state.gathers_parameters(layout)
     optimizing = np.array([m.phase == "optimizer" for m in shape.moments])[:, None]
 
     parameters = state.parameters * shape.persistent_bytes["parameters"]
-    parameters = parameters / (shard if stage == 3 else 1)
+    parameters = parameters / (shard if stage == 3 or gathers else 1)
     optimizer = state.optimizer * shape.persistent_bytes["optimizer"]
     optimizer += state.master_bytes * profile.trainable_parameters
     optimizer = optimizer / (shard if stage >= 1 else 1)
     gradients = state.gradients * _gradient_bytes(shape, layout, grad_accum)[:, None]
-    gathered = _sharding_buffers(shape, units, layout, compute_bytes)[:, None]
-    copies = shape.weight_copy_bytes[:, None] * (0 if _is_fsdp(layout) else 1)
+    gathered = _sharding_buffers(shape, units, layout, compute_bytes, gathers)[:, None]
+    copies = shape.weight_copy_bytes[:, None] * (0 if gathers else 1)
     stepped = state.optimizer_temporary / (shard if stage >= 1 else 1)
     temporary = shape.temporary_bytes * np.where(optimizing, stepped, 1)
     activations = shape.activation_bytes + shape.input_bytes + shape.persistent_bytes["buffers"]
@@ -95,10 +96,6 @@ def rank_memory(
     )
 
 
-def _is_fsdp(layout: Layout) -> bool:
-    return layout.zero_stage == 3 and layout.shard > 1
-
-
 def _gradient_bytes(shape: Envelope, layout: Layout, grad_accum: int) -> Array:
     """Return [P] gradient bytes that a rank keeps.
 
@@ -114,34 +111,40 @@ def _gradient_bytes(shape: Envelope, layout: Layout, grad_accum: int) -> Array:
 
 
 def _sharding_buffers(
-    shape: Envelope, units: Sequence[Unit], layout: Layout, compute_bytes: int
+    shape: Envelope, units: Sequence[Unit], layout: Layout, compute_bytes: int, gathers: bool
 ) -> Array:
     """Return [P] bytes of whole parameters and gradients that sharding holds for a while."""
     if layout.shard == 1 or layout.zero_stage < 2:
         return np.zeros(len(shape.moments))
-    if layout.zero_stage == 2:
+    if not gathers:
         # A bucket of gradients and its reduced copy, while backward runs.
         bucket = min(DDP_BUCKET_BYTES, shape.gradient_bytes.max(initial=0.0))
         backward = np.array([m.phase == "backward" for m in shape.moments])
         return np.where(backward, 2 * bucket, 0.0)
     named = {unit.name: unit for unit in units}
     trainable = sum(unit.count * unit.trainable for unit in units)
-    share = _root_gradient_share(shape, named[None].trainable, trainable)
+    shares = _root_gradient_shares(shape, named[None].trainable, trainable)
+    at = list(zip(shape.moments, shares.tolist(), strict=True))
     held = {
-        moment: buffer_bytes(
+        (moment, share): buffer_bytes(
             moment,
             named,
             shard=layout.shard,
             gather_bytes=compute_bytes,
             root_gradient_share=share,
+            keeps_blocks=layout.zero_stage == 2,
         )
-        for moment in set(shape.moments)
+        for moment, share in set(at)
     }
-    return np.array([held[moment] for moment in shape.moments])
+    found = np.array([held[one] for one in at])
+    if layout.zero_stage == 2:
+        for name, count in shape.blocks_held.items():
+            found += count * compute_bytes * named[name].padded(layout.shard)
+    return found
 
 
-def _root_gradient_share(shape: Envelope, root_trainable: int, trainable: int) -> float:
-    """Return the part of the root's gradients that is there before the blocks' backward starts."""
+def _root_gradient_shares(shape: Envelope, root_trainable: int, trainable: int) -> Array:
+    """Return [P]: the part of the root's gradients that the pass before the blocks' has made."""
     before = [
         size
         for size, moment in zip(shape.gradient_bytes, shape.moments, strict=True)
@@ -149,6 +152,7 @@ def _root_gradient_share(shape: Envelope, root_trainable: int, trainable: int) -
     ]
     full = shape.gradient_bytes.max(initial=0.0)
     if not before or not root_trainable or not full:
-        return 0.0
+        return np.zeros(len(shape.moments))
     bytes_per_parameter = full / max(1, trainable)
-    return min(1.0, max(before) / (bytes_per_parameter * root_trainable))
+    made = np.minimum(shape.gradient_bytes, max(before))
+    return np.minimum(1.0, made / (bytes_per_parameter * root_trainable))

@@ -4,6 +4,10 @@ Shoeybi et al. 2019 (Megatron-LM, arXiv:1909.08053, section 3): the layer that l
 residual stream is split by its outputs, the layer that leads back by its inputs, so that a pair of
 them needs one all-reduce. Both are read from the traced kernels in their order: a layer that gives
 the residual width after an attention core, or from another width, leads back.
+
+Ranks divide attention by heads. Where there are more ranks than keys and values have heads, each
+rank keeps the heads that its queries need (Megatron-LM, megatron/core/transformer/attention.py,
+`num_query_groups < world_size`; GSPMD replicates them too).
 """
 
 from __future__ import annotations
@@ -25,6 +29,22 @@ class LinearShape(NamedTuple):
     width_out: float
     after_core: bool
     """Whether an attention core ran since the last layer that gave the residual width."""
+    before_core: bool
+    """Whether it ran before the block's first attention core."""
+
+
+class Heads(NamedTuple):
+    """Heads of an attention core: of queries, of keys and values, and their width."""
+
+    query: float
+    key: float
+    dim: float
+
+    def keys_of_rank(self, tensor: int) -> float:
+        """Return the heads of keys that one of `tensor` ranks holds."""
+        if self.key % tensor == 0:
+            return self.key / tensor
+        return 1.0 if tensor % self.key == 0 else self.key
 
 
 @dataclass(frozen=True)
@@ -37,6 +57,18 @@ class Roles:
     """Layers of one group share a reduction: columns that leave the residual stream together, and
     the row layer that leads back."""
     groups: int
+    heads: Heads | None = None
+
+    def share(self, module: str, tensor: int) -> float:
+        """Return the part of a split layer's weights that one of `tensor` ranks holds."""
+        shape, heads = self.shapes[module], self.heads
+        if heads is None or not shape.before_core or heads.key % tensor == 0:
+            return 1 / tensor
+        keys, query = heads.keys_of_rank(tensor), heads.query / tensor
+        if shape.width_out == (heads.query + 2 * heads.key) * heads.dim:
+            return (query + 2 * keys) / (heads.query + 2 * heads.key)
+        of_keys = shape.width_out in (heads.key * heads.dim, 2 * heads.key * heads.dim)
+        return keys / heads.key if of_keys and heads.key < heads.query else 1 / tensor
 
 
 def is_expert_product(kernel: Kernel) -> bool:
@@ -48,6 +80,11 @@ def is_expert_product(kernel: Kernel) -> bool:
 def is_dense_linear(kernel: Kernel) -> bool:
     """Return whether a kernel is a linear layer's product that is not of experts."""
     return kernel.kind == "gemm" and kernel.linear and not is_expert_product(kernel)
+
+
+def is_attention_core(kernel: Kernel) -> bool:
+    """Return whether a kernel multiplies queries, keys and values, fused or written out."""
+    return kernel.kind == "attention" or (kernel.kind == "gemm" and not kernel.linear)
 
 
 def roles_of(trace: StepTrace, *, splits_head: bool) -> dict[str | None, Roles]:
@@ -68,24 +105,33 @@ def roles_of(trace: StepTrace, *, splits_head: bool) -> dict[str | None, Roles]:
         if block is None:
             roles[block] = _root_roles(shapes, splits_head)
         else:
-            roles[block] = _block_roles(shapes)
+            roles[block] = _block_roles(shapes, _heads(kernels))
     return roles
 
 
 def linear_shapes(kernels: Sequence[Kernel]) -> list[LinearShape]:
     """Return the linear layers of forward kernels in launch order."""
     shapes: list[LinearShape] = []
-    after_core, width = False, None
+    after_core, before_core, width = False, True, None
     for kernel in kernels:
-        if kernel.kind == "attention" or (kernel.kind == "gemm" and not kernel.linear):
-            after_core = True
+        if is_attention_core(kernel):
+            after_core, before_core = True, False
         elif is_dense_linear(kernel):
             k, n = kernel.dims["k"].base, kernel.dims["n"].base
             width = k if width is None else width
-            shapes.append(LinearShape(kernel.module, k, n, after_core))
+            shapes.append(LinearShape(kernel.module, k, n, after_core, before_core))
             if n == width and after_core:
                 after_core = False
     return shapes
+
+
+def _heads(kernels: Sequence[Kernel]) -> Heads | None:
+    """Return the heads of a block's fused attention; of one written out they are not known."""
+    for kernel in kernels:
+        if kernel.kind == "attention":
+            dims = kernel.dims
+            return Heads(dims["heads"].base, dims["kv_heads"].base, dims["head_dim"].base)
+    return None
 
 
 def _root_roles(shapes: Sequence[LinearShape], splits_head: bool) -> Roles:
@@ -97,7 +143,7 @@ def _root_roles(shapes: Sequence[LinearShape], splits_head: bool) -> Roles:
     return Roles({s.module: s for s in shapes}, role, group, len(group))
 
 
-def _block_roles(shapes: Sequence[LinearShape]) -> Roles:
+def _block_roles(shapes: Sequence[LinearShape], heads: Heads | None) -> Roles:
     width = shapes[0].width_in if shapes else 0.0
     role: dict[str, Role] = {}
     group: dict[str, int] = {}
@@ -116,4 +162,4 @@ def _block_roles(shapes: Sequence[LinearShape]) -> Roles:
         elif not (following and width not in (following.width_in, following.width_out)):
             # A layer whose result another inner layer takes is a low-rank one: every rank has it.
             columns.append(shape.module)
-    return Roles({s.module: s for s in shapes}, role, group, groups)
+    return Roles({s.module: s for s in shapes}, role, group, groups, heads)

@@ -85,8 +85,7 @@ def rank_units(
         at_root = ends[0] if stage == 0 else 0.0
         if stage == layout.pipeline - 1:
             at_root += ends[1]
-        share = min(1.0, at_root / root.parameters) if root.parameters else 1.0
-        dense.append(root if share == 1 else _scaled(root, share))
+        dense.append(_root_share(root, at_root, trace, layout, split))
         stages.append(RankUnits(tuple(dense), tuple(experts)))
     return stages
 
@@ -105,65 +104,70 @@ def _dense_share(
     unit: Unit, group: BlockGroup, roles: dict[str | None, Roles], split: Split, experts: float
 ) -> Unit:
     """Return a block's unit with its split layers divided and its experts left out."""
-    t = split.tensor
-    if t == 1 and not experts:
+    if split.tensor == 1 and not experts:
         return unit
-    role_of = _by_name(roles.get(unit.name), group)
-    divided = sum(
-        linear.parameters for linear in group.linears if role_of.get(linear.name) is not None
+    share_of = _shares_by_name(roles.get(unit.name), group, split.tensor)
+    tensors = None if experts else _split_tensors(unit.tensors, group, share_of)
+    if tensors is not None:
+        return of_tensors(unit, tensors)
+    dropped = sum(
+        linear.in_features * linear.out_features * (1 - share_of[linear.name][1])
+        for linear in group.linears
+        if linear.name in share_of
     )
-    kept = unit.parameters - experts - divided * (1 - 1 / t)
-    share = kept / unit.parameters
-    scaled = _scaled(unit, share)
-    return replace(scaled, tensors=_split_tensors(unit.tensors, group, role_of, t))
+    return _scaled(unit, (unit.parameters - experts - dropped) / unit.parameters)
 
 
-def _by_name(roles: Roles | None, group: BlockGroup) -> dict[str, str]:
-    """Return the roles of a block's split layers by their names inside the block."""
-    found: dict[str, str] = {}
+def of_tensors(unit: Unit, tensors: tuple[ParameterTensor, ...]) -> Unit:
+    """Return a unit that holds these parameters instead."""
+    sizes = [(t.rows * t.row_elements, t.trainable) for t in tensors]
+    return replace(
+        unit,
+        parameters=sum(size for size, _ in sizes),
+        trainable=sum(size for size, trained in sizes if trained),
+        tensors=tensors,
+    )
+
+
+def _shares_by_name(
+    roles: Roles | None, group: BlockGroup, tensor: int
+) -> dict[str, tuple[str, float]]:
+    """Return role and rank's share of a block's split layers by their names inside the block."""
+    found: dict[str, tuple[str, float]] = {}
     for linear in group.linears:
         for module, role in (roles.role if roles else {}).items():
-            if role != "whole" and module.endswith(f".{linear.name}"):
-                found[linear.name] = role
+            if roles and role != "whole" and module.endswith(f".{linear.name}"):
+                found[linear.name] = (role, roles.share(module, tensor))
     return found
 
 
 def _split_tensors(
-    tensors: tuple[ParameterTensor, ...], group: BlockGroup, role_of: dict[str, str], t: int
-) -> tuple[ParameterTensor, ...]:
-    """Return the tensors as a tensor rank holds them; the shapes say which layer each is of.
+    tensors: tuple[ParameterTensor, ...], group: BlockGroup, share_of: dict[str, tuple[str, float]]
+) -> tuple[ParameterTensor, ...] | None:
+    """Return the tensors as a tensor rank holds them; None where one cannot be told from another.
 
-    Three-dimensional expert weights are among them only as rows, so that a unit with experts is
-    padded as a whole.
+    Parameters and layers stand in the same order, a layer's weight before its bias. A column
+    layer's bias is divided like its rows; a row layer's is whole on every rank.
     """
-    if len(group.linears) * 2 + 8 < len(tensors) or any(
-        t_.rows * t_.row_elements > max((x.parameters for x in group.linears), default=0)
-        for t_ in tensors
-    ):
-        return ()
-    shapes = {
-        (linear.out_features, linear.in_features): role_of[linear.name]
-        for linear in group.linears
-        if linear.name in role_of
-    }
-    columns = {
-        linear.out_features for linear in group.linears if role_of.get(linear.name) == "column"
-    }
-    split = []
+    split: list[ParameterTensor] = []
+    linears = list(group.linears)
+    bias_share: float | None = None
     for tensor in tensors:
-        role = shapes.get((tensor.rows, tensor.row_elements))
-        rows, elements = tensor.rows, tensor.row_elements
-        if role == "column" or (elements == 1 and rows in columns and rows not in _widths(group)):
-            rows //= t
-        elif role == "row":
-            elements //= t
-        split.append(tensor.model_copy(update={"rows": rows, "row_elements": elements}))
-    return tuple(split)
-
-
-def _widths(group: BlockGroup) -> set[int]:
-    """Return the residual widths of a block: a norm's weights have them, and are not split."""
-    return {group.linears[0].in_features} if group.linears else set()
+        shape = (tensor.rows, tensor.row_elements)
+        changed: dict[str, int] = {}
+        if bias_share is not None:
+            changed, bias_share = {"rows": round(tensor.rows * bias_share)}, None
+        elif linears and shape == (linears[0].out_features, linears[0].in_features):
+            linear = linears.pop(0)
+            role, share = share_of.get(linear.name, ("whole", 1.0))
+            if role == "column":
+                changed = {"rows": round(tensor.rows * share)}
+            elif role == "row":
+                changed = {"row_elements": round(tensor.row_elements * share)}
+            if linear.parameters > linear.out_features * linear.in_features:
+                bias_share = share if role == "column" else 1.0
+        split.append(tensor.model_copy(update=changed) if changed else tensor)
+    return None if linears or not tensors else tuple(split)
 
 
 def _expert_weights(trace: StepTrace, block: str | None) -> float:
@@ -177,6 +181,39 @@ def _expert_weights(trace: StepTrace, block: str | None) -> float:
 def _weights(kernel: Kernel) -> float:
     dims = kernel.dims
     return dims["batch"].base * dims["n"].base * dims["k"].base
+
+
+def _root_share(
+    root: Unit, parameters: float, trace: StepTrace, layout: Layout, split: Split
+) -> Unit:
+    """Return the root's unit with the parameters that a rank of a stage holds of it."""
+    if layout.pipeline == 1 and split.tensor > 1 and split.splits_vocabulary and root.tensors:
+        divided = _vocabulary_sizes(trace)
+        return of_tensors(
+            root,
+            tuple(
+                tensor.model_copy(update={"rows": -(-tensor.rows // split.tensor)})
+                if tensor.rows * tensor.row_elements in divided
+                else tensor
+                for tensor in root.tensors
+            ),
+        )
+    share = min(1.0, parameters / root.parameters) if root.parameters else 1.0
+    return root if share == 1 else _scaled(root, share)
+
+
+def _vocabulary_sizes(trace: StepTrace) -> set[float]:
+    """Return elements of the largest embedding and of the last linear layer of the root."""
+    tables, head = [0.0], 0.0
+    for segment in trace.segments:
+        if segment.phase != "forward" or segment.block is not None:
+            continue
+        for kernel in segment.kernels:
+            if kernel.kind == "embedding" and kernel.module and "elements" in kernel.dims:
+                tables.append(kernel.dims["elements"].base)
+            elif is_dense_linear(kernel):
+                head = _weights(kernel)
+    return {max(tables), head} - {0.0}
 
 
 def _root_parameters(trace: StepTrace, split: Split, root: Unit) -> tuple[float, float]:

@@ -17,52 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..profiles.profile import Affine, Kernel, Segment, StepTrace
-from .collectives import Collective
-from .layout import Layout
-from .plan import Stack
+from .degrees import Split as Split
+from .exchanges import Exchange as Exchange
+from .exchanges import exchanges_of
 from .roles import Roles, is_dense_linear, is_expert_product, roles_of
 from .unsupported import UnsupportedError
-
-
-@dataclass(frozen=True, kw_only=True)
-class Split:
-    """The degrees that divide kernels, and what the stack does around them."""
-
-    tensor: int = 1
-    context: int = 1
-    expert: int = 1
-    sequence_parallel: bool = False
-    splits_vocabulary: bool = False
-    """Whether embedding and head are split too (Megatron); torch plans leave them whole."""
-    reduces_per_layer: bool = False
-    """Whether every column layer reduces its own input gradient, as a plan of torch's
-    ColwiseParallel does, instead of one reduction for those that share an input."""
-
-    @classmethod
-    def of(cls, layout: Layout, stack: Stack) -> Split:
-        """Return the split that a layout asks of a stack."""
-        sequence_parallel = layout.sequence_parallel and layout.tensor > 1
-        return cls(
-            tensor=layout.tensor,
-            context=layout.context,
-            expert=layout.expert,
-            sequence_parallel=sequence_parallel,
-            splits_vocabulary=stack in ("megatron", "xla"),
-            reduces_per_layer=stack.startswith("torch") and not sequence_parallel,
-        )
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """A collective that a segment runs: among which ranks, and its whole buffer."""
-
-    among: str
-    """tensor, context or expert."""
-    kind: Collective
-    total_bytes: Affine
-    count: int = 1
-    copies: float = 1.0
-    """How many experts a token goes to."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +66,8 @@ def check_divisible(trace: StepTrace, roles: dict[str | None, Roles], split: Spl
             for module, role in found.role.items():
                 shape = found.shapes[module]
                 width = {"column": shape.width_out, "row": shape.width_in, "whole": 0}[role]
-                if block is not None and width % t:
+                held = width * found.share(module, t)
+                if block is not None and abs(held - round(held)) > 1e-6:
                     _refuse_indivisible(name, t, f"width {width:g} of {module}")
     for segment in trace.segments:
         for kernel in segment.kernels:
@@ -155,7 +115,7 @@ class _Splitter:
             ),
             default=0.0,
         )
-        self._known: dict[tuple[int, object], tuple[Kernel, tuple[float, float]]] = {}
+        self._known: dict[tuple[int, bool, bool], tuple[Kernel, tuple[float, float]]] = {}
 
     def segment(
         self, segment: Segment
@@ -164,103 +124,77 @@ class _Splitter:
         if segment.phase == "optimizer":
             return segment, (), tuple((1.0, 1.0) for _ in segment.kernels)
         roles = self.roles.get(segment.block) or Roles({}, {}, {}, 0)
-        walk = _Walk(roles, segment)
+        backward = segment.phase == "backward"
+        walk = _Walk(roles, segment, loss_inside=not self.split.gathers_logits)
         kernels, shares = [], []
         for kernel in segment.kernels:
-            inside = walk.step(kernel)
-            key = (id(kernel), inside)
+            was_inside, inside = walk.inside, walk.step(kernel)
+            if self.split.keeps_gathered and inside and not was_inside and shares and not backward:
+                # Kept is what was gathered of the kernel's result.
+                shares[-1] = (shares[-1][0], shares[-1][1] * self.split.tensor)
+            key = (id(kernel), inside, backward)
             if key not in self._known:
-                self._known[key] = self._kernel(kernel, roles, inside)
+                self._known[key] = self._kernel(kernel, roles, inside, backward)
             part, share = self._known[key]
             kernels.append(part)
-            shares.append(share)
+            gathered = self.split.gathers_logits and segment.block is None and not backward
+            shares.append((1.0, 1.0) if gathered and is_split(kernel, roles) else share)
+        if self.split.copies_logits and backward and segment.block is None and kernels:
+            at = max(range(len(kernels)), key=lambda i: segment.kernels[i].bytes_written.per_sample)
+            shares[at] = (shares[at][0], 2 * shares[at][1])
         return (
             segment.model_copy(update={"kernels": tuple(kernels)}),
-            tuple(self._exchanges(segment, roles)),
+            tuple(exchanges_of(segment, roles, self.split, self.table_elements)),
             tuple(shares),
         )
 
     def _kernel(
-        self, kernel: Kernel, roles: Roles, inside: bool
+        self, kernel: Kernel, roles: Roles, inside: bool, backward: bool
     ) -> tuple[Kernel, tuple[float, float]]:
         split = self.split
         if is_expert_product(kernel):
             return _expert_product(kernel, split)
         role = roles.role.get(kernel.module, "whole")
         if is_dense_linear(kernel) and role != "whole":
-            return _linear(kernel, role, roles, split)
+            return _linear(kernel, role, roles, split, backward)
         if kernel.kind == "attention":
-            return _attention(kernel, split)
+            return _attention(kernel, roles, split)
         if kernel.kind == "gemm" and not kernel.linear:
             return _batched(kernel, split, inside)
         tokens = 1 / split.context
         if inside or split.sequence_parallel:
             tokens /= split.tensor
         weights = 1.0
-        is_table = (
-            kernel.kind == "embedding" and kernel.dims["elements"].base == self.table_elements
-        )
-        if role != "whole" or (is_table and split.splits_vocabulary):
-            # Casts and gradients of a layer's own parameters.
+        # Casts and gradients of a layer's own parameters.
+        if role != "whole":
+            weights = roles.share(kernel.module, split.tensor)
+        elif split.splits_vocabulary and self._is_table(kernel):
             weights = 1 / split.tensor
         return _scaled(kernel, weights, tokens), (weights, tokens)
 
-    def _exchanges(self, segment: Segment, roles: Roles) -> list[Exchange]:
-        exchanges = self._tensor_exchanges(segment, roles) if self.split.tensor > 1 else []
-        if self.split.context > 1:
-            exchanges += _ring_exchanges(segment, self.split)
-        if self.split.expert > 1:
-            exchanges += _expert_exchanges(segment, self.split)
-        return exchanges
+    def _is_table(self, kernel: Kernel) -> bool:
+        return kernel.kind == "embedding" and kernel.dims["elements"].base == self.table_elements
 
-    def _tensor_exchanges(self, segment: Segment, roles: Roles) -> list[Exchange]:
-        """Return reductions of the residual stream: one a group and pass.
 
-        With sequence parallelism an all-gather and a reduce-scatter move the same bytes.
-        """
-        split = self.split
-        backward = segment.phase == "backward"
-        seen: dict[object, Affine] = {}
-        for kernel in segment.kernels:
-            role = roles.role.get(kernel.module, "whole")
-            if is_dense_linear(kernel) and role == ("column" if backward else "row"):
-                if kernel.dims["k"].per_sample:
-                    continue  # The product that makes the weight's gradient.
-                per_layer = backward and split.reduces_per_layer
-                key = kernel.module if per_layer else roles.group[kernel.module]
-                seen.setdefault(key, kernel.bytes_written)
-            elif self._is_split_table(kernel) and not backward:
-                seen[kernel.module] = kernel.bytes_written
-        kinds: tuple[Collective, ...] = ("all_reduce",)
-        if split.sequence_parallel:
-            kinds = ("all_gather", "reduce_scatter")
-        share = 1 / split.context
-        return [
-            Exchange("tensor", kind, Affine(0, size.per_sample * share))
-            for size in seen.values()
-            for kind in kinds
-        ]
-
-    def _is_split_table(self, kernel: Kernel) -> bool:
-        return (
-            self.split.splits_vocabulary
-            and kernel.kind == "embedding"
-            and bool(kernel.module)
-            and kernel.dims["elements"].base == self.table_elements
-        )
+def is_split(kernel: Kernel, roles: Roles) -> bool:
+    """Return whether a kernel is the product of a layer that tensor parallelism splits."""
+    return is_dense_linear(kernel) and roles.role.get(kernel.module, "whole") != "whole"
 
 
 class _Walk:
-    """Follows a segment's kernels: between a column layer and its row layer they are split too."""
+    """Follows a segment's kernels: between a column layer and its row layer they are split too.
 
-    def __init__(self, roles: Roles, segment: Segment) -> None:
+    The loss is behind a column layer, the head, that no row layer follows.
+    """
+
+    def __init__(self, roles: Roles, segment: Segment, *, loss_inside: bool) -> None:
         self.roles = roles
+        self.loss_inside = loss_inside
         self.backward = segment.phase == "backward"
         self.pending: set[str] = set()
         self.inside = False
         first = next((r for k in segment.kernels if (r := self._role(k)) != "whole"), "whole")
-        if self.backward and first == "column":
-            # The pass starts behind a column layer that no row layer follows: the head.
+        if self.backward and first == "column" and loss_inside:
             self.inside = True
             self.pending = {m for m, r in roles.role.items() if r == "column"}
 
@@ -273,8 +207,11 @@ class _Walk:
         if self.backward:
             self._step_back(kernel.module, role)
         else:
-            self.inside = role == "column"
+            self.inside = role == "column" and (self.loss_inside or not self._is_head(kernel))
         return self.inside
+
+    def _is_head(self, kernel: Kernel) -> bool:
+        return "row" not in self.roles.role.values()
 
     def _step_back(self, module: str, role: str) -> None:
         if role == "row":
@@ -294,7 +231,7 @@ class _Walk:
 
 
 def _linear(
-    kernel: Kernel, role: str, roles: Roles, split: Split
+    kernel: Kernel, role: str, roles: Roles, split: Split, backward: bool
 ) -> tuple[Kernel, tuple[float, float]]:
     """Return a split layer's product: forward (m,n,k), input gradient and weight gradient."""
     shape = roles.shapes[kernel.module]
@@ -303,25 +240,25 @@ def _linear(
     free = [name for name in ("m", "n", "k") if not kernel.dims[name].per_sample]
     candidates = [name for name in free if kernel.dims[name].base == divided]
     if divided == other and len(candidates) == 2:
-        candidates = [_square_axis(kernel, role)]
+        candidates = [_square_axis(kernel, role, backward)]
     factors: dict[str, float] = dict.fromkeys(("m", "n", "k"), 1.0)
     if candidates:
-        factors[candidates[0]] = 1 / split.tensor
+        factors[candidates[0]] = roles.share(kernel.module, split.tensor)
     for name in ("m", "n", "k"):
         if kernel.dims[name].per_sample:
             factors[name] = 1 / split.context
     return _product(kernel, factors)
 
 
-def _square_axis(kernel: Kernel, role: str) -> str:
+def _square_axis(kernel: Kernel, role: str, backward: bool) -> str:
     """Return the axis of the split width where input and output are equally wide.
 
     Forward is (tokens, out, in), the input's gradient (tokens, in, out), the weight's (out, in,
-    tokens); forward and input gradient look alike, and cost alike with n or k split.
+    tokens).
     """
     if kernel.dims["k"].per_sample:
         return "m" if role == "column" else "n"
-    return "n" if role == "column" else "k"
+    return "n" if (role == "column") != backward else "k"
 
 
 def _expert_product(kernel: Kernel, split: Split) -> tuple[Kernel, tuple[float, float]]:
@@ -359,11 +296,12 @@ def _product(kernel: Kernel, factors: dict[str, float]) -> tuple[Kernel, tuple[f
     return part, (written, written)
 
 
-def _attention(kernel: Kernel, split: Split) -> tuple[Kernel, tuple[float, float]]:
+def _attention(kernel: Kernel, roles: Roles, split: Split) -> tuple[Kernel, tuple[float, float]]:
     share = 1 / (split.tensor * split.context)
     dims = dict(kernel.dims)
     dims["heads"] = _times(dims["heads"], 1 / split.tensor)
-    dims["kv_heads"] = Affine(max(1.0, dims["kv_heads"].base / split.tensor))
+    if roles.heads:
+        dims["kv_heads"] = Affine(roles.heads.keys_of_rank(split.tensor))
     dims["seq_q"] = _times(dims["seq_q"], 1 / split.context)
     part = _scaled(kernel, 1.0, share)
     return part.model_copy(update={"dims": dims, "flops": _times(kernel.flops, share)}), (1, share)
@@ -389,45 +327,3 @@ def _scaled(kernel: Kernel, weights: float, tokens: float) -> Kernel:
 
 def _times(size: Affine, factor: float) -> Affine:
     return Affine(size.base * factor, size.per_sample * factor)
-
-
-def _ring_exchanges(segment: Segment, split: Split) -> list[Exchange]:
-    """Return the keys and values (and, backward, their gradients) that go round the ring."""
-    exchanges = []
-    for kernel in segment.kernels:
-        if kernel.kind != "attention":
-            continue
-        dims = kernel.dims
-        elements = 2 * dims["kv_heads"].base * dims["head_dim"].base * dims["seq_kv"].base
-        width = 4 if kernel.dtype == "fp32" else 2
-        batch = Affine(*dims["batch"])
-        size = _times(batch, elements * width * max(1.0, split.tensor) ** -1)
-        exchanges.append(Exchange("context", "all_gather", size, 2 if kernel.backward else 1))
-    return exchanges
-
-
-def _expert_exchanges(segment: Segment, split: Split) -> list[Exchange]:
-    """Return the all-to-alls that bring tokens to their experts and back: two a pass.
-
-    Each is as large as what goes into a layer's first product of experts: tokens · active experts
-    · hidden, divided by the ranks that hold the micro-batch's tokens.
-    """
-    widths = [
-        kernel
-        for kernel in segment.kernels
-        if is_expert_product(kernel) and not kernel.dims["k"].per_sample
-    ]
-    if not widths:
-        return []
-    first = widths[-1] if segment.phase != "backward" else widths[0]
-    # Tokens · width of the result of the last forward product, or of the gradient that enters it.
-    dims = first.dims
-    width = dims["n"].base if segment.phase != "backward" else dims["k"].base
-    bytes_each = 4 if first.dtype == "fp32" else 2
-    share = width * bytes_each * dims["batch"].base / (split.tensor * split.context)
-    size = Affine(0, dims["m"].per_sample * share)
-    tokens = max(
-        (k.dims["m"].per_sample for k in segment.kernels if is_dense_linear(k)), default=0.0
-    )
-    copies = dims["batch"].base * dims["m"].per_sample / tokens if tokens else 1.0
-    return [Exchange("expert", "all_to_all", size, 2, max(1.0, copies))]

@@ -58,7 +58,7 @@ def stage_memories(
         shape = stage_envelope(share, layout, stage, micro_batches, grad_accum)
         found.append(
             rank_memory(
-                _with_state(shape, profile, units[stage], layout),
+                _with_state(shape, profile, units[stage], layout, state),
                 profile,
                 data_layout(layout),
                 compute_bytes=compute_bytes,
@@ -155,14 +155,16 @@ def _turning_tick(share: SplitTrace, stages: Array, stage: int) -> int:
     return trace.memory.end_tick
 
 
-def _with_state(shape: Envelope, profile: Profile, units: RankUnits, layout: Layout) -> Envelope:
+def _with_state(
+    shape: Envelope, profile: Profile, units: RankUnits, layout: Layout, state: StateScale
+) -> Envelope:
     """Return the envelope with the state of a rank's parameters instead of the whole model's.
 
     Sharded state is given times the shard degree, for `rank_memory` divides by it.
     """
     whole, trained = profile.parameters, max(1, profile.trainable_parameters)
     parameters = units.parameters / whole
-    if layout.zero_stage == 3:
+    if layout.zero_stage == 3 or state.gathers_parameters(data_layout(layout)):
         parameters = units.sharded(layout, trainable=False) * layout.shard / whole
     gradients = units.trainable / trained
     full = shape.gradient_bytes.max(initial=0.0)

@@ -15,8 +15,9 @@ Sources: torch 2.13 FSDP2 `MixedPrecisionPolicy`; Rajbhandari et al. 2020 (arXiv
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from .layout import Layout
 from .plan import Precision, Stack
 
 
@@ -30,6 +31,14 @@ class StateScale:
     optimizer_temporary: float = 1
     master_bytes: float = 0
     """Per trainable parameter, kept and sharded with the optimizer's state."""
+    zero_2_gathers: bool = False
+    """Whether ZeRO-2 is FSDP whose blocks keep what they gathered in forward (torch)."""
+
+    def gathers_parameters(self, layout: Layout) -> bool:
+        """Return whether ranks hold a part of the parameters, and gather the rest to compute."""
+        return layout.shard > 1 and (
+            layout.zero_stage == 3 or (layout.zero_stage == 2 and self.zero_2_gathers)
+        )
 
 
 AS_TRACED = StateScale()
@@ -49,8 +58,9 @@ def state_scale(precision: Precision, stack: Stack, *, sixteen_bit_layers: bool)
         stack: Megatron keeps a master copy beside 16-bit weights; FSDP keeps fp32 shards.
         sixteen_bit_layers: whether the trace of 16-bit layers stands for a mixed precision.
     """
+    of_torch = stack.startswith("torch")
     if not sixteen_bit_layers:
-        return AS_TRACED
-    if stack in ("megatron", "xla"):
+        return replace(AS_TRACED, zero_2_gathers=of_torch)
+    if not of_torch:
         return MASTER_BESIDE_FP16 if precision == "fp16-amp" else MASTER_BESIDE_BF16
-    return FP32_AROUND_16_BIT_LAYERS
+    return replace(FP32_AROUND_16_BIT_LAYERS, zero_2_gathers=True)
