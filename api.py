@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +23,7 @@ from .planner.plan import (
     CatalogueFacts,
     Estimate,
     Headlines,
+    Offloaded,
     Plan,
     Precision,
     RecomputeKind,
@@ -270,6 +271,7 @@ def fits(
     recompute: RecomputeKind = "none",
     layout: Layout | None = None,
     optimizer: str | None = None,
+    offload: Collection[Offloaded] = (),
     offers: Path | None = None,
 ) -> FitsAnswer:
     """Return whether a training step fits one accelerator, with what is spare or would help.
@@ -283,6 +285,7 @@ def fits(
         recompute: What is computed again in the backward pass instead of kept.
         layout: How the state is split over devices like this one; default: one device.
         optimizer: A what-if instead of the file's own.
+        offload: What is kept in host memory.
         offers: The user's own machines, whose accelerators are then known too.
 
     Raises:
@@ -312,6 +315,7 @@ def fits(
         recompute=recompute,
         layout=layout,
         optimizer=optimizer,
+        offload=frozenset(offload),
     )
 
 

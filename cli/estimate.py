@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..catalog.errors import GpuplanError, NoFeasiblePlanError, UsageError
-from ..planner.plan import PRECISIONS, STACKS
+from ..planner.plan import OFFLOADABLE, PRECISIONS, STACKS
 from ..planner.request import Question
 from .curve_files import curves_option
 from .options import (
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "csv", "markdown")
 OPTIMIZERS = ("adamw", "adam", "adamw8bit", "adafactor", "sgd", "muon")
 RECOMPUTES = ("none", "selective", "full")
+OFFLOADS = ("none", *OFFLOADABLE)
 SORTS = ("cost", "time", "throughput", "memory", "price")
 WHOLE = Count(whole=True)
 
@@ -78,6 +79,7 @@ WHOLE = Count(whole=True)
 @option("Layout", "--compile/--no-compile", default=None, help="With torch.compile, or without.")
 @option("Layout", "--stack", type=OneOf(STACKS), help="The software that runs the step.")
 @option("Layout", "--optimizer", type=OneOf(OPTIMIZERS), help="Instead of the file's own.")
+@list_option("Layout", "--offload", OneOf(OFFLOADS), help="What to keep in host memory.")
 @option("Money", "--deadline", type=Duration(), help="Done within this time: 48h, 3d.")
 @option("Money", "--budget", type=Dollars(), help="For no more than this: 500, 2k.")
 @option(

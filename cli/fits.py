@@ -9,17 +9,19 @@ import click
 
 from ..catalog.errors import NoFeasiblePlanError, UsageError
 from ..planner.plan import PRECISIONS
-from .estimate import OPTIMIZERS, RECOMPUTES
+from .estimate import OFFLOADS, OPTIMIZERS, RECOMPUTES
 from .options import (
     Count,
     GroupedCommand,
     LayoutText,
     OneOf,
+    list_option,
     model_options,
     option,
     output_options,
 )
 from .progress import progress
+from .question import offload_of
 from .reading import read_inputs
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ FORMATS = ("table", "json")
     help="What is computed again in the backward pass instead of kept.",
 )
 @option("Layout", "--optimizer", type=OneOf(OPTIMIZERS), help="Instead of the file's own.")
+@list_option("Layout", "--offload", OneOf(OFFLOADS), help="What to keep in host memory.")
 @output_options(*FORMATS)
 def command(model: str, on: str, **options: Any) -> int:
     """Say whether one training step of MODEL fits in the memory of an accelerator.
@@ -92,6 +95,7 @@ def command(model: str, on: str, **options: Any) -> int:
             recompute=options["recompute"],
             layout=options["layout"],
             optimizer=options["optimizer"],
+            offload=offload_of(options["offload"]) or (),
         )
     assumption = assumption_about(on)
     if assumption and not options["quiet"]:

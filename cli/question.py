@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..catalog.errors import UsageError
+from ..planner.plan import OFFLOADABLE, Offloaded
 from ..planner.request import Choices, Machine, Money, Question, Work
 from .options import parse_cluster
 
@@ -49,6 +50,7 @@ def question_of(options: dict[str, Any]) -> Question:
             stack=options["stack"],
             compile=options["compile"],
             optimizer=options["optimizer"],
+            offload=offload_of(options["offload"]),
         ),
         money=Money(
             deadline_s=options["deadline"],
@@ -60,6 +62,19 @@ def question_of(options: dict[str, Any]) -> Question:
         vs_cpu=options["vs_cpu"],
         top=options["top"],
     )
+
+
+def offload_of(words: tuple[str, ...]) -> tuple[Offloaded, ...] | None:
+    """Return what is to be kept in host memory; None where the planner may choose.
+
+    Raises:
+        UsageError: "none" stands beside other words.
+    """
+    if not words:
+        return None
+    if "none" in words and len(words) > 1:
+        raise UsageError("--offload says none, and something else.", fix="keep one of them.")
+    return tuple(one for one in OFFLOADABLE if one in words)
 
 
 def _machine_of(options: dict[str, Any]) -> Machine:

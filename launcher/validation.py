@@ -30,10 +30,6 @@ from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from ..profiles.records import RunRecord, read_records
 
 EXAMPLES = "gpuplan.examples"
-UNPREDICTED_MEMORY = frozenset(
-    {"activation-offload", "optimizer-in-backward", "8-bit-optimizer", "parameter-offload"}
-)
-"""Features that change what a device holds in ways that are not modelled."""
 CONTRACT_FUNCTIONS = ("build_model", "make_batch")
 
 
@@ -89,8 +85,6 @@ def _prepare(record: RunRecord, path: Path, catalogue: Catalogue) -> _Case:
         )
         case.assumed += [note for note in [assumption_about(record.accelerator)] if note]
         case.assumed += run.assumed
-        if record.offload:
-            raise UnstatedError("an optimizer offloaded to the host is not predicted yet")
         case.setup = _setup(run)
         refuse_unsupported(run.site, case.setup)
         case.request = ProfileRequest(
@@ -116,6 +110,7 @@ def _setup(run: StatedRun) -> Setup:
         autocast=run.autocast,
         software_date=run.software_date,
         features=run.features,
+        offload=run.offload,
     )
 
 
@@ -229,8 +224,9 @@ def _observe(case: _Case, benches: _Benches) -> Observation:
 def _why_memory_is_unknown(run: StatedRun) -> str | None:
     if run.stack == "xla":
         return "memory of XLA programs is not predicted yet"
-    features = sorted(run.features & UNPREDICTED_MEMORY)
-    return f"memory with {' and '.join(features)} is not predicted yet" if features else None
+    if "activation-offload" in run.features and "activations" not in run.offload:
+        return "memory with activation-offload is predicted for data-parallel torch only"
+    return None
 
 
 def _configuration(record: RunRecord) -> str:

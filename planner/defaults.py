@@ -19,7 +19,7 @@ from ..catalog.units import GIGABIT_BYTES
 from ..profiles.records import RunRecord
 from .era import NATIVE_AUTOCAST, Date
 from .layout import Layout
-from .plan import PRECISIONS, Precision, RecomputeKind, Stack
+from .plan import PRECISIONS, Offloaded, Precision, RecomputeKind, Stack
 from .site import Site
 from .stack import casts_layers
 
@@ -70,6 +70,7 @@ class StatedRun:
     optimizer: str | None
     software_date: Date | None
     features: frozenset[str]
+    offload: frozenset[Offloaded]
     assumed: tuple[str, ...]
 
 
@@ -95,6 +96,7 @@ def state_run(
     peers = tuple(instances)
     stack = _stack(record, accelerator, assumed)
     layout = _layout(record, assumed)
+    offload = _offload(record, stack, layout)
     micro_batch, grad_accum = _batch(record, layout, assumed)
     per_node, nodes = _nodes(record, accelerator, peers, assumed)
     return StatedRun(
@@ -114,10 +116,11 @@ def state_run(
         recompute=_recompute(record, stack, assumed),
         stack=stack,
         compile=_compile(record, stack, assumed),
-        autocast=_autocast(record, stack, layout),
+        autocast=_autocast(record, stack, layout, offload),
         optimizer=_optimizer(record, assumed),
         software_date=record.software_date,
         features=frozenset(record.features),
+        offload=offload,
         assumed=tuple(assumed),
     )
 
@@ -273,15 +276,38 @@ def _precision(
 def _recompute(record: RunRecord, stack: Stack, assumed: list[str]) -> RecomputeKind:
     if record.recompute is not None:
         return record.recompute
+    if "parameter-offload" in record.features:
+        assumed.append("recompute=full (cheaper than the offload of parameters, so tried first)")
+        return "full"
     # MaxText's remat_policy is "full" unless told otherwise; torch and Megatron keep everything.
     recompute: RecomputeKind = "full" if stack == "xla" else "none"
     assumed.append(f"recompute={recompute} (default of {stack})")
     return recompute
 
 
+def _offload(record: RunRecord, stack: Stack, layout: Layout) -> frozenset[Offloaded]:
+    """Return what the record keeps in host memory, as far as it is predicted.
+
+    XLA schedules the copies of its own host offload, whose rates nobody publishes: those steps are
+    predicted as if compute hid them.
+    """
+    found: set[Offloaded] = set()
+    if "parameter-offload" in record.features:
+        found.add("parameters")
+    elif record.offload:
+        found.add("optimizer")
+    torch = stack.startswith("torch") and layout.is_data_parallel_only
+    if "activation-offload" in record.features and torch:
+        found.add("activations")
+    return frozenset(found)
+
+
 def _compile(record: RunRecord, stack: Stack, assumed: list[str]) -> bool:
     if record.compile is not None:
         return record.compile
+    if "async-tensor-parallel" in record.features:
+        assumed.append("compile=true (torch's asynchronous tensor parallelism needs it)")
+        return True
     compiled = stack == "torch-compile"
     if stack.startswith("torch"):
         assumed.append(f"compile={str(compiled).lower()} (default of {stack})")
@@ -316,13 +342,15 @@ def _attention(record: RunRecord, stack: Stack, assumed: list[str]) -> str:
     return attention
 
 
-def _autocast(record: RunRecord, stack: Stack, layout: Layout) -> bool:
+def _autocast(
+    record: RunRecord, stack: Stack, layout: Layout, offload: frozenset[Offloaded]
+) -> bool:
     """Return whether 16-bit compute came from torch.autocast.
 
     Where the stack does not decide (`casts_layers`), Apex O2 ran 16-bit layers before torch had
     autocast.
     """
-    if not casts_layers(stack, layout):
+    if not casts_layers(stack, layout, offload):
         return False
     if "O2" in record.precision_label:
         return False
@@ -333,6 +361,8 @@ def _autocast(record: RunRecord, stack: Stack, layout: Layout) -> bool:
 def _optimizer(record: RunRecord, assumed: list[str]) -> str | None:
     if record.optimizer is None:
         assumed.append("optimizer=the model file's own")
+    if record.optimizer == "adamw" and "8-bit-optimizer" in record.features:
+        return "adamw8bit"
     return record.optimizer
 
 

@@ -9,7 +9,17 @@ from ..catalog.types import Accelerator, Link
 from ..profiles.optimizers import with_optimizer
 from ..profiles.profile import Profile
 from .layout import Layout
-from .plan import SCHEMA_VERSION, Answer, EstimatedMemory, MemoryBreakdown, Precision, RecomputeKind
+from .offload import NOTHING, host_memory_note, ordered
+from .plan import (
+    SCHEMA_VERSION,
+    Answer,
+    EstimatedHostMemory,
+    EstimatedMemory,
+    MemoryBreakdown,
+    Offloaded,
+    Precision,
+    RecomputeKind,
+)
 from .predict import Prediction, Setup, memory_notes, predict, supported_precisions
 from .site import Site
 from .stack import casts_layers
@@ -46,6 +56,10 @@ class FitsAnswer(Answer):
     """Negative when it does not fit."""
     remedies: tuple[Remedy, ...]
     notes: tuple[str, ...]
+    offloaded: tuple[Offloaded, ...] = ()
+    """What is kept in host memory."""
+    host_memory_bytes: EstimatedHostMemory | None = None
+    """For all ranks of the layout, taken as one node's; None where nothing is offloaded."""
 
 
 def fits(
@@ -57,6 +71,7 @@ def fits(
     recompute: RecomputeKind = "none",
     layout: Layout | None = None,
     optimizer: str | None = None,
+    offload: frozenset[Offloaded] = NOTHING,
 ) -> FitsAnswer:
     """Return whether a step fits, with the largest micro-batch and remedies when it does not.
 
@@ -68,9 +83,10 @@ def fits(
         recompute: activation recompute policy.
         layout: None is one device.
         optimizer: a what-if, or None for the file's own.
+        offload: what is kept in host memory.
 
     Raises:
-        UnsupportedError: the device lacks the precision.
+        UnsupportedError: the device lacks the precision, or the layout cannot offload that.
     """
     question = _Question(profile, accelerator, layout or Layout(), optimizer)
     setup = Setup(
@@ -78,6 +94,7 @@ def fits(
         precision=precision,
         micro_batch=micro_batch or 1,
         recompute=recompute,
+        offload=offload,
     )
     prediction = question.ask(setup)
     peak = prediction.peak_memory_bytes
@@ -94,8 +111,16 @@ def fits(
         memory_breakdown_bytes=prediction.memory_breakdown_bytes,
         spare_bytes=peak.capacity - peak.value,
         remedies=() if prediction.fits else tuple(_remedies(question, setup)),
-        notes=tuple(memory_notes(accelerator, peak)),
+        notes=(*memory_notes(accelerator, peak), *_host_notes(prediction, setup)),
+        offloaded=ordered(offload),
+        host_memory_bytes=prediction.host_memory_bytes,
     )
+
+
+def _host_notes(prediction: Prediction, setup: Setup) -> Iterator[str]:
+    memory = prediction.host_memory_bytes
+    if memory is not None:
+        yield host_memory_note(setup.offload, memory)
 
 
 class _Question:
@@ -112,7 +137,8 @@ class _Question:
 
     def ask(self, setup: Setup, *, bench: Workbench | None = None) -> Prediction:
         bench = bench or self.bench
-        setup = replace(setup, autocast=casts_layers(setup.stack, setup.layout))
+        autocast = casts_layers(setup.stack, setup.layout, setup.offload)
+        setup = replace(setup, autocast=autocast)
         return predict(bench.profile, self._site(setup.layout), setup, bench=bench)
 
     def _site(self, layout: Layout) -> Site:
@@ -188,6 +214,8 @@ def _changes(question: _Question, setup: Setup) -> Iterator[tuple[str, Setup]]:
     half = _half_precision(question, setup)
     if half:
         yield f"--precision {half}", replace(setup, precision=half)
+    if not setup.offload:
+        yield "--offload optimizer", replace(setup, offload=frozenset({"optimizer"}))
     for ranks in SHARDS_TRIED:
         if ranks > setup.layout.accelerators:
             layout = Layout(data=ranks, shard=ranks, zero_stage=3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from decimal import Decimal
 from pathlib import PurePath
@@ -17,6 +17,15 @@ PLAN_ID_DIGITS = 10
 
 NOT_CONTENT = frozenset({"id", "position", "tie_with_previous"})
 """What a plan gets from the list it stands in: the same plan has the same id in every list."""
+
+ADDED_LATER: Mapping[str, object] = {
+    "offload": None,
+    "offloaded": [],
+    "host_memory_bytes": None,
+    "host_comm_exposed": 0.0,
+}
+"""Fields that came after plans had ids → the value, in JSON, that means nothing: with it they are
+no content, so that ids made before still hold."""
 
 _LARGEST_EXACT_INTEGER = 2**53 - 1
 
@@ -48,12 +57,12 @@ def _as_json(value: object) -> Any:
     if isinstance(value, float):
         return value
     if isinstance(value, BaseModel):
-        return {name: _as_json(part) for name, part in value}
+        return _as_object(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = (part.name for part in dataclasses.fields(value))
-        return {name: _as_json(getattr(value, name)) for name in names}
+        return _as_object((name, getattr(value, name)) for name in names)
     if isinstance(value, Mapping):
-        return {str(name): _as_json(part) for name, part in value.items()}
+        return _as_object((str(name), part) for name, part in value.items())
     if isinstance(value, list | tuple):
         return [_as_json(part) for part in value]
     if isinstance(value, set | frozenset):
@@ -63,3 +72,12 @@ def _as_json(value: object) -> Any:
     if isinstance(value, date | PurePath):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no canonical JSON form")
+
+
+def _as_object(fields: Iterable[tuple[str, object]]) -> dict[str, Any]:
+    values = ((name, _as_json(part)) for name, part in fields)
+    return {
+        name: value
+        for name, value in values
+        if name not in ADDED_LATER or value != ADDED_LATER[name]
+    }

@@ -23,6 +23,9 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf
 Stack = Literal["torch-eager", "torch-compile", "megatron", "xla"]
 STACKS: tuple[Stack, ...] = ("torch-eager", "torch-compile", "megatron", "xla")
 RecomputeKind = Literal["none", "selective", "full"]
+Offloaded = Literal["optimizer", "parameters", "activations"]
+"""What can be kept in host memory; with the parameters go their gradients and the optimizer."""
+OFFLOADABLE: tuple[Offloaded, ...] = ("optimizer", "parameters", "activations")
 Usd = Annotated[Decimal, PlainSerializer(float, return_type=float, when_used="json")]
 """Dollars, exact where they are added up; a plain number in JSON, as every other quantity."""
 
@@ -46,6 +49,18 @@ class EstimatedMemory(Estimated):
     """Memory that one device must hold, against what it makes visible to a process."""
 
     capacity: float
+
+
+class EstimatedHostMemory(Estimated):
+    """Memory that one node's host must have for what is offloaded, against what it has."""
+
+    capacity: float | None
+    """None where the catalogue does not know it."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the host has it; taken as true where its memory is unknown."""
+        return self.capacity is None or self.value <= self.capacity
 
 
 class ChosenOffer(Answer):
@@ -78,6 +93,8 @@ class Breakdown(Answer):
     context_comm: float = 0.0
     expert_comm: float = 0.0
     data_comm_exposed: float
+    host_comm_exposed: float = 0.0
+    """Copies to and from host memory that no compute hides."""
     pipeline_bubble: float = 0.0
     input_wait: float | None = None
 
@@ -145,6 +162,10 @@ class Plan(Answer):
     stack: Stack
     optimizer: str
     offload: bool = False
+    """Whether anything is kept in host memory; what it is says `offloaded`."""
+    offloaded: tuple[Offloaded, ...] = ()
+    host_memory_bytes: EstimatedHostMemory | None = None
+    """Per node; None where nothing is offloaded."""
     sync_every: int = 1
     step_time_s: Estimated
     breakdown_s: Breakdown

@@ -10,7 +10,8 @@ from ..catalog.types import Accelerator
 from ..catalog.units import GIB
 from ..profiles.curves import DeviceCurves
 from ..profiles.optimizers import with_optimizer
-from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
+from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
+from ..profiles.residence import Residence
 from .compute import MicroBatchTimes
 from .constants import fitted
 from .envelope import Envelope
@@ -23,6 +24,13 @@ from .era import (
     tensor_exposure,
 )
 from .framework_memory import framework_bytes
+from .host_side import (
+    activations_on_host,
+    data_parallel_host_work,
+    host_memory_of,
+    refuse_offload,
+    staging_bytes,
+)
 from .hybrid import (
     StageTimes,
     boundary_bytes,
@@ -35,11 +43,21 @@ from .hybrid import (
 from .interval import memory_interval, step_interval
 from .layout import Layout
 from .memory import RankMemory, rank_memory
+from .offload import (
+    NOTHING,
+    host_work,
+    offload_notes,
+    residence_of,
+    state_on_device,
+    steps_on_host,
+)
 from .plan import (
     Breakdown,
     Estimated,
+    EstimatedHostMemory,
     EstimatedMemory,
     MemoryBreakdown,
+    Offloaded,
     Precision,
     RecomputeKind,
     Stack,
@@ -49,7 +67,7 @@ from .site import Site
 from .split import Split
 from .stack import StackFacts, facts_of
 from .stage_memory import stage_memories
-from .state_bytes import state_scale
+from .state_bytes import StateScale, state_scale
 from .step import StepTimes, optimizer_s, optimizer_step_s, step_times
 from .traffic import WireBytes, data_traffic
 from .unsupported import UnsupportedError
@@ -93,6 +111,13 @@ class Setup:
     """Year and month of the software; None is today."""
     features: frozenset[str] = frozenset()
     """What else was switched on, as run records name it."""
+    offload: frozenset[Offloaded] = NOTHING
+    """What is kept in host memory."""
+
+    @property
+    def residence(self) -> Residence:
+        """What of the step is not on the device all the time."""
+        return residence_of(self.offload, self.features)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,11 +135,15 @@ class Prediction:
     mfu: float | None
     hfu: float | None
     notes: tuple[str, ...]
+    host_memory_bytes: EstimatedHostMemory | None = None
+    """Per node; None where nothing is offloaded."""
 
     @property
     def fits(self) -> bool:
-        """Whether the device can hold the predicted peak."""
-        return self.peak_memory_bytes.value <= self.peak_memory_bytes.capacity
+        """Whether the device, and the host of what is offloaded, can hold the predicted peak."""
+        on_host = self.host_memory_bytes
+        on_device = self.peak_memory_bytes.value <= self.peak_memory_bytes.capacity
+        return on_device and (on_host is None or on_host.fits)
 
 
 def predict(
@@ -142,6 +171,13 @@ def predict(
     return assemble(bench, site, setup, parts, memory_parts(bench, setup))
 
 
+def planned_step_s(bench: Workbench, site: Site, setup: Setup) -> float:
+    """Return the predicted seconds of one step, without its interval or its memory."""
+    parts = step_parts(bench, site, setup)
+    optimizer_s = np.asarray(parts.optimizer_s).item() if setup.optimizer == "none" else 0.0
+    return parts.total_s.item() - optimizer_s
+
+
 def refuse_unsupported(site: Site, setup: Setup) -> None:
     """Raise UnsupportedError for what this version or this device cannot do."""
     if setup.layout.accelerators != site.accelerators:
@@ -155,6 +191,7 @@ def refuse_unsupported(site: Site, setup: Setup) -> None:
             f"{site.accelerator.name} has no {setup.precision} units.",
             fix=f"give --precision one of {', '.join(supported_precisions(site.accelerator))}.",
         )
+    refuse_offload(setup)
 
 
 def supported_precisions(accelerator: Accelerator) -> tuple[Precision, ...]:
@@ -217,8 +254,12 @@ def step_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
         micro_batches=np.array([setup.micro_batch]),
     )
     layouts = (setup.layout,)
-    return step_times(
-        MicroBatchTimes.weighted([one.micro_batch() for one in times], list(policies.values())),
+    micro_batch = MicroBatchTimes.weighted(
+        [one.micro_batch() for one in times], list(policies.values())
+    )
+    grad_accum = np.array([[setup.grad_accum]])
+    parts = step_times(
+        micro_batch,
         data_traffic(
             bench.units_in(setup.stack),
             layouts,
@@ -228,7 +269,17 @@ def step_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
         ),
         optimizer_s=optimizer_s(bench.profile, layouts, curves, stack),
         step_overhead_s=stack.step_overhead_s,
-        grad_accum=np.array([[setup.grad_accum]]),
+        grad_accum=grad_accum,
+    )
+    if not setup.offload:
+        return parts
+    return data_parallel_host_work(
+        bench, site, setup, layouts, activation_bytes=activations_on_host(bench, setup)
+    ).added_to(
+        parts,
+        forward_s=micro_batch.forward_s,
+        backward_s=micro_batch.backward_s,
+        grad_accum=grad_accum,
     )
 
 
@@ -274,7 +325,7 @@ def _hybrid_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
     stepped = fullest.sharded(layout) if layout.zero_stage else fullest.trainable
     send = send_s(layout, site, boundary_bytes(shares[0]) * setup.micro_batch)
     slowest, communication = stages.slowest()
-    return hybrid_step_times(
+    parts = hybrid_step_times(
         slowest,
         hybrid_traffic(
             fullest,
@@ -287,6 +338,22 @@ def _hybrid_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
         pipeline_s=pipeline_s(stages, send, layout, setup.grad_accum),
         optimizer_s=optimizer_step_s(np.array([[stepped]]), bench.profile.optimizer, curves, stack),
         step_overhead_s=stack.step_overhead_s,
+        grad_accum=np.array([[setup.grad_accum]]),
+    )
+    if not setup.offload:
+        return parts
+    kept = fullest.sharded(layout, trainable=False) if layout.zero_stage else fullest.parameters
+    return host_work(
+        bench.profile,
+        setup.precision,
+        setup.offload,
+        site,
+        stepped=np.array([[stepped]]),
+        gathered=np.array([[kept]]),
+    ).added_to(
+        parts,
+        forward_s=slowest.forward_s,
+        backward_s=slowest.backward_s,
         grad_accum=np.array([[setup.grad_accum]]),
     )
 
@@ -341,6 +408,7 @@ def memory_parts(bench: Workbench, setup: Setup) -> RankMemory:
             setup.recompute,
             np.array([setup.micro_batch]),
             autocast=setup.autocast,
+            residence=setup.residence,
         ),
     )
 
@@ -364,11 +432,7 @@ def _hybrid_memory(bench: Workbench, setup: Setup) -> RankMemory:
         micro_batches=np.array([setup.micro_batch]),
         compute_bytes=wire_bytes(setup.precision).gather,
         grad_accum=setup.grad_accum,
-        state=state_scale(
-            setup.precision,
-            setup.stack,
-            sixteen_bit_layers=numerics != NUMERICS_OF_PRECISION[setup.precision],
-        ),
+        state=_state(setup, numerics, resident=False),
     )
     return max(memories, key=lambda one: one.peak_bytes.item())
 
@@ -376,18 +440,25 @@ def _hybrid_memory(bench: Workbench, setup: Setup) -> RankMemory:
 def memory_of(bench: Workbench, setup: Setup, shape: Envelope) -> RankMemory:
     """Return memory of the fullest rank at every micro-batch of an envelope of this setup."""
     traced = bench.numerics(setup.precision, autocast=setup.autocast)
-    return rank_memory(
+    memory = rank_memory(
         shape,
         bench.profile,
         setup.layout,
         compute_bytes=wire_bytes(setup.precision).gather,
         grad_accum=setup.grad_accum,
-        state=state_scale(
-            setup.precision,
-            setup.stack,
-            sixteen_bit_layers=traced != NUMERICS_OF_PRECISION[setup.precision],
-        ),
+        state=_state(setup, traced, resident=True),
     )
+    staged = staging_bytes(bench, setup, gather_bytes=wire_bytes(setup.precision).gather)
+    if not staged:
+        return memory
+    return replace(memory, parameters_bytes=memory.parameters_bytes + staged)
+
+
+def _state(setup: Setup, traced: Numerics, *, resident: bool) -> StateScale:
+    """Return the state on the device relative to a trace, which may be `resident` already."""
+    own = NUMERICS_OF_PRECISION[setup.precision]
+    scale = state_scale(setup.precision, setup.stack, sixteen_bit_layers=traced != own)
+    return state_on_device(scale, setup.offload, resident=resident)
 
 
 def assemble(
@@ -401,7 +472,11 @@ def assemble(
     total_s = parts.total_s.item()
     curves = bench.curves(site.accelerator)
     compute_s = parts.compute_s.item()
-    memory_bound_s = parts.memory_bound_s.item() + parts.optimizer_s.item()
+    optimizer_s = parts.optimizer_s.item()
+    host_comm_s = np.asarray(parts.host_comm_exposed_s).item()
+    of_host = steps_on_host(setup.offload)
+    memory_bound_s = parts.memory_bound_s.item() + (0.0 if of_host else optimizer_s)
+    on_host_s = host_comm_s + (optimizer_s if of_host else 0.0)
     communication = {
         name: np.asarray(getattr(parts, f"{name}_s")).item()
         for name in ("tensor_comm", "context_comm", "expert_comm")
@@ -414,7 +489,7 @@ def assemble(
         compute_sigma=curves.relative_error("gemm", dtype),
         memory_bound_s=memory_bound_s,
         memory_bound_sigma=curves.relative_error("memory_bound", "fp32"),
-        communication_s=exposed_s + sum(communication.values()),
+        communication_s=exposed_s + sum(communication.values()) + on_host_s,
         calibration=bench.calibration.weight(site.accelerator) if bench.calibration else None,
     )
     allocated = memory.peak_bytes.item()
@@ -423,14 +498,16 @@ def assemble(
     reserved, tight = reserved_bytes(bench, setup, allocated, room)
     peak = memory_interval(reserved, framework, capacity_bytes=capacity_bytes(site.accelerator))
     mfu, hfu = utilisation(bench, site, setup, total_s)
+    on_host = host_memory_of(bench, site, setup) if setup.offload else None
     return Prediction(
         step_time_s=time,
         breakdown_s=Breakdown(
             compute=compute_s,
             memory_bound=parts.memory_bound_s.item(),
             launch=parts.launch_s.item(),
-            optimizer=parts.optimizer_s.item(),
+            optimizer=optimizer_s,
             data_comm_exposed=exposed_s,
+            host_comm_exposed=host_comm_s,
             pipeline_bubble=np.asarray(parts.pipeline_bubble_s).item(),
             **communication,
         ),
@@ -451,8 +528,10 @@ def assemble(
         notes=(
             *memory_notes(site.accelerator, peak),
             *([TIGHT_NOTE] if tight and reserved <= room else []),
+            *(offload_notes(setup.offload, on_host, site) if on_host else ()),
             *device_notes(site.accelerator, curves, dtype),
         ),
+        host_memory_bytes=on_host,
     )
 
 
@@ -472,6 +551,7 @@ def reserved_bytes(
             setup.micro_batch,
             autocast=setup.autocast,
             tight=tight,
+            residence=setup.residence,
         )
         return max(1.0, found)
 
@@ -486,7 +566,11 @@ def is_roomy(bench: Workbench, site: Site, setup: Setup, memory: RankMemory) -> 
     """Return whether the device holds what the allocator takes when it need not give back."""
     framework = framework_bytes(site.accelerator, communicators=communicators(setup.layout))
     ratio = bench.fragmentation(
-        setup.precision, setup.recompute, setup.micro_batch, autocast=setup.autocast
+        setup.precision,
+        setup.recompute,
+        setup.micro_batch,
+        autocast=setup.autocast,
+        residence=setup.residence,
     )
     reserved = memory.peak_bytes.item() * max(1.0, ratio)
     return reserved + framework <= capacity_bytes(site.accelerator)

@@ -6,6 +6,7 @@ from ..catalog.units import SECONDS_PER_HOUR
 from ..profiles.profile import Profile
 from .cost import run_cost, samples_of
 from .ids import plan_id
+from .offload import ordered
 from .plan import Plan
 from .predict import Prediction
 from .rank import Candidate
@@ -52,6 +53,9 @@ def as_plan(
         compile=setup.compile or setup.stack == "torch-compile",
         stack=setup.stack,
         optimizer=profile.optimizer.name,
+        offload=bool(setup.offload),
+        offloaded=ordered(setup.offload),
+        host_memory_bytes=prediction.host_memory_bytes,
         step_time_s=step,
         breakdown_s=prediction.breakdown_s,
         peak_memory_bytes=prediction.peak_memory_bytes,
@@ -81,6 +85,8 @@ def plan_string(candidate: Candidate) -> str:
     if setup.recompute != "none":
         parts.append(f"rc={setup.recompute}")
     parts.append(setup.precision)
+    if setup.offload:
+        parts.append(f"offload={'+'.join(ordered(setup.offload))}")
     if setup.compile or setup.stack == "torch-compile":
         parts.append("compile")
     return " ".join(parts)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Literal
 
 from .layout import Layout
-from .plan import Precision, RecomputeKind, Stack
+from .plan import Offloaded, Precision, RecomputeKind, Stack
 
 Sort = Literal["cost", "time", "throughput", "memory", "price"]
 
@@ -51,6 +51,8 @@ class Choices:
     stack: Stack | None = None
     compile: bool | None = None
     optimizer: str | None = None
+    offload: tuple[Offloaded, ...] | None = None
+    """What is kept in host memory; None: nothing, unless nothing else fits."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,9 +20,11 @@ from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
 from .by_hand import HandLayouts
 from .compute import MicroBatchTimes
 from .framework_memory import framework_bytes
+from .host_side import activations_on_host, data_parallel_host_work, host_bytes
 from .layout import Layout
 from .market import Choice, Market, survey
-from .plan import Plan, Precision, RecomputeKind, Rejected, Stack
+from .offload import NOTHING, ordered
+from .plan import Offloaded, Plan, Precision, RecomputeKind, Rejected, Stack
 from .predict import (
     Setup,
     assemble,
@@ -49,6 +51,12 @@ from .workbench import Workbench
 USUAL_FRAGMENTATION = 1.02
 """Reserved ÷ allocated assumed while searching; the plans shown replay the allocator."""
 MOST_PLANS = 100
+LAST_RESORTS: tuple[frozenset[Offloaded], ...] = (
+    frozenset({"optimizer"}),
+    frozenset({"parameters"}),
+    frozenset({"parameters", "activations"}),
+)
+"""What is kept in host memory when nothing fits otherwise, the least first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,16 +88,33 @@ def search(question: Question, profile: Profile, catalogue: Catalogue) -> Search
     bench = Workbench(profile)
     space = space_of(question, profile)
     market = survey(catalogue, question.machine, question.money, with_cpus=question.vs_cpu)
-    sweep = Sweep(question, bench, space, market)
+    asked = question.choices.offload
+    sweep = Sweep(question, bench, space, market, offload=frozenset(asked or ()))
     candidates = list(sweep.candidates())
+    if asked is None and not space.fixed and not candidates and sweep.counts["out_of_memory"]:
+        for offload in LAST_RESORTS:
+            last = Sweep(question, bench, space, market, offload=offload)
+            candidates = list(last.candidates())
+            if candidates:
+                sweep = last
+                break
     return _outcome(question, bench, space, sweep, candidates)
 
 
 class Sweep:
     """Walks the space once, yields feasible candidates and counts the others."""
 
-    def __init__(self, question: Question, bench: Workbench, space: Space, market: Market) -> None:
+    def __init__(
+        self,
+        question: Question,
+        bench: Workbench,
+        space: Space,
+        market: Market,
+        *,
+        offload: frozenset[Offloaded] = NOTHING,
+    ) -> None:
         self.question = question
+        self.offload = offload
         self.bench = bench
         self.space = space
         self.market = market
@@ -131,6 +156,7 @@ class Sweep:
                 instance.inter_link.bytes_per_s,
                 instance.inter_link.rdma,
                 instance.link_domain_accelerators,
+                (instance.memory_bytes, instance.vcpus) if self.offload else None,
             )
             sites.setdefault(key, []).append(choice)
         return sites
@@ -151,6 +177,8 @@ class Sweep:
             intra_link=instance.intra_link,
             inter_link=instance.inter_link,
             link_domain=instance.link_domain_accelerators,
+            host_memory_bytes=instance.memory_bytes,
+            vcpus=instance.vcpus,
         )
         layouts = self._layouts(site, len(choices))
         for layout in layouts:
@@ -158,7 +186,9 @@ class Sweep:
                 yield from self._of_hand_layout(choices, site, layout, precision, stack)
         family = [layout for layout in layouts if layout.is_data_parallel_only]
         for autocast in (True, False):
-            same = tuple(one for one in family if casts_layers(stack, one) == autocast)
+            same = tuple(
+                one for one in family if casts_layers(stack, one, self.offload) == autocast
+            )
             if same:
                 variants = self._variants(site, precision, stack, autocast=autocast)
                 yield from self._of_layouts(choices, site, same, variants)
@@ -172,7 +202,8 @@ class Sweep:
         stack: Stack,
     ) -> Iterator[Candidate]:
         """Yield the fastest setup of a layout that splits the model, if one fits."""
-        base = self._base(precision, stack, autocast=casts_layers(stack, layout))
+        autocast = casts_layers(stack, layout, self.offload)
+        base = self._base(precision, stack, autocast=autocast)
         placed = replace(site, nodes=layout.accelerators // site.per_node)
         tried = self._by_hand.try_layout(placed, base, layout, usual=USUAL_FRAGMENTATION)
         many = len(choices)
@@ -257,8 +288,11 @@ class Sweep:
             if nodes > 1 and site.inter_link.bytes_per_s is None:
                 self.counts["no_topology"] += many
                 continue
-            for layout in self.space.layouts_for(nodes, site.per_node):
-                layouts.append(layout)
+            layouts += self.space.layouts_for(nodes, site.per_node)
+        if "parameters" in self.offload:
+            one_rank = Layout(zero_stage=3)
+            layouts = [one_rank if layout == Layout() else layout for layout in layouts]
+            layouts = [layout for layout in layouts if layout.zero_stage == 3]
         return layouts
 
     def _variants(
@@ -292,6 +326,7 @@ class Sweep:
             stack=stack,
             compile=bool(self.question.choices.compile),
             autocast=autocast,
+            offload=self.offload,
         )
 
     def _accumulation(
@@ -322,7 +357,21 @@ class Sweep:
             for n in set(map(communicators, layouts))
         }
         outside = np.array([[framework[communicators(layout)]] for layout in layouts])
-        return peak * USUAL_FRAGMENTATION + outside <= capacity_bytes(site.accelerator)
+        fits = peak * USUAL_FRAGMENTATION + outside <= capacity_bytes(site.accelerator)
+        if self.offload and site.host_memory_bytes is not None:
+            activations = self._activations_on_host(base)
+            on_host = host_bytes(self.bench, base, layouts, activation_bytes=activations)
+            fits = fits & (on_host * site.per_node <= site.host_memory_bytes)
+        return fits
+
+    def _activations_on_host(self, base: Setup) -> np.ndarray:
+        """Return [V] bytes of one micro-batch's activations that are offloaded."""
+        setups = [
+            replace(base, recompute=recompute, micro_batch=int(size))
+            for recompute in self.space.recomputes
+            for size in self.space.micro_batches
+        ]
+        return np.array([activations_on_host(self.bench, setup) for setup in setups])
 
     def _peaks(self, layouts: tuple[Layout, ...], base: Setup, *, accumulates: bool) -> np.ndarray:
         """Return [L, V] allocated peaks; many sites share the same layouts."""
@@ -349,7 +398,11 @@ class Sweep:
             peaks = []
             for recompute in self.space.recomputes:
                 shape = self.bench.envelope(
-                    base.precision, recompute, self.space.micro_batches, autocast=base.autocast
+                    base.precision,
+                    recompute,
+                    self.space.micro_batches,
+                    autocast=base.autocast,
+                    residence=base.residence,
                 )
                 peaks.append(memory_of(self.bench, setup, shape).peak_bytes)
             self._memory[key] = np.concatenate(peaks)
@@ -362,11 +415,26 @@ class Sweep:
         curves = self.bench.curves(site.accelerator)
         stack = stack_facts(variants.base)
         wire = wire_bytes(variants.base.precision, variants.base.stack)
-        return step_times(
+        parts = step_times(
             variants.times,
             data_traffic(self.bench.units_in(variants.base.stack), layouts, site, curves, wire),
             optimizer_s=optimizer_s(self.bench.profile, layouts, curves, stack),
             step_overhead_s=stack.step_overhead_s,
+            grad_accum=accum,
+        )
+        if not self.offload:
+            return parts.total_s
+        work = data_parallel_host_work(
+            self.bench,
+            site,
+            variants.base,
+            layouts,
+            activation_bytes=self._activations_on_host(variants.base),
+        )
+        return work.added_to(
+            parts,
+            forward_s=variants.times.forward_s,
+            backward_s=variants.times.backward_s,
             grad_accum=accum,
         ).total_s
 
@@ -417,6 +485,7 @@ def _outcome(
         notes=(
             *_notes(question, space, bench.profile),
             *sorted(sweep.refusals),
+            *_offered(question, sweep, plans),
             *(() if plans else reasons(space, sweep.market, bench.profile, question.choices)),
         ),
     )
@@ -450,6 +519,16 @@ def _finish(candidate: Candidate, question: Question, bench: Workbench) -> Plan 
             micro_batch=size,
             grad_accum=accum,
             global_batch=size * accum * candidate.layout.data,
+        )
+
+
+def _offered(question: Question, sweep: Sweep, plans: tuple[Plan, ...]) -> Iterator[str]:
+    """Yield that the plans offload, where nobody asked for that."""
+    if sweep.offload and question.choices.offload is None and plans:
+        what = " and ".join(ordered(sweep.offload))
+        yield (
+            f"nothing that was tried fits in device memory, so these plans keep {what} in host"
+            " memory: give --offload none to rule that out"
         )
 
 

@@ -5,12 +5,13 @@ The constants, with their sources, are in `data/constants.toml`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from .constants import fitted
 from .era import Date
 from .layout import Layout
-from .plan import Stack
+from .plan import Offloaded, Stack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +39,15 @@ class StackFacts:
     """Bytes that the optimizer step moves, relative to torch's foreach implementation."""
 
 
-def casts_layers(stack: Stack, layout: Layout) -> bool:
+def casts_layers(stack: Stack, layout: Layout, offload: Collection[Offloaded] = ()) -> bool:
     """Return whether mixed precision is torch.autocast's, with casts around fp32 layers.
 
-    FSDP's MixedPrecisionPolicy, Megatron and XLA run layers that are 16-bit themselves.
+    FSDP's MixedPrecisionPolicy, Megatron and XLA run layers that are 16-bit themselves, and so do
+    engines that keep the fp32 weights on the host.
     """
     sharded = layout.zero_stage == 3 and layout.shard > 1
-    return stack not in ("megatron", "xla") and not sharded
+    on_host = "optimizer" in offload or "parameters" in offload
+    return stack not in ("megatron", "xla") and not sharded and not on_host
 
 
 def facts_of(stack: Stack, *, python_bound: bool = False) -> StackFacts:

@@ -30,6 +30,7 @@ class StepTimes:
     context_comm_s: Array | float = 0.0
     expert_comm_s: Array | float = 0.0
     pipeline_bubble_s: Array | float = 0.0
+    host_comm_exposed_s: Array | float = 0.0
 
     @property
     def total_s(self) -> Array:
@@ -44,6 +45,7 @@ class StepTimes:
             + self.context_comm_s
             + self.expert_comm_s
             + self.pipeline_bubble_s
+            + self.host_comm_exposed_s
         )
 
 

@@ -50,7 +50,7 @@ def timeline(profile: Profile, plan: Plan, accelerator: Accelerator) -> list[Spa
         recompute=plan.recompute,
         stack=plan.stack,
         compile=plan.compile,
-        autocast=casts_layers(plan.stack, plan.layout),
+        autocast=casts_layers(plan.stack, plan.layout, plan.offloaded),
     )
     bench = Workbench(profile)
     (times,) = bench.times(
@@ -88,6 +88,7 @@ def timeline(profile: Profile, plan: Plan, accelerator: Accelerator) -> list[Spa
             now += duration
     parts = (
         ("exposed data communication", "communication", plan.breakdown_s.data_comm_exposed),
+        ("exposed host copies", "communication", plan.breakdown_s.host_comm_exposed),
         ("optimizer step", "optimizer", plan.breakdown_s.optimizer),
         (
             "loop overhead",
@@ -95,7 +96,8 @@ def timeline(profile: Profile, plan: Plan, accelerator: Accelerator) -> list[Spa
             plan.step_time_s.value
             - now
             - plan.breakdown_s.optimizer
-            - plan.breakdown_s.data_comm_exposed,
+            - plan.breakdown_s.data_comm_exposed
+            - plan.breakdown_s.host_comm_exposed,
         ),
     )
     for name, track, duration in parts:

@@ -23,6 +23,7 @@ from ..profiles.profile import (
     StepTrace,
 )
 from ..profiles.recompute import recomputed
+from ..profiles.residence import ON_DEVICE, Residence, resident
 from .compute import SegmentTimes, StepKernels
 from .envelope import Envelope, envelope
 from .fsdp import Unit, units_of
@@ -45,11 +46,11 @@ class Workbench:
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.calibration: Calibration | None = getattr(profile, "calibration", None)
-        self._traces: dict[tuple[Numerics, Recompute, bool], StepTrace] = {}
-        self._envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...]], Envelope] = {}
+        self._traces: dict[tuple[Numerics, Recompute, bool, Residence], StepTrace] = {}
+        self._envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...], Residence], Envelope] = {}
         self._kernels: dict[tuple[object, ...], StepKernels] = {}
         self._curves: dict[tuple[str, bool], DeviceCurves] = {}
-        self._reserved: dict[tuple[Numerics, Recompute, int, bool], float] = {}
+        self._reserved: dict[tuple[Numerics, Recompute, int, bool, Residence], float] = {}
         self._flops: dict[tuple[Numerics, Recompute], Affine] = {}
         self._splits: dict[tuple[object, ...], SplitTrace] = {}
 
@@ -82,14 +83,22 @@ class Workbench:
         return self.trace_in(NUMERICS_OF_PRECISION[precision], recompute)
 
     def trace_in(
-        self, numerics: Numerics, recompute: Recompute, *, early_stop: bool = True
+        self,
+        numerics: Numerics,
+        recompute: Recompute,
+        *,
+        early_stop: bool = True,
+        residence: Residence = ON_DEVICE,
     ) -> StepTrace:
-        """Return the step in these numerics under this recompute policy (`recomputed`).
+        """Return the step in these numerics under this recompute policy (`recomputed`, `resident`).
 
         Raises:
             UsageError: the Profile was made without those numerics.
         """
-        key = (numerics, recompute, early_stop)
+        key = (numerics, recompute, early_stop, residence)
+        if key not in self._traces and residence != ON_DEVICE:
+            whole = self.trace_in(numerics, recompute, early_stop=early_stop)
+            self._traces[key] = resident(whole, residence)
         if key not in self._traces:
             try:
                 plain = self.profile.step(numerics)
@@ -109,12 +118,14 @@ class Workbench:
         micro_batches: Array,
         *,
         autocast: bool = True,
+        residence: Residence = ON_DEVICE,
     ) -> Envelope:
         """Return the memory plateaus of that step."""
         numerics = self.numerics(precision, autocast=autocast)
-        key = (numerics, recompute, tuple(int(b) for b in micro_batches))
+        key = (numerics, recompute, tuple(int(b) for b in micro_batches), residence)
         if key not in self._envelopes:
-            self._envelopes[key] = envelope(self.trace_in(numerics, recompute), micro_batches)
+            trace = self.trace_in(numerics, recompute, residence=residence)
+            self._envelopes[key] = envelope(trace, micro_batches)
         return self._envelopes[key]
 
     def numerics(self, precision: Precision, *, autocast: bool) -> Numerics:
@@ -202,6 +213,7 @@ class Workbench:
         *,
         autocast: bool = True,
         tight: bool = False,
+        residence: Residence = ON_DEVICE,
     ) -> float:
         """Return reserved ÷ allocated peak of the step on one device, by replaying the pool.
 
@@ -212,11 +224,12 @@ class Workbench:
             autocast: whether mixed precision is torch.autocast's.
             tight: the least that the step runs in, the allocator giving free segments back, instead
                 of what it takes when memory is plentiful.
+            residence: what of the step is not on the device.
         """
         numerics = self.numerics(precision, autocast=autocast)
-        key = (numerics, recompute, micro_batch, tight)
+        key = (numerics, recompute, micro_batch, tight, residence)
         if key not in self._reserved:
-            trace = self.trace_in(numerics, recompute)
+            trace = self.trace_in(numerics, recompute, residence=residence)
             pool = replay(trace, micro_batch)
             allocated = max(1, pool.peak_allocated_bytes)
             usual = pool.peak_reserved_bytes / allocated

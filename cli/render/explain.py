@@ -36,6 +36,7 @@ STEP_PARTS = {
     "context_comm": "context-parallel traffic",
     "expert_comm": "expert traffic",
     "data_comm_exposed": "exposed data-parallel traffic",
+    "host_comm_exposed": "exposed copies to and from the host",
     "pipeline_bubble": "pipeline bubble",
     "input_wait": "waiting for input",
 }

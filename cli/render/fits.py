@@ -44,6 +44,7 @@ def _verdict(answer: FitsAnswer, width: int) -> Iterator[Text]:
         str(answer.layout),
         answer.optimizer,
         f"recompute {answer.recompute}",
+        *([f"offload {'+'.join(answer.offloaded)}"] if answer.offloaded else []),
     ]
     for line in packed(how, width=width, indent=0):
         yield Text(line, style="dim")

@@ -98,7 +98,8 @@ def test_the_exit_code_is_the_answer(asked: dict[str, Any], fits: bool, code: in
 
 def test_options_reach_the_question(asked: dict[str, Any]) -> None:
     words = "--micro-batch 8 --precision bf16-amp --recompute full --layout fsdp8 --optimizer sgd"
-    run(["fits", "model.py", "--on", "H100", *words.split()])
+    more = "--offload activations,optimizer"
+    run(["fits", "model.py", "--on", "H100", *words.split(), *more.split()])
     assert asked["how"] == {
         "on": "H100",
         "precision": "bf16-amp",
@@ -106,6 +107,7 @@ def test_options_reach_the_question(asked: dict[str, Any]) -> None:
         "recompute": "full",
         "layout": Layout(data=8, shard=8, zero_stage=3),
         "optimizer": "sgd",
+        "offload": ("optimizer", "activations"),
     }
     assert asked["reading"]["machine"] == api.Machine(accelerators=("H100",))
 

@@ -115,6 +115,7 @@ def test_runs_are_predicted_and_judged(tmp_path: Path) -> None:
     unstated = {key: None for key in ("grad_accum", "recompute", "compile", "optimizer")}
     sharded = {"data": 16, "shard": 16, "zero_stage": 3}
     fabric = {"accelerators": 16, "per_node": 8, "inter_node_gbit_s": 1600, "layout": sharded}
+    split = {"layout": {"data": 8, "tensor": 2}}
     oom = {"measured": {"oom": True}}
     path = write(
         tmp_path,
@@ -123,7 +124,9 @@ def test_runs_are_predicted_and_judged(tmp_path: Path) -> None:
         RUN | {"id": "sharded"} | fabric,
         RUN | {"id": "forward", "optimizer": "none"},
         RUN | {"id": "oom"} | oom,
-        RUN | {"id": OFFLOADED[0], "features": ["activation-offload"]},
+        RUN | {"id": OFFLOADED[0], "features": ["activation-offload"]} | fabric | split,
+        RUN | {"id": "on the host", "offload": True},
+        RUN | {"id": "small state", "features": ["8-bit-optimizer", "optimizer-in-backward"]},
     )
     answer = validate([path])
     assert [(row.id, row.quantity) for row in answer.rows if row.skipped] == [OFFLOADED]
@@ -136,7 +139,18 @@ def test_runs_are_predicted_and_judged(tmp_path: Path) -> None:
     forward = time_row(answer.rows, "forward")
     assert forward.predicted is not None and forward.predicted < one.predicted
     (offloaded,) = [row for row in answer.rows if (row.id, row.quantity) == OFFLOADED]
-    assert offloaded.skipped == "memory with activation-offload is not predicted yet"
+    assert (
+        offloaded.skipped
+        == "memory with activation-offload is predicted for data-parallel torch only"
+    )
+    memory = {row.id: row.predicted for row in answer.rows if row.quantity == "peak_memory_bytes"}
+    plain = memory["one"]
+    assert plain is not None
+    for name in ("on the host", "small state"):
+        predicted = memory[name]
+        assert predicted is not None and predicted < plain
+    hosted = time_row(answer.rows, "on the host")
+    assert hosted.predicted is not None and hosted.predicted > one.predicted
     (died,) = [row for row in answer.rows if row.id == "oom"]
     assert (died.verdict_measured, died.verdict_predicted) == ("out_of_memory", "fits")
     assert answer.verdicts.missed_out_of_memory == 1
