@@ -20,9 +20,18 @@ from ..catalog.names import assumption_about, resolve_accelerator
 from ..catalog.snapshot import Catalogue, load_catalogue
 from ..catalog.types import Instance
 from ..planner.defaults import StatedRun, UnstatedError, state_run
+from ..planner.folds import Protocol, held_out
 from ..planner.judge import Observation, Validation, Verdict, judge
 from ..planner.plan import Estimated
-from ..planner.predict import Prediction, Setup, peak_flops, predict, refuse_unsupported
+from ..planner.predict import (
+    Prediction,
+    Setup,
+    peak_flops,
+    planned_step_s,
+    predict,
+    refuse_unsupported,
+)
+from ..planner.site import Site
 from ..planner.workbench import Workbench
 from ..profiles.batch import Profiler, ProfileRequest, profile_all
 from ..profiles.optimizers import with_optimizer
@@ -47,7 +56,11 @@ class _Case:
 
 
 def validate(
-    paths: Iterable[Path], *, profiler: Profiler = profile_all, catalogue: Catalogue | None = None
+    paths: Iterable[Path],
+    *,
+    profiler: Profiler = profile_all,
+    catalogue: Catalogue | None = None,
+    hold_out: Protocol | None = None,
 ) -> Validation:
     """Return predictions for every run of these record files, with their errors and summaries.
 
@@ -56,16 +69,79 @@ def validate(
             record file, then among the examples that come with gpuplan.
         profiler: Makes the Profiles; default: trace in child processes, cached.
         catalogue: Where accelerators are looked up; default: the embedded one.
+        hold_out: Predict every run with constants that were fitted without its fold.
 
     Raises:
         UsageError: a file cannot be read, or lines of it are not run records.
     """
-    catalogue = catalogue or load_catalogue()
+    cases, benches = _load(paths, profiler, catalogue or load_catalogue())
+    observations = []
+    for case in cases:
+        with held_out(
+            hold_out,
+            configuration=_configuration(case.record),
+            source=case.record.source_group,
+            accelerator=case.accelerator,
+        ):
+            observations.append(_observe(case, benches))
+    answer = judge(observations)
+    return answer.model_copy(update={"gpuplan_version": __version__})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedRun:
+    """A run that took a known time, ready to be predicted again and again."""
+
+    id: str
+    source: str
+    accelerator: str
+    configuration: str
+    measured_s: float
+    bench: Workbench
+    site: Site
+    setup: Setup
+
+    def seconds(self) -> float:
+        """Return the predicted step time with the constants of this context."""
+        return planned_step_s(self.bench, self.site, self.setup)
+
+
+def timed_runs(
+    paths: Iterable[Path], *, profiler: Profiler = profile_all, catalogue: Catalogue | None = None
+) -> list[TimedRun]:
+    """Return the runs of these record files that state a step time and can be predicted."""
+    cases, benches = _load(paths, profiler, catalogue or load_catalogue())
+    return [run for case in cases if (run := _timed(case, benches)) is not None]
+
+
+def _timed(case: _Case, benches: _Benches) -> TimedRun | None:
+    measured_s = case.record.measured.step_time_s
+    if case.run is None or case.request is None or not measured_s:
+        return None
+    try:
+        bench, setup = _on_bench(case, benches)
+        run = TimedRun(
+            id=case.record.id,
+            source=case.record.source_group,
+            accelerator=case.accelerator,
+            configuration=_configuration(case.record),
+            measured_s=measured_s,
+            bench=bench,
+            site=case.run.site,
+            setup=setup,
+        )
+        run.seconds()
+    except GpuplanError:
+        return None
+    return run
+
+
+def _load(
+    paths: Iterable[Path], profiler: Profiler, catalogue: Catalogue
+) -> tuple[list[_Case], _Benches]:
     cases = [_prepare(record, path, catalogue) for path in paths for record in read_records(path)]
     profiles = profiler(_merged(case.request for case in cases if case.request is not None))
-    benches = _Benches(profiles)
-    answer = judge([_observe(case, benches) for case in cases])
-    return answer.model_copy(update={"gpuplan_version": __version__})
+    return cases, _Benches(profiles)
 
 
 def _prepare(record: RunRecord, path: Path, catalogue: Catalogue) -> _Case:
@@ -200,10 +276,7 @@ def _observe(case: _Case, benches: _Benches) -> Observation:
     if case.run is None or case.setup is None or case.request is None:
         return base
     try:
-        bench = benches.bench(case.request.key, case.setup.optimizer)
-        setup = case.setup
-        if setup.optimizer != "none":
-            setup = replace(setup, optimizer=None)  # The bench holds it already.
+        bench, setup = _on_bench(case, benches)
         prediction = predict(bench.profile, case.run.site, setup, bench=bench)
         ideal_s = _ideal_step_time_s(case.run, bench)
     except GpuplanError as error:
@@ -219,6 +292,16 @@ def _observe(case: _Case, benches: _Benches) -> Observation:
         verdict_predicted="fits" if prediction.fits else "out_of_memory",
         assumed=(*base.assumed, *assumed),
     )
+
+
+def _on_bench(case: _Case, benches: _Benches) -> tuple[Workbench, Setup]:
+    assert case.request is not None
+    assert case.setup is not None
+    setup = case.setup
+    bench = benches.bench(case.request.key, setup.optimizer)
+    if setup.optimizer != "none":
+        setup = replace(setup, optimizer=None)  # The bench holds it already.
+    return bench, setup
 
 
 def _why_memory_is_unknown(run: StatedRun) -> str | None:

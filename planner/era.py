@@ -57,9 +57,10 @@ def launches_serially(stack: Stack, date: Date | None, layout: Layout) -> bool:
     """Return whether host time adds to the device's, as under DeepSpeed's engine of 2021-22.
 
     Megatron had no sharded optimizer of its own before `DISTRIBUTED_OPTIMIZER`: ZeRO beside it was
-    DeepSpeed's, whose engine synchronised throughout (fitted on published steps with it).
+    DeepSpeed's. Published steps of its engine with tensor parallelism show host time that nothing
+    hides, a fixed cost per layer and micro-batch; without tensor parallelism they do not.
     """
-    of_deepspeed = stack == "megatron" and layout.zero_stage in (1, 2)
+    of_deepspeed = stack == "megatron" and layout.zero_stage in (1, 2) and layout.tensor > 1
     return of_deepspeed and date is not None and date < DISTRIBUTED_OPTIMIZER
 
 

@@ -248,6 +248,7 @@ def hybrid_step_times(
     optimizer_s: Array,
     step_overhead_s: float,
     grad_accum: Array,
+    accumulation_s: float,
 ) -> StepTimes:
     """Return the parts of one optimizer step: the slowest stage's, and what it waits for.
 
@@ -259,6 +260,7 @@ def hybrid_step_times(
         optimizer_s: the optimizer step.
         step_overhead_s: host work once a step.
         grad_accum: micro-batches per step.
+        accumulation_s: adding the gradients of a further micro-batch to those before it.
     """
     parts = step_times(
         slowest,
@@ -266,6 +268,7 @@ def hybrid_step_times(
         optimizer_s=optimizer_s,
         step_overhead_s=step_overhead_s,
         grad_accum=grad_accum,
+        accumulation_s=accumulation_s,
     )
     exchanged = {name: grad_accum * seconds for name, seconds in communication.items()}
     return replace(

@@ -68,7 +68,7 @@ from .split import Split
 from .stack import StackFacts, facts_of
 from .stage_memory import stage_memories
 from .state_bytes import StateScale, state_scale
-from .step import StepTimes, optimizer_s, optimizer_step_s, step_times
+from .step import StepTimes, accumulation_s, optimizer_s, optimizer_step_s, step_times
 from .traffic import WireBytes, data_traffic
 from .unsupported import UnsupportedError
 from .workbench import Workbench
@@ -214,13 +214,17 @@ def capacity_bytes(accelerator: Accelerator) -> float:
 
 
 def wire_bytes(
-    precision: Precision, stack: Stack = "torch-eager", date: Date | None = None
+    precision: Precision,
+    stack: Stack = "torch-eager",
+    date: Date | None = None,
+    features: frozenset[str] = frozenset(),
 ) -> WireBytes:
     """Return bytes per parameter of each collective.
 
     FSDP gathers in the compute dtype and reduces in fp32 (MixedPrecisionPolicy(param_dtype=16-bit,
     reduce_dtype=fp32)); DDP reduces gradients in the parameters' dtype. Megatron and DeepSpeed keep
-    16-bit parameters and gradients beside the fp32 master and send those.
+    16-bit parameters and gradients beside the fp32 master and send those. With one scale a tensor
+    torchao's FSDP gathers in 8 bits (float8 all-gather); scales by row leave it at 16.
     """
     if stack == "megatron" and NUMERICS_OF_PRECISION[precision] != "fp32":
         coalesced = date is None or date >= COALESCED_ZERO_3
@@ -236,7 +240,25 @@ def wire_bytes(
         return WireBytes(gather=2, reduce=2, refresh=2)
     if NUMERICS_OF_PRECISION[precision] == "fp32":
         return WireBytes(gather=4, reduce=4, refresh=4)
+    if precision == "fp8" and "fp8-rowwise" not in features:
+        return WireBytes(gather=1, reduce=4, refresh=4)
     return WireBytes(gather=2, reduce=4, refresh=4)
+
+
+def accumulation_bytes(setup: Setup) -> float:
+    """Return bytes per parameter that adding a further micro-batch's gradient moves.
+
+    A gradient and its sum are read, the sum is written: 12 bytes in fp32, 6 in 16 bits. Megatron
+    keeps the sum of bf16 gradients in fp32 (accumulate_allreduce_grads_in_fp32 is forced for bf16);
+    since the products that make a gradient add into that sum themselves
+    (gradient_accumulation_fusion) nothing is left to do.
+    """
+    numerics = NUMERICS_OF_PRECISION[setup.precision]
+    if setup.stack == "megatron" and numerics != "fp32":
+        if not is_python_bound(setup.stack, setup.software_date):
+            return 0.0
+        return 6.0 if setup.precision == "fp16-amp" else 10.0
+    return 6.0 if numerics == "pure16" else 12.0
 
 
 def step_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
@@ -265,11 +287,12 @@ def step_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
             layouts,
             site,
             curves,
-            wire_bytes(setup.precision, setup.stack, setup.software_date),
+            wire_bytes(setup.precision, setup.stack, setup.software_date, setup.features),
         ),
         optimizer_s=optimizer_s(bench.profile, layouts, curves, stack),
         step_overhead_s=stack.step_overhead_s,
         grad_accum=grad_accum,
+        accumulation_s=accumulation_s(bench.profile, layouts, curves, accumulation_bytes(setup)),
     )
     if not setup.offload:
         return parts
@@ -323,6 +346,7 @@ def _hybrid_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
     )
     fullest = max(units, key=lambda one: one.trainable)
     stepped = fullest.sharded(layout) if layout.zero_stage else fullest.trainable
+    added = fullest.sharded(layout) if layout.zero_stage == 3 else fullest.trainable
     send = send_s(layout, site, boundary_bytes(shares[0]) * setup.micro_batch)
     slowest, communication = stages.slowest()
     parts = hybrid_step_times(
@@ -332,13 +356,16 @@ def _hybrid_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
             layout,
             site,
             curves,
-            wire_bytes(setup.precision, setup.stack, setup.software_date),
+            wire_bytes(setup.precision, setup.stack, setup.software_date, setup.features),
         ),
         communication,
         pipeline_s=pipeline_s(stages, send, layout, setup.grad_accum),
         optimizer_s=optimizer_step_s(np.array([[stepped]]), bench.profile.optimizer, curves, stack),
         step_overhead_s=stack.step_overhead_s,
         grad_accum=np.array([[setup.grad_accum]]),
+        accumulation_s=curves.memory_bound_s(
+            accumulation_bytes(setup) * added, kind="optimizer"
+        ).item(),
     )
     if not setup.offload:
         return parts

@@ -27,6 +27,7 @@ from .offload import NOTHING, ordered
 from .plan import Offloaded, Plan, Precision, RecomputeKind, Rejected, Stack
 from .predict import (
     Setup,
+    accumulation_bytes,
     assemble,
     capacity_bytes,
     communicators,
@@ -43,7 +44,7 @@ from .request import Question
 from .site import Site
 from .space import Space, precisions_for, space_of, stack_for
 from .stack import casts_layers
-from .step import optimizer_s, step_times
+from .step import accumulation_s, optimizer_s, step_times
 from .traffic import data_traffic
 from .why_not import reasons
 from .workbench import Workbench
@@ -421,6 +422,9 @@ class Sweep:
             optimizer_s=optimizer_s(self.bench.profile, layouts, curves, stack),
             step_overhead_s=stack.step_overhead_s,
             grad_accum=accum,
+            accumulation_s=accumulation_s(
+                self.bench.profile, layouts, curves, accumulation_bytes(variants.base)
+            ),
         )
         if not self.offload:
             return parts.total_s

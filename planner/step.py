@@ -56,6 +56,7 @@ def step_times(
     optimizer_s: Array,
     step_overhead_s: float,
     grad_accum: Array,
+    accumulation_s: Array | float = 0.0,
 ) -> StepTimes:
     """Return the parts of one optimizer step on every rank, seconds.
 
@@ -65,10 +66,12 @@ def step_times(
         optimizer_s: the optimizer step, [L, 1].
         step_overhead_s: host work once a step.
         grad_accum: [L, V] micro-batches per step.
+        accumulation_s: adding the gradients of a further micro-batch to those before it, [L, 1].
     """
     compute = grad_accum * times.compute_s
-    memory = grad_accum * times.memory_bound_s
-    busy = grad_accum * (times.forward_s + times.backward_s)
+    adding = (grad_accum - 1) * accumulation_s
+    memory = grad_accum * times.memory_bound_s + adding
+    busy = grad_accum * (times.forward_s + times.backward_s) + adding
     return StepTimes(
         compute_s=compute,
         memory_bound_s=memory,
@@ -97,3 +100,15 @@ def optimizer_step_s(
     moved = parameters * facts.step_bytes_per_parameter * stack.optimizer_traffic
     device = curves.memory_bound_s(moved, kind="optimizer", dtype="fp32")
     return np.maximum(device, facts.launches * stack.optimizer_launch_s)
+
+
+def accumulation_s(
+    profile: Profile, layouts: Sequence[Layout], curves: DeviceCurves, bytes_per_parameter: float
+) -> Array:
+    """Return [L, 1] seconds that adding one micro-batch's gradients to the others' takes a rank.
+
+    FSDP keeps its gradients in shards; all other layouts add whole ones.
+    """
+    ranks = np.array([layout.shard if layout.zero_stage == 3 else 1 for layout in layouts])
+    moved = bytes_per_parameter * profile.trainable_parameters / ranks
+    return curves.memory_bound_s(moved, kind="optimizer", dtype="fp32")[:, None]
