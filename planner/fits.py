@@ -8,8 +8,9 @@ from dataclasses import replace
 from ..catalog.types import Accelerator, Link
 from ..profiles.optimizers import with_optimizer
 from ..profiles.profile import Profile
+from .host_memory import host_memory_note, ordered
 from .layout import Layout
-from .offload import NOTHING, host_memory_note, ordered
+from .offload import NOTHING
 from .plan import (
     SCHEMA_VERSION,
     Answer,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..profiles.residence import offloaded_activation_bytes
+from .host_memory import HostState, host_memory, steps_on_host
 from .layout import Layout
-from .offload import HostState, HostWork, host_memory, host_work, steps_on_host
+from .offload import HostWork, host_work
 from .plan import EstimatedHostMemory
 from .shares import rank_units
 from .site import Site

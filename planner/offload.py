@@ -1,4 +1,4 @@
-"""What is kept in host memory instead of on the device: time, device memory and host memory.
+"""What is kept in host memory instead of on the device: time and device memory.
 
 - "optimizer" (ZeRO-Offload, Ren et al. 2021, arXiv:2101.06840; DeepSpeed `offload_optimizer`): the
   master weights and the optimizer's state live on the host. Reduced gradients are copied there
@@ -25,12 +25,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..catalog.types import Accelerator
-from ..catalog.units import GIB
-from ..profiles.profile import CATEGORIES, NUMERICS_OF_PRECISION, OptimizerFacts, Profile
-from ..profiles.residence import Residence
-from .constants import fitted
-from .plan import OFFLOADABLE, EstimatedHostMemory, Offloaded, Precision
+from ..profiles.profile import Profile
+from ..profiles.residence import Loss, Residence
+from .host_links import host_bytes_per_s, host_link_bytes_per_s
+from .host_memory import HostState, steps_on_host
+from .plan import Offloaded, Precision
 from .site import Site
 from .state_bytes import StateScale
 from .step import StepTimes
@@ -38,38 +37,6 @@ from .step import StepTimes
 Array = np.ndarray
 
 NOTHING: frozenset[Offloaded] = frozenset()
-
-PCIE_BYTES_PER_S = {3: 12e9, 4: 25e9, 5: 52e9}
-"""One direction of 16 lanes, pinned memory: 12 GB/s on V100 (CUDA's bandwidthTest), 25 on A100, 52
-to 55 on H100 (nvbandwidth, host_to_device_memcpy_ce 55.6): 0.76 to 0.85 of 15.8, 31.5 and 63."""
-C2C_BYTES_PER_S = 350e9
-"""NVLink-C2C of a Grace superchip: 450 GB/s one direction by data sheet; copies reach 375 to the
-device and 297 to the host (Fusco et al. 2024, arXiv:2408.11556)."""
-PCIE_GENERATION_OF_FORM = {
-    "PCIe3": 3, "SXM2": 3, "SXM3": 3, "PCIe4": 4, "PCIe4x8": 4, "SXM4": 4,
-    "PCIe5": 5, "SXM5": 5, "SXM6/HGX": 5,
-}  # fmt: skip
-PCIE_GENERATION_OF_OAM = {"CDNA3": 5, "CDNA4": 5, "Gaudi3": 5}
-"""By architecture; other OAM modules (MI250, Gaudi 1 and 2) are of generation 4."""
-USUAL_GENERATION = 4
-"""Where the link of a board to its host is not published (TPU, Trainium)."""
-
-GRACE_BYTES_PER_S = 2.3e11
-"""Of one Grace with its 500 GB/s of LPDDR5X (NVIDIA Grace data sheet), at the share of the peak
-that CPU-Adam reached on two Xeons (`host_bytes_per_s`: 117 of 256 GB/s)."""
-ACCELERATORS_OF_GRACE = {"GH200-96GB": 1, "GH200-144GB": 1, "GB200": 2, "GB300": 2}
-CORE_BYTES_PER_S = 12e9
-"""What one core streams: 12-15 GB/s (STREAM on one core of a Xeon, J. McCalpin); two hardware
-threads each, as the catalogue counts vCPUs."""
-THREADS_PER_CORE = 2
-HOST_BUFFERS = 1.5
-"""Host memory over the states themselves, at most: `additional_buffer_factor` of DeepSpeed's
-`estimate_zero3_model_states_mem_needs`."""
-
-
-def steps_on_host(offload: Collection[Offloaded]) -> bool:
-    """Return whether the host's processors take the optimizer step."""
-    return "optimizer" in offload or "parameters" in offload
 
 
 def residence_of(offload: Collection[Offloaded], features: Collection[str] = ()) -> Residence:
@@ -80,7 +47,14 @@ def residence_of(offload: Collection[Offloaded], features: Collection[str] = ())
         optimizer_on_host=on_host,
         activations_on_host="activations" in offload,
         gradients_used_at_once=on_host or "optimizer-in-backward" in features,
+        loss=_loss(features),
     )
+
+
+def _loss(features: Collection[str]) -> Loss:
+    if "liger-kernels" in features:
+        return "fused"
+    return "chunked" if "chunked-cross-entropy" in features else "whole"
 
 
 def state_on_device(
@@ -106,63 +80,6 @@ def state_on_device(
         master_bytes=0,
         zero_2_gathers=state.zero_2_gathers,
     )
-
-
-def host_link_bytes_per_s(accelerator: Accelerator) -> float:
-    """Return the rate of copies between a device and its host, one direction."""
-    if accelerator.name in ACCELERATORS_OF_GRACE:
-        return C2C_BYTES_PER_S
-    form = accelerator.form_factor or ""
-    generation = PCIE_GENERATION_OF_FORM.get(form)
-    if form == "OAM":
-        generation = PCIE_GENERATION_OF_OAM.get(accelerator.arch, USUAL_GENERATION)
-    lanes = 0.5 if form.endswith("x8") else 1
-    return lanes * PCIE_BYTES_PER_S[generation or USUAL_GENERATION]
-
-
-def host_bytes_per_s(site: Site) -> float:
-    """Return the rate at which the host steps an optimizer, for one rank of a full node.
-
-    All ranks of a node step at once and share its memory.
-    """
-    superchip = ACCELERATORS_OF_GRACE.get(site.accelerator.name)
-    if superchip is not None:
-        return GRACE_BYTES_PER_S / superchip
-    node = fitted("host_bytes_per_s")
-    if site.vcpus is not None:
-        node = min(node, site.vcpus / THREADS_PER_CORE * CORE_BYTES_PER_S)
-    return node / site.per_node
-
-
-@dataclass(frozen=True, kw_only=True)
-class HostState:
-    """Bytes on the host per parameter that a rank steps."""
-
-    width: int
-    """Of a parameter and of its gradient."""
-    optimizer: float
-    device_copy: int
-    """Of the 16-bit weights on the device; 0 where the host's are the only ones."""
-
-    @classmethod
-    def of(
-        cls, profile: Profile, precision: Precision, offload: Collection[Offloaded]
-    ) -> HostState:
-        """Return the state of a model: fp32 beside 16-bit layers, else what the layers have."""
-        numerics = NUMERICS_OF_PRECISION[precision]
-        width = 2 if numerics == "pure16" else 4
-        own = 0 if "parameters" in offload else (2 if numerics != "fp32" else 4)
-        return cls(width=width, optimizer=_state_bytes(profile, width), device_copy=own)
-
-    @property
-    def kept_bytes(self) -> float:
-        """Parameter, gradient, optimizer's state, and the copy that is sent back."""
-        return 2 * self.width + self.optimizer + self.device_copy
-
-    @property
-    def stepped_bytes(self) -> float:
-        """Read and written by one fused step: gradient in; weights and state in and out."""
-        return 3 * self.width + 2 * self.optimizer + self.device_copy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,97 +162,3 @@ def host_work(
         activation_bytes=np.asarray(activation_bytes),
         steps=steps_on_host(offload),
     )
-
-
-def host_memory(
-    profile: Profile,
-    precision: Precision,
-    offload: Collection[Offloaded],
-    site: Site,
-    *,
-    stepped: float,
-    activation_bytes: float = 0.0,
-) -> EstimatedHostMemory:
-    """Return the host memory that the ranks of one node need, against what the node has.
-
-    Args:
-        profile: the model, with its optimizer.
-        precision: of the run.
-        offload: what the host keeps.
-        site: ranks per node, and the node's memory if it is known.
-        stepped: parameters that a rank steps.
-        activation_bytes: of one micro-batch that leave the device.
-    """
-    kept = activation_bytes
-    if steps_on_host(offload):
-        kept += stepped * HostState.of(profile, precision, offload).kept_bytes
-    value = kept * site.per_node
-    return EstimatedHostMemory(
-        value=value,
-        low=value,
-        high=value * HOST_BUFFERS,
-        basis="analytic",
-        capacity=site.host_memory_bytes,
-    )
-
-
-def offload_notes(
-    offload: Collection[Offloaded], memory: EstimatedHostMemory, site: Site
-) -> list[str]:
-    """Return in plain words what is on the host and what a person should look after."""
-    if not offload:
-        return []
-    notes = [host_memory_note(offload, memory)]
-    if memory.capacity is None:
-        notes.append("the host memory of this machine is unknown: see that it has so much")
-    elif memory.value > memory.capacity:
-        notes.append(f"the node has only {memory.capacity / GIB:,.0f} GiB of host memory")
-    elif memory.high > memory.capacity:
-        notes.append(
-            f"close to the node's {memory.capacity / GIB:,.0f} GiB of host memory: buffers of the"
-            " software can take half as much again"
-        )
-    if steps_on_host(offload):
-        notes.append(
-            "the optimizer steps on the host's processors, whose memory is taken to give each rank"
-            f" {host_bytes_per_s(site) / 1e9:,.0f} GB/s: processors differ, and each rank needs its"
-            " share of the cores (OMP_NUM_THREADS, which torchrun sets to 1)"
-        )
-    return notes
-
-
-def host_memory_note(offload: Collection[Offloaded], memory: EstimatedHostMemory) -> str:
-    """Return in plain words what is in host memory, and how much it takes."""
-    return f"{_what(offload)} in host memory: {memory.value / GIB:,.0f} GiB per node"
-
-
-def ordered(offload: Collection[Offloaded]) -> tuple[Offloaded, ...]:
-    """Return what is offloaded in the order of `OFFLOADABLE`."""
-    return tuple(one for one in OFFLOADABLE if one in offload)
-
-
-def _what(offload: Collection[Offloaded]) -> str:
-    names = []
-    if "parameters" in offload:
-        names.append("sharded parameters, gradients and optimizer state")
-    elif "optimizer" in offload:
-        names.append("optimizer state")
-    if "activations" in offload:
-        names.append("saved activations")
-    verb = "live" if len(names) > 1 or names[0].endswith("s") or "," in names[0] else "lives"
-    return f"{' and '.join(names)} {verb}"
-
-
-def _state_bytes(profile: Profile, width: int) -> float:
-    """Return bytes of optimizer state per parameter where a parameter has this width."""
-    facts: OptimizerFacts = profile.optimizer
-    if facts.name.endswith("8bit"):
-        return facts.state_bytes_per_parameter
-    memory = profile.steps[0].memory
-    gradients = sum(
-        size
-        for size, category in zip(memory.bytes_base, memory.category, strict=True)
-        if category == CATEGORIES.index("gradients")
-    )
-    traced = gradients / max(1, profile.trainable_parameters) or width
-    return facts.state_bytes_per_parameter * width / traced

@@ -24,6 +24,7 @@ from .era import (
     tensor_exposure,
 )
 from .framework_memory import framework_bytes
+from .host_memory import offload_notes, steps_on_host
 from .host_side import (
     activations_on_host,
     data_parallel_host_work,
@@ -46,10 +47,8 @@ from .memory import RankMemory, rank_memory
 from .offload import (
     NOTHING,
     host_work,
-    offload_notes,
     residence_of,
     state_on_device,
-    steps_on_host,
 )
 from .plan import (
     Breakdown,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..catalog.units import SECONDS_PER_HOUR
 from ..profiles.profile import Profile
 from .cost import run_cost, samples_of
+from .host_memory import ordered
 from .ids import plan_id
-from .offload import ordered
 from .plan import Plan
 from .predict import Prediction
 from .rank import Candidate

@@ -20,10 +20,11 @@ from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
 from .by_hand import HandLayouts
 from .compute import MicroBatchTimes
 from .framework_memory import framework_bytes
+from .host_memory import ordered
 from .host_side import activations_on_host, data_parallel_host_work, host_bytes
 from .layout import Layout
 from .market import Choice, Market, survey
-from .offload import NOTHING, ordered
+from .offload import NOTHING
 from .plan import Offloaded, Plan, Precision, RecomputeKind, Rejected, Stack
 from .predict import (
     Setup,

@@ -8,6 +8,10 @@ Rules:
 - Gradients that are used as soon as they are made, by an optimizer in the backward pass (torch
   `register_post_accumulate_grad_hook`) or by a copy to the host, live for one operation.
 - What the host keeps and steps (parameters, the optimizer's state and temporaries) is not there.
+- A loss over chunks of the tokens holds its fp32 logits one chunk at a time, and keeps all of them in
+  16 bits for its backward pass (torchtune `CEWithChunkedOutputLoss`, 8 chunks); fused with the
+  head it makes the gradient of a chunk at once, and no logits are kept (Liger
+  `FusedLinearCrossEntropy`, whose chunk of logits is about as large as the hidden states).
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from .profile import CATEGORIES, Affine, MemoryStream, StepTrace
 
@@ -23,6 +28,12 @@ _OPTIMIZER, _TEMPORARY = CATEGORIES.index("optimizer"), CATEGORIES.index("tempor
 _ACTIVATIONS = CATEGORIES.index("activations")
 
 Row = dict[str, int]
+Loss = Literal["whole", "chunked", "fused"]
+
+LOSS_CHUNKS = 8
+"""torchtune's default `num_output_chunks`."""
+FUSED_LOSS_CHUNKS = 32
+"""Liger takes the power of two next to vocabulary / hidden size: 32 for 128k and 4,096."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +45,7 @@ class Residence:
     activations_on_host: bool = False
     """Those that wait for the backward pass."""
     gradients_used_at_once: bool = False
+    loss: Loss = "whole"
 
 
 ON_DEVICE = Residence()
@@ -51,6 +63,8 @@ def resident(step: StepTrace, residence: Residence) -> StepTrace:
     columns = [name for name, value in step.memory if isinstance(value, list) and value]
     rows = _rows(step.memory, columns)
     scratch = _scratch_of_gradients(step, rows)
+    if residence.loss != "whole":
+        rows = _with_loss(step, rows, residence.loss)
     kept: list[Row] = []
     for row in rows:
         category = row["category"]
@@ -109,6 +123,44 @@ def _scratch_of_gradients(step: StepTrace, rows: list[Row]) -> float:
         if row["category"] == _TEMPORARY and _is_of_optimizer(step, row)
     )
     return temporary / gradients if gradients else 0.0
+
+
+def _with_loss(step: StepTrace, rows: list[Row], loss: Loss) -> list[Row]:
+    """Return the storages with the logits, and what is as large, in chunks."""
+    head = _head_instances(step)
+    moving = (_ACTIVATIONS, _TEMPORARY)
+    sizes = [
+        row["bytes_per_sample"] if row["instance"] in head and row["category"] in moving else 0
+        for row in rows
+    ]
+    largest = max(sizes, default=0)
+
+    def share(row: Row, size: int) -> float:
+        if not size or size < 0.4 * largest:
+            return 1.0
+        if loss == "fused":
+            return 1 / FUSED_LOSS_CHUNKS
+        if size < 0.9 * largest:
+            return 1.0  # In 16 bits.
+        return 0.5 if row["category"] == _ACTIVATIONS else 1 / LOSS_CHUNKS
+
+    return [
+        row | {"bytes_per_sample": round(share(row, size) * row["bytes_per_sample"])}
+        for row, size in zip(rows, sizes, strict=True)
+    ]
+
+
+def _head_instances(step: StepTrace) -> set[int]:
+    """Return the root's instances around the turn from forward to backward: head and loss."""
+    segments = [step.segments[index] for index in step.schedule]
+    turn = next((i for i, one in enumerate(segments) if one.phase == "backward"), len(segments))
+    found: set[int] = set()
+    for path in (range(turn - 1, -1, -1), range(turn, len(segments))):
+        for i in path:
+            if segments[i].block is not None or segments[i].phase == "optimizer":
+                break
+            found.add(i)
+    return found
 
 
 def _stays(step: StepTrace, row: Row) -> Iterator[Row]:

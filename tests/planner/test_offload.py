@@ -12,13 +12,10 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Link
 from gpuplan.catalog.units import GIB
 from gpuplan.planner.constants import known_constants, using
+from gpuplan.planner.host_links import host_bytes_per_s, host_link_bytes_per_s
+from gpuplan.planner.host_memory import HostState
 from gpuplan.planner.layout import Layout
-from gpuplan.planner.offload import (
-    HostState,
-    host_bytes_per_s,
-    host_link_bytes_per_s,
-    host_work,
-)
+from gpuplan.planner.offload import host_work
 from gpuplan.planner.plan import Offloaded
 from gpuplan.planner.predict import Prediction, Setup, predict
 from gpuplan.planner.request import Choices, Machine, Question

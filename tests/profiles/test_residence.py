@@ -5,6 +5,7 @@ import pytest
 from gpuplan.profiles.allocator import replay
 from gpuplan.profiles.profile import CATEGORIES, Affine, MemoryStream, Segment, StepTrace
 from gpuplan.profiles.residence import (
+    LOSS_CHUNKS,
     ON_DEVICE,
     Residence,
     offloaded_activation_bytes,
@@ -133,3 +134,59 @@ def test_what_the_host_steps_is_not_there() -> None:
     ticks = range(trace.memory.end_tick)
     for category in ("optimizer", "temporary", "parameters"):
         assert max(alive(trace, tick, category) for tick in ticks) == 0
+
+
+def decoder_head() -> StepTrace:
+    """Return one block and a head with logits of 2 and 4 MiB a sample, as autocast makes them."""
+    segments = tuple(
+        Segment(name=name, phase=phase, block=block, kernels=())  # pyright: ignore[reportArgumentType]
+        for name, phase, block in (
+            ("block", "forward", "blocks"),
+            ("head", "forward", None),
+            ("head", "backward", None),
+            ("block", "backward", "blocks"),
+        )
+    )
+    rows = [
+        (5, 40, MIB // 4, "activations", 0),
+        (11, 13, 2 * MIB, "temporary", 1),
+        (12, 15, 4 * MIB, "temporary", 1),
+        (13, 25, 4 * MIB, "activations", 1),
+        (21, 26, 4 * MIB, "temporary", 2),
+        (25, 28, 2 * MIB, "temporary", 2),
+        (31, 35, 8 * MIB, "temporary", 3),
+    ]
+    birth, death, size, category, instance = zip(*rows, strict=True)
+    return StepTrace(
+        numerics="amp16",
+        recompute="none",
+        segments=segments,
+        schedule=[0, 1, 2, 3],
+        start_tick=[0, 10, 20, 30],
+        forward_of=[-1, -1, -1, 0],
+        memory=MemoryStream(
+            birth_tick=list(birth),
+            death_tick=list(death),
+            bytes_base=[0] * len(rows),
+            bytes_per_sample=list(size),
+            category=[CATEGORIES.index(name) for name in category],
+            instance=list(instance),
+            end_tick=40,
+        ),
+    )
+
+
+def test_a_loss_in_chunks_keeps_its_logits_in_16_bits_only() -> None:
+    whole, chunked = decoder_head(), resident(decoder_head(), Residence(loss="chunked"))
+    assert alive(whole, 22, "activations") == 4 * MIB + MIB // 4
+    assert alive(chunked, 22, "activations") == 2 * MIB + MIB // 4
+    assert alive(chunked, 22, "temporary") == 4 * MIB // LOSS_CHUNKS
+    assert alive(chunked, 27, "temporary") == 2 * MIB
+
+
+def test_a_loss_fused_with_the_head_keeps_no_logits() -> None:
+    fused = resident(decoder_head(), Residence(loss="fused"))
+    assert alive(fused, 22, "activations") < MIB // 2
+    assert max(alive(fused, tick, "temporary") for tick in range(30)) < MIB
+    # What blocks need is as before, however large.
+    assert alive(fused, 32, "temporary") == 8 * MIB
