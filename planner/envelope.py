@@ -35,6 +35,8 @@ class Envelope:
     """[P, B] the batch itself."""
     gradient_bytes: Array
     """[P] unsharded gradients that are alive."""
+    block_gradient_bytes: Array
+    """[P] those of the block whose backward pass runs."""
     weight_copy_bytes: Array
     """[P] 16-bit copies of weights that autocast keeps, alive at the highest point."""
     moments: tuple[Moment, ...]
@@ -75,13 +77,15 @@ def envelope(trace: StepTrace, micro_batches: Array) -> Envelope:
     columns = np.arange(len(micro_batches))
     instance = np.searchsorted(np.asarray(trace.start_tick), starts, side="right") - 1
     where = moments_of(trace)
+    gradients = running["gradients"][:, 0]
     return Envelope(
         micro_batches=micro_batches,
         persistent_bytes=persistent,
         activation_bytes=running["activations"][highest, columns],
         temporary_bytes=running["temporary"][highest, columns],
         input_bytes=running["inputs"][highest, columns],
-        gradient_bytes=running["gradients"][starts, 0],
+        gradient_bytes=gradients[starts],
+        block_gradient_bytes=_block_gradients(trace, gradients, starts, np.maximum(instance, 0)),
         weight_copy_bytes=running["weight_copies"][highest, columns].max(axis=1),
         moments=tuple(where[max(i, 0)] for i in instance),
         blocks_held=_blocks_held(trace, np.maximum(instance, 0)),
@@ -119,6 +123,16 @@ def moments_of(trace: StepTrace) -> list[Moment]:
             )
         )
     return moments
+
+
+def _block_gradients(
+    trace: StepTrace, gradient_bytes: Array, starts: Array, instance: Array
+) -> Array:
+    """Return [P] gradients made since the backward pass of the plateau's block began."""
+    segments = [trace.segments[i] for i in trace.schedule]
+    in_block = np.array([s.phase == "backward" and s.block is not None for s in segments])
+    before = np.maximum(np.asarray(trace.start_tick)[instance] - 1, 0)
+    return np.where(in_block[instance], gradient_bytes[starts] - gradient_bytes[before], 0.0)
 
 
 def _blocks_held(trace: StepTrace, instance: Array) -> dict[str, Array]:

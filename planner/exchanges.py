@@ -31,7 +31,7 @@ class Exchange:
 
 
 def exchanges_of(
-    segment: Segment, roles: Roles, split: Split, table_elements: float
+    segment: Segment, roles: Roles, split: Split, table: Kernel | None
 ) -> list[Exchange]:
     """Return the collectives of one segment.
 
@@ -39,11 +39,11 @@ def exchanges_of(
         segment: of the whole step.
         roles: of its linear layers.
         split: degrees.
-        table_elements: size of the embedding that is split by the vocabulary.
+        table: lookup in the embedding that is split by the vocabulary.
     """
     exchanges = []
     if split.tensor > 1:
-        exchanges += _of_residual_stream(segment, roles, split, table_elements)
+        exchanges += _of_residual_stream(segment, roles, split, table)
         exchanges += _of_loss(segment, roles, split)
         if split.reduces_norms:
             exchanges += _of_norms(segment, roles)
@@ -54,48 +54,55 @@ def exchanges_of(
     return exchanges
 
 
-def is_split_table(kernel: Kernel, split: Split, table_elements: float) -> bool:
-    """Return whether a kernel looks up the embedding that is split by the vocabulary."""
+def is_table(kernel: Kernel, table: Kernel | None) -> bool:
+    """Return whether a kernel looks up this embedding, or makes its gradient."""
     return (
-        split.splits_vocabulary
+        table is not None
         and kernel.kind == "embedding"
-        and bool(kernel.module)
-        and kernel.dims["elements"].base == table_elements
+        and kernel.dims["elements"].base == table.dims["elements"].base
     )
 
 
 def _of_residual_stream(
-    segment: Segment, roles: Roles, split: Split, table_elements: float
+    segment: Segment, roles: Roles, split: Split, table: Kernel | None
 ) -> list[Exchange]:
     """Return reductions of the residual stream: one a group and pass.
 
-    With sequence parallelism an all-gather and a reduce-scatter move the same bytes.
+    With sequence parallelism, gathering what a group takes and scattering what it gives move the
+    same bytes.
     """
     backward = segment.phase == "backward"
-    seen: dict[object, Affine] = {}
+    entered: dict[object, float] = {}
+    left: dict[object, float] = {}
     for kernel in segment.kernels:
         role = roles.role.get(kernel.module, "whole")
-        if is_dense_linear(kernel) and role == ("column" if backward else "row"):
-            if kernel.dims["k"].per_sample:
-                continue  # The product that makes the weight's gradient.
+        if table is not None and split.splits_vocabulary and is_table(kernel, table):
+            (entered if backward else left)[kernel.module] = table.bytes_written.per_sample
+        elif is_dense_linear(kernel) and role != "whole" and kernel.dims["m"].per_sample:
+            leaves = role == ("column" if backward else "row")
             per_layer = backward and split.reduces_per_layer
             key = kernel.module if per_layer else roles.group[kernel.module]
-            seen.setdefault(key, kernel.bytes_written)
-        elif is_split_table(kernel, split, table_elements) and not backward:
-            seen[kernel.module] = kernel.bytes_written
-    kinds: tuple[Collective, ...] = ("all_reduce",)
-    if split.sequence_parallel:
-        kinds = ("all_gather", "reduce_scatter")
+            if leaves:
+                left.setdefault(key, kernel.bytes_written.per_sample)
+            else:
+                width = 4 if kernel.dtype == "fp32" else 2
+                size = width * kernel.dims["m"].per_sample * kernel.dims["k"].base
+                entered.setdefault(key, size)
     share = 1 / split.context
-    return [
-        Exchange("tensor", kind, Affine(0, size.per_sample * share))
-        for size in seen.values()
-        for kind in kinds
-    ]
+
+    def each(kind: Collective, sizes: dict[object, float]) -> list[Exchange]:
+        return [Exchange("tensor", kind, Affine(0, size * share)) for size in sizes.values()]
+
+    if split.sequence_parallel:
+        return [*each("all_gather", entered), *each("reduce_scatter", left)]
+    return each("all_reduce", left)
 
 
 def _of_loss(segment: Segment, roles: Roles, split: Split) -> list[Exchange]:
-    """Return what the loss needs of the logits that other ranks hold."""
+    """Return what the loss needs of the logits that other ranks hold.
+
+    Gathered logits are padded to equal parts.
+    """
     if segment.block is not None or segment.phase != "forward":
         return []
     heads = [
@@ -105,11 +112,13 @@ def _of_loss(segment: Segment, roles: Roles, split: Split) -> list[Exchange]:
     ]
     if not heads:
         return []
-    share = 1 / split.context
+    head, share = heads[-1], 1 / split.context
     if split.gathers_logits:
-        logits = heads[-1].bytes_written.per_sample
+        vocabulary = head.dims["n"].base
+        padding = -(-vocabulary // split.tensor) * split.tensor / vocabulary
+        logits = head.bytes_written.per_sample * padding
         return [Exchange("tensor", "all_gather", Affine(0, logits * share))]
-    tokens = heads[-1].dims["m"].per_sample
+    tokens = head.dims["m"].per_sample
     return [Exchange("tensor", "all_reduce", Affine(0, 4 * tokens * share), LOSS_REDUCTIONS)]
 
 

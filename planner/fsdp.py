@@ -6,7 +6,7 @@ the sharding ranks along its rows:
     P(unit) = sum of ceil(rows / shard) · shard · elements per row
 
 A unit's parameters are gathered before its forward and, the root's excepted, again before its
-backward, where the next unit is prefetched; its gradients are reduce-scattered in fp32 after it.
+backward, where the next unit is prefetched; its gradients are reduce-scattered after it.
 Source: torch 2.13 torch/distributed/fsdp/_fully_shard, checked in tests/planner/test_fsdp.py
 against traces of it (tests/planner/fsdp_golden/README.md defines every buffer).
 """
@@ -21,7 +21,8 @@ from ..profiles.profile import ParameterTensor, Profile
 from .collectives import Collective
 
 REDUCE_BYTES = 4
-"""Gradients are widened to fp32 while they are copied into the reduce-scatter's input."""
+"""With mixed precision gradients are widened to fp32 while they are copied into the
+reduce-scatter's input; without they are reduced in the parameters' dtype."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,6 +99,7 @@ def collective_calls(
     shard: int,
     replicas: int,
     gather_bytes: int,
+    reduce_bytes: int = REDUCE_BYTES,
 ) -> list[Call]:
     """Return the collectives of one micro-batch in the order a rank issues them.
 
@@ -107,6 +109,7 @@ def collective_calls(
         replicas: copies; with more than one each reduce-scatter is followed by an all-reduce of
             the shard.
         gather_bytes: bytes per gathered parameter.
+        reduce_bytes: bytes per gradient that is reduced.
     """
     root = units[-1]
     blocks = [unit for unit in units[:-1] for _ in range(unit.count)]
@@ -116,7 +119,7 @@ def collective_calls(
         return Call(phase=phase, kind="all_gather", unit=unit.name, total_bytes=size)
 
     def reduce(unit: Unit) -> list[Call]:
-        size = unit.padded(shard, trainable=True) * REDUCE_BYTES
+        size = unit.padded(shard, trainable=True) * reduce_bytes
         if not size:
             return []
         calls = [Call(phase="backward", kind="reduce_scatter", unit=unit.name, total_bytes=size)]
@@ -164,7 +167,9 @@ def buffer_bytes(
     shard: int,
     gather_bytes: int,
     root_gradient_share: float,
+    block_gradient_share: float = 1.0,
     keeps_blocks: bool = False,
+    reduce_bytes: int = REDUCE_BYTES,
 ) -> float:
     """Return bytes that sharding adds to a rank at a moment: gathered parameters and gradients.
 
@@ -175,8 +180,10 @@ def buffer_bytes(
         gather_bytes: bytes per gathered parameter (and per unsharded gradient).
         root_gradient_share: part of the root's gradients that is complete before the blocks'
             backward (the head's, when it is not tied).
+        block_gradient_share: part of the gradients of the block in backward that is complete.
         keeps_blocks: blocks keep their parameters from forward to backward; those are not counted
             here, whatever the moment.
+        reduce_bytes: bytes per gradient that is reduced.
     """
     w = gather_bytes
     if moment.phase == "optimizer":
@@ -198,15 +205,15 @@ def buffer_bytes(
         flat = root if moment.previous is None else whole(moment.previous)
         return w * (root + (1 if keeps_blocks else 2) * whole(moment.unit) + flat)
     if moment.final:
-        return w * units[None].trainable + REDUCE_BYTES * trained(None)
+        return w * units[None].trainable + reduce_bytes * trained(None)
     held = w * (root + root_gradient_share * units[None].trainable)
     if moment.unit is None:
         return held
-    held += w * units[moment.unit].trainable
+    held += w * block_gradient_share * units[moment.unit].trainable
     if not keeps_blocks:
         held += w * whole(moment.unit)
     if moment.following is not None and not keeps_blocks:
         held += w * whole(moment.following)
     if moment.previous is not None:
-        held += REDUCE_BYTES * trained(moment.previous)
+        held += reduce_bytes * trained(moment.previous)
     return held

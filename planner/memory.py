@@ -8,13 +8,13 @@ gathering and reducing hold, checked against traces of it in tests/planner.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..profiles.profile import Profile
 from .envelope import Array, Envelope
-from .fsdp import Unit, buffer_bytes, units_of
+from .fsdp import REDUCE_BYTES, Moment, Unit, buffer_bytes, units_of
 from .layout import Layout
 from .state_bytes import AS_TRACED, StateScale
 
@@ -71,12 +71,15 @@ def rank_memory(
     optimizing = np.array([m.phase == "optimizer" for m in shape.moments])[:, None]
 
     parameters = state.parameters * shape.persistent_bytes["parameters"]
-    parameters = parameters / (shard if stage == 3 or gathers else 1)
+    padding = _padding(units, shard) if gathers else 1.0
+    parameters = padding * parameters / (shard if stage == 3 or gathers else 1)
     optimizer = state.optimizer * shape.persistent_bytes["optimizer"]
     optimizer += state.master_bytes * profile.trainable_parameters
-    optimizer = optimizer / (shard if stage >= 1 else 1)
-    gradients = state.gradients * _gradient_bytes(shape, layout, grad_accum)[:, None]
-    gathered = _sharding_buffers(shape, units, layout, compute_bytes, gathers)[:, None]
+    optimizer = padding * optimizer / (shard if stage >= 1 else 1)
+    kept = _gradient_bytes(shape, layout, grad_accum, gathers)
+    gradients = padding * state.gradients * kept[:, None]
+    width = _gradient_width(shape, units, state)
+    gathered = _sharding_buffers(shape, units, layout, compute_bytes, gathers, width)[:, None]
     copies = shape.weight_copy_bytes[:, None] * (0 if gathers else 1)
     stepped = state.optimizer_temporary / (shard if stage >= 1 else 1)
     temporary = shape.temporary_bytes * np.where(optimizing, stepped, 1)
@@ -96,7 +99,20 @@ def rank_memory(
     )
 
 
-def _gradient_bytes(shape: Envelope, layout: Layout, grad_accum: int) -> Array:
+def _padding(units: Sequence[Unit], shard: int) -> float:
+    """Return sharded elements of the first rank, times `shard`, over those of the model."""
+    whole = sum(unit.count * unit.parameters for unit in units)
+    return sum(unit.count * unit.padded(shard) for unit in units) / max(1, whole)
+
+
+def _gradient_width(shape: Envelope, units: Sequence[Unit], state: StateScale) -> int:
+    """Return bytes of one gradient that is kept, and so reduced; fp32 where none is."""
+    trainable = sum(unit.count * unit.trainable for unit in units)
+    kept = state.gradients * shape.gradient_bytes.max(initial=0.0) / max(1, trainable)
+    return 2 if 0 < kept < 3 else REDUCE_BYTES
+
+
+def _gradient_bytes(shape: Envelope, layout: Layout, grad_accum: int, gathers: bool) -> Array:
     """Return [P] gradient bytes that a rank keeps.
 
     DDP keeps every gradient as a view of its buckets, allocated once (gradient_as_bucket_view).
@@ -106,12 +122,24 @@ def _gradient_bytes(shape: Envelope, layout: Layout, grad_accum: int) -> Array:
     if layout.zero_stage <= 1 or layout.shard == 1:
         held_throughout = layout.data > 1 or grad_accum > 1
         return np.full(len(shape.moments), full) if held_throughout else shape.gradient_bytes
-    kept = np.full(len(shape.moments), full) if grad_accum > 1 else shape.gradient_bytes
+    if grad_accum > 1:
+        return np.full(len(shape.moments), full) / layout.shard
+    kept = shape.gradient_bytes
+    if gathers:
+        # Neither the block's nor the root's gradients are reduced yet.
+        last = np.array([moment.final for moment in shape.moments])
+        unreduced = shape.block_gradient_bytes + np.where(last, 0.0, _root_gradients(shape))
+        kept = np.maximum(0.0, kept - unreduced)
     return kept / layout.shard
 
 
 def _sharding_buffers(
-    shape: Envelope, units: Sequence[Unit], layout: Layout, compute_bytes: int, gathers: bool
+    shape: Envelope,
+    units: Sequence[Unit],
+    layout: Layout,
+    compute_bytes: int,
+    gathers: bool,
+    reduce_bytes: int,
 ) -> Array:
     """Return [P] bytes of whole parameters and gradients that sharding holds for a while."""
     if layout.shard == 1 or layout.zero_stage < 2:
@@ -121,20 +149,32 @@ def _sharding_buffers(
         bucket = min(DDP_BUCKET_BYTES, shape.gradient_bytes.max(initial=0.0))
         backward = np.array([m.phase == "backward" for m in shape.moments])
         return np.where(backward, 2 * bucket, 0.0)
-    named = {unit.name: unit for unit in units}
+    named = _by_name(units)
     trainable = sum(unit.count * unit.trainable for unit in units)
-    shares = _root_gradient_shares(shape, named[None].trainable, trainable)
-    at = list(zip(shape.moments, shares.tolist(), strict=True))
+    per_gradient = shape.gradient_bytes.max(initial=0.0) / max(1, trainable)
+    made = _root_gradients(shape)
+    at: list[tuple[Moment, float, float]] = [
+        (
+            moment,
+            _share(root, named[None], per_gradient),
+            _share(own, named[moment.unit], per_gradient),
+        )
+        for moment, root, own in zip(
+            shape.moments, made.tolist(), shape.block_gradient_bytes.tolist(), strict=True
+        )
+    ]
     held = {
-        (moment, share): buffer_bytes(
+        (moment, of_root, of_block): buffer_bytes(
             moment,
             named,
             shard=layout.shard,
             gather_bytes=compute_bytes,
-            root_gradient_share=share,
+            root_gradient_share=of_root,
+            block_gradient_share=of_block,
             keeps_blocks=layout.zero_stage == 2,
+            reduce_bytes=reduce_bytes,
         )
-        for moment, share in set(at)
+        for moment, of_root, of_block in set(at)
     }
     found = np.array([held[one] for one in at])
     if layout.zero_stage == 2:
@@ -143,16 +183,38 @@ def _sharding_buffers(
     return found
 
 
-def _root_gradient_shares(shape: Envelope, root_trainable: int, trainable: int) -> Array:
-    """Return [P]: the part of the root's gradients that the pass before the blocks' has made."""
+def _by_name(units: Sequence[Unit]) -> dict[str | None, Unit]:
+    """Return the units by block group; a block's experts are gathered with the rest of it."""
+    named: dict[str | None, Unit] = {}
+    for unit in units:
+        one = named.get(unit.name)
+        named[unit.name] = (
+            unit
+            if one is None
+            else replace(
+                one,
+                parameters=one.parameters + unit.parameters,
+                trainable=one.trainable + unit.trainable,
+                tensors=(),
+            )
+        )
+    return named
+
+
+def _share(gradient_bytes: float, unit: Unit, bytes_per_gradient: float) -> float:
+    """Return the part of a unit's gradients that is made."""
+    full = bytes_per_gradient * unit.trainable
+    return min(1.0, gradient_bytes / full) if full else 0.0
+
+
+def _root_gradients(shape: Envelope) -> Array:
+    """Return [P] bytes of the root's gradients that are made before the blocks' backward ends.
+
+    The head's, where it is not tied: what the pass makes before it enters the first block.
+    """
     before = [
         size
         for size, moment in zip(shape.gradient_bytes, shape.moments, strict=True)
         if moment.phase == "backward" and moment.unit is None and moment.previous is None
     ]
-    full = shape.gradient_bytes.max(initial=0.0)
-    if not before or not root_trainable or not full:
-        return np.zeros(len(shape.moments))
-    bytes_per_parameter = full / max(1, trainable)
-    made = np.minimum(shape.gradient_bytes, max(before))
-    return np.minimum(1.0, made / (bytes_per_parameter * root_trainable))
+    return np.minimum(shape.gradient_bytes, max(before, default=0.0))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ..profiles.profile import Affine, Kernel, Segment, StepTrace
 from .degrees import Split as Split
 from .exchanges import Exchange as Exchange
-from .exchanges import exchanges_of
+from .exchanges import exchanges_of, is_table
 from .roles import Roles, is_dense_linear, is_expert_product, roles_of
 from .unsupported import UnsupportedError
 
@@ -105,16 +105,14 @@ class _Splitter:
     def __init__(self, split: Split, roles: dict[str | None, Roles], trace: StepTrace) -> None:
         self.split = split
         self.roles = roles
-        self.table_elements = max(
-            (
-                kernel.dims["elements"].base
-                for segment in trace.segments
-                if segment.block is None and segment.phase == "forward"
-                for kernel in segment.kernels
-                if kernel.kind == "embedding" and kernel.module and "elements" in kernel.dims
-            ),
-            default=0.0,
-        )
+        tables = [
+            kernel
+            for segment in trace.segments
+            if segment.block is None and segment.phase == "forward"
+            for kernel in segment.kernels
+            if kernel.kind == "embedding" and kernel.module and "elements" in kernel.dims
+        ]
+        self.table = max(tables, key=lambda kernel: kernel.dims["elements"].base, default=None)
         self._known: dict[tuple[int, bool, bool], tuple[Kernel, tuple[float, float]]] = {}
 
     def segment(
@@ -144,7 +142,7 @@ class _Splitter:
             shares[at] = (shares[at][0], 2 * shares[at][1])
         return (
             segment.model_copy(update={"kernels": tuple(kernels)}),
-            tuple(exchanges_of(segment, roles, self.split, self.table_elements)),
+            tuple(exchanges_of(segment, roles, self.split, self.table)),
             tuple(shares),
         )
 
@@ -168,12 +166,9 @@ class _Splitter:
         # Casts and gradients of a layer's own parameters.
         if role != "whole":
             weights = roles.share(kernel.module, split.tensor)
-        elif split.splits_vocabulary and self._is_table(kernel):
+        elif split.splits_vocabulary and is_table(kernel, self.table):
             weights = 1 / split.tensor
         return _scaled(kernel, weights, tokens), (weights, tokens)
-
-    def _is_table(self, kernel: Kernel) -> bool:
-        return kernel.kind == "embedding" and kernel.dims["elements"].base == self.table_elements
 
 
 def is_split(kernel: Kernel, roles: Roles) -> bool:

@@ -169,10 +169,10 @@ def _with_state(
     gradients = units.trainable / trained
     full = shape.gradient_bytes.max(initial=0.0)
     traced = shape.persistent_bytes
-    gradient_bytes = shape.gradient_bytes
+    scale = 1.0
     if full:
         per_parameter = 4 if profile_keeps_fp32(traced["parameters"], whole) else 2
-        gradient_bytes = gradient_bytes * (gradients * trained * per_parameter / full)
+        scale = gradients * trained * per_parameter / full
     return replace(
         shape,
         persistent_bytes={
@@ -180,7 +180,8 @@ def _with_state(
             "parameters": traced["parameters"] * parameters,
             "optimizer": traced["optimizer"] * _optimizer_share(profile, units, layout),
         },
-        gradient_bytes=gradient_bytes,
+        gradient_bytes=scale * shape.gradient_bytes,
+        block_gradient_bytes=scale * shape.block_gradient_bytes,
     )
 
 

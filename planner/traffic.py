@@ -20,7 +20,7 @@ import numpy as np
 from ..profiles.curves import DeviceCurves
 from .collectives import Ask, Collective, Group, collective_s
 from .constants import fitted
-from .fsdp import REDUCE_BYTES, Unit, collective_calls
+from .fsdp import Unit, collective_calls
 from .layout import Layout
 from .memory import DDP_BUCKET_BYTES
 from .site import Site
@@ -224,7 +224,11 @@ def slotted_calls(
 def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> list[SlottedCall]:
     """Return FSDP's collectives; HSDP's all-reduce of shards runs in the last backward only."""
     calls = collective_calls(
-        units, shard=layout.shard, replicas=layout.replicas, gather_bytes=wire.gather
+        units,
+        shard=layout.shard,
+        replicas=layout.replicas,
+        gather_bytes=wire.gather,
+        reduce_bytes=wire.reduce,
     )
     counts: dict[SlottedCall, int] = {}
     for call in calls:
@@ -236,10 +240,8 @@ def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> lis
         if call.unit is None and not across:
             # The root is gathered first and reduced last: nothing runs beside it.
             places.append("forward_bare_s" if call.kind == "all_gather" else "backward_bare_s")
-        size: float = call.total_bytes
-        if call.kind != "all_gather" and not wire.zero_2_gathers:
-            size *= wire.reduce / REDUCE_BYTES  # DeepSpeed reduces what the layers computed in.
         for place in places:
+            size = call.total_bytes
             one = SlottedCall(place, call.kind, size, layout.shard, across_replicas=across)
             counts[one] = counts.get(one, 0) + 1
     return [
