@@ -91,7 +91,7 @@ class HandLayouts:
                 fitting=0,
                 out_of_memory=0,
                 indivisible=0,
-                refusal=error.message,
+                refusal=error.message.removesuffix("."),
             )
         return Tried(
             best=best,

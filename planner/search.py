@@ -134,6 +134,8 @@ class Sweep:
         """Yield the best micro-batch of every site, layout and precision that fits."""
         for choices in self._sites().values():
             accelerator = choices[0].accelerator
+            if self.offload and accelerator.is_cpu:
+                continue  # Its memory is the host's already.
             stack = stack_for(accelerator, self.bench.profile, self.question.choices)
             precisions = precisions_for(
                 accelerator, self.bench.profile, self.question.choices, fixed=self.space.fixed
@@ -294,6 +296,9 @@ class Sweep:
         if "parameters" in self.offload:
             one_rank = Layout(zero_stage=3)
             layouts = [one_rank if layout == Layout() else layout for layout in layouts]
+            for layout in self.space.layouts:
+                if layout.accelerators > 1 and layout.zero_stage != 3:
+                    self.refusals.add(f"parameters are offloaded by FSDP, which {layout} is not")
             layouts = [layout for layout in layouts if layout.zero_stage == 3]
         return layouts
 

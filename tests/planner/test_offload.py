@@ -241,3 +241,11 @@ def test_a_plan_with_offload_is_another_plan(toy: Profile) -> None:
     assert plans[1].offloaded == ("optimizer",)
     assert plans[1].host_memory_bytes is not None
     assert plans[1].host_memory_bytes.capacity == 2048 * GIB
+
+
+def test_a_layout_that_cannot_offload_parameters_is_told_so(toy: Profile) -> None:
+    machine = Machine(instances=("p5.48xlarge",), nodes=(1,))
+    choices = Choices(layouts=(Layout(data=8),), micro_batches=(1,), offload=("parameters",))
+    answer = search(Question(machine=machine, choices=choices), toy, load_catalogue())
+    assert not answer.plans
+    assert any("FSDP, which dp8 is not" in note for note in answer.notes)
