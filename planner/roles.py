@@ -67,8 +67,10 @@ class Roles:
         keys, query = heads.keys_of_rank(tensor), heads.query / tensor
         if shape.width_out == (heads.query + 2 * heads.key) * heads.dim:
             return (query + 2 * keys) / (heads.query + 2 * heads.key)
+        if shape.width_out == heads.query * heads.dim:
+            return 1 / tensor
         of_keys = shape.width_out in (heads.key * heads.dim, 2 * heads.key * heads.dim)
-        return keys / heads.key if of_keys and heads.key < heads.query else 1 / tensor
+        return keys / heads.key if of_keys else 1 / tensor
 
 
 def is_expert_product(kernel: Kernel) -> bool:
@@ -105,7 +107,7 @@ def roles_of(trace: StepTrace, *, splits_head: bool) -> dict[str | None, Roles]:
         if block is None:
             roles[block] = _root_roles(shapes, splits_head)
         else:
-            roles[block] = _block_roles(shapes, _heads(kernels))
+            roles[block] = _block_roles(shapes, _heads(kernels, shapes))
     return roles
 
 
@@ -125,13 +127,25 @@ def linear_shapes(kernels: Sequence[Kernel]) -> list[LinearShape]:
     return shapes
 
 
-def _heads(kernels: Sequence[Kernel]) -> Heads | None:
-    """Return the heads of a block's fused attention; of one written out they are not known."""
-    for kernel in kernels:
-        if kernel.kind == "attention":
-            dims = kernel.dims
-            return Heads(dims["heads"].base, dims["kv_heads"].base, dims["head_dim"].base)
-    return None
+def _heads(kernels: Sequence[Kernel], shapes: Sequence[LinearShape]) -> Heads | None:
+    """Return the heads of a block's attention core, None where it has none that can be told.
+
+    The first product of attention that is written out shows the heads of queries; those of keys
+    follow from the width of the layers before it.
+    """
+    core = next((kernel for kernel in kernels if is_attention_core(kernel)), None)
+    if core is None:
+        return None
+    dims = core.dims
+    if core.kind == "attention":
+        return Heads(dims["heads"].base, dims["kv_heads"].base, dims["head_dim"].base)
+    query, dim = dims["batch"].per_sample, dims["k"].base
+    widths = [shape.width_out for shape in shapes if shape.before_core]
+    if not widths or not query or not dim:
+        return None
+    key = (widths[0] / dim - query) / 2 if len(widths) == 1 else min(widths) / dim
+    whole = key >= 1 and key.is_integer() and query % key == 0
+    return Heads(query, key, dim) if whole else None
 
 
 def _root_roles(shapes: Sequence[LinearShape], splits_head: bool) -> Roles:

@@ -22,11 +22,19 @@ MISSING_LOSS_FIX = (
 )
 
 
-def checked_model(model: Any, source: str) -> torch.nn.Module:
+def checked_model(
+    model: Any, source: str, params: Mapping[str, Any] | None = None
+) -> torch.nn.Module:
     """Return a model that can be trained.
 
+    Args:
+        model: what the user's function returned.
+        source: that function, in words.
+        params: what it was called with; a negative number among them explains an empty list of
+            layers (`range(-1)` makes none, without an error).
+
     Raises:
-        UserFileError: it is no torch module, or has nothing to train.
+        UserFileError: it is no torch module, has nothing to train, or none of its layers.
     """
     if isinstance(model, type) and issubclass(model, torch.nn.Module):
         raise UserFileError(
@@ -45,7 +53,26 @@ def checked_model(model: Any, source: str) -> torch.nn.Module:
             f"{source} returned a model with nothing to train: {state}.",
             fix="leave requires_grad=True on the parameters that training changes.",
         )
+    _check_layers(model, source, params or {})
     return model
+
+
+def _check_layers(model: torch.nn.Module, source: str, params: Mapping[str, Any]) -> None:
+    negative = [
+        f"{name}={value}"
+        for name, value in params.items()
+        if isinstance(value, int) and not isinstance(value, bool) and value < 0
+    ]
+    empty = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.ModuleList | torch.nn.ModuleDict) and not len(module)
+    ]
+    if negative and empty:
+        raise UserFileError(
+            f"With {', '.join(negative)} {source} returned a model whose {empty[0]} is empty.",
+            fix="give a number of layers of 1 or more.",
+        )
 
 
 def checked_batch(batch: Any, source: str) -> Batch:

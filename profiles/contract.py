@@ -258,7 +258,7 @@ def _from_contract(spec: ModelSpec, module: ModuleType) -> Workload:
         name=spec.name,
         path=spec.path,
         params=dict(spec.params),
-        build_model=lambda: checked_model(build_model(), "build_model()"),
+        build_model=lambda: checked_model(build_model(), "build_model()", spec.params),
         make_batch=bind_batch(params, make_batch, "make_batch"),
         compute_loss=bind_loss(params, getattr(module, "compute_loss", None)),
         build_optimizer=bind_optimizer(params, getattr(module, "build_optimizer", None)),

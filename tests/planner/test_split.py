@@ -313,6 +313,67 @@ def test_tensor_ranks_share_what_they_send(make_decoder: Callable[..., Profile])
     assert all(more > less for more, less in pairwise(work))
 
 
+def grouped(kernel: Kernel, kv_heads: int) -> Kernel:
+    """Return an attention kernel whose keys and values have fewer heads."""
+    return kernel.model_copy(update={"dims": {**kernel.dims, "kv_heads": Affine(kv_heads)}})
+
+
+def grouped_trace(profile: Profile, kv_heads: int, *, separate: bool) -> StepTrace:
+    """Return the step of a decoder whose query heads share `kv_heads` of keys and values."""
+    dim = HIDDEN // HEADS
+    widths = {"b.k": kv_heads * dim, "b.v": kv_heads * dim, "b.qkv": (HEADS + 2 * kv_heads) * dim}
+    trace = trace_of(profile, separate=separate)
+    segments = []
+    for segment in trace.segments:
+        kernels = []
+        for kernel in segment.kernels:
+            if kernel.kind == "attention":
+                kernels.append(grouped(kernel, kv_heads))
+            elif kernel.module in widths and segment.phase == "forward":
+                kernels.append(linear(kernel.module, widths[kernel.module], HIDDEN))
+            else:
+                kernels.append(kernel)
+        segments.append(segment.model_copy(update={"kernels": tuple(kernels)}))
+    return trace.model_copy(update={"segments": tuple(segments)})
+
+
+@pytest.mark.parametrize(
+    ("kv_heads", "tensor", "kept"),
+    [(2, 2, 1), (2, 4, 1), (1, 4, 1), (1, 8, 1), (4, 8, 1), (4, 2, 2)],
+)
+@pytest.mark.parametrize("separate", [True, False])
+def test_ranks_beyond_the_heads_of_keys_replicate_them(
+    toy: Profile, kv_heads: int, tensor: int, kept: int, separate: bool
+) -> None:
+    trace = grouped_trace(toy, kv_heads, separate=separate)
+    segment, _ = segment_of(split_trace(trace, Split(tensor=tensor)), "forward", "layers")
+    dim = HIDDEN // HEADS
+    width = {kernel.module: kernel.dims["n"].base for kernel in segment.kernels if kernel.linear}
+    if separate:
+        assert width["b.q"] == HIDDEN / tensor
+        assert width["b.k"] == width["b.v"] == kept * dim
+    else:
+        assert width["b.qkv"] == pytest.approx((HEADS / tensor + 2 * kept) * dim)
+    core = next(kernel for kernel in segment.kernels if kernel.kind == "attention")
+    assert (core.dims["heads"].base, core.dims["kv_heads"].base) == (HEADS / tensor, kept)
+
+
+def test_a_fused_width_that_ranks_do_not_divide_is_split_by_heads(toy: Profile) -> None:
+    """PaLM 540B: 48 heads of 256 and one of keys, on 12 ranks (arXiv:2204.02311, table 1)."""
+    dim, heads, tensor = 256, 48, 12
+    qkv = linear("b.qkv", (heads + 2) * dim, HIDDEN)
+    core = attention()
+    dims = {**core.dims, "heads": Affine(heads), "kv_heads": Affine(1), "head_dim": Affine(dim)}
+    out = linear("b.out", HIDDEN, heads * dim)
+    trace = trace_of(toy)
+    forward = next(s for s in trace.segments if s.block and s.phase == "forward")
+    one = forward.model_copy(update={"kernels": (qkv, core.model_copy(update={"dims": dims}), out)})
+    alone = trace.model_copy(update={"segments": (one,), "schedule": [0]})
+    (segment,) = split_trace(alone, Split(tensor=tensor)).trace.segments
+    assert segment.kernels[0].dims["n"].base == pytest.approx((heads / tensor + 2) * dim)
+    assert segment.kernels[2].dims["k"].base == heads * dim / tensor
+
+
 def experts(module: str = "b.ffn") -> Kernel:
     count, width = 8, 256
     return linear(module, width, HIDDEN).model_copy(

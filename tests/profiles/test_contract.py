@@ -379,6 +379,35 @@ def test_what_a_function_returned_is_named(
     assert raised.value.fix
 
 
+LAYERED = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(8, 8) for _ in range(layers))
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x).mean()
+
+def build_model(layers=2):
+    return Net(layers)
+
+def make_batch(batch_size):
+    return (torch.zeros(batch_size, 8),)
+"""
+
+
+def test_a_negative_number_of_layers_is_refused(tmp_path: Path) -> None:
+    one_step(load(tmp_path, LAYERED, params={"layers": 1}))
+    with pytest.raises(UserFileError, match=r"With layers=-1 build_model\(\).*blocks is empty"):
+        one_step(load(tmp_path, LAYERED, params={"layers": -1}))
+
+
 def test_an_output_that_is_no_loss_shows_the_function_to_add(tmp_path: Path) -> None:
     text = (
         dedent(PLAIN)
