@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from .framework_memory import framework_bytes
+from .framework_memory import communicators, framework_bytes
 from .layout import Layout
 from .predict import (
     Setup,
     UnsupportedError,
     capacity_bytes,
-    communicators,
     memory_parts,
     refuse_unsupported,
     step_parts,
@@ -68,7 +67,7 @@ class HandLayouts:
         best, best_rate, best_s = None, 0.0, 0.0
         fitting = short = uneven = 0
         room = capacity_bytes(site.accelerator) - framework_bytes(
-            site.accelerator, communicators=communicators(layout)
+            site.accelerator, communicators=communicators(layout, base.stack)
         )
         try:
             for setup in self._setups(base, layout):

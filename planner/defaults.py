@@ -17,6 +17,7 @@ from ..catalog.errors import GpuplanError, did_you_mean
 from ..catalog.types import Accelerator, Instance, Link
 from ..catalog.units import GIGABIT_BYTES
 from ..profiles.records import RunRecord
+from .engine_memory import FUSED_LOSS, KEPT_LOGITS
 from .era import NATIVE_AUTOCAST, Date
 from .layout import Layout
 from .plan import PRECISIONS, Offloaded, Precision, RecomputeKind, Stack
@@ -119,7 +120,7 @@ def state_run(
         autocast=_autocast(record, stack, layout, offload),
         optimizer=_optimizer(record, assumed),
         software_date=record.software_date,
-        features=frozenset(record.features),
+        features=_features(record, stack, assumed),
         offload=offload,
         assumed=tuple(assumed),
     )
@@ -356,6 +357,18 @@ def _autocast(
         return False
     date = record.software_date
     return date is None or date >= NATIVE_AUTOCAST
+
+
+def _features(record: RunRecord, stack: Stack, assumed: list[str]) -> frozenset[str]:
+    """Return the features of a run, with those that its software has without saying so."""
+    implied: dict[str, str] = {}
+    if stack == "torch-eager":
+        implied[KEPT_LOGITS] = "a loop's variable holds them until the next step"
+        if record.attention == "flash":
+            implied[FUSED_LOSS] = "the flash-attn package has one"
+    new = {name: why for name, why in implied.items() if name not in record.features}
+    assumed += [f"features={name} ({why})" for name, why in new.items()]
+    return frozenset((*record.features, *new))
 
 
 def _optimizer(record: RunRecord, assumed: list[str]) -> str | None:

@@ -23,6 +23,9 @@ NATIVE_AUTOCAST: Date = (2022, 1)
 """Mixed precision was Apex O2 (16-bit layers) before torch 1.6 brought torch.autocast (2020-07),
 and stayed so in most training scripts until Apex gave its amp up."""
 
+NATIVE_GELU: Date = (2021, 1)
+"""torch.nn.functional.gelu came with torch 1.4 (2020-01); published code took it up by the end of
+that year (DeepLearningExamples' BERT went back and forth in 2020-04)."""
 FOREACH_OPTIMIZERS: Date = (2023, 3)
 """torch 2.0 made its optimizers step all tensors of a list at once."""
 LEAN_MEGATRON: Date = (2025, 1)
@@ -46,6 +49,11 @@ COALESCED_ZERO_3: Date = (2022, 1)
 """DeepSpeed gathered parameter by parameter before, over one rail at a time, whatever the model and
 the fabric (Narayanan et al. 2021, table 2: the same step on 768 and on 1,536 accelerators)."""
 _TENSOR_KINDS = ("gemm", "attention", "convolution", "rnn")
+
+
+def scripts_gelu(stack: Stack, date: Date | None) -> bool:
+    """Return whether transformers' GELU was a TorchScript function."""
+    return stack == "torch-eager" and date is not None and date < NATIVE_GELU
 
 
 def is_python_bound(stack: Stack, date: Date | None) -> bool:

@@ -43,6 +43,10 @@ class RankMemory:
             + self.temporary_bytes
         )
 
+    def beside(self, buffer_bytes: float) -> RankMemory:
+        """Return the same with buffers that are held all the time."""
+        return replace(self, temporary_bytes=self.temporary_bytes + buffer_bytes)
+
 
 def rank_memory(
     shape: Envelope,

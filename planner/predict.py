@@ -9,11 +9,13 @@ import numpy as np
 from ..catalog.types import Accelerator
 from ..catalog.units import GIB
 from ..profiles.curves import DeviceCurves
+from ..profiles.loss import Loss, with_loss
 from ..profiles.optimizers import with_optimizer
 from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from ..profiles.residence import Residence
 from .compute import MicroBatchTimes
 from .constants import fitted
+from .engine_memory import KEPT_LOGITS, engine_bytes, loss_of, received_bytes, runs_deepspeed
 from .envelope import Envelope
 from .era import (
     COALESCED_ZERO_3,
@@ -21,9 +23,10 @@ from .era import (
     is_python_bound,
     launches_serially,
     optimizer_traffic,
+    scripts_gelu,
     tensor_exposure,
 )
-from .framework_memory import framework_bytes
+from .framework_memory import communicators, framework_bytes
 from .host_memory import offload_notes, steps_on_host
 from .host_side import (
     activations_on_host,
@@ -65,7 +68,8 @@ from .shares import rank_units
 from .site import Site
 from .split import Split
 from .stack import StackFacts, facts_of
-from .stage_memory import stage_memories
+from .stage_memory import checked_stages, stage_memories
+from .stages import in_flight
 from .state_bytes import StateScale, state_scale
 from .step import StepTimes, accumulation_s, optimizer_s, optimizer_step_s, step_times
 from .traffic import WireBytes, data_traffic
@@ -116,7 +120,17 @@ class Setup:
     @property
     def residence(self) -> Residence:
         """What of the step is not on the device all the time."""
-        return residence_of(self.offload, self.features)
+        away = residence_of(self.offload, self.features)
+        return replace(
+            away,
+            loss=away.loss if away.loss != "whole" else self._loss,
+            keeps_logits=KEPT_LOGITS in self.features,
+            scripts_gelu=scripts_gelu(self.stack, self.software_date),
+        )
+
+    @property
+    def _loss(self) -> Loss:
+        return loss_of(self.stack, self.features, compiled=self.compile)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -444,23 +458,38 @@ def _hybrid_memory(bench: Workbench, setup: Setup) -> RankMemory:
     layout = setup.layout
     split = Split.of(layout, setup.stack)
     numerics = bench.numerics(setup.precision, autocast=setup.autocast)
-    memories = stage_memories(
-        bench.split_in(numerics, setup.recompute, split),
+    units = rank_units(
         bench.profile,
-        rank_units(
-            bench.profile,
-            bench.units_in(setup.stack),
-            bench.trace_in(numerics, "none"),
-            layout,
-            split,
-        ),
+        bench.units_in(setup.stack),
+        bench.trace_in(numerics, "none"),
+        layout,
+        split,
+    )
+    share = bench.split_in(numerics, setup.recompute, split)
+    share = replace(share, trace=with_loss(share.trace, setup.residence.loss))
+    memories = stage_memories(
+        share,
+        bench.profile,
+        units,
         layout,
         micro_batches=np.array([setup.micro_batch]),
         compute_bytes=wire_bytes(setup.precision).gather,
         grad_accum=setup.grad_accum,
         state=_state(setup, numerics, resident=False),
     )
-    return max(memories, key=lambda one: one.peak_bytes.item())
+    boundary = boundary_bytes(share) * setup.micro_batch
+    held = [
+        memory.beside(
+            _engine_bytes(
+                bench,
+                setup,
+                units[stage].trainable,
+                received=received_bytes(boundary, in_flight(stage, layout, setup.grad_accum)),
+            )
+        )
+        for stage, memory in zip(checked_stages(layout), memories, strict=True)
+    ]
+    return max(held, key=lambda one: one.peak_bytes.item())
 
 
 def memory_of(bench: Workbench, setup: Setup, shape: Envelope) -> RankMemory:
@@ -475,16 +504,30 @@ def memory_of(bench: Workbench, setup: Setup, shape: Envelope) -> RankMemory:
         state=_state(setup, traced, resident=True),
     )
     staged = staging_bytes(bench, setup, gather_bytes=wire_bytes(setup.precision).gather)
-    if not staged:
-        return memory
+    engine = _engine_bytes(bench, setup, bench.profile.trainable_parameters)
+    memory = memory.beside(engine)
     return replace(memory, parameters_bytes=memory.parameters_bytes + staged)
 
 
 def _state(setup: Setup, traced: Numerics, *, resident: bool) -> StateScale:
     """Return the state on the device relative to a trace, which may be `resident` already."""
     own = NUMERICS_OF_PRECISION[setup.precision]
-    scale = state_scale(setup.precision, setup.stack, sixteen_bit_layers=traced != own)
+    scale = state_scale(
+        setup.precision,
+        setup.stack,
+        sixteen_bit_layers=traced != own,
+        deepspeed=runs_deepspeed(setup.stack, setup.software_date, setup.layout),
+    )
     return state_on_device(scale, setup.offload, resident=resident)
+
+
+def _engine_bytes(
+    bench: Workbench, setup: Setup, trainable: float, *, received: float = 0.0
+) -> float:
+    if not runs_deepspeed(setup.stack, setup.software_date, setup.layout):
+        return 0.0
+    buffers = engine_bytes(bench.profile, setup.layout, setup.precision, trainable=trainable)
+    return buffers + received
 
 
 def assemble(
@@ -519,7 +562,7 @@ def assemble(
         calibration=bench.calibration.weight(site.accelerator) if bench.calibration else None,
     )
     allocated = memory.peak_bytes.item()
-    framework = framework_bytes(site.accelerator, communicators=communicators(setup.layout))
+    framework = framework_of(site, setup)
     room = capacity_bytes(site.accelerator) - framework
     reserved, tight = reserved_bytes(bench, setup, allocated, room)
     peak = memory_interval(reserved, framework, capacity_bytes=capacity_bytes(site.accelerator))
@@ -590,7 +633,7 @@ def reserved_bytes(
 
 def is_roomy(bench: Workbench, site: Site, setup: Setup, memory: RankMemory) -> bool:
     """Return whether the device holds what the allocator takes when it need not give back."""
-    framework = framework_bytes(site.accelerator, communicators=communicators(setup.layout))
+    framework = framework_of(site, setup)
     ratio = bench.fragmentation(
         setup.precision,
         setup.recompute,
@@ -600,6 +643,15 @@ def is_roomy(bench: Workbench, site: Site, setup: Setup, memory: RankMemory) -> 
     )
     reserved = memory.peak_bytes.item() * max(1.0, ratio)
     return reserved + framework <= capacity_bytes(site.accelerator)
+
+
+def framework_of(site: Site, setup: Setup) -> float:
+    """Return bytes that a process of this setup holds outside the allocator's pool."""
+    return framework_bytes(
+        site.accelerator,
+        communicators=communicators(setup.layout, setup.stack),
+        date=setup.software_date,
+    )
 
 
 def utilisation(
@@ -615,13 +667,6 @@ def utilisation(
     model = bench.profile.flops.at(setup.micro_batch) * per_rank
     hardware = bench.hardware_flops(setup.precision, setup.recompute, setup.micro_batch) * per_rank
     return model, hardware
-
-
-def communicators(layout: Layout) -> int:
-    """Return how many NCCL communicators a rank opens: one per dimension it reduces over."""
-    if layout.accelerators == 1:
-        return 0
-    return 2 if layout.zero_stage == 3 and layout.replicas > 1 else 1
 
 
 def memory_notes(accelerator: Accelerator, peak: EstimatedMemory) -> list[str]:

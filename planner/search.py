@@ -19,7 +19,7 @@ from ..profiles.optimizers import with_optimizer
 from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
 from .by_hand import HandLayouts
 from .compute import MicroBatchTimes
-from .framework_memory import framework_bytes
+from .framework_memory import communicators, framework_bytes
 from .host_memory import ordered
 from .host_side import activations_on_host, data_parallel_host_work, host_bytes
 from .layout import Layout
@@ -31,7 +31,6 @@ from .predict import (
     accumulation_bytes,
     assemble,
     capacity_bytes,
-    communicators,
     is_roomy,
     memory_of,
     memory_parts,
@@ -361,9 +360,9 @@ class Sweep:
             peak = np.where(accum > 1, self._peaks(layouts, base, accumulates=True), peak)
         framework = {
             n: framework_bytes(site.accelerator, communicators=n)
-            for n in set(map(communicators, layouts))
+            for n in {communicators(layout, base.stack) for layout in layouts}
         }
-        outside = np.array([[framework[communicators(layout)]] for layout in layouts])
+        outside = np.array([[framework[communicators(layout, base.stack)]] for layout in layouts])
         fits = peak * USUAL_FRAGMENTATION + outside <= capacity_bytes(site.accelerator)
         if self.offload and site.host_memory_bytes is not None:
             activations = self._activations_on_host(base)

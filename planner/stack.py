@@ -42,10 +42,10 @@ class StackFacts:
 def casts_layers(stack: Stack, layout: Layout, offload: Collection[Offloaded] = ()) -> bool:
     """Return whether mixed precision is torch.autocast's, with casts around fp32 layers.
 
-    FSDP's MixedPrecisionPolicy, Megatron and XLA run layers that are 16-bit themselves, and so do
-    engines that keep the fp32 weights on the host.
+    FSDP's MixedPrecisionPolicy (ZeRO-2 is FSDP that does not reshard), Megatron and XLA run layers
+    that are 16-bit themselves, and so do engines that keep the fp32 weights on the host.
     """
-    sharded = layout.zero_stage == 3 and layout.shard > 1
+    sharded = layout.zero_stage in (2, 3) and layout.shard > 1
     on_host = "optimizer" in offload or "parameters" in offload
     return stack not in ("megatron", "xla") and not sharded and not on_host
 

@@ -52,9 +52,8 @@ def stage_memories(
         grad_accum: micro-batches per step.
         state: what is kept relative to the trace.
     """
-    stages = sorted({0, min(1, layout.pipeline - 1), layout.pipeline - 1})
     found = []
-    for stage in stages:
+    for stage in checked_stages(layout):
         shape = stage_envelope(share, layout, stage, micro_batches, grad_accum)
         found.append(
             rank_memory(
@@ -68,6 +67,11 @@ def stage_memories(
             )
         )
     return found
+
+
+def checked_stages(layout: Layout) -> list[int]:
+    """Return the stages that can be the fullest: both ends, and the second."""
+    return sorted({0, min(1, layout.pipeline - 1), layout.pipeline - 1})
 
 
 def stage_envelope(

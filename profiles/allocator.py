@@ -134,7 +134,10 @@ class CachingAllocator:
 
 
 def replay(step: StepTrace, micro_batch: int, *, limit_bytes: float | None = None) -> MemoryReplay:
-    """Return what one step holds at its peak, at this micro-batch size.
+    """Return what a step holds at its peak, at this micro-batch size, once training has begun.
+
+    Two steps are replayed on a new pool: optimizers make their state when they first step, in what
+    the first backward pass has freed, and the blocks that it splits are whole no more afterwards.
 
     Args:
         step: the traced step.
@@ -149,26 +152,73 @@ def replay(step: StepTrace, micro_batch: int, *, limit_bytes: float | None = Non
         base + per_sample * micro_batch
         for base, per_sample in zip(memory.bytes_base, memory.bytes_per_sample, strict=True)
     ]
-    allocator = CachingAllocator(limit_bytes)
-    handles: dict[int, tuple[int, int, int]] = {}
-    most, peak_tick, alive_at_peak, reserved = 0, -1, 0, 0
-    for order, (tick, row, born) in enumerate(events(memory)):
-        if not born:
-            if row in handles:
-                allocator.free(handles.pop(row))
-            continue
-        if sizes[row] <= 0:
-            continue
-        handles[row] = allocator.allocate(sizes[row])
-        reserved = max(reserved, allocator.reserved_bytes)
-        if allocator.allocated_bytes > most:
-            most, peak_tick, alive_at_peak = allocator.allocated_bytes, tick, order
+    pool = _Pool(memory, sizes, limit_bytes)
+    pool.run(state_from_tick=_first_tick(step, "optimizer"))
+    pool.next_step()
+    pool.run()
     return MemoryReplay(
-        peak_allocated_bytes=most,
-        peak_reserved_bytes=reserved,
-        breakdown_bytes=_breakdown(memory, sizes, alive_at_peak, most),
-        peak_tick=peak_tick,
+        peak_allocated_bytes=pool.most,
+        peak_reserved_bytes=pool.reserved,
+        breakdown_bytes=_breakdown(memory, sizes, pool.alive_at_peak, pool.most),
+        peak_tick=pool.peak_tick,
     )
+
+
+class _Pool:
+    """The allocator while steps of one memory stream run on it."""
+
+    def __init__(self, memory: MemoryStream, sizes: list[int], limit_bytes: float | None) -> None:
+        self._memory, self._sizes = memory, sizes
+        self._allocator = CachingAllocator(limit_bytes)
+        self._handles: dict[int, tuple[int, int, int]] = {}
+        self.reserved = 0
+        self.most, self.peak_tick, self.alive_at_peak = 0, -1, 0
+
+    def run(self, *, state_from_tick: int | None = None) -> None:
+        """Run one step, in which the optimizer's state may not exist before a tick."""
+        state = [] if state_from_tick is None else self._state()
+        waits = set(state)
+        for order, (tick, row, born) in enumerate(events(self._memory)):
+            if waits and state_from_tick is not None and tick >= state_from_tick:
+                self._make(state, order, tick)
+                waits = set()
+            if not born:
+                if row in self._handles:
+                    self._allocator.free(self._handles.pop(row))
+            elif row not in waits:
+                self._make([row], order, tick)
+        self._make(sorted(waits), 0, -1)
+
+    def next_step(self) -> None:
+        """Free what a step leaves behind (gradients) and forget its peak, but not the pool."""
+        for row in [row for row in self._handles if self._memory.birth_tick[row] >= 0]:
+            self._allocator.free(self._handles.pop(row))
+        self.most = 0
+
+    def _make(self, rows: list[int], order: int, tick: int) -> None:
+        for row in rows:
+            if self._sizes[row] > 0 and row not in self._handles:
+                self._handles[row] = self._allocator.allocate(self._sizes[row])
+        self.reserved = max(self.reserved, self._allocator.reserved_bytes)
+        if self._allocator.allocated_bytes > self.most:
+            self.most, self.peak_tick = self._allocator.allocated_bytes, tick
+            self.alive_at_peak = order
+
+    def _state(self) -> list[int]:
+        number = CATEGORIES.index("optimizer")
+        births, categories = self._memory.birth_tick, self._memory.category
+        return [
+            row
+            for row, (birth, category) in enumerate(zip(births, categories, strict=True))
+            if birth < 0 and category == number
+        ]
+
+
+def _first_tick(step: StepTrace, phase: str) -> int:
+    for at, number in enumerate(step.schedule):
+        if step.segments[number].phase == phase:
+            return step.start_tick[at]
+    return step.memory.end_tick
 
 
 def events(memory: MemoryStream) -> Sequence[tuple[int, int, bool]]:

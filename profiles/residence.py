@@ -8,8 +8,8 @@ Rules:
 - Gradients that are used as soon as they are made, by an optimizer in the backward pass (torch
   `register_post_accumulate_grad_hook`) or by a copy to the host, live for one operation.
 - What the host keeps and steps (parameters, the optimizer's state and temporaries) is not there.
-- A loss over chunks of the tokens holds its fp32 logits one chunk at a time, and keeps all of them in
-  16 bits for its backward pass (torchtune `CEWithChunkedOutputLoss`, 8 chunks); fused with the
+- A loss over chunks of the tokens holds its fp32 logits one chunk at a time, and keeps all of them
+  in 16 bits for its backward pass (torchtune `CEWithChunkedOutputLoss`, 8 chunks); fused with the
   head it makes the gradient of a chunk at once, and no logits are kept (Liger
   `FusedLinearCrossEntropy`, whose chunk of logits is about as large as the hidden states).
 """
@@ -19,16 +19,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
+from .loss import Loss, with_loss
 from .profile import CATEGORIES, Affine, MemoryStream, StepTrace
+from .scripted import with_scripted_gelu
 
 _PARAMETERS, _GRADIENTS = CATEGORIES.index("parameters"), CATEGORIES.index("gradients")
 _OPTIMIZER, _TEMPORARY = CATEGORIES.index("optimizer"), CATEGORIES.index("temporary")
 _ACTIVATIONS = CATEGORIES.index("activations")
 
 Row = dict[str, int]
-Loss = Literal["whole", "chunked", "fused"]
 
 LOSS_CHUNKS = 8
 """torchtune's default `num_output_chunks`."""
@@ -46,6 +46,10 @@ class Residence:
     """Those that wait for the backward pass."""
     gradients_used_at_once: bool = False
     loss: Loss = "whole"
+    keeps_logits: bool = False
+    """Whether a variable of the training loop holds the logits until the step ends."""
+    scripts_gelu: bool = False
+    """Whether GELU is a TorchScript function of 2020."""
 
 
 ON_DEVICE = Residence()
@@ -60,10 +64,13 @@ def resident(step: StepTrace, residence: Residence) -> StepTrace:
     """
     if residence == ON_DEVICE:
         return step
+    step = with_loss(step, residence.loss, keeps_logits=residence.keeps_logits)
+    if residence.scripts_gelu:
+        step = with_scripted_gelu(step)
     columns = [name for name, value in step.memory if isinstance(value, list) and value]
     rows = _rows(step.memory, columns)
     scratch = _scratch_of_gradients(step, rows)
-    if residence.loss != "whole":
+    if residence.loss in ("chunked", "fused"):
         rows = _with_loss(step, rows, residence.loss)
     kept: list[Row] = []
     for row in rows:

@@ -41,10 +41,12 @@ def test_a_bare_record_is_filled_in_and_every_field_named():
         "fp32",
     )
     assert (run.layout.accelerators, run.micro_batch, run.grad_accum) == (1, 2, 1)
-    assert names(run) == {"stack", "compile", "recompute", "precision", "optimizer", "grad_accum"}
+    assert names(run) == {
+        "stack", "compile", "recompute", "precision", "optimizer", "grad_accum", "features"
+    }  # fmt: skip
 
 
-def test_a_full_record_assumes_nothing():
+def test_a_full_record_assumes_nothing_but_what_its_software_does_unsaid():
     run = stated(
         accelerators=16,
         per_node=8,
@@ -59,7 +61,8 @@ def test_a_full_record_assumes_nothing():
         optimizer="adamw",
         takes=("attention",),
     )
-    assert run.assumed == ()
+    assert names(run) == {"features"}
+    assert run.features == {"kept-logits", "fused-cross-entropy"}
     assert (run.site.per_node, run.site.nodes) == (8, 2)
     assert run.site.inter_link.bytes_per_s == 200e9
     assert run.site.intra_link.bytes_per_s == 300e9

