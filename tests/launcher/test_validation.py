@@ -133,7 +133,7 @@ def test_runs_are_predicted_and_judged(tmp_path: Path) -> None:
     one, unstated_row = time_row(answer.rows, "one"), time_row(answer.rows, "unstated")
     assert one.predicted == unstated_row.predicted
     assert [text.split("=")[0] for text in one.assumed] == ["features"]
-    assert len(unstated_row.assumed) == len(unstated)
+    assert len(unstated_row.assumed) == len(unstated) + len(one.assumed)
     assert one.predicted is not None and one.low is not None and one.high is not None
     assert one.low < one.predicted < one.high
     forward = time_row(answer.rows, "forward")
