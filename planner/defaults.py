@@ -17,7 +17,7 @@ from ..catalog.errors import GpuplanError, did_you_mean
 from ..catalog.types import Accelerator, Instance, Link
 from ..catalog.units import GIGABIT_BYTES
 from ..profiles.records import RunRecord
-from .engine_memory import FUSED_LOSS, KEPT_LOGITS
+from .engine_memory import FUSED_LOSS, FUSED_OPTIMIZER, KEPT_LOGITS
 from .era import NATIVE_AUTOCAST, Date
 from .layout import Layout
 from .plan import PRECISIONS, Offloaded, Precision, RecomputeKind, Stack
@@ -366,6 +366,8 @@ def _features(record: RunRecord, stack: Stack, assumed: list[str]) -> frozenset[
         implied[KEPT_LOGITS] = "a loop's variable holds them until the next step"
         if record.attention == "flash":
             implied[FUSED_LOSS] = "the flash-attn package has one"
+    if stack == "torch-compile":
+        implied[FUSED_OPTIMIZER] = "what torchtune and torchtitan set beside compile"
     new = {name: why for name, why in implied.items() if name not in record.features}
     assumed += [f"features={name} ({why})" for name, why in new.items()]
     return frozenset((*record.features, *new))

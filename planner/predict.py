@@ -15,7 +15,14 @@ from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from ..profiles.residence import Residence
 from .compute import MicroBatchTimes
 from .constants import fitted
-from .engine_memory import KEPT_LOGITS, engine_bytes, loss_of, received_bytes, runs_deepspeed
+from .engine_memory import (
+    FUSED_OPTIMIZER,
+    KEPT_LOGITS,
+    engine_bytes,
+    loss_of,
+    received_bytes,
+    runs_deepspeed,
+)
 from .envelope import Envelope
 from .era import (
     COALESCED_ZERO_3,
@@ -518,6 +525,8 @@ def _state(setup: Setup, traced: Numerics, *, resident: bool) -> StateScale:
         sixteen_bit_layers=traced != own,
         deepspeed=runs_deepspeed(setup.stack, setup.software_date, setup.layout),
     )
+    if FUSED_OPTIMIZER in setup.features:
+        scale = replace(scale, optimizer_temporary=0)
     return state_on_device(scale, setup.offload, resident=resident)
 
 

@@ -1,5 +1,7 @@
 """Memory outside the model: contexts, communicators, engines' buffers, the kind of loss."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
@@ -7,8 +9,9 @@ from gpuplan.catalog.units import GIB
 from gpuplan.planner.engine_memory import engine_bytes, loss_of, runs_deepspeed
 from gpuplan.planner.framework_memory import communicators, context_bytes, framework_bytes
 from gpuplan.planner.layout import Layout
-from gpuplan.planner.predict import Setup
+from gpuplan.planner.predict import Setup, memory_parts
 from gpuplan.planner.state_bytes import state_scale
+from gpuplan.planner.workbench import Workbench
 from gpuplan.profiles.profile import Profile
 
 ZERO_1 = Layout(data=8, shard=8, zero_stage=1)
@@ -80,3 +83,11 @@ def test_a_feature_says_more_than_the_stack() -> None:
     assert chunked.residence.loss == "chunked"
     kept = Setup(**base, features=frozenset({"kept-logits"}))
     assert kept.residence.keeps_logits and not Setup(**base).residence.keeps_logits
+
+
+def test_a_fused_optimizer_needs_no_temporaries(toy: Profile) -> None:
+    bench = Workbench(toy)
+    plain = Setup(layout=Layout(), precision="bf16-amp", micro_batch=1)
+    fused = replace(plain, features=frozenset({"fused-optimizer"}))
+    peaks = [memory_parts(bench, setup).peak_bytes.item() for setup in (fused, plain)]
+    assert peaks[0] <= peaks[1]

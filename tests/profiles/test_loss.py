@@ -29,7 +29,7 @@ def step_of(forward: list[str], backward: list[str], rows: list[tuple[int, int, 
         segments=tuple(
             Segment(
                 name=phase,
-                phase=phase,
+                phase=phase,  # pyright: ignore[reportArgumentType]
                 block=None,
                 kernels=tuple(kernel(op) for op in ops),
                 offsets=tuple(range(len(ops))),
