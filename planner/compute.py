@@ -171,7 +171,9 @@ class StepKernels:
         """Return [K, B] seconds of every kernel on the device, without the host."""
         device_s = self._table.device_s(curves, precision)
         device = curves.device
-        device_s[self._flash] *= attention_slowdown(device.arch, stack.name, stack.date)
+        device_s[self._flash] *= attention_slowdown(
+            device.arch, stack.name, stack.date, own_package=stack.flash_package
+        )
         plain = precision == "fp32"
         for kind, rows in self._rows.items():
             device_s[rows] *= in_step(device, kind, fp32=plain, stack=stack.name, date=stack.date)

@@ -18,7 +18,7 @@ from ..catalog.types import Accelerator, Instance, Link
 from ..catalog.units import GIGABIT_BYTES
 from ..profiles.records import RunRecord
 from .engine_memory import FUSED_LOSS, FUSED_OPTIMIZER, KEPT_LOGITS
-from .era import NATIVE_AUTOCAST, Date
+from .era import FLASH_PACKAGE, NATIVE_AUTOCAST, Date
 from .layout import Layout
 from .plan import PRECISIONS, Offloaded, Precision, RecomputeKind, Stack
 from .site import Site
@@ -370,7 +370,8 @@ def _features(record: RunRecord, stack: Stack, assumed: list[str]) -> frozenset[
         implied[FUSED_OPTIMIZER] = "what torchtune and torchtitan set beside compile"
     new = {name: why for name, why in implied.items() if name not in record.features}
     assumed += [f"features={name} ({why})" for name, why in new.items()]
-    return frozenset((*record.features, *new))
+    package = [FLASH_PACKAGE] if record.attention == "flash" else []
+    return frozenset((*record.features, *new, *package))
 
 
 def _optimizer(record: RunRecord, assumed: list[str]) -> str | None:

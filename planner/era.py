@@ -15,8 +15,17 @@ from .plan import Stack
 Date = tuple[int, int]
 """Year and month of a software release."""
 
-FLASH_2: Date = (2023, 7)
-"""FlashAttention-2 (arXiv:2307.08691); FlashAttention-1 and its Triton port before."""
+FLASH_2: dict[Stack, Date] = {
+    # torch 2.2: "scaled_dot_product_attention now supports FlashAttention-2" (its release notes).
+    "torch-eager": (2024, 1),
+    "torch-compile": (2024, 1),
+    # The package itself (arXiv:2307.08691), which Megatron calls.
+    "megatron": (2023, 7),
+    "xla": (2023, 7),
+}
+"""FlashAttention-2; FlashAttention-1 and its Triton port before."""
+FLASH_PACKAGE = "flash-attention-package"
+"""Feature: attention is the flash-attn package's, which a record calls "flash", torch's "fused"."""
 FLASH_3: Date = (2024, 7)
 """FlashAttention-3 (arXiv:2407.08608) and cuDNN's fused attention of that year, for Hopper."""
 NATIVE_AUTOCAST: Date = (2022, 1)
@@ -114,7 +123,7 @@ def in_step(
             return memory
         return memory * _of_family("fused_memory_step", stack)
     if fp32 and device.vendor == "NVIDIA":
-        return 1.0
+        return _of_family("fp32_step", family)
     slowdown = fitted(f"real_step.{family}") if has_constant(f"real_step.{family}") else 1.0
     if kind in ("convolution", "rnn"):
         slowdown *= _of_family("convolution_step", family)
@@ -160,7 +169,9 @@ def tensor_exposure(stack: Stack, date: Date | None, features: frozenset[str]) -
     return fitted("tensor_exposure.overlapped" if overlapped else "tensor_exposure")
 
 
-def attention_slowdown(architecture: str, stack: Stack, date: Date | None) -> float:
+def attention_slowdown(
+    architecture: str, stack: Stack, date: Date | None, *, own_package: bool = False
+) -> float:
     """Return the time of a fused attention kernel relative to the measured kernels of today.
 
     Args:
@@ -168,11 +179,13 @@ def attention_slowdown(architecture: str, stack: Stack, date: Date | None) -> fl
         stack: torch's own scaled_dot_product_attention stays with FlashAttention-2; Megatron
             follows the newest kernels.
         date: of the software; None means today.
+        own_package: whether the flash-attn package is called instead of torch's function; it
+            follows the newest kernels as well.
     """
     today = fitted("attention_step")
-    if date is not None and date < FLASH_2:
+    if date is not None and date < FLASH_2[stack]:
         return today * _slowdown(f"flash_1.{architecture}")
-    newest = stack == "megatron" and (date is None or date >= FLASH_3)
+    newest = (stack == "megatron" or own_package) and (date is None or date >= FLASH_3)
     return today if newest else today * _slowdown(f"flash_2.{architecture}")
 
 

@@ -26,6 +26,7 @@ from .engine_memory import (
 from .envelope import Envelope
 from .era import (
     COALESCED_ZERO_3,
+    FLASH_PACKAGE,
     Date,
     is_python_bound,
     launches_serially,
@@ -433,6 +434,7 @@ def stack_facts(setup: Setup) -> StackFacts:
         facts,
         autocast=setup.autocast,
         date=date,
+        flash_package=FLASH_PACKAGE in setup.features,
         launches_serially=launches_serially(setup.stack, date, setup.layout),
         optimizer_traffic=optimizer_traffic(
             setup.stack,

@@ -33,6 +33,8 @@ class StackFacts:
     layers are 16-bit themselves."""
     date: Date | None = None
     """Of the software; None is today."""
+    flash_package: bool = False
+    """Whether attention is the flash-attn package's, not torch's own."""
     launches_serially: bool = False
     """Whether the device waits for each launch: host time is added, not hidden."""
     optimizer_traffic: float = 1.0

@@ -50,7 +50,7 @@ def test_kernels_of_a_step_are_slower_than_alone_but_never_by_much_on_measured_f
         device = devices[name]
         assert 1.0 < in_step(device, "gemm", fp32=False, stack="torch-eager") < 1.2
         assert 0.8 < in_step(device, "pointwise", fp32=False, stack="torch-eager") < 1.25
-        assert in_step(device, "gemm", fp32=True, stack="torch-eager") == 1.0
+        assert 0.8 < in_step(device, "gemm", fp32=True, stack="torch-eager") < 1.25
     assert 0.8 < in_step(devices["TPU-v5e"], "gemm", fp32=False, stack="xla") < 1.2
 
 
