@@ -20,6 +20,7 @@ from ..profiles.profile import Affine, Kernel, Segment, StepTrace
 from .degrees import Split as Split
 from .exchanges import Exchange as Exchange
 from .exchanges import exchanges_of, is_table
+from .gathered import Gathered, gathered_of
 from .roles import Roles, is_dense_linear, is_expert_product, roles_of
 from .unsupported import UnsupportedError
 
@@ -34,6 +35,8 @@ class SplitTrace:
     output_shares: tuple[tuple[tuple[float, float], ...], ...]
     """By segment and kernel: share of what it writes that the rank holds, (constant part, part
     that grows with the micro-batch)."""
+    gathered: tuple[tuple[Gathered, ...], ...]
+    """By segment: what is whole for a moment."""
 
 
 def split_trace(trace: StepTrace, split: Split) -> SplitTrace:
@@ -50,6 +53,7 @@ def split_trace(trace: StepTrace, split: Split) -> SplitTrace:
         trace=trace.model_copy(update={"segments": tuple(part[0] for part in parts)}),
         exchanges=tuple(part[1] for part in parts),
         output_shares=tuple(part[2] for part in parts),
+        gathered=tuple(gathered_of(s, roles.get(s.block), split) for s in trace.segments),
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..profiles.profile import CATEGORIES, MemoryStream, Profile
 from .envelope import Envelope, envelope
+from .gathered import with_gathered
 from .layout import Layout
 from .memory import RankMemory, rank_memory
 from .shares import RankUnits, data_layout
@@ -122,7 +123,7 @@ def stage_stream(share: SplitTrace, stages: Array, stage: int, context: int = 1)
     def column(values: Sequence[int]) -> list[int]:
         return np.asarray(values)[kept].tolist() if values else []
 
-    return stream.model_copy(
+    found = stream.model_copy(
         update={
             "birth_tick": birth[kept].tolist(),
             "death_tick": column(stream.death_tick),
@@ -137,6 +138,7 @@ def stage_stream(share: SplitTrace, stages: Array, stage: int, context: int = 1)
             "kept": column(stream.kept),
         }
     )
+    return with_gathered(found, trace, share.gathered, (stages == stage).tolist())
 
 
 def saved_bytes(stream: MemoryStream, tick: int, micro_batches: Array) -> Array:

@@ -100,7 +100,8 @@ def _meshes(case: Case) -> tuple[DeviceMesh | None, DeviceMesh | None]:
 
 def _trace_step(case: Case, data: DeviceMesh | None, tensor: DeviceMesh | None) -> Record:
     with _default_dtype(torch.float32 if case.mixed else torch.bfloat16):
-        model = split_decoder.build_model(**case.params)
+        sizes = {name: size for name, size in case.params.items() if name != "seq_len"}
+        model = split_decoder.build_model(**sizes)
     if tensor is not None:
         split(model, tensor, case)
     if case.recompute:
@@ -112,8 +113,8 @@ def _trace_step(case: Case, data: DeviceMesh | None, tensor: DeviceMesh | None) 
     # torch cannot step plain and distributed parameters in one foreach kernel.
     kinds = {isinstance(p, DTensor) for p in model.parameters()}
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=len(kinds) == 1)
-    vocab = {"vocab": case.params["vocab"]} if "vocab" in case.params else {}
-    batch = split_decoder.make_batch(case.micro_batch, **vocab)
+    sizes = {name: case.params[name] for name in ("vocab", "seq_len") if name in case.params}
+    batch = split_decoder.make_batch(case.micro_batch, **sizes)
     parallel_loss = loss_parallel if case.splits_loss else nullcontext
 
     def step(phase: Callable[[str], None]) -> None:
