@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .catalog.snapshot import Catalogue
     from .launcher.store import KeptPlan
     from .planner.fits import FitsAnswer
+    from .planner.folds import Protocol
     from .planner.judge import Validation
     from .planner.timeline import Span
     from .profiles.doctor import Diagnosis
@@ -385,11 +386,17 @@ def doctor() -> Diagnosis:
     return examine()
 
 
-def validate(records: Iterable[Path]) -> Validation:
-    """Return predictions for recorded runs, with their errors; see `gpuplan validate`."""
+def validate(records: Iterable[Path], *, hold_out: Protocol | None = None) -> Validation:
+    """Return predictions for recorded runs, with their errors; see `gpuplan validate`.
+
+    Args:
+        records: files of run records.
+        hold_out: predict every run with constants fitted without its fold of configurations, its
+            source or its accelerator; None: with the usual ones.
+    """
     from .launcher.validation import validate as judge_records
 
-    return judge_records(records)
+    return judge_records(records, hold_out=hold_out)
 
 
 @contextmanager

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from .curve_files import curves_option
 from .options import GroupedCommand, list_option, option, output_options
 
+if TYPE_CHECKING:
+    from ..planner.folds import Protocol
+
 FORMATS = ("table", "json", "csv", "markdown")
+HOLD_OUTS = ("configuration", "source", "accelerator")
 
 
 @click.command("validate", cls=GroupedCommand)
@@ -19,6 +24,13 @@ FORMATS = ("table", "json", "csv", "markdown")
     "Machine",
     "--without-curves-of",
     help="Predict these accelerators from their nearest relative, as if nobody had measured them.",
+)
+@option(
+    "Machine",
+    "--hold-out",
+    type=click.Choice(HOLD_OUTS),
+    help="Predict every run with constants fitted without the runs of its fold of configurations"
+    " (five folds), of its source, or of its accelerator, whose own curves are left out too.",
 )
 @option(
     "Output",
@@ -32,6 +44,7 @@ FORMATS = ("table", "json", "csv", "markdown")
 def command(
     runs: tuple[Path, ...],
     without_curves_of: tuple[str, ...],
+    hold_out: Protocol | None,
     worst: int,
     form: str | None,
     out_file: str | None,
@@ -50,7 +63,7 @@ def command(
     from .render.validate import RENDERERS
 
     with leave_out(resolve_accelerator(name) for name in without_curves_of):
-        answer = api.validate(runs)
+        answer = api.validate(runs, hold_out=hold_out)
     if not quiet and any(row.skipped for row in answer.rows):
         count = sum(row.skipped is not None for row in answer.rows)
         click.echo(

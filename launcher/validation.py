@@ -22,10 +22,12 @@ from ..catalog.types import Instance
 from ..planner.defaults import StatedRun, UnstatedError, state_run
 from ..planner.folds import Protocol, held_out
 from ..planner.judge import Observation, Validation, Verdict, judge
+from ..planner.memory import RankMemory
 from ..planner.plan import Estimated
 from ..planner.predict import (
     Prediction,
     Setup,
+    memory_parts,
     peak_flops,
     planned_step_s,
     predict,
@@ -53,6 +55,8 @@ class _Case:
     request: ProfileRequest | None = None
     skipped: str | None = None
     assumed: list[str] = field(default_factory=list)
+    memory: RankMemory | None = None
+    """Kept from one protocol to the next: no constant of the step model changes it."""
 
 
 def validate(
@@ -74,18 +78,43 @@ def validate(
     Raises:
         UsageError: a file cannot be read, or lines of it are not run records.
     """
-    cases, benches = _load(paths, profiler, catalogue or load_catalogue())
-    observations = []
-    for case in cases:
-        with held_out(
-            hold_out,
-            configuration=_configuration(case.record),
-            source=case.record.source_group,
-            accelerator=case.accelerator,
-        ):
-            observations.append(_observe(case, benches))
-    answer = judge(observations)
-    return answer.model_copy(update={"gpuplan_version": __version__})
+    return RecordedRuns(paths, profiler=profiler, catalogue=catalogue).judged(hold_out)
+
+
+class RecordedRuns:
+    """Run records that can be judged under several protocols: profiles and memory are made once."""
+
+    def __init__(
+        self,
+        paths: Iterable[Path],
+        *,
+        profiler: Profiler = profile_all,
+        catalogue: Catalogue | None = None,
+    ) -> None:
+        self._cases, self._benches = _load(paths, profiler, catalogue or load_catalogue())
+
+    @property
+    def records(self) -> list[RunRecord]:
+        """The records, in the order of their files."""
+        return [case.record for case in self._cases]
+
+    def observations(self, hold_out: Protocol | None = None) -> list[Observation]:
+        """Return every run, predicted as `validate` does under this protocol."""
+        seen = []
+        for case in self._cases:
+            with held_out(
+                hold_out,
+                configuration=_configuration(case.record),
+                source=case.record.source_group,
+                accelerator=case.accelerator,
+            ):
+                seen.append(_observe(case, self._benches))
+        return seen
+
+    def judged(self, hold_out: Protocol | None = None) -> Validation:
+        """Return what `validate` returns under this protocol."""
+        answer = judge(self.observations(hold_out), hold_out=hold_out)
+        return answer.model_copy(update={"gpuplan_version": __version__})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,7 +306,10 @@ def _observe(case: _Case, benches: _Benches) -> Observation:
         return base
     try:
         bench, setup = _on_bench(case, benches)
-        prediction = predict(bench.profile, case.run.site, setup, bench=bench)
+        if case.memory is None:
+            case.memory = memory_parts(bench, setup)
+        site = case.run.site
+        prediction = predict(bench.profile, site, setup, bench=bench, memory=case.memory)
         ideal_s = _ideal_step_time_s(case.run, bench)
     except GpuplanError as error:
         return replace(base, skipped=_one_line(error))

@@ -1,17 +1,28 @@
 """Predictions against measurements: the error of every run, its summary, and the null models.
 
-Averages over source groups count every group once, however many rows it has.
+Averages over source groups count every group once, however many rows it has. Under a protocol that
+holds runs out, the constant of the null model is fitted without them too.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import fmean, median
 from typing import Literal
 
-from .nulls import FIXED_HFU, Utilisation, folded_null_mape, left_out_null_mape, null_mape
+from .folds import Protocol
+from .nulls import (
+    FIXED_HFU,
+    Utilisation,
+    constant_without,
+    folded_null_mape,
+    left_out_null_mape,
+    null_mape,
+)
 from .plan import SCHEMA_VERSION, Answer, Basis, Estimated
 
 Quantity = Literal["step_time_s", "peak_memory_bytes"]
@@ -60,14 +71,17 @@ class SummaryRow(Answer):
     bias: float
     """Mean error."""
     null_best_constant: float | None
-    """MAPE of the best constant HFU of the group itself, 5-fold by configuration (the group left
-    out where it has one configuration): the hardest constant to beat, for it knows the group."""
+    """MAPE of the best constant HFU. Sources and accelerators that are held out: that of all
+    others, each weighing the same. Else that of the group itself, 5-fold by configuration (the
+    group left out where it has one configuration): the hardest to beat, for it knows the group."""
     null_50_hfu: float | None
     """MAPE of 50 % HFU."""
     null_left_out: float | None
     """MAPE of the best constant HFU of all other groups."""
     covered: float | None
     """Share of the measurements inside the predicted 80 % interval."""
+    width: float | None = None
+    """Mean of √(high ÷ low) − 1: 0.13 is an interval of ×÷ 1.13."""
     skipped: int = 0
 
 
@@ -87,6 +101,9 @@ class Validation(Answer):
 
     schema_version: str = SCHEMA_VERSION
     gpuplan_version: str | None = None
+    hold_out: Protocol | None = None
+    """What was kept from the constants that predicted a run: all runs of its fold of
+    configurations, of its source, or of its accelerator; None: nothing."""
     rows: tuple[JudgedRow, ...]
     summary: tuple[SummaryRow, ...]
     verdicts: VerdictCount
@@ -125,21 +142,51 @@ class Observation:
         return self.ideal_step_time_s / self.measured_step_time_s
 
 
-def judge(observations: Sequence[Observation]) -> Validation:
-    """Return every row's error and the summaries by source group, accelerator and stack."""
+def judge(observations: Sequence[Observation], *, hold_out: Protocol | None = None) -> Validation:
+    """Return every row's error and the summaries by source group, accelerator and stack.
+
+    Args:
+        observations: the runs, predicted under the protocol.
+        hold_out: the protocol; the null models follow it.
+    """
     rows = [row for seen in observations for row in _rows_of(seen)]
     summary = tuple(
         row
         for by in GROUPINGS
         for quantity in ("step_time_s", "peak_memory_bytes")
-        for row in _summarise(observations, by, quantity)
+        for row in summarise(observations, by, quantity, hold_out=hold_out)
     )
     return Validation(
+        hold_out=hold_out,
         rows=tuple(rows),
         summary=summary,
         verdicts=_count_verdicts(observations),
         macro=_macro(summary),
     )
+
+
+def summarise(
+    observations: Sequence[Observation],
+    by: GroupedBy,
+    quantity: Quantity,
+    *,
+    hold_out: Protocol | None = None,
+) -> Iterable[SummaryRow]:
+    """Yield the errors of one quantity of every group of runs."""
+    groups: dict[str, list[Observation]] = defaultdict(list)
+    skipped: dict[str, int] = defaultdict(int)
+    for seen in observations:
+        measured, predicted = _quantity_of(seen, quantity)
+        if measured is None:
+            continue
+        if predicted is None:
+            skipped[getattr(seen, by)] += 1
+        else:
+            groups[getattr(seen, by)].append(seen)
+    nulls = _best_constants(groups, hold_out) if quantity == "step_time_s" else {}
+    for group in sorted(groups):
+        row = _summary_row(by, group, quantity, groups, skipped[group])
+        yield row.model_copy(update={"null_best_constant": nulls.get(group)})
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -204,23 +251,6 @@ def _quantity_of(seen: Observation, quantity: Quantity) -> tuple[float | None, E
     return seen.measured_memory_bytes, seen.predicted_memory_bytes
 
 
-def _summarise(
-    observations: Sequence[Observation], by: GroupedBy, quantity: Quantity
-) -> Iterable[SummaryRow]:
-    groups: dict[str, list[Observation]] = defaultdict(list)
-    skipped: dict[str, int] = defaultdict(int)
-    for seen in observations:
-        measured, predicted = _quantity_of(seen, quantity)
-        if measured is None:
-            continue
-        if predicted is None:
-            skipped[getattr(seen, by)] += 1
-        else:
-            groups[getattr(seen, by)].append(seen)
-    for group in sorted(groups):
-        yield _summary_row(by, group, quantity, groups, skipped[group])
-
-
 def _summary_row(
     by: GroupedBy,
     group: str,
@@ -246,12 +276,42 @@ def _summary_row(
         p90=percentile(sizes, 0.9),
         worst=max(errors, key=abs),
         bias=fmean(errors),
-        null_best_constant=folded_null_mape(group, known),
+        null_best_constant=None,
         null_50_hfu=null_mape(known[group], lambda _: FIXED_HFU),
         null_left_out=left_out_null_mape(group, known),
         covered=fmean(p.low <= m <= p.high for m, p in pairs if m is not None and p is not None),
+        width=_mean_width(p for _, p in pairs if p is not None),
         skipped=skipped,
     )
+
+
+def _mean_width(predicted: Iterable[Estimated]) -> float | None:
+    ratios = [math.sqrt(one.high / one.low) - 1 for one in predicted if one.low > 0]
+    return fmean(ratios) if ratios else None
+
+
+def _best_constants(
+    groups: Mapping[str, Sequence[Observation]], hold_out: Protocol | None
+) -> dict[str, float | None]:
+    """Return the MAPE of each group by the best constant HFU fitted under the protocol."""
+    if hold_out in (None, "configuration"):
+        known = {name: _utilisations(runs) for name, runs in groups.items()}
+        return {group: folded_null_mape(group, known) for group in groups}
+    fold = attrgetter("source_group" if hold_out == "source" else "accelerator")
+    folds: dict[str, list[Observation]] = defaultdict(list)
+    for seen in (seen for runs in groups.values() for seen in runs):
+        folds[fold(seen)].append(seen)
+    known = {name: _utilisations(runs) for name, runs in folds.items()}
+    constants = {name: constant_without(name, known) for name in folds}
+    errors = {
+        group: [
+            abs(seen.hfu / constant - 1)
+            for seen in runs
+            if seen.hfu and (constant := constants[fold(seen)])
+        ]
+        for group, runs in groups.items()
+    }
+    return {group: fmean(sizes) if sizes else None for group, sizes in errors.items()}
 
 
 def _utilisations(runs: Iterable[Observation]) -> list[Utilisation]:

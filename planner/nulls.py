@@ -45,6 +45,14 @@ def best_constant_hfu(
     )
 
 
+def constant_without(group: str, groups: Mapping[str, Sequence[Utilisation]]) -> float | None:
+    """Return the best constant HFU of all other groups, each group weighing the same."""
+    others = [runs for name, runs in groups.items() if name != group]
+    hfus = [run.hfu for runs in others for run in runs]
+    weights = [1 / len(runs) for runs in others for _ in runs]
+    return best_constant_hfu(hfus, weights)
+
+
 def fold_of(configuration: str, folds: int = FOLDS) -> int:
     """Return the fold of a configuration: fixed by its text, the same on every machine."""
     return int.from_bytes(hashlib.sha256(configuration.encode()).digest()[:8], "big") % folds
@@ -62,7 +70,7 @@ def null_mape(
 
 def left_out_null_mape(group: str, groups: Mapping[str, Sequence[Utilisation]]) -> float | None:
     """Return the MAPE of one group by the best constant HFU of all others; None without others."""
-    constant = _constant_without(group, groups)
+    constant = constant_without(group, groups)
     return null_mape(groups[group], lambda _: constant)
 
 
@@ -77,13 +85,5 @@ def folded_null_mape(group: str, groups: Mapping[str, Sequence[Utilisation]]) ->
         )
         for fold in range(FOLDS)
     }
-    left_out = _constant_without(group, groups)
+    left_out = constant_without(group, groups)
     return null_mape(groups[group], lambda run: constants[fold_of(run.configuration)] or left_out)
-
-
-def _constant_without(group: str, groups: Mapping[str, Sequence[Utilisation]]) -> float | None:
-    """Return the best constant HFU of all other groups, each group weighing the same."""
-    others = [runs for name, runs in groups.items() if name != group]
-    hfus = [run.hfu for runs in others for run in runs]
-    weights = [1 / len(runs) for runs in others for _ in runs]
-    return best_constant_hfu(hfus, weights)

@@ -168,7 +168,12 @@ class Prediction:
 
 
 def predict(
-    profile: Profile, site: Site, setup: Setup, *, bench: Workbench | None = None
+    profile: Profile,
+    site: Site,
+    setup: Setup,
+    *,
+    bench: Workbench | None = None,
+    memory: RankMemory | None = None,
 ) -> Prediction:
     """Return the prediction of one fixed plan.
 
@@ -177,6 +182,7 @@ def predict(
         site: the nodes it runs on; must hold exactly the layout's accelerators.
         setup: layout, precision and the rest.
         bench: caches to share between calls on the same Profile and optimizer.
+        memory: that of this very setup, where it is known already (`memory_parts`).
 
     Raises:
         UnsupportedError: the layout or precision is not predicted by this version, or not by the
@@ -189,7 +195,7 @@ def predict(
     parts = step_parts(bench, site, setup)
     if setup.optimizer == "none":
         parts = replace(parts, optimizer_s=np.zeros((1, 1)))
-    return assemble(bench, site, setup, parts, memory_parts(bench, setup))
+    return assemble(bench, site, setup, parts, memory or memory_parts(bench, setup))
 
 
 def planned_step_s(bench: Workbench, site: Site, setup: Setup) -> float:

@@ -23,11 +23,17 @@ HEADINGS = (
     "worst",
     "bias",
     "in 80 %",
+    "width",
     "best constant",
     "50 % HFU",
     "skipped",
 )
 QUANTITY_NAMES = {"step_time_s": "step time", "peak_memory_bytes": "peak memory"}
+HOLD_OUT_NAMES = {
+    "configuration": "out of fold: constants fitted without the run's fifth of the configurations",
+    "source": "with constants fitted without the run's source",
+    "accelerator": "with constants fitted without the run's accelerator, its own curves left out",
+}
 GROUPING_NAMES = {"source_group": "source", "accelerator": "accelerator", "stack": "stack"}
 
 
@@ -105,6 +111,7 @@ def _cells(row: SummaryRow) -> list[str]:
         _signed(row.worst),
         _signed(row.bias),
         _percent(row.covered, digits=0),
+        DASH if row.width is None else f"×÷ {1 + row.width:.2f}",
         _percent(row.null_best_constant),
         _percent(row.null_50_hfu),
         str(row.skipped) if row.skipped else "",
@@ -112,7 +119,8 @@ def _cells(row: SummaryRow) -> list[str]:
 
 
 def _closing_lines(answer: Validation, worst: int) -> list[str]:
-    lines = [
+    lines = [f"Predicted {HOLD_OUT_NAMES[answer.hold_out]}"] if answer.hold_out else []
+    lines += [
         f"Mean over sources, {QUANTITY_NAMES[quantity]}: {_percent(mape)}"
         for quantity, mape in answer.macro.items()
     ]

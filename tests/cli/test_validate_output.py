@@ -10,6 +10,7 @@ import pytest
 
 from gpuplan.cli.main import run
 from gpuplan.cli.render.validate import RENDERERS, render_csv, render_json
+from gpuplan.planner.folds import PROTOCOLS, Protocol
 from gpuplan.planner.judge import Observation, Validation, judge
 from gpuplan.planner.plan import Estimated
 
@@ -103,3 +104,18 @@ def test_runs_that_cannot_be_predicted_are_skipped_not_failed(
     assert "nowhere.py" in reasons["no-file"]
     assert "int8" in reasons["int8"]
     assert all(row["predicted"] is None for row in rows)
+
+
+@pytest.mark.parametrize("hold_out", PROTOCOLS)
+def test_what_was_held_out_is_named(
+    hold_out: Protocol, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "runs.jsonl"
+    record = {"id": "x", "accelerator": "XPU-9000", "model": "decoder.py", "measured": {}}
+    path.write_text(json.dumps(record))
+    assert run(["validate", str(path), "--hold-out", hold_out, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["hold_out"] == hold_out
+    assert run(["validate", str(path), "--hold-out", hold_out]) == 0
+    assert f"without the run's {'fifth' if hold_out == 'configuration' else hold_out}" in (
+        capsys.readouterr().out
+    )

@@ -166,3 +166,26 @@ def test_percentiles_are_ordered(values):
     assert percentile(values, 0) == min(values)
     assert percentile(values, 1) == max(values)
     assert percentile(values, 0.5) <= percentile(values, 0.9)
+
+
+def test_the_best_constant_of_a_held_out_source_is_that_of_the_others():
+    runs = [
+        *(observe(f"a{i}", 2.0, 2.0, group="a", ideal=1.0) for i in range(3)),
+        observe("b", 4.0, 4.0, group="b", ideal=1.0),
+    ]
+    held = judge(runs, hold_out="source")
+    assert held.hold_out == "source"
+    # The constant 1/4 of b predicts 4 s where a took 2; the 1/2 of a predicts 2 s where b took 4.
+    assert summary_of(held, "source_group", "a").null_best_constant == pytest.approx(1.0)
+    assert summary_of(held, "source_group", "b").null_best_constant == pytest.approx(0.5)
+    assert summary_of(held, "accelerator", "L4").null_best_constant == pytest.approx(0.875)
+
+
+def test_without_other_accelerators_a_held_out_one_has_no_constant():
+    held = judge([observe("x", 2.0, 2.0, ideal=1.0)], hold_out="accelerator")
+    assert summary_of(held, "source_group", "a").null_best_constant is None
+
+
+def test_the_width_of_intervals_is_their_mean_factor():
+    (row,) = [s for s in judge([observe("x", 2.0, 2.0)]).summary if s.by == "stack"]
+    assert row.width == pytest.approx(math.sqrt(1.1 / 0.9) - 1)
