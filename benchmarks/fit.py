@@ -2,6 +2,7 @@
 
     python benchmarks/fit.py                 print what a fit would give
     python benchmarks/fit.py --write         and write planner/data/constants.toml, held_out.json
+    python benchmarks/fit.py --doubts --write     then the interval, from held-out predictions
 
 The fit is a robust (soft-L1) least squares of ln(predicted / measured), drawn to the constants'
 priors. Sources weigh alike: a source of many rows counts as `LARGE` rows, and vTrain's 1,440 are
@@ -25,7 +26,7 @@ import numpy as np
 
 from gpuplan.launcher.validation import TimedRun, timed_runs
 from gpuplan.planner.constants import known_constants, using
-from gpuplan.planner.folds import PROTOCOLS, fold_key
+from gpuplan.planner.folds import PROTOCOLS, Protocol, fold_key, held_out
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = [
@@ -41,6 +42,9 @@ Runs with parts in host memory are left out as well."""
 THINNED = 1000
 """Sources with more rows keep every fifth configuration."""
 LARGE = 12
+WIDE = 120
+"""As `LARGE`, where widths are fitted."""
+COVERAGE = 0.8
 RESIDUAL = 0.08
 """Standard deviation of ln(predicted / measured) that the fit takes for granted."""
 STEP = 0.04
@@ -65,7 +69,7 @@ class Problem:
         self.weights = np.array([min(sizes[r.source], LARGE) / sizes[r.source] for r in self.runs])
         self.log_measured = np.log([run.measured_s for run in self.runs])
         self.known = known_constants()
-        self.names = list(self.known)
+        self.names = [name for name in self.known if not name.startswith(("doubt.", "interval."))]
         facts = [self.known[name] for name in self.names]
         self.prior = np.log([one.prior for one in facts])
         self.spread = np.array([one.spread for one in facts])
@@ -146,6 +150,81 @@ def fit(problem: Problem, rounds: int) -> tuple[Array, dict[str, dict[str, Array
     return theta, folds
 
 
+class Doubts:
+    """What is left of held-out runs, and what was doubtful about each."""
+
+    def __init__(self, runs: Sequence[TimedRun], protocols: Sequence[Protocol]) -> None:
+        self.names = [n for n in known_constants() if n.startswith("doubt.")]
+        self.sources: list[str] = []
+        residuals, sizes = [], []
+        for protocol in protocols:
+            for run in runs:
+                if run.source in NOT_FITTED or run.setup.offload:
+                    continue
+                with held_out(
+                    protocol,
+                    configuration=run.configuration,
+                    source=run.source,
+                    accelerator=run.accelerator,
+                ):
+                    residuals.append(abs(np.log(run.seconds() / run.measured_s)))
+                    found = run.doubts()
+                sizes.append([found.get(name.removeprefix("doubt."), 0.0) for name in self.names])
+                self.sources.append(run.source)
+        self.residuals, self.sizes = np.array(residuals), np.array(sizes)
+        counts = Counter(self.sources)
+        self.weights = np.array([min(counts[s], WIDE) / counts[s] for s in self.sources])
+
+    def fitted(self) -> dict[str, float]:
+        """Return the constants under which the residuals are likeliest (Laplace of scale sigma)."""
+        known = known_constants()
+        prior = np.log([known[name].prior for name in self.names])
+        spread = np.array([known[name].spread for name in self.names])
+        theta, speed = prior.copy(), np.zeros_like(prior)
+        for _ in range(3000):
+            sigma2 = self.sizes**2 @ np.exp(2 * theta)
+            sigma = np.sqrt(sigma2)
+            # d/d theta of sum w (ln sigma + |r| / sigma), and of the prior.
+            slope = self.weights * (1 / sigma - self.residuals / sigma2) / sigma
+            gradient = np.exp(2 * theta) * (slope @ self.sizes**2) + (theta - prior) / spread**2
+            speed = 0.9 * speed - 0.002 * gradient
+            theta = theta + np.clip(speed, -0.05, 0.05)
+        return dict(zip(self.names, np.exp(theta).tolist(), strict=True))
+
+    def quantile(self, constants: dict[str, float]) -> float:
+        """Return the q of exp(q sigma) that covers 80 % of the runs, sources weighing alike."""
+        weights = np.array([constants[name] for name in self.names])
+        scores = self.residuals / np.sqrt(self.sizes**2 @ weights**2)
+        order = np.argsort(scores)
+        reached = np.cumsum(self.weights[order]) / self.weights.sum()
+        return float(scores[order][np.searchsorted(reached, COVERAGE)])
+
+    def coverage(self, constants: dict[str, float], quantile: float) -> dict[str, str]:
+        """Return coverage and mean width by source of at least `LARGE` runs, as text."""
+        weights = np.array([constants[name] for name in self.names])
+        half = quantile * np.sqrt(self.sizes**2 @ weights**2)
+        sources = np.array(self.sources)
+        return {
+            source: f"{np.mean(self.residuals[rows] <= half[rows]):.0%} of {rows.sum()},"
+            f" x/ {np.exp(half[rows]).mean():.2f}"
+            for source in sorted(set(self.sources))
+            if (rows := sources == source).sum() >= LARGE
+        }
+
+
+def fit_doubts(runs: Sequence[TimedRun]) -> dict[str, float]:
+    """Return the constants of the interval, from what is left of held-out runs."""
+    seen = Doubts(runs, ("configuration", "source"))
+    found = seen.fitted()
+    q = seen.quantile(found)
+    print("both", seen.coverage(found, q))
+    for protocol in PROTOCOLS:
+        covered = Doubts(runs, (protocol,)).coverage(found, q)
+        print(f"{protocol}: {covered}")
+    unseen = Doubts(runs, ("accelerator",))
+    return {**found, "interval.seen": q, "interval.unseen": max(q, unseen.quantile(found))}
+
+
 def macro(problem: Problem, theta: Array) -> float:
     """Return the mean over sources of the mean absolute relative error."""
     errors: dict[str, list[float]] = defaultdict(list)
@@ -157,12 +236,7 @@ def macro(problem: Problem, theta: Array) -> float:
 
 def write(problem: Problem, theta: Array, folds: dict[str, dict[str, Array]]) -> None:
     """Write the fitted values into the table of constants, and those of all folds beside it."""
-    text = CONSTANTS.read_text(encoding="utf-8")
-    for name, value in zip(problem.names, np.exp(theta), strict=True):
-        pattern = rf"(\[{re.escape(name)}\]\nvalue = )\S+"
-        text, found = re.subn(pattern, rf"\g<1>{value:.4g}", text)
-        assert found == 1, name
-    CONSTANTS.write_text(text, encoding="utf-8")
+    write_constants(dict(zip(problem.names, np.exp(theta).tolist(), strict=True)))
     constants = {
         protocol: {key: _rounded(problem.names, found) for key, found in of_key.items()}
         for protocol, of_key in folds.items()
@@ -174,6 +248,16 @@ def write(problem: Problem, theta: Array, folds: dict[str, dict[str, Array]]) ->
     HELD_OUT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
+def write_constants(values: dict[str, float]) -> None:
+    """Write these values into the table of constants."""
+    text = CONSTANTS.read_text(encoding="utf-8")
+    for name, value in values.items():
+        pattern = rf"(\[{re.escape(name)}\]\nvalue = )\S+"
+        text, found = re.subn(pattern, rf"\g<1>{value:.4g}", text)
+        assert found == 1, name
+    CONSTANTS.write_text(text, encoding="utf-8")
+
+
 def _rounded(names: Sequence[str], theta: Array) -> dict[str, float]:
     return {name: float(f"{value:.4g}") for name, value in zip(names, np.exp(theta), strict=True)}
 
@@ -183,8 +267,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--write", action="store_true", help="write the constants")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="linearisations")
+    parser.add_argument("--doubts", action="store_true", help="fit the interval instead")
     options = parser.parse_args()
-    problem = Problem(timed_runs(RECORDS))
+    runs = timed_runs(RECORDS)
+    if options.doubts:
+        values = fit_doubts(runs)
+        for name, value in values.items():
+            print(f"{name:30} {value:10.4g}")
+        if options.write:
+            write_constants(values)
+        return
+    problem = Problem(runs)
     theta, folds = fit(problem, options.rounds)
     for name, value in zip(problem.names, np.exp(theta), strict=True):
         one = problem.known[name]

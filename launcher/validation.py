@@ -27,11 +27,13 @@ from ..planner.plan import Estimated
 from ..planner.predict import (
     Prediction,
     Setup,
+    doubts_of,
     memory_parts,
     peak_flops,
     planned_step_s,
     predict,
     refuse_unsupported,
+    step_parts,
 )
 from ..planner.site import Site
 from ..planner.workbench import Workbench
@@ -133,6 +135,11 @@ class TimedRun:
     def seconds(self) -> float:
         """Return the predicted step time with the constants of this context."""
         return planned_step_s(self.bench, self.site, self.setup)
+
+    def doubts(self) -> dict[str, float]:
+        """Return what can be wrong with that time, as relative sizes by constant `doubt.*`."""
+        parts = step_parts(self.bench, self.site, self.setup)
+        return doubts_of(self.bench, self.site, self.setup, parts)
 
 
 def timed_runs(

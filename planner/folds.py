@@ -53,6 +53,11 @@ def held_out(
         yield
 
 
+def fitted_accelerators() -> frozenset[str]:
+    """Return the accelerators of the runs that the constants were fitted to."""
+    return frozenset(_fitted_without().get("accelerator", {}))
+
+
 @cache
 def _fitted_without() -> Mapping[str, Mapping[str, Mapping[str, float]]]:
     path = files("gpuplan.planner").joinpath("data/held_out.json")

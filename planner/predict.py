@@ -52,7 +52,7 @@ from .hybrid import (
     send_s,
     stage_times,
 )
-from .interval import memory_interval, step_interval
+from .interval import memory_interval, step_doubts, step_interval
 from .layout import Layout
 from .memory import RankMemory, rank_memory
 from .offload import (
@@ -547,6 +547,25 @@ def _engine_bytes(
     return buffers + received
 
 
+def doubts_of(
+    bench: Workbench, site: Site, setup: Setup, parts: StepTimes, *, host_s: float = 0.0
+) -> dict[str, float]:
+    """Return what can be wrong with the predicted step of a setup (`step_doubts`)."""
+    kinds = bench.kinds
+    return step_doubts(
+        parts,
+        bench.curves(site.accelerator),
+        dtype=setup.precision.removesuffix("-amp"),
+        stack=stack_facts(setup).name,
+        date=setup.software_date,
+        accelerators=site.accelerators,
+        nodes=site.nodes,
+        has_experts="experts" in kinds,
+        has_convolutions="convolution" in kinds,
+        host_s=host_s,
+    )
+
+
 def assemble(
     bench: Workbench,
     site: Site,
@@ -561,7 +580,6 @@ def assemble(
     optimizer_s = parts.optimizer_s.item()
     host_comm_s = np.asarray(parts.host_comm_exposed_s).item()
     of_host = steps_on_host(setup.offload)
-    memory_bound_s = parts.memory_bound_s.item() + (0.0 if of_host else optimizer_s)
     on_host_s = host_comm_s + (optimizer_s if of_host else 0.0)
     communication = {
         name: np.asarray(getattr(parts, f"{name}_s")).item()
@@ -571,11 +589,8 @@ def assemble(
     dtype = setup.precision.removesuffix("-amp")
     time = step_interval(
         total_s,
-        compute_s=compute_s,
-        compute_sigma=curves.relative_error("gemm", dtype),
-        memory_bound_s=memory_bound_s,
-        memory_bound_sigma=curves.relative_error("memory_bound", "fp32"),
-        communication_s=exposed_s + sum(communication.values()) + on_host_s,
+        doubts_of(bench, site, setup, parts, host_s=on_host_s),
+        accelerator=site.accelerator.name,
         calibration=bench.calibration.weight(site.accelerator) if bench.calibration else None,
     )
     allocated = memory.peak_bytes.item()

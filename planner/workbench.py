@@ -28,6 +28,7 @@ from .compute import SegmentTimes, StepKernels
 from .envelope import Envelope, envelope
 from .fsdp import Unit, units_of
 from .plan import Precision, Stack
+from .roles import is_expert_product
 from .split import Split, SplitTrace, split_trace
 from .stack import StackFacts
 
@@ -58,6 +59,14 @@ class Workbench:
     def units(self) -> tuple[Unit, ...]:
         """FSDP units of the model."""
         return units_of(self.profile)
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """Kinds of kernels in the step, and "experts" where some are products of experts."""
+        trace = self.profile.step(self.profile.numerics()[0])
+        kernels = [kernel for segment in trace.segments for kernel in segment.kernels]
+        routed = {"experts"} if any(map(is_expert_product, kernels)) else set()
+        return frozenset({kernel.kind for kernel in kernels} | routed)
 
     def units_in(self, stack: Stack) -> tuple[Unit, ...]:
         """Return the units as a stack shards them: only torch pads every parameter by its rows."""

@@ -136,11 +136,8 @@ def test_the_interval_narrows_with_what_holds_of_a_measurement() -> None:
     def width(calibration: float | None) -> float:
         time = step_interval(
             1.0,
-            compute_s=0.5,
-            compute_sigma=0.05,
-            memory_bound_s=0.5,
-            memory_bound_sigma=0.05,
-            communication_s=0.0,
+            {"form.torch-eager": 1.0, "curves": 0.05},
+            accelerator="A100-80GB-SXM",
             calibration=calibration,
         )
         return time.high / time.low
