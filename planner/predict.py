@@ -387,7 +387,7 @@ def _hybrid_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
         ),
         communication,
         pipeline_s=pipeline_s(stages, send, layout, setup.grad_accum),
-        optimizer_s=optimizer_step_s(np.array([[stepped]]), bench.profile.optimizer, curves, stack),
+        optimizer_s=optimizer_step_s(np.array([[stepped]]), bench.profile, curves, stack),
         step_overhead_s=stack.step_overhead_s,
         grad_accum=np.array([[setup.grad_accum]]),
         accumulation_s=curves.memory_bound_s(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..profiles.curves import DeviceCurves
-from ..profiles.profile import OptimizerFacts, Profile
+from ..profiles.profile import Profile
 from .compute import MicroBatchTimes
 from .layout import Layout
 from .stack import StackFacts
@@ -90,16 +90,24 @@ def optimizer_s(
     """
     ranks = np.array([layout.shard if layout.zero_stage else 1 for layout in layouts])
     stepped = profile.trainable_parameters / ranks
-    return optimizer_step_s(stepped, profile.optimizer, curves, stack)[:, None]
+    return optimizer_step_s(stepped, profile, curves, stack)[:, None]
 
 
 def optimizer_step_s(
-    parameters: Array, facts: OptimizerFacts, curves: DeviceCurves, stack: StackFacts
+    parameters: Array, profile: Profile, curves: DeviceCurves, stack: StackFacts
 ) -> Array:
-    """Return seconds of the optimizer step over this many parameters of a rank, element-wise."""
+    """Return seconds of the optimizer step over this many parameters of a rank, element-wise.
+
+    Multi-tensor kernels take so many elements a launch: a rank that holds a share of the model
+    launches that share of them, but not fewer than there are tensors.
+    """
+    facts = profile.optimizer
     moved = parameters * facts.step_bytes_per_parameter * stack.optimizer_traffic
     device = curves.memory_bound_s(moved, kind="optimizer", dtype="fp32")
-    return np.maximum(device, facts.launches * stack.optimizer_launch_s)
+    share = parameters / max(1, profile.trainable_parameters)
+    fewest = min(facts.launches, profile.parameter_tensors)
+    launches = np.clip(facts.launches * share, fewest, facts.launches)
+    return np.maximum(device, launches * stack.optimizer_launch_s)
 
 
 def accumulation_s(
