@@ -24,7 +24,7 @@ from .site import Site
 from .split import Exchange, SplitTrace
 from .stages import bubble_s, stage_counts, stage_of_instances
 from .step import StepTimes, step_times
-from .traffic import Traffic, WireBytes, data_traffic, exposed_s
+from .traffic import Traffic, WireBytes, data_traffic, exposed_s, straggling
 
 Array = np.ndarray
 
@@ -182,6 +182,7 @@ def hybrid_traffic(
     dense = data_traffic(
         units.dense, [data_layout(layout)], site, curves, wire, stride=layout.tensor
     )
+    dense = replace(dense, straggling=np.array([[straggling(layout)]]))
     if not units.experts:
         return dense
     of_experts = data_traffic(
@@ -195,9 +196,9 @@ def hybrid_traffic(
     together = {
         one.name: getattr(dense, one.name) + getattr(of_experts, one.name)
         for one in fields(Traffic)
-        if one.name != "hiding_cost"
+        if one.name.endswith("_s")
     }
-    return Traffic(**together, hiding_cost=dense.hiding_cost)
+    return replace(dense, **together)
 
 
 _EMPTY_ROOT = Unit(name=None, count=1, parameters=0, trainable=0, tensors=())

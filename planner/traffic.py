@@ -10,6 +10,7 @@ both run (`hiding_cost`: they compete for SMs and memory bandwidth).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -76,6 +77,8 @@ class Traffic:
     last_backward_bare_s: Array
     after_s: Array
     hiding_cost: Array
+    straggling: Array
+    """Share of the computing time that ranks wait for the slowest of all."""
 
     def exposed_s(self, forward_s: Array, backward_s: Array, grad_accum: Array) -> Array:
         """Return [L, V] seconds by which the collectives lengthen one step of V variants."""
@@ -88,7 +91,8 @@ class Traffic:
             backward_s,
             cost,
         )
-        return grad_accum * once + (grad_accum - 1) * each + last + self.after_s
+        waiting = self.straggling * grad_accum * (forward_s + backward_s)
+        return grad_accum * once + (grad_accum - 1) * each + last + self.after_s + waiting
 
 
 def exposed_s(communication_s: Array, bare_s: Array, cover_s: Array, cost: Array) -> Array:
@@ -142,10 +146,23 @@ def data_traffic(
     return Traffic(
         **{name: table[:, i, None] for i, name in enumerate(_SLOTS)},
         hiding_cost=np.array(costs)[:, None],
+        straggling=np.array([[straggling(layout)] for layout in layouts]),
     )
 
 
-_SLOTS = tuple(field.name for field in fields(Traffic) if field.name != "hiding_cost")
+_SLOTS = tuple(field.name for field in fields(Traffic) if field.name.endswith("_s"))
+
+
+def straggling(layout: Layout) -> float:
+    """Return the share of a step that synchronous ranks wait for the slowest: more, the more nodes.
+
+    Clocks, memory errors and neighbours make some node slow in every step; the expected maximum
+    over nodes grows with their logarithm.
+    """
+    return fitted("straggler") * max(0.0, math.log2(layout.accelerators / _ONE_NODE))
+
+
+_ONE_NODE = 8
 
 
 @lru_cache(maxsize=256)
