@@ -43,7 +43,7 @@ bench: base
 base dev:
 	@sh scripts/install.sh $@
 
-accuracy: base
+accuracy: dev
 	$(BIN)/python benchmarks/accuracy.py $(ACCURACY_ARGS)
 
 clean:

@@ -1,0 +1,1 @@
+"""How `make accuracy` judges: groups and targets, causes, known truths, plots and the page."""

@@ -1,0 +1,415 @@
+"""docs/accuracy.md: everything that a stranger needs to judge the predictions."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from gpuplan.cli.render.quantity import format_seconds
+from gpuplan.planner.constants import known_constants
+from gpuplan.planner.folds import PROTOCOLS, Protocol
+from gpuplan.planner.judge import (
+    GroupedBy,
+    JudgedRow,
+    Observation,
+    SummaryRow,
+    Validation,
+    judge,
+    summarise,
+)
+from gpuplan.profiles.records import RunRecord
+
+from .causes import cause_of
+from .groups import (
+    LARGE_ENOUGH,
+    MEAN_TARGETS,
+    NEVER_FITTED,
+    TARGETS,
+    beaten_by_null,
+    coverage,
+    mean_error,
+    mean_targeted_error,
+    one_device_groups,
+    split_groups,
+    summarise_groups,
+    target_of,
+)
+from .speed import Speed
+from .truths import Truth
+
+WORST_ROWS = 20
+MOST_OF_A_SOURCE = 4
+"""Worst rows shown of one source: those of a sweep have one cause."""
+NEWLINE = "\n"
+PLOTS: dict[Protocol, str] = {
+    "configuration": "Five folds by configuration",
+    "source": "One source left out",
+    "accelerator": "One accelerator left out",
+}
+EXPLAINED: dict[Protocol, str] = {
+    "configuration": "No model in one layout stands in two folds. This is what to expect of a run"
+    " like published ones: same software, same kind of device, another model or layout.",
+    "source": "Nothing of a laboratory, its software or its machines was seen. This is what to"
+    " expect of runs by somebody else. Targets are twice those of the five folds.",
+    "accelerator": "No run on the device was seen, and everything measured on it (matrix products,"
+    " attention, collectives) is taken away too: its curves come from its nearest relative by"
+    " datasheet. This is what to expect of a new device.",
+}
+INTRODUCTION = """\
+# Accuracy
+
+How far predictions are from published measurements. `make accuracy` writes this page, its plots
+included, from the {rows} run records in `tests/published/`; `tests/test_accuracy.py` fails when a
+bound that is met here no longer is.
+
+## How it was judged
+
+- **What was measured.** Others did: {sources} public sources, each record with its page and commit
+  ([tests/published](../tests/published/README.md)). A record states model, layout, device,
+  software and date, and the step time or the peak memory that was measured. Fields that a source
+  leaves out are taken as that software does by default, and named row by row (`gpuplan validate`).
+- **What is predicted.** The model is traced without a device and priced from kernel measurements
+  and datasheets ([how it predicts](how-it-predicts.md)). {constants} constants of the step model
+  and of its intervals are not given by any kernel measurement (launch costs, overlap, how much
+  slower a kernel runs in a real step). Each has a prior with its source and a
+  spread; `benchmarks/fit.py` moves them from there to the records by robust least squares, every
+  source weighing alike. None depends on the name of a source: keys are stack, date, architecture
+  and kind of kernel.
+- **Held out.** A run is predicted with constants fitted *without* the runs of its own fold:
+  (a) five folds by configuration, (b) without its source, (c) without its accelerator and without
+  the curves measured on it. `gpuplan validate RUNS --hold-out configuration|source|accelerator`
+  prints the same for any record file.
+- **Errors.** error = predicted ÷ measured − 1; MAPE is the mean of |error|, bias the mean of error.
+  A mean over groups counts every group once: one sweep holds {largest} of the rows.
+- **Null models** know the FLOPs of a step and the peak of the device. *50 % HFU* takes half of the
+  peak. *best constant* takes the constant that fits best what is not held out: under (a) the other
+  folds of the very same group, the hardest to beat; under (b) and (c) all other sources or devices.
+- **Interval.** *in 80 %* is the share of measurements inside the predicted 80 % interval, *width*
+  how wide it is on average.
+
+What this does not show. The form of the model and some priors were chosen after looking at errors
+on these records, so errors are optimistic even where the constants were fitted without a run.
+A prior is a judgement, and some rest on the same few public sources. Sources that take part in no
+fit and in no mean: {never_fitted}.
+Single rows of one source share software and machine: {n_small} of the groups have fewer than
+{large} runs, and their numbers are anecdotes.
+"""
+
+
+def page(
+    judged: Mapping[Protocol | None, Sequence[Observation]],
+    records: Sequence[RunRecord],
+    truths: Sequence[Truth],
+    speed: Speed | None,
+) -> str:
+    """Return the whole page.
+
+    Args:
+        judged: the runs under each protocol; None: nothing held out.
+        records: the records, in the same order.
+        truths: known truths and their predictions.
+        speed: how long it takes to judge 1,000 rows, where that was measured.
+    """
+    groups = split_groups(records)
+    parts = [_introduction(records, groups), _overview(judged, groups)]
+    parts += [_protocol_part(protocol, judged[protocol], groups) for protocol in PROTOCOLS]
+    parts += [
+        _one_device_part(judged, records),
+        _memory_part(judged[None], records),
+        _truths_part(truths),
+        _worst_part(judged["configuration"], records),
+        _skipped_part(judge(judged[None]), records),
+        _speed_part(speed),
+    ]
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
+
+
+def share_predicted(observations: Iterable[Observation]) -> tuple[int, int]:
+    """Return (predicted, decodable) runs that state a step time or memory.
+
+    Decodable: the model loads, the accelerator is one type, the precision is known.
+    """
+    decodable = [seen for seen in observations if not _undecodable(seen.skipped)]
+    return sum(seen.skipped is None for seen in decodable), len(decodable)
+
+
+def _undecodable(skipped: str | None) -> bool:
+    return skipped is not None and skipped.startswith("precision ")
+
+
+def _introduction(records: Sequence[RunRecord], groups: Mapping[str, str]) -> str:
+    sizes = Counter(groups.values())
+    return INTRODUCTION.format(
+        rows=f"{len(records):,}",
+        sources=len({record.source_group for record in records}),
+        constants=len(known_constants()),
+        largest=f"{max(sizes.values()):,}",
+        never_fitted="; ".join(f"{name} ({why})" for name, why in NEVER_FITTED.items()),
+        n_small=sum(size < LARGE_ENOUGH for size in sizes.values()),
+        large=LARGE_ENOUGH,
+    )
+
+
+def _overview(
+    judged: Mapping[Protocol | None, Sequence[Observation]], groups: Mapping[str, str]
+) -> str:
+    headings = "constants fitted", "mean over groups", "target", "groups", "with a target"
+    lines = [
+        _row((*headings, "in 80 %", "beaten by a null model")),
+        _row(("---", *["--:"] * 5, "---")),
+    ]
+    for protocol, observations in judged.items():
+        rows = _rows_for_mean(protocol, observations, groups)
+        counted = [row for row in rows if row.group not in NEVER_FITTED]
+        targeted = None if protocol == "accelerator" else mean_targeted_error(rows)
+        cells = [_protocol_name(protocol), _percent(mean_error(rows))]
+        cells += [_percent(MEAN_TARGETS.get(protocol) if protocol else None)]
+        cells += [str(len(counted)), _percent(targeted), _percent(coverage(rows), 0)]
+        lines.append(_row([*cells, ", ".join(beaten_by_null(counted)) or "none"]))
+    predicted, decodable = share_predicted(judged[None])
+    share = _percent(predicted / decodable if decodable else None)
+    return f"""## In short
+
+Step times. Groups are sources, split where one holds dense models and mixtures of experts; in the
+last line they are accelerators. *with a target* is the mean over the {len(TARGETS)} groups that
+have one below. The last two columns look at groups of {LARGE_ENOUGH} runs and more.
+
+{NEWLINE.join(lines)}
+
+{predicted:,} of {decodable:,} decodable records are predicted: {share}."""
+
+
+def _rows_for_mean(
+    protocol: Protocol | None, observations: Sequence[Observation], groups: Mapping[str, str]
+) -> list[SummaryRow]:
+    if protocol == "accelerator":
+        fitted = [seen for seen in observations if seen.source_group not in NEVER_FITTED]
+        return list(summarise(fitted, "accelerator", "step_time_s", hold_out=protocol))
+    return summarise_groups(observations, groups, protocol)
+
+
+def _protocol_name(protocol: Protocol | None) -> str:
+    return "to all records (in sample)" if protocol is None else f"without: {_left_out(protocol)}"
+
+
+def _left_out(protocol: Protocol) -> str:
+    return {
+        "configuration": "the fold (a)",
+        "source": "the source (b)",
+        "accelerator": "the accelerator (c)",
+    }[protocol]
+
+
+def _protocol_part(
+    protocol: Protocol, observations: Sequence[Observation], groups: Mapping[str, str]
+) -> str:
+    parts = [
+        f"## Step time: {PLOTS[protocol].lower()}",
+        EXPLAINED[protocol],
+        f"![{PLOTS[protocol]}: predicted against measured](img/accuracy-{protocol}.svg)",
+        "By source:",
+        _table(summarise_groups(observations, groups, protocol), protocol),
+    ]
+    for by, name in (("accelerator", "accelerator"), ("stack", "software stack")):
+        rows = list(summarise(observations, _grouping(by), "step_time_s", hold_out=protocol))
+        parts += [f"By {name}:", _table(rows, protocol)]
+    return "\n\n".join(parts)
+
+
+def _grouping(by: str) -> GroupedBy:
+    return "accelerator" if by == "accelerator" else "stack"
+
+
+def _table(rows: Sequence[SummaryRow], protocol: Protocol | None) -> str:
+    targets = {row.group: target_of(row.group, protocol) for row in rows}
+    with_targets = any(targets.values())
+    headings = ["group", "n", "MAPE", *(["target", "met"] if with_targets else [])]
+    headings += ["median", "p90", "worst", "bias", "in 80 %", "width", "best constant", "50 % HFU"]
+    lines = [_row(headings), _row(["---", *["--:"] * (len(headings) - 1)])]
+    for row in rows:
+        target = targets[row.group]
+        met = "" if target is None else "yes" if row.mape <= target else "**no**"
+        cells = [row.group, f"{row.n:,}", _percent(row.mape)]
+        cells += [_percent(target) if target else "", met] if with_targets else []
+        cells += [_percent(row.median), _percent(row.p90), _signed(row.worst), _signed(row.bias)]
+        cells += [_percent(row.covered, 0), _factor(row.width)]
+        cells += [_percent(row.null_best_constant), _percent(row.null_50_hfu)]
+        lines.append(_row(cells))
+    return "\n".join(lines)
+
+
+def _one_device_part(
+    judged: Mapping[Protocol | None, Sequence[Observation]], records: Sequence[RunRecord]
+) -> str:
+    protocol: Protocol = "configuration"
+    groups = one_device_groups(records, judged[protocol])
+    rows = summarise_groups(judged[protocol], groups, protocol)
+    targets = [(row, target) for row in rows if (target := target_of(row.group, protocol))]
+    met = sum(row.mape <= target for row, target in targets)
+    return "\n\n".join(
+        [
+            "## Step time: one model on one device",
+            "BERT, ResNet-50 and two runs of a decoder from the tables of single GPUs, five folds."
+            f" {met} of {len(targets)} groups meet their target; the mean over them is"
+            f" {_percent(mean_error(row for row, _ in targets))}.",
+            _table(rows, protocol),
+        ]
+    )
+
+
+def _memory_part(observations: Sequence[Observation], records: Sequence[RunRecord]) -> str:
+    meanings = {record.id: record.measured.memory_meaning or "unknown" for record in records}
+    named = [
+        replace(seen, stack=f"{seen.source_group} | {meanings[seen.id]}") for seen in observations
+    ]
+    whole = [replace(seen, stack=f"all | {meanings[seen.id]}") for seen in observations]
+    rows = [
+        *summarise(named, "stack", "peak_memory_bytes"),
+        *summarise(whole, "stack", "peak_memory_bytes"),
+    ]
+    headings = "source", "meaning", "n", "MAPE", "median", "p90", "p95", "worst", "bias", "in 80 %"
+    lines = [_row(headings), _row(["---", "---", *["--:"] * 8])]
+    sizes = _memory_errors([*named, *whole])
+    for row in rows:
+        p95 = sorted(sizes[row.group])[min(row.n - 1, int(0.95 * row.n))]
+        cells = [row.group, f"{row.n:,}", _percent(row.mape), _percent(row.median)]
+        cells += [_percent(row.p90), _percent(p95), _signed(row.worst), _signed(row.bias)]
+        lines.append(_row([*cells, _percent(row.covered, 0)]))
+    verdicts = judge(observations).verdicts
+    return "\n".join(
+        [
+            "## Peak memory",
+            "",
+            "No constant is fitted to memory, so nothing is held out. *Meaning* is what the source"
+            " measured: what the allocator gave out, what it reserved, or what the whole device"
+            " held. Targets: allocated, median 3 %; whole device, median 6 % and p95 15 %.",
+            "",
+            *lines,
+            "",
+            f"Out-of-memory verdicts: {verdicts.right:,} of {verdicts.n:,} right;"
+            f" {verdicts.missed_out_of_memory} runs that ran out were predicted to fit,"
+            f" {verdicts.false_out_of_memory} that ran were predicted not to.",
+        ]
+    )
+
+
+def _memory_errors(observations: Iterable[Observation]) -> dict[str, list[float]]:
+    sizes: dict[str, list[float]] = defaultdict(list)
+    for seen in observations:
+        if seen.measured_memory_bytes and seen.predicted_memory_bytes:
+            error = seen.predicted_memory_bytes.value / seen.measured_memory_bytes - 1
+            sizes[seen.stack].append(abs(error))
+    return sizes
+
+
+def _truths_part(truths: Sequence[Truth]) -> str:
+    lines = [_row(("run", "figure", "published", "predicted", "80 %", "error"))]
+    lines.append(_row(("---", "---", "--:", "--:", "--:", "--:")))
+    for truth in truths:
+        values = [truth.published, truth.predicted, *truth.ends]
+        shown = [_percent(v) if truth.unit == "MFU" else f"{v:.1f}" for v in values]
+        lines.append(
+            _row(
+                (truth.id, truth.unit, *shown[:2], f"{shown[2]} – {shown[3]}", _signed(truth.error))
+            )
+        )
+    sources = sorted({f"- {truth.id}: {truth.source}" for truth in truths})
+    return "\n".join(
+        [
+            "## Known truths",
+            "",
+            "What papers say of whole runs. They state no step time, so nothing is fitted to them.",
+            "",
+            *lines,
+            "",
+            *sources,
+        ]
+    )
+
+
+def _worst_part(observations: Sequence[Observation], records: Sequence[RunRecord]) -> str:
+    sources = {record.id: record.source_group for record in records}
+    rows = [
+        row
+        for row in judge(observations).rows
+        if row.quantity == "step_time_s"
+        and row.error is not None
+        and sources[row.id] not in NEVER_FITTED
+    ]
+    rows.sort(key=_distance, reverse=True)
+    lines = [_row(("run", "source", "measured", "predicted", "error", "likely cause"))]
+    lines.append(_row(("---", "---", "--:", "--:", "--:", "---")))
+    for row in _few_of_a_source(rows, sources)[:WORST_ROWS]:
+        source = sources[row.id]
+        times = [format_seconds(one) for one in (row.measured or 0.0, row.predicted or 0.0)]
+        lines.append(_row((row.id, source, *times, _signed(row.error), cause_of(row.id, source))))
+    return "\n".join(
+        [
+            f"## The {WORST_ROWS} worst rows",
+            "",
+            f"Out of fold (a), at most {MOST_OF_A_SOURCE} of one source, without sources that are"
+            " never fitted. Causes were written by hand after looking at the records; they are not"
+            " proven.",
+            "",
+            *lines,
+        ]
+    )
+
+
+def _few_of_a_source(rows: Iterable[JudgedRow], sources: Mapping[str, str]) -> list[JudgedRow]:
+    shown: Counter[str] = Counter()
+    few = []
+    for row in rows:
+        shown[sources[row.id]] += 1
+        if shown[sources[row.id]] <= MOST_OF_A_SOURCE:
+            few.append(row)
+    return few
+
+
+def _distance(row: JudgedRow) -> float:
+    return abs(row.error or 0.0)
+
+
+def _skipped_part(answer: Validation, records: Sequence[RunRecord]) -> str:
+    sources = {record.id: record.source_group for record in records}
+    found = Counter((row.skipped, row.quantity, sources[row.id]) for row in answer.rows)
+    names = {"step_time_s": "step time", "peak_memory_bytes": "peak memory"}
+    lines = [
+        f"- {count} of {source}, {names[quantity]}: {reason}"
+        for (reason, quantity, source), count in found.most_common()
+        if reason
+    ]
+    return "\n".join(["## What is not predicted", "", *(lines or ["Every row is."])])
+
+
+def _speed_part(speed: Speed | None) -> str:
+    if speed is None:
+        return ""
+    return "\n".join(
+        [
+            "## How long judging takes",
+            "",
+            f"`gpuplan validate` on {speed.rows:,} of these records (evenly drawn), on"
+            f" {speed.cores} cores, {speed.date}: {speed.cold_s:.0f} s from an empty cache (budget"
+            f" 180 s; {speed.cold_cpu_s:.0f} s of processor time), {speed.warm_s:.0f} s with the"
+            f" traces in it (budget 60 s; {speed.warm_cpu_s:.0f} s)."
+            " Measured with `benchmarks/accuracy.py --speed`.",
+        ]
+    )
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _percent(share: float | None, digits: int = 1) -> str:
+    return "–" if share is None else f"{share * 100:.{digits}f} %"
+
+
+def _signed(share: float | None) -> str:
+    return "–" if share is None else f"{share * 100:+.1f} %"
+
+
+def _factor(width: float | None) -> str:
+    return "–" if width is None else f"×÷ {1 + width:.2f}"
