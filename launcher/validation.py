@@ -20,22 +20,17 @@ from ..catalog.names import assumption_about, resolve_accelerator
 from ..catalog.snapshot import Catalogue, load_catalogue
 from ..catalog.types import Instance
 from ..planner.defaults import StatedRun, UnstatedError, state_run
+from ..planner.device import peak_flops
 from ..planner.folds import Protocol, held_out
 from ..planner.judge import Observation, Validation, Verdict, judge
 from ..planner.memory import RankMemory
+from ..planner.peak import memory_parts
 from ..planner.plan import Estimated
-from ..planner.predict import (
-    Prediction,
-    Setup,
-    doubts_of,
-    memory_parts,
-    peak_flops,
-    planned_step_s,
-    predict,
-    refuse_unsupported,
-    step_parts,
-)
+from ..planner.predict import Prediction, predict
+from ..planner.refusals import refuse_unsupported
+from ..planner.setup import Setup
 from ..planner.site import Site
+from ..planner.step_parts import doubts_of, planned_step_s, step_parts
 from ..planner.workbench import Workbench
 from ..profiles.batch import Profiler, ProfileRequest, profile_all
 from ..profiles.optimizers import with_optimizer

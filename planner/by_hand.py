@@ -11,18 +11,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from .device import capacity_bytes
 from .framework_memory import communicators, framework_bytes
 from .layout import Layout
-from .predict import (
-    Setup,
-    UnsupportedError,
-    capacity_bytes,
-    memory_parts,
-    refuse_unsupported,
-    step_parts,
-)
+from .peak import memory_parts
+from .refusals import refuse_unsupported
+from .setup import Setup
 from .site import Site
 from .space import Space
+from .step_parts import step_parts
+from .unsupported import UnsupportedError
 from .workbench import Workbench
 
 MOST_BATCHES = 6

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..catalog.types import Accelerator, Link
 from ..profiles.optimizers import with_optimizer
 from ..profiles.profile import Profile
+from .device import memory_notes, supported_precisions
 from .host_memory import host_memory_note, ordered
 from .layout import Layout
 from .offload import NOTHING
@@ -21,7 +22,8 @@ from .plan import (
     Precision,
     RecomputeKind,
 )
-from .predict import Prediction, Setup, memory_notes, predict, supported_precisions
+from .predict import Prediction, predict
+from .setup import Setup
 from .site import Site
 from .stack import casts_layers
 from .workbench import Workbench

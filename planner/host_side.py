@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,29 +11,10 @@ from .host_memory import HostState, host_memory, steps_on_host
 from .layout import Layout
 from .offload import HostWork, host_work
 from .plan import EstimatedHostMemory
-from .shares import rank_units
+from .ranks import stepped_parameters
+from .setup import Setup
 from .site import Site
-from .split import Split
-from .unsupported import UnsupportedError
 from .workbench import Workbench
-
-if TYPE_CHECKING:
-    from .predict import Setup
-
-
-def refuse_offload(setup: Setup) -> None:
-    """Raise UnsupportedError for an offload that the layout cannot have."""
-    layout = setup.layout
-    if "parameters" in setup.offload and layout.zero_stage != 3:
-        raise UnsupportedError(
-            f"Parameters are offloaded by FSDP, which {layout} is not.",
-            fix=f"give --layout fsdp{layout.accelerators}, or --offload optimizer.",
-        )
-    if "activations" in setup.offload and not layout.is_data_parallel_only:
-        raise UnsupportedError(
-            f"Offloaded activations are not predicted for {layout}, which splits the model.",
-            fix="give a data-parallel layout, or --recompute full instead.",
-        )
 
 
 def data_parallel_host_work(
@@ -88,20 +68,6 @@ def activations_on_host(bench: Workbench, setup: Setup) -> float:
     numerics = bench.numerics(setup.precision, autocast=setup.autocast)
     trace = bench.trace_in(numerics, setup.recompute)
     return offloaded_activation_bytes(trace).at(setup.micro_batch)
-
-
-def stepped_parameters(bench: Workbench, setup: Setup) -> float:
-    """Return the trainable parameters that the fullest rank's optimizer steps."""
-    layout = setup.layout
-    if layout.is_data_parallel_only:
-        ranks = layout.shard if layout.zero_stage else 1
-        return bench.profile.trainable_parameters / ranks
-    split = Split.of(layout, setup.stack)
-    numerics = bench.numerics(setup.precision, autocast=setup.autocast)
-    trace = bench.trace_in(numerics, "none")
-    units = rank_units(bench.profile, bench.units_in(setup.stack), trace, layout, split)
-    fullest = max(units, key=lambda one: one.trainable)
-    return fullest.sharded(layout) if layout.zero_stage else fullest.trainable
 
 
 def staging_bytes(bench: Workbench, setup: Setup, *, gather_bytes: int) -> float:

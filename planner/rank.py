@@ -15,8 +15,8 @@ from .cost import samples_of
 from .layout import Layout
 from .market import Choice
 from .plan import Plan, RecomputeKind
-from .predict import Setup
 from .request import Question, Sort
+from .setup import Setup
 from .site import Site
 
 TRIES_PER_ACCELERATOR = 6

@@ -19,32 +19,25 @@ from ..profiles.optimizers import with_optimizer
 from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
 from .by_hand import HandLayouts
 from .compute import MicroBatchTimes
+from .device import capacity_bytes
 from .framework_memory import communicators, framework_bytes
 from .host_memory import ordered
 from .host_side import activations_on_host, data_parallel_host_work, host_bytes
 from .layout import Layout
 from .market import Choice, Market, survey
 from .offload import NOTHING
+from .peak import is_roomy, memory_of, memory_parts
 from .plan import Offloaded, Plan, Precision, RecomputeKind, Rejected, Stack
-from .predict import (
-    Setup,
-    accumulation_bytes,
-    assemble,
-    capacity_bytes,
-    is_roomy,
-    memory_of,
-    memory_parts,
-    stack_facts,
-    step_parts,
-    wire_bytes,
-)
+from .predict import assemble
 from .present import as_plan
 from .rank import Candidate, best_of_each_accelerator, headlines, mark_ties
 from .request import Question
+from .setup import Setup, accumulation_bytes, stack_facts, wire_bytes
 from .site import Site
 from .space import Space, precisions_for, space_of, stack_for
 from .stack import casts_layers
 from .step import accumulation_s, optimizer_s, step_times
+from .step_parts import step_parts
 from .traffic import data_traffic
 from .why_not import reasons
 from .workbench import Workbench

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..catalog.types import Accelerator
 from ..profiles.profile import Profile
+from .device import supported_precisions
 from .layout import Layout
 from .plan import PRECISIONS, Precision, RecomputeKind, Stack
-from .predict import supported_precisions
 from .request import Choices, Machine, Question
 
 LARGEST_MICRO_BATCH = 1024

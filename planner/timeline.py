@@ -10,7 +10,7 @@ from ..catalog.errors import UsageError
 from ..catalog.types import Accelerator
 from ..profiles.profile import Profile
 from .plan import Plan
-from .predict import Setup, stack_facts
+from .setup import Setup, stack_facts
 from .stack import casts_layers
 from .workbench import Workbench
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..profiles.profile import Profile
+from .device import supported_precisions
 from .market import Market
-from .predict import supported_precisions
 from .request import Choices
 from .space import Space, file_precision, precisions_for
 

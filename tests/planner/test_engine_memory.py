@@ -9,7 +9,8 @@ from gpuplan.catalog.units import GIB
 from gpuplan.planner.engine_memory import engine_bytes, loss_of, runs_deepspeed
 from gpuplan.planner.framework_memory import communicators, context_bytes, framework_bytes
 from gpuplan.planner.layout import Layout
-from gpuplan.planner.predict import Setup, memory_parts
+from gpuplan.planner.peak import memory_parts
+from gpuplan.planner.setup import Setup
 from gpuplan.planner.state_bytes import state_scale
 from gpuplan.planner.workbench import Workbench
 from gpuplan.profiles.profile import Profile

@@ -17,9 +17,10 @@ from gpuplan.planner.host_memory import HostState
 from gpuplan.planner.layout import Layout
 from gpuplan.planner.offload import host_work
 from gpuplan.planner.plan import Offloaded
-from gpuplan.planner.predict import Prediction, Setup, predict
+from gpuplan.planner.predict import Prediction, predict
 from gpuplan.planner.request import Choices, Machine, Question
 from gpuplan.planner.search import search
+from gpuplan.planner.setup import Setup
 from gpuplan.planner.site import Site
 from gpuplan.planner.unsupported import UnsupportedError
 from gpuplan.profiles.profile import Profile

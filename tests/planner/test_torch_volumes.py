@@ -17,8 +17,9 @@ import pytest
 from torch_ranks import Case, Record, as_argument
 
 from gpuplan.planner.layout import Layout
+from gpuplan.planner.peak import memory_parts
 from gpuplan.planner.plan import Precision
-from gpuplan.planner.predict import Setup, memory_parts, wire_bytes
+from gpuplan.planner.setup import Setup, wire_bytes
 from gpuplan.planner.shares import RankUnits, data_layout, rank_units
 from gpuplan.planner.split import Split, SplitTrace
 from gpuplan.planner.traffic import slotted_calls
