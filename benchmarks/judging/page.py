@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from gpuplan.cli.render.quantity import format_seconds
 from gpuplan.planner.constants import known_constants
@@ -35,7 +34,9 @@ from .groups import (
     summarise_groups,
     target_of,
 )
+from .memory import memory_part
 from .speed import Speed
+from .tables import error_table, percent, row_of, signed
 from .truths import Truth
 
 WORST_ROWS = 20
@@ -116,7 +117,7 @@ def page(
     parts += [_protocol_part(protocol, judged[protocol], groups) for protocol in PROTOCOLS]
     parts += [
         _one_device_part(judged, records),
-        _memory_part(judged[None], records),
+        memory_part(judged[None], records),
         _truths_part(truths),
         _worst_part(judged["configuration"], records),
         _skipped_part(judge(judged[None]), records),
@@ -156,19 +157,19 @@ def _overview(
 ) -> str:
     headings = "constants fitted", "mean over groups", "target", "groups", "with a target"
     lines = [
-        _row((*headings, "in 80 %", "beaten by a null model")),
-        _row(("---", *["--:"] * 5, "---")),
+        row_of((*headings, "in 80 %", "beaten by a null model")),
+        row_of(("---", *["--:"] * 5, "---")),
     ]
     for protocol, observations in judged.items():
         rows = _rows_for_mean(protocol, observations, groups)
         counted = [row for row in rows if row.group not in NEVER_FITTED]
         targeted = None if protocol == "accelerator" else mean_targeted_error(rows)
-        cells = [_protocol_name(protocol), _percent(mean_error(rows))]
-        cells += [_percent(MEAN_TARGETS.get(protocol) if protocol else None)]
-        cells += [str(len(counted)), _percent(targeted), _percent(coverage(rows), 0)]
-        lines.append(_row([*cells, ", ".join(beaten_by_null(counted)) or "none"]))
+        cells = [_protocol_name(protocol), percent(mean_error(rows))]
+        cells += [percent(MEAN_TARGETS.get(protocol) if protocol else None)]
+        cells += [str(len(counted)), percent(targeted), percent(coverage(rows), 0)]
+        lines.append(row_of([*cells, ", ".join(beaten_by_null(counted)) or "none"]))
     predicted, decodable = share_predicted(judged[None])
-    share = _percent(predicted / decodable if decodable else None)
+    share = percent(predicted / decodable if decodable else None)
     return f"""## In short
 
 Step times. Groups are sources, split where one holds dense models and mixtures of experts; in the
@@ -209,34 +210,16 @@ def _protocol_part(
         EXPLAINED[protocol],
         f"![{PLOTS[protocol]}: predicted against measured](img/accuracy-{protocol}.svg)",
         "By source:",
-        _table(summarise_groups(observations, groups, protocol), protocol),
+        error_table(summarise_groups(observations, groups, protocol), protocol),
     ]
     for by, name in (("accelerator", "accelerator"), ("stack", "software stack")):
         rows = list(summarise(observations, _grouping(by), "step_time_s", hold_out=protocol))
-        parts += [f"By {name}:", _table(rows, protocol)]
+        parts += [f"By {name}:", error_table(rows, protocol)]
     return "\n\n".join(parts)
 
 
 def _grouping(by: str) -> GroupedBy:
     return "accelerator" if by == "accelerator" else "stack"
-
-
-def _table(rows: Sequence[SummaryRow], protocol: Protocol | None) -> str:
-    targets = {row.group: target_of(row.group, protocol) for row in rows}
-    with_targets = any(targets.values())
-    headings = ["group", "n", "MAPE", *(["target", "met"] if with_targets else [])]
-    headings += ["median", "p90", "worst", "bias", "in 80 %", "width", "best constant", "50 % HFU"]
-    lines = [_row(headings), _row(["---", *["--:"] * (len(headings) - 1)])]
-    for row in rows:
-        target = targets[row.group]
-        met = "" if target is None else "yes" if row.mape <= target else "**no**"
-        cells = [row.group, f"{row.n:,}", _percent(row.mape)]
-        cells += [_percent(target) if target else "", met] if with_targets else []
-        cells += [_percent(row.median), _percent(row.p90), _signed(row.worst), _signed(row.bias)]
-        cells += [_percent(row.covered, 0), _factor(row.width)]
-        cells += [_percent(row.null_best_constant), _percent(row.null_50_hfu)]
-        lines.append(_row(cells))
-    return "\n".join(lines)
 
 
 def _one_device_part(
@@ -252,66 +235,21 @@ def _one_device_part(
             "## Step time: one model on one device",
             "BERT, ResNet-50 and two runs of a decoder from the tables of single GPUs, five folds."
             f" {met} of {len(targets)} groups meet their target; the mean over them is"
-            f" {_percent(mean_error(row for row, _ in targets))}.",
-            _table(rows, protocol),
+            f" {percent(mean_error(row for row, _ in targets))}.",
+            error_table(rows, protocol),
         ]
     )
-
-
-def _memory_part(observations: Sequence[Observation], records: Sequence[RunRecord]) -> str:
-    meanings = {record.id: record.measured.memory_meaning or "unknown" for record in records}
-    named = [
-        replace(seen, stack=f"{seen.source_group} | {meanings[seen.id]}") for seen in observations
-    ]
-    whole = [replace(seen, stack=f"all | {meanings[seen.id]}") for seen in observations]
-    rows = [
-        *summarise(named, "stack", "peak_memory_bytes"),
-        *summarise(whole, "stack", "peak_memory_bytes"),
-    ]
-    headings = "source", "meaning", "n", "MAPE", "median", "p90", "p95", "worst", "bias", "in 80 %"
-    lines = [_row(headings), _row(["---", "---", *["--:"] * 8])]
-    sizes = _memory_errors([*named, *whole])
-    for row in rows:
-        p95 = sorted(sizes[row.group])[min(row.n - 1, int(0.95 * row.n))]
-        cells = [row.group, f"{row.n:,}", _percent(row.mape), _percent(row.median)]
-        cells += [_percent(row.p90), _percent(p95), _signed(row.worst), _signed(row.bias)]
-        lines.append(_row([*cells, _percent(row.covered, 0)]))
-    verdicts = judge(observations).verdicts
-    return "\n".join(
-        [
-            "## Peak memory",
-            "",
-            "No constant is fitted to memory, so nothing is held out. *Meaning* is what the source"
-            " measured: what the allocator gave out, what it reserved, or what the whole device"
-            " held. Targets: allocated, median 3 %; whole device, median 6 % and p95 15 %.",
-            "",
-            *lines,
-            "",
-            f"Out-of-memory verdicts: {verdicts.right:,} of {verdicts.n:,} right;"
-            f" {verdicts.missed_out_of_memory} runs that ran out were predicted to fit,"
-            f" {verdicts.false_out_of_memory} that ran were predicted not to.",
-        ]
-    )
-
-
-def _memory_errors(observations: Iterable[Observation]) -> dict[str, list[float]]:
-    sizes: dict[str, list[float]] = defaultdict(list)
-    for seen in observations:
-        if seen.measured_memory_bytes and seen.predicted_memory_bytes:
-            error = seen.predicted_memory_bytes.value / seen.measured_memory_bytes - 1
-            sizes[seen.stack].append(abs(error))
-    return sizes
 
 
 def _truths_part(truths: Sequence[Truth]) -> str:
-    lines = [_row(("run", "figure", "published", "predicted", "80 %", "error"))]
-    lines.append(_row(("---", "---", "--:", "--:", "--:", "--:")))
+    lines = [row_of(("run", "figure", "published", "predicted", "80 %", "error"))]
+    lines.append(row_of(("---", "---", "--:", "--:", "--:", "--:")))
     for truth in truths:
         values = [truth.published, truth.predicted, *truth.ends]
-        shown = [_percent(v) if truth.unit == "MFU" else f"{v:.1f}" for v in values]
+        shown = [percent(v) if truth.unit == "MFU" else f"{v:.1f}" for v in values]
         lines.append(
-            _row(
-                (truth.id, truth.unit, *shown[:2], f"{shown[2]} – {shown[3]}", _signed(truth.error))
+            row_of(
+                (truth.id, truth.unit, *shown[:2], f"{shown[2]} – {shown[3]}", signed(truth.error))
             )
         )
     sources = sorted({f"- {truth.id}: {truth.source}" for truth in truths})
@@ -338,12 +276,12 @@ def _worst_part(observations: Sequence[Observation], records: Sequence[RunRecord
         and sources[row.id] not in NEVER_FITTED
     ]
     rows.sort(key=_distance, reverse=True)
-    lines = [_row(("run", "source", "measured", "predicted", "error", "likely cause"))]
-    lines.append(_row(("---", "---", "--:", "--:", "--:", "---")))
+    lines = [row_of(("run", "source", "measured", "predicted", "error", "likely cause"))]
+    lines.append(row_of(("---", "---", "--:", "--:", "--:", "---")))
     for row in _few_of_a_source(rows, sources)[:WORST_ROWS]:
         source = sources[row.id]
         times = [format_seconds(one) for one in (row.measured or 0.0, row.predicted or 0.0)]
-        lines.append(_row((row.id, source, *times, _signed(row.error), cause_of(row.id, source))))
+        lines.append(row_of((row.id, source, *times, signed(row.error), cause_of(row.id, source))))
     return "\n".join(
         [
             f"## The {WORST_ROWS} worst rows",
@@ -386,30 +324,15 @@ def _skipped_part(answer: Validation, records: Sequence[RunRecord]) -> str:
 def _speed_part(speed: Speed | None) -> str:
     if speed is None:
         return ""
-    return "\n".join(
-        [
-            "## How long judging takes",
-            "",
-            f"`gpuplan validate` on {speed.rows:,} of these records (evenly drawn), on"
-            f" {speed.cores} cores, {speed.date}: {speed.cold_s:.0f} s from an empty cache (budget"
-            f" 180 s; {speed.cold_cpu_s:.0f} s of processor time), {speed.warm_s:.0f} s with the"
-            f" traces in it (budget 60 s; {speed.warm_cpu_s:.0f} s)."
-            " Measured with `benchmarks/accuracy.py --speed`.",
-        ]
+    shared = (
+        f" Others used the machine at the same time (load {speed.load:.1f}); processor time is what"
+        " the work itself takes."
+        if speed.load > speed.cores
+        else ""
     )
+    return f"""## How long judging takes
 
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _percent(share: float | None, digits: int = 1) -> str:
-    return "–" if share is None else f"{share * 100:.{digits}f} %"
-
-
-def _signed(share: float | None) -> str:
-    return "–" if share is None else f"{share * 100:+.1f} %"
-
-
-def _factor(width: float | None) -> str:
-    return "–" if width is None else f"×÷ {1 + width:.2f}"
+`gpuplan validate` on {speed.rows:,} of these records, evenly drawn, on {speed.cores} cores,
+{speed.date}: {speed.cold_s:.0f} s from an empty cache ({speed.cold_cpu_s:.0f} s of processor time,
+spread over the cores; budget 180 s), {speed.warm_s:.0f} s with the traces in it
+({speed.warm_cpu_s:.0f} s; budget 60 s).{shared} Measured with `benchmarks/accuracy.py --speed`."""

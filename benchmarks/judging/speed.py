@@ -25,6 +25,8 @@ class Speed:
 
     rows: int
     cores: int
+    load: float
+    """Load average at the end: above `cores`, others used the machine as well."""
     date: str
     cold_s: float
     cold_cpu_s: float
@@ -44,6 +46,7 @@ def measure_speed(paths: Sequence[Path]) -> Speed:
     speed = Speed(
         rows=ROWS,
         cores=len(os.sched_getaffinity(0)),
+        load=round(os.getloadavg()[1], 1),
         date=date.today().isoformat(),
         cold_s=cold_s,
         cold_cpu_s=cold_cpu_s,

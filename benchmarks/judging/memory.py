@@ -1,0 +1,58 @@
+"""The part of docs/accuracy.md about peak memory, by source and by what was measured."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from gpuplan.planner.judge import Observation, judge, summarise
+from gpuplan.profiles.records import RunRecord
+
+from .tables import percent, row_of, signed
+
+
+def memory_part(observations: Sequence[Observation], records: Sequence[RunRecord]) -> str:
+    """Return the errors of peak memory and the out-of-memory verdicts."""
+    meanings = {record.id: record.measured.memory_meaning or "unknown" for record in records}
+    named = [
+        replace(seen, stack=f"{seen.source_group} | {meanings[seen.id]}") for seen in observations
+    ]
+    whole = [replace(seen, stack=f"all | {meanings[seen.id]}") for seen in observations]
+    rows = [
+        *summarise(named, "stack", "peak_memory_bytes"),
+        *summarise(whole, "stack", "peak_memory_bytes"),
+    ]
+    headings = "source", "meaning", "n", "MAPE", "median", "p90", "p95", "worst", "bias", "in 80 %"
+    lines = [row_of(headings), row_of(["---", "---", *["--:"] * 8])]
+    sizes = _memory_errors([*named, *whole])
+    for row in rows:
+        p95 = sorted(sizes[row.group])[min(row.n - 1, int(0.95 * row.n))]
+        cells = [row.group, f"{row.n:,}", percent(row.mape), percent(row.median)]
+        cells += [percent(row.p90), percent(p95), signed(row.worst), signed(row.bias)]
+        lines.append(row_of([*cells, percent(row.covered, 0)]))
+    verdicts = judge(observations).verdicts
+    return "\n".join(
+        [
+            "## Peak memory",
+            "",
+            "No constant is fitted to memory, so nothing is held out. *Meaning* is what the source"
+            " measured: what the allocator gave out, what it reserved, or what the whole device"
+            " held. Targets: allocated, median 3 %; whole device, median 6 % and p95 15 %.",
+            "",
+            *lines,
+            "",
+            f"Out-of-memory verdicts: {verdicts.right:,} of {verdicts.n:,} right;"
+            f" {verdicts.missed_out_of_memory} runs that ran out were predicted to fit,"
+            f" {verdicts.false_out_of_memory} that ran were predicted not to.",
+        ]
+    )
+
+
+def _memory_errors(observations: Iterable[Observation]) -> dict[str, list[float]]:
+    sizes: dict[str, list[float]] = defaultdict(list)
+    for seen in observations:
+        if seen.measured_memory_bytes and seen.predicted_memory_bytes:
+            error = seen.predicted_memory_bytes.value / seen.measured_memory_bytes - 1
+            sizes[seen.stack].append(abs(error))
+    return sizes
