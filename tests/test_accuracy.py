@@ -1,96 +1,164 @@
-"""The planner against published measurements: the bounds that docs/accuracy.md shows are kept."""
+"""The planner against published measurements: the bounds that docs/accuracy.md shows are kept.
 
+Every prediction is held out: made with constants that were fitted without the runs of its own fold.
+Bounds are the targets themselves (`judging.groups`), but where those are not reached yet.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from typing import Any
 
 import pytest
 
-from gpuplan.launcher.validation import validate
-from gpuplan.planner.judge import SummaryRow, Validation
+from gpuplan.launcher.validation import RecordedRuns
+from gpuplan.planner.folds import PROTOCOLS, Protocol
+from gpuplan.planner.judge import Observation, SummaryRow, summarise
+from gpuplan.profiles.records import RunRecord
 
-PUBLISHED = Path(__file__).parent / "published"
-SOURCE_BOUNDS = {
-    # The issue's first bound is 20 %; these are what was reached, with room for small changes.
-    "llm-foundry": 0.08,
-    "vtrain-single": 0.09,
-    "bigscience-tr11": 0.13,
-    "bigscience-v100": 0.11,
-    "megatron-mp-2020": 0.10,
-    "megatron-bridge": 0.24,
-    "internevo": 0.09,
-    "maxtext": 0.10,
-    # 4 % but for three tensor-parallel runs; one of them (405B, fp8) is predicted twice too slow.
-    "torchtitan": 0.15,
-    "torchtune": 0.09,
-    "narayanan": 0.06,
-    "lambda": 0.18,
-    "milabench": 0.12,
-    "dle": 0.13,
-    "neusight": 0.13,
+ROOT = Path(__file__).parents[1]
+PUBLISHED = ROOT / "tests" / "published"
+sys.path.append(str(ROOT / "benchmarks"))  # Where Python puts it when `make accuracy` runs.
+groups = importlib.import_module("judging.groups")
+page = importlib.import_module("judging.page")
+truths = importlib.import_module("judging.truths")
+
+NOT_YET: dict[Protocol, dict[str, float]] = {
+    "configuration": {
+        "bigscience-v100": 0.085,  # 6 %
+        "megatron-bridge, experts": 0.20,  # 18 %
+        "narayanan": 0.085,  # 6 %
+        "torchtune": 0.085,  # 5 %
+    },
+    "source": {},
 }
-SINGLE_ACCELERATOR_BOUND = 0.15
-LARGE_ENOUGH = 8
-"""Runs from which on a group must beat the null models."""
+"""Groups above their target, with what is kept until they are below; beside it the target."""
+MEANS_NOT_YET: dict[Protocol, float] = {"source": 0.105}  # 9 %
+ONE_DEVICE_MEAN = 0.12  # 9 %, and that of every group
+BEATEN_BY_NULL: dict[Protocol, set[str]] = {
+    # Seventeen runs of one model, all near one utilisation: its own constant is hard to beat.
+    "configuration": {"internevo"},
+    "source": set(),
+    "accelerator": set(),
+}
 
 pytestmark = pytest.mark.slow
 
 
+@dataclass(frozen=True)
+class Judged:
+    """The open records under every protocol."""
+
+    records: Sequence[RunRecord]
+    seen: dict[Protocol | None, list[Observation]]
+
+    def rows(self, protocol: Protocol) -> dict[str, SummaryRow]:
+        """Return step time errors by group: sources, dense models and experts apart."""
+        named = groups.split_groups(self.records)
+        found = groups.summarise_groups(self.seen[protocol], named, protocol)
+        return {row.group: row for row in found}
+
+
 @pytest.fixture(scope="module")
-def answer(tmp_path_factory: pytest.TempPathFactory) -> Validation:
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
     with pytest.MonkeyPatch.context() as patch:
         # One cache for the module: the profiles of all published models take minutes to make.
         patch.setenv("GPUPLAN_HOME", str(tmp_path_factory.mktemp("accuracy")))
-        return validate(
+        runs = RecordedRuns(
             [PUBLISHED / "published_llm.jsonl", PUBLISHED / "published_single_gpu.jsonl"]
         )
+        seen: dict[Protocol | None, list[Observation]] = {None: runs.observations()}
+        seen |= {protocol: runs.observations(protocol) for protocol in PROTOCOLS}
+        return Judged(runs.records, seen)
 
 
-def of_source(answer: Validation, group: str) -> SummaryRow:
-    (row,) = [
-        row
-        for row in answer.summary
-        if (row.by, row.quantity, row.group) == ("source_group", "step_time_s", group)
-    ]
-    return row
+@pytest.mark.parametrize("protocol", ["configuration", "source"])
+@pytest.mark.parametrize("group", groups.TARGETS)
+def test_a_group_is_within_its_bound(judged: Judged, group: str, protocol: Protocol) -> None:
+    bound = NOT_YET[protocol].get(group) or groups.target_of(group, protocol)
+    assert bound is not None
+    assert judged.rows(protocol)[group].mape <= bound
 
 
-@pytest.mark.parametrize("group", SOURCE_BOUNDS)
-def test_step_times_of_a_source_are_within_their_bound(answer: Validation, group: str) -> None:
-    row = of_source(answer, group)
-    assert row.mape <= SOURCE_BOUNDS[group]
+def test_what_is_not_reached_yet_is_above_its_target() -> None:
+    for protocol, bounds in NOT_YET.items():
+        for group, bound in bounds.items():
+            assert bound > groups.target_of(group, protocol), group
 
 
-def test_every_group_of_some_size_beats_both_null_models_or_is_within_reach(
-    answer: Validation,
-) -> None:
+def test_means_over_groups_are_within_their_bounds(judged: Judged) -> None:
+    bounds: dict[Protocol, float] = groups.MEAN_TARGETS | MEANS_NOT_YET
+    by_source = groups.mean_error(judged.rows("source").values())
+    by_accelerator = groups.mean_error(accelerator_rows(judged))
+    assert by_source is not None and by_source <= bounds["source"]
+    assert by_accelerator is not None and by_accelerator <= bounds["accelerator"]
+
+
+def test_one_model_on_one_device_is_within_its_bound(judged: Judged) -> None:
+    seen = judged.seen["configuration"]
+    named = groups.one_device_groups(judged.records, seen)
     rows = [
         row
-        for row in answer.summary
-        if (row.by, row.quantity) == ("source_group", "step_time_s") and row.n >= LARGE_ENOUGH
+        for row in groups.summarise_groups(seen, named, "configuration")
+        if groups.target_of(row.group, "configuration")
     ]
-    assert len(rows) >= 8
-    for row in rows:
-        assert row.null_50_hfu is not None and row.mape < row.null_50_hfu, row.group
-        assert row.null_left_out is not None and row.mape < row.null_left_out, row.group
+    assert len(rows) >= 40
+    mean = groups.mean_error(rows)
+    assert mean is not None and mean <= ONE_DEVICE_MEAN
 
 
-@pytest.mark.parametrize("group", ["llm-foundry", "lambda", "milabench", "dle", "vtrain-single"])
-def test_the_best_constant_that_knows_the_source_is_beaten_too(
-    answer: Validation, group: str
+def accelerator_rows(judged: Judged) -> list[SummaryRow]:
+    fitted = [
+        seen for seen in judged.seen["accelerator"] if seen.source_group not in groups.NEVER_FITTED
+    ]
+    return list(summarise(fitted, "accelerator", "step_time_s", hold_out="accelerator"))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_group_of_some_size_beats_both_null_models(
+    judged: Judged, protocol: Protocol
 ) -> None:
-    row = of_source(answer, group)
-    assert row.null_best_constant is not None and row.mape < row.null_best_constant
+    rows = judged.rows(protocol)
+    large = [row for row in rows.values() if row.n >= groups.LARGE_ENOUGH]
+    assert len(large) >= 12
+    assert set(groups.beaten_by_null(rows.values())) <= BEATEN_BY_NULL[protocol]
 
 
-def test_steps_on_one_accelerator_are_within_their_bound(answer: Validation) -> None:
-    groups = [of_source(answer, group) for group in ("lambda", "milabench", "dle", "neusight")]
-    pooled = sum(row.mape * row.n for row in groups) / sum(row.n for row in groups)
-    assert pooled <= SINGLE_ACCELERATOR_BOUND
-    assert fmean(row.mape for row in groups) <= SINGLE_ACCELERATOR_BOUND
+def test_nearly_all_records_that_can_be_read_are_predicted(judged: Judged) -> None:
+    predicted, decodable = page.share_predicted(judged.seen[None])
+    assert decodable >= 2000
+    assert predicted / decodable >= 0.98
 
 
-def test_rows_that_are_skipped_say_why(answer: Validation) -> None:
-    skipped = [row for row in answer.rows if row.predicted is None]
+def test_rows_that_are_skipped_say_why(judged: Judged) -> None:
+    skipped = [seen.skipped for seen in judged.seen[None] if seen.predicted_step_time_s is None]
     assert skipped
-    assert all(row.skipped for row in skipped)
-    assert not [row for row in skipped if "Traceback" in (row.skipped or "")]
+    assert all(skipped)
+    assert not [reason for reason in skipped if "Traceback" in (reason or "")]
+
+
+def test_what_is_held_out_changes_predictions(judged: Judged) -> None:
+    """A protocol that no longer reached the constants would look like a perfect one."""
+    usual = [seen.predicted_step_time_s for seen in judged.seen[None]]
+    for protocol in PROTOCOLS:
+        held = [seen.predicted_step_time_s for seen in judged.seen[protocol]]
+        changed = sum(a != b for a, b in zip(usual, held, strict=True))
+        assert changed > 0.9 * len(usual), protocol
+
+
+@pytest.fixture(scope="module")
+def known(judged: Judged) -> dict[str, Any]:
+    return {truth.id: truth for truth in truths.known_truths()}
+
+
+def test_llama_3_405b_reaches_the_utilisation_its_paper_states(known: dict[str, Any]) -> None:
+    """arXiv:2407.21783, table 4: 38 to 43 % on 8,192 and 16,384 H100."""
+    assert 0.38 <= known["llama-3-405b-16384-h100"].predicted <= 0.43
+    assert abs(known["llama-3-405b-8192-h100"].error) <= 0.15
+
+
+def test_gpt_3_takes_the_days_its_paper_states(known: dict[str, Any]) -> None:
+    """arXiv:2104.04473, section 5.1: 300 billion tokens on 1,024 A100 in 34 days."""
+    assert known["gpt-3-175b-1024-a100"].predicted == pytest.approx(34, rel=0.10)

@@ -1,0 +1,127 @@
+"""How docs/accuracy.md is made: groups, causes, plots and tables, from a handful of runs."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuplan.planner.folds import PROTOCOLS
+from gpuplan.planner.judge import Observation
+from gpuplan.planner.plan import Estimated
+from gpuplan.profiles.records import RunRecord
+
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "benchmarks"))  # Where Python puts it when `make accuracy` runs.
+causes = importlib.import_module("judging.causes")
+groups = importlib.import_module("judging.groups")
+page = importlib.import_module("judging.page")
+scatter = importlib.import_module("judging.scatter")
+truths = importlib.import_module("judging.truths")
+
+
+def record(name: str, source: str, **params: int) -> RunRecord:
+    return RunRecord.model_validate(
+        {
+            "id": name,
+            "source_group": source,
+            "model": "decoder.py",
+            "accelerator": "L4",
+            "params": params,
+            "measured": {"step_time_s": 1.0},
+        }
+    )
+
+
+def observation(name: str, source: str, predicted_s: float) -> Observation:
+    return Observation(
+        id=name,
+        source_group=source,
+        accelerator="L4",
+        stack="megatron",
+        configuration=name,
+        measured_step_time_s=1.0,
+        predicted_step_time_s=Estimated(
+            value=predicted_s, low=predicted_s / 1.2, high=predicted_s * 1.2, basis="analytic"
+        ),
+        ideal_step_time_s=0.3,
+    )
+
+
+RECORDS = [
+    record("a", "mixed", experts=8),
+    record("b", "mixed"),
+    record("c", "llm-foundry"),
+    record("d", "sailor"),
+]
+SEEN = [
+    observation("a", "mixed", 1.3),
+    observation("b", "mixed", 0.9),
+    observation("c", "llm-foundry", 1.06),
+    observation("d", "sailor", 0.2),
+]
+
+
+def test_a_source_of_two_kinds_of_models_is_two_groups() -> None:
+    assert groups.split_groups(RECORDS) == {
+        "a": "mixed, experts",
+        "b": "mixed, dense",
+        "c": "llm-foundry",
+        "d": "sailor",
+    }
+
+
+def test_nulls_of_a_split_source_are_held_out_with_the_whole_of_it() -> None:
+    named = groups.split_groups(RECORDS[:3])
+    rows = {row.group: row for row in groups.summarise_groups(SEEN[:3], named, "source")}
+    assert rows["mixed, dense"].mape == pytest.approx(0.1)
+    # All runs have one HFU: the constant of the other source predicts them without an error.
+    assert rows["mixed, dense"].null_best_constant == pytest.approx(0)
+    alone = groups.summarise_groups(SEEN[:2], named, "source")
+    assert [row.null_best_constant for row in alone] == [None, None]
+
+
+def test_sources_that_are_never_fitted_are_in_no_mean() -> None:
+    rows = groups.summarise_groups(SEEN, groups.split_groups(RECORDS), "configuration")
+    assert groups.mean_error(rows) == pytest.approx((0.3 + 0.1 + 0.06) / 3)
+
+
+def test_targets_double_for_a_source_that_was_not_seen() -> None:
+    assert groups.target_of("llm-foundry", "source") == 2 * groups.TARGETS["llm-foundry"]
+    assert groups.target_of("llm-foundry", "accelerator") is None
+    assert groups.target_of("bert · L4", "configuration") == groups.ONE_DEVICE_TARGET
+
+
+def test_causes_are_of_a_run_or_unknown() -> None:
+    assert "early release" in causes.cause_of("mbridge-25.11-Qwen3_30B_a3B-1", "megatron-bridge")
+    assert causes.cause_of("x", "nowhere") == causes.UNKNOWN
+
+
+def test_the_page_has_every_part() -> None:
+    judged = {None: SEEN, **dict.fromkeys(PROTOCOLS, SEEN)}
+    text = page.page(judged, RECORDS, [], None)
+    assert "| llm-foundry | 1 | 6.0 % | 5.0 % | **no** |" in text
+    assert "| llm-foundry | 1 | 6.0 % | 10.0 % | yes |" in text
+    assert "| a | mixed | 1.00 s | 1.30 s | +30.0 % | unknown |" in text
+    assert all(f"img/accuracy-{protocol}.svg" in text for protocol in PROTOCOLS)
+    assert "nan" not in text
+
+
+def test_a_plot_is_the_same_every_time_and_says_whose_runs_it_shows(tmp_path: Path) -> None:
+    many = [observation(f"v{i}", "sweep", 1 + i / 1000) for i in range(500)]
+    for name in ("one.svg", "two.svg"):
+        scatter.draw([*SEEN, *many], "Runs", tmp_path / name)
+    text = (tmp_path / "one.svg").read_text(encoding="utf-8")
+    assert text == (tmp_path / "two.svg").read_text(encoding="utf-8")
+    assert "sweep (500, 1 in 3 drawn)" in text
+    assert "sources of one or two (4)" in text
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_committed_plots_are_small(protocol: str) -> None:
+    assert (ROOT / "docs" / "img" / f"accuracy-{protocol}.svg").stat().st_size < 150_000
+
+
+def test_nothing_is_fitted_to_the_known_truths() -> None:
+    text = truths.RECORDS.read_text(encoding="utf-8")
+    assert text.count('"step_time_s": null') == len(text.splitlines()) == 3
