@@ -111,7 +111,7 @@ def assemble(
         ),
         breakdown_s=breakdown,
         peak_memory_bytes=peak,
-        memory_breakdown_bytes=_memory_breakdown(memory, framework, reserved - allocated),
+        memory_breakdown_bytes=_memory_breakdown(memory, framework, reserved),
         peak_allocated_bytes=allocated,
         peak_reserved_bytes=reserved,
         tight=tight,
@@ -148,13 +148,13 @@ def _breakdown(parts: StepTimes) -> Breakdown:
     return Breakdown(**{name.removesuffix("_s"): value for name, value in seconds.items()})
 
 
-def _memory_breakdown(memory: RankMemory, framework: float, unused: float) -> MemoryBreakdown:
-    """Return what the peak is made of; blocks that the pool holds `unused` are temporaries."""
+def _memory_breakdown(memory: RankMemory, framework: float, reserved: float) -> MemoryBreakdown:
+    """Return what the peak is made of; what the pool holds unused counts as temporary."""
     return MemoryBreakdown(
         parameters=memory.parameters_bytes.item(),
         gradients=memory.gradients_bytes.item(),
         optimizer=memory.optimizer_bytes.item(),
         activations=memory.activations_bytes.item(),
-        temporary=memory.temporary_bytes.item() + unused,
+        temporary=memory.temporary_bytes.item() + reserved - memory.peak_bytes.item(),
         framework=framework,
     )
