@@ -24,6 +24,10 @@ from .profile import PROFILE_SCHEMA_VERSION, Profile
 from .spec import ModelSpec
 
 MAX_CACHE_BYTES = 200 * 10**6
+TEMPORARY = ".tmp"
+"""Ending of an entry that is being written."""
+ABANDONED_AFTER_S = 3600
+"""Age from which a temporary file is taken for one whose process was killed."""
 
 
 class CacheWarning(UserWarning):
@@ -146,7 +150,7 @@ def _is_current(made_from: dict[str, Any]) -> bool:
 
 def _write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader sees all of it or none."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=TEMPORARY)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -158,11 +162,30 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 
 def _drop_oldest(keep: Path) -> None:
-    """Delete the entries that were used longest ago, but not this, until the limit holds."""
-    entries = [(file.stat(), file) for file in folder().iterdir() if file != keep]
-    total_bytes = keep.stat().st_size + sum(status.st_size for status, _ in entries)
-    for status, file in sorted(entries, key=lambda entry: entry[0].st_mtime):
+    """Delete the entries that were used longest ago, but not this, until the limit holds.
+
+    Other processes store and delete at the same time: what has gone meanwhile is no error, and what
+    another is still writing stays.
+    """
+    sizes = {file: status for file in folder().iterdir() if (status := _status(file))}
+    kept = sizes.pop(keep, None)
+    if kept is None:
+        return  # Another process deleted it, so that its limit holds.
+    entries = [
+        (status.st_mtime, status.st_size, file)
+        for file, status in sizes.items()
+        if file.suffix != TEMPORARY or status.st_mtime < kept.st_mtime - ABANDONED_AFTER_S
+    ]
+    total_bytes = kept.st_size + sum(size_bytes for _, size_bytes, _ in entries)
+    for _, size_bytes, file in sorted(entries):
         if total_bytes <= MAX_CACHE_BYTES:
             return
         file.unlink(missing_ok=True)
-        total_bytes -= status.st_size
+        total_bytes -= size_bytes
+
+
+def _status(file: Path) -> os.stat_result | None:
+    """Return the status of a file; None if it has gone."""
+    with contextlib.suppress(FileNotFoundError):
+        return file.stat()
+    return None

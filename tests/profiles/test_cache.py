@@ -180,6 +180,57 @@ def test_the_entries_used_longest_ago_go_first(
     assert [cache.load(key) is not None for key in (*keys, newest)] == [True, False, False, True]
 
 
+def test_an_entry_that_another_process_writes_is_not_evicted(
+    spec: ModelSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "MAX_CACHE_BYTES", 1)
+    replace = os.replace
+
+    def evicted_by_another(temporary: str, entry: Path) -> None:
+        monkeypatch.setattr(cache.os, "replace", replace)
+        cache.store("other", a_profile().model_dump_json(), files={}, packages={})
+        replace(temporary, entry)
+
+    monkeypatch.setattr(cache.os, "replace", evicted_by_another)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        key = keep(spec, a_profile())
+    assert cache.load(key) == a_profile()
+
+
+def test_what_another_process_deletes_meanwhile_is_no_error(
+    spec: ModelSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.store("other", a_profile().model_dump_json(), files={}, packages={})
+    listed = Path.iterdir
+
+    def gone_once_listed(folder: Path) -> list[Path]:
+        found = list(listed(folder))
+        (folder / "other.profile").unlink()
+        return found
+
+    monkeypatch.setattr(Path, "iterdir", gone_once_listed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        key = keep(spec, a_profile())
+    assert cache.load(key) == a_profile()
+
+
+def test_what_a_killed_process_left_is_deleted_in_time(
+    spec: ModelSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "MAX_CACHE_BYTES", 1)
+    cache.folder().mkdir(parents=True)
+    left = cache.folder() / "half.tmp"
+    left.write_text("half")
+    keep(spec, a_profile())
+    assert left.exists(), "it may still be written"
+    old_s = left.stat().st_mtime - 2 * cache.ABANDONED_AFTER_S
+    os.utime(left, (old_s, old_s))
+    keep(spec, a_profile())
+    assert not left.exists()
+
+
 def test_a_written_profile_is_read_back(tmp_path: Path) -> None:
     file = tmp_path / "profile.json"
     file.write_text(a_profile(rows=2).model_dump_json())
