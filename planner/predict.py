@@ -99,7 +99,7 @@ def assemble(
     capacity = capacity_bytes(device)
     room = capacity - framework
     reserved, tight = reserved_bytes(bench, setup, allocated, room)
-    peak = memory_interval(reserved, framework, capacity_bytes=capacity)
+    peak = memory_interval(reserved, framework, capacity_bytes=capacity, stack=setup.stack)
     mfu, hfu = utilisation(bench, site, setup, total_s)
     on_host = host_memory_of(bench, site, setup) if setup.offload else None
     return Prediction(
