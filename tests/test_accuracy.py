@@ -44,7 +44,7 @@ BEATEN_BY_NULL: dict[Protocol, set[str]] = {
     "accelerator": set(),
 }
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # All models are traced once.
 
 
 @dataclass(frozen=True)
