@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..catalog.types import Accelerator
-from ..profiles.profile import NUMERICS_OF_PRECISION
 from .compute import MicroBatchTimes
 from .device import capacity_bytes
 from .framework_memory import communicators, framework_bytes
@@ -165,7 +164,7 @@ class Family:
     def _layout_peak(self, layout: Layout, base: Setup, *, accumulates: bool) -> np.ndarray:
         """Return [V] allocated peaks; they do not depend on the device."""
         key = (
-            NUMERICS_OF_PRECISION[base.precision],
+            base.precision,
             base.stack,
             base.autocast,
             layout.zero_stage,
