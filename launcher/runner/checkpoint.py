@@ -1,0 +1,289 @@
+"""Never lose work: checkpoints that are whole or not there, written beside training.
+
+A checkpoint is written by torch.distributed.checkpoint into a hidden folder, by every rank its own
+part, and gets its name only when all of it is on disk: a kill at any moment leaves the one before
+whole. Keys are the names of the model's parameters, so it is read back under any other layout.
+
+    checkpoints/step-00000200/.metadata  *.distcp  run.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_state_dict,
+)
+from torch.distributed.checkpoint.state_dict_saver import async_save
+
+from ...catalog.errors import GpuplanError, UsageError
+from .job import CheckpointPolicy, write_atomically
+from .numerics import LossScaler
+from .processes import Processes
+
+RUN_FILE = "run.json"
+NAME = "step-{:08d}"
+OPTIONS = StateDictOptions(flatten_optimizer_state_dict=True)
+
+
+class Checkpoints:
+    """The checkpoints of one run, in one folder that every process reaches."""
+
+    def __init__(self, folder: Path, policy: CheckpointPolicy, processes: Processes) -> None:
+        self._folder = folder
+        self._policy = policy
+        self._processes = processes
+        self._saving: Future[Any] | None = None
+        self._facts: dict[str, Any] = {}
+        self._saved_step = -1
+        self._saved_s = 0.0
+
+    def open(self) -> None:
+        """Make the folder, or say why nothing could be kept in it.
+
+        Raises:
+            UsageError: it cannot be written, or other nodes do not see what this one writes.
+        """
+        problem = self._try_to_write()
+        if self._processes.world > 1:
+            problems: list[Any] = [None] * self._processes.world
+            dist.all_gather_object(problems, problem, self._processes.host_group)
+            problem = next((one for one in problems if one), None)
+        if problem:
+            raise UsageError(
+                f"Checkpoints cannot be kept in {self._folder}: {problem}.",
+                fix="give a folder that every node can write, with --checkpoint-dir.",
+            )
+        if self._processes.is_first:
+            for left in self._folder.glob(".step-*"):
+                shutil.rmtree(left, ignore_errors=True)
+        self._processes.barrier()
+
+    def start(self) -> Path | None:
+        """Return the checkpoint to begin from, the same on every process; None to begin anew.
+
+        Raises:
+            UsageError: the one that was asked for is not there.
+        """
+        found = self._asked() if self._processes.is_first else None
+        if self._processes.world > 1:
+            told: list[Any] = [found]
+            dist.broadcast_object_list(told, 0, self._processes.host_group)
+            found = told[0]
+        if isinstance(found, UsageError):
+            raise found
+        return found
+
+    def load(
+        self,
+        path: Path,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        scaler: LossScaler | None,
+    ) -> dict[str, Any]:
+        """Read a checkpoint into a model and its optimizer; return the facts of its run.
+
+        Raises:
+            UsageError: it is of another model.
+        """
+        facts = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
+        state = self._state(model, optimizer)
+        try:
+            dcp.load(
+                state,
+                checkpoint_id=path,
+                process_group=self._processes.checkpoint_group,
+                no_dist=self._processes.world == 1,
+            )
+        except (dcp.api.CheckpointException, RuntimeError, ValueError, KeyError) as error:
+            raise UsageError(
+                f"{path} is not a checkpoint of this model: {_reason(error)}",
+                fix="give the params it was trained with, another --checkpoint-dir, or"
+                " --resume never to begin anew.",
+            ) from None
+        set_state_dict(
+            model,
+            optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+            options=OPTIONS,
+        )
+        if scaler is not None and facts.get("scaler"):
+            scaler.load_state_dict(facts["scaler"])
+        self._saved_step = int(facts["step"])
+        return facts
+
+    def is_due(self, step: int, elapsed_s: float) -> bool:
+        """Return whether a checkpoint should be written after a step.
+
+        Args:
+            step: steps that are done.
+            elapsed_s: seconds since training began, the same on every process.
+        """
+        policy = self._policy
+        if policy.every_steps is not None:
+            return step % policy.every_steps == 0
+        return policy.every_s is not None and elapsed_s - self._saved_s >= policy.every_s
+
+    def has(self, step: int) -> bool:
+        """Return whether a checkpoint of a step is written, or being written."""
+        return step == self._saved_step
+
+    def save(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        facts: dict[str, Any],
+        elapsed_s: float,
+    ) -> None:
+        """Begin to write a checkpoint; training goes on once its tensors are copied."""
+        self.finish()
+        self._facts = facts
+        self._saved_step, self._saved_s = int(facts["step"]), elapsed_s
+        partial = self._partial(facts["step"])
+        partial.mkdir(parents=True, exist_ok=True)
+        self._saving = async_save(
+            self._state(model, optimizer),
+            storage_writer=FileSystemWriter(partial, sync_files=True),
+            process_group=self._processes.checkpoint_group,
+            no_dist=self._processes.world == 1,
+        )  # pyright: ignore[reportAttributeAccessIssue]
+
+    def name_if_done(self) -> None:
+        """Give the checkpoint that is being written its name, if all of it is on disk."""
+        if self._saving is not None and self._saving.done():
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait until the checkpoint that is being written, if any, is whole, and name it.
+
+        Raises:
+            GpuplanError: it could not be written; the one before stands.
+        """
+        saving, self._saving = self._saving, None
+        if saving is None:
+            return
+        try:
+            saving.result()
+        except Exception as error:
+            raise GpuplanError(
+                f"The checkpoint of step {self._facts['step']} could not be written to"
+                f" {self._folder}: {_reason(error)}",
+                fix="free space there or give another --checkpoint-dir; the checkpoint before it"
+                " is whole, and the same command continues from it.",
+            ) from None
+        if self._processes.is_first:
+            self._name()
+
+    def _name(self) -> None:
+        step = self._facts["step"]
+        partial, whole = self._partial(step), self._folder / NAME.format(step)
+        write_atomically(partial / RUN_FILE, json.dumps(self._facts, indent=1) + "\n")
+        _sync_folder(partial)
+        if whole.exists():
+            shutil.rmtree(whole)
+        partial.rename(whole)
+        _sync_folder(self._folder)
+        for old in whole_checkpoints(self._folder)[: -self._policy.keep]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def _partial(self, step: int) -> Path:
+        return self._folder / f".{NAME.format(step)}"
+
+    def _state(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        model_state, optimizer_state = get_state_dict(model, optimizer, options=OPTIONS)
+        return {"model": model_state, "optimizer": optimizer_state}
+
+    def _asked(self) -> Path | UsageError | None:
+        asked = self._policy.resume
+        if asked == "never":
+            return None
+        if asked == "auto":
+            return next(reversed(whole_checkpoints(self._folder)), None)
+        path = Path(asked)
+        if (path / RUN_FILE).exists():
+            return path
+        return UsageError(
+            f"{asked} is not a whole checkpoint.",
+            fix=f"give a folder step-… of {self._folder}, or --resume auto for the newest.",
+        )
+
+    def _try_to_write(self) -> str | None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._folder):
+                pass
+        except OSError as error:
+            return error.strerror or str(error)
+        return self._unshared() if self._processes.nodes > 1 else None
+
+    def _unshared(self) -> str | None:
+        """Return a reason if what the first process writes is not seen here."""
+        token: list[Any] = [None]
+        group = self._processes.host_group
+        if self._processes.is_first:
+            with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".shared-") as probe:
+                token[0] = Path(probe.name).name
+                dist.broadcast_object_list(token, 0, group)
+                self._processes.barrier()
+            return None
+        dist.broadcast_object_list(token, 0, group)
+        seen = (self._folder / str(token[0])).exists()
+        self._processes.barrier()
+        return None if seen else "the nodes do not share it"
+
+
+def whole_checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints of a folder that are whole, oldest first."""
+    return sorted(one.parent for one in folder.glob(f"step-*/{RUN_FILE}"))
+
+
+def saved_facts(
+    *, step: int, scaler: LossScaler | None, job: dict[str, Any], now: Callable[[], float]
+) -> dict[str, Any]:
+    """Return what a checkpoint says of itself beside its tensors."""
+    return {
+        "step": step,
+        "saved_at": now(),
+        "scaler": None if scaler is None else scaler.state_dict(),
+        **job,
+    }
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make renames in a folder durable, where the file system can."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        return
+    finally:
+        os.close(handle)
+
+
+def _reason(error: BaseException) -> str:
+    """Return the first line that says something, of an error that may wrap others."""
+    if isinstance(error, dcp.api.CheckpointException):
+        inner = next(iter(error.failures.values()), None)
+        if inner is not None:
+            return _reason(inner[0])
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

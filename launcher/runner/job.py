@@ -1,0 +1,228 @@
+"""What is to be run: `job.json` and `plan.json` of a job folder, read and checked.
+
+job.json    the model, how many steps, where results land; written by gpuplan
+plan.json   the plan as `gpuplan show PLAN-ID --format json` prints it; missing when the file
+            runs as it asks itself
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from ...catalog.errors import UsageError
+from ...profiles.spec import ModelSpec
+
+JOB_FILE = "job.json"
+PLAN_FILE = "plan.json"
+DEFAULT_CHECKPOINT_EVERY_S = 600.0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Degrees of every parallelism, as in the plan; see `planner/layout.py` for their meaning."""
+
+    data: int = 1
+    shard: int = 1
+    zero_stage: int = 0
+    tensor: int = 1
+    pipeline: int = 1
+    virtual_stages: int = 1
+    context: int = 1
+    expert: int = 1
+    sequence_parallel: bool = False
+
+    @property
+    def processes(self) -> int:
+        """Return how many processes the layout takes, one for each accelerator."""
+        return self.data * self.tensor * self.pipeline * self.context
+
+    @property
+    def replicas(self) -> int:
+        """Return how many whole copies of the sharded state there are."""
+        return self.data * self.context // self.shard
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """How the model is run: the part of a plan that a process carries out."""
+
+    layout: Layout
+    precision: str | None
+    """None: as the file itself asks."""
+    micro_batch: int
+    grad_accum: int = 1
+    recompute: str = "none"
+    compile: bool = False
+    stack: str = "torch-eager"
+    offloaded: tuple[str, ...] = ()
+
+    @property
+    def global_batch(self) -> int:
+        """Return the samples of one step."""
+        return self.micro_batch * self.grad_accum * self.layout.data
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointPolicy:
+    """When a checkpoint is written, how many stay, and where a run begins."""
+
+    every_steps: int | None = None
+    every_s: float | None = DEFAULT_CHECKPOINT_EVERY_S
+    keep: int = 2
+    resume: str = "auto"
+    """`auto`: from the newest whole checkpoint of the folder, if any; `never`; or a checkpoint."""
+    folder: str | None = None
+    """None: `checkpoints` in the folder of results."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One run, complete."""
+
+    spec: ModelSpec
+    plan: Mapping[str, Any] | None
+    out_dir: Path
+    steps: int
+    execution: Execution | None
+    """None without a plan: data-parallel over all processes, as the file asks."""
+    micro_batch: int | None = None
+    """Asked for without a plan; None takes the file's own default, else 1."""
+    seed: int = 0
+    device: str | None = None
+    workers: int | None = None
+    """Processes that load data, per rank; None: as many as the cores allow, at most 4."""
+    synthetic: bool = False
+    clip_grad_norm: float | None = None
+    checkpoint: CheckpointPolicy = field(default_factory=CheckpointPolicy)
+    parameters: int | None = None
+    """Of the model that the plan was made for; None when it is not known."""
+    flops_per_sample: float | None = None
+    peak_flops: float | None = None
+    """Dense peak of one accelerator in the plan's precision; None: MFU is not shown."""
+    usd_per_hour: float | None = None
+    """All nodes."""
+    run_id: str = ""
+    timeout_s: float = 600.0
+    """How long a process waits for the others in one collective."""
+
+    @property
+    def checkpoints(self) -> Path:
+        """Return the folder of the checkpoints."""
+        folder = self.checkpoint.folder
+        return Path(folder) if folder else self.out_dir / "checkpoints"
+
+
+def write_job(folder: Path, job: Job) -> None:
+    """Write `job.json` and, if there is one, `plan.json`, each at once or not at all."""
+    values = {
+        one.name: getattr(job, one.name)
+        for one in fields(job)
+        if one.name not in ("spec", "plan", "execution", "out_dir", "checkpoint")
+    }
+    values |= {
+        "schema_version": "1.0",
+        "spec": json.loads(job.spec.to_json()),
+        "out_dir": str(job.out_dir),
+        "checkpoint": asdict(job.checkpoint),
+    }
+    if job.plan is not None:
+        write_atomically(folder / PLAN_FILE, json.dumps(job.plan, indent=1) + "\n")
+    write_atomically(folder / JOB_FILE, json.dumps(values, indent=1) + "\n")
+
+
+def read_job(folder: Path) -> Job:
+    """Return the job of a folder.
+
+    Raises:
+        UsageError: a file is missing, is no JSON, or lacks what a run needs.
+    """
+    values = _read(folder / JOB_FILE)
+    plan = _read(folder / PLAN_FILE) if (folder / PLAN_FILE).exists() else None
+    known = {one.name for one in fields(Job)}
+    try:
+        return Job(
+            **{key: value for key, value in values.items() if key in known - _NESTED},
+            spec=ModelSpec.from_json(json.dumps(values["spec"])),
+            out_dir=Path(values["out_dir"]),
+            checkpoint=CheckpointPolicy(**values["checkpoint"]),
+            plan=plan,
+            execution=None if plan is None else execution_of(plan),
+        )
+    except (KeyError, TypeError) as error:
+        raise UsageError(
+            f"{folder / JOB_FILE} is not a job of this version of gpuplan: {error}.",
+            fix="write it again with `gpuplan run`.",
+        ) from None
+
+
+_NESTED = {"spec", "out_dir", "checkpoint", "plan", "execution"}
+
+
+def execution_of(plan: Mapping[str, Any]) -> Execution:
+    """Return what a plan asks of the processes.
+
+    Raises:
+        UsageError: it is not a plan.
+    """
+    try:
+        given = plan["layout"]
+        layout = Layout(
+            **{one.name: given[one.name] for one in fields(Layout) if one.name in given}
+        )
+        return Execution(
+            layout=layout,
+            precision=plan["precision"],
+            micro_batch=_count(plan, "micro_batch"),
+            grad_accum=_count(plan, "grad_accum"),
+            recompute=plan["recompute"],
+            compile=bool(plan["compile"]),
+            stack=plan["stack"],
+            offloaded=tuple(plan.get("offloaded") or ()),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        missing = error.args[0] if isinstance(error, KeyError) and error.args else error
+        raise UsageError(
+            f"This is not a plan: {missing!s} is missing or malformed.",
+            fix="write one with `gpuplan show PLAN-ID --format json > plan.json`.",
+        ) from None
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that a reader, or a crash, never sees a part of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with partial.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.replace(path)
+
+
+def _count(plan: Mapping[str, Any], name: str) -> int:
+    value = plan[name]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UsageError(
+            f"The plan's {name} is {value!r}; it is a whole number of 1 or more.",
+            fix="write the plan again with `gpuplan show PLAN-ID --format json`.",
+        )
+    return value
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror or error}.",
+            fix="give the folder that `gpuplan run` wrote.",
+        ) from None
+    except ValueError:
+        raise UsageError(f"{path} is not JSON.", fix="write it again with `gpuplan run`.") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} holds no JSON object.", fix="write it again with `gpuplan run`.")
+    return found

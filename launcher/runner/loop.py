@@ -1,0 +1,349 @@
+"""All steps of a run: batches, steps, checkpoints, metrics, signals, and why it ends."""
+
+from __future__ import annotations
+
+import math
+import signal
+import statistics
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ...catalog.errors import GpuplanError
+from ...profiles.contract import Workload
+from .checkpoint import Checkpoints, saved_facts
+from .control import Agreed, Control
+from .data import Batches, Share, open_batches, seed_everything
+from .job import Job
+from .metrics import (
+    Heartbeat,
+    Metrics,
+    MetricsFile,
+    ProgressLine,
+    Throughput,
+    duration,
+    memory_metrics,
+)
+from .parallel import as_float
+from .processes import Processes
+from .setup import Trainer, user_function
+from .training import PartTimes
+
+SETTLED_STEPS = 3
+"""Steps of a run that choose kernels and make the optimizer's state; no time of theirs counts."""
+RECENT_STEPS = 50
+SLOW_RANK_EVERY = 50
+SLOW_RANK = 1.5
+"""Times the median of all ranks."""
+SLOWER_BY_S = 0.01
+
+
+@dataclass
+class Outcome:
+    """How a run ended."""
+
+    step: int
+    stopped: bool
+    """Whether a signal ended it before its last step."""
+    elapsed_s: float
+    times_s: list[float] = field(default_factory=list)
+    """Of every settled step."""
+    parts_s: dict[str, list[float]] = field(default_factory=dict)
+    last_loss: float | None = None
+
+
+class LossNotFiniteError(GpuplanError):
+    """The loss became infinite or no number."""
+
+
+def train(job: Job, workload: Workload, trainer: Trainer, processes: Processes) -> Outcome:
+    """Run the steps of a job, from its newest checkpoint on.
+
+    Raises:
+        LossNotFiniteError: the loss is no number; the checkpoint before it is kept.
+        UsageError, UserFileError, GpuplanError: checkpoints or data cannot be used.
+    """
+    return Loop(job, workload, trainer, processes).run()
+
+
+class Loop:
+    """The steps of one process."""
+
+    def __init__(
+        self, job: Job, workload: Workload, trainer: Trainer, processes: Processes
+    ) -> None:
+        self._job = job
+        self._workload = workload
+        self._trainer = trainer
+        self._processes = processes
+        self._checkpoints = Checkpoints(job.checkpoints, job.checkpoint, processes)
+        self._control = Control(
+            processes.device, world=processes.world, is_first=processes.is_first
+        )
+        self._parts = PartTimes(processes.device)
+        self._heartbeat = Heartbeat(job.out_dir, processes.rank)
+        self._report: Report | None = None
+        self._told_to_stop = False
+        self._began_s = time.perf_counter()
+        self._outcome = Outcome(step=0, stopped=False, elapsed_s=0.0)
+        self._waits_s: deque[float] = deque(maxlen=2)
+        """Of the last two steps: the older one is the one that is reported."""
+        self._norms: deque[torch.Tensor | None] = deque(maxlen=2)
+
+    def run(self) -> Outcome:
+        """Run until the last step, a signal, or an error."""
+        self._checkpoints.open()
+        self._outcome.step = self._resume()
+        batches = self._open_batches(self._outcome.step)
+        if self._processes.is_first:
+            self._report = Report(self._job, self._workload, self._trainer, self._processes.world)
+        with _signals(self._on_signal):
+            try:
+                self._steps(batches)
+            finally:
+                if self._report is not None:
+                    self._report.close()
+        self._outcome.elapsed_s = self._elapsed_s()
+        return self._outcome
+
+    def _steps(self, batches: Batches) -> None:
+        self._began_s = time.perf_counter()
+        outcome, job = self._outcome, self._job
+        first = outcome.step
+        while outcome.step < job.steps:
+            before = self._one_step(batches)
+            outcome.step += 1
+            self._heartbeat.beat(outcome.step)
+            if before is not None:
+                self._note(
+                    before, outcome.step - 1, is_settled=outcome.step > first + SETTLED_STEPS
+                )
+                if before.stop:
+                    break
+                if self._checkpoints.is_due(outcome.step, before.elapsed_s):
+                    self._save()
+            self._checkpoints.name_if_done()
+            if (outcome.step - first) % SLOW_RANK_EVERY == 0:
+                self._name_slow_ranks()
+        outcome.stopped = outcome.step < job.steps
+        if outcome.step > first:
+            self._parts.begin()
+            self._note(self._last(), outcome.step, is_settled=outcome.step > first + SETTLED_STEPS)
+            if not self._checkpoints.has(outcome.step):
+                self._save()
+        self._checkpoints.finish()
+        self._processes.barrier()
+
+    def _one_step(self, batches: Batches) -> Agreed | None:
+        """Run a step; return what all processes agreed on after the one before."""
+        trainer, step = self._trainer, self._outcome.step
+        self._parts.begin()
+        made = batches.step()
+        self._parts.mark("input")
+        seed_everything((self._job.seed * 1_000_003 + step) * 65_537 + trainer.position.data)
+        loss, norm = trainer.step(made, self._parts.mark)
+        self._norms.append(norm)
+        self._waits_s.append(batches.waited_s)
+        return self._control.exchange(loss, stop=self._told_to_stop, elapsed_s=self._elapsed_s())
+
+    def _note(self, agreed: Agreed, step: int, *, is_settled: bool) -> None:
+        """Report a step whose numbers have arrived.
+
+        Raises:
+            LossNotFiniteError: on every process in the same step.
+        """
+        outcome = self._outcome
+        parts = self._parts.of_step()
+        step_s = sum(seconds for part, seconds in parts.items() if part != "checkpoint")
+        outcome.last_loss = agreed.loss
+        if is_settled:
+            outcome.times_s.append(step_s)
+            for part, seconds in parts.items():
+                outcome.parts_s.setdefault(part, []).append(seconds)
+        if self._report is not None:
+            norm = self._norms[0]
+            self._report.step(
+                step,
+                loss=agreed.loss,
+                step_s=step_s,
+                parts_s=parts,
+                waited_s=self._waits_s[0],
+                norm=None if norm is None else as_float(norm),
+                elapsed_s=agreed.elapsed_s,
+                typical_s=statistics.median(outcome.times_s[-RECENT_STEPS:] or [step_s]),
+            )
+        if not math.isfinite(agreed.loss):
+            raise LossNotFiniteError(
+                f"The loss of step {step} is {agreed.loss}; nothing after it can be learned.",
+                fix="lower the learning rate, give --clip-grad-norm 1, or use bf16-amp or fp32;"
+                " the newest checkpoint is from before it.",
+            )
+
+    def _save(self) -> None:
+        """Begin a checkpoint, once this step is known to have a sound loss."""
+        agreed = self._last()
+        step = self._outcome.step
+        if math.isfinite(agreed.loss):
+            self._checkpoints.save(
+                self._trainer.model,
+                self._trainer.optimizer,
+                facts=self._facts(step),
+                elapsed_s=agreed.elapsed_s,
+            )
+        self._parts.mark("checkpoint")
+
+    def _last(self) -> Agreed:
+        agreed = self._control.read()
+        assert agreed is not None
+        return agreed
+
+    def _resume(self) -> int:
+        """Return the step to begin with, after reading the checkpoint it follows."""
+        trainer = self._trainer
+        path = self._checkpoints.start()
+        if path is None:
+            return 0
+        facts = self._checkpoints.load(path, trainer.model, trainer.optimizer, trainer.scaler)
+        if self._processes.is_first:
+            say(f"continuing from {path.name} ({path.parent})")
+            if facts.get("global_batch") != trainer.execution.global_batch:
+                say(
+                    f"its global batch was {facts.get('global_batch')}, now it is"
+                    f" {trainer.execution.global_batch}: samples come in another order"
+                )
+        return int(facts["step"])
+
+    def _facts(self, step: int) -> dict[str, Any]:
+        execution = self._trainer.execution
+        return saved_facts(
+            step=step,
+            scaler=self._trainer.scaler,
+            job={
+                "model": self._workload.name,
+                "parameters": self._trainer.parameters,
+                "global_batch": execution.global_batch,
+                "processes": self._processes.world,
+                "layout": asdict(execution.layout),
+                "precision": execution.precision,
+                "plan": (self._job.plan or {}).get("id"),
+                "seed": self._job.seed,
+                "torch": torch.__version__,
+            },
+            now=time.time,
+        )
+
+    def _open_batches(self, start: int) -> Batches:
+        trainer, job = self._trainer, self._job
+        return open_batches(
+            self._workload,
+            Share.of(trainer.execution, trainer.position.data),
+            self._processes.device,
+            seed=job.seed,
+            start=start,
+            workers=job.workers,
+            synthetic=job.synthetic,
+        )
+
+    def _name_slow_ranks(self) -> None:
+        """Say which processes take much longer than the rest to read and run their forward pass."""
+        if self._processes.world == 1:
+            return
+        parts = self._parts.of_step()
+        own_s = parts.get("input", 0.0) + parts.get("forward", 0.0)
+        times: list[Any] = [0.0] * self._processes.world
+        dist.all_gather_object(times, own_s, self._processes.host_group)
+        middle_s = statistics.median(times)
+        slow = [rank for rank, seconds in enumerate(times) if seconds > SLOW_RANK * middle_s]
+        if slow and self._processes.is_first and max(times) - middle_s > SLOWER_BY_S:
+            worst = max(slow, key=lambda rank: times[rank])
+            say(
+                f"slow: rank {', '.join(map(str, slow))} (rank {worst} takes"
+                f" {duration(times[worst])} where the median takes {duration(middle_s)})"
+            )
+
+    def _elapsed_s(self) -> float:
+        return time.perf_counter() - self._began_s
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._told_to_stop = True
+
+
+class Report:
+    """What the first process writes and shows of every step."""
+
+    def __init__(self, job: Job, workload: Workload, trainer: Trainer, world: int) -> None:
+        peak = job.peak_flops
+        self._device = trainer.step.parameters[0].device
+        self._throughput = Throughput(
+            global_batch=trainer.execution.global_batch,
+            tokens_per_sample=workload.tokens_per_sample,
+            flops_per_sample=job.flops_per_sample,
+            peak_flops=None if peak is None else peak * world,
+            usd_per_hour=job.usd_per_hour,
+        )
+        self._file = MetricsFile(job.out_dir, user_function(workload, "on_metrics"))
+        self._line = ProgressLine(job)
+
+    def step(
+        self,
+        step: int,
+        *,
+        loss: float,
+        step_s: float,
+        parts_s: dict[str, float],
+        waited_s: float,
+        norm: float | None,
+        elapsed_s: float,
+        typical_s: float,
+    ) -> None:
+        """Write one line of metrics, and show it when it is time."""
+        metrics: Metrics = {
+            "step": step,
+            "time": time.time(),
+            "loss": loss,
+            "step_time_s": step_s,
+            "parts_s": parts_s,
+            "input_wait_s": waited_s,
+            "gradient_norm": norm,
+            "elapsed_s": elapsed_s,
+            **self._throughput.of(step_s, elapsed_s),
+            **memory_metrics(self._device),
+        }
+        self._file.write(metrics)
+        self._line.show(metrics, typical_s=typical_s)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._file.close()
+
+
+def say(text: str) -> None:
+    """Tell the person one thing, on standard error."""
+    sys.stderr.write(f"gpuplan: {text}\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def _signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Let SIGTERM and SIGINT end the run after the step that runs; a second one ends it at once."""
+    kept: dict[int, Any] = {}
+
+    def once(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, kept[number])
+        handler(number, frame)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        kept[number] = signal.signal(number, once)
+    try:
+        yield
+    finally:
+        for number, old in kept.items():
+            signal.signal(number, old)

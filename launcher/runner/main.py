@@ -1,0 +1,89 @@
+"""The entry of every process: `python -m gpuplan_job JOB-FOLDER`, alone or under torchrun.
+
+Exit codes are gpuplan's (`catalog/errors.py`); 0 also after SIGTERM, when the checkpoint is whole.
+What went wrong stands in `failure.json` of the folder of results, written by the first process
+that failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from ...catalog.errors import GpuplanError, UserFileError
+from ...profiles.failures import describe_failure
+from .job import Job, read_job, write_atomically
+
+FAILURE_FILE = "failure.json"
+
+
+def main(arguments: list[str]) -> int:
+    """Run the job of a folder; return the exit code."""
+    try:
+        job = read_job(Path(arguments[0]))
+    except GpuplanError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return error.exit_code
+    try:
+        run(job)
+    except KeyboardInterrupt:
+        return 130
+    except BaseException as error:
+        return fail(job, error)
+    return 0
+
+
+def run(job: Job) -> None:
+    """Join the other processes, train, and leave a run record."""
+    # Imported late: a job that cannot be read says so without waiting for torch.
+    from ...profiles.contract import load_workload
+    from .loop import train
+    from .processes import joined
+    from .record import leave_record
+    from .setup import build_trainer
+
+    with joined(job.device, job.timeout_s) as processes:
+        workload = load_workload(job.spec)
+        trainer = build_trainer(job, workload, processes)
+        outcome = train(job, workload, trainer, processes)
+        leave_record(job, workload, trainer, processes, outcome)
+
+
+def fail(job: Job, error: BaseException) -> int:
+    """Say what went wrong, once for all processes; return the exit code."""
+    from .memory import out_of_memory
+
+    rank = int(os.environ.get("RANK", "0"))
+    described = out_of_memory(job, error) or describe_failure(error, job.spec.path)
+    values = {
+        "class": type(described).__name__,
+        "message": described.message,
+        "fix": described.fix,
+        "exit_code": described.exit_code,
+        "rank": rank,
+        "time": time.time(),
+    }
+    if _is_first_failure(job.out_dir):
+        write_atomically(job.out_dir / FAILURE_FILE, json.dumps(values, indent=1) + "\n")
+        traced = "".join(traceback.format_exception(error))
+        write_atomically(job.out_dir / "traceback.txt", traced)
+        sys.stderr.write(f"Error: {described}\n")
+        sys.stderr.flush()
+    return described.exit_code
+
+
+def _is_first_failure(folder: Path) -> bool:
+    """Return whether no other process of this run has failed yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        (folder / ".failed").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+__all__ = ["FAILURE_FILE", "UserFileError", "fail", "main", "run"]

@@ -1,0 +1,115 @@
+"""Precision as the plan says: 16-bit layers, autocast, the loss scale, the norm of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import MixedPrecisionPolicy
+from torch.distributed.tensor import DTensor
+
+from ...profiles.measure_step import LOSS_SCALE, SIXTEEN_BIT
+from .job import Execution, Layout
+
+
+def use_matmul_format(precision: str | None) -> None:
+    """Let fp32 matrix products run in TF32 or not; None leaves it to the file."""
+    if precision is not None:
+        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+
+
+def runs_sixteen_bit_layers(execution: Execution) -> bool:
+    """Return whether mixed precision is FSDP's own: 16-bit layers with fp32 shards behind them.
+
+    The planner predicts the same (`planner/stack.py`): FSDP, and ZeRO-2 which is FSDP that does not
+    reshard, gather 16-bit weights; everything else runs under autocast.
+    """
+    layout, precision = execution.layout, execution.precision or ""
+    return precision.endswith("-amp") and layout.zero_stage in (2, 3) and layout.shard > 1
+
+
+def fsdp_policy(execution: Execution) -> MixedPrecisionPolicy:
+    """Return in what FSDP gathers weights and reduces gradients."""
+    if not runs_sixteen_bit_layers(execution):
+        return MixedPrecisionPolicy()
+    dtype = SIXTEEN_BIT[execution.precision or ""]
+    return MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
+
+
+def caster(execution: Execution, device: torch.device) -> Callable[[], AbstractContextManager[Any]]:
+    """Return what gives the context in which a forward pass runs."""
+    precision = execution.precision or ""
+    if not precision.endswith("-amp") or runs_sixteen_bit_layers(execution):
+        return nullcontext
+    return partial(torch.autocast, device.type, SIXTEEN_BIT[precision])
+
+
+def make_scaler(execution: Execution, device: torch.device) -> LossScaler | None:
+    """Return the loss scale of fp16; every other precision needs none."""
+    if execution.precision != "fp16-amp":
+        return None
+    return LossScaler(device.type, init_scale=LOSS_SCALE)
+
+
+class LossScaler(torch.amp.GradScaler):
+    """GradScaler for sharded gradients: an overflow on one rank skips the step on every rank."""
+
+    def _unscale_grads_(
+        self,
+        optimizer: torch.optim.Optimizer,
+        inv_scale: Tensor,
+        found_inf: Tensor,
+        allow_fp16: bool,
+    ) -> dict[torch.device, Tensor]:
+        gradients = [
+            gradient._local_tensor if isinstance(gradient, DTensor) else gradient
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if (gradient := parameter.grad) is not None
+        ]
+        if gradients:
+            torch._amp_foreach_non_finite_check_and_unscale_(  # pyright: ignore[reportPrivateImportUsage]
+                gradients, found_inf, inv_scale
+            )
+        if dist.is_initialized():
+            dist.all_reduce(found_inf, dist.ReduceOp.MAX)
+        return {found_inf.device: found_inf}
+
+
+def clip_gradients(parameters: Iterable[nn.Parameter], layout: Layout, norm: float) -> Tensor:
+    """Scale gradients so that their norm over the whole model is at most `norm`; return the norm.
+
+    Each rank sums the squares of what it holds, divided by how many ranks hold the same: the sum
+    over all ranks is then every element once, whatever mixture of shards, replicas and stages.
+    """
+    held = [one.grad for one in parameters if one.grad is not None]
+    device = held[0].device if held else torch.device("cpu")
+    total = torch.zeros((), dtype=torch.float32, device=device)
+    for gradient in held:
+        local = gradient.to_local() if isinstance(gradient, DTensor) else gradient
+        total += local.detach().float().square().sum() / _copies(gradient, layout)
+    if dist.is_initialized():
+        dist.all_reduce(total)
+    found = total.sqrt()
+    factor = (norm / (found + 1e-6)).clamp(max=1.0)
+    for gradient in held:
+        local = gradient.to_local() if isinstance(gradient, DTensor) else gradient
+        local.mul_(factor.to(local.dtype))
+    return found
+
+
+def _copies(gradient: Tensor, layout: Layout) -> int:
+    """Return how many ranks of the gradient's pipeline stage hold the same elements."""
+    ranks = layout.data * layout.tensor
+    if not isinstance(gradient, DTensor):
+        return ranks
+    splits = 1
+    for size, placement in zip(gradient.device_mesh.shape, gradient.placements, strict=True):
+        if not placement.is_replicate():
+            splits *= size
+    return max(1, ranks // splits)

@@ -1,0 +1,185 @@
+"""From a job to what trains: the model built, checked against its plan, spread over processes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+
+from ...catalog.errors import NoFeasiblePlanError, UsageError
+from ...planner.runnable import TensorPlan, why_not_runnable
+from ...profiles.checks import Batch
+from ...profiles.contract import Workload
+from ...profiles.measure_step import recompute_blocks
+from . import tensors
+from .data import seed_everything
+from .job import Execution, Job, Layout
+from .numerics import LossScaler, caster, make_scaler, use_matmul_format
+from .parallel import LossModule, block_modules, compile_model, parameters_of, spread
+from .processes import Position, Processes, make_mesh
+from .training import Gradients, Step, WholeModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trainer:
+    """Everything that trains, on one process."""
+
+    execution: Execution
+    position: Position
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: LossScaler | None
+    step: Step
+    parameters: int
+    """Of the whole model."""
+
+
+def execution_for(job: Job, workload: Workload, world: int) -> Execution:
+    """Return how a job runs: as planned, or data-parallel over all processes as the file asks."""
+    if job.execution is not None:
+        return job.execution
+    return Execution(
+        layout=Layout(data=world),
+        precision=None,
+        micro_batch=job.micro_batch or workload.default_micro_batch or 1,
+    )
+
+
+def build_trainer(job: Job, workload: Workload, processes: Processes) -> Trainer:
+    """Build the model and its optimizer as the job's plan says.
+
+    Raises:
+        UsageError: the plan is for another model or another number of processes.
+        NoFeasiblePlanError: the runner does not run such a plan.
+    """
+    execution = execution_for(job, workload, processes.world)
+    mesh = make_mesh(execution.layout, processes)
+    use_matmul_format(execution.precision)
+    seed_everything(job.seed)
+    model = workload.build_model()
+    parameters = sum(one.numel() for one in model.parameters())
+    _check_model(job, workload, parameters)
+    plan = tensors.plan_of(model, user_tensor_plan(workload))
+    _refuse_unrunnable(execution, model, plan)
+    if execution.precision == "bf16":
+        model = model.to(torch.bfloat16)
+    position = Position.of(execution.layout, processes.rank)
+    gradients, trained = _spread(model, workload, execution, plan, mesh, processes, job)
+    own = parameters_of(trained)
+    optimizer = workload.build_optimizer(own)
+    tensors.groups_of_one_mesh(optimizer)
+    scaler = make_scaler(execution, processes.device)
+    return Trainer(
+        execution=execution,
+        position=position,
+        model=model,
+        optimizer=optimizer,
+        scaler=scaler,
+        step=Step(
+            gradients=gradients,
+            optimizer=optimizer,
+            parameters=own,
+            execution=execution,
+            scaler=scaler,
+            clip_norm=job.clip_grad_norm,
+        ),
+        parameters=parameters,
+    )
+
+
+def tensor_plan_kind(plan: Mapping[str, Any]) -> TensorPlan:
+    """Return what a tensor-parallel plan can do."""
+    if not plan:
+        return "none"
+    return (
+        "sequence"
+        if "sequence" in [one for one in plan.values() if isinstance(one, str)]
+        else "tensor"
+    )
+
+
+def user_function(workload: Workload, name: str) -> Callable[..., Any] | None:
+    """Return a function of the user's own file beside the contract's, if it defines one."""
+    if workload.path is None:
+        return None
+    for module in list(sys.modules.values()):
+        if getattr(module, "__file__", None) == str(workload.path):
+            found = getattr(module, name, None)
+            return found if callable(found) else None
+    return None
+
+
+def user_tensor_plan(workload: Workload) -> Mapping[str, Any] | None:
+    """Return what the file's `tensor_parallel_plan()` says; None where it has none."""
+    function = user_function(workload, tensors.PLAN_FUNCTION)
+    return None if function is None else function()
+
+
+def _spread(
+    model: nn.Module,
+    workload: Workload,
+    execution: Execution,
+    plan: Mapping[str, Any],
+    mesh: DeviceMesh | None,
+    processes: Processes,
+    job: Job,
+) -> tuple[Gradients, nn.Module]:
+    """Return what computes gradients, and the module that holds this rank's parameters."""
+    layout, device = execution.layout, processes.device
+    if mesh is not None and layout.tensor > 1:
+        tensors.split_layers(
+            model, plan, mesh["tensor"], sequence_parallel=layout.sequence_parallel
+        )
+    recompute_blocks(model, execution.recompute)
+    compile_model(model, execution)
+    cast = caster(execution, device)
+    if mesh is not None and layout.pipeline > 1:
+        from .staged import staged_model
+
+        return staged_model(model, workload, execution, mesh, processes, cast, job.seed)
+    sharded = mesh is not None and layout.data > 1 and layout.zero_stage > 0
+    if not sharded:
+        model.to(device)
+    module = LossModule(model, workload.compute_loss, cast)
+    # FSDP moves block after block to the device, so a model may be larger than one.
+    trained = spread(module, block_modules(model), execution, mesh)
+    trained.to(device).train()
+    return WholeModel(trained, execution), trained
+
+
+def _check_model(job: Job, workload: Workload, parameters: int) -> None:
+    if job.parameters is not None and parameters != job.parameters:
+        raise UsageError(
+            f"The plan is for a model of {job.parameters:,} parameters; {workload.name} has"
+            f" {parameters:,}.",
+            fix="give the model file and the --param values that the plan was made for, or make a"
+            " plan for this model with `gpuplan estimate`.",
+        )
+
+
+def _refuse_unrunnable(execution: Execution, model: nn.Module, plan: Mapping[str, Any]) -> None:
+    reason = why_not_runnable(
+        execution.layout,
+        precision=execution.precision,
+        stack=execution.stack,
+        grad_accum=execution.grad_accum,
+        recompute=execution.recompute,
+        offloaded=execution.offloaded,
+        tensor_plan=tensor_plan_kind(plan),
+        blocks=len(block_modules(model)),
+    )
+    if reason is not None:
+        raise NoFeasiblePlanError(
+            f"This plan is not run (runnable: false). {reason}",
+            fix="choose another plan with `gpuplan estimate`, or your own script with --command.",
+        )
+
+
+def batch_example(workload: Workload, execution: Execution) -> Batch:
+    """Return one micro-batch of the workload, to learn its shapes from."""
+    return workload.make_batch(execution.micro_batch)

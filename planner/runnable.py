@@ -1,0 +1,130 @@
+"""Which plans the runner executes; the planner and the runner ask the same function.
+
+Standard library only, because the runner carries this file to the instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal, Protocol
+
+RUN_PRECISIONS = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16")
+RUN_STACKS = ("torch-eager", "torch-compile")
+TensorPlan = Literal["none", "tensor", "sequence"]
+"""What a model says of its tensor parallelism: nothing, how its layers are split, or that and how
+its norms are split along the sequence."""
+
+
+class LayoutLike(Protocol):
+    """The degrees of a layout: the planner's pydantic model or the runner's plain one."""
+
+    @property
+    def data(self) -> int: ...  # noqa: D102
+    @property
+    def shard(self) -> int: ...  # noqa: D102
+    @property
+    def zero_stage(self) -> int: ...  # noqa: D102
+    @property
+    def tensor(self) -> int: ...  # noqa: D102
+    @property
+    def pipeline(self) -> int: ...  # noqa: D102
+    @property
+    def virtual_stages(self) -> int: ...  # noqa: D102
+    @property
+    def context(self) -> int: ...  # noqa: D102
+    @property
+    def expert(self) -> int: ...  # noqa: D102
+    @property
+    def sequence_parallel(self) -> bool: ...  # noqa: D102
+
+
+def why_not_runnable(
+    layout: LayoutLike,
+    *,
+    precision: str | None,
+    stack: str,
+    grad_accum: int,
+    recompute: str,
+    offloaded: Collection[str],
+    tensor_plan: TensorPlan,
+    blocks: int,
+    needs_port: bool = False,
+) -> str | None:
+    """Return why the runner cannot execute a plan, as one sentence; None when it can.
+
+    Args:
+        layout: Degrees of every parallelism.
+        precision: The plan's; None as the file asks.
+        stack: Software the plan was predicted for.
+        grad_accum: Micro-batches of a step.
+        recompute: none, selective or full.
+        offloaded: What is kept in host memory.
+        tensor_plan: What the model says of tensor parallelism.
+        blocks: Repeated blocks of the model, which stages and recompute are made of.
+        needs_port: Whether the accelerator runs torch code only after a port (XLA).
+    """
+    if needs_port or stack == "xla":
+        return "It needs a port to XLA: the plan is written as a command, and not run."
+    if stack not in RUN_STACKS:
+        return f"It was predicted for {stack}; the runner is torch's own. Run it with --command."
+    if precision is not None and precision not in RUN_PRECISIONS:
+        return f"The runner has no {precision}; it runs {', '.join(RUN_PRECISIONS)}."
+    if offloaded:
+        return f"The runner keeps nothing in host memory; the plan offloads {', '.join(offloaded)}."
+    return (
+        _tensor_reason(layout, tensor_plan)
+        or _pipeline_reason(layout, grad_accum=grad_accum, blocks=blocks)
+        or _other_reason(layout)
+        or _recompute_reason(recompute, blocks)
+    )
+
+
+def _tensor_reason(layout: LayoutLike, tensor_plan: TensorPlan) -> str | None:
+    if layout.tensor > 1 and tensor_plan == "none":
+        return (
+            "The model does not say how its layers are split for tensor parallelism: Hugging Face"
+            " models do by a tp_plan, other files by tensor_parallel_plan()."
+        )
+    if layout.sequence_parallel and tensor_plan != "sequence":
+        return (
+            "The model does not say how its norms are split for sequence parallelism:"
+            " tensor_parallel_plan() names none as 'sequence'."
+        )
+    return None
+
+
+def _pipeline_reason(layout: LayoutLike, *, grad_accum: int, blocks: int) -> str | None:
+    stages = layout.pipeline * layout.virtual_stages
+    if layout.pipeline == 1:
+        return "Virtual stages need pipeline stages." if layout.virtual_stages > 1 else None
+    if blocks < stages:
+        return f"The model repeats {blocks} blocks in a sequence; {stages} stages need as many."
+    if grad_accum < layout.pipeline:
+        return (
+            f"{grad_accum} micro-batches do not fill {layout.pipeline} pipeline stages; give"
+            f" {layout.pipeline} gradient-accumulation steps or more."
+        )
+    if layout.virtual_stages > 1 and grad_accum % layout.pipeline:
+        return (
+            f"Interleaved stages take micro-batches in groups of {layout.pipeline}, and"
+            f" {grad_accum} gradient-accumulation steps are not a multiple of it."
+        )
+    return None
+
+
+def _other_reason(layout: LayoutLike) -> str | None:
+    if layout.context > 1:
+        return "Context parallelism is predicted, not run."
+    if layout.expert > 1:
+        return "Expert parallelism is predicted, not run."
+    if layout.zero_stage in (1, 2) and layout.pipeline > 1:
+        return f"ZeRO-{layout.zero_stage} is not run together with pipeline stages; FSDP is."
+    if layout.data % layout.shard:
+        return f"The state is shared by {layout.shard} ranks, which {layout.data} do not divide by."
+    return None
+
+
+def _recompute_reason(recompute: str, blocks: int) -> str | None:
+    if recompute != "none" and not blocks:
+        return f"The model repeats no block, which is what recompute={recompute} recomputes."
+    return None
