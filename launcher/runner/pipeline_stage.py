@@ -1,0 +1,315 @@
+"""One pipeline stage of any model: the user's own forward pass, with most of it left out.
+
+Every stage runs the user's loss function on the same micro-batch, so that ids, labels, masks and
+rotary tables need not travel; only the hidden state does:
+
+- Parameters of other stages are zeros that take no memory. What comes before the blocks therefore
+  runs on every stage, and on all but the first its result is thrown away.
+- Blocks before the stage's own are skipped; the last skipped one returns the hidden state that was
+  received, from where the gradient leaves again.
+- When the first block behind the stage's own is called, the forward pass ends there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...catalog.errors import UsageError
+from ...profiles.checks import Batch
+from .pipeline_blocks import Director, block_paths, blocks_per_stage, first_tensor
+from .pipeline_record import BEFORE, BlockOutput, LossFunction, record
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageCut:
+    """Where a model is cut, and what each side needs."""
+
+    paths: tuple[str, ...]
+    """Of all blocks, in order."""
+    sizes: tuple[int, ...]
+    """Blocks of each stage."""
+    first: frozenset[str]
+    """Names of parameters and buffers that are read before the blocks, or never."""
+    last: frozenset[str]
+    """Names of those that are read after the blocks."""
+    tied: tuple[str, ...]
+    """Parameters that the first and the last stage both train, by their first name."""
+    outputs: tuple[BlockOutput, ...]
+    writes_input: tuple[bool, ...]
+
+    @property
+    def stages(self) -> int:
+        """Return how many there are."""
+        return len(self.sizes)
+
+    def blocks_of(self, stage: int) -> range:
+        """Return the numbers of a stage's blocks."""
+        ends = list(accumulate(self.sizes))
+        return range(ends[stage] - self.sizes[stage], ends[stage])
+
+    def outside_of(self, stage: int) -> frozenset[str]:
+        """Return the names of a stage's parameters and buffers outside of the blocks."""
+        first = self.first if stage == 0 else frozenset[str]()
+        return first | (self.last if stage == self.stages - 1 else frozenset[str]())
+
+
+def cut_model(
+    compute_loss: LossFunction,
+    model: nn.Module,
+    micro_batch: Batch,
+    stages: int,
+    *,
+    device: torch.device | None = None,
+) -> StageCut:
+    """Return where to cut a model into stages, or say why it cannot be.
+
+    Args:
+        compute_loss: the workload's.
+        model: the workload's, whole and uncompiled; it comes back as it was.
+        micro_batch: one as in training; only its shapes are used.
+        stages: pipeline ranks times virtual stages.
+        device: where the stages will run; nothing is put there.
+
+    Raises:
+        UsageError: no repeated blocks, too few, or they do not run one after the other.
+    """
+    _check_not_compiled(model)
+    paths = block_paths(model)
+    sizes = blocks_per_stage(len(paths), stages)
+    found = record(compute_loss, model, micro_batch, paths, device or torch.device("cpu"))
+    after = len(paths)
+    outside = {
+        name: phases
+        for name, phases in found.reads.items()
+        if not any(name.startswith(path + ".") for path in paths)
+    }
+    both = {name for name, phases in outside.items() if {BEFORE, after} <= phases}
+    return StageCut(
+        paths=paths,
+        sizes=sizes,
+        first=frozenset(name for name, phases in outside.items() if not phases or BEFORE in phases),
+        last=frozenset(name for name, phases in outside.items() if after in phases),
+        tied=tuple(name for name, _ in model.named_parameters() if name in both),
+        outputs=found.outputs,
+        writes_input=found.writes_input,
+    )
+
+
+def build_stages(
+    cut: StageCut,
+    compute_loss: LossFunction,
+    model: nn.Module,
+    *,
+    rank: int,
+    ranks: int,
+    device: torch.device,
+    cast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> list[StageModule]:
+    """Return the stages of one pipeline rank: stage s belongs to rank s mod `ranks`.
+
+    The model is taken apart: it keeps the parameters of these stages, on the device, and the
+    memory of all others is given back.
+
+    Args:
+        cut: of this model.
+        compute_loss: the workload's.
+        model: the one that was cut, with the same weights on every rank.
+        rank: of this process in its pipeline.
+        ranks: of a pipeline.
+        device: where the stages run.
+        cast: gives the context of a forward pass, such as autocast.
+    """
+    mine = range(rank, cut.stages, ranks)
+    kept = frozenset().union(*(cut.outside_of(stage) for stage in mine))
+    blocks = [cut.paths[index] for stage in mine for index in cut.blocks_of(stage)]
+    named = model.named_parameters(remove_duplicate=False)
+    _hollow(
+        model,
+        {id(one) for name, one in named if name in kept or _is_inside(name, blocks)},
+        device,
+    )
+    model.to(device)
+    director = Director(model, cut.paths)
+    director.present = frozenset(index for stage in mine for index in cut.blocks_of(stage))
+    return [StageModule(cut, stage, compute_loss, model, director, cast) for stage in mine]
+
+
+@dataclass
+class Feed:
+    """The micro-batches of one step, and what a stage found out about them."""
+
+    micro_batches: Sequence[Batch]
+    factor: Tensor | float
+    """What the loss is multiplied by for its gradient: one over their number, times a scale."""
+    number: int = 0
+    """Of the micro-batch whose forward pass comes next."""
+    losses: dict[int, Tensor] = field(default_factory=dict)
+
+
+class StageModule(nn.Module):
+    """The parameters of one stage, named as in the whole model, and the part of a step they do.
+
+    Names that this class adds begin with `pipeline_`, for all others may be the model's own.
+    """
+
+    def __init__(
+        self,
+        cut: StageCut,
+        stage: int,
+        compute_loss: LossFunction,
+        model: nn.Module,
+        director: Director,
+        cast: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        super().__init__()
+        self.pipeline_stage = stage
+        self.pipeline_cut = cut
+        self.pipeline_feed: Feed | None = None
+        self._pipeline_own = cut.blocks_of(stage)
+        self._pipeline_loss = compute_loss
+        self._pipeline_director = director
+        self._pipeline_cast = cast
+        # Not registered: FSDP, DDP and optimizers are to see this stage's part alone.
+        object.__setattr__(self, "_pipeline_model", model)
+        _mirror(model, self, "", _Parts(cut, stage))
+
+    @property
+    def pipeline_blocks(self) -> list[nn.Module]:
+        """Return this stage's blocks, each of which may be sharded, compiled or recomputed."""
+        paths = self.pipeline_cut.paths
+        return [self.get_submodule(paths[index]) for index in self._pipeline_own]
+
+    def forward(self, hidden: Tensor | None = None) -> Tensor:
+        """Return the hidden state behind this stage; the scaled loss from the last one."""
+        feed = self.pipeline_feed
+        assert feed is not None, "micro-batches are given before a step"
+        batch = feed.micro_batches[feed.number]
+
+        def act(
+            index: int, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> Any:
+            return self._enter(hidden, index, call, args, kwargs)
+
+        with self._pipeline_director.acting(act), self._pipeline_cast():
+            try:
+                loss = self._pipeline_loss(self._pipeline_model, batch)
+            except _StageEnd as end:
+                return end.hidden
+        feed.losses[feed.number] = loss.detach()
+        return loss * feed.factor
+
+    def _enter(
+        self,
+        received: Tensor | None,
+        index: int,
+        call: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        own, cut = self._pipeline_own, self.pipeline_cut
+        if index in own:
+            return call(*args, **kwargs)
+        given = first_tensor(args, kwargs)
+        assert given is not None, "the recorded run gave it one"
+        if index >= own.stop:
+            raise _StageEnd(given)
+        if index == own.start - 1:
+            assert received is not None, "a stage behind the first is sent a hidden state"
+            writes = index + 1 < len(cut.paths) and cut.writes_input[index + 1]
+            # A leaf of the graph may not be changed in place; a copy of it may.
+            given = received.clone() if writes else received
+        return cut.outputs[index].around(given)
+
+    def train(self, mode: bool = True) -> StageModule:
+        """Set whether dropout and batch norm train, in the whole model."""
+        super().train(mode)
+        self._pipeline_model.train(mode)
+        return self
+
+
+class _StageEnd(BaseException):
+    """Ends a forward pass behind a stage; no `except Exception` of the user's code may catch it."""
+
+    def __init__(self, hidden: Tensor) -> None:
+        super().__init__()
+        self.hidden = hidden
+
+
+class _Branch(nn.Module):
+    """Stands for a module that contains blocks, in the names of a stage."""
+
+
+class _Parts:
+    """Which modules a stage registers."""
+
+    def __init__(self, cut: StageCut, stage: int) -> None:
+        self.outside = cut.outside_of(stage)
+        self._paths = cut.paths
+        self._own = {cut.paths[index] for index in cut.blocks_of(stage)}
+
+    def is_branch(self, path: str) -> bool:
+        """Return whether a module contains blocks."""
+        return any(block.startswith(path + ".") for block in self._paths)
+
+    def is_own(self, path: str) -> bool:
+        """Return whether a module is a block of the stage, or used outside of the blocks there."""
+        return path in self._own or any(name.startswith(path + ".") for name in self.outside)
+
+
+def _mirror(source: nn.Module, holder: nn.Module, prefix: str, parts: _Parts) -> None:
+    """Register the stage's modules in `holder` under the names that they have in `source`."""
+    for name, child in source._modules.items():
+        if child is None:
+            continue
+        path = prefix + name
+        if parts.is_branch(path):
+            branch = _Branch()
+            _mirror(child, branch, path + ".", parts)
+            if branch._modules or branch._parameters or branch._buffers:
+                holder._modules[name] = branch
+        elif parts.is_own(path):
+            holder._modules[name] = child
+    # The same dictionaries, not copies: FSDP replaces parameters, and the model must see that.
+    if any(prefix + name in parts.outside for name in source._parameters):
+        holder._parameters = source._parameters
+    if any(prefix + name in parts.outside for name in source._buffers):
+        holder._buffers = source._buffers
+        holder._non_persistent_buffers_set = source._non_persistent_buffers_set
+
+
+def _hollow(model: nn.Module, kept: set[int], device: torch.device) -> None:
+    """Put zeros of one element, expanded, in place of all parameters but these (by id)."""
+    for module in model.modules():
+        for name, parameter in list(module._parameters.items()):
+            if parameter is None or id(parameter) in kept:
+                continue
+            zero = torch.zeros((), dtype=parameter.dtype, device=device)
+            del module._parameters[name]
+            # No parameter any more, so that nobody counts, shards or saves it.
+            setattr(module, name, zero.expand(parameter.shape))
+
+
+def _is_inside(name: str, paths: Sequence[str]) -> bool:
+    return any(name.startswith(path + ".") for path in paths)
+
+
+def _check_not_compiled(model: nn.Module) -> None:
+    for module in model.modules():
+        if hasattr(module, "_orig_mod") or module._compiled_call_impl is not None:
+            raise UsageError(
+                "The model file compiles the model itself, which pipeline stages cannot cut.",
+                fix="leave torch.compile out of the file, and let the plan ask for it.",
+            )
+
+
+def trainable(stage: nn.Module, names: Sequence[str]) -> list[nn.Parameter]:
+    """Return the trainable parameters of these names."""
+    named = dict(stage.named_parameters(remove_duplicate=False))
+    return [named[name] for name in names if named[name].requires_grad]
