@@ -1,0 +1,189 @@
+"""DeepSpeed: its launcher on every node without SSH, and its JSON from the plan.
+
+What is refused and what the JSON may say follows DeepSpeed 0.19: MiCS, its form of HSDP, is gone,
+and pipelines go with ZeRO 0 and 1 only.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ...catalog.errors import UsageError
+from ...planner.plan import Plan
+from . import facts
+from .types import Job, Parts, Program, Way
+from .words import Fact, Word
+
+DEEPSPEED = Program(command=("deepspeed",), module="deepspeed.launcher.runner", package="deepspeed")
+CONFIG_FILE = "deepspeed.json"
+CONFIG_VARIABLE = "GPUPLAN_DEEPSPEED_CONFIG"
+PLACEHOLDER = "{deepspeed_config}"
+
+
+def parts(job: Job) -> Parts:
+    """Return the launch of a DeepSpeed script.
+
+    Raises:
+        UsageError: DeepSpeed cannot lay the job out so.
+    """
+    variables: dict[str, Word] = {}
+    files: dict[str, Word] = {}
+    if job.plan is not None:
+        files[CONFIG_FILE] = json.dumps(deepspeed_config(job.plan), indent=2) + "\n"
+        variables[CONFIG_VARIABLE] = (Fact.CONFIG, "/" + CONFIG_FILE)
+    if job.nodes > 1:
+        files["hostfile"] = (Fact.HOSTFILE, "\n")
+    if job.device == "cpu":
+        variables["DS_ACCELERATOR"] = "cpu"
+    way = Way(DEEPSPEED, _words(job))
+    return Parts(ways=(way,), environment=variables, files=files, notes=_notes(job))
+
+
+def _words(job: Job) -> tuple[Word, ...]:
+    """Return the arguments of the launcher; each node starts its own processes."""
+    where: tuple[Word, ...] = (f"--num_gpus={job.per_node}", ("--master_port=", Fact.PORT))
+    if job.nodes > 1:
+        where = (
+            ("--hostfile=", Fact.CONFIG, "/hostfile"),
+            "--no_ssh",
+            ("--node_rank=", Fact.NODE_RANK),
+            ("--master_addr=", Fact.MAIN_ADDRESS),
+            ("--master_port=", Fact.PORT),
+        )
+    # A program that is no Python takes no --local_rank; LOCAL_RANK is in its environment.
+    quiet: tuple[Word, ...] = ("--no_local_rank",) if job.target.kind == "program" else ()
+    words = job.target.words(module="--module", program="--no_python")
+    return (*where, *quiet, *(_with_config(word, job.plan) for word in words))
+
+
+def deepspeed_config(plan: Plan) -> dict[str, Any]:
+    """Return DeepSpeed's configuration of the plan; optimizer and schedule stay the script's.
+
+    Raises:
+        UsageError: DeepSpeed cannot lay the job out so.
+    """
+    refuse_layout(plan)
+    config: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": plan.micro_batch,
+        "gradient_accumulation_steps": plan.grad_accum,
+    }
+    if not _counts_ranks_otherwise(plan):
+        config["train_batch_size"] = plan.global_batch
+    config["zero_optimization"] = _zero(plan)
+    if plan.layout.zero_stage:
+        config["zero_allow_untested_optimizer"] = True
+    if "optimizer" in plan.offloaded or "parameters" in plan.offloaded:
+        # Else DeepSpeed insists on its own Adam, compiled on the spot.
+        config["zero_force_ds_cpu_optimizer"] = False
+    config |= _numerics(plan)
+    if plan.layout.tensor > 1:
+        config["tensor_parallel"] = {"autotp_size": plan.layout.tensor}
+    if plan.recompute != "none" or "activations" in plan.offloaded:
+        config["activation_checkpointing"] = {
+            "partition_activations": False,
+            "cpu_checkpointing": "activations" in plan.offloaded,
+        }
+    return config
+
+
+def refuse_layout(plan: Plan) -> None:
+    """Refuse a layout that no DeepSpeed configuration gives."""
+    layout = plan.layout
+    reason = fix = None
+    if layout.zero_stage and layout.replicas > 1:
+        reason = f"shards over {layout.shard} of {layout.data * layout.context} ranks"
+        fix = "shard over all ranks, or take --framework accelerate or torchrun."
+    elif layout.pipeline > 1 and layout.zero_stage > 1:
+        reason = f"has pipeline stages and ZeRO {layout.zero_stage}"
+        fix = "take ZeRO 0 or 1 with a pipeline, or --framework torchrun."
+    elif "parameters" in plan.offloaded and layout.zero_stage < 3:
+        reason = f"offloads parameters at ZeRO {layout.zero_stage}"
+        fix = "offload the optimizer only, or shard the parameters too (fsdp…)."
+    elif "optimizer" in plan.offloaded and layout.zero_stage < 1:
+        reason = "offloads the optimizer without ZeRO"
+        fix = "take ZeRO 1, 2 or 3, or --framework torchrun."
+    elif plan.precision == "bf16" and layout.zero_stage < 1:
+        reason = "keeps everything in bf16 without ZeRO"
+        fix = "take ZeRO 1, 2 or 3, or bf16-amp, or --framework torchrun."
+    if reason:
+        raise UsageError(f"DeepSpeed cannot run {layout}: it {reason}.", fix=fix)
+
+
+def _notes(job: Job) -> tuple[str, ...]:
+    """Return what the script does itself under DeepSpeed."""
+    plan, target = job.plan, job.target
+    passes = (
+        (f"{target.name} is given --local_rank, as DeepSpeed does",)
+        if target.kind != "program"
+        else ()
+    )
+    if plan is None:
+        return passes
+    reads = any(PLACEHOLDER in word for word in target.arguments)
+    where = (
+        f"give deepspeed.initialize the file that {CONFIG_VARIABLE} names, or write"
+        f" {PLACEHOLDER} in the command where its path belongs"
+    )
+    layout = plan.layout.model_copy(update={"tensor": 1})
+    checkpoint = "wrap what is recomputed with deepspeed.checkpointing.checkpoint"
+    return facts.present(
+        *passes,
+        None if reads else where,
+        f"take micro-batches of {plan.micro_batch} samples on each data-parallel rank",
+        "let DeepSpeed split a model it knows (Hugging Face), or add"
+        " tensor_parallel.partition_config for your own"
+        if plan.layout.tensor > 1
+        else None,
+        *facts.parallel_notes(plan.model_copy(update={"layout": layout})),
+        "run the linear layers in fp8 (Transformer Engine)" if plan.precision == "fp8" else None,
+        "make the optimizer DeepSpeedCPUAdam(…, fp32_optimizer_states=False)"
+        if plan.precision == "bf16" and plan.offload
+        else None,
+        checkpoint if plan.recompute != "none" or "activations" in plan.offloaded else None,
+        "compile it: engine.compile()" if plan.compile else None,
+        *facts.sync_notes(plan),
+    )
+
+
+def _counts_ranks_otherwise(plan: Plan) -> bool:
+    # With AutoTP it checks the batch against all ranks, and with a pipeline or split sequences it
+    # depends on the groups that the script makes: the two sizes that it takes as they are do.
+    layout = plan.layout
+    return max(layout.tensor, layout.pipeline, layout.context) > 1
+
+
+def _zero(plan: Plan) -> dict[str, Any]:
+    zero: dict[str, Any] = {"stage": plan.layout.zero_stage}
+    if "optimizer" in plan.offloaded or "parameters" in plan.offloaded:
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    if "parameters" in plan.offloaded:
+        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+    return zero
+
+
+def _numerics(plan: Plan) -> dict[str, Any]:
+    if plan.precision in ("bf16-amp", "fp8"):
+        return {"bf16": {"enabled": True}}
+    if plan.precision == "fp16-amp":
+        return {"fp16": {"enabled": True}}
+    if plan.precision == "bf16":
+        everything = {"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
+        return {"bf16": {"enabled": True, **everything}}
+    return {}
+
+
+def _with_config(word: Word, plan: Plan | None) -> Word:
+    """Put the path of the configuration where the user wrote its placeholder."""
+    if not isinstance(word, str) or PLACEHOLDER not in word:
+        return word
+    if plan is None:
+        raise UsageError(
+            f"The command asks for {PLACEHOLDER}, and without a plan there is none.",
+            fix="name your own file, or run with a plan.",
+        )
+    parts: list[str | Fact] = []
+    for index, piece in enumerate(word.split(PLACEHOLDER)):
+        parts += [Fact.CONFIG, "/" + CONFIG_FILE] if index else []
+        parts += [piece] if piece else []
+    return tuple(parts)

@@ -1,0 +1,124 @@
+"""What a script can read of its plan: variables for programs, notes for people."""
+
+from __future__ import annotations
+
+from ...planner.plan import Plan
+from .types import Job
+from .words import Word
+
+PREFIX = "GPUPLAN_PLAN_"
+
+OFFLOAD_WORDS = {
+    "optimizer": "the optimizer's state",
+    "parameters": "parameters, gradients and the optimizer's state",
+    "activations": "saved activations",
+}
+
+
+def variables(job: Job) -> dict[str, Word]:
+    """Return the environment variables that tell a script where it runs and what was planned."""
+    plan = job.plan
+    facts: dict[str, object] = {"NODES": job.nodes, "PER_NODE": job.per_node}
+    if plan is not None:
+        layout = plan.layout
+        facts |= {
+            "ID": plan.id,
+            "LAYOUT": layout,
+            "DATA": layout.data,
+            "SHARD": layout.shard,
+            "ZERO_STAGE": layout.zero_stage,
+            "TENSOR": layout.tensor,
+            "PIPELINE": layout.pipeline,
+            "VIRTUAL_STAGES": layout.virtual_stages,
+            "CONTEXT": layout.context,
+            "EXPERT": layout.expert,
+            "SEQUENCE_PARALLEL": int(layout.sequence_parallel),
+            "PRECISION": plan.precision,
+            "MICRO_BATCH": plan.micro_batch,
+            "GRAD_ACCUM": plan.grad_accum,
+            "GLOBAL_BATCH": plan.global_batch,
+            "RECOMPUTE": plan.recompute,
+            "COMPILE": int(plan.compile),
+            "OPTIMIZER": plan.optimizer,
+            "OFFLOADED": ",".join(plan.offloaded),
+            "SYNC_EVERY": plan.sync_every,
+        }
+    own: dict[str, Word] = {PREFIX + name: str(value) for name, value in facts.items()}
+    hidden: dict[str, Word] = {"CUDA_VISIBLE_DEVICES": ""} if job.device == "cpu" else {}
+    return {**own, **_torch_variables(plan), **hidden}
+
+
+def _torch_variables(plan: Plan | None) -> dict[str, Word]:
+    """Return variables by which torch itself follows the plan, without a word in the script."""
+    if plan is not None and plan.precision == "tf32":
+        # Read by ATen's Context: matmuls of fp32 tensors may use TF32.
+        return {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}
+    return {}
+
+
+def batch_note(plan: Plan) -> str:
+    """Return what the data loader and the loop must do."""
+    take = f"take micro-batches of {plan.micro_batch} samples on each data-parallel rank"
+    return take if plan.grad_accum == 1 else f"{take}, and step after {plan.grad_accum} of them"
+
+
+def sync_notes(plan: Plan) -> tuple[str, ...]:
+    """Return a note where ranks exchange gradients less often than every step."""
+    if plan.sync_every == 1:
+        return ()
+    return (f"average the parameters of all ranks every {plan.sync_every} steps, and not more",)
+
+
+def precision_note(plan: Plan) -> str | None:
+    """Return what a torch script does for the plan's precision; None for plain fp32 and tf32."""
+    return {
+        "fp32": None,
+        "tf32": None,
+        "fp16-amp": 'wrap the forward pass in torch.autocast("cuda", torch.float16), and scale the'
+        ' loss with torch.amp.GradScaler("cuda")',
+        "bf16-amp": 'wrap the forward pass in torch.autocast("cuda", torch.bfloat16)',
+        "bf16": "cast the model: model.to(torch.bfloat16)",
+        "fp8": "run the linear layers in fp8 (torchao or Transformer Engine) and the rest under"
+        ' torch.autocast("cuda", torch.bfloat16)',
+    }[plan.precision]
+
+
+def compile_note(plan: Plan) -> str | None:
+    """Return a note where the plan counts on a compiled model."""
+    return "compile it: model = torch.compile(model)" if plan.compile else None
+
+
+def recompute_note(plan: Plan) -> str | None:
+    """Return a note where the plan counts on activation checkpointing."""
+    return {
+        "none": None,
+        "selective": "recompute attention: wrap it with torch.utils.checkpoint",
+        "full": "recompute every block: wrap it with torch.utils.checkpoint",
+    }[plan.recompute]
+
+
+def offload_notes(plan: Plan) -> tuple[str, ...]:
+    """Return a note for each thing that the plan keeps in host memory."""
+    return tuple(f"keep {OFFLOAD_WORDS[kind]} in host memory" for kind in plan.offloaded)
+
+
+def parallel_notes(plan: Plan) -> tuple[str, ...]:
+    """Return a note for each way, beyond data parallelism, in which the script splits the model."""
+    layout = plan.layout
+    notes = []
+    if layout.tensor > 1:
+        also = " with sequence parallelism" if layout.sequence_parallel else ""
+        notes.append(f"split every layer over {layout.tensor} ranks (tensor parallel){also}")
+    if layout.pipeline > 1:
+        rounds = f", {layout.virtual_stages} rounds" if layout.virtual_stages > 1 else ""
+        notes.append(f"split the blocks into {layout.pipeline} pipeline stages{rounds}")
+    if layout.context > 1:
+        notes.append(f"split every sequence over {layout.context} ranks (context parallel)")
+    if layout.expert > 1:
+        notes.append(f"spread the experts over {layout.expert} ranks (expert parallel)")
+    return tuple(notes)
+
+
+def present(*notes: str | None) -> tuple[str, ...]:
+    """Return the notes that there are."""
+    return tuple(note for note in notes if note is not None)

@@ -1,0 +1,53 @@
+#!/bin/sh
+# accelerate on 1 x 8: run this on every node.
+set -eu
+node_rank=0
+node_ips=127.0.0.1
+main_address="$(printf '%s\n' "$node_ips" | head -n 1)"
+port="${MASTER_PORT:-29500}"
+config="${GPUPLAN_CONFIG_DIR:-$(mktemp -d)}"
+mkdir -p "$config"
+printf %s 'compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+num_machines: 1
+machine_rank: 0
+num_processes: 8
+mixed_precision: bf16
+use_cpu: false
+same_network: true
+rdzv_backend: static
+main_training_function: main
+fsdp_config:
+  fsdp_version: 2
+  fsdp_reshard_after_forward: true
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_state_dict_type: SHARDED_STATE_DICT
+  fsdp_offload_params: false
+  fsdp_activation_checkpointing: false
+' >"$config"/accelerate.yaml
+export GPUPLAN_PLAN_NODES=1
+export GPUPLAN_PLAN_PER_NODE=8
+export GPUPLAN_PLAN_ID=457703f33b
+export GPUPLAN_PLAN_LAYOUT=fsdp8
+export GPUPLAN_PLAN_DATA=8
+export GPUPLAN_PLAN_SHARD=8
+export GPUPLAN_PLAN_ZERO_STAGE=3
+export GPUPLAN_PLAN_TENSOR=1
+export GPUPLAN_PLAN_PIPELINE=1
+export GPUPLAN_PLAN_VIRTUAL_STAGES=1
+export GPUPLAN_PLAN_CONTEXT=1
+export GPUPLAN_PLAN_EXPERT=1
+export GPUPLAN_PLAN_SEQUENCE_PARALLEL=0
+export GPUPLAN_PLAN_PRECISION=bf16-amp
+export GPUPLAN_PLAN_MICRO_BATCH=4
+export GPUPLAN_PLAN_GRAD_ACCUM=2
+export GPUPLAN_PLAN_GLOBAL_BATCH=64
+export GPUPLAN_PLAN_RECOMPUTE=none
+export GPUPLAN_PLAN_COMPILE=0
+export GPUPLAN_PLAN_OPTIMIZER=adamw
+export GPUPLAN_PLAN_OFFLOADED=''
+export GPUPLAN_PLAN_SYNC_EVERY=1
+export ACCELERATE_GRADIENT_ACCUMULATION_STEPS=2
+exec accelerate launch --config_file "$config"/accelerate.yaml --main_process_port "$port" train.py --lr 3e-4
+# note: take micro-batches of 4 samples on each data-parallel rank, inside `with accelerator.accumulate(model)`
+# note: name the class of your blocks in fsdp_config.fsdp_transformer_layer_cls_to_wrap, unless the model is of Hugging Face

@@ -1,0 +1,33 @@
+#!/bin/sh
+# tensorflow on 1 x 8: run this on every node.
+set -eu
+node_rank=0
+node_ips=127.0.0.1
+main_address="$(printf '%s\n' "$node_ips" | head -n 1)"
+port="${MASTER_PORT:-29500}"
+export GPUPLAN_PLAN_NODES=1
+export GPUPLAN_PLAN_PER_NODE=8
+export GPUPLAN_PLAN_ID=e27067c65e
+export GPUPLAN_PLAN_LAYOUT=dp8
+export GPUPLAN_PLAN_DATA=8
+export GPUPLAN_PLAN_SHARD=1
+export GPUPLAN_PLAN_ZERO_STAGE=0
+export GPUPLAN_PLAN_TENSOR=1
+export GPUPLAN_PLAN_PIPELINE=1
+export GPUPLAN_PLAN_VIRTUAL_STAGES=1
+export GPUPLAN_PLAN_CONTEXT=1
+export GPUPLAN_PLAN_EXPERT=1
+export GPUPLAN_PLAN_SEQUENCE_PARALLEL=0
+export GPUPLAN_PLAN_PRECISION=bf16-amp
+export GPUPLAN_PLAN_MICRO_BATCH=4
+export GPUPLAN_PLAN_GRAD_ACCUM=2
+export GPUPLAN_PLAN_GLOBAL_BATCH=64
+export GPUPLAN_PLAN_RECOMPUTE=none
+export GPUPLAN_PLAN_COMPILE=0
+export GPUPLAN_PLAN_OPTIMIZER=adamw
+export GPUPLAN_PLAN_OFFLOADED=''
+export GPUPLAN_PLAN_SYNC_EVERY=1
+exec python3 train.py --lr 3e-4
+# note: build the model under tf.distribute.MirroredStrategy()
+# note: take micro-batches of 4 samples on each data-parallel rank, and step after 2 of them
+# note: compute in bf16-amp
