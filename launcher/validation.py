@@ -31,6 +31,7 @@ from ..planner.refusals import refuse_unsupported
 from ..planner.setup import Setup
 from ..planner.site import Site
 from ..planner.step_parts import doubts_of, planned_step_s, step_parts
+from ..planner.warm_up import FP32_FORWARD_FIRST
 from ..planner.workbench import Workbench
 from ..profiles.batch import Profiler, ProfileRequest, profile_all
 from ..profiles.optimizers import with_optimizer
@@ -224,7 +225,12 @@ def _setup(run: StatedRun) -> Setup:
 def _numerics(run: StatedRun) -> frozenset[Numerics]:
     """Return the traces that predicting the run takes: of its storage, and of its kernels."""
     numerics = NUMERICS_OF_PRECISION[run.precision]
-    return frozenset({numerics} if run.autocast or numerics != "amp16" else {numerics, "pure16"})
+    needed: set[Numerics] = {numerics}
+    if not run.autocast and numerics == "amp16":
+        needed.add("pure16")
+    if FP32_FORWARD_FIRST in run.features:
+        needed.add("fp32")
+    return frozenset(needed)
 
 
 def _find_model(model: str, folder: Path) -> Path:

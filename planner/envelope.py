@@ -60,6 +60,7 @@ def envelope(trace: StepTrace, micro_batches: Array) -> Envelope:
     per_sample = np.asarray(stream.bytes_per_sample, dtype=np.float64)
 
     through = (birth < 0) & (death >= stream.end_tick)
+    category = _with_kept(trace, death, category, per_sample)
     persistent = {
         name: _rounded(base[through & (category == i)]) for i, name in enumerate(CATEGORIES)
     }
@@ -123,6 +124,23 @@ def moments_of(trace: StepTrace) -> list[Moment]:
             )
         )
     return moments
+
+
+def _with_kept(trace: StepTrace, death: Array, category: Array, per_sample: Array) -> Array:
+    """Return the categories, with what of the batch outlives backward among the activations.
+
+    Logits that a loop's variable holds are no temporaries of the optimizer, which ranks divide.
+    """
+    stepping = [
+        tick
+        for tick, index in zip(trace.start_tick, trace.schedule, strict=True)
+        if trace.segments[index].phase == "optimizer"
+    ]
+    if not stepping:
+        return category
+    temporary, activations = CATEGORIES.index("temporary"), CATEGORIES.index("activations")
+    kept = (category == temporary) & (per_sample > 0) & (death > min(stepping))
+    return np.where(kept, activations, category)
 
 
 def _block_gradients(

@@ -16,6 +16,7 @@ from ..profiles.profile import Profile
 from .envelope import Array, Envelope
 from .fsdp import REDUCE_BYTES, Moment, Unit, buffer_bytes, units_of
 from .layout import Layout
+from .no_sync import kept_gradient_bytes, unsynced_buffer_bytes
 from .state_bytes import AS_TRACED, StateScale
 
 DDP_BUCKET_BYTES = 25 * 2**20
@@ -57,6 +58,7 @@ def rank_memory(
     grad_accum: int = 1,
     state: StateScale = AS_TRACED,
     units: Sequence[Unit] | None = None,
+    reduces_once: bool = False,
 ) -> RankMemory:
     """Return memory of the fullest rank at every micro-batch of the envelope.
 
@@ -68,6 +70,7 @@ def rank_memory(
         grad_accum: with more than one micro-batch, gradients live through the forward passes too.
         state: what is kept relative to the trace.
         units: FSDP units of the rank, the root last; None for those of the whole model.
+        reduces_once: whether FSDP leaves gradients whole until the last micro-batch (`no_sync`).
     """
     units = units_of(profile) if units is None else units
     stage, shard = layout.zero_stage, layout.shard
@@ -82,8 +85,16 @@ def rank_memory(
     optimizer = padding * optimizer / (shard if stage >= 1 else 1)
     kept = _gradient_bytes(shape, layout, grad_accum, gathers)
     gradients = padding * state.gradients * kept[:, None]
+    unsynced = reduces_once and stage == 3 and gathers and grad_accum > 1
+    if unsynced:
+        whole = kept_gradient_bytes(
+            shape, _by_name(units), shard=shard, width=compute_bytes, grad_accum=grad_accum
+        )
+        gradients = np.where(optimizing, gradients, whole[:, None])
     width = _gradient_width(shape, units, state)
-    gathered = _sharding_buffers(shape, units, layout, compute_bytes, gathers, width)[:, None]
+    gathered = _sharding_buffers(
+        shape, units, layout, compute_bytes, gathers, None if unsynced else width
+    )[:, None]
     copies = shape.weight_copy_bytes[:, None] * (0 if gathers else 1)
     stepped = state.optimizer_temporary / (shard if stage >= 1 else 1)
     temporary = shape.temporary_bytes * np.where(optimizing, stepped, 1)
@@ -131,7 +142,7 @@ def _gradient_bytes(shape: Envelope, layout: Layout, grad_accum: int, gathers: b
     kept = shape.gradient_bytes
     if gathers:
         # Neither the block's nor the root's gradients are reduced yet.
-        last = np.array([moment.final for moment in shape.moments])
+        last = np.array([m.final or m.phase == "optimizer" for m in shape.moments])
         unreduced = shape.block_gradient_bytes + np.where(last, 0.0, _root_gradients(shape))
         kept = np.maximum(0.0, kept - unreduced)
     return kept / layout.shard
@@ -143,9 +154,12 @@ def _sharding_buffers(
     layout: Layout,
     compute_bytes: int,
     gathers: bool,
-    reduce_bytes: int,
+    reduce_bytes: int | None,
 ) -> Array:
-    """Return [P] bytes of whole parameters and gradients that sharding holds for a while."""
+    """Return [P] bytes of whole parameters and gradients that sharding holds for a while.
+
+    No `reduce_bytes` means that gradients stay whole (`no_sync`).
+    """
     if layout.shard == 1 or layout.zero_stage < 2:
         return np.zeros(len(shape.moments))
     if not gathers:
@@ -168,7 +182,16 @@ def _sharding_buffers(
         )
     ]
     held = {
-        (moment, of_root, of_block): buffer_bytes(
+        (moment, of_root, of_block): unsynced_buffer_bytes(
+            moment,
+            named,
+            shard=layout.shard,
+            gather_bytes=compute_bytes,
+            root_gradient_share=of_root,
+            block_gradient_share=of_block,
+        )
+        if reduce_bytes is None
+        else buffer_bytes(
             moment,
             named,
             shard=layout.shard,

@@ -15,6 +15,7 @@ from .framework_memory import communicators, framework_bytes
 from .host_side import staging_bytes
 from .hybrid import boundary_bytes
 from .memory import RankMemory, rank_memory
+from .no_sync import NO_SYNC
 from .offload import state_on_device
 from .ranks import units_by_stage
 from .setup import Setup, wire_bytes
@@ -23,6 +24,7 @@ from .split import Split
 from .stage_memory import checked_stages, stage_memories
 from .stages import in_flight
 from .state_bytes import StateScale, state_scale
+from .warm_up import warm_up_bytes
 from .workbench import Workbench
 
 
@@ -54,6 +56,7 @@ def memory_of(bench: Workbench, setup: Setup, shape: Envelope) -> RankMemory:
         compute_bytes=gather,
         grad_accum=setup.grad_accum,
         state=_state(setup, traced, resident=True),
+        reduces_once=NO_SYNC in setup.features,
     )
     staged = staging_bytes(bench, setup, gather_bytes=gather)
     engine = _engine_bytes(bench, setup, bench.profile.trainable_parameters)
@@ -66,8 +69,9 @@ def reserved_bytes(
 ) -> tuple[float, bool]:
     """Return (reserved bytes, whether memory is short) of a pool that has `room` bytes.
 
-    With room enough the allocator keeps what it once took; when it runs short it gives free
-    segments back and tries again, so that the step still runs in little more than it allocates.
+    With room enough the allocator keeps what it once took, before the step too; when it runs short
+    it gives free segments back and tries again, so that the step still runs in little more than it
+    allocates.
     """
 
     def ratio(*, tight: bool) -> float:
@@ -81,10 +85,11 @@ def reserved_bytes(
         )
         return max(1.0, found)
 
-    usual = allocated * ratio(tight=False)
+    before = warm_up_bytes(bench, setup)
+    usual = max(before, allocated * ratio(tight=False))
     if usual <= room:
         return usual, False
-    least = allocated * ratio(tight=True)
+    least = max(before, allocated * ratio(tight=True))
     return max(least, min(usual, room)), True
 
 

@@ -24,6 +24,7 @@ from ..profiles.profile import (
 )
 from ..profiles.recompute import recomputed
 from ..profiles.residence import ON_DEVICE, Residence, resident
+from .chunked_head import with_chunked_head
 from .compute import SegmentTimes, StepKernels
 from .envelope import Envelope, envelope
 from .fsdp import Unit, units_of
@@ -107,7 +108,8 @@ class Workbench:
         key = (numerics, recompute, early_stop, residence)
         if key not in self._traces and residence != ON_DEVICE:
             whole = self.trace_in(numerics, recompute, early_stop=early_stop)
-            self._traces[key] = resident(whole, residence)
+            found = resident(whole, residence)
+            self._traces[key] = with_chunked_head(found) if residence.loss == "chunked" else found
         if key not in self._traces:
             try:
                 plain = self.profile.step(numerics)
