@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -81,16 +81,32 @@ class LossScaler(torch.amp.GradScaler):
         return {found_inf.device: found_inf}
 
 
-def clip_gradients(parameters: Iterable[nn.Parameter], layout: Layout, norm: float) -> Tensor:
+def clip_gradients(
+    parameters: Iterable[nn.Parameter],
+    layout: Layout,
+    norm: float,
+    *,
+    counted_elsewhere: Collection[nn.Parameter] = (),
+) -> Tensor:
     """Scale gradients so that their norm over the whole model is at most `norm`; return the norm.
 
     Each rank sums the squares of what it holds, divided by how many ranks hold the same: the sum
     over all ranks is then every element once, whatever mixture of shards, replicas and stages.
+
+    Args:
+        parameters: of this rank.
+        layout: says how many ranks hold the same.
+        norm: largest allowed.
+        counted_elsewhere: those of them that another pipeline stage holds and counts too.
     """
+    parameters = list(parameters)
     held = [one.grad for one in parameters if one.grad is not None]
+    elsewhere = {id(one.grad) for one in counted_elsewhere}
     device = held[0].device if held else torch.device("cpu")
     total = torch.zeros((), dtype=torch.float32, device=device)
     for gradient in held:
+        if id(gradient) in elsewhere:
+            continue
         local = gradient.to_local() if isinstance(gradient, DTensor) else gradient
         total += local.detach().float().square().sum() / _copies(gradient, layout)
     if dist.is_initialized():

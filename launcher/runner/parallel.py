@@ -64,11 +64,16 @@ def compile_model(model: nn.Module, execution: Execution) -> None:
     if not execution.compile:
         return
     layout = execution.layout
-    by_block = layout.zero_stage > 0 or layout.tensor > 1 or layout.pipeline > 1
-    for module in block_modules(model) if by_block else []:
-        module.compile()
-    if not by_block:
+    if layout.zero_stage > 0 or layout.tensor > 1:
+        compile_blocks(block_modules(model), execution)
+    else:
         model.compile()
+
+
+def compile_blocks(blocks: Sequence[nn.Module], execution: Execution) -> None:
+    """Compile blocks in place, one by one, if the plan compiles."""
+    for block in blocks if execution.compile else ():
+        block.compile()
 
 
 def spread(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,7 +13,6 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from ...catalog.errors import NoFeasiblePlanError, UsageError
 from ...planner.runnable import TensorPlan, why_not_runnable
-from ...profiles.checks import Batch
 from ...profiles.contract import Workload
 from ...profiles.measure_step import recompute_blocks
 from . import tensors
@@ -22,6 +21,7 @@ from .job import Execution, Job, Layout
 from .numerics import LossScaler, caster, make_scaler, use_matmul_format
 from .parallel import LossModule, block_modules, compile_model, parameters_of, spread
 from .processes import Position, Processes, make_mesh
+from .staged import cut_into_stages, staged_model
 from .training import Gradients, Step, WholeModel
 
 
@@ -68,25 +68,25 @@ def build_trainer(job: Job, workload: Workload, processes: Processes) -> Trainer
     _refuse_unrunnable(execution, model, plan)
     if execution.precision == "bf16":
         model = model.to(torch.bfloat16)
-    position = Position.of(execution.layout, processes.rank)
-    gradients, trained = _spread(model, workload, execution, plan, mesh, processes, job)
-    own = parameters_of(trained)
+    spreading = _spread(job, model, workload, execution, plan, mesh, processes)
+    own = parameters_of(spreading.trained)
     optimizer = workload.build_optimizer(own)
     tensors.groups_of_one_mesh(optimizer)
     scaler = make_scaler(execution, processes.device)
     return Trainer(
         execution=execution,
-        position=position,
+        position=Position.of(execution.layout, processes.rank),
         model=model,
         optimizer=optimizer,
         scaler=scaler,
         step=Step(
-            gradients=gradients,
+            gradients=spreading.gradients,
             optimizer=optimizer,
             parameters=own,
             execution=execution,
             scaler=scaler,
             clip_norm=job.clip_grad_norm,
+            counted_elsewhere=spreading.counted_elsewhere,
         ),
         parameters=parameters,
     )
@@ -120,36 +120,47 @@ def user_tensor_plan(workload: Workload) -> Mapping[str, Any] | None:
     return None if function is None else function()
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Spreading:
+    """A model spread over the processes."""
+
+    gradients: Gradients
+    trained: nn.Module
+    """Holds this rank's parameters."""
+    counted_elsewhere: list[nn.Parameter] = field(default_factory=list)
+
+
 def _spread(
+    job: Job,
     model: nn.Module,
     workload: Workload,
     execution: Execution,
     plan: Mapping[str, Any],
     mesh: DeviceMesh | None,
     processes: Processes,
-    job: Job,
-) -> tuple[Gradients, nn.Module]:
-    """Return what computes gradients, and the module that holds this rank's parameters."""
+) -> _Spreading:
     layout, device = execution.layout, processes.device
+    cast = caster(execution, device)
+    staged = mesh is not None and layout.pipeline > 1
+    cut = cut_into_stages(model, workload, execution, seed=job.seed) if staged else None
     if mesh is not None and layout.tensor > 1:
         tensors.split_layers(
             model, plan, mesh["tensor"], sequence_parallel=layout.sequence_parallel
         )
     recompute_blocks(model, execution.recompute)
+    if mesh is not None and cut is not None:
+        gradients, trained, twice = staged_model(
+            model, cut, workload, execution, mesh, processes, cast
+        )
+        return _Spreading(gradients=gradients, trained=trained, counted_elsewhere=twice)
     compile_model(model, execution)
-    cast = caster(execution, device)
-    if mesh is not None and layout.pipeline > 1:
-        from .staged import staged_model
-
-        return staged_model(model, workload, execution, mesh, processes, cast, job.seed)
-    sharded = mesh is not None and layout.data > 1 and layout.zero_stage > 0
-    if not sharded:
+    if layout.zero_stage == 0:
         model.to(device)
     module = LossModule(model, workload.compute_loss, cast)
     # FSDP moves block after block to the device, so a model may be larger than one.
     trained = spread(module, block_modules(model), execution, mesh)
     trained.to(device).train()
-    return WholeModel(trained, execution), trained
+    return _Spreading(gradients=WholeModel(trained, execution), trained=trained)
 
 
 def _check_model(job: Job, workload: Workload, parameters: int) -> None:
@@ -178,8 +189,3 @@ def _refuse_unrunnable(execution: Execution, model: nn.Module, plan: Mapping[str
             f"This plan is not run (runnable: false). {reason}",
             fix="choose another plan with `gpuplan estimate`, or your own script with --command.",
         )
-
-
-def batch_example(workload: Workload, execution: Execution) -> Batch:
-    """Return one micro-batch of the workload, to learn its shapes from."""
-    return workload.make_batch(execution.micro_batch)

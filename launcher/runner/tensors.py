@@ -50,6 +50,10 @@ WORDS = (
 )
 
 
+HUGGING_FACE_WORDS = {"embedding_rowwise": "embedding", "colwise_rep": "colwise_gather_output"}
+"""Words of transformers' plans for which this file has others."""
+
+
 def plan_of(model: nn.Module, user_plan: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the tensor-parallel plan of a model: the file's own, else its class's; {} if none.
 
@@ -101,6 +105,7 @@ def style_of(word: Any, *, sequence_parallel: bool, where: str) -> ParallelStyle
         "sequence": SequenceParallel() if sequence_parallel else None,
         "gather": WholeFirstInput(outside),
     }
+    word = HUGGING_FACE_WORDS.get(word, word)
     if word not in styles:
         raise UserFileError(
             f"The tensor-parallel plan says {word!r} of {where}.{did_you_mean(str(word), WORDS)}",

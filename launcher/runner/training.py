@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -58,6 +58,8 @@ class Step:
     execution: Execution
     scaler: LossScaler | None
     clip_norm: float | None
+    counted_elsewhere: list[nn.Parameter] = field(default_factory=list)
+    """Weights that an earlier pipeline stage holds too, and counts in the norm."""
 
     def __call__(self, batches: Sequence[Batch], mark: Mark) -> tuple[Tensor | None, Tensor | None]:
         """Return (mean loss, norm of the gradients), each None where it is not known."""
@@ -68,7 +70,12 @@ class Step:
         if self.clip_norm is not None:
             if scaler is not None:
                 scaler.unscale_(self.optimizer)
-            norm = clip_gradients(self.parameters, self.execution.layout, self.clip_norm)
+            norm = clip_gradients(
+                self.parameters,
+                self.execution.layout,
+                self.clip_norm,
+                counted_elsewhere=self.counted_elsewhere,
+            )
         if scaler is not None:
             scaler.step(self.optimizer)
             scaler.update()
