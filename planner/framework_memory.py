@@ -19,8 +19,9 @@ LAZY_KERNELS: Date = (2022, 10)
 CUDA_11: Date = (2020, 10)
 EAGER_CONTEXT_BYTES = int(1.3 * GIB)
 """CUDA 11 with every kernel loaded (transformers, docs/source/en/perf_train_gpu_one.md, 2022)."""
-EAGER_CONTEXT_BEFORE_AMPERE_BYTES = int(0.9 * GIB)
-"""The same without Ampere's libraries: between that and CUDA 10 (estimate)."""
+EAGER_CONTEXT_BEFORE_AMPERE_BYTES = 1111 * MIB
+"""The same without Ampere's libraries: 1,113 MiB with one tensor on a V100 of 16 or 32 GB
+(bigscience-workshop/bigscience 9e64ede, experiments/tr3m-1B3.md, 2021-12); its block is 2 MiB."""
 CUDA_10_CONTEXT_BYTES = int(0.55 * GIB)
 """CUDA 10 with every kernel loaded: 1,847 MiB with a model of 1,278 MiB and nothing else on a Titan
 RTX (lambdal/deeplearning-benchmark, monitor log of BERT-large, 2020-03)."""

@@ -31,7 +31,7 @@ def test_every_dimension_opens_a_communicator() -> None:
     ("accelerator", "date", "context_gib"),
     [
         ("Titan-RTX", (2020, 3), 0.55),
-        ("V100-32GB-SXM2", (2021, 6), 0.9),
+        ("V100-32GB-SXM2", (2021, 6), 1.085),
         ("A100-80GB-SXM", (2022, 2), 1.3),
         ("A100-80GB-SXM", (2023, 6), 0.45),
         ("A100-80GB-SXM", None, 0.45),
