@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from ...catalog.errors import UsageError
 from ...profiles.blocks import find_blocks
@@ -78,6 +79,11 @@ def first_tensor(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
     """Return the hidden state a block is called with: its first tensor, by position or by name."""
     given = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
     return next((one for one in given if one.is_floating_point()), None)
+
+
+def with_tensor(given: Any, old: Tensor, new: Tensor) -> Any:
+    """Return arguments with one tensor in place of another."""
+    return tree_map(lambda one: new if one is old else one, given)
 
 
 class Director:

@@ -52,6 +52,10 @@ class BlockOutput:
     """Numbers, None, or (shape, dtype) of a tensor; the hidden state's own place is `hidden`."""
     hidden: int
 
+    def hidden_of(self, output: Any) -> Tensor:
+        """Return the hidden state in what a block returned."""
+        return tree_leaves(output)[self.hidden]
+
     def around(self, hidden: Tensor) -> Any:
         """Return the same structure with this hidden state and zeros elsewhere."""
         leaves = [
@@ -95,7 +99,7 @@ def record(
         UsageError: the blocks do not run one after the other.
     """
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        with FakeTensorMode(allow_non_fake_inputs=True):
 
             def fake(tensor: Tensor) -> Tensor:
                 return torch.empty_strided(
@@ -109,9 +113,9 @@ def record(
     except GpuplanError:
         raise
     except Exception:  # noqa: BLE001 - the user's code, which may need values to run at all
-        with _stand_ins(model, lambda buffer: buffer.clone(), parameters=False):
-            with torch.random.fork_rng(devices=[]):
-                return _Watch(model, paths).run(compute_loss, model, micro_batch)
+        copies = _stand_ins(model, lambda buffer: buffer.clone(), parameters=False)
+        with copies, torch.random.fork_rng(devices=[]):
+            return _Watch(model, paths).run(compute_loss, model, micro_batch)
 
 
 @contextmanager

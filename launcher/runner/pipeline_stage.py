@@ -20,10 +20,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from ...catalog.errors import UsageError
 from ...profiles.checks import Batch
-from .pipeline_blocks import Director, block_paths, blocks_per_stage, first_tensor
+from .pipeline_blocks import Director, block_paths, blocks_per_stage, first_tensor, with_tensor
 from .pipeline_record import BEFORE, BlockOutput, LossFunction, record
 
 
@@ -176,6 +177,8 @@ class StageModule(nn.Module):
         self._pipeline_loss = compute_loss
         self._pipeline_director = director
         self._pipeline_cast = cast
+        self._pipeline_taken = False
+        self._pipeline_model: nn.Module
         # Not registered: FSDP, DDP and optimizers are to see this stage's part alone.
         object.__setattr__(self, "_pipeline_model", model)
         _mirror(model, self, "", _Parts(cut, stage))
@@ -191,6 +194,7 @@ class StageModule(nn.Module):
         feed = self.pipeline_feed
         assert feed is not None, "micro-batches are given before a step"
         batch = feed.micro_batches[feed.number]
+        self._pipeline_taken = False
 
         def act(
             index: int, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -201,9 +205,15 @@ class StageModule(nn.Module):
             try:
                 loss = self._pipeline_loss(self._pipeline_model, batch)
             except _StageEnd as end:
-                return end.hidden
+                return self._checked(end.hidden, hidden)
+        self._checked(loss, hidden)
         feed.losses[feed.number] = loss.detach()
         return loss * feed.factor
+
+    def _checked(self, output: Tensor, received: Tensor | None) -> Tensor:
+        # Were it not so, the stages before would get no gradient, and nobody would see it.
+        assert received is None or self._pipeline_taken, "a stage must use what it receives"
+        return output
 
     def _enter(
         self,
@@ -214,18 +224,29 @@ class StageModule(nn.Module):
         kwargs: dict[str, Any],
     ) -> Any:
         own, cut = self._pipeline_own, self.pipeline_cut
-        if index in own:
-            return call(*args, **kwargs)
         given = first_tensor(args, kwargs)
         assert given is not None, "the recorded run gave it one"
+        if index in own:
+            if received is not None and index == 0:  # The first stage has no block.
+                args, kwargs = with_tensor((args, kwargs), given, self._take(received, index))
+            output = call(*args, **kwargs)
+            if index + 1 == len(cut.paths) and self.pipeline_stage + 1 < cut.stages:
+                # The last stage has no block, only the head.
+                raise _StageEnd(cut.outputs[index].hidden_of(output))
+            return output
         if index >= own.stop:
             raise _StageEnd(given)
-        if index == own.start - 1:
-            assert received is not None, "a stage behind the first is sent a hidden state"
-            writes = index + 1 < len(cut.paths) and cut.writes_input[index + 1]
-            # A leaf of the graph may not be changed in place; a copy of it may.
-            given = received.clone() if writes else received
+        if received is not None and index == own.start - 1:
+            given = self._take(received, index + 1)
         return cut.outputs[index].around(given)
+
+    def _take(self, received: Tensor, index: int) -> Tensor:
+        """Return the hidden state that was received, for the block of this number."""
+        self._pipeline_taken = True
+        cut = self.pipeline_cut
+        writes = index < len(cut.paths) and cut.writes_input[index]
+        # A leaf of the graph may not be changed in place; a copy of it may.
+        return received.clone() if writes else received
 
     def train(self, mode: bool = True) -> StageModule:
         """Set whether dropout and batch norm train, in the whole model."""
@@ -290,6 +311,10 @@ def _hollow(model: nn.Module, kept: set[int], device: torch.device) -> None:
         for name, parameter in list(module._parameters.items()):
             if parameter is None or id(parameter) in kept:
                 continue
+            if isinstance(parameter, DTensor):
+                # What tensor parallelism hung on it would exchange zeros between the ranks.
+                module._forward_pre_hooks.clear()
+                module._forward_hooks.clear()
             zero = torch.zeros((), dtype=parameter.dtype, device=device)
             del module._parameters[name]
             # No parameter any more, so that nobody counts, shards or saves it.

@@ -176,7 +176,7 @@ def _rank(rank: int, case: Case, folder: Path) -> None:
     losses = _train(workload, case, stages, schedule, mesh.get_local_rank("shard"))
     # Every rank reads the parameters in the same order, so that shards are gathered together.
     parameters = {
-        name: one.detach().full_tensor() if isinstance(one, DTensor) else one.detach()
+        name: (one.full_tensor() if isinstance(one, DTensor) else one).detach()
         for stage in stages
         for name, one in stage.named_parameters()
     }
