@@ -240,6 +240,7 @@ class _DataFlow(TorchDispatchMode):
         parameters = dict(model.named_parameters(remove_duplicate=False))
         for name, tensor in [*buffers.items(), *parameters.items()]:
             self.names[name] = self._key(tensor)
+        # Backwards, so that a tied weight has the first of its names.
         self._parameters = {self.names[name]: name for name in reversed(parameters)}
         self._tensors = set(self.names.values())
 
@@ -284,7 +285,7 @@ class _DataFlow(TorchDispatchMode):
         """Refuse a model in which one phase uses parameters of another."""
         paths = self._watch.paths
         outside = {BEFORE, len(paths)}
-        for key, name in self._parameters.items():
+        for key, name in reversed(self._parameters.items()):
             home = next((i for i, path in enumerate(paths) if name.startswith(path + ".")), None)
             wrong = self.reads[key] - (outside if home is None else {home})
             if not wrong:
