@@ -35,6 +35,8 @@ from .profiles.spec import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
     from .catalog.snapshot import Catalogue
+    from .launcher.actuals import Actuals
+    from .launcher.run_request import RunRequest, RunResult
     from .launcher.store import KeptPlan
     from .planner.fits import FitsAnswer
     from .planner.folds import Protocol
@@ -57,6 +59,7 @@ __all__ = [
     "Profile",
     "Question",
     "Work",
+    "actuals",
     "doctor",
     "estimate",
     "fits",
@@ -67,6 +70,8 @@ __all__ = [
     "parse_layout",
     "profile",
     "read_inputs",
+    "run",
+    "run_script",
     "sources",
     "timeline",
     "validate",
@@ -377,6 +382,105 @@ def kept_plan(prefix: str) -> KeptPlan:
     from .launcher.store import Store
 
     return Store().find_plan(prefix)
+
+
+def run(
+    model: str | Path,
+    request: RunRequest | None = None,
+    *,
+    plan: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    inputs: Iterable[str] = (),
+    now: Callable[[], datetime] | None = None,
+    on_note: Callable[[str], None] | None = None,
+) -> RunResult:
+    """Train a model on this machine; return what remains of the run.
+
+    SIGINT and SIGTERM end it after the step that runs, with a checkpoint; the result says so.
+
+    Args:
+        model: A model as for `profile`, but no written Profile.
+        request: How; default: every CUDA device, else one process on the processor.
+        plan: A plan's id, a `plan.json`, or `estimate.json#ID`; None: as the file asks itself,
+            data-parallel over the processes.
+        params: Values for the functions of the file.
+        inputs: Shapes of the tensors of a plain module.
+        now: The clock, for names; default: the current local time.
+        on_note: Called with what a person should know on the way.
+
+    Raises:
+        UsageError: What is asked for contradicts itself, the plan or this machine.
+        NoFeasiblePlanError: gpuplan does not run such a plan.
+        GpuplanError: The run failed; its folder holds the traceback and the checkpoints.
+    """
+    from .catalog.snapshot import load_catalogue
+    from .launcher import local_run
+    from .launcher.plan_file import given_plan
+    from .launcher.run_request import RunRequest
+    from .profiles.spec import parse_model_spec
+
+    tell = on_note or (lambda _text: None)
+    prepared = local_run.prepare(
+        parse_model_spec(str(model), params=params, inputs=inputs),
+        None if plan is None else given_plan(plan),
+        request or RunRequest(),
+        catalogue=load_catalogue(None),
+        now=now or datetime.now,
+        on_note=tell,
+    )
+    return local_run.execute(prepared, on_note=tell)
+
+
+def run_script(
+    command: str,
+    framework: str,
+    *,
+    plan: str | None = None,
+    nproc: int | None = None,
+    device: str | None = None,
+    folder: Path | None = None,
+    on_note: Callable[[str], None] | None = None,
+) -> int:
+    """Run the user's own script on this machine under its framework; return its exit code.
+
+    Args:
+        command: `train.py --flags`, `-m module --flags` or a program.
+        framework: torchrun, accelerate, deepspeed, lightning, horovod, jax, tensorflow or none.
+        plan: As for `run`.
+        nproc: Processes; default: the plan's accelerators, else the CUDA devices, else 1.
+        device: cpu or cuda; default: cuda where there is one.
+        folder: Where the framework's config files go; default: `gpuplan-runs/script`.
+        on_note: Called with what the script must do itself for the plan to hold.
+
+    Raises:
+        UsageError: The command, the framework or the plan cannot be run so.
+    """
+    from .launcher.local_script import run_script as run_here
+    from .launcher.plan_file import given_plan
+
+    return run_here(
+        command,
+        framework,
+        plan=None if plan is None else given_plan(plan).plan,
+        nproc=nproc,
+        device=device,
+        folder=folder or Path("gpuplan-runs") / "script",
+        on_note=on_note or (lambda _text: None),
+    )
+
+
+def actuals(place: str | Path) -> Actuals:
+    """Return what a run measured beside what its plan predicted.
+
+    Args:
+        place: The folder of the run, or its `record.json`.
+
+    Raises:
+        UsageError: There is no run record.
+    """
+    from .launcher.actuals import actuals as compare
+
+    return compare(Path(place))
 
 
 def doctor() -> Diagnosis:

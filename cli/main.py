@@ -21,6 +21,8 @@ COMMANDS: dict[str, str] = {
     "fits": "Say whether a training step fits in the memory of an accelerator.",
     "plans": "List the kept estimates and their plans.",
     "show": "Show a kept plan in full, and where each number comes from.",
+    "run": "Train the model on this machine, as a plan says or as the file itself asks.",
+    "actuals": "Show what a run took beside what its plan predicted.",
     "gpus": "List the accelerators with their peaks and lowest prices, or one in full.",
     "offers": "List what the clouds sell, filtered and sorted by price.",
     "profile": "Show what one training step of a model computes and keeps in memory.",

@@ -20,7 +20,18 @@ from ..planner.layout import parse_layout
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-GROUPS = ("Work", "Machine", "Layout", "Measuring", "Money", "Output", "Model file")
+GROUPS = (
+    "Work",
+    "Machine",
+    "Layout",
+    "Measuring",
+    "Training",
+    "Checkpoints",
+    "Own script",
+    "Money",
+    "Output",
+    "Model file",
+)
 """Headings of `--help`, in this order; options of no group come last, as "Other"."""
 
 LARGEST_COUNT = 1e18

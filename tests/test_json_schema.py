@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from gpuplan.launcher.actuals import Actuals
 from gpuplan.planner.fits import FitsAnswer
 from gpuplan.planner.ids import NOT_CONTENT, plan_id
 from gpuplan.planner.judge import Validation
@@ -24,6 +25,7 @@ PRINTED: dict[str, type[BaseModel]] = {
     "estimate": Estimate,
     "fits": FitsAnswer,
     "validate": Validation,
+    "actuals": Actuals,
 }
 
 PROMISED = Path(__file__).parent / "support" / "promised_keys.txt"

@@ -130,7 +130,9 @@ def write_job(folder: Path, job: Job) -> None:
         "out_dir": str(job.out_dir),
         "checkpoint": asdict(job.checkpoint),
     }
-    if job.plan is not None:
+    if job.plan is None:
+        (folder / PLAN_FILE).unlink(missing_ok=True)
+    else:
         write_atomically(folder / PLAN_FILE, json.dumps(job.plan, indent=1) + "\n")
     write_atomically(folder / JOB_FILE, json.dumps(values, indent=1) + "\n")
 

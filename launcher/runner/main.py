@@ -19,6 +19,8 @@ from ...profiles.failures import describe_failure
 from .job import Job, read_job, write_atomically
 
 FAILURE_FILE = "failure.json"
+PARENT_VARIABLE = "GPUPLAN_RUN"
+"""Set by `gpuplan run`, which waits for the processes and tells the failure itself."""
 
 
 def main(arguments: list[str]) -> int:
@@ -71,8 +73,9 @@ def fail(job: Job, error: BaseException) -> int:
         write_atomically(job.out_dir / FAILURE_FILE, json.dumps(values, indent=1) + "\n")
         traced = "".join(traceback.format_exception(error))
         write_atomically(job.out_dir / "traceback.txt", traced)
-        sys.stderr.write(f"Error: {described}\n")
-        sys.stderr.flush()
+        if PARENT_VARIABLE not in os.environ:
+            sys.stderr.write(f"Error: {described}\n")
+            sys.stderr.flush()
     return described.exit_code
 
 

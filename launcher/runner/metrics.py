@@ -111,6 +111,7 @@ class ProgressLine:
         self._clock = clock
         self._stays = self._stream.isatty()
         self._last_s = -math.inf
+        self._is_open = False
 
     def show(self, metrics: Mapping[str, Any], *, typical_s: float) -> None:
         """Show how far the run is, if the last time was long enough ago."""
@@ -122,9 +123,15 @@ class ProgressLine:
         self._last_s = now_s
         text = self.text(metrics, typical_s=typical_s)
         self._stream.write(f"\r\x1b[K{text}" if self._stays else text + "\n")
-        if self._stays and is_last:
-            self._stream.write("\n")
         self._stream.flush()
+        self._is_open = self._stays
+
+    def close(self) -> None:
+        """End the line, so that what is said next begins one of its own."""
+        if self._is_open:
+            self._stream.write("\n")
+            self._stream.flush()
+            self._is_open = False
 
     def text(self, metrics: Mapping[str, Any], *, typical_s: float) -> str:
         """Return the line."""

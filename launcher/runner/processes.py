@@ -143,8 +143,9 @@ def _device(asked: str | None, local_rank: int, per_node: int) -> torch.device:
     if asked not in (None, "cpu", "cuda"):
         raise UsageError(f"There is no device {asked!r}.", fix="use cpu or cuda.")
     if asked == "cpu" or (asked is None and not torch.cuda.is_available()):
-        # Every process would else take all cores, and they would wait for each other.
-        torch.set_num_threads(max(1, torch.get_num_threads() // per_node))
+        if "OMP_NUM_THREADS" not in os.environ:
+            # Every process would else take all cores, and they would wait for each other.
+            torch.set_num_threads(max(1, torch.get_num_threads() // per_node))
         return torch.device("cpu")
     if not torch.cuda.is_available():
         raise UsageError(

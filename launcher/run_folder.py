@@ -1,0 +1,279 @@
+"""The folder of one run on this machine: made ready before it, read back after it.
+
+OUT/job/            the runner with job.json and plan.json (`bundle.py`)
+OUT/checkpoints/    step-…, unless another folder was given
+OUT/metrics.jsonl   one line a step; record.json when the run has ended
+OUT/failure.json    what went wrong, with traceback.txt
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..catalog import errors
+from ..catalog.errors import GpuplanError, UsageError
+from .runner.job import CheckpointPolicy, Job, write_atomically
+
+STALE = (".failed", "failure.json", "traceback.txt", "ended.json", "torchrun.log", "output.txt")
+RECORD_FILE = "record.json"
+METRICS_FILE = "metrics.jsonl"
+STDERR = 2
+OWN_DEATHS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+"""Signals that end a process for a reason of its own; SIGTERM and SIGABRT often follow others."""
+CLOSE_S = 15
+"""torchrun kills what does not end within 30 s of the first death: later ones are its own doing."""
+LAST_LINE_BYTES = 65_536
+
+
+def make(folder: Path) -> None:
+    """Make the folder of results.
+
+    Raises:
+        UsageError: it cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"Results cannot be written to {folder}: {error.strerror or error}.",
+            fix="give a folder that you may write to with --out-dir.",
+        ) from None
+
+
+def absolute(policy: CheckpointPolicy, out_dir: Path) -> CheckpointPolicy:
+    """Return the policy with absolute folders, as the processes need them.
+
+    A checkpoint to resume from may be named by its path, or by its name in the folder.
+
+    Raises:
+        UsageError: there is no such checkpoint.
+    """
+    folder = None if policy.folder is None else str(Path(policy.folder).expanduser().absolute())
+    resume = policy.resume
+    if resume not in ("auto", "never"):
+        inside = (Path(folder) if folder else out_dir / "checkpoints") / resume
+        outside = Path(resume).expanduser().absolute()
+        found = next((one for one in (outside, inside) if (one / "run.json").is_file()), None)
+        if found is None:
+            raise UsageError(
+                f"{resume} is not a whole checkpoint.",
+                fix=f"give a folder step-… of {inside.parent}, or --resume auto for the newest.",
+            )
+        resume = str(found)
+    return replace(policy, folder=folder, resume=resume)
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints of a folder that are whole, oldest first."""
+    return sorted(one.parent for one in folder.glob("step-*/run.json"))
+
+
+def already_done(job: Job) -> dict[str, Any] | None:
+    """Return the record of a run that has reached its last step before; None if steps are left."""
+    newest = checkpoints(job.checkpoints)[-1:]
+    if job.checkpoint.resume != "auto" or not newest or step_of(newest[0]) < job.steps:
+        return None
+    return read_json(job.out_dir / RECORD_FILE) or {"steps": step_of(newest[0])}
+
+
+def clean(folder: Path) -> None:
+    """Remove what an earlier start left behind, so that it is not taken for this one's."""
+    for name in STALE:
+        (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / "heartbeats", ignore_errors=True)
+
+
+@contextlib.contextmanager
+def apart_from_earlier(job: Job, on_note: Callable[[str], None]) -> Iterator[None]:
+    """Move the checkpoints that this run does not follow where they are not taken for its own.
+
+    A run that begins anew beside the checkpoints of a longer one would otherwise lose its own, for
+    only the latest steps are kept, and later continue from the other's. If it fails before it has
+    written one, they are moved back.
+    """
+    resume = job.checkpoint.resume
+    start = 0 if resume == "never" else step_of(Path(resume))
+    others = [one for one in checkpoints(job.checkpoints) if step_of(one) > start]
+    if resume == "auto" or not others:
+        yield
+        return
+    kept = len(checkpoints(job.checkpoints)) - len(others)
+    place = job.checkpoints / f"before-{job.run_id}"
+    place.mkdir()
+    for one in others:
+        one.rename(place / one.name)
+    try:
+        yield
+    finally:
+        if len(checkpoints(job.checkpoints)) == kept:
+            for one in others:
+                (place / one.name).rename(one)
+            place.rmdir()
+        else:
+            on_note(f"{len(others)} checkpoints of an earlier run are in {place} now.")
+
+
+@contextlib.contextmanager
+def output_of(folder: Path, *, quiet: bool) -> Iterator[int]:
+    """Yield the file descriptor for what the processes print: our stderr, or a file if quiet."""
+    if not quiet:
+        yield STDERR
+        return
+    with (folder / "output.txt").open("wb") as stream:
+        yield stream.fileno()
+
+
+def outcome(job: Job, *, code: int, stopped_by: int | None) -> dict[str, Any]:
+    """Return the record that the processes left.
+
+    Args:
+        job: what was run.
+        code: how the child that started them ended, or the only one.
+        stopped_by: the signal that we passed on, if any.
+
+    Raises:
+        GpuplanError: what went wrong.
+        StoppedEarlyError: a signal came before the first step.
+    """
+    death = _death(job, code)
+    failure = read_json(job.out_dir / "failure.json")
+    record = read_json(job.out_dir / RECORD_FILE) or {}
+    if record.get("id") == job.run_id:
+        return record
+    if failure is not None and (death is None or death[1] not in OWN_DEATHS):
+        known = getattr(errors, str(failure["class"]), None)
+        raised = (known or GpuplanError)(failure["message"], fix=failure["fix"])
+        raised.exit_code = failure["exit_code"]
+        raise raised
+    if stopped_by is not None:
+        raise StoppedEarlyError(job, stopped_by)
+    died = _died(job, death, code)
+    # What another process said of it, if any, is about a connection that was lost.
+    _write_failure(job, died, rank=None if death is None else death[0])
+    raise died
+
+
+class LostProcessError(GpuplanError):
+    """A process ended without saying why."""
+
+
+class StoppedEarlyError(GpuplanError):
+    """A signal ended the run before there was anything to record."""
+
+    def __init__(self, job: Job, number: int) -> None:
+        super().__init__(
+            "The run was ended before it could record anything.",
+            fix=f"the same command continues from {_kept(job)}."
+            if checkpoints(job.checkpoints)
+            else "run the same command again; nothing had been trained.",
+        )
+        self.exit_code = 128 + number
+
+
+def tokens_per_sample(folder: Path) -> float | None:
+    """Return the tokens of a sample, as the newest line of metrics has them; None if unknown."""
+    line = last_metrics(folder) or {}
+    tokens, samples = line.get("tokens_per_s"), line.get("samples_per_s")
+    return tokens / samples if tokens and samples else None
+
+
+def last_metrics(folder: Path) -> dict[str, Any] | None:
+    """Return the newest whole line of the metrics of a run; None if there is none."""
+    try:
+        with (folder / METRICS_FILE).open("rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - LAST_LINE_BYTES))
+            lines = stream.read().splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        with contextlib.suppress(ValueError):
+            return json.loads(line)
+    return None
+
+
+def shown_path(path: Path) -> str:
+    """Return a path from the current folder where it lies below it, quoted for a shell."""
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return the JSON object of a file; None if there is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def step_of(checkpoint: Path) -> int:
+    """Return the step that a checkpoint was written after; 0 if its name says none."""
+    digits = checkpoint.name.removeprefix("step-")
+    return int(digits) if digits.isdigit() else 0
+
+
+def _death(job: Job, code: int) -> tuple[int, int] | None:
+    """Return (rank, signal number) of the process that a signal ended first; None if none was."""
+    if code < 0:
+        return 0, -code
+    ended = read_json(job.out_dir / "ended.json") or {}
+    failures = ended.get("failures") or []
+    deaths = [
+        (one["rank"], -one["exit_code"])
+        for one in failures
+        if one["exit_code"] < 0 and one["time"] - failures[0]["time"] < CLOSE_S
+    ]
+    return min(deaths, key=lambda one: one[1] not in OWN_DEATHS, default=None)
+
+
+def _died(job: Job, death: tuple[int, int] | None, code: int) -> LostProcessError:
+    """Return the error of processes that ended without a word."""
+    ended = read_json(job.out_dir / "ended.json") or {}
+    if ended.get("agent_error"):
+        said = f"The processes could not be started: {ended['agent_error']}."
+    elif death is None:
+        said = f"The processes ended with exit code {code} and left no record."
+    else:
+        rank, number = death
+        beat = read_json(job.out_dir / "heartbeats" / f"rank-{rank:05d}") or {}
+        after = f" after step {beat['step']:,} or later" if "step" in beat else ""
+        said = f"Rank {rank} died (signal {number}, {signal.Signals(number).name}){after}."
+    kept = _kept(job)
+    again = f"the same command continues from {kept}" if kept else "no checkpoint was written yet"
+    why = (
+        "; signal 9 is often the system short of memory (`dmesg` says)"
+        if death and death[1] == signal.SIGKILL
+        else f"; {shown_path(job.out_dir)} holds what the processes printed"
+    )
+    return LostProcessError(said, fix=f"{again}{why}.")
+
+
+def _write_failure(job: Job, error: GpuplanError, *, rank: int | None) -> None:
+    values = {
+        "class": type(error).__name__,
+        "message": error.message,
+        "fix": error.fix,
+        "exit_code": error.exit_code,
+        "rank": rank,
+        "time": time.time(),
+    }
+    write_atomically(job.out_dir / "failure.json", json.dumps(values, indent=1) + "\n")
+
+
+def _kept(job: Job) -> str:
+    newest = checkpoints(job.checkpoints)[-1:]
+    return f"the checkpoint of step {step_of(newest[0]):,}" if newest else ""
