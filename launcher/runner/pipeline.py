@@ -32,7 +32,8 @@ from torch.utils._pytree import tree_leaves
 from ...catalog.errors import GpuplanError, UsageError
 from ...profiles.checks import Batch
 from .pipeline_blocks import block_paths, blocks_per_stage
-from .pipeline_stage import Feed, StageCut, StageModule, build_stages, cut_model, trainable
+from .pipeline_cut import StageCut, cut_model
+from .pipeline_stage import Feed, StageModule, build_stages, trainable
 
 __all__ = [
     "PipelineSchedule",

@@ -10,6 +10,7 @@ before it returned.
 from __future__ import annotations
 
 import copy
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -99,7 +100,7 @@ def record(
         UsageError: the blocks do not run one after the other.
     """
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True):
+        with _quiet_torch(), FakeTensorMode(allow_non_fake_inputs=True):
 
             def fake(tensor: Tensor) -> Tensor:
                 return torch.empty_strided(
@@ -116,6 +117,17 @@ def record(
         copies = _stand_ins(model, lambda buffer: buffer.clone(), parameters=False)
         with copies, torch.random.fork_rng(devices=[]):
             return _Watch(model, paths).run(compute_loss, model, micro_batch)
+
+
+@contextmanager
+def _quiet_torch() -> Iterator[None]:
+    """Keep torch from logging an operation that has no fake form; the recorded run then is real."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 @contextmanager

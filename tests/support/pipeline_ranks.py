@@ -47,7 +47,9 @@ class Case:
     pipeline: int = 2
     virtual: int = 1
     data: int = 1
-    """Data-parallel ranks; more than one shards each stage by FSDP."""
+    """Data-parallel ranks; more than one wrap each stage in FSDP."""
+    replicas: int = 1
+    """Of the shards of the data-parallel ranks."""
     micro_batches: int = 4
     micro_batch: int = 2
     steps: int = 5
@@ -148,7 +150,12 @@ def _rank(rank: int, case: Case, folder: Path) -> None:
         world_size=world,
         timeout=timedelta(seconds=TIMEOUT_S / 2),
     )
-    mesh = init_device_mesh("cpu", (case.pipeline, case.data), mesh_dim_names=("stage", "shard"))
+    mesh = init_device_mesh(
+        "cpu",
+        (case.pipeline, case.replicas, case.data // case.replicas),
+        mesh_dim_names=("stage", "replicate", "shard"),
+    )
+    data = rank % case.data
     workload, model = build(case)
     blocks = [model.get_submodule(path) for path in block_paths(model)]
     if case.recompute == "before":
@@ -169,11 +176,11 @@ def _rank(rank: int, case: Case, folder: Path) -> None:
         cast=partial(cast, case),
     )
     for stage in stages:
-        _prepare(stage, case, mesh["shard"])
+        _prepare(stage, case, mesh["replicate", "shard"] if case.replicas > 1 else mesh["shard"])
     schedule = make_schedule(
         stages, mesh.get_group("stage"), CPU, case.micro_batches, kind=case.kind
     )
-    losses = _train(workload, case, stages, schedule, mesh.get_local_rank("shard"))
+    losses = _train(workload, case, stages, schedule, data)
     # Every rank reads the parameters in the same order, so that shards are gathered together.
     parameters = {
         name: (one.full_tensor() if isinstance(one, DTensor) else one).detach()
@@ -195,7 +202,7 @@ def _prepare(stage: StageModule, case: Case, shards: Any) -> None:
             block.compile(backend="aot_eager")
     if case.data > 1:
         for block in stage.pipeline_blocks:
-            fully_shard(block, mesh=shards)
+            fully_shard(block, mesh=shards, reshard_after_forward=case.replicas == 1)
         fully_shard(stage, mesh=shards)
 
 

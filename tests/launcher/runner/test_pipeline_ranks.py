@@ -44,6 +44,7 @@ CASES = {
     "llama recomputed": Case(**LLAMA, recompute="before"),
     "tied and sharded": Case(**GPT2, data=2),
     "llama interleaved, sharded, recomputed": Case(**LLAMA, virtual=2, data=2, recompute="after"),
+    "tied and replicated": Case(**GPT2, data=2, replicas=2),
     "gpipe, autocast, scaled loss": Case(**GPT2, kind="gpipe", bf16=True, scale=1024.0),
     "stages without blocks": Case(
         model=GPT2["model"], params=GPT2["params"] | {"layers": 2}, pipeline=4
