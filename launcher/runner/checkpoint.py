@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -51,6 +52,9 @@ class Checkpoints:
         self._facts: dict[str, Any] = {}
         self._saved_step = -1
         self._saved_s = 0.0
+        self.write_s = 0.0
+        """How long the last checkpoint took to be whole, as this process saw it."""
+        self._begun_s = 0.0
 
     def open(self) -> None:
         """Make the folder, or say why nothing could be kept in it.
@@ -127,17 +131,20 @@ class Checkpoints:
         self._saved_step = int(facts["step"])
         return facts
 
-    def is_due(self, step: int, elapsed_s: float) -> bool:
+    def is_due(self, step: int, *, elapsed_s: float, write_s: float) -> bool:
         """Return whether a checkpoint should be written after a step.
 
         Args:
             step: steps that are done.
             elapsed_s: seconds since training began, the same on every process.
+            write_s: how long a checkpoint takes to be whole, the same on every process.
         """
         policy = self._policy
         if policy.every_steps is not None:
             return step % policy.every_steps == 0
-        return policy.every_s is not None and elapsed_s - self._saved_s >= policy.every_s
+        # Begun early enough to be whole when the interval ends: no more than that is ever lost.
+        lead_s = min(write_s, (policy.every_s or 0) / 2)
+        return policy.every_s is not None and elapsed_s - self._saved_s >= policy.every_s - lead_s
 
     def has(self, step: int) -> bool:
         """Return whether a checkpoint of a step is written, or being written."""
@@ -155,6 +162,7 @@ class Checkpoints:
         self.finish()
         self._facts = facts
         self._saved_step, self._saved_s = int(facts["step"]), elapsed_s
+        self._begun_s = time.perf_counter()
         partial = self._partial(facts["step"])
         partial.mkdir(parents=True, exist_ok=True)
         self._saving = async_save(
@@ -189,6 +197,7 @@ class Checkpoints:
             ) from None
         if self._processes.is_first:
             self._name()
+        self.write_s = time.perf_counter() - self._begun_s
 
     def _name(self) -> None:
         step = self._facts["step"]

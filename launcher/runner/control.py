@@ -8,7 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-LOSS, LOSSES, STOPS, ELAPSED = range(4)
+LOSS, LOSSES, STOPS, ELAPSED, WRITE = range(5)
+COUNT = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,8 @@ class Agreed:
     """Whether any process was told to stop."""
     elapsed_s: float
     """Since training began, by the clock of the first process."""
+    write_s: float
+    """How long the last checkpoint took, as the first process saw it."""
 
 
 class Control:
@@ -33,18 +36,22 @@ class Control:
         self._arriving: Tensor | None = None
         self._arrived: torch.cuda.Event | None = None
 
-    def exchange(self, loss: Tensor | None, *, stop: bool, elapsed_s: float) -> Agreed | None:
+    def exchange(
+        self, loss: Tensor | None, *, stop: bool, elapsed_s: float, write_s: float
+    ) -> Agreed | None:
         """Begin to sum this step's numbers; return those of the step before.
 
         Args:
             loss: mean over this rank's micro-batches; None on a rank that knows none.
             stop: whether this process was told to stop.
             elapsed_s: since training began, by its own clock.
+            write_s: how long its last checkpoint took.
         """
         before = self.read()
-        numbers = torch.zeros(4, dtype=torch.float64)
+        numbers = torch.zeros(COUNT, dtype=torch.float64)
         numbers[STOPS] = float(stop)
-        numbers[ELAPSED] = elapsed_s if self._is_first else 0.0
+        if self._is_first:
+            numbers[ELAPSED], numbers[WRITE] = elapsed_s, write_s
         numbers = numbers.to(self._device, non_blocking=True)
         if loss is not None:
             numbers[LOSS] = loss.detach().to(torch.float64)
@@ -52,7 +59,7 @@ class Control:
         if self._world > 1:
             dist.all_reduce(numbers)
         if self._device.type == "cuda":
-            host = torch.empty(4, dtype=torch.float64, pin_memory=True)
+            host = torch.empty(COUNT, dtype=torch.float64, pin_memory=True)
             numbers = host.copy_(numbers, non_blocking=True)
             self._arrived = torch.cuda.Event()
             self._arrived.record()
@@ -65,7 +72,10 @@ class Control:
             return None
         if self._arrived is not None:
             self._arrived.synchronize()
-        loss, losses, stops, elapsed_s = self._arriving.tolist()
+        loss, losses, stops, elapsed_s, write_s = self._arriving.tolist()
         return Agreed(
-            loss=loss / losses if losses else float("nan"), stop=stops > 0, elapsed_s=elapsed_s
+            loss=loss / losses if losses else float("nan"),
+            stop=stops > 0,
+            elapsed_s=elapsed_s,
+            write_s=write_s,
         )

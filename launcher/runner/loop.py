@@ -128,7 +128,9 @@ class Loop:
                 )
                 if before.stop:
                     break
-                if self._checkpoints.is_due(outcome.step, before.elapsed_s):
+                if self._checkpoints.is_due(
+                    outcome.step, elapsed_s=before.elapsed_s, write_s=before.write_s
+                ):
                     self._save()
             self._checkpoints.name_if_done()
             if (outcome.step - first) % SLOW_RANK_EVERY == 0:
@@ -152,7 +154,12 @@ class Loop:
         loss, norm = trainer.step(made, self._parts.mark)
         self._norms.append(norm)
         self._waits_s.append(batches.waited_s)
-        return self._control.exchange(loss, stop=self._told_to_stop, elapsed_s=self._elapsed_s())
+        return self._control.exchange(
+            loss,
+            stop=self._told_to_stop,
+            elapsed_s=self._elapsed_s(),
+            write_s=self._checkpoints.write_s,
+        )
 
     def _note(self, agreed: Agreed, step: int, *, is_settled: bool) -> None:
         """Report a step whose numbers have arrived.
@@ -323,6 +330,7 @@ class Report:
     def close(self) -> None:
         """Close the files."""
         self._file.close()
+        self._line.close()
 
 
 def say(text: str) -> None:

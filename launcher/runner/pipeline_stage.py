@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor
 
 from ...profiles.checks import Batch
 from .pipeline_blocks import Director, first_tensor, with_tensor
@@ -239,10 +240,25 @@ def _hollow(model: nn.Module, kept: set[int], device: torch.device) -> None:
                 # What tensor parallelism hung on it would exchange zeros between the ranks.
                 module._forward_pre_hooks.clear()
                 module._forward_hooks.clear()
-            zero = torch.zeros((), dtype=parameter.dtype, device=device)
             del module._parameters[name]
             # No parameter any more, so that nobody counts, shards or saves it.
-            setattr(module, name, zero.expand(parameter.shape))
+            setattr(module, name, _zeros(parameter.detach(), device))
+
+
+def _zeros(like: Tensor, device: torch.device) -> Tensor:
+    """Return zeros of this shape that take the memory of one, split over ranks as `like` is."""
+    local = like.to_local() if isinstance(like, DTensor) else like
+    zeros = torch.zeros((), dtype=local.dtype, device=device).expand(local.shape)
+    if not isinstance(like, DTensor):
+        return zeros
+    return DTensor.from_local(
+        zeros,
+        like.device_mesh,
+        like.placements,
+        run_check=False,
+        shape=like.shape,
+        stride=like.stride(),
+    )
 
 
 def _is_inside(name: str, paths: Sequence[str]) -> bool:

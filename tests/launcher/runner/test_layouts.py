@@ -1,0 +1,133 @@
+"""Every layout gives the loss curve of one process, on real gloo processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runner_jobs import REPOSITORY, plan_of, train
+
+pytestmark = pytest.mark.slow
+
+TOLERANCE = 1e-5
+"""Of losses near 4.6 in fp32: sums of other orders differ in the last bits."""
+GPT2 = REPOSITORY / "examples" / "gpt2.py"
+GPT2_SIZE = {"layers": 4, "hidden": 32, "heads": 4, "vocab": 101, "seq_len": 16}
+TENSORS = REPOSITORY / "tests" / "support" / "tensor_decoder.py"
+TENSORS_SIZE = {
+    **{"layers": 4, "hidden": 32, "heads": 4, "kv_heads": 2, "ffn": 64, "vocab": 100},
+    "seq_len": 16,
+}
+CLIP = 0.5
+"""Below the norm of these models, so that the norm of every layout matters."""
+FSDP = {"zero_stage": 3}
+
+
+@pytest.fixture(scope="module")
+def gpt2_alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """Losses of one process that accumulates all four micro-batches of a step."""
+    return _train(tmp_path_factory.mktemp("one"), GPT2, GPT2_SIZE, 1, {}, grad_accum=4)
+
+
+@pytest.fixture(scope="module")
+def tensors_alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    return _train(tmp_path_factory.mktemp("one"), TENSORS, TENSORS_SIZE, 1, {}, grad_accum=4)
+
+
+@pytest.mark.parametrize(
+    ("layout", "more"),
+    [
+        ({"data": 4}, {}),
+        ({"data": 2}, {"recompute": "full"}),
+        ({"data": 4, "shard": 4, **FSDP}, {}),
+        ({"data": 2, "shard": 2, **FSDP}, {"recompute": "selective"}),
+        ({"data": 4, "shard": 2, **FSDP}, {"recompute": "full"}),
+        ({"data": 2, "shard": 2, "zero_stage": 1}, {}),
+        ({"data": 2, "shard": 2, "zero_stage": 2}, {}),
+        ({"pipeline": 2}, {}),
+        ({"pipeline": 2, "virtual_stages": 2}, {"recompute": "full"}),
+        ({"pipeline": 2, "data": 2}, {}),
+        ({"pipeline": 2, "data": 2, "shard": 2, **FSDP}, {}),
+    ],
+    ids=lambda value: ".".join(f"{key}{item}" for key, item in value.items()),
+)
+def test_trains_as_one_process_does(
+    tmp_path: Path, gpt2_alone: list[float], layout: dict[str, Any], more: dict[str, Any]
+) -> None:
+    processes = layout.get("data", 1) * layout.get("pipeline", 1)
+    accum = 4 // layout.get("data", 1)
+    found = _train(tmp_path, GPT2, GPT2_SIZE, processes, layout, grad_accum=accum, **more)
+
+    assert found == pytest.approx(gpt2_alone, abs=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"tensor": 2},
+        {"tensor": 2, "sequence_parallel": True},
+        {"tensor": 2, "data": 2, "sequence_parallel": True},
+        {"tensor": 2, "data": 2, "shard": 2, **FSDP},
+        {"tensor": 2, "pipeline": 2, "sequence_parallel": True},
+    ],
+    ids=lambda value: ".".join(f"{key}{item}" for key, item in value.items()),
+)
+def test_tensor_ranks_train_as_one_process_does(
+    tmp_path: Path, tensors_alone: list[float], layout: dict[str, Any]
+) -> None:
+    processes = 2 * layout.get("data", 1) * layout.get("pipeline", 1)
+    accum = 4 // layout.get("data", 1)
+    found = _train(tmp_path, TENSORS, TENSORS_SIZE, processes, layout, grad_accum=accum)
+
+    assert found == pytest.approx(tensors_alone, abs=TOLERANCE)
+
+
+def test_a_hugging_face_model_is_split_by_its_own_plan(tmp_path: Path) -> None:
+    model = f"hf:{REPOSITORY / 'examples' / 'hf_llama_config'}"
+    size = {
+        **{"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4},
+        **{"num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 128, "seq_len": 16},
+    }
+    alone = _train(tmp_path / "one", model, size, 1, {}, grad_accum=2)
+    split = _train(tmp_path / "two", model, size, 2, {"tensor": 2}, grad_accum=2)
+
+    assert split == pytest.approx(alone, abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("precision", ["bf16-amp", "fp16-amp"])
+@pytest.mark.parametrize("stage", [0, 3])
+def test_mixed_precision_stays_near_fp32(
+    tmp_path: Path, gpt2_alone: list[float], precision: str, stage: int
+) -> None:
+    layout = {"data": 2, "shard": 2 if stage else 1, "zero_stage": stage}
+    found = _train(tmp_path, GPT2, GPT2_SIZE, 2, layout, grad_accum=2, precision=precision)
+
+    assert found == pytest.approx(gpt2_alone, abs=0.02)
+    assert found != pytest.approx(gpt2_alone, abs=TOLERANCE), "it ran in fp32"
+
+
+def test_a_compiled_plan_trains_as_an_eager_one(tmp_path: Path, gpt2_alone: list[float]) -> None:
+    layout = {"data": 2, "shard": 2, **FSDP}
+    more = {"compile": True, "stack": "torch-compile"}
+    found = _train(tmp_path, GPT2, GPT2_SIZE, 2, layout, grad_accum=2, **more)
+
+    assert found == pytest.approx(gpt2_alone, abs=TOLERANCE)
+
+
+def _train(
+    folder: Path,
+    model: Path | str,
+    params: dict[str, Any],
+    processes: int,
+    layout: dict[str, Any],
+    **plan: Any,
+) -> list[float]:
+    return train(
+        folder,
+        model,
+        processes,
+        plan=plan_of(layout, **plan),
+        params=params,
+        clip_grad_norm=CLIP,
+    )
