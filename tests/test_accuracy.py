@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -37,6 +38,8 @@ NOT_YET: dict[Protocol, dict[str, float]] = {
 """Groups above their target, with what is kept until they are below; beside it the target."""
 MEANS_NOT_YET: dict[Protocol, float] = {"source": 0.105}  # 9 %
 ONE_DEVICE_MEAN = 0.12  # 9 %, and that of every group
+MEMORY_MEDIANS = {"allocated": 0.03, "whole-device": 0.06}
+WHOLE_DEVICE_P95 = 0.40  # 15 %
 BEATEN_BY_NULL: dict[Protocol, set[str]] = {
     # Seventeen runs of one model, all near one utilisation: its own constant is hard to beat.
     "configuration": {"internevo"},
@@ -107,6 +110,27 @@ def test_one_model_on_one_device_is_within_its_bound(judged: Judged) -> None:
     assert len(rows) >= 40
     mean = groups.mean_error(rows)
     assert mean is not None and mean <= ONE_DEVICE_MEAN
+
+
+@pytest.mark.parametrize("meaning", MEMORY_MEDIANS)
+def test_the_median_error_of_memory_is_within_its_bound(judged: Judged, meaning: str) -> None:
+    assert median(memory_errors(judged, meaning)) <= MEMORY_MEDIANS[meaning]
+
+
+def test_few_errors_of_memory_are_large(judged: Judged) -> None:
+    errors = sorted(memory_errors(judged, "whole-device"))
+    assert len(errors) >= 150
+    assert errors[int(0.95 * len(errors))] <= WHOLE_DEVICE_P95
+
+
+def memory_errors(judged: Judged, meaning: str) -> list[float]:
+    return [
+        abs(seen.predicted_memory_bytes.value / seen.measured_memory_bytes - 1)
+        for record, seen in zip(judged.records, judged.seen[None], strict=True)
+        if record.measured.memory_meaning == meaning
+        and seen.measured_memory_bytes
+        and seen.predicted_memory_bytes
+    ]
 
 
 def accelerator_rows(judged: Judged) -> list[SummaryRow]:

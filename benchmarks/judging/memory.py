@@ -11,12 +11,11 @@ from gpuplan.profiles.records import RunRecord
 
 from .tables import percent, row_of, signed
 
-
 WHAT_IS_LEFT = """\
 Causes of the largest errors, found in the sources; where none is proven it says so.
 
-- milabench, ResNet-50 on MI325X: not predicted. The source shows 41 to 66 GiB for one and the same
-  batch of 280, so what MIOpen takes to try its kernels decides, not the step.
+- milabench, ResNet-50 on MI325X: twice what is predicted. The source shows 41 to 66 GiB for one and
+  the same batch of 280, so something else than the step decides; MIOpen's workspaces, it seems.
 - bigscience-v100: the errors with several stages are those of the last stage; what the source
   shows grows so slowly with the batch that it was read on the first of two nodes, whose stages
   have no logits, while the runs it reports out of memory died on the second (not stated, so
