@@ -173,6 +173,8 @@ def execution_of(plan: Mapping[str, Any]) -> Execution:
     """
     try:
         given = plan["layout"]
+        if not isinstance(given, Mapping):
+            raise KeyError("layout")
         layout = Layout(
             **{one.name: given[one.name] for one in fields(Layout) if one.name in given}
         )
