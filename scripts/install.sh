@@ -1,12 +1,16 @@
 #!/bin/sh
 # Install gpuplan into .venv:  sh scripts/install.sh base|dev
-# Does nothing, and needs no network, when .venv already holds what pyproject.toml and
+# or, with the libraries that launch training, into .venv-frameworks:  sh scripts/install.sh frameworks
+# Does nothing, and needs no network, when the environment already holds what pyproject.toml and
 # constraints.txt ask for. PYTHON picks the interpreter, PIP_ARGS adds options to pip.
 set -eu
 cd "$(dirname "$0")/.."
 
+want="${1:?say what to install: base, dev or frameworks}"
 venv=.venv
-want="${1:?say what to install: base or dev}"
+if [ "$want" = frameworks ]; then
+    venv=.venv-frameworks
+fi
 
 # Print the first interpreter that is new enough and can make a virtual environment.
 find_python() {
@@ -47,13 +51,16 @@ for stamp in "$venv/installed-$want" "$venv/installed-dev"; do
 done
 
 package=.
+libraries=
 if [ "$want" = dev ]; then
     package='.[dev]'
+elif [ "$want" = frameworks ]; then
+    libraries='accelerate deepspeed lightning pytest pytest-timeout'
 fi
 echo "Installing gpuplan ($want) into $venv; the first time this downloads torch" >&2
 rm -f "$venv"/installed-*
-# PIP_ARGS is a list of words.
+# PIP_ARGS and libraries are lists of words.
 # shellcheck disable=SC2086
 "$venv/bin/python" -m pip install -qq --disable-pip-version-check \
-    -c constraints.txt ${PIP_ARGS:-} -e "$package"
+    -c constraints.txt ${PIP_ARGS:-} $libraries -e "$package"
 printf '%s\n' "$asked_for" >"$venv/installed-$want"

@@ -69,6 +69,14 @@ def test_base_grows_into_dev(checkout: Checkout) -> None:
     assert checkout.did("dev") == [DEV]
 
 
+def test_frameworks_go_into_an_environment_of_their_own(checkout: Checkout) -> None:
+    libraries = "accelerate deepspeed lightning pytest pytest-timeout"
+    made = ["-m venv .venv-frameworks", BASE.replace("-e", f"{libraries} -e")]
+    assert checkout.did("frameworks") == made
+    assert checkout.did("frameworks") == []
+    assert checkout.did("base") == ["-m venv .venv", BASE]
+
+
 def test_changed_requirements_are_installed_into_the_same_environment(checkout: Checkout) -> None:
     checkout.did("dev")
     with (checkout.root / "constraints.txt").open("a") as constraints:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -24,6 +25,7 @@ LOOPBACK = "127.0.0.1"
 PASSED_ON = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
+PORTS = range(20_000, 30_000)
 GRACE_S = 45.0
 """How long a stopped job may take to save and leave: torchrun itself gives its workers 30 s."""
 
@@ -59,7 +61,7 @@ def run(
     here = cwd or Path.cwd()
     way = _usable(launch, here)
     _refuse_missing_script(launch, here)
-    values = values_here(launch, folder.absolute(), port=_free_port())
+    values = values_here(launch, folder.absolute(), port=free_port())
     _write_files(launch, folder, values)
     variables = {name: fill(word, values) for name, word in launch.environment.items()}
     argv = argv_here(way, values)
@@ -129,10 +131,16 @@ def _refuse_missing_script(launch: FrameworkLaunch, cwd: Path) -> None:
         )
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return probe.getsockname()[1]
+def free_port() -> int:
+    """Return a port that nothing listens on, below those that the system gives out by itself.
+
+    One that it gives out could be the near end of somebody's connection by the time it is used.
+    """
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
+    raise UsageError("Every port of this machine is taken.", fix="end what holds them.")
 
 
 def _write_files(launch: FrameworkLaunch, folder: Path, values: Mapping[Fact, str]) -> None:

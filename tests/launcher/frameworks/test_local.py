@@ -31,7 +31,17 @@ import sys
 from pathlib import Path
 from gpuplan.launcher.frameworks import local
 from gpuplan.launcher.frameworks.launch import launch
-sys.exit(local.run(launch(None, "job.py", "none"), folder=Path("out"), grace_s=float(sys.argv[1])))
+framework = sys.argv[2] if len(sys.argv) > 2 else "none"
+launched = launch(None, "job.py", framework, per_node=2, device="cpu")
+sys.exit(local.run(launched, folder=Path("out"), grace_s=float(sys.argv[1])))
+"""
+WORKER = """
+import os, time
+name = "pid-" + os.environ["RANK"]
+with open(name + ".part", "w") as file:
+    file.write(str(os.getpid()))
+os.rename(name + ".part", name)
+time.sleep(600)
 """
 
 
@@ -136,6 +146,17 @@ def test_a_stopped_job_leaves_no_process(
     pids = [int(pid) for pid in wait_for(tmp_path / "pids").split()]
     driver.send_signal(number)
     assert driver.wait(timeout=30) == 128 + number
+    for pid in pids:
+        assert is_gone(pid)
+
+
+def test_a_stopped_torchrun_leaves_no_worker(tmp_path: Path, require) -> None:
+    require("posix", "process groups")
+    (tmp_path / "job.py").write_text(WORKER)
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, "60", "torchrun"], cwd=tmp_path)
+    pids = [int(wait_for(tmp_path / f"pid-{rank}")) for rank in range(2)]
+    driver.send_signal(signal.SIGTERM)
+    assert driver.wait(timeout=60) == 128 + signal.SIGTERM
     for pid in pids:
         assert is_gone(pid)
 
