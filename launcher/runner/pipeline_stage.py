@@ -242,23 +242,8 @@ def _hollow(model: nn.Module, kept: set[int], device: torch.device) -> None:
                 module._forward_hooks.clear()
             del module._parameters[name]
             # No parameter any more, so that nobody counts, shards or saves it.
-            setattr(module, name, _zeros(parameter.detach(), device))
-
-
-def _zeros(like: Tensor, device: torch.device) -> Tensor:
-    """Return zeros of this shape that take the memory of one, split over ranks as `like` is."""
-    local = like.to_local() if isinstance(like, DTensor) else like
-    zeros = torch.zeros((), dtype=local.dtype, device=device).expand(local.shape)
-    if not isinstance(like, DTensor):
-        return zeros
-    return DTensor.from_local(
-        zeros,
-        like.device_mesh,
-        like.placements,
-        run_check=False,
-        shape=like.shape,
-        stride=like.stride(),
-    )
+            zero = torch.zeros((), dtype=parameter.dtype, device=device)
+            setattr(module, name, zero.expand(parameter.shape))
 
 
 def _is_inside(name: str, paths: Sequence[str]) -> bool:
