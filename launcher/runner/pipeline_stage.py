@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
-from torch.distributed.tensor import DTensor
 
 from ...profiles.checks import Batch
 from .pipeline_blocks import Director, first_tensor, with_tensor
