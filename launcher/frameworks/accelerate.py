@@ -131,13 +131,15 @@ def _notes(job: Job) -> tuple[str, ...]:
         return ()
     layout = plan.layout
     sharded = layout.zero_stage > 0
-    fsdp = _kind(plan, "") == "FSDP" and device == "gpu"
+    kind = _kind(plan, "") if device == "gpu" else ""
+    fsdp = kind == "FSDP"
     full = fsdp and plan.recompute == "full"
     left = tuple(kind for kind in plan.offloaded if kind == "activations" and not full)
     return facts.present(
         "on processors accelerate trains with plain DDP: its FSDP and DeepSpeed need accelerators"
         if device == "cpu" and sharded
         else None,
+        "install deepspeed: accelerate uses it for this layout" if kind == "DEEPSPEED" else None,
         f"take micro-batches of {plan.micro_batch} samples on each data-parallel rank"
         + (", inside `with accelerator.accumulate(model)`" if plan.grad_accum > 1 else ""),
         "name the class of your blocks in fsdp_config.fsdp_transformer_layer_cls_to_wrap, unless"

@@ -113,10 +113,13 @@ def refuse_layout(plan: Plan) -> None:
 def _notes(job: Job) -> tuple[str, ...]:
     """Return what the script does itself under DeepSpeed."""
     plan, target = job.plan, job.target
-    passes = (
-        (f"{target.name} is given --local_rank, as DeepSpeed does",)
+    passes = facts.present(
+        f"{target.name} is given --local_rank, as DeepSpeed does"
         if target.kind != "program"
-        else ()
+        else None,
+        "have a C++ compiler: on processors DeepSpeed builds an all-reduce at its first start"
+        if job.device == "cpu"
+        else None,
     )
     if plan is None:
         return passes

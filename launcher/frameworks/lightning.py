@@ -43,6 +43,7 @@ def _notes(job: Job) -> tuple[str, ...]:
     beyond = layout.model_copy(update={"tensor": 1})
     return facts.present(
         f"make the Trainer({', '.join(where + how)})",
+        "install deepspeed: the strategy is its" if "deepspeed" in _strategy(plan) else None,
         f"take micro-batches of {plan.micro_batch} samples on each data-parallel rank",
         f"split the layers over {layout.tensor} ranks in configure_model()"
         if layout.tensor > 1

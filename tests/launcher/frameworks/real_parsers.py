@@ -147,3 +147,36 @@ def read_by_accelerate(plan: Plan, folder: Path) -> tuple[Any, Any]:
     assert arguments.training_script == "train.py"
     assert arguments.training_script_args == ["--flag"]
     return arguments, defaults
+
+
+@pytest.mark.parametrize(
+    ("layout", "changes"),
+    [
+        ("dp8", {}),
+        ("dp8.zero1", {"precision": "fp16-amp"}),
+        ("dp8.zero2", {"offloaded": ("optimizer",), "precision": "bf16"}),
+        ("fsdp8", {"precision": "fp32"}),
+        ("fsdp8", {"offloaded": ("parameters",)}),
+        ("fsdp8", {"offloaded": ("optimizer",)}),
+        ("hsdp2x8", {}),
+        ("fsdp4.tp2", {}),
+    ],
+)
+def test_lightning_has_the_strategy_and_precision_of_the_note(
+    layout: str, changes: dict[str, Any]
+) -> None:
+    from typing import get_args
+
+    from lightning.fabric.plugins.precision.precision import _PRECISION_INPUT_STR
+    from lightning.pytorch.strategies import (
+        FSDPStrategy,
+        ModelParallelStrategy,
+        StrategyRegistry,
+    )
+
+    note = launch(plan_of(layout, **changes), "train.py", "lightning").notes[0]
+    names = {"FSDPStrategy": FSDPStrategy, "ModelParallelStrategy": ModelParallelStrategy}
+    made = eval(note.removeprefix("make the "), {**names, "Trainer": dict})  # noqa: S307
+    assert made["precision"] in get_args(_PRECISION_INPUT_STR)
+    strategy = made["strategy"]
+    assert strategy == "ddp" or not isinstance(strategy, str) or strategy in StrategyRegistry

@@ -9,7 +9,7 @@ from answers import make_plan
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.frameworks.launch import launch
-from gpuplan.launcher.frameworks.types import FrameworkLaunch
+from gpuplan.launcher.frameworks.types import Device, FrameworkLaunch
 from gpuplan.planner.plan import Plan
 
 
@@ -133,6 +133,23 @@ def test_accelerate_says_that_processors_get_plain_data_parallel() -> None:
     launched = launch(planned("fsdp8"), "train.py", "accelerate", device="cpu")
     assert "distributed_type: MULTI_GPU" in str(launched.files["accelerate.yaml"])
     assert any("plain DDP" in note for note in launched.notes)
+
+
+@pytest.mark.parametrize(
+    ("framework", "layout", "device", "said"),
+    [
+        ("accelerate", "dp8.zero1", "gpu", "install deepspeed"),
+        ("lightning", "dp8.zero2", "gpu", "install deepspeed"),
+        ("deepspeed", "dp8", "cpu", "have a C++ compiler"),
+    ],
+)
+def test_what_a_framework_needs_besides_itself_is_said(
+    framework: str, layout: str, device: Device, said: str
+) -> None:
+    notes = launch(planned(layout), "train.py", framework, device=device).notes
+    assert any(note.startswith(said) for note in notes)
+    plain = launch(planned("dp8"), "train.py", framework).notes
+    assert not any(note.startswith(said) for note in plain)
 
 
 @pytest.mark.parametrize(
