@@ -39,6 +39,7 @@ def run_child(
     environment: Mapping[str, str],
     mark: tuple[str, str],
     output: int,
+    keep_open: Sequence[int] = (),
     on_signal: Callable[[int], None],
 ) -> Ended:
     """Start a program, wait for it, and return how it ended.
@@ -53,12 +54,13 @@ def run_child(
         mark: name and value of one more variable, by which every process below it is found again,
             whatever session it moved to.
         output: the file descriptor that its standard output and error go to.
+        keep_open: file descriptors that it inherits.
         on_signal: told the number of each signal.
 
     Raises:
         GpuplanError: it cannot be started.
     """
-    return _Child(mark, on_signal).run(arguments, environment, output)
+    return _Child(mark, on_signal).run(arguments, environment, output, keep_open)
 
 
 class _Child:
@@ -68,7 +70,13 @@ class _Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._signals: list[int] = []
 
-    def run(self, arguments: Sequence[str], environment: Mapping[str, str], output: int) -> Ended:
+    def run(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        output: int,
+        keep_open: Sequence[int],
+    ) -> Ended:
         name, value = self._mark
         with self._handling():
             try:
@@ -78,6 +86,7 @@ class _Child:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
+                    pass_fds=keep_open,
                     start_new_session=True,
                     preexec_fn=_end_with_parent if sys.platform == "linux" else None,
                 )

@@ -23,7 +23,7 @@ from ..planner.plan import Plan
 from ..profiles.spec import ModelSpec
 from . import run_folder
 from .bundle import PACKAGE, write_job_folder
-from .child import run_child
+from .child import Ended, run_child
 from .local_machine import core_count, device_names, is_port_free
 from .plan_file import GivenPlan
 from .run_request import DEFAULT_STEPS, RunRequest, RunResult
@@ -81,7 +81,7 @@ def prepare(
     nproc = _process_count(request, plan, device, len(devices))
     _note_stand_in(plan, device, nproc, on_note)
     stamp = f"{now():%Y%m%d-%H%M%S}"
-    out_dir = (request.out_dir or Path("gpuplan-runs") / f"{spec.name}-{stamp}").absolute()
+    out_dir = (request.out_dir or run_folder.new_folder(f"{spec.name}-{stamp}")).absolute()
     run_folder.make(out_dir)
     is_planned = plan is not None and _is_planned(plan, devices[:nproc], catalogue)
     steps = _steps(request, plan, on_note)
@@ -131,20 +131,8 @@ def execute(prepared: Prepared, *, on_note: Note) -> RunResult:
         return _result(prepared, done, began=False)
     shown = run_folder.shown_path(job.out_dir)
     on_note(f"Results go to {shown}; the same command with --out-dir {shown} continues the run.")
-    folder = job.out_dir / "job"
-    run_folder.clean(job.out_dir)
-    write_job_folder(folder, job)
-    with (
-        run_folder.apart_from_earlier(job, on_note),
-        run_folder.output_of(job.out_dir, quiet=prepared.quiet) as output,
-    ):
-        ended = run_child(
-            _arguments(prepared, folder),
-            environment=_environment(prepared, folder),
-            mark=(PARENT_VARIABLE, job.run_id),
-            output=output,
-            on_signal=lambda number: on_note(_stopping(number)),
-        )
+    with run_folder.held(job.out_dir) as lock:
+        ended = _run_processes(prepared, lock, on_note)
     stopped_by = ended.signals[0] if ended.signals else None
     try:
         record = run_folder.outcome(job, code=ended.code, stopped_by=stopped_by)
@@ -153,6 +141,25 @@ def execute(prepared: Prepared, *, on_note: Note) -> RunResult:
         raise
     stopped = stopped_by if record.get("stopped") else None
     return _result(prepared, record, stopped_by=stopped)
+
+
+def _run_processes(prepared: Prepared, lock: tuple[int, ...], on_note: Note) -> Ended:
+    job = prepared.job
+    folder = job.out_dir / "job"
+    run_folder.clean(job.out_dir)
+    write_job_folder(folder, job)
+    with (
+        run_folder.apart_from_earlier(job, on_note),
+        run_folder.output_of(job.out_dir, quiet=prepared.quiet) as output,
+    ):
+        return run_child(
+            _arguments(prepared, folder),
+            environment=_environment(prepared, folder),
+            mark=(PARENT_VARIABLE, job.run_id),
+            output=output,
+            keep_open=lock,
+            on_signal=lambda number: on_note(_stopping(number)),
+        )
 
 
 def _note_traceback(job: Job, error: GpuplanError, verbose: bool, on_note: Note) -> None:

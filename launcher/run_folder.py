@@ -25,6 +25,11 @@ from ..catalog import errors
 from ..catalog.errors import GpuplanError, UsageError
 from .runner.job import CheckpointPolicy, Job, write_atomically
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 STALE = (".failed", "failure.json", "traceback.txt", "ended.json", "torchrun.log", "output.txt")
 RECORD_FILE = "record.json"
 METRICS_FILE = "metrics.jsonl"
@@ -51,6 +56,40 @@ def make(folder: Path) -> None:
             f"Results cannot be written to {folder}: {error.strerror or error}.",
             fix="give a folder that you may write to with --out-dir.",
         ) from None
+
+
+def new_folder(name: str) -> Path:
+    """Return the path of a folder of results that is not there yet."""
+    below = Path("gpuplan-runs")
+    number, path = 1, below / name
+    while path.exists():
+        number += 1
+        path = below / f"{name}-{number}"
+    return path
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[tuple[int, ...]]:
+    """Keep other runs out of a folder; yield the file descriptors that hold it, to hand on.
+
+    Raises:
+        UsageError: another run is in it.
+    """
+    if fcntl is None:
+        yield ()
+        return
+    with (folder / ".lock").open("a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"Another run is writing to {shown_path(folder)}.",
+                fix="wait until it has ended, or give another --out-dir.",
+            ) from None
+        except OSError:
+            # A file system without locks.
+            pass
+        yield (stream.fileno(),)
 
 
 def absolute(policy: CheckpointPolicy, out_dir: Path) -> CheckpointPolicy:

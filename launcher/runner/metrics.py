@@ -145,7 +145,8 @@ class ProgressLine:
         parts.append(timing)
         for key, unit in (("tokens_per_s", "tokens/s"), ("samples_per_s", "samples/s")):
             if metrics.get(key) is not None:
-                parts.append(f"{metrics[key]:,.4g} {unit}")
+                rate = metrics[key]
+                parts.append(f"{rate:,.0f} {unit}" if rate >= 100 else f"{rate:.3g} {unit}")
                 break
         if metrics.get("mfu") is not None:
             parts.append(f"MFU {metrics['mfu']:.1%}")

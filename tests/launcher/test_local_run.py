@@ -278,6 +278,22 @@ def test_a_finished_run_is_not_run_again(job: Job) -> None:
     assert run_folder.already_done(job) == {"steps": 30}
 
 
+def test_two_runs_do_not_share_a_folder(job: Job) -> None:
+    folder = job.out_dir
+    refused = pytest.raises(UsageError, match="Another run is writing")
+    with run_folder.held(folder), refused, run_folder.held(folder):
+        pass
+    with run_folder.held(folder):
+        pass
+
+
+def test_the_folder_of_a_run_without_a_name_is_a_new_one(ask, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    first, second = (ask(out_dir=None).job.out_dir for _ in range(2))
+    assert first == tmp_path / "gpuplan-runs" / "net-20261121-103000"
+    assert second == tmp_path / "gpuplan-runs" / "net-20261121-103000-2"
+
+
 def test_a_run_that_begins_anew_keeps_the_checkpoints_before_it_apart(ask) -> None:
     job = ask(steps=9, checkpoint=CheckpointPolicy(resume="never")).job
     old = checkpoint(job.checkpoints, 100)
