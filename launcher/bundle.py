@@ -32,6 +32,7 @@ CARRIED = (
             "source",
             "spec",
             "stepping",
+            "tensor_plan",
         )
     ),
 )
@@ -57,7 +58,7 @@ def write_job_folder(folder: Path, job: Job) -> None:
     package = folder / PACKAGE
     if package.exists():
         shutil.rmtree(package)
-    root = resources.files(__package__.split(".")[0])
+    root = resources.files(__name__.split(".")[0])
     runner = root / "launcher" / "runner"
     names = [f"launcher/runner/{one.name}" for one in runner.iterdir() if one.name.endswith(".py")]
     for name in (*CARRIED, *names):

@@ -15,8 +15,9 @@ from pydantic import BaseModel
 
 PLAN_ID_DIGITS = 10
 
-NOT_CONTENT = frozenset({"id", "position", "tie_with_previous"})
-"""What a plan gets from the list it stands in: the same plan has the same id in every list."""
+NOT_CONTENT = frozenset({"id", "position", "tie_with_previous", "why_not_runnable"})
+"""What a plan gets from the list it stands in, or from what the runner can do: the same plan has
+the same id in every list."""
 
 ADDED_LATER: Mapping[str, object] = {
     "offload": None,
@@ -40,6 +41,8 @@ def plan_id(plan_fields: Mapping[str, object]) -> str:
     True
     """
     content = {name: value for name, value in plan_fields.items() if name not in NOT_CONTENT}
+    if "runnable" in content:
+        content["runnable"] = None  # As when ids were first made: nobody looked.
     return content_hash(content)[:PLAN_ID_DIGITS]
 
 

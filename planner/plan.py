@@ -184,6 +184,8 @@ class Plan(Answer):
     """The accelerator runs torch code only after a port (XLA): listed apart."""
     tie_with_previous: bool = False
     runnable: bool | None = None
+    """Whether `gpuplan run` and `launch` carry it out; None when that was not looked at."""
+    why_not_runnable: str | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -11,6 +11,7 @@ from .plan import Plan
 from .predict import Prediction
 from .rank import Candidate
 from .request import Question
+from .runnable import why_not_runnable
 
 
 def as_plan(
@@ -73,7 +74,28 @@ def as_plan(
         needs_port=site.accelerator.needs_xla,
         notes=prediction.notes,
     )
-    return plan.model_copy(update={"id": plan_id(dict(plan))})
+    reason = _why_not_run(plan, profile)
+    return plan.model_copy(
+        update={
+            "id": plan_id(dict(plan)),
+            "runnable": reason is None,
+            "why_not_runnable": reason,
+        }
+    )
+
+
+def _why_not_run(plan: Plan, profile: Profile) -> str | None:
+    return why_not_runnable(
+        plan.layout,
+        precision=plan.precision,
+        stack=plan.stack,
+        grad_accum=plan.grad_accum,
+        recompute=plan.recompute,
+        offloaded=plan.offloaded,
+        tensor_plan=profile.tensor_plan,
+        blocks=max((group.count for group in profile.blocks), default=0),
+        needs_port=plan.needs_port,
+    )
 
 
 def plan_string(candidate: Candidate) -> str:

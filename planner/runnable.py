@@ -60,7 +60,7 @@ def why_not_runnable(
         recompute: none, selective or full.
         offloaded: What is kept in host memory.
         tensor_plan: What the model says of tensor parallelism.
-        blocks: Repeated blocks of the model, which stages and recompute are made of.
+        blocks: Of the longest run of repeated blocks, which stages are made of.
         needs_port: Whether the accelerator runs torch code only after a port (XLA).
     """
     if needs_port or stack == "xla":

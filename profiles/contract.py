@@ -117,6 +117,15 @@ def import_user_file(path: Path) -> ModuleType:
     return module
 
 
+def optional_function(workload: Workload, name: str) -> Callable[..., Any] | None:
+    """Return a function that a model file may have beside those of the contract; None if not."""
+    for module in list(sys.modules.values()):
+        if workload.path and getattr(module, "__file__", None) == str(workload.path):
+            found = getattr(module, name, None)
+            return found if callable(found) else None
+    return None
+
+
 class Params:
     """The params of a spec, handed to each function by the names it takes.
 

@@ -119,7 +119,7 @@ def is_users(filename: str, path: Path) -> bool:
     if file == path:
         return True
     inside = file.is_relative_to(path.parent)
-    return inside and not any(file.is_relative_to(folder) for folder in (*_INSTALLED, _OURS))
+    return inside and not any(file.is_relative_to(folder) for folder in (*_INSTALLED, *_OURS))
 
 
 def to_json(error: GpuplanError) -> str:
@@ -141,7 +141,10 @@ def _installed_folders() -> tuple[Path, ...]:
 
 
 _INSTALLED = _installed_folders()
-_OURS = Path(__file__).parent
+_OURS = tuple(
+    Path(__file__).parents[1] / name for name in ("catalog", "planner", "profiles", "launcher")
+)
+"""The runner's copy of them may lie beside the user's file."""
 
 
 def _is_ours(module: str) -> bool:

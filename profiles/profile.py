@@ -237,6 +237,8 @@ class Profile(Stored):
     default_micro_batch: int | None
     """Default of `make_batch`'s batch size, when the file gives one."""
     optimizer: OptimizerFacts
+    tensor_plan: Literal["none", "tensor", "sequence"] = "none"
+    """What the model says of tensor and sequence parallelism (`tensor_plan.py`)."""
     steps: tuple[StepTrace, ...]
     """One per numerics class that was traced, with recompute "none"."""
     notes: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from .profile import (
     Profile,
     StepTrace,
 )
+from .tensor_plan import tensor_plan_kind, tensor_plan_of
 
 if TYPE_CHECKING:
     from .trace import Built, _Tracer
@@ -55,6 +56,7 @@ def make_profile(
         file_compiles=tracer.compiles,
         default_micro_batch=workload.default_micro_batch,
         optimizer=_optimizer_facts(built, steps[0], trainable),
+        tensor_plan=tensor_plan_kind(tensor_plan_of(workload, built.model)),
         steps=tuple(steps),
         notes=(*tracer.notes, *_notes(steps)),
     )

@@ -177,11 +177,14 @@ def _sources(
 
 
 def _notes(plan: Plan, width: int) -> Iterator[Text]:
-    if not plan.notes:
+    notes = plan.notes
+    if plan.why_not_runnable is not None:
+        notes += (f"`gpuplan run` cannot carry it out. {plan.why_not_runnable}",)
+    if not notes:
         return
     yield Text()
     yield Text("Notes", style="bold")
-    for note in plan.notes:
+    for note in notes:
         first, *more = packed(note.split(), width=width, indent=4, separator=" ")
         yield Text(f"  - {first.strip()}")
         yield from (Text(line) for line in more)

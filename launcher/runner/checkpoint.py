@@ -107,7 +107,7 @@ class Checkpoints:
         facts = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
         state = self._state(model, optimizer)
         try:
-            dcp.load(
+            dcp.load(  # pyright: ignore[reportPrivateImportUsage]
                 state,
                 checkpoint_id=path,
                 process_group=self._processes.checkpoint_group,

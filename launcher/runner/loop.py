@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from ...catalog.errors import GpuplanError
-from ...profiles.contract import Workload
+from ...profiles.contract import Workload, optional_function
 from .checkpoint import Checkpoints, saved_facts
 from .control import Agreed, Control
 from .data import Batches, Share, open_batches, seed_everything
@@ -34,7 +34,7 @@ from .metrics import (
 )
 from .parallel import as_float
 from .processes import Processes
-from .setup import Trainer, user_function
+from .setup import Trainer
 from .training import PartTimes
 
 SETTLED_STEPS = 3
@@ -296,7 +296,7 @@ class Report:
             peak_flops=None if peak is None else peak * world,
             usd_per_hour=job.usd_per_hour,
         )
-        self._file = MetricsFile(job.out_dir, user_function(workload, "on_metrics"))
+        self._file = MetricsFile(job.out_dir, optional_function(workload, "on_metrics"))
         self._line = ProgressLine(job)
 
     def step(

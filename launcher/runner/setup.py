@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,14 +11,16 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from ...catalog.errors import NoFeasiblePlanError, UsageError
-from ...planner.runnable import TensorPlan, why_not_runnable
+from ...planner.runnable import why_not_runnable
 from ...profiles.contract import Workload
 from ...profiles.measure_step import recompute_blocks
+from ...profiles.tensor_plan import tensor_plan_kind, tensor_plan_of
 from . import tensors
 from .data import seed_everything
 from .job import Execution, Job, Layout
 from .numerics import LossScaler, caster, make_scaler, use_matmul_format
 from .parallel import LossModule, block_modules, compile_model, parameters_of, spread
+from .pipeline_blocks import block_paths
 from .processes import Position, Processes, make_mesh
 from .staged import cut_into_stages, staged_model
 from .training import Gradients, Step, WholeModel
@@ -64,7 +65,7 @@ def build_trainer(job: Job, workload: Workload, processes: Processes) -> Trainer
     model = workload.build_model()
     parameters = sum(one.numel() for one in model.parameters())
     _check_model(job, workload, parameters)
-    plan = tensors.plan_of(model, user_tensor_plan(workload))
+    plan = tensor_plan_of(workload, model)
     _refuse_unrunnable(execution, model, plan)
     if execution.precision == "bf16":
         model = model.to(torch.bfloat16)
@@ -92,34 +93,6 @@ def build_trainer(job: Job, workload: Workload, processes: Processes) -> Trainer
     )
 
 
-def tensor_plan_kind(plan: Mapping[str, Any]) -> TensorPlan:
-    """Return what a tensor-parallel plan can do."""
-    if not plan:
-        return "none"
-    return (
-        "sequence"
-        if "sequence" in [one for one in plan.values() if isinstance(one, str)]
-        else "tensor"
-    )
-
-
-def user_function(workload: Workload, name: str) -> Callable[..., Any] | None:
-    """Return a function of the user's own file beside the contract's, if it defines one."""
-    if workload.path is None:
-        return None
-    for module in list(sys.modules.values()):
-        if getattr(module, "__file__", None) == str(workload.path):
-            found = getattr(module, name, None)
-            return found if callable(found) else None
-    return None
-
-
-def user_tensor_plan(workload: Workload) -> Mapping[str, Any] | None:
-    """Return what the file's `tensor_parallel_plan()` says; None where it has none."""
-    function = user_function(workload, tensors.PLAN_FUNCTION)
-    return None if function is None else function()
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Spreading:
     """A model spread over the processes."""
@@ -142,7 +115,11 @@ def _spread(
     layout, device = execution.layout, processes.device
     cast = caster(execution, device)
     staged = mesh is not None and layout.pipeline > 1
-    cut = cut_into_stages(model, workload, execution, seed=job.seed) if staged else None
+    cut = (
+        cut_into_stages(model, workload, execution, seed=job.seed, device=device)
+        if staged
+        else None
+    )
     if mesh is not None and layout.tensor > 1:
         tensors.split_layers(
             model, plan, mesh["tensor"], sequence_parallel=layout.sequence_parallel
@@ -182,7 +159,7 @@ def _refuse_unrunnable(execution: Execution, model: nn.Module, plan: Mapping[str
         recompute=execution.recompute,
         offloaded=execution.offloaded,
         tensor_plan=tensor_plan_kind(plan),
-        blocks=len(block_modules(model)),
+        blocks=len(block_paths(model)),
     )
     if reason is not None:
         raise NoFeasiblePlanError(

@@ -41,13 +41,18 @@ class Stages(nn.ModuleList):
 
 
 def cut_into_stages(
-    model: nn.Module, workload: Workload, execution: Execution, *, seed: int
+    model: nn.Module,
+    workload: Workload,
+    execution: Execution,
+    *,
+    seed: int,
+    device: torch.device,
 ) -> StageCut:
     """Return where a model is cut; before anything about it is split, compiled or recomputed."""
     seed_everything(seed)
     example = workload.make_batch(execution.micro_batch)
     stages = execution.layout.pipeline * execution.layout.virtual_stages
-    return cut_model(workload.compute_loss, model, example, stages)
+    return cut_model(workload.compute_loss, model, example, stages, device=device)
 
 
 def staged_model(

@@ -39,7 +39,6 @@ from torch.distributed.tensor.parallel import (
 
 from ...catalog.errors import UserFileError, did_you_mean
 
-PLAN_FUNCTION = "tensor_parallel_plan"
 WORDS = (
     "colwise",
     "rowwise",
@@ -52,19 +51,6 @@ WORDS = (
 
 HUGGING_FACE_WORDS = {"embedding_rowwise": "embedding", "colwise_rep": "colwise_gather_output"}
 """Words of transformers' plans for which this file has others."""
-
-
-def plan_of(model: nn.Module, user_plan: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the tensor-parallel plan of a model: the file's own, else its class's; {} if none.
-
-    Args:
-        model: a Hugging Face model knows its plan itself.
-        user_plan: what the file's `tensor_parallel_plan()` returned.
-    """
-    if user_plan is not None:
-        return dict(user_plan)
-    found = getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None)
-    return dict(found) if isinstance(found, Mapping) else {}
 
 
 def split_layers(
