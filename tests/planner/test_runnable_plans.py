@@ -24,11 +24,11 @@ SUPPORT = Path(__file__).parents[1] / "support"
 )
 def test_the_plan_says_what_the_runner_would(file: str, layout: str, runnable: bool) -> None:
     asked = ["estimate", str(SUPPORT / file), "--accelerator", "H100:2", "--layout", layout]
-    more = ["--micro-batch", "2", "--format", "json"]
+    more = ["--micro-batch", "2", "--global-batch", "8", "--format", "json"]
     done = subprocess.run(
         [sys.executable, "-m", "gpuplan", *asked, *more], capture_output=True, text=True
     )
     (plan, *_) = json.loads(done.stdout)["plans"]
 
-    assert plan["runnable"] is runnable
+    assert plan["runnable"] is runnable, plan["why_not_runnable"]
     assert (plan["why_not_runnable"] is None) is runnable
