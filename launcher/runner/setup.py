@@ -159,7 +159,7 @@ def _refuse_unrunnable(execution: Execution, model: nn.Module, plan: Mapping[str
         recompute=execution.recompute,
         offloaded=execution.offloaded,
         tensor_plan=tensor_plan_kind(plan),
-        blocks=len(block_paths(model)),
+        blocks=len(block_paths(model)) if block_modules(model) else 0,
     )
     if reason is not None:
         raise NoFeasiblePlanError(
