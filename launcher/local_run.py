@@ -31,8 +31,6 @@ from .runner.job import Job, execution_of
 
 GRACE_S = 600
 """How long stopped processes may take to write their checkpoint; a second signal is faster."""
-EXPECTED_WARNING = "ignore:torch.distributed is disabled"
-"""torch says so whenever one process saves or reads a checkpoint alone."""
 PARENT_VARIABLE = "GPUPLAN_RUN"
 """As `runner/main.py` has it."""
 Note = Callable[[str], None]
@@ -310,8 +308,6 @@ def _environment(prepared: Prepared, folder: Path) -> dict[str, str]:
     if prepared.nproc > 1:
         # torch takes all cores in every process, and torchrun one; neither is what is meant.
         variables.setdefault("OMP_NUM_THREADS", str(max(1, core_count() // prepared.nproc)))
-    warned = variables.get("PYTHONWARNINGS")
-    variables["PYTHONWARNINGS"] = ",".join([EXPECTED_WARNING, *([warned] if warned else [])])
     if not prepared.verbose:
         variables.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if prepared.device == "cpu":

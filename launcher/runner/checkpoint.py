@@ -14,6 +14,7 @@ import os
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -33,11 +34,16 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from ...catalog.errors import GpuplanError, UsageError
 from .job import CheckpointPolicy, write_atomically
+from .metrics import say
 from .numerics import LossScaler
 from .processes import Processes
 
+# One process saves alone on purpose.
+warnings.filterwarnings("ignore", message="torch.distributed is disabled", module="torch")
 RUN_FILE = "run.json"
 NAME = "step-{:08d}"
+RESCUE_S = 60.0
+"""How long a run that failed waits for a checkpoint that it had begun."""
 OPTIONS = StateDictOptions(flatten_optimizer_state_dict=True)
 
 
@@ -198,6 +204,16 @@ class Checkpoints:
         if self._processes.is_first:
             self._name()
         self.write_s = time.perf_counter() - self._begun_s
+
+    def rescue(self) -> None:
+        """After a failure: name the checkpoint that is being written, if it still becomes whole."""
+        if self._saving is None:
+            return
+        try:
+            self._saving.result(RESCUE_S)
+            self.finish()
+        except Exception as error:
+            say(f"the checkpoint of step {self._facts['step']} was not finished: {_reason(error)}")
 
     def _name(self) -> None:
         step = self._facts["step"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import signal
 import statistics
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -31,6 +30,7 @@ from .metrics import (
     Throughput,
     duration,
     memory_metrics,
+    say,
 )
 from .parallel import as_float
 from .processes import Processes
@@ -108,6 +108,9 @@ class Loop:
         with _signals(self._on_signal):
             try:
                 self._steps(batches)
+            except BaseException:
+                self._checkpoints.rescue()
+                raise
             finally:
                 if self._report is not None:
                     self._report.close()
@@ -331,12 +334,6 @@ class Report:
         """Close the files."""
         self._file.close()
         self._line.close()
-
-
-def say(text: str) -> None:
-    """Tell the person one thing, on standard error."""
-    sys.stderr.write(f"gpuplan: {text}\n")
-    sys.stderr.flush()
 
 
 @contextmanager

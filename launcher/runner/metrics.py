@@ -166,6 +166,12 @@ def memory_metrics(device: torch.device) -> Metrics:
     }
 
 
+def say(text: str) -> None:
+    """Tell the person one thing, on standard error."""
+    sys.stderr.write(f"gpuplan: {text}\n")
+    sys.stderr.flush()
+
+
 def duration(seconds: float) -> str:
     """Return a duration in words.
 

@@ -133,4 +133,5 @@ def _values(dataset: type, share: Share, workers: int) -> list[list[float]]:
     workload: Any = SimpleNamespace(build_dataset=dataset)
     batches = open_batches(workload, share, CPU, seed=1, start=0, workers=workers, synthetic=False)
     steps = [batches.step() for _ in range(3)]
-    return [part.tolist() for step in steps for batch in step for part in batch]
+    parts: list[Any] = [part for step in steps for batch in step for part in batch]
+    return [part.tolist() for part in parts]

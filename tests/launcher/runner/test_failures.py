@@ -1,0 +1,104 @@
+"""What goes wrong in training has a name, an exit code, and leaves the checkpoint before it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from runner_jobs import REPOSITORY, make_job, metrics, plan_of, run
+
+from gpuplan.launcher.runner.job import CheckpointPolicy
+
+pytestmark = pytest.mark.slow
+
+MODEL = REPOSITORY / "tests" / "support" / "failing_model.py"
+EVERY = CheckpointPolicy(every_steps=2)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_loss_that_is_no_number_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
+    monkeypatch.setenv("FAILING", "nan")
+    done = _run(tmp_path, processes)
+
+    failure = _failure(tmp_path)
+    assert done.returncode == 1
+    assert (failure["class"], failure["exit_code"]) == ("LossNotFiniteError", 1)
+    assert "step 7" in failure["message"] and "--clip-grad-norm" in failure["fix"]
+    assert _checkpoints(tmp_path)[-1] == "step-00000006", "a checkpoint of NaN was written"
+    assert metrics(tmp_path)[-1]["loss"] is None
+
+
+def test_out_of_memory_says_what_was_predicted_and_what_to_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAILING", "memory")
+    peak = {"value": 3 * 2**30, "low": 2**31, "high": 2**32}
+    done = _run(tmp_path, 1, peak_memory_bytes=peak)
+
+    failure = _failure(tmp_path)
+    assert (done.returncode, failure["class"]) == (1, "OutOfMemoryError")
+    assert "predicted 3.0 GiB" in failure["message"]
+    assert "smaller micro-batch" in failure["fix"]
+    assert _checkpoints(tmp_path)[-1] == "step-00000006"
+
+
+def test_an_error_of_one_rank_is_told_with_the_users_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAILING", "error")
+    done = _run(tmp_path, 2)
+
+    failure = _failure(tmp_path)
+    assert done.returncode == 1
+    assert (failure["class"], failure["rank"]) == ("UserFileError", 1)
+    assert "failing_model.py" in failure["message"]
+    assert "the batch is empty" in failure["message"]
+    assert "the batch is empty" in (tmp_path / "traceback.txt").read_text()
+
+
+def test_a_slow_rank_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAILING", "slow")
+    done = _run(tmp_path, 2, steps=51)
+
+    assert done.returncode == 0
+    assert "slow: rank 1 " in done.stderr
+
+
+def test_the_hook_hears_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METRICS_FILE", str(tmp_path / "heard"))
+    _run(tmp_path, 2, steps=5)
+
+    heard = [line.split() for line in (tmp_path / "heard").read_text().splitlines()]
+    told = [[str(line["step"]), f"{line['loss']:.6g}"] for line in metrics(tmp_path)]
+    assert heard == told and len(heard) == 5
+
+
+def test_a_run_record_is_left_that_validate_reads(tmp_path: Path) -> None:
+    from gpuplan.profiles.records import read_records
+
+    _run(tmp_path, 2, steps=6)
+
+    (record,) = read_records(tmp_path / "record.json")
+    assert record.measured.step_time_s is not None and record.measured.step_time_s > 0
+    assert (record.layout.data, record.micro_batch, record.accelerators) == (2, 2, 2)
+    assert (tmp_path / record.model).resolve() == MODEL
+
+
+def _run(
+    out_dir: Path, processes: int, *, steps: int = 20, **plan: object
+) -> subprocess.CompletedProcess[str]:
+    made = plan_of({"data": processes}, **plan)
+    folder = make_job(out_dir, MODEL, plan=made, steps=steps, checkpoint=EVERY, run_id="t")
+    return run(folder, processes)
+
+
+def _failure(out_dir: Path) -> dict[str, str]:
+    return json.loads((out_dir / "failure.json").read_text())
+
+
+def _checkpoints(out_dir: Path) -> list[str]:
+    return sorted(one.parent.name for one in (out_dir / "checkpoints").glob("step-*/run.json"))

@@ -1,0 +1,42 @@
+"""A model whose training fails, or is slow, at a step that an environment variable names."""
+
+import os
+import time
+
+import torch
+from torch import Tensor, nn
+
+FAILING = os.environ.get("FAILING", "")
+AT = int(os.environ.get("FAILING_AT", "7"))
+_calls = 0
+
+
+def build_model() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+
+
+def make_batch(batch_size: int) -> tuple[Tensor, ...]:
+    return (torch.randn(batch_size, 8),)
+
+
+def compute_loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+    global _calls
+    _calls += 1
+    loss = model(*batch).square().mean()
+    if _calls < AT:
+        return loss
+    if FAILING == "nan":
+        return loss * float("nan")
+    if FAILING == "memory":
+        return loss + torch.empty(2**60).sum()
+    if FAILING == "error" and os.environ.get("RANK") == "1":
+        raise ValueError("the batch is empty")
+    if FAILING == "slow" and os.environ.get("RANK") == "1":
+        time.sleep(0.03)
+    return loss
+
+
+def on_metrics(metrics: dict) -> None:
+    if os.environ.get("METRICS_FILE"):
+        with open(os.environ["METRICS_FILE"], "a") as stream:
+            stream.write(f"{metrics['step']} {metrics['loss']:.6g}\n")
