@@ -106,6 +106,8 @@ class Job:
     """Dense peak of one accelerator in the plan's precision; None: MFU is not shown."""
     usd_per_hour: float | None = None
     """All nodes."""
+    one_copy: bool | None = None
+    """Whether only the first process builds the model; None: where host memory asks for it."""
     run_id: str = ""
     timeout_s: float = 600.0
     """How long a process waits for the others in one collective."""

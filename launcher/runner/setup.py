@@ -17,6 +17,7 @@ from ...profiles.measure_step import recompute_blocks
 from ...profiles.tensor_plan import tensor_plan_kind, tensor_plan_of
 from . import tensors
 from .data import seed_everything
+from .initial import build_without_memory, hand_out, only_first_builds
 from .job import Execution, Job, Layout
 from .numerics import LossScaler, caster, make_scaler, use_matmul_format
 from .parallel import LossModule, block_modules, compile_model, parameters_of, spread
@@ -62,14 +63,19 @@ def build_trainer(job: Job, workload: Workload, processes: Processes) -> Trainer
     mesh = make_mesh(execution.layout, processes)
     use_matmul_format(execution.precision)
     seed_everything(job.seed)
-    model = workload.build_model()
+    one_copy = only_first_builds(job, execution, processes)
+    is_empty = one_copy and not processes.is_first
+    model = build_without_memory(workload) if is_empty else workload.build_model()
     parameters = sum(one.numel() for one in model.parameters())
     _check_model(job, workload, parameters)
     plan = tensor_plan_of(workload, model)
     _refuse_unrunnable(execution, model, plan)
     if execution.precision == "bf16":
         model = model.to(torch.bfloat16)
+    values = dict(model.state_dict()) if one_copy and not is_empty else None
     spreading = _spread(job, model, workload, execution, plan, mesh, processes)
+    if one_copy:
+        hand_out(model, values)
     own = parameters_of(spreading.trained)
     optimizer = workload.build_optimizer(own)
     tensors.groups_of_one_mesh(optimizer)
@@ -136,7 +142,8 @@ def _spread(
     module = LossModule(model, workload.compute_loss, cast)
     # FSDP moves block after block to the device, so a model may be larger than one.
     trained = spread(module, block_modules(model), execution, mesh)
-    trained.to(device).train()
+    is_empty = any(one.is_meta for one in trained.parameters())
+    (trained.to_empty(device=device) if is_empty else trained.to(device)).train()
     return _Spreading(gradients=WholeModel(trained, execution), trained=trained)
 
 

@@ -95,6 +95,15 @@ def test_a_hugging_face_model_is_split_by_its_own_plan(tmp_path: Path) -> None:
     assert split == pytest.approx(alone, abs=TOLERANCE)
 
 
+def test_weights_that_the_first_process_hands_out_are_the_same(
+    tmp_path: Path, gpt2_alone: list[float]
+) -> None:
+    layout = {"data": 2, "shard": 2, **FSDP}
+    found = _train(tmp_path, GPT2, GPT2_SIZE, 2, layout, grad_accum=2, one_copy=True)
+
+    assert found == pytest.approx(gpt2_alone, abs=TOLERANCE)
+
+
 @pytest.mark.parametrize("precision", ["bf16-amp", "fp16-amp"])
 @pytest.mark.parametrize("stage", [0, 3])
 def test_mixed_precision_stays_near_fp32(
@@ -121,6 +130,8 @@ def _train(
     params: dict[str, Any],
     processes: int,
     layout: dict[str, Any],
+    *,
+    one_copy: bool | None = None,
     **plan: Any,
 ) -> list[float]:
     return train(
@@ -130,4 +141,5 @@ def _train(
         plan=plan_of(layout, **plan),
         params=params,
         clip_grad_norm=CLIP,
+        one_copy=one_copy,
     )
