@@ -24,8 +24,12 @@ from . import child_main
 def main() -> None:
     """Answer requests until standard input closes."""
     requests, answers = child_main.take_over_standard_streams()
+    for name in ("trace", "forms", "deepview", "lightning"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(f".{name}", __package__)
     with contextlib.suppress(ImportError):
-        importlib.import_module(".trace", __package__)
+        # torch imports it at the first fake tensor, which would be once in every fork.
+        importlib.import_module("sympy")
     for line in requests:
         content = _answer_in_fork(json.loads(line))
         answers.write(f"{len(content)}\n".encode() + content)
