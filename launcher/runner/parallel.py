@@ -26,6 +26,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
+from ...catalog.errors import UserFileError
 from ...profiles.blocks import find_blocks
 from ...profiles.checks import Batch
 from .job import Execution
@@ -101,11 +102,11 @@ def spread(
     how: dict[str, Any] = {
         "mesh": mesh[names],
         "mp_policy": fsdp_policy(execution),
-        "reshard_after_forward": layout.zero_stage == 3,
     }
     for block in blocks:
-        fully_shard(block, **how)
-    fully_shard(module, **how)
+        fully_shard(block, reshard_after_forward=layout.zero_stage == 3, **how)
+    # The rest is needed first in the backward pass: it stays whole, as the planner predicts.
+    fully_shard(module, reshard_after_forward=False, **how)
     return module
 
 
@@ -113,40 +114,74 @@ class SteadyDDP(nn.Module):
     """DDP that finds out by itself whether the loss leaves parameters out.
 
     DDP waits for a gradient of every parameter unless it is told to look for those that get none,
-    which costs a walk over the graph in every step. So it is told only once it complains.
+    which costs a walk over the graph in every step; what it does not wait for stays unreduced. So
+    one pass before the first tells it.
     """
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.inner = module
-        self._wrapped = self._wrap(find_unused=False)
-
-    def _wrap(self, *, find_unused: bool) -> DistributedDataParallel:
-        wrapped = DistributedDataParallel(
-            self.inner, gradient_as_bucket_view=True, find_unused_parameters=find_unused
-        )
-        object.__setattr__(self, "_wrapped", wrapped)  # Its parameters are the inner module's.
-        return wrapped
+        self._wrapped: DistributedDataParallel | None = None
 
     def forward(self, batch: Batch) -> Tensor:
-        """Return the loss of one micro-batch."""
+        """Return the loss of one micro-batch.
+
+        Raises:
+            UserFileError: which parameters the loss leaves out changes from step to step.
+        """
         try:
-            return self._wrapped(batch)
+            return self._ready(batch)(batch)
         except RuntimeError as error:
             if "Expected to have finished reduction" not in str(error):
                 raise
-        for parameter in self.inner.parameters():
-            parameter.grad = None
-        self._wrap(find_unused=True)
-        return self._wrapped(batch)
+        raise UserFileError(
+            "The loss leaves out parameters in some steps and not in others, which data-parallel"
+            " replicas (DDP) cannot follow.",
+            fix="use every parameter in every step, or choose a plan with fsdp or zero1.",
+        )
 
-    def without_sync(self) -> AbstractContextManager[Any]:
+    def without_sync(self, batch: Batch) -> AbstractContextManager[Any]:
         """Return the context in which gradients stay on their rank."""
-        return self._wrapped.no_sync()
+        return self._ready(batch).no_sync()
+
+    def _ready(self, batch: Batch) -> DistributedDataParallel:
+        if self._wrapped is None:
+            wrapped = DistributedDataParallel(
+                self.inner,
+                gradient_as_bucket_view=True,
+                find_unused_parameters=leaves_parameters_out(self.inner, batch),
+            )
+            # Not registered: its parameters are the inner module's.
+            object.__setattr__(self, "_wrapped", wrapped)
+            return wrapped
+        return self._wrapped
+
+
+def leaves_parameters_out(module: nn.Module, batch: Batch) -> bool:
+    """Return whether, on any rank, some trainable parameter gets no gradient.
+
+    Runs one forward and backward pass that leaves nothing behind: no gradients, no statistics of
+    norms, no random numbers drawn.
+    """
+    kept = [buffer.clone() for buffer in module.buffers()]
+    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices), torch.compiler.set_stance("force_eager"):
+        module(batch).backward()
+    trained = [one for one in module.parameters() if one.requires_grad]
+    found = torch.tensor(float(any(one.grad is None for one in trained)), device=trained[0].device)
+    dist.all_reduce(found, dist.ReduceOp.MAX)
+    for one in trained:
+        one.grad = None
+    with torch.no_grad():
+        for buffer, value in zip(module.buffers(), kept, strict=True):
+            buffer.copy_(value)
+    return bool(found.item())
 
 
 @contextmanager
-def micro_batch_sync(module: nn.Module, execution: Execution, *, is_last: bool) -> Iterator[None]:
+def micro_batch_sync(
+    module: nn.Module, execution: Execution, batch: Batch, *, is_last: bool
+) -> Iterator[None]:
     """Reduce gradients in this micro-batch only if the layout needs it now.
 
     DDP and ZeRO-1 reduce once a step. FSDP and ZeRO-2 scatter the gradients of every micro-batch,
@@ -154,7 +189,7 @@ def micro_batch_sync(module: nn.Module, execution: Execution, *, is_last: bool) 
     """
     quiet: AbstractContextManager[Any] = nullcontext()
     if isinstance(module, SteadyDDP) and not is_last:
-        quiet = module.without_sync()
+        quiet = module.without_sync(batch)
     if isinstance(module, FSDPModule):
         whole_gradients = execution.layout.zero_stage < 2
         module.set_requires_gradient_sync(is_last or not whole_gradients)

@@ -39,7 +39,7 @@ class WholeModel:
         total: Tensor | None = None
         for number, batch in enumerate(batches):
             is_last = number + 1 == len(batches)
-            with micro_batch_sync(self._module, self._execution, is_last=is_last):
+            with micro_batch_sync(self._module, self._execution, batch, is_last=is_last):
                 loss = self._module(batch) / len(batches)
                 mark("forward")
                 (loss if scale is None else loss * scale).backward()

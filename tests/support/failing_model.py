@@ -12,7 +12,10 @@ _calls = 0
 
 
 def build_model() -> nn.Module:
-    return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+    if FAILING == "unused":
+        model[1].unused = nn.Linear(3, 3)
+    return model
 
 
 def make_batch(batch_size: int) -> tuple[Tensor, ...]:

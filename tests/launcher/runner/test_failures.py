@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from runner_jobs import REPOSITORY, make_job, metrics, plan_of, run
+from runner_jobs import REPOSITORY, losses, make_job, metrics, plan_of, run
 
 from gpuplan.launcher.runner.job import CheckpointPolicy
 
@@ -66,6 +66,18 @@ def test_a_slow_rank_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     assert done.returncode == 0
     assert "slow: rank 1 " in done.stderr
+
+
+@pytest.mark.parametrize("grad_accum", [1, 2])
+def test_parameters_that_the_loss_leaves_out_are_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grad_accum: int
+) -> None:
+    monkeypatch.setenv("FAILING", "unused")
+    done = _run(tmp_path / "two", 2, steps=4, grad_accum=grad_accum)
+    _run(tmp_path / "one", 1, steps=4, grad_accum=2 * grad_accum)
+
+    assert done.returncode == 0, done.stderr
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=1e-6)
 
 
 def test_the_hook_hears_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
