@@ -36,6 +36,9 @@ from .profiles.spec import DEFAULT_TIMEOUT_S
 if TYPE_CHECKING:
     from .catalog.snapshot import Catalogue
     from .launcher.actuals import Actuals
+    from .launcher.launch import Prepared
+    from .launcher.plan_file import GivenPlan
+    from .launcher.request import LaunchRequest
     from .launcher.run_request import RunRequest, RunResult
     from .launcher.store import KeptPlan
     from .planner.fits import FitsAnswer
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from .profiles.measure import MeasureRequest
     from .profiles.measured import MeasuredProfile
     from .profiles.service import PendingProfile
+    from .profiles.spec import ModelSpec
 
 __all__ = [
     "Choices",
@@ -66,6 +70,7 @@ __all__ = [
     "keep",
     "kept_estimates",
     "kept_plan",
+    "launch",
     "measure",
     "parse_layout",
     "profile",
@@ -87,6 +92,10 @@ class Inputs:
 
     profile: Profile
     catalogue: Catalogue
+    spec: ModelSpec | None = None
+    """The model as it was named; None where the Profile came from elsewhere."""
+    offers: Path | None = None
+    """The user's own machines and prices that the catalogue holds."""
 
 
 def profile(
@@ -212,7 +221,7 @@ def read_inputs(
         from .planner import search as _search  # noqa: F401
 
         traced = pending.result()
-    return Inputs(profile=traced, catalogue=catalogue)
+    return Inputs(profile=traced, catalogue=catalogue, spec=spec, offers=offers)
 
 
 def estimate(
@@ -345,16 +354,30 @@ def timeline(inputs: Inputs, plan: Plan) -> list[Span]:
     return spans(inputs.profile, plan, inputs.catalogue.accelerators[plan.offer.accelerator])
 
 
-def keep(answer: Estimate, *, inputs: Inputs, question: Question) -> None:
+def keep(
+    answer: Estimate, *, inputs: Inputs, question: Question, folder: Path | None = None
+) -> None:
     """Keep an estimate, so that its plans can be found again by their id.
+
+    Args:
+        answer: What `estimate` returned.
+        inputs: What it was made from.
+        question: What was asked.
+        folder: Where it was made; default: the current one. `launch` looks there.
 
     Raises:
         StoreError: The store cannot be written; the estimate itself is none the worse.
     """
+    from .launcher.origin import origin_of
     from .launcher.store import Store
     from .planner.ids import content_hash
 
+    folder = folder or Path.cwd()
+    origin = None
+    if inputs.spec is not None:
+        origin = origin_of(inputs.spec, question, folder=folder, offers=inputs.offers)
     asked = {
+        "folder": str(folder),
         "source": inputs.profile.source_hash,
         "name": inputs.profile.name,
         "params": inputs.profile.params,
@@ -363,7 +386,7 @@ def keep(answer: Estimate, *, inputs: Inputs, question: Question) -> None:
         "offers": answer.catalog.offers,
         "gpuplan_version": answer.gpuplan_version,
     }
-    Store().keep(answer, inputs_hash=content_hash(asked))
+    Store().keep(answer, inputs_hash=content_hash(asked), origin=origin)
 
 
 def kept_estimates(*, limit: int | None = None) -> list[Estimate]:
@@ -467,6 +490,116 @@ def run_script(
         folder=folder or Path("gpuplan-runs") / "script",
         on_note=on_note or (lambda _text: None),
     )
+
+
+def launch(
+    plan: str | None = None,
+    request: LaunchRequest | None = None,
+    *,
+    model: str | Path | None = None,
+    params: Mapping[str, Any] | None = None,
+    inputs: Iterable[str] = (),
+    workdir: Path | None = None,
+    owner: str | None = None,
+    replan: bool = False,
+    dryrun: bool = True,
+    now: Callable[[], datetime] | None = None,
+    unique: Callable[[], str] | None = None,
+) -> Prepared:
+    """Return a plan as the SkyPilot task that launches it, with what it costs; rent nothing.
+
+    Args:
+        plan: As for `run`; None: the cheapest of the last estimate made in this folder.
+        request: How; a place for results must be given.
+        model: The model, where the plan does not say; it must be the one it was made for.
+        params: Values for the functions of the file, for such a model.
+        inputs: Shapes of the tensors of a plain module, for such a model.
+        workdir: The folder that is sent; default: this one, or the model's own.
+        owner: Who is named in the labels; default: this machine's user.
+        replan: Whether to ask the plan's question again first.
+        dryrun: False also writes the task and what it sends, below `gpuplan-launches`.
+        now: The clock, for names; default: the current local time.
+        unique: Returns six characters that no other run has; default: drawn at random.
+
+    Raises:
+        UsageError: The plan is stale, results would be lost, or what is asked for contradicts it.
+        NoFeasiblePlanError: There is no such plan, or gpuplan's runner does not run it.
+        PriceError: A price is not known.
+        LimitError: The worst case costs more than is allowed.
+    """
+    from uuid import uuid4
+
+    from .launcher import choice, project
+    from .launcher import launch as launching
+    from .launcher.request import LaunchRequest
+    from .launcher.store import Store
+    from .profiles.spec import parse_model_spec
+
+    request = request or LaunchRequest()
+    folder = Path.cwd()
+    given = choice.chosen(plan, request, folder=folder, store=Store())
+    if replan:
+        given = _replanned(given, request, named=plan is not None)
+    spec = None if given.origin is None else given.origin.spec
+    if model is not None:
+        spec = parse_model_spec(str(model), params=params, inputs=inputs)
+        choice.refuse_another_model(given, spec)
+    if request.command is not None:
+        spec = None
+    root = workdir or project.default_workdir(None if spec is None else spec.path, folder)
+    prepared = launching.prepare(
+        given,
+        spec,
+        project.read_project(root, owner=owner),
+        request,
+        catalogue=choice.catalogue_of(given.origin),
+        folder=folder,
+        now=now or datetime.now,
+        unique=unique or (lambda: uuid4().hex[:6]),
+    )
+    if not dryrun:
+        launching.write(prepared)
+    return prepared
+
+
+def _replanned(given: GivenPlan, request: LaunchRequest, *, named: bool) -> GivenPlan:
+    """Return a plan as it is today: its question is asked again, and the answer kept."""
+    from .catalog.errors import UsageError
+    from .launcher import choice
+    from .launcher.plan_file import GivenPlan
+
+    origin = given.origin
+    if origin is None:
+        raise UsageError(
+            f"Plan {given.plan.id} does not say which question it answered.",
+            fix="run `gpuplan estimate` again, without --replan here.",
+        )
+    spec = origin.spec
+    asked = read_inputs(
+        spec.named,
+        params=spec.params,
+        inputs=[one.text for one in spec.inputs],
+        precisions=origin.question.choices.precisions,
+        machine=origin.question.machine,
+        offers=None if origin.offers is None else Path(origin.offers),
+        timeout_s=spec.timeout_s,
+    )
+    answer = estimate(asked, origin.question)
+    keep(answer, inputs=asked, question=origin.question, folder=Path(origin.folder))
+    return GivenPlan(
+        plan=choice.same_plan(given.plan, answer)
+        if named
+        else choice.cheapest(answer, request, catalogue=asked.catalogue),
+        workload=answer.workload,
+        snapshot_date=answer.catalog.snapshot_date,
+        origin=origin.model_copy(update={"files_hash": _files_hash(spec)}),
+    )
+
+
+def _files_hash(spec: ModelSpec) -> str:
+    from .launcher.origin import files_hash
+
+    return files_hash(spec)
 
 
 def actuals(place: str | Path) -> Actuals:

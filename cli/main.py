@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "plans": "List the kept estimates and their plans.",
     "show": "Show a kept plan in full, and where each number comes from.",
     "run": "Train the model on this machine, as a plan says or as the file itself asks.",
+    "launch": "Make a plan the SkyPilot task that runs it on rented machines.",
     "actuals": "Show what a run took beside what its plan predicted.",
     "gpus": "List the accelerators with their peaks and lowest prices, or one in full.",
     "offers": "List what the clouds sell, filtered and sorted by price.",

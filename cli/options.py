@@ -26,6 +26,7 @@ GROUPS = (
     "Layout",
     "Measuring",
     "Training",
+    "Job",
     "Checkpoints",
     "Own script",
     "Money",

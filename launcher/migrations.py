@@ -75,4 +75,9 @@ def _make_estimates_and_plans(connection: sa.Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
-MIGRATIONS: tuple[Migration, ...] = (_make_estimates_and_plans,)
+def _keep_where_an_estimate_is_from(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("ALTER TABLE estimates ADD COLUMN folder TEXT")
+    connection.exec_driver_sql("ALTER TABLE estimates ADD COLUMN origin TEXT")
+
+
+MIGRATIONS: tuple[Migration, ...] = (_make_estimates_and_plans, _keep_where_an_estimate_is_from)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 
 from ..catalog.errors import UsageError
 from ..planner.plan import Estimate, Plan, WorkloadFacts
+from .origin import Origin
 from .store import Store
 
 SHOWN_IDS = 5
@@ -23,6 +25,10 @@ class GivenPlan:
 
     plan: Plan
     workload: WorkloadFacts | None
+    snapshot_date: date | None = None
+    """Of the prices it was planned with, where that is known."""
+    origin: Origin | None = None
+    """What a kept plan was made from."""
 
 
 def given_plan(text: str) -> GivenPlan:
@@ -38,7 +44,12 @@ def given_plan(text: str) -> GivenPlan:
     place, _, wanted = text.partition("#")
     if not (wanted or place.endswith(".json") or "/" in place or Path(place).is_file()):
         kept = Store().find_plan(text)
-        return GivenPlan(plan=kept.plan, workload=kept.estimate.workload)
+        return GivenPlan(
+            plan=kept.plan,
+            workload=kept.estimate.workload,
+            snapshot_date=kept.estimate.catalog.snapshot_date,
+            origin=kept.origin,
+        )
     values = _read(Path(place))
     if "plans" in values:
         return _of_estimate(place, values, wanted)
@@ -63,7 +74,11 @@ def _of_estimate(place: str, values: dict[str, Any], wanted: str) -> GivenPlan:
         ) from None
     found = [plan for plan in answer.plans if plan.id.startswith(wanted.lower())]
     if len(found) == 1:
-        return GivenPlan(plan=found[0], workload=answer.workload)
+        return GivenPlan(
+            plan=found[0],
+            workload=answer.workload,
+            snapshot_date=answer.catalog.snapshot_date,
+        )
     if not answer.plans:
         raise UsageError(f"{place} holds no plan.", fix="make an estimate that has one.")
     ids = [plan.id for plan in found or answer.plans]

@@ -24,8 +24,9 @@ from ..catalog.errors import UsageError
 from ..catalog.paths import data_dir
 from ..planner.plan import Estimate, Plan
 from .migrations import StoreError, migrate
+from .origin import Origin
 
-__all__ = ["KEPT_PLANS", "KeptPlan", "Store", "StoreError"]
+__all__ = ["KEPT_PLANS", "KeptEstimate", "KeptPlan", "Store", "StoreError"]
 
 KEPT_PLANS = 100
 STORE_FILE = "gpuplan.sqlite3"
@@ -44,6 +45,8 @@ _estimates = sa.Table(
     sa.Column("kept_at", sa.Text),
     sa.Column("snapshot_date", sa.Text),
     sa.Column("facts", sa.Text),
+    sa.Column("folder", sa.Text),
+    sa.Column("origin", sa.Text),
 )
 _plans = sa.Table(
     "plans", _tables, sa.Column("id", sa.Text, primary_key=True), sa.Column("content", sa.Text)
@@ -64,6 +67,16 @@ class KeptPlan:
 
     plan: Plan
     estimate: Estimate
+    origin: Origin | None = None
+    """None where it was kept by a version that did not note it, or made from a Profile alone."""
+
+
+@dataclass(frozen=True)
+class KeptEstimate:
+    """One estimate with its plans, and what it was made from."""
+
+    estimate: Estimate
+    origin: Origin
 
 
 class Store:
@@ -76,7 +89,7 @@ class Store:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or data_dir() / STORE_FILE
 
-    def keep(self, estimate: Estimate, *, inputs_hash: str) -> None:
+    def keep(self, estimate: Estimate, *, inputs_hash: str, origin: Origin | None = None) -> None:
         """Keep an estimate and its first 100 plans, in place of an older answer to the same."""
         plans = estimate.plans[:KEPT_PLANS]
         facts = estimate.model_copy(update={"plans": ()}).model_dump_json()
@@ -87,6 +100,8 @@ class Store:
                 "kept_at": estimate.generated_at,
                 "snapshot_date": estimate.catalog.snapshot_date.isoformat(),
                 "facts": facts,
+                "folder": None if origin is None else origin.folder,
+                "origin": None if origin is None else origin.model_dump_json(),
             }
             inserted = connection.execute(_estimates.insert(), row).inserted_primary_key
             assert inserted is not None
@@ -110,6 +125,25 @@ class Store:
         with self._transaction() as connection:
             rows = connection.execute(newest).all()
             return [_read_estimate(connection, row.id, row.facts) for row in rows]
+
+    def newest_of(self, folder: Path) -> KeptEstimate | None:
+        """Return the newest estimate that was made in a folder; None if there is none."""
+        if not self.path.exists():
+            return None
+        newest = (
+            sa.select(_estimates)
+            .where(_estimates.c.folder == str(folder))
+            .order_by(_estimates.c.kept_at.desc(), _estimates.c.id.desc())
+            .limit(1)
+        )
+        with self._transaction() as connection:
+            row = connection.execute(newest).first()
+            if row is None:
+                return None
+            return KeptEstimate(
+                estimate=_read_estimate(connection, row.id, row.facts),
+                origin=Origin.model_validate_json(row.origin),
+            )
 
     def find_plan(self, prefix: str) -> KeptPlan:
         """Return the one kept plan whose id begins with `prefix`.
@@ -213,7 +247,11 @@ def _read_estimate(connection: sa.Connection, estimate_id: int, facts: str) -> E
 def _read_plan(connection: sa.Connection, plan_id: str) -> KeptPlan:
     row = connection.execute(
         sa.select(
-            _plans.c.content, _listed.c.position, _listed.c.tie_with_previous, _estimates.c.facts
+            _plans.c.content,
+            _listed.c.position,
+            _listed.c.tie_with_previous,
+            _estimates.c.facts,
+            _estimates.c.origin,
         )
         .join(_listed, _listed.c.plan_id == _plans.c.id)
         .join(_estimates, _estimates.c.id == _listed.c.estimate_id)
@@ -223,7 +261,8 @@ def _read_plan(connection: sa.Connection, plan_id: str) -> KeptPlan:
     ).one()
     plan = _placed(row)
     estimate = Estimate.model_validate_json(row.facts).model_copy(update={"plans": (plan,)})
-    return KeptPlan(plan=plan, estimate=estimate)
+    origin = None if row.origin is None else Origin.model_validate_json(row.origin)
+    return KeptPlan(plan=plan, estimate=estimate, origin=origin)
 
 
 def _placed(row: sa.Row) -> Plan:

@@ -95,6 +95,16 @@ def syntax_error(error: SyntaxError, path: Path) -> UserFileError:
 
 def installed_imports(path: Path) -> tuple[str, ...]:
     """Return the installed modules that importing a file imports, itself or from beside it."""
+    return _imports(path)[0]
+
+
+def local_files(path: Path) -> tuple[Path, ...]:
+    """Return a file and those beside it that importing it imports, in the order of their names."""
+    return tuple(sorted(_imports(path)[1]))
+
+
+def _imports(path: Path) -> tuple[tuple[str, ...], set[Path]]:
+    """Return the installed modules and the local files that importing a file takes."""
     found: dict[str, None] = {}
     todo, seen = [path], {path}
     while todo:
@@ -110,7 +120,7 @@ def installed_imports(path: Path) -> tuple[str, ...]:
                 found[name] = None
             todo += [file for file in local if file not in seen]
             seen |= set(local)
-    return tuple(found)
+    return tuple(found), seen
 
 
 def model_classes(text: str, path: Path) -> tuple[ModelClass, ...]:

@@ -38,6 +38,11 @@ class InputShape:
     shape: tuple[int, ...]
     dtype: str = "float32"
 
+    @property
+    def text(self) -> str:
+        """Return the shape as `--input` takes it."""
+        return f"{','.join(map(str, self.shape))}:{self.dtype}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
@@ -62,6 +67,13 @@ class ModelSpec:
             return self.class_name
         is_folder_name = self.kind == "hf" and self.path.name == "config.json"
         return self.path.parent.name if is_folder_name else self.path.stem
+
+    @property
+    def named(self) -> str:
+        """Return the model as it can be named in any folder."""
+        if self.kind == "hf":
+            return f"hf:{self.path}"
+        return f"{self.path}:{self.class_name}" if self.class_name else str(self.path)
 
     def to_json(self) -> str:
         """Return the spec as one line of JSON, for the child process."""

@@ -1,5 +1,6 @@
 """Shared fixtures: every test gets its own gpuplan home, so none sees the person's real data."""
 
+import importlib.util
 import os
 import shutil
 import tempfile
@@ -96,6 +97,10 @@ def _has_accelerator() -> bool:
     return torch.cuda.is_available()
 
 
+def _has_skypilot() -> bool:
+    return importlib.util.find_spec("sky") is not None
+
+
 def _has_gathered_tables() -> bool:
     root = Path(__file__).parents[1]
     return any((folder / "shared/data/catalog").is_dir() for folder in (root, root.parent))
@@ -107,4 +112,5 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "symlinks": _can_link,
     "accelerator": _has_accelerator,
     "gathered-tables": _has_gathered_tables,
+    "skypilot": _has_skypilot,
 }

@@ -35,6 +35,7 @@ def test_the_public_names_are_these() -> None:
         "keep",
         "kept_estimates",
         "kept_plan",
+        "launch",
         "measure",
         "parse_layout",
         "profile",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from gpuplan.launcher.actuals import Actuals
+from gpuplan.launcher.launch import LaunchAnswer
 from gpuplan.planner.fits import FitsAnswer
 from gpuplan.planner.ids import NOT_CONTENT, plan_id
 from gpuplan.planner.judge import Validation
@@ -26,6 +27,7 @@ PRINTED: dict[str, type[BaseModel]] = {
     "fits": FitsAnswer,
     "validate": Validation,
     "actuals": Actuals,
+    "launch": LaunchAnswer,
 }
 
 PROMISED = Path(__file__).parent / "support" / "promised_keys.txt"

@@ -1,0 +1,314 @@
+"""A plan made ready to launch: chosen, checked, priced, and written as a SkyPilot task.
+
+prepare(…)   →  Prepared      everything looked at, nothing written
+write(…)                      task.yaml and the job folder, which `sky launch` sends
+
+Nothing here rents anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from ..catalog.errors import LimitError, NoFeasiblePlanError, UsageError
+from ..catalog.snapshot import Catalogue
+from ..catalog.types import CPU_PREFIX
+from ..planner.device import peak_flops
+from ..planner.launch_cost import LaunchCost, launch_cost
+from ..planner.plan import SCHEMA_VERSION, Answer, CostLine, Estimated, Plan, Usd
+from ..profiles.spec import ModelSpec
+from .bundle import write_job_folder
+from .choice import refuse_stale, tried
+from .frameworks.command import parse_command
+from .places import Place
+from .plan_file import GivenPlan
+from .project import Project
+from .request import LaunchRequest, refuse_keys, refuse_repeats, slug
+from .runner.job import Job, write_atomically
+from .task import WORKDIR, Task, build_task
+
+FOLDER = "gpuplan-launches"
+"""Below the folder where the command is run."""
+
+
+class LaunchAnswer(Answer):
+    """What `gpuplan launch --dryrun --format json` prints: the task, its line and its money."""
+
+    schema_version: Literal["1.0"] = SCHEMA_VERSION
+    run: str
+    plan: str
+    task: dict[str, Any]
+    command: str
+    usd_per_hour: Usd
+    """All nodes."""
+    usd_expected: Usd | None
+    usd_worst: Usd | None
+    cost_lines: tuple[CostLine, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A launch that can be written."""
+
+    run_id: str
+    plan: Plan
+    task: Task
+    cost: LaunchCost
+    places: tuple[Place, ...]
+    job: Job | None
+    """None where the person's own script is launched."""
+    folder: Path
+    """Where `write` puts it."""
+    notes: tuple[str, ...]
+
+    def answer(self) -> LaunchAnswer:
+        """Return what is printed of it."""
+        return LaunchAnswer(
+            run=self.run_id,
+            plan=self.plan.id,
+            task=self.task.config,
+            command=self.task.command,
+            usd_per_hour=self.cost.usd_per_hour,
+            usd_expected=self.cost.usd_expected,
+            usd_worst=self.cost.usd_worst,
+            cost_lines=self.cost.lines,
+            notes=self.notes,
+        )
+
+
+def prepare(
+    given: GivenPlan,
+    spec: ModelSpec | None,
+    project: Project,
+    request: LaunchRequest,
+    *,
+    catalogue: Catalogue,
+    folder: Path,
+    now: Callable[[], datetime],
+    unique: Callable[[], str],
+) -> Prepared:
+    """Return a launch, refused if it could lose results or its price is not known.
+
+    Args:
+        given: the plan.
+        spec: the model; None where the person's own script is launched.
+        project: the code that travels.
+        request: how.
+        catalogue: today's prices, accelerators and providers.
+        folder: where the command is run; a folder below it holds what is written.
+        now: the clock, for names.
+        unique: returns six characters that no other run has.
+
+    Raises:
+        UsageError: the plan is stale, or something that is asked for contradicts it.
+        NoFeasiblePlanError: gpuplan's runner does not run the plan.
+        PriceError: a price is not known.
+        LimitError: the worst case costs more than is allowed.
+    """
+    plan = given.plan
+    refuse_stale(given, snapshot_date=catalogue.snapshot_date)
+    _refuse_unrunnable(plan, request)
+    _refuse_loss(plan, request)
+    refuse_repeats(request.data)
+    for option, text in (("--command", request.command), ("--setup", request.setup)):
+        refuse_keys(text or "", option)
+    places = tried(plan, request, catalogue)
+    steps = request.steps or (None if plan.run is None else plan.run.steps)
+    cost = _cost(plan, steps, places, catalogue)
+    _refuse_dear(cost, request.max_cost_usd)
+    run_id = f"{_name(spec, request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
+    written = folder / FOLDER / run_id
+    workload = given.workload
+    task = build_task(
+        plan,
+        project,
+        request,
+        places,
+        run_id=run_id,
+        folder=written,
+        accelerator=catalogue.accelerators.get(plan.offer.accelerator),
+        parameters=None if workload is None else workload.parameters,
+    )
+    job = None
+    if request.command is None:
+        job = _job(given, spec, project, task, steps, run_id=run_id, catalogue=catalogue)
+    return Prepared(
+        run_id=run_id,
+        plan=plan,
+        task=task,
+        cost=cost,
+        places=places,
+        job=job,
+        folder=written,
+        notes=(
+            *project.notes,
+            *task.notes,
+            *_money_notes(plan, request.buys_spot(plan), catalogue),
+        ),
+    )
+
+
+def write(prepared: Prepared) -> Path:
+    """Write what `sky launch` needs, and return the task's file.
+
+    Raises:
+        UsageError: the folder cannot be written.
+    """
+    path = prepared.folder / "task.yaml"
+    try:
+        if prepared.job is not None:
+            write_job_folder(prepared.folder / "job", prepared.job)
+        write_atomically(path, prepared.task.yaml)
+    except OSError as error:
+        raise UsageError(
+            f"{prepared.folder} cannot be written: {error.strerror or error}.",
+            fix="run the command in a folder that you may write to.",
+        ) from None
+    return path
+
+
+def _refuse_unrunnable(plan: Plan, request: LaunchRequest) -> None:
+    if request.command is None and (plan.runnable is False or plan.needs_port):
+        raise NoFeasiblePlanError(
+            f"gpuplan's runner does not run plan {plan.id}:"
+            f" {plan.why_not_runnable or 'it needs a port to XLA.'}",
+            fix='launch a script of your own with --command "train.py …" --framework …, or choose'
+            " another plan.",
+        )
+
+
+def _refuse_loss(plan: Plan, request: LaunchRequest) -> None:
+    """Refuse a launch whose results would go with the machines."""
+    if request.outputs is None and request.fetch is None:
+        raise UsageError(
+            "The machines go when the job is done, and checkpoints and results would go with them.",
+            fix="give --outputs s3://bucket/folder, or for one node --fetch FOLDER to have them"
+            " brought here first.",
+        )
+    if request.outputs is not None and request.fetch is not None:
+        raise UsageError("--outputs and --fetch are both given.", fix="give one of them.")
+    if request.fetch is not None and request.command is None and plan.nodes > 1:
+        raise UsageError(
+            f"The {plan.nodes} nodes write one checkpoint together, and --fetch brings what is on"
+            " the first.",
+            fix="give --outputs s3://bucket/folder, which all nodes share.",
+        )
+    if request.fetch is not None and request.buys_spot(plan):
+        raise UsageError(
+            "A spot machine may go at any time, with what has not been fetched yet.",
+            fix="give --outputs s3://bucket/folder, or --on-demand.",
+        )
+
+
+def _refuse_dear(cost: LaunchCost, limit: Decimal | None) -> None:
+    if limit is None:
+        return
+    if cost.usd_worst is None:
+        raise UsageError(
+            "How long the job runs is not known, so --max-cost cannot be held.",
+            fix="give --steps, or estimate with an amount of work.",
+        )
+    if cost.usd_worst > limit:
+        raise LimitError(
+            f"At worst this costs ${cost.usd_worst:,.2f}, more than --max-cost ${limit:,.2f}"
+            f" (expected: ${cost.usd_expected:,.2f}).",
+            fix="choose a cheaper plan, fewer steps or --spot, or allow more.",
+        )
+
+
+def _cost(
+    plan: Plan, steps: int | None, places: tuple[Place, ...], catalogue: Catalogue
+) -> LaunchCost:
+    step = plan.step_time_s
+    training = None
+    if steps is not None:
+        training = Estimated(
+            value=steps * step.value,
+            low=steps * step.low,
+            high=steps * step.high,
+            basis=step.basis,
+        )
+    return launch_cost(
+        training,
+        nodes=plan.nodes,
+        usd_per_hour=places[0].usd_per_hour,
+        dearest_usd_per_hour=max(place.usd_per_hour for place in places),
+        billing=catalogue.providers.get(plan.offer.provider),
+    )
+
+
+def _money_notes(plan: Plan, spot: bool, catalogue: Catalogue) -> tuple[str, ...]:
+    notes = ["disks, buckets and traffic between regions are not in these sums"]
+    provider = catalogue.providers.get(plan.offer.provider)
+    if provider is None or provider.billing_increment_s is None:
+        notes.append(f"what {plan.offer.provider} rounds its bills to is not known")
+    if spot:
+        notes.append("interruptions of spot machines are not in these sums")
+    return tuple(notes)
+
+
+def _job(
+    given: GivenPlan,
+    spec: ModelSpec | None,
+    project: Project,
+    task: Task,
+    steps: int | None,
+    *,
+    run_id: str,
+    catalogue: Catalogue,
+) -> Job:
+    plan, workload = given.plan, given.workload
+    if steps is None:
+        raise UsageError(
+            "The plan does not say how much to train.",
+            fix="give --steps, or estimate with --tokens, --samples or --epochs.",
+        )
+    accelerator = catalogue.accelerators.get(plan.offer.accelerator)
+    return Job(
+        spec=_on_node(spec, project),
+        plan=plan.model_dump(mode="json"),
+        out_dir=Path(task.out_dir),
+        steps=steps,
+        execution=None,
+        device="cpu" if plan.offer.accelerator.startswith(CPU_PREFIX) else "cuda",
+        parameters=None if workload is None else workload.parameters,
+        flops_per_sample=None if workload is None else workload.flops_per_sample,
+        peak_flops=None if accelerator is None else peak_flops(accelerator, plan.precision),
+        usd_per_hour=plan.usd_per_hour,
+        run_id=run_id,
+    )
+
+
+def _on_node(spec: ModelSpec | None, project: Project) -> ModelSpec:
+    """Return the model as a node finds it: in the folder that was sent there."""
+    if spec is None:
+        raise UsageError(
+            "The plan's file does not say which model it is for.",
+            fix="give --model model.py (and its --param), or --command with a script.",
+        )
+    if spec.kind == "profile":
+        raise UsageError(
+            f"{spec.text} is a written Profile: it has no code to train.",
+            fix="give the model file itself with --model.",
+        )
+    if not spec.path.is_relative_to(project.workdir):
+        raise UsageError(
+            f"{spec.path} is not in {project.workdir}, the folder that is sent to the nodes.",
+            fix="give --workdir a folder that holds it.",
+        )
+    # Seen from the working directory of a node, whose own path nobody knows here; named with the
+    # directory, so that a file of a package finds the package's own folder.
+    place = PurePosixPath("..", WORKDIR, *spec.path.relative_to(project.workdir).parts)
+    return replace(spec, path=Path(place))
+
+
+def _name(spec: ModelSpec | None, request: LaunchRequest) -> str:
+    if request.command is not None:
+        return slug(PurePosixPath(parse_command(request.command).name).stem, longest=30)
+    return slug(spec.name if spec is not None else "model", longest=30)

@@ -1,0 +1,173 @@
+"""Where a plan may be launched, in the order in which it is tried, and what a node costs there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from ..catalog.errors import PriceError, UsageError
+from ..catalog.snapshot import Catalogue
+from ..catalog.types import Offer
+from ..planner.plan import ChosenOffer, Plan
+
+KUBERNETES = ("kubernetes", "k8s")
+"""How an --offers file names the person's own cluster; its region is the context."""
+ANYWHERE = ("global", "local", "")
+"""Regions that are none."""
+NAMED_INSTANCES = frozenset({"aws", "gcp", "azure", "lambda", "nebius", "oci"})
+"""Clouds whose instance types the catalogue knows by the names that SkyPilot knows."""
+PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@:-]*")
+# By SkyPilot's own catalogue of accelerators (v8); an accelerator that is not here has one name.
+SKYPILOT_NAMES: Mapping[str, str] = {
+    "A100-40GB-PCIe": "A100",
+    "A100-40GB-SXM": "A100",
+    "A100-80GB-PCIe": "A100-80GB",
+    "A100-80GB-SXM": "A100-80GB",
+    "B200-180GB-SXM": "B200",
+    "GH200-96GB": "GH200",
+    "H100-80GB-PCIe": "H100",
+    "H100-80GB-SXM": "H100",
+    "H200-141GB-SXM": "H200",
+    "P100-16GB-PCIe": "P100",
+    "P100-16GB-SXM2": "P100",
+    "RTX-3090": "RTX3090",
+    "RTX-4090": "RTX4090",
+    "RTX-5090": "RTX5090",
+    "V100-16GB-PCIe": "V100",
+    "V100-16GB-SXM2": "V100",
+    "V100-32GB-PCIe": "V100-32GB",
+    "V100-32GB-SXM2": "V100-32GB",
+}
+# Google names v2 to v5p slices by TensorCores, two a chip, and v5e and v6e slices by chips.
+TPU_SLICES: Mapping[str, tuple[str, int]] = {
+    "TPU-v2": ("tpu-v2", 2),
+    "TPU-v3": ("tpu-v3", 2),
+    "TPU-v4": ("tpu-v4", 2),
+    "TPU-v5p": ("tpu-v5p", 2),
+    "TPU-v5e": ("tpu-v5litepod", 1),
+    "TPU-v6e": ("tpu-v6e", 1),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A cloud, a region or a zone, with the price of one node in it."""
+
+    cloud: str
+    """As SkyPilot names it."""
+    region: str | None
+    zone: str | None
+    usd_per_hour: Decimal
+
+    @property
+    def infra(self) -> str:
+        """Return the place as SkyPilot's `infra` names it."""
+        return "/".join(part for part in (self.cloud, self.region, self.zone) if part)
+
+
+def places(
+    plan: Plan,
+    catalogue: Catalogue,
+    *,
+    spot: bool,
+    regions: tuple[str, ...] = (),
+    zones: tuple[str, ...] = (),
+) -> tuple[Place, ...]:
+    """Return where a plan is tried, in order: the regions that are named, else the plan's own.
+
+    Raises:
+        UsageError: SkyPilot does not reach the provider, or regions and zones contradict.
+        PriceError: nobody knows what a node costs in one of them.
+    """
+    cloud = cloud_of(plan.offer, catalogue)
+    for name in (*regions, *zones):
+        if not PLACE.fullmatch(name):
+            raise UsageError(f"{name!r} is no region or zone.", fix="see `gpuplan offers`.")
+    if zones and len(regions) > 1:
+        raise UsageError(
+            "--zone is given with several regions.", fix="give one --region, or leave --zone out."
+        )
+    tried = regions or (plan.offer.region,)
+    zones_tried: tuple[str | None, ...] = (
+        zones or (() if regions else (plan.offer.zone,)) or (None,)
+    )
+    return tuple(
+        Place(
+            cloud=cloud,
+            region=None if region in ANYWHERE else region,
+            zone=zone,
+            usd_per_hour=_usd_per_hour(plan.offer, region, catalogue, spot=spot),
+        )
+        for region in tried
+        for zone in zones_tried
+    )
+
+
+def cloud_of(offer: ChosenOffer, catalogue: Catalogue) -> str:
+    """Return SkyPilot's name of the provider.
+
+    Raises:
+        UsageError: SkyPilot does not reach it.
+    """
+    if offer.provider in KUBERNETES:
+        return "k8s"
+    provider = catalogue.providers.get(offer.provider)
+    if provider is None or provider.skypilot_cloud is None:
+        raise UsageError(
+            f"SkyPilot does not reach {offer.provider}, which plan's machines are from.",
+            fix="take a plan on another provider; `gpuplan offers --launchable` lists them."
+            " Your own Kubernetes cluster is reached when its offers say provider: kubernetes.",
+        )
+    return provider.skypilot_cloud
+
+
+def hardware(plan: Plan, cloud: str) -> tuple[int, dict[str, Any]]:
+    """Return how many nodes SkyPilot starts, and the fields that say what each is.
+
+    A TPU slice of several machines is one node to SkyPilot, which runs the job on all of them.
+    """
+    offer = plan.offer
+    if offer.accelerator in TPU_SLICES:
+        name, factor = TPU_SLICES[offer.accelerator]
+        return 1, {"accelerators": f"{name}-{plan.accelerators * factor}"}
+    host, plus, attached = offer.instance_type.partition("+")
+    if plus and cloud == "gcp":
+        count, _, device = attached.partition("x")
+        name = device.removeprefix("nvidia-tesla-").upper()
+        return plan.nodes, {"instance_type": host, "accelerators": {name: int(count)}}
+    if cloud in NAMED_INSTANCES:
+        return plan.nodes, {"instance_type": offer.instance_type}
+    name = SKYPILOT_NAMES.get(offer.accelerator, offer.accelerator)
+    return plan.nodes, {"accelerators": {name: offer.accelerators_per_node}}
+
+
+def _usd_per_hour(chosen: ChosenOffer, region: str, catalogue: Catalogue, *, spot: bool) -> Decimal:
+    planned_so = region == chosen.region and spot == (chosen.purchase == "spot")
+    if planned_so and chosen.usd_per_hour is not None:
+        return Decimal(str(chosen.usd_per_hour))
+    offer = _offer(chosen, region, catalogue)
+    how = "spot" if spot else "on-demand"
+    usd = None if offer is None else offer.usd_per_hour(how)
+    if usd is None:
+        raise PriceError(
+            f"Nobody states a price of {chosen.instance_type} ({chosen.provider}) in"
+            f" {region}, {how}.",
+            fix="take a region that `gpuplan offers --instance"
+            f" {chosen.instance_type}` shows with one, or state it in a file for --offers.",
+        )
+    return usd
+
+
+def _offer(chosen: ChosenOffer, region: str, catalogue: Catalogue) -> Offer | None:
+    wanted = (chosen.provider, region, chosen.instance_type)
+    return next(
+        (
+            offer
+            for offer in (*catalogue.offers, *catalogue.cpu_offers)
+            if (offer.provider, offer.region, offer.instance_type) == wanted
+        ),
+        None,
+    )

@@ -1,0 +1,261 @@
+"""From a plan and a project to the exact SkyPilot task. Pure: nothing is read, written or asked.
+
+What a node holds, below its home:
+    sky_workdir/    the person's project
+    gpuplan-job/    the runner and its job, where gpuplan's own runner trains
+    gpuplan-env/    the environment
+    gpuplan-out/    results, where no bucket takes them (/outputs)
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..catalog.types import Accelerator
+from ..planner.plan import Plan
+from .bundle import PACKAGE
+from .frameworks.launch import launch
+from .frameworks.shell import node_script
+from .frameworks.types import FrameworkLaunch
+from .node_setup import ACTIVATE, setup_script
+from .places import TPU_SLICES, Place, hardware
+from .project import Project
+from .request import OUTPUTS, LaunchRequest, slug
+
+JOB_FOLDER = "gpuplan-job"
+"""Below the home of a node, as the next two."""
+OUT_FOLDER = "gpuplan-out"
+WORKDIR = "sky_workdir"
+"""SkyPilot's own name."""
+TORCH_FRAMEWORKS = ("torchrun", "accelerate", "deepspeed", "lightning", "horovod")
+FAST_NETWORK = ("aws", "gcp")
+"""Clouds on which SkyPilot 0.14 takes `network_tier` for every machine."""
+SIZED_DISKS = ("aws", "gcp", "azure", "oci", "nebius")
+"""Clouds on which a machine's disk has the size that is asked for."""
+NO_AUTODOWN = ("verda",)
+"""SkyPilot 0.14 refuses `autostop` there."""
+LEAST_DISK_GB = 256
+ROOM_GB = 100
+"""The system, the environment and what a script leaves."""
+STATE_BYTES_PER_PARAMETER = 16
+"""Weights, two moments of Adam and what the file's format adds, all fp32 at most."""
+COPIES = 3
+"""Of checkpoints: the two that stay, and the one that is being written."""
+IDLE_DOWN_MINUTES = 5
+FETCH_DOWN_MINUTES = 60
+"""Longer, since results are still to be fetched."""
+LONGEST_CLUSTER_NAME = 30
+"""SkyPilot shortens longer ones on some clouds."""
+STAMP = re.compile(r"-?\d{8}-\d{6}$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A SkyPilot task, and the line that starts it."""
+
+    cluster: str
+    config: dict[str, Any]
+    command: str
+    notes: tuple[str, ...] = ()
+    """For a person: what the script must do itself."""
+    out_dir: str
+    """Of the results, absolute or seen from the working directory of a node."""
+
+    @property
+    def yaml(self) -> str:
+        """Return the task as SkyPilot reads it."""
+        return yaml.dump(
+            self.config, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000
+        )
+
+
+def build_task(
+    plan: Plan,
+    project: Project,
+    request: LaunchRequest,
+    tried: tuple[Place, ...],
+    *,
+    run_id: str,
+    folder: Path,
+    accelerator: Accelerator | None,
+    parameters: int | None,
+) -> Task:
+    """Return the task that launches a plan.
+
+    Args:
+        plan: what is run.
+        project: the code, and what it needs.
+        request: how.
+        tried: where, in order; the first is the plan's price.
+        run_id: names the run; the cluster's name is made of it.
+        folder: local; holds `job` and `task.yaml` when the launch is written.
+        accelerator: of the plan; None where the catalogue does not know it.
+        parameters: of the model, for the size of checkpoints; None where unknown.
+
+    Raises:
+        UsageError: the command or the framework cannot be launched so, or no torch is known.
+    """
+    cloud = tried[0].cloud
+    nodes, machine = hardware(plan, cloud)
+    launched = _launched(plan, request)
+    cluster = cluster_name(run_id)
+    config = {
+        "name": cluster,
+        "workdir": str(project.workdir),
+        "num_nodes": nodes,
+        "resources": _resources(plan, project, request, tried, machine, run_id, parameters),
+        "envs": dict(request.environment) or None,
+        "secrets": dict.fromkeys(request.secrets) or None,
+        "file_mounts": _mounts(request, folder),
+        "setup": _setup(project, request, accelerator),
+        "run": _run(launched, request, run_id),
+    }
+    return Task(
+        cluster=cluster,
+        config={key: value for key, value in config.items() if value is not None},
+        command=_command(cluster, request, folder / "task.yaml"),
+        notes=() if request.command is None else launched.notes,
+        out_dir=_out_dir(request, run_id),
+    )
+
+
+def cluster_name(run_id: str) -> str:
+    """Return the name of a run's cluster: lower case, digits and hyphens.
+
+    >>> cluster_name("net-20261121-232638-a1b2c3")
+    'gp-net-a1b2c3'
+    """
+    rest, _, unique = slug(run_id).rpartition("-")
+    name = STAMP.sub("", rest)[: LONGEST_CLUSTER_NAME - len(f"gp--{unique}")]
+    return f"gp-{name.rstrip('-')}-{unique}"
+
+
+def _launched(plan: Plan, request: LaunchRequest) -> FrameworkLaunch:
+    per_node = plan.accelerators // plan.nodes
+    if request.command is None:
+        # The home of a node is known only there; the job lies beside the working directory.
+        command, framework = f"-m {PACKAGE} ../{JOB_FOLDER}", "torchrun"
+    else:
+        command, framework = request.command, request.framework or "torchrun"
+    device = "cpu" if plan.offer.accelerator.startswith("CPU-") else "gpu"
+    return launch(plan, command, framework, nodes=plan.nodes, per_node=per_node, device=device)
+
+
+def _resources(
+    plan: Plan,
+    project: Project,
+    request: LaunchRequest,
+    tried: tuple[Place, ...],
+    machine: Mapping[str, Any],
+    run_id: str,
+    parameters: int | None,
+) -> dict[str, Any]:
+    cloud = tried[0].cloud
+    fields: dict[str, Any] = {**machine}
+    if len(tried) == 1:
+        fields = {"infra": tried[0].infra, **fields}
+    if request.buys_spot(plan):
+        fields["use_spot"] = True
+    if request.disk_gb is not None or cloud in SIZED_DISKS:
+        fields["disk_size"] = request.disk_gb or disk_gb(parameters)
+    if plan.nodes > 1 and cloud in FAST_NETWORK and plan.offer.accelerator not in TPU_SLICES:
+        fields["network_tier"] = "best"
+    if request.image is not None:
+        fields["image_id"] = request.image
+    if cloud not in NO_AUTODOWN:
+        idle = IDLE_DOWN_MINUTES if request.outputs else FETCH_DOWN_MINUTES
+        fields["autostop"] = {"idle_minutes": idle, "down": True}
+    fields["labels"] = {
+        "gpuplan-run": slug(run_id),
+        "gpuplan-plan": slug(plan.id),
+        "gpuplan-project": slug(project.name),
+        "gpuplan-owner": slug(project.owner),
+    }
+    if len(tried) > 1:
+        fields["ordered"] = [{"infra": place.infra} for place in tried]
+    return fields
+
+
+def disk_gb(parameters: int | None) -> int:
+    """Return the size of a node's disk, GB: room for checkpoints beside the system.
+
+    >>> disk_gb(124_000_000), disk_gb(70_000_000_000)
+    (256, 3460)
+    """
+    state_gb = COPIES * STATE_BYTES_PER_PARAMETER * (parameters or 0) / 1e9
+    return max(LEAST_DISK_GB, ROOM_GB + round(state_gb))
+
+
+def _mounts(request: LaunchRequest, folder: Path) -> dict[str, Any] | None:
+    mounts: dict[str, Any] = {}
+    if request.command is None:
+        mounts[f"~/{JOB_FOLDER}"] = str(folder / "job")
+    for mount in (*request.data, *([request.outputs] if request.outputs else [])):
+        mounts[mount.target] = {"source": mount.source, "mode": mount.mode}
+    return mounts or None
+
+
+def _setup(project: Project, request: LaunchRequest, accelerator: Accelerator | None) -> str:
+    if request.setup is not None:
+        return f'set -eu\ncd "$HOME/{WORKDIR}"\n{request.setup}\n'
+    framework = "torchrun" if request.command is None else request.framework or "torchrun"
+    return setup_script(
+        project.environment,
+        accelerator,
+        with_torch=framework in TORCH_FRAMEWORKS,
+        image=request.image,
+    )
+
+
+def _run(launched: FrameworkLaunch, request: LaunchRequest, run_id: str) -> str:
+    """Return what every node runs: the framework's own script, in the project's environment."""
+    _, *rest = node_script(launched).splitlines()
+    lines = [
+        f'cd "$HOME/{WORKDIR}"',
+        ACTIVATE,
+        f"export GPUPLAN_OUT={_out_dir(request, run_id)}"
+        if request.outputs
+        else f'export GPUPLAN_OUT="$HOME/{OUT_FOLDER}"',
+        'mkdir -p "$GPUPLAN_OUT"',
+    ]
+    if request.command is None:
+        lines.append(f'export PYTHONPATH="$HOME/{JOB_FOLDER}${{PYTHONPATH:+:$PYTHONPATH}}"')
+    return "\n".join([*lines, *rest, ""])
+
+
+def _out_dir(request: LaunchRequest, run_id: str) -> str:
+    return f"{OUTPUTS}/{slug(run_id)}" if request.outputs else f"../{OUT_FOLDER}"
+
+
+def _command(cluster: str, request: LaunchRequest, task: Path) -> str:
+    """Return the shell line that starts the task, and brings back what must come back."""
+    secrets = [word for name in request.secrets for word in ("--secret", name)]
+    start = shlex.join(["sky", "launch", "-y", "-c", cluster, *secrets, str(task)])
+    if request.fetch is None:
+        return start
+    fetch = ["rsync", "-a", f"{cluster}:{OUT_FOLDER}/", f"{request.fetch.rstrip('/') or '/'}/"]
+    # Results are fetched of a failed run too, and the machines go only once they are here.
+    return f"{start}; {shlex.join(fetch)} && {shlex.join(['sky', 'down', '-y', cluster])}"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes scripts as they are read, line by line."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Return True: a task says everything in place."""
+        return True
+
+
+def _script(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _script)

@@ -1,0 +1,206 @@
+"""`gpuplan launch`: stdout is the task alone, money goes to stderr, nothing is ever rented."""
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+from answers import make_estimate, make_offer, make_plan, make_run
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.cli.main import run
+from gpuplan.launcher.launch import LaunchAnswer
+from gpuplan.launcher.origin import origin_of
+from gpuplan.launcher.store import Store
+from gpuplan.planner.plan import CatalogueFacts, Plan
+from gpuplan.planner.request import Question
+from gpuplan.profiles.spec import parse_model_spec
+
+CANARY = "hf_canaryCanaryCanary0123456789"
+OUTPUTS = ("--outputs", "s3://results/team")
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """Return the plan that was estimated here: 19,073 steps of 0.412 s on one p4d.24xlarge."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text("def build_model(): ...\n")
+    kept = make_plan(run=make_run(), runnable=True)
+    catalogue = load_catalogue()
+    answer = make_estimate(
+        kept,
+        make_plan(2, offer=make_offer(provider="gcp"), run=make_run(usd=4000.0), runnable=True),
+        catalog=CatalogueFacts(snapshot_date=catalogue.snapshot_date, offers=1),
+        generated_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    spec = parse_model_spec("net.py", params={"width": 4})
+    origin = origin_of(spec, Question(), folder=Path.cwd(), offers=None)
+    Store().keep(answer, inputs_hash="a", origin=origin)
+    return kept
+
+
+def test_the_dry_run_prints_the_task_alone_and_writes_nothing(plan: Plan, capsys) -> None:
+    before = sorted(Path().rglob("*"))
+    assert run(["launch", "--provider", "aws", *OUTPUTS, "--dryrun"]) == 0
+    captured = capsys.readouterr()
+    task = yaml.safe_load(captured.out)
+    assert task["resources"]["infra"] == "aws/us-east-1"
+    assert task["resources"]["labels"]["gpuplan-plan"] == plan.id
+    assert "$" in captured.err and "training" in captured.err
+    assert "$" not in captured.out.replace("$HOME", "").partition("setup:")[0]
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_the_money_on_stderr(plan: Plan, capsys) -> None:
+    run(["launch", plan.id, *OUTPUTS, "--dryrun"])
+    assert capsys.readouterr().err.splitlines() == [
+        f"Plan {plan.id}: 8 × A100-40GB-SXM · aws p4d.24xlarge us-east-1",  # noqa: RUF001
+        "  provisioning             5.0 min         $1.83",
+        "  setup                    5.0 min         $1.83",
+        "  staging                      0 s         $0.00",
+        "  training                   2.2 h        $47.93",
+        "  billing increment            1 s         $0.01",
+        "  expected                   2.3 h        $51.60  $21.96 an hour",
+        "  at worst                   2.9 h        $64.18  slowest start, top of the 80 % interval",
+        "Note: disks, buckets and traffic between regions are not in these sums.",
+    ]
+
+
+def test_json_holds_the_promised_keys(plan: Plan, capsys) -> None:
+    assert run(["launch", plan.id, *OUTPUTS, "--dryrun", "--format", "json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    answer = LaunchAnswer.model_validate(printed)
+    assert set(printed) >= {"task", "command", "usd_per_hour", "usd_expected", "usd_worst"}
+    assert printed["usd_per_hour"] == 21.96
+    assert answer.usd_expected == sum(line.usd for line in answer.cost_lines)
+    assert printed["command"].startswith(f"sky launch -y -c {printed['task']['name']} ")
+
+
+def test_quiet_says_nothing_on_stderr(plan: Plan, capsys) -> None:
+    assert run(["launch", plan.id, *OUTPUTS, "--dryrun", "-q"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_without_dryrun_the_task_is_written_and_nothing_is_rented(plan: Plan, capsys) -> None:
+    assert run(["launch", plan.id, *OUTPUTS]) == 2
+    captured = capsys.readouterr()
+    (path,) = Path("gpuplan-launches").glob("*/task.yaml")
+    assert captured.out == ""
+    assert "Nothing was rented" in captured.err
+    task = yaml.safe_load(path.read_text())
+    assert f"sky launch -y -c {task['name']} {path.absolute()}" in captured.err
+    assert (path.parent / "job" / "job.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ((), 2, "would go with them"),
+        ((*OUTPUTS, "--provider", "azure"), 3, "no priced plan on azure"),
+        ((*OUTPUTS, "--max-cost", "60"), 4, "more than --max-cost $60.00"),
+        ((*OUTPUTS, "--region", "mars-1"), 5, "Nobody states a price"),
+        ((*OUTPUTS, "--framework", "jax"), 2, "for a script of your own"),
+        ((*OUTPUTS, "--param", "width=5"), 2, "without --model"),
+        ((*OUTPUTS, "--model", "net.py", "--param", "width=5"), 2, "not with width=5"),
+        ((*OUTPUTS, "--out-file", "x.yaml"), 2, "--out-file is for --dryrun"),
+        ((*OUTPUTS, "--data", "s3://bucket"), 2, "where the bucket goes"),
+        ((*OUTPUTS, "--workdir", "nowhere"), 2, "There is no folder nowhere"),
+    ],
+)
+def test_what_is_refused_and_how(
+    plan: Plan, options: tuple[str, ...], code: int, said: str, capsys
+) -> None:
+    dry = () if "--out-file" in options else ("--dryrun",)
+    assert run(["launch", *options, *dry]) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
+    assert "To fix: " in captured.err
+    assert not Path("gpuplan-launches").exists()
+
+
+def test_a_changed_model_is_stale(plan: Plan, capsys) -> None:
+    Path("net.py").write_text("def build_model(): return 1\n")
+    assert run(["launch", plan.id, *OUTPUTS, "--dryrun"]) == 2
+    assert "has changed since" in capsys.readouterr().err
+
+
+def test_a_plan_from_a_file_needs_its_model(plan: Plan, capsys) -> None:
+    Path("plan.json").write_text(plan.model_dump_json())
+    assert run(["launch", "plan.json", *OUTPUTS, "--dryrun"]) == 2
+    assert "--model" in capsys.readouterr().err
+    assert run(["launch", "plan.json", "--model", "net.py", *OUTPUTS, "--dryrun"]) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--secret", f"HF_TOKEN={CANARY}"),
+        ("--env", f"HF_TOKEN={CANARY}"),
+        ("--env", f"NOTE={CANARY}"),
+        ("--data", f"s3://key:{CANARY}@bucket:/data"),
+        ("--command", f"train.py --token {CANARY}"),
+        ("--setup", f"export HF_TOKEN={CANARY}"),
+    ],
+)
+def test_a_secret_is_never_repeated_or_kept(plan: Plan, words: tuple[str, str], capsys) -> None:
+    assert run(["launch", plan.id, *OUTPUTS, *words]) == 2
+    captured = capsys.readouterr()
+    assert CANARY not in captured.out + captured.err
+    assert not Path("gpuplan-launches").exists()
+
+
+def test_a_named_secret_leaves_no_trace_of_its_value(
+    plan: Plan, capsys, monkeypatch, gpuplan_home: Path
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", CANARY)
+    assert run(["launch", plan.id, *OUTPUTS, "--secret", "HF_TOKEN"]) == 2
+    captured = capsys.readouterr()
+    assert CANARY not in captured.out + captured.err
+    written = [*Path().rglob("*"), *gpuplan_home.rglob("*")]
+    files = [path for path in written if path.is_file()]
+    assert any(path.name == "task.yaml" for path in files)
+    assert not [path for path in files if CANARY.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("words", [["--help"], ["launch", "--help"], ["plans"]])
+def test_skypilot_is_not_imported(words: list[str]) -> None:
+    program = (
+        "import sys; from gpuplan.cli.main import run; code = run(sys.argv[1:]);"
+        "sys.exit(code or ('sky' in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_nothing_that_is_installed_imports_skypilot() -> None:
+    root = Path(__file__).parents[2]
+    folders = ("catalog", "profiles", "planner", "launcher", "cli")
+    files = [root / "api.py", *(file for name in folders for file in (root / name).rglob("*.py"))]
+    importing = [str(file) for file in files if "import sky\n" in file.read_text(encoding="utf-8")]
+    assert importing == []
+
+
+@pytest.mark.slow
+def test_a_stale_plan_is_planned_again(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = Path("net.py")
+    model.write_text(
+        "import torch\n"
+        "def build_model(width=512): return torch.nn.Linear(width, width)\n"
+        "def make_batch(batch_size, width=512): return (torch.randn(batch_size, width),)\n"
+        "def compute_loss(model, batch): return model(*batch).square().mean()\n"
+    )
+    asked = ["estimate", "net.py", "--param", "width=256", "--samples", "10M", "-q"]
+    assert run([*asked, "--provider", "aws", "--accelerator", "T4", "--format", "json"]) == 0
+    first = json.loads(capsys.readouterr().out)["plans"][0]["id"]
+    model.write_text(model.read_text().replace("512", "1024"))
+    dry = ["launch", first, *OUTPUTS, "--dryrun", "--format", "json"]
+    assert run(dry) == 2
+    assert "has changed since" in capsys.readouterr().err
+    assert run([*dry, "--replan"]) == 0
+    again = json.loads(capsys.readouterr().out)["plan"]
+    assert run(["launch", again, *OUTPUTS, "--dryrun", "-q"]) == 0

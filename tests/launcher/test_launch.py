@@ -1,0 +1,369 @@
+"""Which plan is launched, when it is refused, and a job trained in the folders that a node has."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from answers import make_estimate, make_offer, make_plan, make_run
+from launches import BUCKET, make_project
+
+from gpuplan.catalog.errors import LimitError, NoFeasiblePlanError, PriceError, UsageError
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.launcher import choice, project
+from gpuplan.launcher.launch import Prepared, prepare, write
+from gpuplan.launcher.origin import files_hash, origin_of
+from gpuplan.launcher.plan_file import GivenPlan
+from gpuplan.launcher.request import LaunchRequest
+from gpuplan.launcher.runner.job import read_job
+from gpuplan.launcher.store import Store
+from gpuplan.planner.layout import parse_layout
+from gpuplan.planner.plan import Plan
+from gpuplan.planner.request import Choices, Money, Question, Work
+from gpuplan.profiles.spec import parse_model_spec
+
+MODEL = """
+import torch
+
+def build_model(width=8):
+    return torch.nn.Linear(width, 1)
+
+def make_batch(batch_size, width=8):
+    return (torch.randn(batch_size, width),)
+
+def compute_loss(model, batch):
+    return model(*batch).square().mean()
+"""
+TODAY = load_catalogue().snapshot_date
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with a model and a module of its own; it is now the current one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text("import parts\n" + MODEL)
+    (tmp_path / "parts.py").write_text("SIZE = 1\n")
+    return tmp_path
+
+
+def given_plan(plan: Plan | None = None, *, params: dict[str, Any] | None = None) -> GivenPlan:
+    spec = parse_model_spec("net.py", params=params)
+    return GivenPlan(
+        plan=plan or make_plan(run=make_run()),
+        workload=make_estimate().workload,
+        snapshot_date=TODAY,
+        origin=origin_of(spec, Question(), folder=Path.cwd(), offers=None),
+    )
+
+
+def prepared(given: GivenPlan, request: LaunchRequest | None = None, **changes: Any) -> Prepared:
+    facts: dict[str, Any] = {
+        "catalogue": load_catalogue(),
+        "folder": Path.cwd(),
+        "now": lambda: datetime(2026, 11, 21, 23, 26, 38),
+        "unique": lambda: "a1b2c3",
+    }
+    spec = None if given.origin is None else given.origin.spec
+    return prepare(
+        given,
+        spec,
+        make_project(workdir=Path.cwd()),
+        request or LaunchRequest(outputs=BUCKET),
+        **{**facts, **changes},
+    )
+
+
+def test_an_origin_comes_back_as_it_was_kept(folder: Path) -> None:
+    question = Question(
+        work=Work(tokens=1e9),
+        choices=Choices(layouts=(parse_layout("hsdp2x8.tp4.sp"),)),
+        money=Money(budget_usd=Decimal("400.50")),
+    )
+    spec = parse_model_spec("net.py", params={"width": 4}, inputs=["3,4:int64"])
+    origin = origin_of(spec, question, folder=folder, offers=Path("mine.yaml"))
+    plan = make_plan()
+    Store().keep(make_estimate(plan), inputs_hash="a", origin=origin)
+    kept = Store().newest_of(folder)
+    assert kept is not None
+    assert kept.origin == origin == Store().find_plan(plan.id).origin
+    assert kept.origin.question == question
+    assert kept.origin.spec == spec
+    assert kept.estimate == make_estimate(plan)
+
+
+def test_an_estimate_of_an_older_version_has_no_origin(folder: Path) -> None:
+    plan = make_plan()
+    Store().keep(make_estimate(plan), inputs_hash="a")
+    assert Store().find_plan(plan.id).origin is None
+    assert Store().newest_of(folder) is None
+
+
+def keep(*plans: Plan, where: Path, generated_at: str = "2026-11-20T10:00:00+00:00") -> None:
+    origin = origin_of(parse_model_spec("net.py"), Question(), folder=where, offers=None)
+    answer = make_estimate(*plans, generated_at=generated_at)
+    Store().keep(answer, inputs_hash=generated_at, origin=origin)
+
+
+def choose(
+    folder: Path,
+    *providers: str,
+    plan: str | None = None,
+    spot: bool = False,
+    command: str | None = None,
+) -> Plan:
+    request = LaunchRequest(providers=providers, spot=spot or None, command=command)
+    return choice.chosen(plan, request, folder=folder, store=Store()).plan
+
+
+def test_the_cheapest_plan_of_the_last_estimate_here_is_taken(folder: Path) -> None:
+    def plan(
+        position: int, usd_per_hour: float, kind: str = "p4d.24xlarge", **changes: Any
+    ) -> Plan:
+        offer = make_offer(instance_type=kind, usd_per_hour=usd_per_hour)
+        facts = {"offer": offer, "run": make_run(), "runnable": True}
+        return make_plan(position, **{**facts, **changes})
+
+    dear = plan(1, 30.0)
+    cheap = plan(2, 20.0)
+    spotty = plan(3, 25.0, "p3.2xlarge")  # Its spot price is a twentieth of the others'.
+    slow = plan(4, 19.0, samples_per_s=1.0)
+    offer = make_offer(provider="gcp", instance_type="a2-highgpu-8g", usd_per_hour=10.0)
+    other = plan(5, 10.0, offer=offer)
+    not_run = plan(6, 5.0, runnable=False)
+    port = plan(7, 4.0, needs_port=True)
+    nowhere = plan(8, 1.0, offer=make_offer(provider="coreweave", usd_per_hour=1.0))
+    keep(make_plan(run=make_run(usd=1.0)), where=folder)
+    keep(
+        dear, cheap, spotty, slow, other, not_run, port, nowhere,
+        where=folder, generated_at="2026-11-21T10:00:00+00:00",
+    )  # fmt: skip
+    keep(
+        make_plan(run=make_run(usd=2.0)),
+        where=folder / "elsewhere",
+        generated_at="2026-11-22T10:00:00+00:00",
+    )
+    assert choose(folder, "aws") == cheap
+    assert choose(folder, "aws", spot=True) == spotty
+    assert choose(folder) == other
+    assert choose(folder, "aws", command="train.py") == port
+    assert choose(folder, plan=dear.id) == dear
+    with pytest.raises(NoFeasiblePlanError, match="no priced plan on azure"):
+        choose(folder, "azure")
+    with pytest.raises(UsageError, match="is on gcp, not on aws"):
+        choose(folder, "aws", plan=other.id)
+
+
+def test_no_estimate_here(folder: Path) -> None:
+    with pytest.raises(UsageError, match="no estimate was made in this folder"):
+        choose(folder)
+
+
+@pytest.mark.parametrize("changed", ["net.py", "parts.py"])
+def test_a_plan_whose_files_have_changed_is_stale(folder: Path, changed: str) -> None:
+    given = given_plan()
+    prepared(given)
+    (folder / changed).write_text((folder / changed).read_text() + "# changed\n")
+    with pytest.raises(UsageError, match=r"net\.py, or a file that it imports, has changed") as e:
+        prepared(given)
+    assert "--replan" in str(e.value)
+
+
+def test_a_file_that_is_gone_has_changed(folder: Path) -> None:
+    given = given_plan()
+    (folder / "net.py").unlink()
+    with pytest.raises(UsageError, match="has changed"):
+        prepared(given)
+
+
+def test_a_file_of_a_package_is_hashed_with_its_neighbours(folder: Path) -> None:
+    (folder / "rel.py").write_text("from . import other\n")
+    (folder / "other.py").write_text("A = 1\n")
+    spec = parse_model_spec("rel.py")
+    before = files_hash(spec)
+    (folder / "other.py").write_text("A = 2\n")
+    assert files_hash(spec) != before
+
+
+def test_a_plan_with_old_prices_is_stale(folder: Path) -> None:
+    given = replace(given_plan(), snapshot_date=date(2020, 1, 1))
+    with pytest.raises(UsageError, match="prices of 2020-01-01"):
+        prepared(given)
+
+
+def test_another_model_or_other_params_are_refused(folder: Path) -> None:
+    given = given_plan(params={"width": 4})
+    choice.refuse_another_model(given, parse_model_spec("net.py", params={"width": 4}))
+    with pytest.raises(UsageError, match="with width=4, not with width=5"):
+        choice.refuse_another_model(given, parse_model_spec("net.py", params={"width": 5}))
+    with pytest.raises(UsageError, match=r"for net\.py, not for parts\.py"):
+        choice.refuse_another_model(given, parse_model_spec("parts.py", params={"width": 4}))
+
+
+def test_a_plan_the_runner_does_not_run_needs_a_script(folder: Path) -> None:
+    plan = make_plan(run=make_run(), runnable=False, why_not_runnable="It has experts.")
+    with pytest.raises(NoFeasiblePlanError, match="It has experts"):
+        prepared(given_plan(plan))
+    request = LaunchRequest(outputs=BUCKET, command="train.py", framework="torchrun")
+    assert prepared(given_plan(plan), request).job is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "nodes", "said"),
+    [
+        (LaunchRequest(), 1, "would go with them"),
+        (LaunchRequest(outputs=BUCKET, fetch="/x"), 1, "both given"),
+        (LaunchRequest(fetch="/x"), 2, "one checkpoint together"),
+        (LaunchRequest(fetch="/x", spot=True), 1, "A spot machine may go"),
+    ],
+)
+def test_a_launch_that_would_lose_results_is_refused(
+    folder: Path, request_: LaunchRequest, nodes: int, said: str
+) -> None:
+    plan = make_plan(layout=f"fsdp{8 * nodes}", nodes=nodes, run=make_run())
+    with pytest.raises(UsageError, match=said):
+        prepared(given_plan(plan), request_)
+
+
+def test_a_price_that_nobody_knows_is_refused(folder: Path) -> None:
+    offer = make_offer(instance_type="p99.huge", usd_per_hour=None)
+    with pytest.raises(PriceError):
+        prepared(given_plan(make_plan(offer=offer, usd_per_hour=None, run=make_run())))
+
+
+def test_a_launch_that_may_cost_more_than_the_limit_is_refused(folder: Path) -> None:
+    worst = prepared(given_plan()).cost.usd_worst
+    assert worst is not None
+    prepared(given_plan(), LaunchRequest(outputs=BUCKET, max_cost_usd=worst))
+    with pytest.raises(LimitError, match="more than --max-cost") as caught:
+        prepared(given_plan(), LaunchRequest(outputs=BUCKET, max_cost_usd=worst - Decimal("0.01")))
+    assert caught.value.exit_code == 4
+
+
+def test_a_limit_needs_a_length(folder: Path) -> None:
+    request = LaunchRequest(outputs=BUCKET, command="train.py", max_cost_usd=Decimal(400))
+    with pytest.raises(UsageError, match="--max-cost cannot be held"):
+        prepared(given_plan(make_plan()), request)
+    prepared(given_plan(make_plan()), replace(request, steps=10))
+
+
+def test_a_plan_without_work_needs_steps(folder: Path) -> None:
+    with pytest.raises(UsageError, match="how much to train"):
+        prepared(given_plan(make_plan()))
+    ready = prepared(given_plan(make_plan()), LaunchRequest(outputs=BUCKET, steps=7))
+    assert ready.job is not None and ready.job.steps == 7
+
+
+def test_a_model_outside_the_folder_that_is_sent_is_refused(folder: Path) -> None:
+    (folder / "code").mkdir()
+    with pytest.raises(UsageError, match="the folder that is sent"):
+        prepare(
+            given_plan(),
+            parse_model_spec("net.py"),
+            make_project(workdir=folder / "code"),
+            LaunchRequest(outputs=BUCKET),
+            catalogue=load_catalogue(),
+            folder=folder,
+            now=datetime.now,
+            unique=lambda: "a1b2c3",
+        )
+
+
+def test_preparing_writes_nothing_and_writing_writes_the_task_and_its_job(folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    ready = prepared(given_plan(params={"width": 4}))
+    assert sorted(folder.rglob("*")) == before
+    path = write(ready)
+    assert path.read_text() == ready.task.yaml
+    job = read_job(path.parent / "job")
+    assert job.spec.params == {"width": 4}
+    assert str(job.spec.path) == "../sky_workdir/net.py"
+    assert str(job.out_dir) == "/outputs/net-20261121-232638-a1b2c3"
+    assert job.steps == 19_073
+    assert ready.task.config["file_mounts"]["~/gpuplan-job"] == str(path.parent / "job")
+
+
+@pytest.mark.parametrize(
+    ("files", "found", "version"),
+    [
+        ({}, None, None),
+        ({"requirements.txt": "numpy\ntorch==2.11.1 # old\n"}, "requirements.txt", "2.11.1"),
+        ({"requirements.txt": "torchvision==0.20\n"}, "requirements.txt", None),
+        (
+            {"pyproject.toml": '[project]\ndependencies = ["torch == 2.12.0+cu130"]\n'},
+            "pyproject.toml",
+            "2.12.0",
+        ),
+        (
+            {
+                "uv.lock": '[[package]]\nname = "torch"\nversion = "2.12.1+cpu"\n',
+                "pyproject.toml": "",
+            },
+            "uv.lock",
+            "2.12.1",
+        ),
+    ],
+)
+def test_a_project_says_which_packages_it_needs(
+    tmp_path: Path, files: dict[str, str], found: str | None, version: str | None
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    environment = project.read_project(tmp_path, owner="ann").environment
+    assert environment.found == found
+    if version is None:
+        from importlib.metadata import version as installed
+
+        version = installed("torch").partition("+")[0]
+    assert environment.torch_version == version
+
+
+def test_a_lock_that_is_not_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "poetry.lock").write_text("")
+    assert project.read_project(tmp_path).notes == (
+        "poetry.lock is not read; give --setup with the lines that use it",
+    )
+
+
+@pytest.mark.slow
+def test_a_job_trains_in_the_folders_that_a_node_has(folder: Path, require) -> None:
+    require("posix", "the scripts are for sh")
+    plan = make_plan(
+        layout="dp2",
+        offer=make_offer(accelerator="CPU-2x-Xeon-8488C", accelerators_per_node=2),
+        precision="fp32",
+        grad_accum=1,
+        micro_batch=4,
+        global_batch=8,
+        run=make_run(steps=5),
+    )
+    given = replace(given_plan(plan, params={"width": 4}), workload=None)
+    path = write(prepared(given, LaunchRequest(fetch=str(folder / "results"))))
+    home = folder / "home of a node"
+    shutil.copytree(path.parent / "job", home / "gpuplan-job")
+    (home / "sky_workdir").mkdir()
+    for name in ("net.py", "parts.py"):
+        shutil.copy(folder / name, home / "sky_workdir")
+    import yaml
+
+    done = subprocess.run(
+        ["bash", "-c", yaml.safe_load(path.read_text())["run"]],
+        env={
+            "HOME": str(home),
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin", "/bin"]),
+            "OMP_NUM_THREADS": "1",
+        },
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    record = json.loads((home / "gpuplan-out" / "record.json").read_text())
+    assert (record["steps"], record["accelerators"]) == (5, 2)

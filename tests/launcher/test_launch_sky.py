@@ -1,0 +1,45 @@
+"""The real SkyPilot reads every task, where it is installed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+GOLDEN = sorted((HERE / "golden").glob("task-*.yaml"))
+READER = HERE.parent / "support" / "sky_tasks.py"
+EXPECTED = {
+    "aws": {"nodes": 2, "spot": True, "instance_type": "p4d.24xlarge", "clouds": ["AWS"]},
+    "azure": {"nodes": 1, "instance_type": "Standard_ND96asr_v4", "clouds": ["Azure"]},
+    "gcp": {"nodes": 1, "instance_type": "n1-standard-16", "accelerators": {"T4": 2}},
+    "kubernetes": {"nodes": 1, "accelerators": {"H100": 8}, "clouds": ["Kubernetes"]},
+    "tpu": {"nodes": 1, "accelerators": {"tpu-v5litepod-8": 1}, "clouds": ["GCP"]},
+}
+
+
+def read_by_skypilot(home: Path, paths: list[Path]) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, str(READER), str(home), *map(str, paths)],
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+@pytest.mark.slow
+def test_skypilot_accepts_each_task(tmp_path: Path, require) -> None:
+    require("skypilot", "it reads the tasks")
+    names = [path.stem.removeprefix("task-") for path in GOLDEN]
+    assert set(names) == set(EXPECTED)
+    tasks = read_by_skypilot(tmp_path, GOLDEN)
+    for name, task in zip(names, tasks, strict=True):
+        assert {key: task[key] for key in EXPECTED[name]} == EXPECTED[name], name
+        assert task["name"].startswith("gp-")
+        assert task["run"] and task["setup"]

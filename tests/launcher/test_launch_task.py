@@ -1,0 +1,318 @@
+"""The SkyPilot task of a launch: exact files, what stays data, what is never in it."""
+
+import json
+import shlex
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from answers import make_offer, make_plan
+from hypothesis import given
+from hypothesis import strategies as st
+from launches import BUCKET, RUN_ID, TASKS, aws, make_project, make_task, with_packages
+
+from gpuplan.catalog.errors import PriceError, UsageError
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.launcher.node_setup import setup_script
+from gpuplan.launcher.places import SKYPILOT_NAMES, TPU_SLICES, places
+from gpuplan.launcher.request import (
+    LaunchRequest,
+    parse_data,
+    parse_image,
+    parse_outputs,
+    parse_secret,
+    parse_variable,
+    refuse_keys,
+    refuse_repeats,
+    slug,
+)
+from gpuplan.launcher.task import LONGEST_CLUSTER_NAME, cluster_name, disk_gb
+
+GOLDEN = Path(__file__).parent / "golden"
+CANARY = "hf_canaryCanaryCanary0123456789"
+NASTY = 'x\'; touch "$HOME/owned" `id` $(id) \\ & | > y'
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_task_of_each_kind_of_place(name: str, golden: Callable[[Path, str], None]) -> None:
+    task = TASKS[name]()
+    golden(GOLDEN / f"task-{name}.yaml", f"# {task.command}\n{task.yaml}")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_yaml_reads_back_as_the_task(name: str) -> None:
+    task = TASKS[name]()
+    assert yaml.safe_load(task.yaml) == task.config
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_scripts_are_posix_shell(name: str, require) -> None:
+    require("posix", "the scripts are for sh")
+    config = TASKS[name]().config
+    for part in ("setup", "run"):
+        done = subprocess.run(
+            ["sh", "-n"], input=config[part], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_no_machine_outlives_its_job(name: str) -> None:
+    assert TASKS[name]().config["resources"]["autostop"]["down"] is True
+
+
+def test_results_are_fetched_before_the_machine_goes() -> None:
+    steps = TASKS["gcp"]().command.split("; ")[1].split(" && ")
+    assert [shlex.split(step)[0:2] for step in steps] == [["rsync", "-a"], ["sky", "down"]]
+
+
+def test_regions_are_tried_in_the_order_they_are_named() -> None:
+    plan = make_plan()
+    request = LaunchRequest(outputs=BUCKET, regions=("us-west-2", "us-east-1"))
+    tried = make_task(plan, request).config["resources"]["ordered"]
+    assert tried == [{"infra": "aws/us-west-2"}, {"infra": "aws/us-east-1"}]
+
+
+def test_a_region_without_a_price_is_refused() -> None:
+    with pytest.raises(PriceError, match="mars-1") as caught:
+        places(make_plan(), load_catalogue(), spot=False, regions=("mars-1",))
+    assert caught.value.exit_code == 5
+
+
+def test_a_plan_without_a_price_is_refused() -> None:
+    offer = make_offer(instance_type="p99.huge", usd_per_hour=None)
+    with pytest.raises(PriceError, match="Nobody states a price of p99.huge"):
+        places(make_plan(offer=offer, usd_per_hour=None), load_catalogue(), spot=False)
+
+
+def test_the_spot_price_is_that_of_the_region_itself() -> None:
+    catalogue = load_catalogue()
+    plan = make_plan(offer=make_offer(spot_usd_per_hour=0.01))
+    (place,) = places(plan, catalogue, spot=True)
+    listed = [
+        offer.spot_usd_per_hour
+        for offer in catalogue.offers
+        if (offer.provider, offer.region, offer.instance_type)
+        == ("aws", "us-east-1", "p4d.24xlarge")
+    ]
+    assert [place.usd_per_hour] == listed
+
+
+def test_a_provider_that_skypilot_does_not_reach_is_refused() -> None:
+    offer = make_offer(provider="coreweave", instance_type="x")
+    with pytest.raises(UsageError, match="SkyPilot does not reach coreweave"):
+        places(make_plan(offer=offer), load_catalogue(), spot=False)
+
+
+def test_zones_belong_to_one_region() -> None:
+    with pytest.raises(UsageError, match="several regions"):
+        places(
+            make_plan(),
+            load_catalogue(),
+            spot=False,
+            regions=("us-east-1", "us-west-2"),
+            zones=("a",),
+        )
+
+
+@pytest.mark.parametrize("name", [*SKYPILOT_NAMES, *TPU_SLICES])
+def test_every_accelerator_that_is_renamed_is_one(name: str) -> None:
+    assert name in load_catalogue().accelerators
+
+
+@given(st.text(), st.text(alphabet="0123456789abcdef", min_size=6, max_size=6))
+def test_any_name_makes_a_cluster_name_and_labels_that_every_cloud_takes(
+    name: str, unique: str
+) -> None:
+    cluster = cluster_name(f"{slug(name, longest=30)}-20261121-232638-{unique}")
+    assert len(cluster) <= LONGEST_CLUSTER_NAME
+    assert cluster.endswith(f"-{unique}")
+    for text in (cluster, slug(name)):
+        assert text == slug(text)
+        assert set(text) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+@pytest.mark.parametrize("parameters", [None, 10**6, 7 * 10**10])
+def test_a_disk_holds_three_checkpoints(parameters: int | None) -> None:
+    assert disk_gb(parameters) * 1e9 >= 3 * 12 * (parameters or 0)
+
+
+def test_shell_characters_in_a_command_stay_data(tmp_path: Path, require) -> None:
+    require("posix", "the scripts are for sh")
+    command = shlex.join(["train.py", "--name", NASTY])
+    request = LaunchRequest(command=command, framework="none", fetch="/tmp/x")
+    script = make_task(make_plan(layout="dp8"), request).config["run"]
+    (tmp_path / "sky_workdir").mkdir()
+    stand_in = tmp_path / "python3"
+    stand_in.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    stand_in.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env={"HOME": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["train.py", "--name", NASTY]
+    assert not (tmp_path / "owned").exists()
+
+
+def test_shell_characters_in_names_and_variables_stay_data() -> None:
+    project = make_project(workdir=Path("/home/ann") / NASTY.replace("/", ""), owner=NASTY)
+    request = LaunchRequest(
+        environment=(("NOTE", NASTY),), fetch=f"/tmp/{NASTY}", secrets=("HF_TOKEN",)
+    )
+    folder = Path("/tmp") / NASTY
+    task = make_task(make_plan(), request, project=project, folder=folder)
+    read = yaml.safe_load(task.yaml)
+    assert read["envs"] == {"NOTE": NASTY}
+    assert read["workdir"] == str(project.workdir)
+    assert NASTY not in task.config["run"] + task.config["setup"]
+    for label in read["resources"]["labels"].values():
+        assert label == slug(label)
+    words = shlex.split(task.command)
+    assert str(folder / "task.yaml;") in words
+    assert f"/tmp/{NASTY}/" in words
+
+
+def test_a_secret_is_named_and_its_value_is_nowhere(monkeypatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", CANARY)
+    task = aws()
+    assert CANARY not in task.yaml + task.command
+    assert task.config["secrets"] == {"HF_TOKEN": None}
+    assert "--secret HF_TOKEN" in task.command
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (parse_secret, f"HF_TOKEN={CANARY}"),
+        (parse_secret, f"{CANARY}!"),
+        (parse_variable, f"HF_TOKEN={CANARY}"),
+        (parse_variable, f"NOTE={CANARY}"),
+        (parse_variable, f"{CANARY} "),
+        (parse_data, f"s3://key:{CANARY}@bucket:/data"),
+        (parse_data, f"https://a.blob/c?sig={CANARY}:/data"),
+        (parse_data, f"s3://bucket?token={CANARY}"),
+        (parse_outputs, f"s3://key:{CANARY}@bucket"),
+        (lambda text: refuse_keys(text, "--command"), f"train.py --token {CANARY}"),
+        (lambda text: refuse_keys(text, "--setup"), f"export A={CANARY}"),
+    ],
+)
+def test_a_value_of_a_secret_is_refused_and_not_repeated(
+    read: Callable[[str], object], text: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(text)
+    assert CANARY not in str(caught.value)
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://bucket",
+        "bucket:/data",
+        "s3://bucket:data",
+        "ftp://bucket:/data",
+        "s3://:/data",
+        "s3://bucket/$HOME:/data",
+        "s3://bucket:/da ta",
+        "s3://bucket:/a/../etc",
+        "s3://bucket:/",
+        "s3://bucket:/outputs/x",
+        "s3://bucket:/data;rm",
+    ],
+)
+def test_data_that_is_not_understood_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_data(text)
+
+
+def test_two_buckets_are_not_put_in_one_place() -> None:
+    mounts = [parse_data("s3://aaa:/data"), parse_data("gs://bbb:/data")]
+    with pytest.raises(UsageError, match="s3://aaa and gs://bbb"):
+        refuse_repeats(mounts)
+
+
+@pytest.mark.parametrize("text", ["docker:a b", "$(id)", "", "docker:x;y"])
+def test_an_image_is_a_name(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_image(text)
+
+
+UV = """#!/bin/sh
+[ "$1" != venv ] || { mkdir -p "$HOME/gpuplan-env/bin"; : >"$HOME/gpuplan-env/bin/activate"; }
+echo "uv $*" >>"$HOME/log"
+"""
+SMI = '#!/bin/sh\necho "$DRIVER.10.02"\n'
+
+
+def ran(script: str, folder: Path, driver: int) -> tuple[int, str, list[str]]:
+    """Return how a setup ended beside stand-ins, what it said, and what it asked of uv."""
+    (folder / "sky_workdir").mkdir(parents=True)
+    for name, text in (("uv", UV), ("nvidia-smi", SMI), ("python3", "#!/bin/sh\nexit 0\n")):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", script],
+        env={"HOME": str(folder), "PATH": f"{folder}:/usr/bin:/bin", "DRIVER": str(driver)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    log = folder / "log"
+    return done.returncode, done.stderr, log.read_text().splitlines() if log.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "driver", "build"),
+    [
+        ("A100-40GB-SXM", 580, "cu130"),
+        ("A100-40GB-SXM", 575, "cu126"),
+        ("A100-40GB-SXM", 470, None),
+        ("T4", 590, "cu130"),
+        ("V100-16GB-SXM2", 590, "cu126"),
+        ("B200-180GB-SXM", 580, "cu130"),
+        ("B200-180GB-SXM", 570, None),
+    ],
+)
+def test_torch_is_the_build_that_driver_and_device_run(
+    accelerator: str, driver: int, build: str | None, tmp_path: Path, require
+) -> None:
+    require("posix", "the scripts are for sh")
+    device = load_catalogue().accelerators[accelerator]
+    environment = with_packages("requirements.txt").environment
+    script = setup_script(environment, device, with_torch=True, image=None)
+    code, said, asked = ran(script, tmp_path, driver)
+    if build is None:
+        assert code == 1
+        assert f"this node has {driver}" in said
+        return
+    assert (code, said) == (0, "")
+    assert asked[1:] == [
+        f"uv pip install --quiet torch==2.13.0 --index-url https://download.pytorch.org/whl/{build}",
+        f"uv pip install --quiet -r requirements.txt -c {tmp_path}/gpuplan-torch.txt",
+    ]
+    assert (tmp_path / "gpuplan-torch.txt").read_text() == "torch==2.13.0\n"
+
+
+def test_a_device_whose_torch_is_not_known_needs_an_environment() -> None:
+    device = load_catalogue().accelerators["MI300X"]
+    environment = make_project().environment
+    with pytest.raises(UsageError, match="MI300X"):
+        setup_script(environment, device, with_torch=True, image=None)
+    theirs = replace(environment, found="requirements.txt")
+    assert "torch==" not in setup_script(theirs, device, with_torch=True, image=None)
+
+
+def test_the_job_is_what_the_run_script_starts() -> None:
+    task = aws()
+    assert task.out_dir == f"/outputs/{RUN_ID}"
+    assert f"export GPUPLAN_OUT={task.out_dir}\n" in task.config["run"]
+    assert "--module gpuplan_job ../gpuplan-job\n" in task.config["run"]
+    assert json.dumps(task.config)
