@@ -224,7 +224,7 @@ def command(context: click.Context, model: str | None, **options: Any) -> int:
       gpuplan run model.py --nproc 2 --steps 200 --out-dir runs/first
       gpuplan run model.py --plan 24d0a27b1e
       gpuplan run --command "train.py --lr 3e-4" --framework accelerate --nproc 2
-    """
+    """  # noqa: D301
     if options["script"] is not None:
         return _run_script(context, model, options)
     if model is None:
