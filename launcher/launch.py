@@ -27,7 +27,7 @@ from .choice import refuse_stale, tried
 from .frameworks.command import parse_command
 from .places import Place
 from .plan_file import GivenPlan
-from .project import Project
+from .project import Project, needed_packages
 from .request import LaunchRequest, refuse_keys, refuse_repeats, slug
 from .runner.job import Job, write_atomically
 from .task import WORKDIR, Task, build_task
@@ -137,6 +137,7 @@ def prepare(
     )
     job = None
     if request.command is None:
+        _refuse_missing_packages(spec, project, request)
         job = _job(given, spec, project, task, steps, run_id=run_id, catalogue=catalogue)
     return Prepared(
         run_id=run_id,
@@ -149,6 +150,7 @@ def prepare(
         notes=(
             *project.notes,
             *task.notes,
+            *_unproven(plan, request),
             *_money_notes(plan, request.buys_spot(plan), catalogue),
         ),
     )
@@ -243,13 +245,25 @@ def _cost(
     )
 
 
+def _unproven(plan: Plan, request: LaunchRequest) -> tuple[str, ...]:
+    if plan.nodes == 1 or request.command is not None:
+        return ()
+    return (
+        "checkpoints that several nodes write through a mounted bucket were never tried on rented"
+        " machines: look at the first one before you rely on them",
+    )
+
+
 def _money_notes(plan: Plan, spot: bool, catalogue: Catalogue) -> tuple[str, ...]:
     notes = ["disks, buckets and traffic between regions are not in these sums"]
     provider = catalogue.providers.get(plan.offer.provider)
     if provider is None or provider.billing_increment_s is None:
         notes.append(f"what {plan.offer.provider} rounds its bills to is not known")
     if spot:
-        notes.append("interruptions of spot machines are not in these sums")
+        notes.append(
+            "interruptions of spot machines are not in these sums; after one, the same line goes"
+            " on from the newest checkpoint"
+        )
     return tuple(notes)
 
 
@@ -283,6 +297,22 @@ def _job(
         usd_per_hour=plan.usd_per_hour,
         run_id=run_id,
     )
+
+
+def _refuse_missing_packages(
+    spec: ModelSpec | None, project: Project, request: LaunchRequest
+) -> None:
+    """Refuse a job that would fail on its first line, on machines that are paid for."""
+    brings_own = request.setup is not None or (request.image or "").startswith("docker:")
+    if spec is None or brings_own or project.environment.found is not None:
+        return
+    needed = needed_packages(spec)
+    if needed:
+        raise UsageError(
+            f"{spec.text} needs {', '.join(needed)}, and no file of {project.workdir} says which"
+            " packages to install.",
+            fix="write a requirements.txt there, or give --setup or --image docker:….",
+        )
 
 
 def _on_node(spec: ModelSpec | None, project: Project) -> ModelSpec:

@@ -17,8 +17,16 @@ KUBERNETES = ("kubernetes", "k8s")
 """How an --offers file names the person's own cluster; its region is the context."""
 ANYWHERE = ("global", "local", "")
 """Regions that are none."""
-NAMED_INSTANCES = frozenset({"aws", "gcp", "azure", "lambda", "nebius", "oci"})
-"""Clouds whose instance types the catalogue knows by the names that SkyPilot knows."""
+NAMED_INSTANCES: Mapping[str, str] = {
+    "aws": "",
+    "azure": "",
+    "gcp": "",
+    "lambda": "gpu_",
+    "nebius": "",
+    "oci": "",
+}
+"""Cloud → how the instance types begin that the catalogue has by the names that SkyPilot knows;
+elsewhere SkyPilot is asked for the accelerators."""
 PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@:-]*")
 # By SkyPilot's own catalogue of accelerators (v8); an accelerator that is not here has one name.
 SKYPILOT_NAMES: Mapping[str, str] = {
@@ -138,7 +146,7 @@ def hardware(plan: Plan, cloud: str) -> tuple[int, dict[str, Any]]:
         count, _, device = attached.partition("x")
         name = device.removeprefix("nvidia-tesla-").upper()
         return plan.nodes, {"instance_type": host, "accelerators": {name: int(count)}}
-    if cloud in NAMED_INSTANCES:
+    if cloud in NAMED_INSTANCES and offer.instance_type.startswith(NAMED_INSTANCES[cloud]):
         return plan.nodes, {"instance_type": offer.instance_type}
     name = SKYPILOT_NAMES.get(offer.accelerator, offer.accelerator)
     return plan.nodes, {"accelerators": {name: offer.accelerators_per_node}}

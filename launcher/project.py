@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ..catalog.errors import UsageError
+from ..profiles.source import installed_imports
+from ..profiles.spec import ModelSpec
 from .node_setup import Environment, Found
 
 ENVIRONMENT_FILES: tuple[Found, ...] = ("uv.lock", "requirements.txt", "pyproject.toml")
@@ -78,6 +80,16 @@ def default_workdir(model: Path | None, folder: Path) -> Path:
     if model is None or model.is_relative_to(folder):
         return folder
     return model.parent
+
+
+def needed_packages(spec: ModelSpec) -> tuple[str, ...]:
+    """Return the packages besides torch that a model imports, by the names of their modules."""
+    if spec.kind == "hf":
+        return ("transformers",)
+    if spec.kind != "file":
+        return ()
+    roots = {name.partition(".")[0] for name in installed_imports(spec.path)}
+    return tuple(sorted(roots - sys.stdlib_module_names - {"torch"}))
 
 
 def _pinned_torch(path: Path) -> str | None:

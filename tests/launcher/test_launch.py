@@ -246,6 +246,21 @@ def test_a_launch_that_may_cost_more_than_the_limit_is_refused(folder: Path) -> 
     assert caught.value.exit_code == 4
 
 
+def test_what_was_never_tried_is_said(folder: Path) -> None:
+    many = make_plan(layout="fsdp16", nodes=2, run=make_run())
+    said = [note for note in prepared(given_plan(many)).notes if "never tried" in note]
+    assert len(said) == 1
+    assert not [note for note in prepared(given_plan()).notes if "never tried" in note]
+
+
+def test_a_model_whose_packages_nobody_installs_is_refused(folder: Path) -> None:
+    (folder / "parts.py").write_text("import os, torch.nn, numpy.linalg\nfrom timm import models\n")
+    with pytest.raises(UsageError, match=r"net\.py needs numpy, timm, and no file"):
+        prepared(given_plan())
+    prepared(given_plan(), LaunchRequest(outputs=BUCKET, setup="pip install numpy timm torch"))
+    prepared(given_plan(), LaunchRequest(outputs=BUCKET, image="docker:pytorch/pytorch"))
+
+
 def test_a_limit_needs_a_length(folder: Path) -> None:
     request = LaunchRequest(outputs=BUCKET, command="train.py", max_cost_usd=Decimal(400))
     with pytest.raises(UsageError, match="--max-cost cannot be held"):

@@ -17,7 +17,7 @@ from launches import BUCKET, RUN_ID, TASKS, aws, make_project, make_task, with_p
 from gpuplan.catalog.errors import PriceError, UsageError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.launcher.node_setup import setup_script
-from gpuplan.launcher.places import SKYPILOT_NAMES, TPU_SLICES, places
+from gpuplan.launcher.places import SKYPILOT_NAMES, TPU_SLICES, hardware, places
 from gpuplan.launcher.request import (
     LaunchRequest,
     parse_data,
@@ -105,6 +105,22 @@ def test_a_provider_that_skypilot_does_not_reach_is_refused() -> None:
     offer = make_offer(provider="coreweave", instance_type="x")
     with pytest.raises(UsageError, match="SkyPilot does not reach coreweave"):
         places(make_plan(offer=offer), load_catalogue(), spot=False)
+
+
+@pytest.mark.parametrize(
+    ("provider", "kind", "machine"),
+    [
+        ("lambda", "gpu_8x_h100_sxm5", {"instance_type": "gpu_8x_h100_sxm5"}),
+        ("lambda", "lambda-h100-on-demand", {"accelerators": {"H100": 8}}),
+        ("runpod", "8x H100 (secure pod)", {"accelerators": {"H100": 8}}),
+        ("oci", "BM.GPU.H100.8", {"instance_type": "BM.GPU.H100.8"}),
+    ],
+)
+def test_a_machine_is_named_as_skypilot_knows_it(
+    provider: str, kind: str, machine: dict[str, object]
+) -> None:
+    offer = make_offer(provider=provider, instance_type=kind, accelerator="H100-80GB-SXM")
+    assert hardware(make_plan(offer=offer), provider) == (1, machine)
 
 
 def test_zones_belong_to_one_region() -> None:
