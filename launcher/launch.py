@@ -319,7 +319,7 @@ def _on_node(spec: ModelSpec | None, project: Project) -> ModelSpec:
     """Return the model as a node finds it: in the folder that was sent there."""
     if spec is None:
         raise UsageError(
-            "The plan's file does not say which model it is for.",
+            "The plan does not say which model it is for.",
             fix="give --model model.py (and its --param), or --command with a script.",
         )
     if spec.kind == "profile":
