@@ -61,10 +61,24 @@ def make_job(
 def command(folder: Path, processes: int) -> list[str]:
     """Return the line that runs a job folder."""
     entry = ["-m", "gpuplan_job", str(folder)]
+    python = interpreter(folder.parent)
     if processes == 1:
-        return [sys.executable, *entry]
+        return [python, *entry]
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    return [sys.executable, *torchrun, *entry]
+    return [python, *torchrun, *entry]
+
+
+def interpreter(folder: Path) -> str:
+    """Return this Python by a path without spaces.
+
+    torch's compiler for processors does not quote the folder of its headers.
+    """
+    if " " not in sys.prefix:
+        return sys.executable
+    link = folder / "environment"
+    if not link.exists():
+        link.symlink_to(sys.prefix)
+    return str(link / Path(sys.executable).relative_to(sys.prefix))
 
 
 def environment(folder: Path) -> dict[str, str]:

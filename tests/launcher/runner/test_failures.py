@@ -22,6 +22,8 @@ def test_a_loss_that_is_no_number_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
 ) -> None:
     monkeypatch.setenv("FAILING", "nan")
+    # Two processes run one more pass, before the first step.
+    monkeypatch.setenv("FAILING_AT", str(6 + processes))
     done = _run(tmp_path, processes)
 
     failure = _failure(tmp_path)

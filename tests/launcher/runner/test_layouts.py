@@ -104,8 +104,10 @@ def test_weights_that_the_first_process_hands_out_are_the_same(
     assert found == pytest.approx(gpt2_alone, abs=TOLERANCE)
 
 
-@pytest.mark.parametrize("precision", ["bf16-amp", "fp16-amp"])
-@pytest.mark.parametrize("stage", [0, 3])
+@pytest.mark.parametrize(
+    ("precision", "stage"),
+    [("bf16-amp", 0), ("fp16-amp", 0), ("bf16-amp", 3), ("fp16-amp", 3), ("bf16", 0), ("bf16", 3)],
+)
 def test_mixed_precision_stays_near_fp32(
     tmp_path: Path, gpt2_alone: list[float], precision: str, stage: int
 ) -> None:

@@ -35,6 +35,7 @@ EVERY = CheckpointPolicy(every_steps=3)
 EXACT = 1e-6
 """Of losses near 4.6 in fp32, where only the order of sums differs."""
 KILLS = 20
+ENDS = [signal.SIGKILL] * KILLS + [signal.SIGTERM] * 5
 STEPS_IN_A_WRITE = 20
 """Most steps of this small model that pass while a checkpoint is written beside them."""
 
@@ -82,24 +83,25 @@ def test_sigterm_keeps_the_step_and_ends_well(tmp_path: Path) -> None:
     assert not (tmp_path / "failure.json").exists()
 
 
-def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
+def test_an_end_at_any_moment_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
     interval, steps = 40, 100_000
     policy = CheckpointPolicy(every_steps=interval)
     folder = make_job(tmp_path, GPT2, plan=plan_of(), params=SIZE, steps=steps, checkpoint=policy)
     kept = 0
-    for attempt in range(KILLS):
+    for attempt, end in enumerate(ENDS):
         process = _start(folder, 1)
         # Each kill comes at another moment of the interval, and often inside a write.
         moment = interval + STEPS_IN_A_WRITE + 7 * attempt % interval
         _wait_for_steps(tmp_path, kept + moment, process)
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(process.pid, end)
         process.communicate(timeout=TIMEOUT_S)
         newest = _whole(tmp_path)[-1]
         step = json.loads((newest / "run.json").read_text())["step"]
         reached = metrics(tmp_path)[-1]["step"]
 
         assert step > kept, "the checkpoint was lost"
-        assert reached - step <= interval + STEPS_IN_A_WRITE
+        assert reached - step <= (0 if end == signal.SIGTERM else interval + STEPS_IN_A_WRITE)
+        assert len(_whole(tmp_path)) <= policy.keep
         kept = step
     through = _finish(tmp_path, kept + 2)
     straight = train(tmp_path / "straight", GPT2, 1, plan=plan_of(), params=SIZE, steps=kept + 2)
