@@ -101,7 +101,8 @@ def test_an_end_at_any_moment_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
 
         assert step > kept, "the checkpoint was lost"
         assert reached - step <= (0 if end == signal.SIGTERM else interval + STEPS_IN_A_WRITE)
-        assert len(_whole(tmp_path)) <= policy.keep
+        # A kill between naming the newest and removing the oldest leaves one more, for a while.
+        assert len(_whole(tmp_path)) <= policy.keep + 1
         kept = step
     through = _finish(tmp_path, kept + 2)
     straight = train(tmp_path / "straight", GPT2, 1, plan=plan_of(), params=SIZE, steps=kept + 2)
