@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any
 import click
 
 from ..catalog.errors import GpuplanError, UsageError
+from ..catalog.files import write_atomically
 from ..catalog.paths import config_dir
 
 PREFIX = "GPUPLAN_"
@@ -187,18 +187,10 @@ def _toml(items: Iterable[tuple[str, Value]]) -> str:
 
 def _replace(path: Path, text: str) -> None:
     """Write a whole file at once, so that a full disk or an interrupt leaves the old one."""
-    temporary: str | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".config-")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
+        write_atomically(path, text, mode=0o600)
     except OSError as error:
         raise GpuplanError(
             f"The settings file {path} cannot be written: {error.strerror}.",
             fix="make the folder writable, or point GPUPLAN_HOME at another one",
         ) from error
-    finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)

@@ -6,7 +6,6 @@ import errno
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import click
 
 from ..catalog.errors import UsageError
+from ..catalog.files import write_atomically
 
 SUFFIXES = {
     ".json": "json",
@@ -66,18 +66,7 @@ def write_output(text: str, out_file: str | Path | None = None) -> None:
         return
     target = Path(out_file)
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
-        ) as scratch:
-            scratch_path = Path(scratch.name)
-            try:
-                scratch.write(text)
-                scratch.close()
-                scratch_path.chmod(0o644)
-                os.replace(scratch_path, target)
-            except BaseException:
-                scratch_path.unlink(missing_ok=True)
-                raise
+        write_atomically(target, text, mode=0o644, make_folder=False)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise  # `main` knows what to say of a full disk.

@@ -16,6 +16,7 @@ from .runner.job import Job, write_job
 PACKAGE = "gpuplan_job"
 CARRIED = (
     "catalog/errors.py",
+    "catalog/files.py",
     "planner/runnable.py",
     *(
         f"profiles/{name}.py"

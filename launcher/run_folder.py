@@ -23,7 +23,8 @@ from typing import Any
 
 from ..catalog import errors
 from ..catalog.errors import GpuplanError, UsageError
-from .runner.job import CheckpointPolicy, Job, write_atomically
+from ..catalog.files import write_atomically
+from .runner.job import CheckpointPolicy, Job
 
 try:
     import fcntl

@@ -11,7 +11,6 @@ import hashlib
 import importlib.metadata
 import json
 import os
-import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -19,13 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..catalog.files import SCRATCH_SUFFIX, write_atomically
 from ..catalog.paths import cache_dir
 from .profile import PROFILE_SCHEMA_VERSION, Profile
 from .spec import ModelSpec
 
 MAX_CACHE_BYTES = 200 * 10**6
-TEMPORARY = ".tmp"
-"""Ending of an entry that is being written."""
 ABANDONED_AFTER_S = 3600
 """Age from which a temporary file is taken for one whose process was killed."""
 
@@ -97,8 +95,7 @@ def store(
     header = json.dumps({"files": dict(files), "packages": dict(packages)})
     path = _entry(key)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write_whole(path, f"{header}\n{profile_json}".encode())
+        write_atomically(path, f"{header}\n{profile_json}".encode(), mode=0o600)
         _drop_oldest(path)
     except OSError as error:
         warnings.warn(
@@ -148,19 +145,6 @@ def _is_current(made_from: dict[str, Any]) -> bool:
     )
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees all of it or none."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=TEMPORARY)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
 def _drop_oldest(keep: Path) -> None:
     """Delete the entries that were used longest ago, but not this, until the limit holds.
 
@@ -174,7 +158,7 @@ def _drop_oldest(keep: Path) -> None:
     entries = [
         (status.st_mtime, status.st_size, file)
         for file, status in sizes.items()
-        if file.suffix != TEMPORARY or status.st_mtime < kept.st_mtime - ABANDONED_AFTER_S
+        if file.suffix != SCRATCH_SUFFIX or status.st_mtime < kept.st_mtime - ABANDONED_AFTER_S
     ]
     total_bytes = kept.st_size + sum(size_bytes for _, size_bytes, _ in entries)
     for _, size_bytes, file in sorted(entries):

@@ -7,8 +7,6 @@ is spent; this side keeps what it says, so that a crash or Ctrl-C costs only the
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,6 +18,7 @@ from typing import Any
 
 from .. import __version__
 from ..catalog.errors import GpuplanError, UsageError
+from ..catalog.files import write_atomically
 from ..catalog.names import resolve_accelerator
 from ..catalog.snapshot import Catalogue, load_catalogue
 from ..catalog.types import Accelerator, Dtype
@@ -174,17 +173,9 @@ def write_record(record: dict[str, Any], path: Path) -> None:
     """
     # One line per part: what was measured again shows up as a short diff.
     text = json.dumps(record, separators=(",", ":"), ensure_ascii=False).replace('},"', '},\n"')
-    scratch = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text + "\n")
-        Path(scratch).chmod(0o644)
-        os.replace(scratch, path)
+        write_atomically(path, text + "\n", mode=0o644)
     except OSError as error:
-        if scratch is not None:
-            Path(scratch).unlink(missing_ok=True)
         raise UsageError(
             f"Cannot write {path}: {error.strerror or error}.",
             fix="give --out a path in a folder you may write to.",

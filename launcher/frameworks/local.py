@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from ...catalog.errors import UsageError
+from ...catalog.files import write_atomically
 from .types import FrameworkLaunch, Program, Way
 from .words import Fact, fill
 
@@ -147,26 +147,13 @@ def _write_files(launch: FrameworkLaunch, folder: Path, values: Mapping[Fact, st
     if not launch.files:
         return
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for name, text in launch.files.items():
-            _write_whole(folder / name, fill(text, values))
+            write_atomically(folder / name, fill(text, values), mode=0o600)
     except OSError as error:
         raise UsageError(
             f"The files of the launch cannot be written to {folder}: {error.strerror}.",
             fix="give another folder.",
         ) from None
-
-
-def _write_whole(path: Path, text: str) -> None:
-    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(scratch, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(scratch)
-        raise
 
 
 class _Child:

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .job import write_atomically
+from ...catalog.files import write_atomically
 
 ENDED_FILE = "ended.json"
 LOG_FILE = "torchrun.log"

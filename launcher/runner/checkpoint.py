@@ -33,7 +33,8 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from ...catalog.errors import GpuplanError, UsageError
-from .job import CheckpointPolicy, write_atomically
+from ...catalog.files import write_atomically
+from .job import CheckpointPolicy
 from .metrics import say
 from .numerics import LossScaler
 from .processes import Processes

@@ -8,13 +8,13 @@ plan.json   the plan as `gpuplan show PLAN-ID --format json` prints it; missing 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from ...catalog.errors import UsageError
+from ...catalog.files import write_atomically
 from ...profiles.spec import ModelSpec
 
 JOB_FILE = "job.json"
@@ -196,17 +196,6 @@ def execution_of(plan: Mapping[str, Any]) -> Execution:
             f"This is not a plan: {missing!s} is missing or malformed.",
             fix="write one with `gpuplan show PLAN-ID --format json > plan.json`.",
         ) from None
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader, or a crash, never sees a part of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with partial.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(path)
 
 
 def _count(plan: Mapping[str, Any], name: str) -> int:

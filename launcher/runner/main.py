@@ -15,8 +15,9 @@ import traceback
 from pathlib import Path
 
 from ...catalog.errors import GpuplanError, UserFileError
+from ...catalog.files import write_atomically
 from ...profiles.failures import describe_failure
-from .job import Job, read_job, write_atomically
+from .job import Job, read_job
 
 FAILURE_FILE = "failure.json"
 PARENT_VARIABLE = "GPUPLAN_RUN"

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ...catalog.files import write_atomically
 from ...profiles.contract import Workload
-from .job import Job, write_atomically
+from .job import Job
 from .loop import Outcome
 from .processes import Processes
 from .setup import Trainer

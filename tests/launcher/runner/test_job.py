@@ -10,7 +10,7 @@ import pytest
 from runner_jobs import make_job, plan_of
 
 from gpuplan.catalog.errors import UsageError
-from gpuplan.launcher.runner.job import execution_of, read_job, write_atomically
+from gpuplan.launcher.runner.job import execution_of, read_job
 
 
 @pytest.fixture
@@ -66,11 +66,3 @@ def test_unknown_fields_of_a_job_are_ignored(folder: Path) -> None:
     (folder / "job.json").write_text(json.dumps({**values, "from_the_future": 1}))
 
     assert read_job(folder).seed == 7
-
-
-def test_an_atomic_write_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:
-    for text in ("first", "second"):
-        write_atomically(tmp_path / "new" / "file", text)
-
-    assert [one.name for one in (tmp_path / "new").iterdir()] == ["file"]
-    assert (tmp_path / "new" / "file").read_text() == "second"
