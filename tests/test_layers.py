@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-PACKAGE_FOLDERS = ("catalog", "profiles", "planner", "launcher", "cli", "examples")
+PACKAGE_FOLDERS = ("catalog", "profiles", "planner", "launcher", "api", "cli", "examples")
 MAY_IMPORT_TORCH = ("profiles/", "launcher/runner", "examples/")
 MAY_PRINT = ("cli/", "examples/", "launcher/runner", "profiles/check_curves.py")
 
@@ -55,7 +55,7 @@ def test_every_package_folder_is_shipped() -> None:
 def test_type_checkers_see_every_folder_of_the_package(require) -> None:
     require("symlinks", "the links in .typing are checked out as text files")
     linked = {path.name for path in (ROOT / ".typing" / "gpuplan").iterdir() if path.exists()}
-    assert linked == {*PACKAGE_FOLDERS, "__init__.py", "__main__.py", "api.py"}
+    assert linked == {*PACKAGE_FOLDERS, "__init__.py", "__main__.py"}
 
 
 def test_every_dependency_is_pinned() -> None:

@@ -14,7 +14,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-PACKAGE_FOLDERS = ("catalog", "profiles", "planner", "launcher", "cli", "examples")
+PACKAGE_FOLDERS = ("catalog", "profiles", "planner", "launcher", "api", "cli", "examples")
 NOT_SHIPPED = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info", "tests")
 
 LIGHT = [

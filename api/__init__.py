@@ -1,0 +1,49 @@
+"""The use cases of gpuplan: typed values in, typed values out, nothing printed.
+
+>>> from gpuplan import api
+>>> question = api.Question(machine=api.Machine(accelerators=("A100",), max_nodes=2))
+>>> answer = api.estimate("examples/gpt2.py", question)  # doctest: +SKIP
+>>> answer.plans[0].string  # doctest: +SKIP
+'dp8 mb8 bf16-amp'
+"""
+
+from ..catalog.errors import GpuplanError
+from ..planner.layout import Layout, parse_layout
+from ..planner.plan import Estimate, Plan
+from ..planner.request import Choices, Machine, Money, Question, Work
+from ..profiles.profile import Profile
+from .answers import doctor, estimate, fits, sources, timeline, validate
+from .inputs import Inputs, measure, profile, read_inputs
+from .jobs import actuals, launch, run, run_script
+from .kept import keep, kept_estimates, kept_plan
+
+__all__ = [
+    "Choices",
+    "Estimate",
+    "GpuplanError",
+    "Inputs",
+    "Layout",
+    "Machine",
+    "Money",
+    "Plan",
+    "Profile",
+    "Question",
+    "Work",
+    "actuals",
+    "doctor",
+    "estimate",
+    "fits",
+    "keep",
+    "kept_estimates",
+    "kept_plan",
+    "launch",
+    "measure",
+    "parse_layout",
+    "profile",
+    "read_inputs",
+    "run",
+    "run_script",
+    "sources",
+    "timeline",
+    "validate",
+]

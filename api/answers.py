@@ -1,0 +1,218 @@
+"""The questions: what training takes and costs, whether it fits, what an answer rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..catalog.errors import GpuplanError
+from ..planner.layout import Layout
+from ..planner.plan import (
+    PRECISIONS,
+    CatalogueFacts,
+    Estimate,
+    Headlines,
+    Offloaded,
+    Plan,
+    Precision,
+    RecomputeKind,
+    WorkloadFacts,
+)
+from ..planner.request import Question
+from ..profiles.profile import Profile
+from ..profiles.spec import DEFAULT_TIMEOUT_S
+from .inputs import Inputs, read_inputs
+
+if TYPE_CHECKING:
+    from ..planner.fits import FitsAnswer
+    from ..planner.folds import Protocol
+    from ..planner.judge import Validation
+    from ..planner.timeline import Span
+    from ..profiles.doctor import Diagnosis
+
+
+def estimate(
+    model: str | Path | Inputs,
+    question: Question | None = None,
+    *,
+    params: Mapping[str, Any] | None = None,
+    offers: Path | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    now: Callable[[], datetime] | None = None,
+) -> Estimate:
+    """Return ranked, priced plans for training a model; no plan is an answer too.
+
+    Args:
+        model: A model as for `profile`, or what `read_inputs` returned.
+        question: The work, machines, layouts and money; default: everything, no amount of work.
+        params: Values for the functions of the file.
+        offers: The user's own machines and prices.
+        timeout_s: Longest time the file may take, seconds.
+        now: The clock for `generated_at`; default: the current time in UTC.
+
+    Raises:
+        GpuplanError: The file, an option or the catalogue is at fault.
+    """
+    question = question or Question()
+    if not isinstance(model, Inputs):
+        model = read_inputs(
+            model,
+            params=params,
+            precisions=question.choices.precisions,
+            machine=question.machine,
+            offers=offers,
+            timeout_s=timeout_s,
+        )
+    from .. import __version__
+    from ..planner.search import search
+
+    profile, notes = _calibrated(model)
+    found = search(question, profile, model.catalogue)
+    return Estimate(
+        gpuplan_version=__version__,
+        generated_at=(now or _utc_now)().isoformat(timespec="seconds"),
+        catalog=CatalogueFacts(
+            snapshot_date=model.catalogue.snapshot_date, offers=len(model.catalogue.offers)
+        ),
+        workload=_workload(model.profile),
+        headlines=Headlines.model_validate(found.headlines),
+        plans=found.plans,
+        feasible=found.feasible,
+        rejected=found.rejected,
+        notes=(*notes, *found.notes),
+    )
+
+
+def fits(
+    model: str | Path | Inputs,
+    on: str,
+    *,
+    params: Mapping[str, Any] | None = None,
+    precision: Precision | None = None,
+    micro_batch: int | None = None,
+    recompute: RecomputeKind = "none",
+    layout: Layout | None = None,
+    optimizer: str | None = None,
+    offload: Collection[Offloaded] = (),
+    offers: Path | None = None,
+) -> FitsAnswer:
+    """Return whether a training step fits one accelerator, with what is spare or would help.
+
+    Args:
+        model: A model as for `profile`, or what `read_inputs` returned.
+        on: Any known name of one accelerator.
+        params: Values for the functions of the file.
+        precision: Default: the file's own, else fp32.
+        micro_batch: Samples per device; default: 1.
+        recompute: What is computed again in the backward pass instead of kept.
+        layout: How the state is split over devices like this one; default: one device.
+        optimizer: A what-if instead of the file's own.
+        offload: What is kept in host memory.
+        offers: The user's own machines, whose accelerators are then known too.
+
+    Raises:
+        GpuplanError: The file, an option or the catalogue is at fault.
+    """
+    from ..catalog.errors import UsageError
+    from ..catalog.names import resolve_accelerator
+
+    if not isinstance(model, Inputs):
+        # A remedy may be 16-bit autocast, whatever was asked about.
+        precisions: tuple[Precision, ...] = () if precision is None else (precision, "bf16-amp")
+        model = read_inputs(model, params=params, precisions=precisions, offers=offers)
+    name = resolve_accelerator(on, catalogue=model.catalogue)
+    accelerator = model.catalogue.accelerators.get(name)
+    if accelerator is None:
+        raise UsageError(
+            f"{name} is sold, but no specification of it is known.",
+            fix="add it to a file for --offers.",
+        )
+    from ..planner.fits import fits as answer
+
+    return answer(
+        model.profile,
+        accelerator,
+        precision=precision or _own_precision(model.profile),
+        micro_batch=micro_batch,
+        recompute=recompute,
+        layout=layout,
+        optimizer=optimizer,
+        offload=frozenset(offload),
+    )
+
+
+def sources(plan: Plan, *, offers: Path | None = None) -> dict[str, str]:
+    """Return what a plan's numbers rest on → where that is from, as far as it is known.
+
+    Args:
+        plan: The plan.
+        offers: The user's own machines, if the plan may be on one of them.
+    """
+    from ..catalog.snapshot import load_catalogue
+    from ..planner.provenance import provenance
+
+    return provenance(plan, load_catalogue(offers))
+
+
+def timeline(inputs: Inputs, plan: Plan) -> list[Span]:
+    """Return the predicted step of a plan as spans of time, for a trace viewer."""
+    from ..planner.timeline import timeline as spans
+
+    return spans(inputs.profile, plan, inputs.catalogue.accelerators[plan.offer.accelerator])
+
+
+def validate(records: Iterable[Path], *, hold_out: Protocol | None = None) -> Validation:
+    """Return predictions for recorded runs, with their errors; see `gpuplan validate`.
+
+    Args:
+        records: files of run records.
+        hold_out: predict every run with constants fitted without its fold of configurations, its
+            source or its accelerator; None: with the usual ones.
+    """
+    from ..launcher.validation import validate as judge_records
+
+    return judge_records(records, hold_out=hold_out)
+
+
+def doctor() -> Diagnosis:
+    """Return what of this machine works with gpuplan, what does not, and how to mend it."""
+    from ..profiles.doctor import examine
+
+    return examine()
+
+
+def _calibrated(inputs: Inputs) -> tuple[Profile, tuple[str, ...]]:
+    """Return the Profile ready to predict, with what its measurement says if it has one."""
+    from ..profiles.measured import MeasuredProfile
+
+    if not isinstance(inputs.profile, MeasuredProfile):
+        return inputs.profile, ()
+    from ..catalog.names import resolve_accelerator
+    from ..planner.calibration import calibrated
+
+    try:
+        name = resolve_accelerator(inputs.profile.measured.device.name, catalogue=inputs.catalogue)
+    except GpuplanError:
+        name = ""
+    return calibrated(inputs.profile, inputs.catalogue.accelerators.get(name))
+
+
+def _workload(traced: Profile) -> WorkloadFacts:
+    return WorkloadFacts(
+        name=traced.name,
+        parameters=traced.parameters,
+        trainable_parameters=traced.trainable_parameters,
+        flops_per_sample=traced.flops.per_sample,
+        tokens_per_sample=traced.tokens_per_sample,
+    )
+
+
+def _own_precision(traced: Profile) -> Precision:
+    named: dict[str | None, Precision] = {precision: precision for precision in PRECISIONS}
+    return named.get(traced.file_precision, "fp32")
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,189 @@
+"""What every question starts from: a model's Profile, traced or measured, and the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..planner.plan import Precision
+from ..planner.request import Machine
+from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
+from ..profiles.spec import DEFAULT_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from ..catalog.snapshot import Catalogue
+    from ..profiles.measure import MeasureRequest
+    from ..profiles.measured import MeasuredProfile
+    from ..profiles.service import PendingProfile
+    from ..profiles.spec import ModelSpec
+
+DEFAULT_NUMERICS: tuple[Numerics, ...] = ("amp16", "fp32", "pure16")
+"""What is traced when no precision is asked for: the planner is then free to take either."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What every question about one model starts from; read it once, ask often."""
+
+    profile: Profile
+    catalogue: Catalogue
+    spec: ModelSpec | None = None
+    """The model as it was named; None where the Profile came from elsewhere."""
+    offers: Path | None = None
+    """The user's own machines and prices that the catalogue holds."""
+
+
+def profile(
+    model: str | Path,
+    *,
+    params: Mapping[str, Any] | None = None,
+    inputs: Iterable[str] = (),
+    numerics: Iterable[Numerics] | None = None,
+    optimizer: str | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    use_cache: bool = True,
+    on_output: Callable[[str], None] | None = None,
+) -> Profile:
+    """Return the Profile of a model file: FLOPs, bytes and memory of one step, traced with no GPU.
+
+    Args:
+        model: `model.py`, `model.py:ClassName`, `hf:<folder or config.json>` or a written Profile.
+        params: Values for the functions of the file.
+        inputs: Shapes of the tensors of a plain module, such as "3,224,224".
+        numerics: Which storage and compute dtypes to trace; default: the file's own.
+        optimizer: An optimizer to trace instead of the file's.
+        timeout_s: Longest time the file may take, seconds.
+        use_cache: Whether to look for the Profile in the cache, and to keep it there.
+        on_output: Called with what the user's code printed.
+
+    Raises:
+        UserFileError: The file failed, took too long, or does not follow the contract.
+        UsageError: The file cannot be read, or a param is taken by none of its functions.
+    """
+    from ..profiles.service import make_profile
+    from ..profiles.spec import parse_model_spec
+
+    spec = parse_model_spec(str(model), params=params, inputs=inputs, timeout_s=timeout_s)
+    return make_profile(
+        spec,
+        numerics=None if numerics is None else tuple(sorted(numerics)),
+        optimizer=optimizer,
+        use_cache=use_cache,
+        on_output=on_output,
+    )
+
+
+def measure(
+    model: str | Path,
+    request: MeasureRequest | None = None,
+    *,
+    params: Mapping[str, Any] | None = None,
+    inputs: Iterable[str] = (),
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    use_cache: bool = True,
+    on_progress: Callable[[str, int | None, int | None], None] | None = None,
+    on_output: Callable[[str], None] | None = None,
+) -> MeasuredProfile:
+    """Return the Profile of a model with what real steps of it took on this machine.
+
+    Args:
+        model: A model as for `profile`, but no written Profile.
+        request: What to run; default: 20 steps on the CUDA device, else on the processor.
+        params: Values for the functions of the file.
+        inputs: Shapes of the tensors of a plain module.
+        timeout_s: Longest time each thing that is done may take, seconds.
+        use_cache: Whether the trace may come from the cache; nothing measured does.
+        on_progress: Called with what is being done, how far it is, and of how much.
+        on_output: Called with what the user's code printed.
+
+    Raises:
+        UserFileError: The file failed, took too long, or a step of it did not fit in memory.
+        UsageError: What is asked for cannot be run on this machine.
+    """
+    from ..profiles.measure import MeasureRequest
+    from ..profiles.measure import measure as run_steps
+    from ..profiles.spec import parse_model_spec
+
+    return run_steps(
+        parse_model_spec(str(model), params=params, inputs=inputs, timeout_s=timeout_s),
+        request or MeasureRequest(),
+        use_cache=use_cache,
+        on_progress=on_progress,
+        on_output=on_output,
+    )
+
+
+def read_inputs(
+    model: str | Path,
+    *,
+    params: Mapping[str, Any] | None = None,
+    inputs: Iterable[str] = (),
+    precisions: Iterable[Precision] = (),
+    machine: Machine | None = None,
+    offers: Path | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    use_cache: bool = True,
+    on_output: Callable[[str], None] | None = None,
+) -> Inputs:
+    """Return the Profile of a model and the catalogue, read at the same time.
+
+    Args:
+        model: As for `profile`, like all arguments that are not listed here.
+        params: Values for the functions of the file.
+        inputs: Shapes of the tensors of a plain module.
+        precisions: Those that will be asked about; default: any that a free planner may choose.
+        machine: Names to check against the catalogue, before the trace has ended.
+        offers: The user's own machines and prices, a YAML or CSV file.
+        timeout_s: Longest time the file may take, seconds.
+        use_cache: Whether to use the cache of Profiles.
+        on_output: Called with what the user's code printed.
+
+    Raises:
+        GpuplanError: What `profile` raises; a name or the offers file is not understood.
+    """
+    from ..profiles.service import begin_profile
+    from ..profiles.spec import parse_model_spec
+
+    spec = parse_model_spec(str(model), params=params, inputs=inputs, timeout_s=timeout_s)
+    wanted: set[Numerics] = {NUMERICS_OF_PRECISION[precision] for precision in precisions}
+    if "amp16" in wanted:
+        wanted.add("pure16")  # FSDP runs mixed precision on 16-bit layers.
+    numerics: tuple[Numerics, ...] = tuple(sorted(wanted or DEFAULT_NUMERICS))
+    pending = begin_profile(spec, numerics=numerics, use_cache=use_cache, on_output=on_output)
+    with _ended(pending):
+        catalogue = _read_catalogue(offers, machine)
+        # The search is imported here because the child process is still tracing meanwhile.
+        from ..planner import search as _search  # noqa: F401
+
+        traced = pending.result()
+    return Inputs(profile=traced, catalogue=catalogue, spec=spec, offers=offers)
+
+
+@contextmanager
+def _ended(pending: PendingProfile) -> Iterator[PendingProfile]:
+    """Hand out a profile that is being made; whatever goes wrong, its process does not outlive."""
+    try:
+        yield pending
+    except BaseException:
+        pending.cancel()
+        raise
+
+
+def _read_catalogue(offers: Path | None, machine: Machine | None) -> Catalogue:
+    from ..catalog.query import parse_filter
+    from ..catalog.snapshot import load_catalogue
+
+    catalogue = load_catalogue(offers)
+    if machine is not None:
+        parse_filter(
+            catalogue,
+            accelerators=machine.accelerators,
+            providers=[name for name in machine.providers if name != "all"],
+            regions=machine.regions,
+            jurisdictions=machine.jurisdictions,
+            instance_types=machine.instances,
+        )
+    return catalogue

@@ -1,0 +1,237 @@
+"""The training itself: run here, launched elsewhere, and what it took beside what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .answers import estimate
+from .inputs import read_inputs
+from .kept import keep
+
+if TYPE_CHECKING:
+    from ..launcher.actuals import Actuals
+    from ..launcher.launch import Prepared
+    from ..launcher.plan_file import GivenPlan
+    from ..launcher.request import LaunchRequest
+    from ..launcher.run_request import RunRequest, RunResult
+    from ..profiles.spec import ModelSpec
+
+
+def run(
+    model: str | Path,
+    request: RunRequest | None = None,
+    *,
+    plan: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    inputs: Iterable[str] = (),
+    now: Callable[[], datetime] | None = None,
+    on_note: Callable[[str], None] | None = None,
+) -> RunResult:
+    """Train a model on this machine; return what remains of the run.
+
+    SIGINT and SIGTERM end it after the step that runs, with a checkpoint; the result says so.
+
+    Args:
+        model: A model as for `profile`, but no written Profile.
+        request: How; default: every CUDA device, else one process on the processor.
+        plan: A plan's id, a `plan.json`, or `estimate.json#ID`; None: as the file asks itself,
+            data-parallel over the processes.
+        params: Values for the functions of the file.
+        inputs: Shapes of the tensors of a plain module.
+        now: The clock, for names; default: the current local time.
+        on_note: Called with what a person should know on the way.
+
+    Raises:
+        UsageError: What is asked for contradicts itself, the plan or this machine.
+        NoFeasiblePlanError: gpuplan does not run such a plan.
+        GpuplanError: The run failed; its folder holds the traceback and the checkpoints.
+    """
+    from ..catalog.snapshot import load_catalogue
+    from ..launcher import local_run
+    from ..launcher.plan_file import given_plan
+    from ..launcher.run_request import RunRequest
+    from ..profiles.spec import parse_model_spec
+
+    tell = on_note or (lambda _text: None)
+    prepared = local_run.prepare(
+        parse_model_spec(str(model), params=params, inputs=inputs),
+        None if plan is None else given_plan(plan),
+        request or RunRequest(),
+        catalogue=load_catalogue(None),
+        now=now or datetime.now,
+        on_note=tell,
+    )
+    return local_run.execute(prepared, on_note=tell)
+
+
+def run_script(
+    command: str,
+    framework: str,
+    *,
+    plan: str | None = None,
+    nproc: int | None = None,
+    device: str | None = None,
+    folder: Path | None = None,
+    on_note: Callable[[str], None] | None = None,
+) -> int:
+    """Run the user's own script on this machine under its framework; return its exit code.
+
+    Args:
+        command: `train.py --flags`, `-m module --flags` or a program.
+        framework: torchrun, accelerate, deepspeed, lightning, horovod, jax, tensorflow or none.
+        plan: As for `run`.
+        nproc: Processes; default: the plan's accelerators, else the CUDA devices, else 1.
+        device: cpu or cuda; default: cuda where there is one.
+        folder: Where the framework's config files go; default: `gpuplan-runs/script`.
+        on_note: Called with what the script must do itself for the plan to hold.
+
+    Raises:
+        UsageError: The command, the framework or the plan cannot be run so.
+    """
+    from ..launcher.local_script import run_script as run_here
+    from ..launcher.plan_file import given_plan
+
+    return run_here(
+        command,
+        framework,
+        plan=None if plan is None else given_plan(plan).plan,
+        nproc=nproc,
+        device=device,
+        folder=folder or Path("gpuplan-runs") / "script",
+        on_note=on_note or (lambda _text: None),
+    )
+
+
+def launch(
+    plan: str | None = None,
+    request: LaunchRequest | None = None,
+    *,
+    model: str | Path | None = None,
+    params: Mapping[str, Any] | None = None,
+    inputs: Iterable[str] = (),
+    workdir: Path | None = None,
+    owner: str | None = None,
+    replan: bool = False,
+    dryrun: bool = True,
+    now: Callable[[], datetime] | None = None,
+    unique: Callable[[], str] | None = None,
+) -> Prepared:
+    """Return a plan as the SkyPilot task that launches it, with what it costs; rent nothing.
+
+    Args:
+        plan: As for `run`; None: the cheapest of the last estimate made in this folder.
+        request: How; a place for results must be given.
+        model: The model, where the plan does not say; it must be the one it was made for.
+        params: Values for the functions of the file, for such a model.
+        inputs: Shapes of the tensors of a plain module, for such a model.
+        workdir: The folder that is sent; default: this one, or the model's own.
+        owner: Who is named in the labels; default: this machine's user.
+        replan: Whether to ask the plan's question again first.
+        dryrun: False also writes the task and what it sends, below `gpuplan-launches`.
+        now: The clock, for names; default: the current local time.
+        unique: Returns six characters that no other run has; default: drawn at random.
+
+    Raises:
+        UsageError: The plan is stale, results would be lost, or what is asked for contradicts it.
+        NoFeasiblePlanError: There is no such plan, or gpuplan's runner does not run it.
+        PriceError: A price is not known.
+        LimitError: The worst case costs more than is allowed.
+    """
+    from uuid import uuid4
+
+    from ..launcher import choice, project
+    from ..launcher import launch as launching
+    from ..launcher.request import LaunchRequest
+    from ..launcher.store import Store
+
+    request = request or LaunchRequest()
+    folder = Path.cwd()
+    given = choice.chosen(plan, request, folder=folder, store=Store())
+    if replan:
+        given = _replanned(given, request, named=plan is not None)
+    spec = _model_of(given, request, model, params=params, inputs=inputs)
+    root = workdir or project.default_workdir(None if spec is None else spec.path, folder)
+    prepared = launching.prepare(
+        given,
+        spec,
+        project.read_project(root, owner=owner),
+        request,
+        catalogue=choice.catalogue_of(given.origin),
+        folder=folder,
+        now=now or datetime.now,
+        unique=unique or (lambda: uuid4().hex[:6]),
+    )
+    if not dryrun:
+        launching.write(prepared)
+    return prepared
+
+
+def actuals(place: str | Path) -> Actuals:
+    """Return what a run measured beside what its plan predicted.
+
+    Args:
+        place: The folder of the run, or its `record.json`.
+
+    Raises:
+        UsageError: There is no run record.
+    """
+    from ..launcher.actuals import actuals as compare
+
+    return compare(Path(place))
+
+
+def _model_of(
+    given: GivenPlan,
+    request: LaunchRequest,
+    model: str | Path | None,
+    *,
+    params: Mapping[str, Any] | None,
+    inputs: Iterable[str],
+) -> ModelSpec | None:
+    """Return the model that is trained, or None where the person's own script is."""
+    from ..launcher.choice import refuse_another_model
+    from ..profiles.spec import parse_model_spec
+
+    spec = None if given.origin is None else given.origin.spec
+    if model is not None:
+        spec = parse_model_spec(str(model), params=params, inputs=inputs)
+        refuse_another_model(given, spec)
+    return spec if request.command is None else None
+
+
+def _replanned(given: GivenPlan, request: LaunchRequest, *, named: bool) -> GivenPlan:
+    """Return a plan as it is today: its question is asked again, and the answer kept."""
+    from ..catalog.errors import UsageError
+    from ..launcher import choice
+    from ..launcher.origin import files_hash
+    from ..launcher.plan_file import GivenPlan
+
+    origin = given.origin
+    if origin is None:
+        raise UsageError(
+            f"Plan {given.plan.id} does not say which question it answered.",
+            fix="run `gpuplan estimate` again, without --replan here.",
+        )
+    spec = origin.spec
+    asked = read_inputs(
+        spec.named,
+        params=spec.params,
+        inputs=[one.text for one in spec.inputs],
+        precisions=origin.question.choices.precisions,
+        machine=origin.question.machine,
+        offers=None if origin.offers is None else Path(origin.offers),
+        timeout_s=spec.timeout_s,
+    )
+    answer = estimate(asked, origin.question)
+    keep(answer, inputs=asked, question=origin.question, folder=Path(origin.folder))
+    return GivenPlan(
+        plan=choice.same_plan(given.plan, answer)
+        if named
+        else choice.cheapest(answer, request, catalogue=asked.catalogue),
+        workload=answer.workload,
+        snapshot_date=answer.catalog.snapshot_date,
+        origin=origin.model_copy(update={"files_hash": files_hash(spec)}),
+    )

@@ -1,0 +1,66 @@
+"""What is remembered: the estimates that were made here, and their plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..planner.plan import Estimate
+from ..planner.request import Question
+from .inputs import Inputs
+
+if TYPE_CHECKING:
+    from ..launcher.store import KeptPlan
+
+
+def keep(
+    answer: Estimate, *, inputs: Inputs, question: Question, folder: Path | None = None
+) -> None:
+    """Keep an estimate, so that its plans can be found again by their id.
+
+    Args:
+        answer: What `estimate` returned.
+        inputs: What it was made from.
+        question: What was asked.
+        folder: Where it was made; default: the current one. `launch` looks there.
+
+    Raises:
+        StoreError: The store cannot be written; the estimate itself is none the worse.
+    """
+    from ..launcher.origin import origin_of
+    from ..launcher.store import Store
+    from ..planner.ids import content_hash
+
+    folder = folder or Path.cwd()
+    origin = None
+    if inputs.spec is not None:
+        origin = origin_of(inputs.spec, question, folder=folder, offers=inputs.offers)
+    asked = {
+        "folder": str(folder),
+        "source": inputs.profile.source_hash,
+        "name": inputs.profile.name,
+        "params": inputs.profile.params,
+        "question": question,
+        "snapshot_date": answer.catalog.snapshot_date,
+        "offers": answer.catalog.offers,
+        "gpuplan_version": answer.gpuplan_version,
+    }
+    Store().keep(answer, inputs_hash=content_hash(asked), origin=origin)
+
+
+def kept_estimates(*, limit: int | None = None) -> list[Estimate]:
+    """Return the kept estimates with their first plans, newest first."""
+    from ..launcher.store import Store
+
+    return Store().estimates(limit=limit)
+
+
+def kept_plan(prefix: str) -> KeptPlan:
+    """Return the one kept plan whose id begins with `prefix`, with the estimate it is from.
+
+    Raises:
+        UsageError: No kept plan or several begin with it.
+    """
+    from ..launcher.store import Store
+
+    return Store().find_plan(prefix)
