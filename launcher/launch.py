@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from ..catalog.errors import LimitError, NoFeasiblePlanError, UsageError
+from ..catalog.errors import UsageError
 from ..catalog.snapshot import Catalogue
 from ..catalog.types import CPU_PREFIX
 from ..planner.device import peak_flops
@@ -27,8 +26,9 @@ from .choice import refuse_stale, tried
 from .frameworks.command import parse_command
 from .places import Place
 from .plan_file import GivenPlan
-from .project import Project, needed_packages
-from .request import LaunchRequest, refuse_keys, refuse_repeats, slug
+from .project import Project
+from .refusals import refuse_dear, refuse_missing_packages, refuse_request
+from .request import LaunchRequest, slug
 from .runner.job import Job, write_atomically
 from .task import WORKDIR, Task, build_task
 
@@ -113,18 +113,13 @@ def prepare(
     """
     plan = given.plan
     refuse_stale(given, snapshot_date=catalogue.snapshot_date)
-    _refuse_unrunnable(plan, request)
-    _refuse_loss(plan, request)
-    refuse_repeats(request.data)
-    for option, text in (("--command", request.command), ("--setup", request.setup)):
-        refuse_keys(text or "", option)
+    refuse_request(plan, request)
     places = tried(plan, request, catalogue)
     steps = request.steps or (None if plan.run is None else plan.run.steps)
     cost = _cost(plan, steps, places, catalogue)
-    _refuse_dear(cost, request.max_cost_usd)
+    refuse_dear(cost, request.max_cost_usd)
     run_id = f"{_name(spec, request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
     written = folder / FOLDER / run_id
-    workload = given.workload
     task = build_task(
         plan,
         project,
@@ -133,11 +128,11 @@ def prepare(
         run_id=run_id,
         folder=written,
         accelerator=catalogue.accelerators.get(plan.offer.accelerator),
-        parameters=None if workload is None else workload.parameters,
+        parameters=None if given.workload is None else given.workload.parameters,
     )
     job = None
     if request.command is None:
-        _refuse_missing_packages(spec, project, request)
+        refuse_missing_packages(spec, project, request)
         job = _job(given, spec, project, task, steps, run_id=run_id, catalogue=catalogue)
     return Prepared(
         run_id=run_id,
@@ -147,12 +142,7 @@ def prepare(
         places=places,
         job=job,
         folder=written,
-        notes=(
-            *project.notes,
-            *task.notes,
-            *_unproven(plan, request),
-            *_money_notes(plan, request.buys_spot(plan), catalogue),
-        ),
+        notes=(*project.notes, *task.notes, *_notes(plan, request, catalogue)),
     )
 
 
@@ -173,55 +163,6 @@ def write(prepared: Prepared) -> Path:
             fix="run the command in a folder that you may write to.",
         ) from None
     return path
-
-
-def _refuse_unrunnable(plan: Plan, request: LaunchRequest) -> None:
-    if request.command is None and (plan.runnable is False or plan.needs_port):
-        raise NoFeasiblePlanError(
-            f"gpuplan's runner does not run plan {plan.id}:"
-            f" {plan.why_not_runnable or 'it needs a port to XLA.'}",
-            fix='launch a script of your own with --command "train.py …" --framework …, or choose'
-            " another plan.",
-        )
-
-
-def _refuse_loss(plan: Plan, request: LaunchRequest) -> None:
-    """Refuse a launch whose results would go with the machines."""
-    if request.outputs is None and request.fetch is None:
-        raise UsageError(
-            "The machines go when the job is done, and checkpoints and results would go with them.",
-            fix="give --outputs s3://bucket/folder, or for one node --fetch FOLDER to have them"
-            " brought here first.",
-        )
-    if request.outputs is not None and request.fetch is not None:
-        raise UsageError("--outputs and --fetch are both given.", fix="give one of them.")
-    if request.fetch is not None and request.command is None and plan.nodes > 1:
-        raise UsageError(
-            f"The {plan.nodes} nodes write one checkpoint together, and --fetch brings what is on"
-            " the first.",
-            fix="give --outputs s3://bucket/folder, which all nodes share.",
-        )
-    if request.fetch is not None and request.buys_spot(plan):
-        raise UsageError(
-            "A spot machine may go at any time, with what has not been fetched yet.",
-            fix="give --outputs s3://bucket/folder, or --on-demand.",
-        )
-
-
-def _refuse_dear(cost: LaunchCost, limit: Decimal | None) -> None:
-    if limit is None:
-        return
-    if cost.usd_worst is None:
-        raise UsageError(
-            "How long the job runs is not known, so --max-cost cannot be held.",
-            fix="give --steps, or estimate with an amount of work.",
-        )
-    if cost.usd_worst > limit:
-        raise LimitError(
-            f"At worst this costs ${cost.usd_worst:,.2f}, more than --max-cost ${limit:,.2f}"
-            f" (expected: ${cost.usd_expected:,.2f}).",
-            fix="choose a cheaper plan, fewer steps or --spot, or allow more.",
-        )
 
 
 def _cost(
@@ -245,21 +186,19 @@ def _cost(
     )
 
 
-def _unproven(plan: Plan, request: LaunchRequest) -> tuple[str, ...]:
-    if plan.nodes == 1 or request.command is not None:
-        return ()
-    return (
-        "checkpoints that several nodes write through a mounted bucket were never tried on rented"
-        " machines: look at the first one before you rely on them",
-    )
-
-
-def _money_notes(plan: Plan, spot: bool, catalogue: Catalogue) -> tuple[str, ...]:
-    notes = ["disks, buckets and traffic between regions are not in these sums"]
+def _notes(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[str, ...]:
+    """Return what was never tried, and what is not in the sums."""
+    notes = []
+    if plan.nodes > 1 and request.command is None:
+        notes.append(
+            "checkpoints that several nodes write through a mounted bucket were never tried on"
+            " rented machines: look at the first one before you rely on them"
+        )
+    notes.append("disks, buckets and traffic between regions are not in these sums")
     provider = catalogue.providers.get(plan.offer.provider)
     if provider is None or provider.billing_increment_s is None:
         notes.append(f"what {plan.offer.provider} rounds its bills to is not known")
-    if spot:
+    if request.buys_spot(plan):
         notes.append(
             "interruptions of spot machines are not in these sums; after one, the same line goes"
             " on from the newest checkpoint"
@@ -297,22 +236,6 @@ def _job(
         usd_per_hour=plan.usd_per_hour,
         run_id=run_id,
     )
-
-
-def _refuse_missing_packages(
-    spec: ModelSpec | None, project: Project, request: LaunchRequest
-) -> None:
-    """Refuse a job that would fail on its first line, on machines that are paid for."""
-    brings_own = request.setup is not None or (request.image or "").startswith("docker:")
-    if spec is None or brings_own or project.environment.found is not None:
-        return
-    needed = needed_packages(spec)
-    if needed:
-        raise UsageError(
-            f"{spec.text} needs {', '.join(needed)}, and no file of {project.workdir} says which"
-            " packages to install.",
-            fix="write a requirements.txt there, or give --setup or --image docker:….",
-        )
 
 
 def _on_node(spec: ModelSpec | None, project: Project) -> ModelSpec:
