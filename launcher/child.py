@@ -23,6 +23,10 @@ PR_SET_PDEATHSIG = 1
 """Linux: the signal that a process gets when its parent ends (prctl(2))."""
 
 
+class NotStartedError(GpuplanError):
+    """A program could not be started."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ended:
     """How a child ended."""
@@ -37,80 +41,108 @@ def run_child(
     arguments: Sequence[str],
     *,
     environment: Mapping[str, str],
-    mark: tuple[str, str],
-    output: int,
+    cwd: Path | None = None,
+    mark: tuple[str, str] | None = None,
+    output: int | None = None,
     keep_open: Sequence[int] = (),
-    on_signal: Callable[[int], None],
+    grace_s: float | None = None,
+    on_signal: Callable[[int], None] | None = None,
 ) -> Ended:
     """Start a program, wait for it, and return how it ended.
 
     The first SIGINT, SIGTERM or SIGHUP that we get is passed on to it, as SIGTERM; the next one
-    kills it. Whatever still runs when it has ended is killed. Should we be killed ourselves, it
-    gets SIGTERM (on Linux).
+    kills it. With `grace_s`, every one goes as it is to its whole process group, and the kill
+    comes by the clock. Whatever of it still runs when it has ended is killed. Should we be killed
+    ourselves, it gets SIGTERM (on Linux).
 
     Args:
         arguments: the program and its words.
         environment: all variables of it.
+        cwd: where it runs; here where it is None.
         mark: name and value of one more variable, by which every process below it is found again,
-            whatever session it moved to.
-        output: the file descriptor that its standard output and error go to.
+            whatever session it moved to, even when those between have ended.
+        output: the file descriptor that its standard output and error go to, with nothing as its
+            standard input; None: it shares all three of ours.
         keep_open: file descriptors that it inherits.
+        grace_s: seconds from the first signal to the kill; None: the second signal kills.
         on_signal: told the number of each signal.
 
     Raises:
-        GpuplanError: it cannot be started.
+        NotStartedError: it cannot be started.
     """
-    return _Child(mark, on_signal).run(arguments, environment, output, keep_open)
+    child = _Child(mark, grace_s, on_signal)
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            arguments,
+            cwd=cwd,
+            env={**environment, **dict([mark] if mark else [])},
+            stdin=None if output is None else subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=keep_open,
+            start_new_session=True,
+            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+        )
+
+    return child.run(arguments[0], start)
 
 
 class _Child:
-    def __init__(self, mark: tuple[str, str], on_signal: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        mark: tuple[str, str] | None,
+        grace_s: float | None,
+        on_signal: Callable[[int], None] | None,
+    ) -> None:
         self._mark = mark
         self._tell = on_signal
         self._process: subprocess.Popen[bytes] | None = None
         self._signals: list[int] = []
+        self._kill_later: threading.Timer | None = None
+        if grace_s is not None:
+            self._kill_later = threading.Timer(grace_s, self._kill_all)
+            self._kill_later.daemon = True
 
-    def run(
-        self,
-        arguments: Sequence[str],
-        environment: Mapping[str, str],
-        output: int,
-        keep_open: Sequence[int],
-    ) -> Ended:
-        name, value = self._mark
+    def run(self, name: str, start: Callable[[], subprocess.Popen[bytes]]) -> Ended:
         with self._handling():
             try:
-                self._process = subprocess.Popen(
-                    arguments,
-                    env={**environment, name: value},
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    pass_fds=keep_open,
-                    start_new_session=True,
-                    preexec_fn=_end_with_parent if sys.platform == "linux" else None,
-                )
+                self._process = start()
             except OSError as error:
-                raise GpuplanError(
-                    f"{arguments[0]} does not start: {error.strerror or error}.",
+                raise NotStartedError(
+                    f"{name} does not start: {error.strerror or error}.",
                     fix="check the limits of this machine on processes and memory.",
                 ) from None
             try:
-                if self._signals:
-                    self._process.terminate()
+                # What came before there was a process to hear it.
+                for number in tuple(self._signals):
+                    self._pass_on(number)
                 code = self._process.wait()
             finally:
+                if self._kill_later is not None:
+                    self._kill_later.cancel()
                 self._kill_all()
         return Ended(code=code, signals=tuple(self._signals))
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._signals.append(number)
-        if len(self._signals) == 1:
-            if self._process is not None:
-                self._process.terminate()
+        is_first = len(self._signals) == 1
+        if is_first and self._kill_later is not None:
+            self._kill_later.start()
+        if is_first or self._kill_later is not None:
+            self._pass_on(number)
         else:
             self._kill_all()
-        self._tell(number)
+        if self._tell is not None:
+            self._tell(number)
+
+    def _pass_on(self, number: int) -> None:
+        if self._process is None:
+            return
+        if self._kill_later is None:
+            self._process.terminate()
+        else:
+            _signal_group(self._process.pid, number)
 
     @contextlib.contextmanager
     def _handling(self) -> Iterator[None]:
@@ -129,12 +161,13 @@ class _Child:
         """Kill the child, its group, and what left the group for a session of its own."""
         if self._process is None:
             return
-        # Its number may be another's once it is reaped, but not while its group has members.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        for pid in marked_processes(*self._mark):
+        pid = self._process.pid
+        # Once it has ended, its number may be another's, but not while its group has members.
+        left = _descendants(pid) if self._process.returncode is None else []
+        _signal_group(pid, signal.SIGKILL)
+        for one in (*left, *(marked_processes(*self._mark) if self._mark else ())):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(one, signal.SIGKILL)
 
 
 def marked_processes(name: str, value: str) -> list[int]:
@@ -145,6 +178,28 @@ def marked_processes(name: str, value: str) -> list[int]:
         with contextlib.suppress(OSError):
             if wanted in environ.read_bytes().split(b"\0"):
                 found.append(int(environ.parent.name))
+    return found
+
+
+def _signal_group(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def _descendants(pid: int) -> list[int]:
+    """Return the processes below one, where /proc tells."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # The name, in brackets, may hold anything; the parent is the second field after it.
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
     return found
 
 

@@ -6,25 +6,19 @@ import contextlib
 import os
 import random
 import shutil
-import signal
 import socket
-import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
 
 from ...catalog.errors import UsageError
 from ...catalog.files import write_atomically
+from ..child import NotStartedError, run_child
 from .types import FrameworkLaunch, Program, Way
 from .words import Fact, fill
 
 LOOPBACK = "127.0.0.1"
-PASSED_ON = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
 PORTS = range(20_000, 30_000)
 GRACE_S = 45.0
 """How long a stopped job may take to save and leave: torchrun itself gives its workers 30 s."""
@@ -66,7 +60,13 @@ def run(
     variables = {name: fill(word, values) for name, word in launch.environment.items()}
     argv = argv_here(way, values)
     base = os.environ if environment is None else environment
-    return _Child(grace_s).run(argv, cwd=here, environment={**base, **variables})
+    try:
+        ended = run_child(argv, environment={**base, **variables}, cwd=here, grace_s=grace_s)
+    except NotStartedError as error:
+        raise UsageError(error.message, fix="name a program that can be run.") from None
+    if ended.signals:
+        return 128 + ended.signals[0]
+    return ended.code if ended.code >= 0 else 128 - ended.code
 
 
 def values_here(launch: FrameworkLaunch, folder: Path, *, port: int) -> dict[Fact, str]:
@@ -154,90 +154,3 @@ def _write_files(launch: FrameworkLaunch, folder: Path, values: Mapping[Fact, st
             f"The files of the launch cannot be written to {folder}: {error.strerror}.",
             fix="give another folder.",
         ) from None
-
-
-class _Child:
-    """A job in a process group of its own: signals go on to it, and none of it outlives us."""
-
-    def __init__(self, grace_s: float) -> None:
-        self._kill = threading.Timer(grace_s, self._kill_all)
-        self._kill.daemon = True
-        self._process: subprocess.Popen[bytes] | None = None
-        self._signals: list[int] = []
-
-    def run(self, argv: list[str], *, cwd: Path, environment: dict[str, str]) -> int:
-        """Start a job, wait for it, and return its code as a shell has it."""
-        try:
-            with self._handling():
-                self._process = _start(argv, cwd, environment)
-                for number in tuple(self._signals):
-                    _signal_group(self._process.pid, number)
-                code = self._process.wait()
-        finally:
-            self._kill.cancel()
-            self._kill_all()
-        if self._signals:
-            return 128 + self._signals[0]
-        return code if code >= 0 else 128 - code
-
-    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
-        if not self._signals:
-            self._kill.start()
-        self._signals.append(number)
-        if self._process is not None:
-            _signal_group(self._process.pid, number)
-
-    @contextlib.contextmanager
-    def _handling(self) -> Iterator[None]:
-        """Pass signals on for a while; only the main thread can."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self._pass_on) for number in PASSED_ON}
-        try:
-            yield
-        finally:
-            for number, previous in before.items():
-                signal.signal(number, previous)
-
-    def _kill_all(self) -> None:
-        """Kill what is left of the job: its group, and what left the group (torchrun's workers)."""
-        if self._process is None:
-            return
-        # Once it has ended, its number may be another's.
-        left = _descendants(self._process.pid) if self._process.returncode is None else []
-        _signal_group(self._process.pid, signal.SIGKILL)
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def _start(argv: list[str], cwd: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(argv, cwd=cwd, env=environment, start_new_session=True)
-    except OSError as error:
-        raise UsageError(
-            f"{argv[0]} does not start: {error.strerror}.", fix="name a program that can be run."
-        ) from None
-
-
-def _signal_group(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
-
-
-def _descendants(pid: int) -> list[int]:
-    """Return the processes below one, where /proc tells."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            # The name, in brackets, may hold anything; the parent is the second field after it.
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        below = children.get(waiting.pop(), [])
-        found += below
-        waiting += below
-    return found
