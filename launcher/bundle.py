@@ -17,7 +17,10 @@ PACKAGE = "gpuplan_job"
 CARRIED = (
     "catalog/errors.py",
     "catalog/files.py",
+    "catalog/units.py",
+    "planner/chunks.py",
     "planner/runnable.py",
+    "planner/unsupported.py",
     *(
         f"profiles/{name}.py"
         for name in (
@@ -30,6 +33,7 @@ CARRIED = (
             "hugging_face",
             "lightning",
             "measure_step",
+            "placing",
             "source",
             "spec",
             "stepping",

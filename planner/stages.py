@@ -1,8 +1,7 @@
 """Which layers each pipeline stage runs, and how the stages' times make a step.
 
-Layers are dealt to pipeline · virtual chunks in order, chunk c to stage c mod pipeline. Where they
-do not divide, but do with embedding and head counted as two layers, the first and last chunk hold
-one less (as Megatron and BLOOM's layout do); else chunks behind the first get one more.
+Layers are dealt to pipeline · virtual chunks in order (`chunks.py`), chunk c to stage
+c mod pipeline.
 
 1F1B and GPipe take the same time: every stage works `grad_accum` times, and waits for the stages
 before it once and for those behind it once, 1/virtual of it with interleaving (Narayanan et al.
@@ -16,32 +15,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..profiles.profile import StepTrace
+from .chunks import chunk_sizes
 from .layout import Layout
 from .unsupported import UnsupportedError
 
 Array = np.ndarray
-
-
-def chunk_sizes(layers: int, chunks: int) -> list[int]:
-    """Return how many layers each chunk of a pipeline runs.
-
-    Raises:
-        UnsupportedError: there are fewer layers than chunks.
-    """
-    if layers % chunks == 0:
-        return [layers // chunks] * chunks
-    if (layers + 2) % chunks == 0:
-        sizes = [(layers + 2) // chunks] * chunks
-        sizes[0] -= 1
-        sizes[-1] -= 1
-        return sizes
-    if layers < chunks:
-        raise UnsupportedError(
-            f"{layers} layers are too few for {chunks} pipeline chunks.",
-            fix="use fewer pipeline or virtual stages.",
-        )
-    each, extra = divmod(layers, chunks)
-    return [each + (1 <= chunk <= extra) for chunk in range(chunks)]
 
 
 def stage_of_instances(trace: StepTrace, layout: Layout) -> Array:

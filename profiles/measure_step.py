@@ -15,6 +15,7 @@ from ..catalog.errors import UsageError
 from .blocks import find_blocks
 from .checks import Batch
 from .contract import Workload
+from .placing import placed
 
 LOSS_SCALE = 2.0**10
 """First loss scale of fp16: torch's own default of 2^16 skips the first optimizer steps."""
@@ -55,11 +56,8 @@ class TrainingStep:
     def use_micro_batch(self, samples: int) -> None:
         """Take a batch of this size from now on."""
         self._batch = None
-        batch = self._workload.make_batch(samples)
-        if isinstance(batch, dict):
-            self._batch = {key: self._placed(value) for key, value in batch.items()}
-        else:
-            self._batch = tuple(self._placed(value) for value in batch)
+        dtype = torch.bfloat16 if self._precision == "bf16" else None
+        self._batch = placed(self._workload.make_batch(samples), self._device, dtype)
 
     def __call__(self) -> None:
         """Run the whole step."""
@@ -91,17 +89,6 @@ class TrainingStep:
         )
         with cast:
             return self._workload.compute_loss(self._model, self._batch)
-
-    def _placed(self, value: Any) -> Any:
-        if isinstance(value, Tensor):
-            low = self._precision == "bf16" and value.is_floating_point()
-            return value.to(self._device, torch.bfloat16 if low else value.dtype)
-        if isinstance(value, dict):
-            return {key: self._placed(item) for key, item in value.items()}
-        if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-            return type(value)(self._placed(item) for item in value)
-        move = getattr(value, "to", None)
-        return value if move is None else move(self._device)
 
 
 def recompute_blocks(model: nn.Module, recompute: str) -> None:

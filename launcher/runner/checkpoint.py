@@ -10,9 +10,7 @@ whole. Keys are the names of the model's parameters, so it is read back under an
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -34,6 +32,7 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from ...catalog.errors import GpuplanError, UsageError
 from ...catalog.files import write_atomically
+from .checkpoint_folder import NAME, RUN_FILE, make_durable, open_folder, whole_checkpoints
 from .job import CheckpointPolicy
 from .metrics import say
 from .numerics import LossScaler
@@ -41,8 +40,6 @@ from .processes import Processes
 
 # One process saves alone on purpose.
 warnings.filterwarnings("ignore", message="torch.distributed is disabled", module="torch")
-RUN_FILE = "run.json"
-NAME = "step-{:08d}"
 RESCUE_S = 60.0
 """How long a run that failed waits for a checkpoint that it had begun."""
 OPTIONS = StateDictOptions(flatten_optimizer_state_dict=True)
@@ -69,20 +66,7 @@ class Checkpoints:
         Raises:
             UsageError: it cannot be written, or other nodes do not see what this one writes.
         """
-        problem = self._try_to_write()
-        if self._processes.world > 1:
-            problems: list[Any] = [None] * self._processes.world
-            dist.all_gather_object(problems, problem, self._processes.host_group)
-            problem = next((one for one in problems if one), None)
-        if problem:
-            raise UsageError(
-                f"Checkpoints cannot be kept in {self._folder}: {problem}.",
-                fix="give a folder that every node can write, with --checkpoint-dir.",
-            )
-        if self._processes.is_first:
-            for left in self._folder.glob(".step-*"):
-                shutil.rmtree(left, ignore_errors=True)
-        self._processes.barrier()
+        open_folder(self._folder, self._processes)
 
     def start(self) -> Path | None:
         """Return the checkpoint to begin from, the same on every process; None to begin anew.
@@ -220,11 +204,11 @@ class Checkpoints:
         step = self._facts["step"]
         partial, whole = self._partial(step), self._folder / NAME.format(step)
         write_atomically(partial / RUN_FILE, json.dumps(self._facts, indent=1) + "\n")
-        _sync_folder(partial)
+        make_durable(partial)
         if whole.exists():
             shutil.rmtree(whole)
         partial.rename(whole)
-        _sync_folder(self._folder)
+        make_durable(self._folder)
         for old in whole_checkpoints(self._folder)[: -self._policy.keep]:
             shutil.rmtree(old, ignore_errors=True)
 
@@ -249,35 +233,6 @@ class Checkpoints:
             fix=f"give a folder step-… of {self._folder}, or --resume auto for the newest.",
         )
 
-    def _try_to_write(self) -> str | None:
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self._folder):
-                pass
-        except OSError as error:
-            return error.strerror or str(error)
-        return self._unshared() if self._processes.nodes > 1 else None
-
-    def _unshared(self) -> str | None:
-        """Return a reason if what the first process writes is not seen here."""
-        token: list[Any] = [None]
-        group = self._processes.host_group
-        if self._processes.is_first:
-            with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".shared-") as probe:
-                token[0] = Path(probe.name).name
-                dist.broadcast_object_list(token, 0, group)
-                self._processes.barrier()
-            return None
-        dist.broadcast_object_list(token, 0, group)
-        seen = (self._folder / str(token[0])).exists()
-        self._processes.barrier()
-        return None if seen else "the nodes do not share it"
-
-
-def whole_checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints of a folder that are whole, oldest first."""
-    return sorted(one.parent for one in folder.glob(f"step-*/{RUN_FILE}"))
-
 
 def saved_facts(
     *, step: int, scaler: LossScaler | None, job: dict[str, Any], now: Callable[[], float]
@@ -289,20 +244,6 @@ def saved_facts(
         "scaler": None if scaler is None else scaler.state_dict(),
         **job,
     }
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make renames in a folder durable, where the file system can."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        return
-    finally:
-        os.close(handle)
 
 
 def _reason(error: BaseException) -> str:

@@ -8,57 +8,22 @@ that continues, on any number of devices with the same G, sees exactly what it w
 from __future__ import annotations
 
 import os
-import random
-import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
 from ...catalog.errors import UserFileError
 from ...profiles.checks import Batch, checked_batch, described
 from ...profiles.contract import Workload
-from .job import Execution
+from ...profiles.placing import placed
+from .samples import Dealt, Seeded, Share, StepOrder
 
 SYNTHETIC_BATCHES = 8
 """How many different synthetic micro-batches there are; each rank keeps those it uses."""
 MOST_WORKERS = 4
 PREFETCHED = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class Share:
-    """Which samples a data-parallel rank takes of every step."""
-
-    rank: int
-    micro_batch: int
-    grad_accum: int
-    data: int
-
-    @classmethod
-    def of(cls, execution: Execution, rank: int) -> Share:
-        """Return the share of a data-parallel rank."""
-        return cls(
-            rank=rank,
-            micro_batch=execution.micro_batch,
-            grad_accum=execution.grad_accum,
-            data=execution.layout.data,
-        )
-
-    @property
-    def global_batch(self) -> int:
-        """Return the samples of one step of all ranks."""
-        return self.micro_batch * self.grad_accum * self.data
-
-    def micro_batches(self, step: int) -> Iterator[int]:
-        """Yield the numbers, over the whole run, of this rank's micro-batches of a step."""
-        first = step * self.grad_accum * self.data
-        for turn in range(self.grad_accum):
-            yield first + turn * self.data + self.rank
 
 
 class Batches(Protocol):
@@ -76,12 +41,20 @@ class SyntheticBatches:
     """What `make_batch` gives, the same for the same micro-batch of a run."""
 
     def __init__(
-        self, workload: Workload, share: Share, device: torch.device, *, seed: int, start: int
+        self,
+        workload: Workload,
+        share: Share,
+        device: torch.device,
+        *,
+        dtype: torch.dtype | None = None,
+        seed: int,
+        start: int,
     ) -> None:
         self.waited_s = 0.0
         self._workload = workload
         self._share = share
         self._device = device
+        self._dtype = dtype
         self._seed = seed
         self._step = start
         self._made: dict[int, Batch] = {}
@@ -100,7 +73,7 @@ class SyntheticBatches:
             with torch.random.fork_rng(devices=()):
                 torch.manual_seed(self._seed + 1 + number)
                 batch = self._workload.make_batch(self._share.micro_batch)
-            self._made[number] = on_device(batch, self._device)
+            self._made[number] = placed(batch, self._device, self._dtype)
         return self._made[number]
 
 
@@ -113,6 +86,7 @@ class DatasetBatches:
         share: Share,
         device: torch.device,
         *,
+        dtype: torch.dtype | None = None,
         seed: int,
         start: int,
         workers: int,
@@ -120,6 +94,7 @@ class DatasetBatches:
         self.waited_s = 0.0
         self._share = share
         self._device = device
+        self._dtype = dtype
         loader: DataLoader[Any] = DataLoader(
             Seeded(dataset, seed) if _has_places(dataset) else Dealt(dataset, share, start),
             batch_size=share.micro_batch,
@@ -151,7 +126,7 @@ class DatasetBatches:
         finally:
             self.waited_s += time.perf_counter() - started_s
         batch = tuple(found) if isinstance(found, list) else found
-        return on_device(checked_batch(batch, "the data set"), self._device)
+        return placed(checked_batch(batch, "the data set"), self._device, self._dtype)
 
 
 def open_batches(
@@ -159,6 +134,7 @@ def open_batches(
     share: Share,
     device: torch.device,
     *,
+    dtype: torch.dtype | None = None,
     seed: int,
     start: int,
     workers: int | None,
@@ -166,11 +142,21 @@ def open_batches(
 ) -> Batches:
     """Return the micro-batches of a run from a step on.
 
+    Args:
+        workload: its data set, else its `make_batch`.
+        share: which samples this rank takes.
+        device: where they are put.
+        dtype: of floating-point tensors; None keeps theirs.
+        seed: of the order, of augmentations and of synthetic values.
+        start: the first step.
+        workers: processes that read; None: as many as the cores allow.
+        synthetic: whether to leave the data set aside.
+
     Raises:
         UserFileError: build_dataset() gives no data set, or one with too few samples.
     """
     if workload.build_dataset is None or synthetic:
-        return SyntheticBatches(workload, share, device, seed=seed, start=start)
+        return SyntheticBatches(workload, share, device, dtype=dtype, seed=seed, start=start)
     dataset = workload.build_dataset()
     if not isinstance(dataset, Dataset) and not hasattr(dataset, "__getitem__"):
         raise UserFileError(
@@ -178,114 +164,9 @@ def open_batches(
             fix="return a torch.utils.data.Dataset or IterableDataset.",
         )
     count = default_workers() if workers is None else workers
-    return DatasetBatches(dataset, share, device, seed=seed, start=start, workers=count)
-
-
-class StepOrder(Sampler[int]):
-    """The samples of one rank, shuffled epoch after epoch; what a step takes does not depend on it.
-
-    The last samples of an epoch that fill no global batch are left out, as DistributedSampler with
-    `drop_last` does; every epoch has another order, so they are others each time.
-    """
-
-    def __init__(self, size: int, share: Share, seed: int, start: int) -> None:
-        self._size = size
-        self._share = share
-        self._seed = seed
-        self._start = start
-        self._steps_per_epoch = size // share.global_batch
-        if not self._steps_per_epoch:
-            raise UserFileError(
-                f"build_dataset() returned {size:,} samples, and one step takes"
-                f" {share.global_batch:,}.",
-                fix="give it more samples, or take a smaller global batch.",
-            )
-
-    def __iter__(self) -> Iterator[int]:
-        """Yield the places of samples without end."""
-        share, step = self._share, self._start
-        order, epoch = torch.empty(0), -1
-        while True:
-            if step // self._steps_per_epoch != epoch:
-                epoch = step // self._steps_per_epoch
-                order = torch.randperm(
-                    self._size, generator=torch.Generator().manual_seed(self._seed + epoch)
-                )
-            first = (step % self._steps_per_epoch) * share.global_batch
-            for number in share.micro_batches(0):
-                begin = first + number * share.micro_batch
-                yield from order[begin : begin + share.micro_batch].tolist()
-            step += 1
-
-
-class Seeded(Dataset[Any]):
-    """A data set whose random augmentations depend on the sample and the seed alone.
-
-    So they are the same whichever worker reads the sample, and after a run continues.
-    """
-
-    def __init__(self, dataset: Any, seed: int) -> None:
-        self._dataset = dataset
-        self._seed = seed
-
-    def __getitem__(self, place: int) -> Any:
-        """Return a sample, read with random numbers of its own."""
-        seed_everything(self._seed * 1_000_003 + place)
-        return self._dataset[place]
-
-
-class Dealt(IterableDataset[Any]):
-    """A stream dealt out: every rank and every worker takes its own micro-batches of it.
-
-    A stream cannot be shuffled or entered in the middle: what was trained on already is read again
-    and dropped. When it ends it begins anew.
-    """
-
-    def __init__(self, dataset: Any, share: Share, start: int) -> None:
-        self._dataset = dataset
-        self._share = share
-        self._start = start
-
-    def __iter__(self) -> Iterator[Any]:
-        """Yield this rank's samples without end."""
-        share = self._share
-        info = torch.utils.data.get_worker_info()
-        workers, worker = (info.num_workers, info.id) if info else (1, 0)
-        skipped = self._start * share.global_batch
-        place = 0
-        while True:
-            before = place
-            for sample in self._dataset:
-                number, place = place // share.micro_batch, place + 1
-                if place <= skipped or number % share.data != share.rank:
-                    continue
-                # Loaders take their workers' batches in turn.
-                turn = number // share.data - self._start * share.grad_accum
-                if turn % workers == worker:
-                    yield sample
-            if place == before:
-                return
-
-
-def seed_everything(seed: int) -> None:
-    """Set every random source that user code may read: Python's, torch's, and numpy's if loaded."""
-    random.seed(seed)
-    torch.manual_seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed % 2**32)
-
-
-def on_device(batch: Any, device: torch.device) -> Any:
-    """Return a batch with its tensors on a device; floating-point values keep their dtype."""
-    if isinstance(batch, Tensor):
-        return batch.to(device, non_blocking=True)
-    if isinstance(batch, dict):
-        return {key: on_device(value, device) for key, value in batch.items()}
-    if isinstance(batch, list | tuple) and not hasattr(batch, "_fields"):
-        return type(batch)(on_device(value, device) for value in batch)
-    move = getattr(batch, "to", None)
-    return batch if move is None else move(device)
+    return DatasetBatches(
+        dataset, share, device, dtype=dtype, seed=seed, start=start, workers=count
+    )
 
 
 def default_workers() -> int:

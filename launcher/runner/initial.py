@@ -36,7 +36,9 @@ def only_first_builds(job: Job, execution: Execution, processes: Processes) -> b
     if job.one_copy is not None:
         return job.one_copy
     here = processes.world // processes.nodes
-    needed_bytes = (job.parameters or 0) * BYTES_PER_PARAMETER * here
+    if job.parameters is None:
+        return False
+    needed_bytes = job.parameters * BYTES_PER_PARAMETER * here
     told: list[Any] = [needed_bytes > SHARE_OF_HOST * host_bytes()]
     dist.broadcast_object_list(told, 0, processes.host_group)
     return bool(told[0])

@@ -17,23 +17,17 @@ import torch
 import torch.distributed as dist
 
 from ...catalog.errors import GpuplanError
-from ...profiles.contract import Workload, optional_function
+from ...profiles.contract import Workload
 from .checkpoint import Checkpoints, saved_facts
 from .control import Agreed, Control
-from .data import Batches, Share, open_batches, seed_everything
+from .data import Batches, open_batches
 from .job import Job
-from .metrics import (
-    Heartbeat,
-    Metrics,
-    MetricsFile,
-    ProgressLine,
-    Throughput,
-    duration,
-    memory_metrics,
-    say,
-)
+from .metrics import Heartbeat, duration, say
+from .numerics import input_dtype
 from .parallel import as_float
 from .processes import Processes
+from .report import Report
+from .samples import Share, seed_everything
 from .setup import Trainer
 from .training import PartTimes
 
@@ -93,10 +87,11 @@ class Loop:
         self._report: Report | None = None
         self._told_to_stop = False
         self._began_s = time.perf_counter()
+        self._before_s = 0.0
+        """How long the run had trained when its checkpoint was written."""
         self._outcome = Outcome(step=0, stopped=False, elapsed_s=0.0)
-        self._waits_s: deque[float] = deque(maxlen=2)
-        """Of the last two steps: the older one is the one that is reported."""
-        self._norms: deque[torch.Tensor | None] = deque(maxlen=2)
+        self._unreported: deque[tuple[float, torch.Tensor | None]] = deque()
+        """(Seconds that data were waited for, norm of the gradients) of steps, oldest first."""
 
     def run(self) -> Outcome:
         """Run until the last step, a signal, or an error."""
@@ -114,7 +109,7 @@ class Loop:
             finally:
                 if self._report is not None:
                     self._report.close()
-        self._outcome.elapsed_s = self._elapsed_s()
+        self._outcome.elapsed_s = self._before_s + self._elapsed_s()
         return self._outcome
 
     def _steps(self, batches: Batches) -> None:
@@ -155,8 +150,7 @@ class Loop:
         self._parts.mark("input")
         seed_everything((self._job.seed * 1_000_003 + step) * 65_537 + trainer.position.data)
         loss, norm = trainer.step(made, self._parts.mark)
-        self._norms.append(norm)
-        self._waits_s.append(batches.waited_s)
+        self._unreported.append((batches.waited_s, norm))
         return self._control.exchange(
             loss,
             stop=self._told_to_stop,
@@ -174,20 +168,20 @@ class Loop:
         parts = self._parts.of_step()
         step_s = sum(seconds for part, seconds in parts.items() if part != "checkpoint")
         outcome.last_loss = agreed.loss
+        waited_s, norm = self._unreported.popleft()
         if is_settled:
             outcome.times_s.append(step_s)
             for part, seconds in parts.items():
                 outcome.parts_s.setdefault(part, []).append(seconds)
         if self._report is not None:
-            norm = self._norms[0]
             self._report.step(
                 step,
                 loss=agreed.loss,
                 step_s=step_s,
                 parts_s=parts,
-                waited_s=self._waits_s[0],
+                waited_s=waited_s,
                 norm=None if norm is None else as_float(norm),
-                elapsed_s=agreed.elapsed_s,
+                elapsed_s=self._before_s + agreed.elapsed_s,
                 typical_s=statistics.median(outcome.times_s[-RECENT_STEPS:] or [step_s]),
             )
         if not math.isfinite(agreed.loss):
@@ -222,6 +216,7 @@ class Loop:
         if path is None:
             return 0
         facts = self._checkpoints.load(path, trainer.model, trainer.optimizer, trainer.scaler)
+        self._before_s = float(facts["elapsed_s"])
         if self._processes.is_first:
             say(f"continuing from {path.name} ({path.parent})")
             if facts.get("global_batch") != trainer.execution.global_batch:
@@ -246,6 +241,7 @@ class Loop:
                 "plan": (self._job.plan or {}).get("id"),
                 "seed": self._job.seed,
                 "torch": torch.__version__,
+                "elapsed_s": self._before_s + self._elapsed_s(),
             },
             now=time.time,
         )
@@ -256,6 +252,7 @@ class Loop:
             self._workload,
             Share.of(trainer.execution, trainer.position.data),
             self._processes.device,
+            dtype=input_dtype(trainer.execution),
             seed=job.seed,
             start=start,
             workers=job.workers,
@@ -284,56 +281,6 @@ class Loop:
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._told_to_stop = True
-
-
-class Report:
-    """What the first process writes and shows of every step."""
-
-    def __init__(self, job: Job, workload: Workload, trainer: Trainer, world: int) -> None:
-        peak = job.peak_flops
-        self._device = trainer.step.parameters[0].device
-        self._throughput = Throughput(
-            global_batch=trainer.execution.global_batch,
-            tokens_per_sample=workload.tokens_per_sample,
-            flops_per_sample=job.flops_per_sample,
-            peak_flops=None if peak is None else peak * world,
-            usd_per_hour=job.usd_per_hour,
-        )
-        self._file = MetricsFile(job.out_dir, optional_function(workload, "on_metrics"))
-        self._line = ProgressLine(job)
-
-    def step(
-        self,
-        step: int,
-        *,
-        loss: float,
-        step_s: float,
-        parts_s: dict[str, float],
-        waited_s: float,
-        norm: float | None,
-        elapsed_s: float,
-        typical_s: float,
-    ) -> None:
-        """Write one line of metrics, and show it when it is time."""
-        metrics: Metrics = {
-            "step": step,
-            "time": time.time(),
-            "loss": loss,
-            "step_time_s": step_s,
-            "parts_s": parts_s,
-            "input_wait_s": waited_s,
-            "gradient_norm": norm,
-            "elapsed_s": elapsed_s,
-            **self._throughput.of(step_s, elapsed_s),
-            **memory_metrics(self._device),
-        }
-        self._file.write(metrics)
-        self._line.show(metrics, typical_s=typical_s)
-
-    def close(self) -> None:
-        """Close the files."""
-        self._file.close()
-        self._line.close()
 
 
 @contextmanager

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...catalog.errors import GpuplanError
+from ...catalog.units import GIB
 from .job import Job
-
-GIB = 2**30
 
 
 class OutOfMemoryError(GpuplanError):

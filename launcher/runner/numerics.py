@@ -33,6 +33,16 @@ def runs_sixteen_bit_layers(execution: Execution) -> bool:
     return precision.endswith("-amp") and layout.zero_stage in (2, 3) and layout.shard > 1
 
 
+def input_dtype(execution: Execution) -> torch.dtype | None:
+    """Return the dtype of a batch's floating-point tensors; None where they keep their own.
+
+    Layers that are 16-bit themselves take 16-bit inputs; autocast casts where it is needed.
+    """
+    if execution.precision == "bf16" or runs_sixteen_bit_layers(execution):
+        return SIXTEEN_BIT[execution.precision or ""]
+    return None
+
+
 def fsdp_policy(execution: Execution) -> MixedPrecisionPolicy:
     """Return in what FSDP gathers weights and reduces gradients."""
     if not runs_sixteen_bit_layers(execution):

@@ -31,7 +31,7 @@ from torch.utils._pytree import tree_leaves
 
 from ...catalog.errors import GpuplanError, UsageError
 from ...profiles.checks import Batch
-from .pipeline_blocks import block_paths, blocks_per_stage
+from .pipeline_blocks import block_paths
 from .pipeline_cut import StageCut, cut_model
 from .pipeline_stage import Feed, StageModule, build_stages, trainable
 
@@ -40,7 +40,6 @@ __all__ = [
     "StageCut",
     "StageModule",
     "block_paths",
-    "blocks_per_stage",
     "build_stages",
     "cut_model",
     "make_schedule",

@@ -51,30 +51,6 @@ def block_paths(model: nn.Module) -> tuple[str, ...]:
     return tuple(name for name in names if name in members[container])
 
 
-def blocks_per_stage(blocks: int, stages: int) -> tuple[int, ...]:
-    """Return how many blocks each of the stages runs, as the predictor assumes it.
-
-    Where they do not divide, but do with embedding and head counted as two more, the first and the
-    last stage run one less; else stages behind the first run one more. Stage s runs on rank
-    s mod pipeline.
-
-    Raises:
-        UsageError: there are fewer blocks than stages.
-    """
-    if blocks % stages == 0:
-        return (blocks // stages,) * stages
-    if (blocks + 2) % stages == 0:
-        each = (blocks + 2) // stages
-        return (each - 1, *(each for _ in range(stages - 2)), each - 1)
-    if blocks < stages:
-        raise UsageError(
-            f"The model repeats {blocks} blocks, too few for {stages} pipeline stages.",
-            fix=f"use {blocks} stages or fewer (pipeline x virtual stages).",
-        )
-    each, extra = divmod(blocks, stages)
-    return tuple(each + (1 <= stage <= extra) for stage in range(stages))
-
-
 def first_tensor(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
     """Return the hidden state a block is called with: its first tensor, by position or by name."""
     given = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]

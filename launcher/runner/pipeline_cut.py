@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from ...catalog.errors import UsageError
+from ...planner.chunks import chunk_sizes
 from ...profiles.checks import Batch
-from .pipeline_blocks import block_paths, blocks_per_stage
+from .pipeline_blocks import block_paths
 from .pipeline_record import BEFORE, BlockOutput, LossFunction, record
 
 
@@ -65,11 +66,12 @@ def cut_model(
         device: where the stages will run; nothing is put there.
 
     Raises:
-        UsageError: no repeated blocks, too few, or they do not run one after the other.
+        UsageError: no repeated blocks, or they do not run one after the other.
+        UnsupportedError: fewer blocks than stages.
     """
     _check_not_compiled(model)
     paths = block_paths(model)
-    sizes = blocks_per_stage(len(paths), stages)
+    sizes = tuple(chunk_sizes(len(paths), stages))
     found = record(compute_loss, model, micro_batch, paths, device or torch.device("cpu"))
     after = len(paths)
     outside = {

@@ -10,10 +10,8 @@ before it returned.
 from __future__ import annotations
 
 import copy
-import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +24,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, t
 from ...catalog.errors import GpuplanError, UsageError
 from ...profiles.checks import Batch, described
 from .pipeline_blocks import Director, first_tensor
+from .pipeline_fake import quiet_torch, stand_ins
 
 LossFunction = Callable[[nn.Module, Batch], Tensor]
 BEFORE = -1
@@ -100,72 +99,23 @@ def record(
         UsageError: the blocks do not run one after the other.
     """
     try:
-        with _quiet_torch(), FakeTensorMode(allow_non_fake_inputs=True):
+        with quiet_torch(), FakeTensorMode(allow_non_fake_inputs=True):
 
             def fake(tensor: Tensor) -> Tensor:
                 return torch.empty_strided(
                     tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device
                 )
 
-            with _stand_ins(model, fake):
+            with stand_ins(model, fake):
                 watch = _Watch(model, paths)
                 batch = tree_map(lambda x: fake(x) if isinstance(x, Tensor) else x, micro_batch)
                 return watch.run(compute_loss, model, batch)
     except GpuplanError:
         raise
     except Exception:  # noqa: BLE001 - the user's code, which may need values to run at all
-        copies = _stand_ins(model, lambda buffer: buffer.clone(), parameters=False)
+        copies = stand_ins(model, lambda buffer: buffer.clone(), parameters=False)
         with copies, torch.random.fork_rng(devices=[]):
             return _Watch(model, paths).run(compute_loss, model, micro_batch)
-
-
-@contextmanager
-def _quiet_torch() -> Iterator[None]:
-    """Keep torch from logging an operation that has no fake form; the recorded run then is real."""
-    log = logging.getLogger("torch._subclasses.fake_tensor")
-    before, log.disabled = log.disabled, True
-    try:
-        yield
-    finally:
-        log.disabled = before
-
-
-@contextmanager
-def _stand_ins(
-    model: nn.Module, make: Callable[[Tensor], Tensor], *, parameters: bool = True
-) -> Iterator[None]:
-    """Give the modules other tensors, and afterwards all their attributes back."""
-    made: dict[int, Tensor] = {}
-
-    def stand_in(tensor: Tensor) -> Tensor:
-        if id(tensor) not in made:
-            other = make(tensor.detach())
-            is_parameter = isinstance(tensor, nn.Parameter)
-            made[id(tensor)] = nn.Parameter(other, tensor.requires_grad) if is_parameter else other
-        return made[id(tensor)]
-
-    saved = [
-        (module, dict(module.__dict__), dict(module._parameters), dict(module._buffers))
-        for module in model.modules()
-    ]
-    try:
-        for module, _, own, buffers in saved:
-            for name, tensor in own.items():
-                if tensor is not None and parameters:
-                    setattr(module, name, stand_in(tensor))
-            for name, tensor in buffers.items():
-                if tensor is not None:
-                    module._buffers[name] = stand_in(tensor)
-        yield
-    finally:
-        for module, attributes, own, buffers in saved:
-            for name, tensor in own.items():
-                # As an attribute: recurrent layers keep a second list of their weights.
-                setattr(module, name, tensor)
-            module.__dict__.clear()
-            module.__dict__.update(attributes)
-            module._buffers.clear()
-            module._buffers.update(buffers)
 
 
 @dataclass

@@ -35,6 +35,7 @@ def build_stages(
     rank: int,
     ranks: int,
     device: torch.device,
+    dtype: torch.dtype | None = None,
     cast: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> list[StageModule]:
     """Return the stages of one pipeline rank: stage s belongs to rank s mod `ranks`.
@@ -49,6 +50,7 @@ def build_stages(
         rank: of this process in its pipeline.
         ranks: of a pipeline.
         device: where the stages run.
+        dtype: that weights have while they are used; None: their own.
         cast: gives the context of a forward pass, such as autocast.
     """
     mine = range(rank, cut.stages, ranks)
@@ -59,6 +61,7 @@ def build_stages(
         model,
         {id(one) for name, one in named if name in kept or _is_inside(name, blocks)},
         device,
+        dtype,
     )
     model.to(device)
     director = Director(model, cut.paths)
@@ -229,7 +232,9 @@ def _mirror(source: nn.Module, holder: nn.Module, prefix: str, parts: _Parts) ->
         holder._non_persistent_buffers_set = source._non_persistent_buffers_set
 
 
-def _hollow(model: nn.Module, kept: set[int], device: torch.device) -> None:
+def _hollow(
+    model: nn.Module, kept: set[int], device: torch.device, dtype: torch.dtype | None
+) -> None:
     """Put zeros of one element, expanded, in place of all parameters but these (by id)."""
     for module in model.modules():
         for name, parameter in list(module._parameters.items()):
@@ -241,7 +246,8 @@ def _hollow(model: nn.Module, kept: set[int], device: torch.device) -> None:
                 module._forward_hooks.clear()
             del module._parameters[name]
             # No parameter any more, so that nobody counts, shards or saves it.
-            zero = torch.zeros((), dtype=parameter.dtype, device=device)
+            used = dtype if parameter.is_floating_point() else None
+            zero = torch.zeros((), dtype=used or parameter.dtype, device=device)
             setattr(module, name, zero.expand(parameter.shape))
 
 

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from ...catalog.files import write_atomically
+from ...catalog.units import GIB
 from ...profiles.contract import Workload
 from .job import Job
 from .loop import Outcome
@@ -20,7 +21,6 @@ from .processes import Processes
 from .setup import Trainer
 
 RECORD_FILE = "record.json"
-GIB = 2**30
 
 
 def leave_record(

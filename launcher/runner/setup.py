@@ -16,13 +16,13 @@ from ...profiles.contract import Workload
 from ...profiles.measure_step import recompute_blocks
 from ...profiles.tensor_plan import tensor_plan_kind, tensor_plan_of
 from . import tensors
-from .data import seed_everything
 from .initial import build_without_memory, hand_out, only_first_builds
 from .job import Execution, Job, Layout
 from .numerics import LossScaler, caster, make_scaler, use_matmul_format
 from .parallel import LossModule, block_modules, compile_model, parameters_of, spread
 from .pipeline_blocks import block_paths
 from .processes import Position, Processes, make_mesh
+from .samples import seed_everything
 from .staged import cut_into_stages, staged_model
 from .training import Gradients, Step, WholeModel
 

@@ -12,11 +12,13 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from ...profiles.checks import Batch
 from ...profiles.contract import Workload
-from .data import seed_everything
+from ...profiles.placing import placed
 from .job import Execution
+from .numerics import input_dtype
 from .parallel import compile_blocks, spread
 from .pipeline import PipelineSchedule, StageCut, build_stages, cut_model, make_schedule
 from .processes import Processes
+from .samples import seed_everything
 from .training import Mark
 
 
@@ -50,7 +52,9 @@ def cut_into_stages(
 ) -> StageCut:
     """Return where a model is cut; before anything about it is split, compiled or recomputed."""
     seed_everything(seed)
-    example = workload.make_batch(execution.micro_batch)
+    # Here the weights are still as they were built: FSDP's are 16-bit only while it gathers them.
+    dtype = torch.bfloat16 if execution.precision == "bf16" else None
+    example = placed(workload.make_batch(execution.micro_batch), "cpu", dtype)
     stages = execution.layout.pipeline * execution.layout.virtual_stages
     return cut_model(workload.compute_loss, model, example, stages, device=device)
 
@@ -73,6 +77,7 @@ def staged_model(
         rank=mesh.get_local_rank("pipeline"),
         ranks=execution.layout.pipeline,
         device=device,
+        dtype=input_dtype(execution),
         cast=cast,
     )
     for one in modules:

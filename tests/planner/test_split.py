@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from gpuplan.planner.chunks import chunk_sizes
 from gpuplan.planner.collectives import Group
 from gpuplan.planner.hybrid import distinct_share
 from gpuplan.planner.layout import Layout
@@ -13,7 +14,6 @@ from gpuplan.planner.roles import roles_of
 from gpuplan.planner.split import Split, SplitTrace, split_trace
 from gpuplan.planner.stages import (
     bubble_s,
-    chunk_sizes,
     in_flight,
     stage_counts,
     stage_of_instances,

@@ -14,13 +14,8 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset, IterableDataset
 
 from gpuplan.catalog.errors import UserFileError
-from gpuplan.launcher.runner.data import (
-    Dealt,
-    Share,
-    StepOrder,
-    SyntheticBatches,
-    open_batches,
-)
+from gpuplan.launcher.runner.data import SyntheticBatches, open_batches
+from gpuplan.launcher.runner.samples import Dealt, Share, StepOrder
 
 CPU = torch.device("cpu")
 counts = st.integers(1, 4)

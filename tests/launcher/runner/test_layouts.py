@@ -19,6 +19,7 @@ TENSORS_SIZE = {
     **{"layers": 4, "hidden": 32, "heads": 4, "kv_heads": 2, "ffn": 64, "vocab": 100},
     "seq_len": 16,
 }
+FLOATS = REPOSITORY / "tests" / "support" / "float_blocks.py"
 CLIP = 0.5
 """Below the norm of these models, so that the norm of every layout matters."""
 FSDP = {"zero_stage": 3}
@@ -33,6 +34,11 @@ def gpt2_alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
 @pytest.fixture(scope="module")
 def tensors_alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     return _train(tmp_path_factory.mktemp("one"), TENSORS, TENSORS_SIZE, 1, {}, grad_accum=4)
+
+
+@pytest.fixture(scope="module")
+def floats_alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    return _train(tmp_path_factory.mktemp("one"), FLOATS, {}, 1, {}, grad_accum=4)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +122,33 @@ def test_mixed_precision_stays_near_fp32(
 
     assert found == pytest.approx(gpt2_alone, abs=0.02)
     assert found != pytest.approx(gpt2_alone, abs=TOLERANCE), "it ran in fp32"
+
+
+@pytest.mark.parametrize(
+    ("precision", "layout"),
+    [
+        ("bf16", {}),
+        ("bf16", {"pipeline": 2}),
+        ("bf16-amp", {"data": 2, "shard": 2, **FSDP}),
+        ("bf16-amp", {"data": 2, "shard": 2, "pipeline": 2, **FSDP}),
+    ],
+)
+def test_layers_of_16_bits_take_inputs_of_16_bits(
+    tmp_path: Path, floats_alone: list[float], precision: str, layout: dict[str, Any]
+) -> None:
+    data = layout.get("data", 1)
+    found = _train(
+        tmp_path,
+        FLOATS,
+        {},
+        data * layout.get("pipeline", 1),
+        layout,
+        grad_accum=4 // data,
+        precision=precision,
+    )
+
+    assert found == pytest.approx(floats_alone, abs=0.05)
+    assert found != pytest.approx(floats_alone, abs=TOLERANCE), "it ran in fp32"
 
 
 def test_a_compiled_plan_trains_as_an_eager_one(tmp_path: Path, gpt2_alone: list[float]) -> None:

@@ -50,6 +50,8 @@ def test_data_dropout_and_augmentation_continue_exactly(tmp_path: Path) -> None:
     continued = noisy(tmp_path / "parts", 12)
 
     assert continued == whole
+    elapsed_s = [line["elapsed_s"] for line in metrics(tmp_path / "parts")]
+    assert elapsed_s == sorted(elapsed_s), "time, and with it dollars, began anew"
 
 
 def test_another_number_of_processes_continues_the_curve(tmp_path: Path) -> None:
