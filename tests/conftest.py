@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import sys
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -108,6 +109,7 @@ def _has_gathered_tables() -> bool:
 
 CAPABILITIES: dict[str, Callable[[], bool]] = {
     "posix": lambda: os.name == "posix",
+    "linux": lambda: sys.platform == "linux",
     "root": lambda: hasattr(os, "geteuid") and os.geteuid() == 0,
     "symlinks": _can_link,
     "accelerator": _has_accelerator,

@@ -101,9 +101,9 @@ def test_the_second_signal_kills_a_child_that_does_not_end(tmp_path: Path) -> No
     wait_until(lambda: marked_processes(*MARK) == [])
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells that a parent has ended")
 @pytest.mark.parametrize("grace_s", [None, 60])
-def test_a_child_is_told_when_we_are_killed(tmp_path: Path, grace_s: float | None) -> None:
+def test_a_child_is_told_when_we_are_killed(tmp_path: Path, require, grace_s: float | None) -> None:
+    require("linux", "a signal from the end of a parent")
     driver = start(tmp_path, ALONE, grace_s=grace_s)
     driver.kill()
     driver.communicate(timeout=30)
