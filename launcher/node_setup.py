@@ -116,16 +116,17 @@ def _torch(
 
 def _cuda_choice(accelerator: Accelerator | None) -> list[str]:
     """Return the lines that set `wheels` to the newest CUDA that the driver and the device run."""
-    capability = float((accelerator.compute_capability if accelerator else None) or 0)
+    known = accelerator.compute_capability if accelerator else None
+    capability = None if known is None else float(known)  # Unknown: the driver alone decides.
     lines = [
         'driver="$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1'
         ' | cut -d . -f 1)"'
     ]
-    if capability and capability < CUDA_13_CAPABILITY:
+    if capability is not None and capability < CUDA_13_CAPABILITY:
         # Its device is gone from CUDA 13, whatever the driver.
         return [*lines, *_at_least(CUDA_12_DRIVER, "cu126", "if"), *_too_old(CUDA_12_DRIVER)]
     lines += _at_least(CUDA_13_DRIVER, "cu130", "if")
-    if capability >= BLACKWELL_CAPABILITY:
+    if capability is not None and capability >= BLACKWELL_CAPABILITY:
         return [*lines, *_too_old(CUDA_13_DRIVER)]
     return [*lines, *_at_least(CUDA_12_DRIVER, "cu126", "elif"), *_too_old(CUDA_12_DRIVER)]
 

@@ -57,7 +57,8 @@ def launch_cost(
         nodes: how many are rented.
         usd_per_hour: one node, where they are tried first.
         dearest_usd_per_hour: one node, where it costs most of the places that are tried.
-        billing: the provider, with its increment and minimum; unknown ones add nothing.
+        billing: the provider, with its increment and minimum; where the increment is not known
+            there is no line of it.
     """
     spans = [(one.name, one.value_s, one.high_s) for one in startups()]
     if training_s is not None:
@@ -65,7 +66,8 @@ def launch_cost(
     expected_s = sum(value for _, value, _ in spans)
     worst_s = sum(high for *_, high in spans)
     parts = [(name, value) for name, value, _ in spans]
-    if training_s is not None:
+    rounds = billing is not None and billing.billing_increment_s is not None
+    if training_s is not None and rounds:
         parts.append(("billing increment", billed_s(expected_s, billing) - expected_s))
     lines = tuple(_line(name, seconds, nodes, usd_per_hour) for name, seconds in parts)
     known = training_s is not None

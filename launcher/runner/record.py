@@ -43,7 +43,6 @@ def run_record(
 ) -> dict[str, Any]:
     """Return the record of a run; what was not measured is null."""
     execution, plan = trainer.execution, job.plan or {}
-    reserved = peaks["reserved_bytes"]
     return {
         "id": job.run_id,
         "source": "gpuplan run",
@@ -63,25 +62,32 @@ def run_record(
         "recompute": execution.recompute,
         "compile": execution.compile,
         "stack": execution.stack,
-        "optimizer": plan.get("optimizer"),
+        "optimizer": plan.get("optimizer") or type(trainer.optimizer).__name__.lower(),
         "offload": False,
+        **_measured(outcome, peaks),
+        "assumed": [],
+        "plan": plan.get("id"),
+        "steps": outcome.step,
+        "stopped": outcome.stopped,
+        "elapsed_s": outcome.elapsed_s,
+        "usd": None if job.usd_per_hour is None else job.usd_per_hour * outcome.elapsed_s / 3600,
+        "last_loss": outcome.last_loss,
+        "versions": {"torch": torch.__version__},
+    }
+
+
+def _measured(outcome: Outcome, peaks: dict[str, float | None]) -> dict[str, Any]:
+    reserved = peaks["reserved_bytes"]
+    return {
         "measured": {
             "step_time_s": _median(outcome.times_s),
             "peak_memory_gib": None if reserved is None else reserved / GIB,
             "memory_meaning": "reserved" if reserved is not None else "unknown",
             "oom": False,
         },
-        "assumed": [],
-        "plan": plan.get("id"),
-        "steps": outcome.step,
-        "stopped": outcome.stopped,
-        "elapsed_s": outcome.elapsed_s,
         "measured_parts_s": {part: _median(times) for part, times in outcome.parts_s.items()},
         "measured_peak_allocated_bytes": peaks["allocated_bytes"],
         "measured_peak_reserved_bytes": reserved,
-        "usd": None if job.usd_per_hour is None else job.usd_per_hour * outcome.elapsed_s / 3600,
-        "last_loss": outcome.last_loss,
-        "versions": {"torch": torch.__version__},
     }
 
 
