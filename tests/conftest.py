@@ -2,8 +2,8 @@
 
 import importlib.util
 import os
-import sys
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
