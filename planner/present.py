@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..catalog.units import SECONDS_PER_HOUR
 from ..profiles.profile import Profile
 from .cost import run_cost, samples_of
 from .host_memory import ordered
 from .ids import plan_id
-from .plan import Plan
+from .plan import Estimated, Plan, RunCost
 from .predict import Prediction
 from .rank import Candidate
-from .request import Question
+from .request import Question, Work
 from .runnable import why_not_runnable
 
 
@@ -21,23 +23,7 @@ def as_plan(
     setup, site, choice = candidate.setup, candidate.site, candidate.choice
     global_batch = setup.micro_batch * setup.layout.data * setup.grad_accum
     step = prediction.step_time_s
-    samples_per_s = global_batch / step.value
-    tokens = profile.tokens_per_sample
-    usd = choice.usd_per_hour
-    usd_per_hour = None if usd is None else float(usd) * site.nodes
-    per_sample = None if usd_per_hour is None else usd_per_hour / SECONDS_PER_HOUR / samples_per_s
-    samples = samples_of(question.work, tokens, global_batch)
-    run = None
-    if samples is not None:
-        run = run_cost(
-            step,
-            samples=samples,
-            global_batch=global_batch,
-            nodes=site.nodes,
-            usd_per_hour=usd,
-            spot_usd_per_hour=choice.spot_usd_per_hour,
-            tokens_per_sample=tokens,
-        )
+    rates = _rates(candidate, global_batch / step.value, profile.tokens_per_sample)
     plan = Plan(
         id="",
         position=0,
@@ -61,31 +47,75 @@ def as_plan(
         breakdown_s=prediction.breakdown_s,
         peak_memory_bytes=prediction.peak_memory_bytes,
         memory_breakdown_bytes=prediction.memory_breakdown_bytes,
-        samples_per_s=samples_per_s,
-        tokens_per_s=None if tokens is None else samples_per_s * tokens,
+        samples_per_s=rates.samples_per_s,
+        tokens_per_s=rates.tokens_per_s,
         mfu=prediction.mfu,
         hfu=prediction.hfu,
-        usd_per_hour=usd_per_hour,
-        usd_per_million_samples=None if per_sample is None else per_sample * 1e6,
-        usd_per_million_tokens=(
-            None if per_sample is None or not tokens else per_sample / tokens * 1e6
-        ),
-        run=run,
+        usd_per_hour=rates.usd_per_hour,
+        usd_per_million_samples=rates.usd_per_million_samples,
+        usd_per_million_tokens=rates.usd_per_million_tokens,
+        run=_run(candidate, step, global_batch, profile.tokens_per_sample, question.work),
         needs_port=site.accelerator.needs_xla,
         notes=prediction.notes,
     )
-    reason = _why_not_run(plan, profile)
-    return plan.model_copy(
-        update={
-            "id": plan_id(dict(plan)),
-            "runnable": reason is None,
-            "why_not_runnable": reason,
-        }
+    return _named(plan, profile)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rates:
+    """What a plan trains per second, and for how much money; None where that is not known."""
+
+    samples_per_s: float
+    tokens_per_s: float | None
+    usd_per_hour: float | None
+    """All nodes."""
+    usd_per_million_samples: float | None
+    usd_per_million_tokens: float | None
+
+
+def _rates(candidate: Candidate, samples_per_s: float, tokens_per_sample: float | None) -> _Rates:
+    node_usd_per_hour = candidate.choice.usd_per_hour
+    usd_per_hour = usd_per_sample = None
+    if node_usd_per_hour is not None:
+        usd_per_hour = float(node_usd_per_hour) * candidate.site.nodes
+        usd_per_sample = usd_per_hour / SECONDS_PER_HOUR / samples_per_s
+    usd_per_token = None
+    if usd_per_sample is not None and tokens_per_sample:
+        usd_per_token = usd_per_sample / tokens_per_sample
+    return _Rates(
+        samples_per_s=samples_per_s,
+        tokens_per_s=None if tokens_per_sample is None else samples_per_s * tokens_per_sample,
+        usd_per_hour=usd_per_hour,
+        usd_per_million_samples=None if usd_per_sample is None else usd_per_sample * 1e6,
+        usd_per_million_tokens=None if usd_per_token is None else usd_per_token * 1e6,
     )
 
 
-def _why_not_run(plan: Plan, profile: Profile) -> str | None:
-    return why_not_runnable(
+def _run(
+    candidate: Candidate,
+    step: Estimated,
+    global_batch: int,
+    tokens_per_sample: float | None,
+    work: Work,
+) -> RunCost | None:
+    """Return what the whole work takes and costs; None where no amount of it was given."""
+    samples = samples_of(work, tokens_per_sample, global_batch)
+    if samples is None:
+        return None
+    return run_cost(
+        step,
+        samples=samples,
+        global_batch=global_batch,
+        nodes=candidate.site.nodes,
+        usd_per_hour=candidate.choice.usd_per_hour,
+        spot_usd_per_hour=candidate.choice.spot_usd_per_hour,
+        tokens_per_sample=tokens_per_sample,
+    )
+
+
+def _named(plan: Plan, profile: Profile) -> Plan:
+    """Return the plan with its id, and with whether gpuplan's runner runs it."""
+    reason = why_not_runnable(
         plan.layout,
         precision=plan.precision,
         stack=plan.stack,
@@ -95,6 +125,13 @@ def _why_not_run(plan: Plan, profile: Profile) -> str | None:
         tensor_plan=profile.tensor_plan,
         blocks=max((group.count for group in profile.blocks), default=0),
         needs_port=plan.needs_port,
+    )
+    return plan.model_copy(
+        update={
+            "id": plan_id(dict(plan)),
+            "runnable": reason is None,
+            "why_not_runnable": reason,
+        }
     )
 
 
