@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from ..profiles.profile import ParameterTensor, Profile
 from .collectives import Collective
@@ -160,14 +161,32 @@ class Moment:
     """After the last block's backward: only the root's gradients are left."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sharding:
+    """How units lie on the ranks, and what they are gathered in."""
+
+    units: dict[str | None, Unit]
+    """By name."""
+    shard: int
+    """Ranks that share one copy."""
+    gather_bytes: int
+    """Per gathered parameter, and per unsharded gradient."""
+
+
+class Made(NamedTuple):
+    """Parts of the gradients that are complete at a moment; a tuple, for it is a key of many."""
+
+    root: float
+    """Of the root's, before the blocks' backward (the head's, when it is not tied)."""
+    block: float = 1.0
+    """Of those of the block in backward."""
+
+
 def buffer_bytes(
     moment: Moment,
-    units: dict[str | None, Unit],
+    sharding: Sharding,
+    made: Made,
     *,
-    shard: int,
-    gather_bytes: int,
-    root_gradient_share: float,
-    block_gradient_share: float = 1.0,
     keeps_blocks: bool = False,
     reduce_bytes: int = REDUCE_BYTES,
 ) -> float:
@@ -175,26 +194,22 @@ def buffer_bytes(
 
     Args:
         moment: where in the step.
-        units: units by name.
-        shard: ranks that share one copy.
-        gather_bytes: bytes per gathered parameter (and per unsharded gradient).
-        root_gradient_share: part of the root's gradients that is complete before the blocks'
-            backward (the head's, when it is not tied).
-        block_gradient_share: part of the gradients of the block in backward that is complete.
+        sharding: the units.
+        made: which gradients there are.
         keeps_blocks: blocks keep their parameters from forward to backward; those are not counted
             here, whatever the moment.
         reduce_bytes: bytes per gradient that is reduced.
     """
-    w = gather_bytes
+    w, units = sharding.gather_bytes, sharding.units
     if moment.phase == "optimizer":
         return 0.0
 
     def whole(name: str | None) -> int:
-        return units[name].padded(shard)
+        return units[name].padded(sharding.shard)
 
     def trained(name: str | None) -> int:
         # The reduce-scatter's input is padded; the gradients it is copied from are not.
-        return units[name].padded(shard, trainable=True)
+        return units[name].padded(sharding.shard, trainable=True)
 
     root = whole(None)
     if moment.phase == "forward":
@@ -206,10 +221,10 @@ def buffer_bytes(
         return w * (root + (1 if keeps_blocks else 2) * whole(moment.unit) + flat)
     if moment.final:
         return w * units[None].trainable + reduce_bytes * trained(None)
-    held = w * (root + root_gradient_share * units[None].trainable)
+    held = w * (root + made.root * units[None].trainable)
     if moment.unit is None:
         return held
-    held += w * block_gradient_share * units[moment.unit].trainable
+    held += w * made.block * units[moment.unit].trainable
     if not keeps_blocks:
         held += w * whole(moment.unit)
     if moment.following is not None and not keeps_blocks:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from ..profiles.profile import Profile
 from .envelope import Array, Envelope
-from .fsdp import REDUCE_BYTES, Moment, Unit, buffer_bytes, units_of
+from .fsdp import REDUCE_BYTES, Made, Moment, Sharding, Unit, buffer_bytes, units_of
 from .layout import Layout
 from .no_sync import kept_gradient_bytes, unsynced_buffer_bytes
 from .state_bytes import AS_TRACED, StateScale
@@ -77,12 +78,8 @@ def rank_memory(
     gathers = state.gathers_parameters(layout)
     optimizing = np.array([m.phase == "optimizer" for m in shape.moments])[:, None]
 
-    parameters = state.parameters * shape.persistent_bytes["parameters"]
     padding = _padding(units, shard) if gathers else 1.0
-    parameters = padding * parameters / (shard if stage == 3 or gathers else 1)
-    optimizer = state.optimizer * shape.persistent_bytes["optimizer"]
-    optimizer += state.master_bytes * profile.trainable_parameters
-    optimizer = padding * optimizer / (shard if stage >= 1 else 1)
+    parameters, optimizer = _state_bytes(shape, profile, layout, state, padding)
     kept = _gradient_bytes(shape, layout, grad_accum, gathers)
     gradients = padding * state.gradients * kept[:, None]
     unsynced = reduces_once and stage == 3 and gathers and grad_accum > 1
@@ -101,6 +98,46 @@ def rank_memory(
     activations = shape.activation_bytes + shape.input_bytes + shape.persistent_bytes["buffers"]
     activations = activations + shape.persistent_bytes["inputs"]
 
+    return _at_peak(
+        parameters=parameters,
+        optimizer=optimizer,
+        gradients=gradients,
+        gathered=gathered,
+        copies=copies,
+        temporary=temporary,
+        activations=activations,
+    )
+
+
+def _state_bytes(
+    shape: Envelope, profile: Profile, layout: Layout, state: StateScale, padding: float
+) -> tuple[float, float]:
+    """Return bytes of the parameters and of the optimizer's state that a rank keeps throughout."""
+    shard, stage = layout.shard, layout.zero_stage
+    divided = stage == 3 or state.gathers_parameters(layout)
+    parameters = state.parameters * shape.persistent_bytes["parameters"]
+    optimizer = state.optimizer * shape.persistent_bytes["optimizer"]
+    optimizer += state.master_bytes * profile.trainable_parameters
+    return (
+        padding * parameters / (shard if divided else 1),
+        padding * optimizer / (shard if stage >= 1 else 1),
+    )
+
+
+def _at_peak(
+    *,
+    parameters: float,
+    optimizer: float,
+    gradients: Array,
+    gathered: Array,
+    copies: Array,
+    temporary: Array,
+    activations: Array,
+) -> RankMemory:
+    """Return every part on the plateau where all of them together are the largest.
+
+    What depends on the micro-batch is [P, B], the other arrays are [P, 1].
+    """
     total = parameters + optimizer + gradients + gathered + copies + temporary + activations
     peak = total.argmax(axis=0)
     columns = np.arange(total.shape[1])
@@ -168,46 +205,38 @@ def _sharding_buffers(
         backward = np.array([m.phase == "backward" for m in shape.moments])
         return np.where(backward, 2 * bucket, 0.0)
     named = _by_name(units)
-    trainable = sum(unit.count * unit.trainable for unit in units)
-    per_gradient = shape.gradient_bytes.max(initial=0.0) / max(1, trainable)
-    made = _root_gradients(shape)
-    at: list[tuple[Moment, float, float]] = [
-        (
-            moment,
-            _share(root, named[None], per_gradient),
-            _share(own, named[moment.unit], per_gradient),
-        )
-        for moment, root, own in zip(
-            shape.moments, made.tolist(), shape.block_gradient_bytes.tolist(), strict=True
-        )
-    ]
-    held = {
-        (moment, of_root, of_block): unsynced_buffer_bytes(
-            moment,
-            named,
-            shard=layout.shard,
-            gather_bytes=compute_bytes,
-            root_gradient_share=of_root,
-            block_gradient_share=of_block,
-        )
+    sharding = Sharding(units=named, shard=layout.shard, gather_bytes=compute_bytes)
+    bytes_at = (
+        unsynced_buffer_bytes
         if reduce_bytes is None
-        else buffer_bytes(
-            moment,
-            named,
-            shard=layout.shard,
-            gather_bytes=compute_bytes,
-            root_gradient_share=of_root,
-            block_gradient_share=of_block,
-            keeps_blocks=layout.zero_stage == 2,
-            reduce_bytes=reduce_bytes,
-        )
-        for moment, of_root, of_block in set(at)
-    }
+        else partial(buffer_bytes, keeps_blocks=layout.zero_stage == 2, reduce_bytes=reduce_bytes)
+    )
+    at = _gradients_made(shape, units, named)
+    held = {(moment, made): bytes_at(moment, sharding, made) for moment, made in set(at)}
     found = np.array([held[one] for one in at])
     if layout.zero_stage == 2:
         for name, count in shape.blocks_held.items():
             found += count * compute_bytes * named[name].padded(layout.shard)
     return found
+
+
+def _gradients_made(
+    shape: Envelope, units: Sequence[Unit], named: dict[str | None, Unit]
+) -> list[tuple[Moment, Made]]:
+    """Return [P] the moment of every plateau, with the parts of the gradients that are made."""
+    trainable = sum(unit.count * unit.trainable for unit in units)
+    per_gradient = shape.gradient_bytes.max(initial=0.0) / max(1, trainable)
+    roots, blocks = _root_gradients(shape), shape.block_gradient_bytes
+    return [
+        (
+            moment,
+            Made(
+                root=_share(root, named[None], per_gradient),
+                block=_share(own, named[moment.unit], per_gradient),
+            ),
+        )
+        for moment, root, own in zip(shape.moments, roots.tolist(), blocks.tolist(), strict=True)
+    ]
 
 
 def _by_name(units: Sequence[Unit]) -> dict[str | None, Unit]:

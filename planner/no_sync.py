@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from .envelope import Array, Envelope
-from .fsdp import Moment, Unit, buffer_bytes
+from .fsdp import Made, Moment, Sharding, Unit, buffer_bytes
 
 NO_SYNC = "no-sync"
 """Feature, as run records name it: gradients are reduced in a step's last micro-batch alone."""
@@ -54,36 +54,20 @@ def kept_gradient_bytes(
     return whole * (1 - reduced * (1 - 1 / shard))
 
 
-def unsynced_buffer_bytes(
-    moment: Moment,
-    units: dict[str | None, Unit],
-    *,
-    shard: int,
-    gather_bytes: int,
-    root_gradient_share: float,
-    block_gradient_share: float = 1.0,
-) -> float:
+def unsynced_buffer_bytes(moment: Moment, sharding: Sharding, made: Made) -> float:
     """Return bytes beside the kept gradients: gathered parameters, and gradients on their way.
 
     Args:
         moment: where in the step.
-        units: units by name.
-        shard: ranks that share one copy.
-        gather_bytes: bytes per gathered parameter and per gradient.
-        root_gradient_share: part of the root's gradients that is made before the blocks' backward.
-        block_gradient_share: part of the gradients of the block in backward that is made.
+        sharding: the units.
+        made: which gradients of this micro-batch there are.
     """
-    root = units[None]
-    if moment.phase == "backward" and moment.final:
-        return gather_bytes * (root.padded(shard) + 2 * root.trainable)
+    width, root = sharding.gather_bytes, sharding.units[None]
+    if moment.phase != "backward":
+        return buffer_bytes(moment, sharding, made)
+    if moment.final:
+        return width * (root.padded(sharding.shard) + 2 * root.trainable)
     joined = 0.0
-    if moment.phase == "backward" and moment.unit is not None and block_gradient_share >= 1:
-        joined = gather_bytes * units[moment.unit].trainable
-    return joined + buffer_bytes(
-        replace(moment, previous=None) if moment.phase == "backward" else moment,
-        units,
-        shard=shard,
-        gather_bytes=gather_bytes,
-        root_gradient_share=root_gradient_share,
-        block_gradient_share=block_gradient_share,
-    )
+    if moment.unit is not None and made.block >= 1:
+        joined = width * sharding.units[moment.unit].trainable
+    return joined + buffer_bytes(replace(moment, previous=None), sharding, made)

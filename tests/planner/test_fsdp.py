@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gpuplan.examples import decoder
-from gpuplan.planner.fsdp import Moment, Unit, buffer_bytes, collective_calls
+from gpuplan.planner.fsdp import Made, Moment, Sharding, Unit, buffer_bytes, collective_calls
 from gpuplan.profiles.profile import ParameterTensor
 
 GOLDEN = sorted((Path(__file__).parent / "fsdp_golden").glob("*-reshard.json"))
@@ -68,16 +68,13 @@ def test_largest_sharding_buffers(path: Path) -> None:
         Moment(phase="backward", unit="blocks", previous="blocks", following="blocks"),
         Moment(phase="backward", unit=None, previous="blocks", following=None, final=True),
     ]
-    largest = max(
-        buffer_bytes(
-            moment,
-            {"blocks": block, None: root},
-            shard=golden["shard"],
-            gather_bytes=WIDTH[golden["param_dtype"]],
-            root_gradient_share=0.0 if params["tied_embeddings"] else head / root.parameters,
-        )
-        for moment in moments
+    sharding = Sharding(
+        units={"blocks": block, None: root},
+        shard=golden["shard"],
+        gather_bytes=WIDTH[golden["param_dtype"]],
     )
+    made = Made(root=0.0 if params["tied_embeddings"] else head / root.parameters)
+    largest = max(buffer_bytes(moment, sharding, made) for moment in moments)
     assert largest == pytest.approx(golden["sharding_buffers_peak"]["bytes"], rel=1e-9)
 
 

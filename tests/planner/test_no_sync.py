@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpuplan.planner.fsdp import Moment, Unit
+from gpuplan.planner.fsdp import Made, Moment, Sharding, Unit
 from gpuplan.planner.layout import Layout
 from gpuplan.planner.no_sync import NO_SYNC, kept_gradient_bytes, unsynced_buffer_bytes
 from gpuplan.planner.peak import memory_parts
@@ -32,10 +32,10 @@ def test_published_peaks(layers: int, block: int, root: int, shard: int, publish
         "blocks": Unit(name="blocks", count=layers, parameters=block, trainable=block, tensors=()),
         None: Unit(name=None, count=1, parameters=root, trainable=root, tensors=()),
     }
+    sharding = Sharding(units=units, shard=shard, gather_bytes=2)
     whole = layers * block + root
     buffers = max(
-        unsynced_buffer_bytes(moment, units, shard=shard, gather_bytes=2, root_gradient_share=0.5)
-        for moment in (STEADY, LAST)
+        unsynced_buffer_bytes(moment, sharding, Made(root=0.5)) for moment in (STEADY, LAST)
     )
     # Activations of a step and its logits are not in this sum.
     assert 0.94 < (6 * whole / shard + 2 * whole + buffers) / published < 1.0
