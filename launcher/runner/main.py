@@ -7,19 +7,17 @@ that failed.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-import time
 import traceback
 from pathlib import Path
 
-from ...catalog.errors import GpuplanError, UserFileError
+from ...catalog.errors import GpuplanError
 from ...catalog.files import write_atomically
 from ...profiles.failures import describe_failure
+from .failure import write_failure
 from .job import Job, read_job
 
-FAILURE_FILE = "failure.json"
 PARENT_VARIABLE = "GPUPLAN_RUN"
 """Set by `gpuplan run`, which waits for the processes and tells the failure itself."""
 
@@ -62,16 +60,8 @@ def fail(job: Job, error: BaseException) -> int:
 
     rank = int(os.environ.get("RANK", "0"))
     described = out_of_memory(job, error) or describe_failure(error, job.spec.path)
-    values = {
-        "class": type(described).__name__,
-        "message": described.message,
-        "fix": described.fix,
-        "exit_code": described.exit_code,
-        "rank": rank,
-        "time": time.time(),
-    }
     if _is_first_failure(job.out_dir):
-        write_atomically(job.out_dir / FAILURE_FILE, json.dumps(values, indent=1) + "\n")
+        write_failure(job.out_dir, described, rank=rank)
         traced = "".join(traceback.format_exception(error))
         write_atomically(job.out_dir / "traceback.txt", traced)
         if PARENT_VARIABLE not in os.environ:
@@ -88,6 +78,3 @@ def _is_first_failure(folder: Path) -> bool:
     except FileExistsError:
         return False
     return True
-
-
-__all__ = ["FAILURE_FILE", "UserFileError", "fail", "main", "run"]

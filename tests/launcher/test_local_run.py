@@ -13,9 +13,10 @@ from answers import make_estimate, make_plan, make_ranked_estimate, make_run
 
 from gpuplan.catalog.errors import GpuplanError, NoFeasiblePlanError, UsageError, UserFileError
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.launcher import local_run, run_folder
+from gpuplan.launcher import local_choices, local_run, run_folder
 from gpuplan.launcher.local_run import Prepared, prepare
 from gpuplan.launcher.plan_file import GivenPlan, given_plan
+from gpuplan.launcher.run_outcome import outcome
 from gpuplan.launcher.run_request import RunRequest
 from gpuplan.launcher.runner.job import CheckpointPolicy, Job
 from gpuplan.launcher.store import Store
@@ -45,7 +46,7 @@ def ask(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
         **request: Any,
     ) -> Prepared:
         monkeypatch.setattr(local_run, "device_names", lambda: devices)
-        monkeypatch.setattr(local_run, "core_count", lambda: cores)
+        monkeypatch.setattr(local_choices, "core_count", lambda: cores)
         given = None
         if plan is not None:
             given = GivenPlan(plan=plan, workload=make_estimate(plan).workload)
@@ -226,14 +227,14 @@ def test_a_failure_comes_back_as_it_was_raised(job: Job) -> None:
     fail(job)
     end(job, (1, 1, 100), (0, -15, 100))
     with pytest.raises(UserFileError, match="Yours") as raised:
-        run_folder.outcome(job, code=1, stopped_by=None)
+        outcome(job, code=1, stopped_by=None)
     assert raised.value.fix == "Mend it."
 
 
 def test_a_failure_of_a_class_of_the_runners_keeps_its_code(job: Job) -> None:
     fail(job, **{"class": "LossNotFiniteError", "exit_code": 4})
     with pytest.raises(GpuplanError) as raised:
-        run_folder.outcome(job, code=1, stopped_by=None)
+        outcome(job, code=1, stopped_by=None)
     assert raised.value.exit_code == 4
 
 
@@ -242,7 +243,7 @@ def test_the_rank_that_died_is_named_and_not_who_lost_the_connection(job: Job) -
     end(job, (0, 1, 100), (1, -signal.SIGKILL, 100))
     checkpoint(job.checkpoints, 20)
     with pytest.raises(GpuplanError) as raised:
-        run_folder.outcome(job, code=1, stopped_by=None)
+        outcome(job, code=1, stopped_by=None)
     assert "Rank 1 died (signal 9, SIGKILL)" in raised.value.message
     assert "checkpoint of step 20" in str(raised.value)
     written = json.loads((job.out_dir / "failure.json").read_text())
@@ -253,21 +254,21 @@ def test_a_rank_that_torchrun_killed_for_being_slow_to_leave_is_not_to_blame(job
     fail(job)
     end(job, (0, 1, 100), (1, -signal.SIGKILL, 130))
     with pytest.raises(UserFileError, match="Yours"):
-        run_folder.outcome(job, code=1, stopped_by=None)
+        outcome(job, code=1, stopped_by=None)
 
 
 def test_only_a_record_of_this_start_counts(job: Job) -> None:
     record = job.out_dir / "record.json"
     record.write_text(json.dumps({"id": "an earlier one"}))
     with pytest.raises(GpuplanError, match="exit code 0 and left no record"):
-        run_folder.outcome(job, code=0, stopped_by=None)
+        outcome(job, code=0, stopped_by=None)
     record.write_text(json.dumps({"id": job.run_id, "steps": 30}))
-    assert run_folder.outcome(job, code=0, stopped_by=None)["steps"] == 30
+    assert outcome(job, code=0, stopped_by=None)["steps"] == 30
 
 
 def test_a_signal_before_the_first_step_has_the_code_of_a_shell(job: Job) -> None:
     with pytest.raises(GpuplanError, match="ended before it could record") as raised:
-        run_folder.outcome(job, code=-signal.SIGTERM, stopped_by=signal.SIGTERM)
+        outcome(job, code=-signal.SIGTERM, stopped_by=signal.SIGTERM)
     assert raised.value.exit_code == 143
 
 
