@@ -181,7 +181,7 @@ def _request(options: dict[str, Any]) -> LaunchRequest:
         regions=options["region"],
         zones=options["zone"],
         steps=options["steps"],
-        max_cost_usd=options["max_cost"],
+        guard=request.GuardRequest(max_cost_usd=options["max_cost"]),
         data=tuple(request.parse_data(text) for text in options["data"]),
         outputs=None if outputs is None else request.parse_outputs(outputs),
         fetch=None if fetch is None else str(Path(fetch).expanduser().absolute()),

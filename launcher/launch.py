@@ -117,7 +117,7 @@ def prepare(
     places = tried(plan, request, catalogue)
     steps = request.steps or (None if plan.run is None else plan.run.steps)
     cost = _cost(plan, steps, places, catalogue)
-    refuse_dear(cost, request.max_cost_usd)
+    refuse_dear(cost, request.guard.max_cost_usd)
     run_id = f"{_name(spec, request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
     written = folder / FOLDER / run_id
     task = build_task(

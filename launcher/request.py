@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
@@ -45,6 +46,25 @@ class Mount:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GuardRequest:
+    """What stops a run before its last step; None holds nothing."""
+
+    max_cost_usd: Decimal | None = None
+    """Of all attempts together, until the machines are gone."""
+    max_hours: float | None = None
+    max_hourly_cost_usd: Decimal | None = None
+    """Of all nodes; held before anything is rented."""
+    min_gpu_utilization: float | None = None
+    """A fraction, averaged over the devices of a node."""
+    idle_for_s: float = 900.0
+    """How long the devices may be less busy than that."""
+    on_projection: Literal["ask", "stop", "continue"] = "ask"
+    """What is done when the first steps say that the run costs more than was predicted."""
+    smoke: bool = False
+    """Run only the steps that the projection needs, then go."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LaunchRequest:
     """How a plan is to be launched; None leaves it to the plan."""
 
@@ -55,10 +75,13 @@ class LaunchRequest:
     """In the order in which they are tried."""
     zones: tuple[str, ...] = ()
     steps: int | None = None
-    max_cost_usd: Decimal | None = None
-    """The worst case must not cost more."""
+    guard: GuardRequest = GuardRequest()
+    deadline: datetime | None = None
+    """When results must be there, with its time zone."""
     data: tuple[Mount, ...] = ()
     outputs: Mount | None = None
+    shared: str | None = None
+    """A folder that all nodes share already, where results go instead of to a bucket."""
     fetch: str | None = None
     """A local folder to which results are fetched before the machines go."""
     image: str | None = None

@@ -21,7 +21,7 @@ from gpuplan.launcher import choice, project
 from gpuplan.launcher.launch import Prepared, prepare, write
 from gpuplan.launcher.origin import files_hash, origin_of
 from gpuplan.launcher.plan_file import GivenPlan
-from gpuplan.launcher.request import LaunchRequest
+from gpuplan.launcher.request import GuardRequest, LaunchRequest
 from gpuplan.launcher.runner.job import read_job
 from gpuplan.launcher.store import Store
 from gpuplan.planner.layout import parse_layout
@@ -240,9 +240,12 @@ def test_a_price_that_nobody_knows_is_refused(folder: Path) -> None:
 def test_a_launch_that_may_cost_more_than_the_limit_is_refused(folder: Path) -> None:
     worst = prepared(given_plan()).cost.usd_worst
     assert worst is not None
-    prepared(given_plan(), LaunchRequest(outputs=BUCKET, max_cost_usd=worst))
+    prepared(given_plan(), LaunchRequest(outputs=BUCKET, guard=GuardRequest(max_cost_usd=worst)))
     with pytest.raises(LimitError, match="more than --max-cost") as caught:
-        prepared(given_plan(), LaunchRequest(outputs=BUCKET, max_cost_usd=worst - Decimal("0.01")))
+        prepared(
+            given_plan(),
+            LaunchRequest(outputs=BUCKET, guard=GuardRequest(max_cost_usd=worst - Decimal("0.01"))),
+        )
     assert caught.value.exit_code == 4
 
 
@@ -262,7 +265,9 @@ def test_a_model_whose_packages_nobody_installs_is_refused(folder: Path) -> None
 
 
 def test_a_limit_needs_a_length(folder: Path) -> None:
-    request = LaunchRequest(outputs=BUCKET, command="train.py", max_cost_usd=Decimal(400))
+    request = LaunchRequest(
+        outputs=BUCKET, command="train.py", guard=GuardRequest(max_cost_usd=Decimal(400))
+    )
     with pytest.raises(UsageError, match="--max-cost cannot be held"):
         prepared(given_plan(make_plan()), request)
     prepared(given_plan(make_plan()), replace(request, steps=10))
