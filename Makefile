@@ -6,7 +6,7 @@
 #   make test-frameworks  train under torchrun, accelerate, Lightning and DeepSpeed, in .venv-frameworks
 #   make bench     time whole commands and print them beside their budgets
 #   make accuracy  judge the predictions on published runs and write docs/accuracy.md
-#   make clean     remove .venv, .venv-frameworks and everything that was built
+#   make clean     remove .venv, .venv-frameworks, .venv-sky and everything that was built
 # PYTHON picks an interpreter, PIP_ARGS adds pip options (such as where to find CPU builds of torch),
 # PYTEST_ARGS adds pytest options:  make test PYTEST_ARGS="-k offers"
 
@@ -19,7 +19,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help demo test unit check test-frameworks bench accuracy clean base dev frameworks
+.PHONY: help demo test unit check test-frameworks bench accuracy clean base dev frameworks sky
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -44,12 +44,12 @@ bench: base
 test-frameworks: frameworks
 	.venv-frameworks/bin/python -m pytest tests/launcher/frameworks/real_*.py $(PYTEST_ARGS)
 
-base dev frameworks:
+base dev frameworks sky:
 	@sh scripts/install.sh $@
 
 accuracy: dev
 	$(BIN)/python benchmarks/accuracy.py $(ACCURACY_ARGS)
 
 clean:
-	rm -rf .venv .venv-frameworks build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-frameworks .venv-sky build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,16 +1,31 @@
 #!/bin/sh
 # Install gpuplan into .venv:  sh scripts/install.sh base|dev
 # or, with the libraries that launch training, into .venv-frameworks:  sh scripts/install.sh frameworks
+# or, with SkyPilot and moto, into .venv-sky:  sh scripts/install.sh sky
 # Does nothing, and needs no network, when the environment already holds what pyproject.toml and
-# constraints.txt ask for. PYTHON picks the interpreter, PIP_ARGS adds options to pip.
+# the constraints ask for. PYTHON picks the interpreter, PIP_ARGS adds options to pip.
 set -eu
 cd "$(dirname "$0")/.."
 
-want="${1:?say what to install: base, dev or frameworks}"
+want="${1:?say what to install: base, dev, frameworks or sky}"
 venv=.venv
-if [ "$want" = frameworks ]; then
-    venv=.venv-frameworks
-fi
+constraints=constraints.txt
+package=.
+libraries=
+case "$want" in
+    dev)
+        package='.[dev]'
+        ;;
+    frameworks)
+        venv=.venv-frameworks
+        libraries='accelerate deepspeed lightning pytest pytest-timeout'
+        ;;
+    sky)
+        venv=.venv-sky
+        constraints=constraints-sky.txt
+        libraries='skypilot[aws] moto[server,ec2,iam,sts,s3] hypothesis pytest pytest-timeout'
+        ;;
+esac
 
 # Print the first interpreter that is new enough and can make a virtual environment.
 find_python() {
@@ -34,7 +49,7 @@ find_python() {
 # What the environment was made from: it moves with none of these, so a change makes it stale.
 python="$(find_python)"
 made_from="$("$python" --version) in $(pwd -P)"
-asked_for="$(cat pyproject.toml constraints.txt | cksum) ${PIP_ARGS:-}"
+asked_for="$(cat pyproject.toml "$constraints" | cksum) ${PIP_ARGS:-}"
 
 if [ "$(cat "$venv/made-from" 2>/dev/null)" != "$made_from" ]; then
     echo "Making $venv with $("$python" --version)" >&2
@@ -50,17 +65,11 @@ for stamp in "$venv/installed-$want" "$venv/installed-dev"; do
     fi
 done
 
-package=.
-libraries=
-if [ "$want" = dev ]; then
-    package='.[dev]'
-elif [ "$want" = frameworks ]; then
-    libraries='accelerate deepspeed lightning pytest pytest-timeout'
-fi
 echo "Installing gpuplan ($want) into $venv; the first time this downloads torch" >&2
 rm -f "$venv"/installed-*
-# PIP_ARGS and libraries are lists of words.
+# PIP_ARGS and libraries are lists of words, and no word of them is a pattern.
+set -f
 # shellcheck disable=SC2086
 "$venv/bin/python" -m pip install -qq --disable-pip-version-check \
-    -c constraints.txt ${PIP_ARGS:-} $libraries -e "$package"
+    -c "$constraints" ${PIP_ARGS:-} $libraries -e "$package"
 printf '%s\n' "$asked_for" >"$venv/installed-$want"

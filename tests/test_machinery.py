@@ -27,7 +27,7 @@ class Checkout:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "some folder"
         (self.root / "scripts").mkdir(parents=True)
-        for name in ("pyproject.toml", "constraints.txt", "scripts/install.sh"):
+        for name in ("pyproject.toml", "constraints.txt", "constraints-sky.txt", "scripts/install.sh"):
             shutil.copy(ROOT / name, self.root / name)
         self.python = folder / "stand-in"
         self.python.write_text(STAND_IN)
@@ -75,6 +75,21 @@ def test_frameworks_go_into_an_environment_of_their_own(checkout: Checkout) -> N
     assert checkout.did("frameworks") == made
     assert checkout.did("frameworks") == []
     assert checkout.did("base") == ["-m venv .venv", BASE]
+
+
+def test_skypilot_has_an_environment_and_constraints_of_its_own(checkout: Checkout) -> None:
+    libraries = "skypilot[aws] moto[server,ec2,iam,sts,s3] hypothesis pytest pytest-timeout"
+    with (checkout.root / "skypilota").open("w"):
+        pass  # What `skypilot[aws]` stands for, were it a pattern.
+    install = BASE.replace("constraints", "constraints-sky").replace("-e", f"{libraries} -e")
+    assert checkout.did("sky") == ["-m venv .venv-sky", install]
+    assert checkout.did("sky") == []
+    with (checkout.root / "constraints.txt").open("a") as constraints:
+        constraints.write("six==1.17.0\n")
+    assert checkout.did("sky") == [], "the other environments' constraints are not its own"
+    with (checkout.root / "constraints-sky.txt").open("a") as constraints:
+        constraints.write("six==1.17.0\n")
+    assert checkout.did("sky") == [install]
 
 
 def test_changed_requirements_are_installed_into_the_same_environment(checkout: Checkout) -> None:
