@@ -80,4 +80,29 @@ def _keep_where_an_estimate_is_from(connection: sa.Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE estimates ADD COLUMN origin TEXT")
 
 
-MIGRATIONS: tuple[Migration, ...] = (_make_estimates_and_plans, _keep_where_an_estimate_is_from)
+def _keep_launches(connection: sa.Connection) -> None:
+    statements = (
+        """CREATE TABLE launches (
+            run TEXT PRIMARY KEY,
+            created_at TEXT NOT NULL,
+            state TEXT NOT NULL,
+            cluster TEXT NOT NULL UNIQUE,
+            record TEXT NOT NULL
+        )""",
+        """CREATE TABLE launch_events (
+            id INTEGER PRIMARY KEY,
+            run TEXT NOT NULL REFERENCES launches (run),
+            at TEXT NOT NULL,
+            what TEXT NOT NULL
+        )""",
+        "CREATE INDEX launch_events_by_run ON launch_events (run)",
+    )
+    for statement in statements:
+        connection.exec_driver_sql(statement)
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    _make_estimates_and_plans,
+    _keep_where_an_estimate_is_from,
+    _keep_launches,
+)

@@ -93,7 +93,7 @@ class Store:
         """Keep an estimate and its first 100 plans, in place of an older answer to the same."""
         plans = estimate.plans[:KEPT_PLANS]
         facts = estimate.model_copy(update={"plans": ()}).model_dump_json()
-        with self._transaction("IMMEDIATE") as connection:
+        with self.transaction("IMMEDIATE") as connection:
             _forget(connection, inputs_hash)
             row = {
                 "inputs_hash": inputs_hash,
@@ -122,7 +122,7 @@ class Store:
             .order_by(_estimates.c.kept_at.desc(), _estimates.c.id.desc())
             .limit(limit)
         )
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             rows = connection.execute(newest).all()
             return [_read_estimate(connection, row.id, row.facts) for row in rows]
 
@@ -136,7 +136,7 @@ class Store:
             .order_by(_estimates.c.kept_at.desc(), _estimates.c.id.desc())
             .limit(1)
         )
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             row = connection.execute(newest).first()
             if row is None:
                 return None
@@ -158,7 +158,7 @@ class Store:
             )
         if not self.path.exists():
             raise _unknown_plan(prefix)
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             begins = _plans.c.id.startswith(wanted, autoescape=True)
             ids = connection.scalars(sa.select(_plans.c.id).where(begins).limit(6)).all()
             if not ids:
@@ -172,7 +172,8 @@ class Store:
             return _read_plan(connection, ids[0])
 
     @contextmanager
-    def _transaction(self, kind: TransactionKind = "DEFERRED") -> Iterator[sa.Connection]:
+    def transaction(self, kind: TransactionKind = "DEFERRED") -> Iterator[sa.Connection]:
+        """Open the file, brought up to date, for one transaction."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             engine = _open(self.path, kind)

@@ -83,11 +83,18 @@ def launch_cost(
 
 
 def billed_s(seconds: float, billing: Provider | None) -> float:
-    """Return how many seconds of a node are billed for so many that it ran."""
-    increment_s = (billing.billing_increment_s if billing else None) or 0
-    minimum_s = (billing.minimum_s if billing else None) or 0
+    """Return how many seconds of a node a provider bills for so many that it ran."""
+    return billed_seconds(
+        seconds,
+        increment_s=None if billing is None else billing.billing_increment_s,
+        minimum_s=None if billing is None else billing.minimum_s,
+    )
+
+
+def billed_seconds(seconds: float, *, increment_s: float | None, minimum_s: float | None) -> float:
+    """Return seconds rounded up to what is billed; None where a provider states no such thing."""
     whole_s = math.ceil(seconds / increment_s) * increment_s if increment_s else seconds
-    return max(float(whole_s), float(minimum_s))
+    return max(float(whole_s), float(minimum_s or 0))
 
 
 @cache

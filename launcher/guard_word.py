@@ -1,0 +1,74 @@
+"""What the guard on the node said last: in the log of its job, or in its file among the results."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from ..planner.plan import Answer, Usd
+from .launch_record import Outcome
+
+MARK = "gpuplan-guard: "
+STATE_FILE = "guard-state.json"
+OUTCOMES: dict[str, Outcome] = {"done": "succeeded", "smoke": "succeeded", "stop": "stopped"}
+FAILURES = ("failed", "loss")
+
+
+class GuardWord(Answer):
+    """How the guard ended a job, and what it had counted until then."""
+
+    why: str
+    text: str
+    exit_code: int
+    spent_usd: Usd | None = None
+    """Of all attempts, when the job ended; the machines cost a little more until they are gone."""
+    step: int | None = None
+    projected_usd: Usd | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return how the launch ended."""
+        if self.why in FAILURES:
+            return "failed"
+        return OUTCOMES.get(self.why, "guarded")
+
+
+def word_in_log(log: str) -> GuardWord | None:
+    """Return the last word of the guard in the log of a job; None where there is none."""
+    for line in reversed(log.splitlines()):
+        _, mark, text = line.partition(MARK)
+        if mark:
+            return _word(text)
+    return None
+
+
+def word_in(folder: Path) -> GuardWord | None:
+    """Return the guard's last word among results; None where there is none."""
+    try:
+        return _word((folder / STATE_FILE).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _word(text: str) -> GuardWord | None:
+    try:
+        said = json.loads(text)
+        verdict = said.get("verdict")
+        if not isinstance(verdict, dict):
+            return None
+        return GuardWord(
+            why=str(verdict["why"]),
+            text=str(verdict["text"]),
+            exit_code=int(verdict["exit_code"]),
+            spent_usd=_usd(said.get("spent_usd")),
+            step=said.get("step"),
+            projected_usd=_usd((said.get("projection") or {}).get("total_usd")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _usd(value: Any) -> Decimal | None:
+    return None if value is None else Decimal(str(value))

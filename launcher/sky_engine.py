@@ -1,0 +1,357 @@
+"""SkyPilot, the engine: the one file that asks it for machines. `sky` is imported on first use.
+
+Facts about SkyPilot 0.14 that this rests on: every call returns a request's id and the result is
+fetched with it; `launch` does not raise when the job fails; a cluster that went by itself is known
+to be gone only after its status was refreshed.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TextIO
+
+from .engine import (
+    Cluster,
+    ClusterStatus,
+    EngineError,
+    Job,
+    JobStatus,
+    NoAccessError,
+    NoCapacityError,
+    NoEngineError,
+    Request,
+    RequestStatus,
+)
+
+INSTALL = (
+    'install it with `pip install "gpuplan[sky]"` and the extra of your cloud, as'
+    ' `pip install "skypilot[aws]"`.'
+)
+RUN_LABEL = "gpuplan-run"
+SECONDS = 3600
+ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+LONGEST_SAID = 600
+CLUSTER_STATUS: Mapping[str, ClusterStatus] = {
+    "INIT": "starting",
+    "UP": "up",
+    "STOPPED": "stopped",
+}
+REQUEST_STATUS: Mapping[str, RequestStatus] = {
+    "SUCCEEDED": "succeeded",
+    "FAILED": "failed",
+    "CANCELLED": "cancelled",
+}
+JOB_STATUS: Mapping[str, JobStatus] = {
+    "RUNNING": "running",
+    "WINDING_DOWN": "running",
+    "RECOVERING": "recovering",
+    "SUCCEEDED": "succeeded",
+    "CANCELLED": "cancelled",
+    "CANCELLING": "running",
+}
+"""What is not here waits, or has failed where its name says so."""
+
+
+class SkyEngine:
+    """SkyPilot as it is installed here, with the server that the person uses."""
+
+    @cached_property
+    def _sky(self) -> Any:
+        try:
+            sky: Any = import_module("sky")
+            import_module("sky.jobs")
+        except ImportError as error:
+            raise NoEngineError(
+                f"SkyPilot is not installed here ({error}), and it is what rents machines.",
+                fix=INSTALL,
+            ) from None
+        return sky
+
+    def ready(self) -> None:
+        """Do nothing, if SkyPilot is installed."""
+        _ = self._sky
+
+    def launch(self, task: Path, cluster: str, secrets: Mapping[str, str]) -> str:
+        """Ask for machines and a job on them; return the request's id at once."""
+        with self._explained():
+            return str(self._sky.launch(self._task(task, secrets), cluster_name=cluster))
+
+    def wait_launched(self, request_id: str, out: TextIO | None) -> int:
+        """Wait until the job is submitted; return its id."""
+        with self._explained():
+            job_id, _ = self._sky.stream_and_get(request_id, output_stream=out or io.StringIO())
+        return _submitted(job_id)
+
+    def requests(self, cluster: str) -> list[Request]:
+        """Return the launches of a name that were asked for, newest first."""
+        with self._explained():
+            found = self._sky.api_status(all_status=True, limit=None)
+        # A managed job has no cluster of its own yet, but its name is in what was asked.
+        rows = [one for one in found if _is_launch(one.name) and cluster in one.request_body]
+        requests = [
+            Request(
+                request_id=one.request_id,
+                status=REQUEST_STATUS.get(one.status, "running"),
+                asked_at=datetime.fromtimestamp(one.created_at, UTC),
+            )
+            for one in rows
+        ]
+        return sorted(requests, key=lambda one: one.asked_at, reverse=True)
+
+    def cancel_request(self, request_id: str) -> None:
+        """End a request that still runs; nothing if it does not."""
+        with self._explained():
+            self._sky.get(self._sky.api_cancel([request_id], silent=True))
+
+    def cluster(self, name: str, *, refresh: bool = True) -> Cluster | None:
+        """Return a cluster as the cloud has it now; None where it is gone."""
+        found = self._status([name], refresh=refresh)
+        return found[0] if found else None
+
+    def clusters(self) -> list[Cluster]:
+        """Return all clusters of this person, asking the clouds."""
+        return self._status(None, refresh=True)
+
+    def jobs(self, cluster: str) -> list[Job]:
+        """Return the jobs of a cluster, newest first."""
+        with self._explained():
+            rows = self._sky.get(self._sky.queue(cluster, all_users=True))
+        jobs = [
+            Job(
+                job_id=row["job_id"],
+                status=_job_status(row["status"]),
+                name=row["job_name"],
+                started_at=_moment(row["start_at"]),
+                ended_at=_moment(row["end_at"]),
+            )
+            for row in rows
+        ]
+        return sorted(jobs, key=lambda job: job.job_id, reverse=True)
+
+    def tail(self, cluster: str, job_id: int, out: TextIO, *, follow: bool, lines: int = 0) -> None:
+        """Write the log of a job."""
+        with self._explained():
+            self._sky.tail_logs(cluster, job_id, follow=follow, tail=lines, output_stream=out)
+
+    def execute(self, cluster: str, command: str) -> None:
+        """Run a shell command on the first node, beside the job."""
+        task = self._sky.Task(name="gpuplan", run=command, num_nodes=1)
+        with self._explained():
+            self._sky.stream_and_get(
+                self._sky.exec(task, cluster_name=cluster), output_stream=io.StringIO()
+            )
+
+    def copy_back(self, cluster: str, source: str, target: Path) -> None:
+        """Bring what is in a folder of the first node into a local one."""
+        sky_command: Any = import_module("sky.client.cli.command")
+        with self._explained():
+            # SkyPilot's own way to make `ssh CLUSTER` work; its SDK has none.
+            sky_command._get_cluster_records_and_set_ssh_config([cluster])
+        target.mkdir(parents=True, exist_ok=True)
+        line = ["rsync", "-a", "--partial", f"{cluster}:{source.rstrip('/')}/", f"{target}/"]
+        try:
+            done = subprocess.run(line, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        except FileNotFoundError:
+            raise EngineError(
+                "rsync is not installed here, and it brings the results.",
+                fix="install it (on Debian: apt-get install rsync), then try again.",
+            ) from None
+        if done.returncode != 0:
+            raise EngineError(
+                f"The results could not be brought from {cluster}: {done.stderr.strip()[-300:]}",
+                fix="the machines are still there: try again, or take them with"
+                f" `rsync -a {cluster}:{source}/ FOLDER/`.",
+            )
+
+    def cancel(self, cluster: str, job_id: int) -> None:
+        """End a job."""
+        with self._explained():
+            self._sky.get(self._sky.cancel(cluster, job_ids=[job_id]))
+
+    def down(self, cluster: str) -> None:
+        """Give all machines of a cluster back; nothing if it is gone."""
+        with self._explained():
+            try:
+                self._sky.get(self._sky.down(cluster))
+            except self._sky.exceptions.ClusterDoesNotExist:
+                return
+
+    def launch_managed(self, task: Path, name: str, secrets: Mapping[str, str]) -> str:
+        """Ask for a job that SkyPilot recovers by itself; return the request's id at once."""
+        with self._explained():
+            return str(self._sky.jobs.launch(self._task(task, secrets), name=name))
+
+    def wait_managed(self, request_id: str, out: TextIO | None) -> int:
+        """Wait until such a job is submitted; return its id."""
+        with self._explained():
+            job_ids, _ = self._sky.stream_and_get(request_id, output_stream=out or io.StringIO())
+        return _submitted(job_ids[0] if isinstance(job_ids, list) and job_ids else job_ids)
+
+    def managed_jobs(self) -> list[Job]:
+        """Return the jobs that SkyPilot recovers by itself, newest first."""
+        try:
+            with self._explained():
+                rows, *_ = self._sky.get(self._sky.jobs.queue_v2(refresh=True))
+        except _NothingThereError:
+            return []
+        jobs = [
+            Job(
+                job_id=row["job_id"],
+                status=_job_status(row["status"]),
+                name=row["job_name"],
+                started_at=_moment(row["start_at"]),
+                ended_at=_moment(row["end_at"]),
+                recoveries=row["recovery_count"] or 0,
+                infra=row["infra"],
+                why=row["failure_reason"],
+            )
+            for row in rows
+        ]
+        return sorted(jobs, key=lambda job: job.job_id, reverse=True)
+
+    def tail_managed(self, job_id: int, out: TextIO, *, follow: bool, lines: int = 0) -> None:
+        """Write the log of such a job."""
+        with self._explained():
+            self._sky.jobs.tail_logs(
+                job_id=job_id, follow=follow, tail=lines or None, output_stream=out
+            )
+
+    def cancel_managed(self, job_id: int, *, gracefully: bool) -> None:
+        """End such a job and its machines."""
+        with self._explained():
+            request = self._sky.jobs.cancel(job_ids=[job_id], graceful=gracefully)
+            self._sky.get(request)
+
+    def _task(self, path: Path, secrets: Mapping[str, str]) -> Any:
+        task = self._sky.Task.from_yaml(str(path))
+        if secrets:
+            task.update_secrets(dict(secrets))
+        return task
+
+    def _status(self, names: list[str] | None, *, refresh: bool) -> list[Cluster]:
+        modes = self._sky.StatusRefreshMode
+        mode = modes.FORCE if refresh else modes.NONE
+        with self._explained():
+            rows = self._sky.get(self._sky.status(names, refresh=mode))
+        return [_cluster(row) for row in rows]
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what SkyPilot raises into one clear error."""
+        errors = self._sky.exceptions
+        try:
+            yield
+        except errors.ResourcesUnavailableError as error:
+            raise _unavailable(error) from None
+        except errors.NoCloudAccessError as error:
+            raise NoAccessError(
+                f"SkyPilot has no cloud to rent from: {_said(error)}",
+                fix="see `gpuplan check`, which says what each cloud needs.",
+            ) from None
+        except (errors.ApiServerConnectionError, errors.ApiServerAuthenticationError) as error:
+            raise NoEngineError(
+                f"SkyPilot's server does not answer: {_said(error)}",
+                fix="start it with `sky api start`, or see `sky api info`.",
+            ) from None
+        except errors.ClusterNotUpError as error:
+            raise _NothingThereError(_said(error)) from None
+        except errors.RequestCancelled as error:
+            raise EngineError(f"The request was cancelled: {_said(error)}") from None
+        except EngineError:
+            raise
+        except (ValueError, RuntimeError, *_own_errors(errors)) as error:
+            raise EngineError(
+                f"SkyPilot refused: {_said(error)}",
+                fix="nothing more was asked of it; `gpuplan status` says what is rented.",
+            ) from None
+
+
+class _NothingThereError(EngineError):
+    """There is no such cluster, or no controller of jobs."""
+
+
+def _own_errors(errors: Any) -> tuple[type[Exception], ...]:
+    """Return all that SkyPilot itself can raise."""
+    found = [one for one in vars(errors).values() if isinstance(one, type)]
+    return tuple(one for one in found if issubclass(one, Exception))
+
+
+def _unavailable(error: Any) -> EngineError | NoCapacityError:
+    text = _said(error)
+    # Without a history nothing was tried: no such machine is sold to this account.
+    if not error.failover_history:
+        return NoAccessError(
+            f"SkyPilot finds no such machines for this account: {text}",
+            fix="see `gpuplan check`; a region or an accelerator may not be enabled.",
+        )
+    return NoCapacityError(
+        f"None of the places has these machines now; nothing is rented. {text}",
+        fix="name more regions with --region, take another plan with --any-plan, or try later.",
+    )
+
+
+def _said(error: BaseException) -> str:
+    """Return what an error says, on one line, without colours."""
+    text = " ".join(ANSI.sub("", str(error)).split())
+    return text if len(text) <= LONGEST_SAID else f"{text[:LONGEST_SAID]} …"
+
+
+def _is_launch(name: str) -> bool:
+    return name.rpartition(".")[2] == "launch"
+
+
+def _submitted(job_id: Any) -> int:
+    if job_id is None:
+        raise EngineError("SkyPilot started machines and submitted no job.")
+    return int(job_id)
+
+
+def _cluster(row: Any) -> Cluster:
+    handle = row["handle"]
+    launched: Any = getattr(handle, "launched_resources", None)
+    region, zone = getattr(launched, "region", None), getattr(launched, "zone", None)
+    cloud = str(getattr(launched, "cloud", "") or "").lower()
+    nodes = getattr(handle, "launched_nodes", None) or row["nodes"] or 1
+    labels = getattr(launched, "labels", None) or {}
+    return Cluster(
+        name=row["name"],
+        status=CLUSTER_STATUS.get(_name(row["status"]), "starting"),
+        launched_at=_moment(row["launched_at"]),
+        infra="/".join(part for part in (cloud, region, zone) if part) or None,
+        instance_type=getattr(launched, "instance_type", None),
+        is_spot=bool(getattr(launched, "use_spot", False)),
+        nodes=nodes,
+        usd_per_hour=_price(lambda: launched.get_cost(SECONDS) * nodes),
+        run=labels.get(RUN_LABEL),
+        is_managed=bool(row["is_managed"]),
+    )
+
+
+def _price(cost: Callable[[], float]) -> Decimal | None:
+    """Return a price of SkyPilot's catalogue; None where it has none."""
+    try:
+        return Decimal(str(cost()))
+    except Exception:
+        return None
+
+
+def _job_status(status: Any) -> JobStatus:
+    name = _name(status)
+    return "failed" if name.startswith("FAILED") else JOB_STATUS.get(name, "waiting")
+
+
+def _name(status: Any) -> str:
+    return str(getattr(status, "value", status))
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if seconds and seconds > 0 else None
