@@ -3,17 +3,24 @@
 JOB/gpuplan_job/    the runner, and the files that load a model file
 JOB/job.json        the model, the steps, where results land
 JOB/plan.json       the plan, if there is one
+JOB/gpuplan_guard/  the guard of a rented machine, and what it holds the run to:
+JOB/guard.json
 """
 
 from __future__ import annotations
 
 import shutil
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from ..catalog.files import write_atomically
+from .guard.orders import Orders
 from .runner.job import Job, write_job
 
 PACKAGE = "gpuplan_job"
+GUARD = "gpuplan_guard"
+ORDERS_FILE = "guard.json"
 CARRIED = (
     "catalog/errors.py",
     "catalog/files.py",
@@ -52,6 +59,21 @@ if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
 '''
 
+GUARD_ENTRY = '''"""Starts the guard: python3 gpuplan_guard guard.json -- COMMAND…"""
+
+import os
+import sys
+
+from guard.main import main
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # At once: a thread may still wait for a disk that does not answer.
+    os._exit(code)
+'''
+
 
 def write_job_folder(folder: Path, job: Job) -> None:
     """Write a job and the runner that runs it.
@@ -60,12 +82,9 @@ def write_job_folder(folder: Path, job: Job) -> None:
         folder: made if it is not there; what it held of an older job is replaced.
         job: what is to be run.
     """
-    package = folder / PACKAGE
-    if package.exists():
-        shutil.rmtree(package)
-    root = resources.files(__name__.split(".")[0])
-    runner = root / "launcher" / "runner"
-    names = [f"launcher/runner/{one.name}" for one in runner.iterdir() if one.name.endswith(".py")]
+    package = _emptied(folder / PACKAGE)
+    root = _root()
+    names = [f"launcher/runner/{name}" for name in _modules(root / "launcher" / "runner")]
     for name in (*CARRIED, *names):
         target = package / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -74,3 +93,35 @@ def write_job_folder(folder: Path, job: Job) -> None:
         (package / sub / "__init__.py").write_text("", encoding="utf-8")
     (package / "__main__.py").write_text(ENTRY, encoding="utf-8")
     write_job(folder, job)
+
+
+def write_guard(folder: Path) -> None:
+    """Write the guard into a job folder; what was there of an older one is replaced."""
+    package = _emptied(folder / GUARD)
+    source = _root() / "launcher" / "guard"
+    # One level down, so that a node needs no more than the folder's path to run it.
+    inside = package / "guard"
+    inside.mkdir(parents=True)
+    for name in _modules(source):
+        text = (source / name).read_text(encoding="utf-8")
+        (inside / name).write_text(text, encoding="utf-8")
+    (package / "__main__.py").write_text(GUARD_ENTRY, encoding="utf-8")
+
+
+def write_orders(folder: Path, orders: Orders) -> None:
+    """Write what the guard holds a run to, again whenever it is launched again."""
+    write_atomically(folder / ORDERS_FILE, orders.to_json())
+
+
+def _root() -> Traversable:
+    return resources.files(__name__.split(".")[0])
+
+
+def _modules(folder: Traversable) -> list[str]:
+    return sorted(one.name for one in folder.iterdir() if one.name.endswith(".py"))
+
+
+def _emptied(folder: Path) -> Path:
+    if folder.exists():
+        shutil.rmtree(folder)
+    return folder

@@ -1,0 +1,16 @@
+"""The guard: a small process on every node that starts a run, watches it, and knows when to end it.
+
+    orders.py      what it holds the run to (guard.json)
+    spending.py    dollars and hours of every attempt, added up
+    projection.py  the total again, from the first steps on the real machine
+    verdicts.py    what a guard decides, and in which words
+    session.py     orders, account and observations → stop, kill, or nothing        (all pure)
+    readings.py    metrics, heartbeats, devices, the clock of the machine           (edges)
+    folder.py      what it leaves in the folder of results
+    processes.py   a process with all that it starts
+    command.py     what starts training, asked to stop and ended
+    watch.py       the thread that reads and writes, so that a stuck disk stops no clock
+    main.py        the loop
+
+It runs with the Python of a node alone: the standard library of 3.8, nothing of gpuplan.
+"""

@@ -1,0 +1,80 @@
+"""What starts training on this node: started, asked to stop, and ended with all that it started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from .processes import descendants, end_with_parent, marked_processes, signal_group
+
+STOP_VARIABLE = "GPUPLAN_STOP_FILE"
+"""Names a file that is not there until the command is to stop; gpuplan's runner looks for it."""
+NOT_STARTED = 127
+
+
+class Command:
+    """A command with all that it starts."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = list(words)
+        self._folder = Path(tempfile.mkdtemp(prefix="gpuplan-guard-"))
+        self._stop_file = self._folder / "stop"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> str | None:
+        """Start it; return why it does not start, if it does not."""
+        try:
+            self._process = subprocess.Popen(
+                self._words,
+                env={**os.environ, STOP_VARIABLE: str(self._stop_file)},
+                start_new_session=True,
+                preexec_fn=end_with_parent,
+            )
+        except OSError as error:
+            return f"{self._words[0]} does not start: {error.strerror or error}"
+        return None
+
+    def wait(self, seconds: float) -> int | None:
+        """Return how it ended (negative: by which signal); None if it goes on."""
+        if self._process is None:
+            return NOT_STARTED
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def ask_to_stop(self, *, by_file: bool) -> None:
+        """Ask it to stop, once.
+
+        By the file alone where gpuplan's runner trains: all processes then write a checkpoint and
+        end well, whereas torchrun, once it is told itself, gives them half a minute. Else the
+        command gets SIGTERM, and not its group too: launchers pass it on, and a second one means
+        "at once".
+        """
+        with contextlib.suppress(OSError):
+            self._stop_file.touch()
+        if not by_file and self._process is not None and self._process.returncode is None:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """End it and what it started, also what left its group for a session of its own."""
+        if self._process is None:
+            return
+        pid = self._process.pid
+        # Once it has ended, its number may be another's, but not while its group has members.
+        left = descendants(pid) if self._process.returncode is None else []
+        signal_group(pid, signal.SIGKILL)
+        for one in (*left, *marked_processes(STOP_VARIABLE, str(self._stop_file))):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(one, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kill what is left of it, and remove the file."""
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,236 @@
+"""The loop: `python3 gpuplan_guard guard.json -- COMMAND…`, on every node.
+
+The first node (SKYPILOT_NODE_RANK, else NODE_RANK, is 0) reads and writes the folder of results
+(GPUPLAN_OUT). The others hold the clock and the purse alone, a grace later than the first one, and
+pass signals on. The last line on standard output is `gpuplan-guard: {…}`, for a program to read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+
+from . import folder
+from .command import Command
+from .orders import Orders, OrdersError
+from .readings import boot_s
+from .session import ASK, KILL, Session
+from .spending import Attempt, open_account
+from .verdicts import Reading, Verdict
+from .watch import Watch, stopwatch, within
+
+USAGE = 2
+LAST_WORDS_S = 30.0
+"""How long the folder of results may take to be written when all is over."""
+BOOKS_S = 120.0
+"""How long it may take to be read before anything has begun: buckets are slow at first."""
+PASSED_ON = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command under its orders; return the exit code of the node."""
+    if len(arguments) < 3 or arguments[1] != "--":
+        say("usage: gpuplan_guard guard.json -- COMMAND...")
+        return USAGE
+    path = Path(arguments[0])
+    try:
+        orders = Orders.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, OrdersError) as error:
+        say(f"{path} does not say what to hold the run to, so it is not started: {error}.")
+        return USAGE
+    rank = os.environ.get("SKYPILOT_NODE_RANK") or os.environ.get("NODE_RANK") or "0"
+    out = os.environ.get("GPUPLAN_OUT")
+    if rank == "0" and not out:
+        say("GPUPLAN_OUT names no folder of results, so the run is not started.")
+        return USAGE
+    return Guard(orders, arguments[2:], Path(out) if rank == "0" and out else None).run()
+
+
+class Guard:
+    """One attempt on one node."""
+
+    def __init__(
+        self,
+        orders: Orders,
+        words: Sequence[str],
+        out: Path | None,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Open the account.
+
+        Args:
+            orders: what the run is held to.
+            words: the command.
+            out: the folder of results; None on other nodes than the first.
+            wall_clock: seconds since 1970; looked at once, for clocks are set while runs last.
+        """
+        self._orders = orders
+        self._out = out
+        self._stop_file = Path(os.path.expanduser(orders.stop_file))
+        self._command = Command(words)
+        self._signal: int | None = None
+        self._attempts: list[Attempt] = []
+        self._watch: Watch | None = None
+        self._running_s = stopwatch()
+        if out is not None:
+            self._open_books(out)
+        now_s = wall_clock()
+        self._account = open_account(orders, self._attempts, boot_s=boot_s(), now_s=now_s)
+        self._paid_before_s = now_s - self._account.began_at_s - self._running_s()
+        lag_s = orders.grace_s + orders.poll_s if out is None else 0.0
+        self._session = Session(orders, self._account, lag_s=lag_s)
+
+    def run(self) -> int:
+        """Run until the command has ended; return the exit code."""
+        before = {
+            number: signal.signal(number, self._on_signal)
+            for number in PASSED_ON
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
+        try:
+            if self._tick(Reading()) is None:
+                self._begin()
+                code = self._wait()
+            else:
+                code = 0
+            return self._finish(code)
+        finally:
+            self._command.close()
+            if self._out is not None:
+                within(LAST_WORDS_S, self._forget_wish)
+            for number, old in before.items():
+                signal.signal(number, old)
+
+    def _begin(self) -> None:
+        if self._account.before_usd > 0:
+            say(
+                f"attempt {self._account.attempt} of this run;"
+                f" ${self._account.before_usd:,.2f} were spent before it"
+            )
+        problem = self._command.start()
+        if problem is not None:
+            say(problem)
+        if self._watch is not None:
+            self._watch.start()
+
+    def _wait(self) -> int:
+        while True:
+            code = self._command.wait(self._orders.poll_s)
+            if code is not None:
+                return code
+            reading = Reading() if self._watch is None else self._watch.reading
+            action = self._tick(reading)
+            if action == ASK:
+                self._command.ask_to_stop(by_file=self._by_file(reading))
+            elif action == KILL:
+                self._command.kill()
+
+    def _tick(self, reading: Reading) -> str | None:
+        had = self._session.projection
+        action = self._session.tick(
+            paid_s=self._paid_s(),
+            running_s=self._running_s(),
+            reading=reading,
+            stop_asked=self._out is not None and self._stop_file.exists(),
+            signal_number=self._signal,
+        )
+        verdict, projection = self._session.verdict, self._session.projection
+        if projection is not None and projection is not had:
+            say(projection.text)
+        if action is not None and verdict is not None:
+            say(f"stopping: {verdict.text}" if action == ASK else verdict.text)
+        if self._watch is not None:
+            self._watch.state = self._state(reading.step, None)
+        return action
+
+    def _by_file(self, reading: Reading) -> bool:
+        """Return whether the runner hears the file: on other nodes, where nobody knows, it must."""
+        return self._orders.own_runner and (self._out is None or reading.trained > 0)
+
+    def _finish(self, code: int) -> int:
+        reading = Reading() if self._watch is None else self._watch.finish(LAST_WORDS_S)
+        paid_s = self._paid_s()
+        verdict = self._session.ended(
+            code, paid_s=paid_s, reading=reading, loss_is_bad=self._loss_is_bad()
+        )
+        if self._out is None:
+            return verdict.exit_code
+        if self._watch is not None:
+            self._close_books(self._out, reading.step, verdict, paid_s)
+        say(verdict.text)
+        told = {**self._state(reading.step, verdict, paid_s), "command_code": code}
+        sys.stdout.write(f"gpuplan-guard: {json.dumps(told)}\n")
+        sys.stdout.flush()
+        return verdict.exit_code
+
+    def _open_books(self, out: Path) -> None:
+        """Read what attempts before this one left, and give each that died its line."""
+
+        def read() -> None:
+            attempts = folder.read_attempts(out)
+            folder.write_attempts(out, attempts)
+            folder.clear(out)
+            self._attempts = attempts
+            self._watch = Watch(self._orders, out, self._running_s, say)
+
+        problem = within(BOOKS_S, read)
+        if problem is not None:
+            # Nothing is written there then: it would take the place of what could not be read.
+            say(f"{out} cannot be used, so only the clock and the purse are held: {problem}")
+
+    def _close_books(self, out: Path, step: int | None, verdict: Verdict, paid_s: float) -> None:
+        ended = self._account.so_far(paid_s, step, verdict.to_dict())
+
+        def write() -> None:
+            folder.write_attempts(out, [*self._attempts, ended])
+            folder.write_state(out, self._state(step, verdict, paid_s))
+
+        problem = within(LAST_WORDS_S, write)
+        if problem is not None:
+            say(f"how the run ended could not be written to {out}: {problem}")
+
+    def _state(
+        self, step: int | None, verdict: Verdict | None, paid_s: float | None = None
+    ) -> dict:
+        return folder.state(
+            self._orders,
+            self._account,
+            paid_s=self._paid_s() if paid_s is None else paid_s,
+            step=step,
+            projection=self._session.projection,
+            verdict=verdict,
+        )
+
+    def _loss_is_bad(self) -> bool:
+        found: list[bool] = []
+        out = self._out
+        if out is not None:
+            within(LAST_WORDS_S, lambda: found.append(folder.loss_is_bad(out)))
+        return any(found)
+
+    def _forget_wish(self) -> None:
+        """Remove the wish to stop: it was for this attempt."""
+        if self._stop_file.exists():
+            self._stop_file.unlink()
+
+    def _paid_s(self) -> float:
+        return self._paid_before_s + self._running_s()
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """Note the first signal; the next tick, at most a poll away, passes it on."""
+        if self._signal is None:
+            self._signal = number
+
+
+def say(text: str) -> None:
+    """Tell a person one line."""
+    sys.stdout.write(f"gpuplan: {text}\n")
+    sys.stdout.flush()

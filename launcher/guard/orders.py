@@ -1,0 +1,166 @@
+"""What a guard holds a run to: `guard.json`, written when a launch starts.
+
+Seconds, hours and dollars as the names say; points in time are seconds since 1970.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, fields
+
+SECONDS_PER_HOUR = 3600.0
+DEFAULT_GRACE_S = 600.0
+ACTIONS = ("stop", "ask", "continue")
+STOP_FILE = "~/gpuplan-stop"
+
+
+class OrdersError(ValueError):
+    """The orders cannot be read."""
+
+
+@dataclass(frozen=True)
+class Busy:
+    """How busy the devices of a node must be."""
+
+    fraction: float
+    """Of the time, averaged over the devices."""
+    for_s: float
+    """Over how long that is averaged."""
+
+
+@dataclass(frozen=True)
+class ProjectionOrders:
+    """When the total is projected again, and what it is held against."""
+
+    total_steps: int
+    """Of the whole run."""
+    expected_usd: float | None = None
+    low_usd: float | None = None
+    """Of the estimate's 80 % interval, start and end of the machines included."""
+    high_usd: float | None = None
+    action: str = "ask"
+    """`stop`, `ask` (the same on a node, where nobody is there to answer) or `continue`."""
+    steps: int = 30
+    settled: int = 3
+    """Steps before those, whose times do not count."""
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What stops a run before its last step; None holds nothing."""
+
+    run_id: str
+    usd_per_hour: float
+    """All nodes."""
+    requested_at_s: float
+    """When this launch was asked for; it tells launches of one run apart."""
+    spent_before_usd: float = 0.0
+    """By earlier launches of this run."""
+    hours_before: float = 0.0
+    max_cost_usd: float | None = None
+    """Of all attempts together, until the machines are gone."""
+    max_hours: float | None = None
+    tail_s: float = 0.0
+    """How long the machines still cost after the job has ended."""
+    grace_s: float = DEFAULT_GRACE_S
+    """To write a checkpoint, while it is not known how long that takes."""
+    own_runner: bool = False
+    """Whether gpuplan's runner trains: it beats, and reads the file that asks it to stop."""
+    heartbeat_timeout_s: float | None = None
+    """Between two signs of life, once there was a step."""
+    startup_timeout_s: float | None = None
+    """From the start to the first step."""
+    min_gpu_utilization: Busy | None = None
+    projection: ProjectionOrders | None = None
+    smoke: bool = False
+    """End once the projection is made."""
+    deadline_s: float | None = None
+    """Later than this it is not worth going on."""
+    poll_s: float = 2.0
+    state_every_s: float = 10.0
+    """How old what is left in the folder of results may be."""
+    stop_file: str = STOP_FILE
+    """A person's wish to stop, on the first node."""
+
+    @property
+    def usd_per_s(self) -> float:
+        """Return dollars a second of all nodes."""
+        return self.usd_per_hour / SECONDS_PER_HOUR
+
+    def to_json(self) -> str:
+        """Return what `from_json` reads."""
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Orders:
+        """Return the orders of a text.
+
+        Raises:
+            OrdersError: it is none, or holds a number that none can be.
+        """
+        try:
+            values = json.loads(text)
+            if not isinstance(values, dict):
+                raise OrdersError("no JSON object")
+            busy, projection = values.get("min_gpu_utilization"), values.get("projection")
+            orders = cls(
+                **{
+                    **values,
+                    "min_gpu_utilization": None if busy is None else Busy(**busy),
+                    "projection": None if projection is None else ProjectionOrders(**projection),
+                }
+            )
+        except (TypeError, ValueError) as error:
+            raise OrdersError(str(error)) from None
+        _check(orders)
+        return orders
+
+
+POSITIVE = ("poll_s", "state_every_s")
+NUMBERS = (
+    "usd_per_hour",
+    "requested_at_s",
+    "spent_before_usd",
+    "hours_before",
+    "max_cost_usd",
+    "max_hours",
+    "tail_s",
+    "grace_s",
+    "heartbeat_timeout_s",
+    "startup_timeout_s",
+    "deadline_s",
+    *POSITIVE,
+)
+MAY_BE_MISSING = tuple(
+    one.name for one in fields(Orders) if one.name in NUMBERS and one.default is None
+)
+
+
+def _check(orders: Orders) -> None:
+    for name in NUMBERS:
+        _number(name, getattr(orders, name), may_be_none=name in MAY_BE_MISSING)
+    for name in POSITIVE:
+        if not getattr(orders, name) > 0:
+            raise OrdersError(f"{name} is not above zero")
+    if orders.min_gpu_utilization is not None:
+        _number("fraction", orders.min_gpu_utilization.fraction)
+        _number("for_s", orders.min_gpu_utilization.for_s)
+    projection = orders.projection
+    if projection is None:
+        return
+    for name in ("expected_usd", "low_usd", "high_usd"):
+        _number(name, getattr(projection, name), may_be_none=True)
+    for name in ("total_steps", "steps", "settled"):
+        _number(name, getattr(projection, name))
+    if projection.steps < 1:
+        raise OrdersError("steps of the projection is not above zero")
+    if projection.action not in ACTIONS:
+        raise OrdersError(f"action {projection.action!r} is none of {', '.join(ACTIONS)}")
+
+
+def _number(name: str, value: object, *, may_be_none: bool = False) -> None:
+    if value is None and may_be_none:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise OrdersError(f"{name} is {value!r}, which is no number of zero or more")

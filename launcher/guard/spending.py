@@ -1,0 +1,127 @@
+"""What a run has cost: dollars and hours of every attempt, added up, however each one ended.
+
+    usd(attempt)   = (seen - began) / 3600 × usd_per_hour
+    began          = the latest of: the machine's boot, the request, the end of the attempt before
+    spent          = before + usd(this attempt)
+    before         = max(what the store knows of earlier launches, what their guards left)
+                     + the attempts of this launch
+
+The store knows of what no guard saw (machines that came up and never ran a job, or idled after
+it), and guards left what a lost store does not know; the larger of the two is right in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .orders import SECONDS_PER_HOUR, Orders
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One time that a job was started, from when its machines cost until a guard last saw them."""
+
+    attempt: int
+    requested_at_s: float
+    began_at_s: float
+    seen_at_s: float
+    usd: float
+    step: int | None = None
+    """The last one that is known to be done."""
+    verdict: Mapping[str, Any] | None = None
+    """None where the machine, or the guard, went away before it could say why."""
+
+    @property
+    def hours(self) -> float:
+        """Return how long it was paid for."""
+        return (self.seen_at_s - self.began_at_s) / SECONDS_PER_HOUR
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the line of `guard-attempts.jsonl`."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Attempt:
+        """Return the attempt of a line, or of a state file.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is neither.
+        """
+        step = values.get("step")
+        return cls(
+            attempt=int(values["attempt"]),
+            requested_at_s=float(values["requested_at_s"]),
+            began_at_s=float(values["began_at_s"]),
+            seen_at_s=float(values["seen_at_s"]),
+            usd=float(values["usd"]),
+            step=None if step is None else int(step),
+            verdict=values.get("verdict"),
+        )
+
+
+@dataclass(frozen=True)
+class Account:
+    """What an attempt adds to; `paid_s` everywhere is the seconds since it began to cost."""
+
+    attempt: int
+    """From 1."""
+    requested_at_s: float
+    began_at_s: float
+    before_usd: float
+    before_hours: float
+    usd_per_hour: float
+
+    def usd(self, paid_s: float) -> float:
+        """Return the dollars of this attempt."""
+        return paid_s / SECONDS_PER_HOUR * self.usd_per_hour
+
+    def spent_usd(self, paid_s: float) -> float:
+        """Return the dollars of all attempts."""
+        return self.before_usd + self.usd(paid_s)
+
+    def hours(self, paid_s: float) -> float:
+        """Return the hours of all attempts."""
+        return self.before_hours + paid_s / SECONDS_PER_HOUR
+
+    def so_far(self, paid_s: float, step: int | None, verdict: Mapping[str, Any] | None) -> Attempt:
+        """Return this attempt as it stands."""
+        return Attempt(
+            attempt=self.attempt,
+            requested_at_s=self.requested_at_s,
+            began_at_s=self.began_at_s,
+            seen_at_s=self.began_at_s + paid_s,
+            usd=self.usd(paid_s),
+            step=step,
+            verdict=verdict,
+        )
+
+
+def open_account(
+    orders: Orders, attempts: Sequence[Attempt], *, boot_s: float | None, now_s: float
+) -> Account:
+    """Return the account of the attempt that begins now.
+
+    Args:
+        orders: of this launch.
+        attempts: all that earlier guards of this run left.
+        boot_s: when this machine came up; in a container that of its host, perhaps long ago; None
+            where it is not known.
+        now_s: by this machine's clock. A request that seems to lie ahead was made by a clock that
+            is fast; it then counts from now.
+    """
+    earlier = [one for one in attempts if one.requested_at_s != orders.requested_at_s]
+    own = [one for one in attempts if one.requested_at_s == orders.requested_at_s]
+    seen_s = max((one.seen_at_s for one in (*earlier, *own)), default=0.0)
+    began_s = max(boot_s or 0.0, orders.requested_at_s, seen_s)
+    return Account(
+        attempt=1 + max((one.attempt for one in (*earlier, *own)), default=0),
+        requested_at_s=orders.requested_at_s,
+        began_at_s=min(now_s, began_s),
+        before_usd=max(orders.spent_before_usd, sum(one.usd for one in earlier))
+        + sum(one.usd for one in own),
+        before_hours=max(orders.hours_before, sum(one.hours for one in earlier))
+        + sum(one.hours for one in own),
+        usd_per_hour=orders.usd_per_hour,
+    )
