@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
 
@@ -53,6 +54,31 @@ def pick_up(desk: Desk, record: LaunchRecord) -> tuple[LaunchRecord, Finding]:
             record = settle(desk, record, seen.job)
         return record, finding
     return _close(desk, record, finding, seen), finding
+
+
+def show_log(
+    desk: Desk, record: LaunchRecord, out: TextIO, *, follow: bool, lines: int = 0
+) -> None:
+    """Write the log of the newest job of a launch.
+
+    Raises:
+        UsageError: it has none, or its machines are gone and its log with them.
+    """
+    last = record.last
+    if last is None or last.job_id is None:
+        record, _ = pick_up(desk, record)
+        last = record.last
+    if last is None or last.job_id is None:
+        raise UsageError(f"{record.run} has no job yet.", fix=f"see `gpuplan status {record.run}`.")
+    if record.managed:
+        desk.engine.tail_managed(last.job_id, out, follow=follow, lines=lines)
+        return
+    if desk.engine.cluster(record.cluster, refresh=False) is None:
+        raise UsageError(
+            f"The machines of {record.run} are gone, and the log with them.",
+            fix=f"what is left is at {record.results}.",
+        )
+    desk.engine.tail(record.cluster, last.job_id, out, follow=follow, lines=lines)
 
 
 def stop(desk: Desk, record: LaunchRecord, *, wait: Wait) -> LaunchRecord:
@@ -125,6 +151,7 @@ def resume(
     limits: Limits,
     *,
     spot: bool | None = None,
+    reserved_usd: Decimal | None = None,
     change_orders: bool = False,
 ) -> LaunchRecord:
     """Launch a run again, to go on from its newest checkpoint; return it with its job submitted.
@@ -134,6 +161,7 @@ def resume(
         record: an ended launch that has not succeeded.
         limits: on spending.
         spot: how to buy this time; None: as before.
+        reserved_usd: what limits count for the whole launch from now on; None: as before.
         change_orders: whether the guard's orders were changed, so that one that ended for them
             may go on.
 
@@ -165,7 +193,12 @@ def resume(
         limits,
         spot=buys_spot,
         change=lambda one: one.model_copy(
-            update={"managed": one.managed and buys_spot, "pid": pid, "host": host}
+            update={
+                "managed": one.managed and buys_spot,
+                "pid": pid,
+                "host": host,
+                "reserved_usd": reserved_usd or one.reserved_usd,
+            }
         ),
     )
     return wait_started(desk, ask(desk, record))

@@ -35,11 +35,14 @@ class LaunchCost:
     """Add up to `usd_expected`; without a known training time, only the start."""
     usd_per_hour: Decimal
     """All nodes, where they are tried first."""
-    usd_expected: Decimal | None
-    usd_worst: Decimal | None
-    """The slowest start and the top of the training time's 80 % interval, at the dearest place."""
-    hours_expected: float | None
-    hours_worst: float | None
+    usd_expected: Decimal | None = None
+    usd_low: Decimal | None = None
+    usd_high: Decimal | None = None
+    """With the training time at the ends of its 80 % interval."""
+    usd_worst: Decimal | None = None
+    """The slowest start, the top of that interval and the idle end, at the dearest place."""
+    hours_expected: float | None = None
+    hours_worst: float | None = None
 
 
 def launch_cost(
@@ -49,6 +52,7 @@ def launch_cost(
     usd_per_hour: Decimal,
     dearest_usd_per_hour: Decimal,
     billing: Provider | None,
+    idle_s: float = 0.0,
 ) -> LaunchCost:
     """Return the cost of a launch, line by line.
 
@@ -59,26 +63,30 @@ def launch_cost(
         dearest_usd_per_hour: one node, where it costs most of the places that are tried.
         billing: the provider, with its increment and minimum; where the increment is not known
             there is no line of it.
+        idle_s: how long the machines stay after the job where no command gives them back at once.
     """
-    spans = [(one.name, one.value_s, one.high_s) for one in startups()]
-    if training_s is not None:
-        spans.append(("training", training_s.value, training_s.high))
-    expected_s = sum(value for _, value, _ in spans)
-    worst_s = sum(high for *_, high in spans)
-    parts = [(name, value) for name, value, _ in spans]
-    rounds = billing is not None and billing.billing_increment_s is not None
-    if training_s is not None and rounds:
-        parts.append(("billing increment", billed_s(expected_s, billing) - expected_s))
+    parts = [(one.name, one.value_s) for one in startups()]
+    start_s = sum(seconds for _, seconds in parts)
+    rate = usd_per_hour * nodes
+    if training_s is None:
+        lines = tuple(_line(name, seconds, nodes, usd_per_hour) for name, seconds in parts)
+        return LaunchCost(lines=lines, usd_per_hour=rate)
+    parts.append(("training", training_s.value))
+    expected_s = billed_s(start_s + training_s.value, billing)
+    if billing is not None and billing.billing_increment_s is not None:
+        parts.append(("billing increment", expected_s - start_s - training_s.value))
     lines = tuple(_line(name, seconds, nodes, usd_per_hour) for name, seconds in parts)
-    known = training_s is not None
-    worst_billed_s = billed_s(worst_s, billing)
+    slowest_start_s = sum(one.high_s for one in startups())
+    worst_s = billed_s(slowest_start_s + training_s.high + idle_s, billing)
     return LaunchCost(
         lines=lines,
-        usd_per_hour=usd_per_hour * nodes,
-        usd_expected=sum((line.usd for line in lines), Decimal(0)) if known else None,
-        usd_worst=_usd(worst_billed_s, nodes, dearest_usd_per_hour) if known else None,
-        hours_expected=billed_s(expected_s, billing) / SECONDS_PER_HOUR if known else None,
-        hours_worst=worst_billed_s / SECONDS_PER_HOUR if known else None,
+        usd_per_hour=rate,
+        usd_expected=sum((line.usd for line in lines), Decimal(0)),
+        usd_low=_usd(billed_s(start_s + training_s.low, billing), nodes, usd_per_hour),
+        usd_high=_usd(billed_s(start_s + training_s.high, billing), nodes, usd_per_hour),
+        usd_worst=_usd(worst_s, nodes, dearest_usd_per_hour),
+        hours_expected=expected_s / SECONDS_PER_HOUR,
+        hours_worst=worst_s / SECONDS_PER_HOUR,
     )
 
 

@@ -1,0 +1,177 @@
+"""Launches: asked for, followed, ended, accounted for. Every one goes through the store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from ..launcher.account import Limits
+    from ..launcher.engine import Engine
+    from ..launcher.launch import Prepared
+    from ..launcher.launch_record import LaunchRecord
+    from ..launcher.lifecycle import Desk
+    from ..launcher.looking import Finding
+    from ..launcher.reconcile import Discrepancy
+
+
+def desk(
+    *,
+    engine: Engine | None = None,
+    now: Callable[[], datetime] | None = None,
+    tell: Callable[[str], None] | None = None,
+    log: TextIO | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> Desk:
+    """Return what launches need of the world; by default this machine's store and SkyPilot.
+
+    Args:
+        engine: What rents machines.
+        now: The clock, UTC.
+        tell: Called with what a person should know on the way.
+        log: Where the engine's log and the jobs' go.
+        changes: What a person changes of the guard's orders (`launcher/guard/orders.py`).
+    """
+    from ..launcher.ledger import default_ledger
+    from ..launcher.lifecycle import Desk
+    from ..launcher.orders_file import renew_orders
+    from ..launcher.sky_engine import SkyEngine
+
+    clock = now or (lambda: datetime.now(UTC))
+    return Desk(
+        ledger=default_ledger(clock),
+        engine=engine or SkyEngine(),
+        now=clock,
+        tell=tell or (lambda _text: None),
+        write_orders=lambda record, at: renew_orders(record, at, changes=changes),
+        log=log,
+    )
+
+
+def start(desk: Desk, prepared: Prepared, limits: Limits | None = None) -> LaunchRecord:
+    """Launch what `launch` prepared; return it with its job submitted.
+
+    The intent and its worst case are in the store before anything is asked for.
+
+    Raises:
+        LimitError: The worst case would pass a limit; nothing is kept.
+        NoCapacityError: No place has such machines; nothing was rented.
+        EngineError: SkyPilot refused or failed; what was started is given back.
+    """
+    from ..launcher import launch, lifecycle
+    from ..launcher.account import Limits
+    from ..launcher.intent import intent
+
+    desk.engine.ready()
+    record = lifecycle.begin(
+        desk,
+        intent(prepared, now=desk.now),
+        limits or Limits(),
+        spot=prepared.request.buys_spot(prepared.plan),
+    )
+    try:
+        launch.write(prepared)
+    except BaseException:
+        lifecycle.end(desk, record, "cancelled", "its folder could not be written")
+        raise
+    return lifecycle.wait_started(desk, lifecycle.ask(desk, record))
+
+
+def follow(desk: Desk, run: str) -> LaunchRecord:
+    """Show the log of a launch until it has ended, then close its account.
+
+    Raises:
+        UsageError: There is no such launch.
+        EngineError: Its results could not be brought, or its machines not given back.
+    """
+    from ..launcher import picking_up
+
+    return picking_up.follow(desk, desk.ledger.find(run))
+
+
+def look_at(desk: Desk, runs: Iterable[str] = ()) -> list[tuple[LaunchRecord, Finding]]:
+    """Bring launches up to date and return them with what there is of each.
+
+    Args:
+        desk: The world.
+        runs: Run ids or their beginnings; none: every launch that is open.
+    """
+    from ..launcher.picking_up import pick_up
+
+    records = [desk.ledger.find(run) for run in runs] or desk.ledger.open()
+    return [pick_up(desk, record) for record in records]
+
+
+def show_log(desk: Desk, run: str, out: TextIO, *, follow: bool = False, lines: int = 0) -> None:
+    """Write the log of a launch's newest job.
+
+    Raises:
+        UsageError: There is no such launch, or it has no job now.
+    """
+    from ..launcher.picking_up import show_log as show
+
+    show(desk, desk.ledger.find(run), out, follow=follow, lines=lines)
+
+
+def stop(desk: Desk, run: str, *, wait: Callable[[float], None] = time.sleep) -> LaunchRecord:
+    """End a launch after a checkpoint, bring its results and give its machines back."""
+    from ..launcher import picking_up
+
+    return picking_up.stop(desk, desk.ledger.find(run), wait=wait)
+
+
+def down(desk: Desk, run: str) -> LaunchRecord:
+    """Give the machines of a launch back at once."""
+    from ..launcher import picking_up
+
+    return picking_up.down(desk, desk.ledger.find(run))
+
+
+def resume(
+    desk: Desk,
+    run: str,
+    limits: Limits | None = None,
+    *,
+    spot: bool | None = None,
+    reserved_usd: Decimal | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> LaunchRecord:
+    """Launch a run again from its newest checkpoint; return it with its job submitted."""
+    from ..launcher import picking_up
+    from ..launcher.account import Limits
+
+    return picking_up.resume(
+        desk,
+        desk.ledger.find(run),
+        limits or Limits(),
+        spot=spot,
+        reserved_usd=reserved_usd,
+        change_orders=bool(changes),
+    )
+
+
+def history(desk: Desk) -> list[LaunchRecord]:
+    """Return every launch, newest first, as it was last seen."""
+    return desk.ledger.all()
+
+
+def reconcile(desk: Desk) -> list[Discrepancy]:
+    """Bring every launch up to date, and look for machines that nobody owns."""
+    from ..catalog.snapshot import load_catalogue
+    from ..launcher.cloud_instances import labelled_instances
+    from ..launcher.reconcile import reconcile as compare
+
+    catalogue = load_catalogue(None)
+    regions = sorted({one.region for one in catalogue.offers if one.provider == "aws"})
+    return compare(desk, instances=lambda: labelled_instances(regions))
+
+
+def take_down(desk: Desk, orphan: Discrepancy) -> None:
+    """Give back machines that nobody owns."""
+    from ..launcher.cloud_instances import terminate
+    from ..launcher.reconcile import take_down as give_back
+
+    give_back(desk, orphan, terminate=terminate)

@@ -1,0 +1,292 @@
+"""An engine that keeps its machines in memory, on a clock of its own, and can fail or be cut off.
+
+Every call takes time, so that machines cost something; `billed_usd` is what a cloud would bill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TextIO
+
+import yaml
+
+from gpuplan.launcher.engine import (
+    Cluster,
+    EngineError,
+    Job,
+    JobStatus,
+    NoCapacityError,
+    Request,
+)
+
+CALL_S = 7
+START = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+
+
+class Killed(BaseException):
+    """The command died here, as by kill -9: nothing after it is run."""
+
+
+@dataclass
+class Clock:
+    """Time that passes only when something is done."""
+
+    now: datetime = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def pass_s(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+@dataclass
+class Machines:
+    """A cluster's machines, in the cloud's own books."""
+
+    name: str
+    began_at: datetime
+    usd_per_hour: Decimal
+    ended_at: datetime | None = None
+
+
+@dataclass
+class FakeEngine:
+    """See the module; `places` is where machines are to be had, in the order of the task."""
+
+    clock: Clock
+    usd_per_hour: Decimal = Decimal(36)
+    no_capacity: bool = False
+    breaks_while_starting: bool = False
+    cut: Callable[[str], None] = lambda _call: None
+    """Called before ("launch") and after ("launch done") every call; may raise `Killed`."""
+    log: str = "step 1\n"
+    copied: list[Path] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    books: list[Machines] = field(default_factory=list)
+    secrets: dict[str, str] = field(default_factory=dict)
+    tasks: list[dict[str, object]] = field(default_factory=list)
+    _requests: dict[str, Request] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
+    _clusters: dict[str, Cluster] = field(default_factory=dict)
+    _jobs: dict[str, list[Job]] = field(default_factory=dict)
+    _managed: list[Job] = field(default_factory=list)
+
+    # --- what a test does to the world ---
+
+    def end_job(self, name: str, status: JobStatus = "succeeded") -> None:
+        """Let the newest job of a cluster, or a managed job, end."""
+        if name in self._jobs:
+            first, *rest = self._jobs[name]
+            self._jobs[name] = [replace(first, status=status, ended_at=self.clock()), *rest]
+        self._managed = [
+            replace(job, status=status, ended_at=self.clock()) if job.name == name else job
+            for job in self._managed
+        ]
+        if any(job.name == name for job in self._managed):
+            self._close(name)
+
+    def take_machines(self, name: str) -> None:
+        """Let the cloud take the machines of a cluster away."""
+        self._close(name)
+        self._clusters.pop(name, None)
+
+    def add_stray(self, name: str, run: str | None) -> None:
+        """Add a cluster that no record knows."""
+        self._clusters[name] = self._new_cluster(name, run=run)
+
+    def finish_requests(self) -> None:
+        """Let the server do what it was asked, though nobody waits for it."""
+        for request_id, request in list(self._requests.items()):
+            if request.status == "running":
+                self._fulfil(request_id)
+
+    def billed_usd(self) -> Decimal:
+        """Return what the cloud bills until now, to the second."""
+        return sum(
+            (
+                Decimal(str(((one.ended_at or self.clock()) - one.began_at).total_seconds()))
+                * one.usd_per_hour
+                / 3600
+                for one in self.books
+            ),
+            Decimal(0),
+        )
+
+    def live(self) -> list[str]:
+        """Return the names of the machines that are paid for now."""
+        return [one.name for one in self.books if one.ended_at is None]
+
+    # --- the engine ---
+
+    def ready(self) -> None:
+        """Do nothing."""
+
+    def launch(self, task: Path, cluster: str, secrets: Mapping[str, str]) -> str:
+        return self._ask("launch", task, cluster, secrets)
+
+    def launch_managed(self, task: Path, name: str, secrets: Mapping[str, str]) -> str:
+        return self._ask("launch_managed", task, name, secrets)
+
+    def wait_launched(self, request_id: str, out: TextIO | None) -> int:
+        with self._call("wait_launched"):
+            self._fulfil(request_id)
+            name = self._names[request_id]
+            if self.no_capacity:
+                raise NoCapacityError("no capacity anywhere")
+            if self.breaks_while_starting:
+                raise EngineError("the setup of a machine failed")
+            return self._jobs[name][0].job_id
+
+    def wait_managed(self, request_id: str, out: TextIO | None) -> int:
+        with self._call("wait_managed"):
+            self._fulfil(request_id)
+            return self._managed[0].job_id
+
+    def requests(self, cluster: str) -> list[Request]:
+        with self._call("requests"):
+            found = [self._requests[one] for one, name in self._names.items() if name == cluster]
+            return sorted(found, key=lambda one: one.asked_at, reverse=True)
+
+    def cancel_request(self, request_id: str) -> None:
+        with self._call("cancel_request"):
+            request = self._requests[request_id]
+            if request.status == "running":
+                self._requests[request_id] = replace(request, status="cancelled")
+
+    def cluster(self, name: str, *, refresh: bool = True) -> Cluster | None:
+        with self._call("cluster"):
+            return self._clusters.get(name)
+
+    def clusters(self) -> list[Cluster]:
+        with self._call("clusters"):
+            return list(self._clusters.values())
+
+    def jobs(self, cluster: str) -> list[Job]:
+        with self._call("jobs"):
+            return list(self._jobs.get(cluster, []))
+
+    def tail(self, cluster: str, job_id: int, out: TextIO, *, follow: bool, lines: int = 0) -> None:
+        with self._call("tail"):
+            if follow and self._jobs[cluster][0].status == "running":
+                self.clock.pass_s(600)
+                self.end_job(cluster)
+            out.write(self.log)
+
+    def tail_managed(self, job_id: int, out: TextIO, *, follow: bool, lines: int = 0) -> None:
+        with self._call("tail_managed"):
+            job = next(one for one in self._managed if one.job_id == job_id)
+            if follow and job.status == "running":
+                self.clock.pass_s(600)
+                self.end_job(str(job.name))
+            out.write(self.log)
+
+    def execute(self, cluster: str, command: str) -> None:
+        with self._call("execute"):
+            self.commands.append(command)
+            self.end_job(cluster)
+
+    def copy_back(self, cluster: str, source: str, target: Path) -> None:
+        with self._call("copy_back"):
+            assert cluster in self._clusters, "results of machines that are gone"
+            self.copied.append(target)
+
+    def cancel(self, cluster: str, job_id: int) -> None:
+        with self._call("cancel"):
+            self.end_job(cluster, "cancelled")
+
+    def down(self, cluster: str) -> None:
+        with self._call("down"):
+            self.take_machines(cluster)
+
+    def managed_jobs(self) -> list[Job]:
+        with self._call("managed_jobs"):
+            return list(self._managed)
+
+    def cancel_managed(self, job_id: int, *, gracefully: bool) -> None:
+        with self._call("cancel_managed"):
+            for job in self._managed:
+                if job.job_id == job_id:
+                    self.end_job(str(job.name), "cancelled")
+
+    # --- inside ---
+
+    def _call(self, name: str) -> _Call:
+        return _Call(self, name)
+
+    def _ask(self, call: str, task: Path, name: str, secrets: Mapping[str, str]) -> str:
+        with self._call(call):
+            self.tasks.append(yaml.safe_load(task.read_text(encoding="utf-8")))
+            self.secrets.update(secrets)
+            request_id = f"request-{len(self._requests) + 1}"
+            self._names[request_id] = name
+            self._requests[request_id] = Request(
+                request_id=request_id, status="running", asked_at=self.clock()
+            )
+            return request_id
+
+    def _fulfil(self, request_id: str) -> None:
+        request, name = self._requests[request_id], self._names[request_id]
+        if request.status != "running":
+            return
+        failed = self.no_capacity
+        self._requests[request_id] = replace(request, status="failed" if failed else "succeeded")
+        if failed:
+            return
+        is_managed = bool(self.tasks[-1]["resources"].get("use_spot"))  # type: ignore[attr-defined]
+        self.clock.pass_s(90)
+        job = Job(job_id=len(self._jobs) + len(self._managed) + 1, status="running", name=name)
+        if is_managed:
+            self._book(name)
+            self._managed.insert(0, replace(job, started_at=self.clock()))
+            return
+        if name not in self._clusters:
+            labels = self.tasks[-1]["resources"]["labels"]  # type: ignore[index]
+            self._clusters[name] = self._new_cluster(name, run=labels["gpuplan-run"])
+        if self.breaks_while_starting:
+            self._requests[request_id] = replace(request, status="failed")
+            return
+        self._jobs.setdefault(name, []).insert(0, job)
+
+    def _new_cluster(self, name: str, *, run: str | None) -> Cluster:
+        self._book(name)
+        return Cluster(
+            name=name,
+            status="up",
+            launched_at=self.clock(),
+            infra="aws/us-east-1/us-east-1a",
+            instance_type="p4d.24xlarge",
+            is_spot=False,
+            nodes=1,
+            usd_per_hour=self.usd_per_hour,
+            run=run,
+        )
+
+    def _book(self, name: str) -> None:
+        assert name not in self.live(), f"{name} was launched twice"
+        self.books.append(Machines(name, self.clock(), self.usd_per_hour))
+
+    def _close(self, name: str) -> None:
+        for one in self.books:
+            if one.name == name and one.ended_at is None:
+                one.ended_at = self.clock()
+
+
+class _Call:
+    """One call: it takes time, and may be cut off before or after it does something."""
+
+    def __init__(self, engine: FakeEngine, name: str) -> None:
+        self._engine = engine
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._engine.cut(self._name)
+        self._engine.clock.pass_s(CALL_S)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._engine.cut(f"{self._name} done")
