@@ -12,7 +12,7 @@ from ..planner.layout import Layout, parse_layout
 from ..planner.plan import Estimate, Plan
 from ..planner.request import Choices, Machine, Money, Question, Work
 from ..profiles.profile import Profile
-from .answers import doctor, estimate, fits, sources, timeline, validate
+from .answers import check, doctor, estimate, fits, sources, timeline, validate
 from .inputs import Inputs, measure, profile, read_inputs
 from .jobs import actuals, launch, run, run_script
 from .kept import keep, kept_estimates, kept_plan
@@ -30,6 +30,7 @@ __all__ = [
     "Question",
     "Work",
     "actuals",
+    "check",
     "doctor",
     "estimate",
     "fits",

@@ -26,6 +26,7 @@ from ..profiles.spec import DEFAULT_TIMEOUT_S
 from .inputs import Inputs, read_inputs
 
 if TYPE_CHECKING:
+    from ..launcher.sky_check import SkyCheck
     from ..planner.fits import FitsAnswer
     from ..planner.folds import Protocol
     from ..planner.judge import Validation
@@ -174,6 +175,13 @@ def validate(records: Iterable[Path], *, hold_out: Protocol | None = None) -> Va
     from ..launcher.validation import validate as judge_records
 
     return judge_records(records, hold_out=hold_out)
+
+
+def check() -> SkyCheck:
+    """Return which clouds machines can be rented from here; SkyPilot asks each of them."""
+    from ..launcher.sky_check import check as ask
+
+    return ask()
 
 
 def doctor() -> Diagnosis:

@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "show": "Show a kept plan in full, and where each number comes from.",
     "run": "Train the model on this machine, as a plan says or as the file itself asks.",
     "launch": "Make a plan the SkyPilot task that runs it on rented machines.",
+    "check": "Say which clouds and clusters of yours machines can be rented from.",
     "actuals": "Show what a run took beside what its plan predicted.",
     "gpus": "List the accelerators with their peaks and lowest prices, or one in full.",
     "offers": "List what the clouds sell, filtered and sorted by price.",

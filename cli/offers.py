@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from .options import Dollars, GroupedCommand, OneOf, list_option, option, output_options
+
+if TYPE_CHECKING:
+    from ..catalog.snapshot import Catalogue
 
 FORMATS = ("table", "json", "csv", "markdown")
 ORDERS = ("price", "price-per-accelerator")
@@ -80,6 +83,14 @@ DEFAULT_TOP = 20
 @option(
     "Output", "--all", "everything", is_flag=True, help="Show all, marketplaces and slices too."
 )
+@option(
+    "Output",
+    "--export-sky",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="List nothing; write all prices into the tables of a SkyPilot of its own in this folder "
+    "(docs/launching.md).",
+)
 @output_options(*FORMATS)
 def command(**options: Any) -> None:
     """List what the clouds sell, cheapest first, with what is not known shown as such.
@@ -99,6 +110,9 @@ def command(**options: Any) -> None:
     providers = [name for name in options["provider"] if name.casefold() != "all"]
     everything = options["everything"] or len(providers) < len(options["provider"])
     catalogue = load_catalogue(options["offers_file"])
+    if options["export_sky"] is not None:
+        _export(options["export_sky"], catalogue, options["out_file"])
+        return
     wanted = parse_filter(
         catalogue,
         accelerators=options["accelerator"],
@@ -122,3 +136,14 @@ def command(**options: Any) -> None:
         render.render_offers(listed, form, screen_for(options["out_file"])),
         options["out_file"],
     )
+
+
+def _export(folder: Path, catalogue: Catalogue, out_file: str | None) -> None:
+    from ..launcher.sky_catalogue import clouds_of
+    from ..launcher.sky_home import missing_tables, write_prices
+    from .output import write_output
+    from .render.sky_tables import render_export
+
+    export = write_prices(folder, catalogue, person=Path.home())
+    missing = missing_tables(folder, clouds_of(catalogue), person=Path.home())
+    write_output(render_export(folder, export, missing), out_file)
