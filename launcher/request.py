@@ -19,6 +19,8 @@ STORES = ("s3", "gs", "r2", "https", "oci", "nebius", "cos", "hf")
 """Schemes of buckets that SkyPilot 0.14 mounts; `https` is Azure's."""
 OUTPUTS = "/outputs"
 """Where the bucket of results is mounted on every node."""
+OWN_FOLDERS = ("tmp", "proc", "sys", "dev", "run", "outputs")
+"""Below the root of a node; the last is where a bucket would be."""
 BUCKET = re.compile(r"([a-z0-9]+)://[A-Za-z0-9][A-Za-z0-9._/-]*[A-Za-z0-9_]")
 TARGET = re.compile(r"/[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -132,6 +134,27 @@ def parse_outputs(text: str) -> Mount:
         UsageError: it is no bucket, or holds a key.
     """
     return Mount(source=_bucket(text, "--outputs"), target=OUTPUTS, mode="MOUNT_CACHED")
+
+
+def parse_shared(text: str) -> str:
+    """Return the folder of results that every node shares already, `--shared /mnt/nfs/runs`.
+
+    Raises:
+        UsageError: it is no plain absolute path, or one that a node has for itself.
+    """
+    folder = text.rstrip("/")
+    if not TARGET.fullmatch(folder) or ".." in folder.split("/"):
+        raise UsageError(
+            f"--shared {text!r} is no plain absolute path.",
+            fix="write the path of a folder that every node has, of letters, digits, '.', '_' and"
+            " '-': /mnt/nfs/runs.",
+        )
+    if folder.split("/")[1] in OWN_FOLDERS:
+        raise UsageError(
+            f"--shared {folder} would be a folder of each node alone.",
+            fix="name one that all nodes share, such as a disk on the network.",
+        )
+    return folder
 
 
 def parse_secret(text: str) -> str:

@@ -2,9 +2,10 @@
 
 What a node holds, below its home:
     sky_workdir/    the person's project
-    gpuplan-job/    the runner and its job, where gpuplan's own runner trains
+    gpuplan-job/    the guard and its orders; the runner and its job, where gpuplan's own trains
     gpuplan-env/    the environment
-    gpuplan-out/    results, where no bucket takes them (/outputs)
+    gpuplan-out/    results, where neither a bucket (/outputs) nor a shared folder takes them
+    gpuplan-stop    made by `gpuplan stop`: write a checkpoint and end
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import yaml
 
 from ..catalog.types import Accelerator
 from ..planner.plan import Plan
-from .bundle import PACKAGE
+from .bundle import GUARD, ORDERS_FILE, PACKAGE
 from .frameworks.launch import launch
 from .frameworks.shell import node_script
 from .frameworks.types import FrameworkLaunch
@@ -51,6 +52,9 @@ COPIES = 3
 IDLE_DOWN_MINUTES = 5
 FETCH_DOWN_MINUTES = 60
 """Longer, since results are still to be fetched."""
+GUARDED = f'python3 -E -S "$HOME/{JOB_FOLDER}/{GUARD}" "$HOME/{JOB_FOLDER}/{ORDERS_FILE}" -- '
+"""Stands before what starts training. With nothing of the project on its path: -E, -S."""
+OWN_SHELL = "# A shell of its own: SkyPilot adds lines that wait for uploads to a bucket.\n("
 LONGEST_CLUSTER_NAME = 30
 """SkyPilot shortens longer ones on some clouds."""
 STAMP = re.compile(r"-?\d{8}-\d{6}$")
@@ -170,8 +174,12 @@ def _resources(
     if request.image is not None:
         fields["image_id"] = request.image
     if cloud not in NO_AUTODOWN:
-        idle = IDLE_DOWN_MINUTES if request.outputs else FETCH_DOWN_MINUTES
-        fields["autostop"] = {"idle_minutes": idle, "down": True}
+        # An open shell on a node must not keep it: only jobs do.
+        fields["autostop"] = {
+            "idle_minutes": idle_minutes(request),
+            "down": True,
+            "wait_for": "jobs",
+        }
     fields["labels"] = {
         "gpuplan-run": slug(run_id),
         "gpuplan-plan": slug(plan.id),
@@ -181,6 +189,11 @@ def _resources(
     if len(tried) > 1:
         fields["ordered"] = [{"infra": place.infra} for place in tried]
     return fields
+
+
+def idle_minutes(request: LaunchRequest) -> int:
+    """Return how long the machines stay after the job where no command gives them back at once."""
+    return FETCH_DOWN_MINUTES if request.fetch else IDLE_DOWN_MINUTES
 
 
 def disk_gb(parameters: int | None) -> int:
@@ -193,13 +206,11 @@ def disk_gb(parameters: int | None) -> int:
     return max(LEAST_DISK_GB, ROOM_GB + round(state_gb))
 
 
-def _mounts(request: LaunchRequest, folder: Path) -> dict[str, Any] | None:
-    mounts: dict[str, Any] = {}
-    if request.command is None:
-        mounts[f"~/{JOB_FOLDER}"] = str(folder / "job")
+def _mounts(request: LaunchRequest, folder: Path) -> dict[str, Any]:
+    mounts: dict[str, Any] = {f"~/{JOB_FOLDER}": str(folder / "job")}
     for mount in (*request.data, *([request.outputs] if request.outputs else [])):
         mounts[mount.target] = {"source": mount.source, "mode": mount.mode}
-    return mounts or None
+    return mounts
 
 
 def _setup(project: Project, request: LaunchRequest, accelerator: Accelerator | None) -> str:
@@ -215,22 +226,37 @@ def _setup(project: Project, request: LaunchRequest, accelerator: Accelerator | 
 
 
 def _run(launched: FrameworkLaunch, request: LaunchRequest, run_id: str) -> str:
-    """Return what every node runs: the framework's own script, in the project's environment."""
-    _, *rest = node_script(launched).splitlines()
-    lines = [
-        f'cd "$HOME/{WORKDIR}"',
-        ACTIVATE,
-        f"export GPUPLAN_OUT={_out_dir(request, run_id)}"
-        if request.outputs
-        else f'export GPUPLAN_OUT="$HOME/{OUT_FOLDER}"',
-        'mkdir -p "$GPUPLAN_OUT"',
-    ]
+    """Return what every node runs: the framework's own script, guarded, in the environment.
+
+    It runs in a shell of its own: SkyPilot adds lines that wait until a bucket has everything, and
+    they must be reached however the script ends.
+    """
+    _, *rest = node_script(launched, before=GUARDED).splitlines()
+    lines = [OWN_SHELL, f'cd "$HOME/{WORKDIR}"', ACTIVATE, *_out_lines(request, run_id)]
     if request.command is None:
         lines.append(f'export PYTHONPATH="$HOME/{JOB_FOLDER}${{PYTHONPATH:+:$PYTHONPATH}}"')
-    return "\n".join([*lines, *rest, ""])
+    return "\n".join([*lines, *rest, ")", ""])
+
+
+def _out_lines(request: LaunchRequest, run_id: str) -> list[str]:
+    """Return the lines that name and make the folder of results."""
+    lines = []
+    out = '"$HOME/' + OUT_FOLDER + '"' if request.fetch else _out_dir(request, run_id)
+    if request.shared is not None:
+        # Made here it would be a folder of this node alone, and go with it.
+        said = f"There is no folder {request.shared} on this node; give --shared one that is."
+        lines = [
+            f"if [ ! -d {request.shared} ]; then",
+            f"    echo '{said}' >&2",
+            "    exit 2",
+            "fi",
+        ]
+    return [*lines, f"export GPUPLAN_OUT={out}", 'mkdir -p "$GPUPLAN_OUT"']
 
 
 def _out_dir(request: LaunchRequest, run_id: str) -> str:
+    if request.shared is not None:
+        return f"{request.shared}/{slug(run_id)}"
     return f"{OUTPUTS}/{slug(run_id)}" if request.outputs else f"../{OUT_FOLDER}"
 
 

@@ -37,8 +37,13 @@ DERIVED = {
 """How a node works a fact out from the addresses."""
 
 
-def node_script(launch: FrameworkLaunch) -> str:
-    """Return the script for every node; it writes the files that come with the launch itself."""
+def node_script(launch: FrameworkLaunch, *, before: str = "") -> str:
+    """Return the script for every node; it writes the files that come with the launch itself.
+
+    Args:
+        launch: what is started.
+        before: shell text before the line that starts it, such as a program that starts another.
+    """
     job = launch.job
     lines = [
         "#!/bin/sh",
@@ -50,7 +55,7 @@ def node_script(launch: FrameworkLaunch) -> str:
     ]
     if launch.first_node_only and job.nodes > 1:
         lines.append('if [ "$node_rank" -ne 0 ]; then exit 0; fi')
-    return "\n".join([*lines, *_start(launch.ways), ""])
+    return "\n".join([*lines, *_start(launch.ways, before), ""])
 
 
 def shell_line(way: Way) -> str:
@@ -107,11 +112,11 @@ def _files(launch: FrameworkLaunch) -> Iterator[str]:
         yield f'printf %s {shell_word(text)} >"$config"/{shlex.quote(name)}'
 
 
-def _start(ways: tuple[Way, ...]) -> Iterator[str]:
+def _start(ways: tuple[Way, ...], before: str) -> Iterator[str]:
     *others, last = ways
     for way in others:
         program = shlex.quote(way.program.command[0])
         yield f"if command -v {program} >/dev/null 2>&1; then"
-        yield f"    exec {shell_line(way)}"
+        yield f"    exec {before}{shell_line(way)}"
         yield "fi"
-    yield f"exec {shell_line(last)}"
+    yield f"exec {before}{shell_line(last)}"

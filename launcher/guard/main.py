@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         return USAGE
     path = Path(arguments[0])
     try:
-        orders = Orders.from_json(path.read_text(encoding="utf-8"))
+        orders = Orders.from_json(path.read_text(encoding="utf-8")).at(*place())
     except (OSError, OrdersError) as error:
         say(f"{path} does not say what to hold the run to, so it is not started: {error}.")
         return USAGE
@@ -52,6 +52,16 @@ def main(arguments: Sequence[str]) -> int:
         say("GPUPLAN_OUT names no folder of results, so the run is not started.")
         return USAGE
     return Guard(orders, arguments[2:], Path(out) if rank == "0" and out else None).run()
+
+
+def place() -> tuple[str, str, str]:
+    """Return cloud, region and zone of this node as SkyPilot says them, empty where it does not."""
+    try:
+        told = json.loads(os.environ.get("SKYPILOT_CLUSTER_INFO", ""))
+        cloud, region, zone = (str(told.get(one) or "") for one in ("cloud", "region", "zone"))
+        return cloud, region, zone
+    except (ValueError, AttributeError):
+        return "", "", ""
 
 
 class Guard:

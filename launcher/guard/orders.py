@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 
 SECONDS_PER_HOUR = 3600.0
 DEFAULT_GRACE_S = 600.0
@@ -52,9 +53,11 @@ class Orders:
 
     run_id: str
     usd_per_hour: float
-    """All nodes."""
+    """All nodes, where it is dearest of the places that are tried."""
     requested_at_s: float
     """When this launch was asked for; it tells launches of one run apart."""
+    usd_per_hour_at: Mapping[str, float] = field(default_factory=dict)
+    """All nodes, in each place: `aws/us-east-1`, `aws/us-east-1/us-east-1a`."""
     spent_before_usd: float = 0.0
     """By earlier launches of this run."""
     hours_before: float = 0.0
@@ -88,6 +91,28 @@ class Orders:
         """Return dollars a second of all nodes."""
         return self.usd_per_hour / SECONDS_PER_HOUR
 
+    def at(self, cloud: str, region: str, zone: str) -> Orders:
+        """Return the orders with the price of a place, and what was estimated in proportion.
+
+        Unchanged where that price is not among them.
+        """
+        parts = [part for part in (cloud.lower(), region, zone) if part]
+        names = ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
+        rate = next(
+            (self.usd_per_hour_at[one] for one in names if one in self.usd_per_hour_at), None
+        )
+        if rate is None or self.usd_per_hour == 0:
+            return self
+        share, projection = rate / self.usd_per_hour, self.projection
+        if projection is not None:
+            projection = replace(
+                projection,
+                expected_usd=_times(projection.expected_usd, share),
+                low_usd=_times(projection.low_usd, share),
+                high_usd=_times(projection.high_usd, share),
+            )
+        return replace(self, usd_per_hour=rate, projection=projection)
+
     def to_json(self) -> str:
         """Return what `from_json` reads."""
         return json.dumps(asdict(self), indent=1) + "\n"
@@ -111,10 +136,14 @@ class Orders:
                     "projection": None if projection is None else ProjectionOrders(**projection),
                 }
             )
-        except (TypeError, ValueError) as error:
+            _check(orders)
+        except (TypeError, ValueError, AttributeError) as error:
             raise OrdersError(str(error)) from None
-        _check(orders)
         return orders
+
+
+def _times(value: float | None, share: float) -> float | None:
+    return None if value is None else value * share
 
 
 POSITIVE = ("poll_s", "state_every_s")
@@ -140,6 +169,8 @@ MAY_BE_MISSING = tuple(
 def _check(orders: Orders) -> None:
     for name in NUMBERS:
         _number(name, getattr(orders, name), may_be_none=name in MAY_BE_MISSING)
+    for place, rate in orders.usd_per_hour_at.items():
+        _number(f"the price of {place}", rate)
     for name in POSITIVE:
         if not getattr(orders, name) > 0:
             raise OrdersError(f"{name} is not above zero")

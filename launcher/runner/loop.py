@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-import signal
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from types import FrameType
 from typing import Any
 
 import torch
@@ -29,6 +25,7 @@ from .processes import Processes
 from .report import Report
 from .samples import Share, seed_everything
 from .setup import Trainer
+from .stopping import Stopping
 from .training import PartTimes
 
 SETTLED_STEPS = 3
@@ -85,7 +82,7 @@ class Loop:
         self._parts = PartTimes(processes.device)
         self._heartbeat = Heartbeat(job.out_dir, processes.rank)
         self._report: Report | None = None
-        self._told_to_stop = False
+        self._stopping = Stopping()
         self._began_s = time.perf_counter()
         self._before_s = 0.0
         """How long the run had trained when its checkpoint was written."""
@@ -95,12 +92,13 @@ class Loop:
 
     def run(self) -> Outcome:
         """Run until the last step, a signal, or an error."""
+        self._heartbeat.beat(0)
         self._checkpoints.open()
         self._outcome.step = self._resume()
         batches = self._open_batches(self._outcome.step)
         if self._processes.is_first:
             self._report = Report(self._job, self._workload, self._trainer, self._processes.world)
-        with _signals(self._on_signal):
+        with self._stopping.listening():
             try:
                 self._steps(batches)
             except BaseException:
@@ -153,7 +151,7 @@ class Loop:
         self._unreported.append((batches.waited_s, norm))
         return self._control.exchange(
             loss,
-            stop=self._told_to_stop,
+            stop=self._stopping.is_asked(),
             elapsed_s=self._elapsed_s(),
             write_s=self._checkpoints.write_s,
         )
@@ -182,6 +180,7 @@ class Loop:
                 waited_s=waited_s,
                 norm=None if norm is None else as_float(norm),
                 elapsed_s=self._before_s + agreed.elapsed_s,
+                write_s=agreed.write_s or None,
                 typical_s=statistics.median(outcome.times_s[-RECENT_STEPS:] or [step_s]),
             )
         if not math.isfinite(agreed.loss):
@@ -278,24 +277,3 @@ class Loop:
 
     def _elapsed_s(self) -> float:
         return time.perf_counter() - self._began_s
-
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self._told_to_stop = True
-
-
-@contextmanager
-def _signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Let SIGTERM and SIGINT end the run after the step that runs; a second one ends it at once."""
-    kept: dict[int, Any] = {}
-
-    def once(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, kept[number])
-        handler(number, frame)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        kept[number] = signal.signal(number, once)
-    try:
-        yield
-    finally:
-        for number, old in kept.items():
-            signal.signal(number, old)

@@ -36,6 +36,7 @@ class Report:
         waited_s: float,
         norm: float | None,
         elapsed_s: float,
+        write_s: float | None,
         typical_s: float,
     ) -> None:
         """Write one line of metrics, and show it when it is time."""
@@ -48,6 +49,7 @@ class Report:
             "input_wait_s": waited_s,
             "gradient_norm": norm,
             "elapsed_s": elapsed_s,
+            "checkpoint_write_s": write_s,
             **self._throughput.of(step_s, elapsed_s),
             **memory_metrics(self._device),
         }

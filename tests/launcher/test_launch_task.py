@@ -18,12 +18,15 @@ from gpuplan.catalog.errors import PriceError, UsageError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.launcher.node_setup import setup_script
 from gpuplan.launcher.places import SKYPILOT_NAMES, TPU_SLICES, hardware, places
+from gpuplan.launcher.refusals import refuse_request
 from gpuplan.launcher.request import (
+    GuardRequest,
     LaunchRequest,
     parse_data,
     parse_image,
     parse_outputs,
     parse_secret,
+    parse_shared,
     parse_variable,
     refuse_keys,
     refuse_repeats,
@@ -156,25 +159,97 @@ def test_a_disk_holds_three_checkpoints(parameters: int | None) -> None:
     assert disk_gb(parameters) * 1e9 >= 3 * 12 * (parameters or 0)
 
 
-def test_shell_characters_in_a_command_stay_data(tmp_path: Path, require) -> None:
-    require("posix", "the scripts are for sh")
-    command = shlex.join(["train.py", "--name", NASTY])
-    request = LaunchRequest(command=command, framework="none", fetch="/tmp/x")
+PYTHON = '#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n'
+
+
+def ran_on_a_node(
+    request: LaunchRequest, home: Path, *, after: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run a task's script beside a python3 that says its words and ends with exit code 7."""
     script = make_task(make_plan(layout="dp8"), request).config["run"]
-    (tmp_path / "sky_workdir").mkdir()
-    stand_in = tmp_path / "python3"
-    stand_in.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    stand_in.chmod(0o755)
-    done = subprocess.run(
-        ["bash", "-c", script],
-        env={"HOME": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"},
+    (home / "sky_workdir").mkdir()
+    (home / "python3").write_text(PYTHON)
+    (home / "python3").chmod(0o755)
+    return subprocess.run(
+        ["bash", "-c", script + after],
+        env={"HOME": str(home), "PATH": f"{home}:/usr/bin:/bin"},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_shell_characters_in_a_command_stay_data(tmp_path: Path, require) -> None:
+    require("posix", "the scripts are for sh")
+    command = shlex.join(["train.py", "--name", NASTY])
+    done = ran_on_a_node(LaunchRequest(command=command, framework="none", fetch="/tmp/x"), tmp_path)
+    job = tmp_path / "gpuplan-job"
     assert done.stderr == ""
-    assert done.stdout.splitlines() == ["train.py", "--name", NASTY]
+    assert done.stdout.splitlines() == [
+        *("-E", "-S", f"{job}/gpuplan_guard", f"{job}/guard.json", "--"),
+        *("python3", "train.py", "--name", NASTY),
+    ]
     assert not (tmp_path / "owned").exists()
+
+
+def test_what_skypilot_adds_to_the_script_is_reached_with_its_exit_code(
+    tmp_path: Path, require
+) -> None:
+    require("posix", "the scripts are for sh")
+    request = LaunchRequest(command="train.py", framework="none", fetch="/tmp/x")
+    done = ran_on_a_node(request, tmp_path, after="\necho waits for uploads after $?")
+    assert done.stdout.splitlines()[-1] == "waits for uploads after 7"
+
+
+def test_a_shared_folder_takes_the_results(tmp_path: Path, require) -> None:
+    require("posix", "the scripts are for sh")
+    shared = tmp_path / "nfs" / "runs"
+    request = LaunchRequest(command="train.py", framework="none", shared=str(shared))
+    assert make_task(make_plan(layout="dp8"), request).out_dir == f"{shared}/{RUN_ID}"
+
+    missing = ran_on_a_node(request, tmp_path)
+    assert missing.returncode == 2
+    assert missing.stderr.splitlines() == [
+        f"There is no folder {shared} on this node; give --shared one that is."
+    ]
+    assert not shared.exists()
+
+    shared.mkdir(parents=True)
+    (tmp_path / "second").mkdir()
+    assert ran_on_a_node(request, tmp_path / "second").returncode == 7
+    assert [one.name for one in shared.iterdir()] == [RUN_ID]
+
+
+def test_a_shared_folder_is_refused_beside_another_place() -> None:
+    both = LaunchRequest(shared="/mnt/nfs", outputs=BUCKET)
+    with pytest.raises(UsageError, match="--outputs and --shared are both given"):
+        refuse_request(make_plan(), both)
+    with pytest.raises(UsageError, match="--shared and --fetch are both given"):
+        refuse_request(make_plan(), LaunchRequest(shared="/mnt/nfs", fetch="/tmp/x"))
+    refuse_request(make_plan(nodes=2), LaunchRequest(shared="/mnt/nfs", spot=True))
+
+
+def test_a_smoke_run_of_a_script_whose_steps_nobody_knows_is_refused() -> None:
+    guard = GuardRequest(smoke=True)
+    with pytest.raises(UsageError, match="your own script"):
+        refuse_request(
+            make_plan(), LaunchRequest(shared="/mnt/nfs", command="train.py", guard=guard)
+        )
+    refuse_request(make_plan(), LaunchRequest(shared="/mnt/nfs", guard=guard))
+
+
+def test_a_shared_folder_is_read_as_it_is_named() -> None:
+    assert parse_shared("/mnt/nfs/runs/") == "/mnt/nfs/runs"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "/", "runs", "~/runs", "//nfs/runs", "/mnt/../etc", "/mnt/$HOME", "/mnt/a b", "/mnt/x;rm"]
+    + ["/tmp", "/tmp/runs", "/dev/shm/runs", "/outputs", "/outputs/runs", "s3://bucket/runs"],
+)
+def test_a_shared_folder_that_is_not_understood_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--shared"):
+        parse_shared(text)
 
 
 def test_shell_characters_in_names_and_variables_stay_data() -> None:
