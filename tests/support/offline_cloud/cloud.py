@@ -1,0 +1,258 @@
+"""Starts, uses and stops a cloud. A cloud is its state folder and one process tree.
+
+    CACHE/clouds/NAME/
+        home/            HOME of what is run inside
+        shared/          every machine's /shared: the shared file system of a cluster of one's own
+        failures.json    rules for refused machines: fake_ec2.serve_aws
+        machines.json    every machine there ever was
+        machines/        their disks and consoles
+        server.log       what the process inside said
+
+All that is inside, SkyPilot's API server and the machines too, ends with the cloud's first process.
+"""
+
+import json
+import multiprocessing.connection
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from offline_cloud.home import amis, make_home
+from offline_cloud.image import CACHE, image
+from offline_cloud.network import ENDPOINT, make_certificate
+
+SUPPORT = Path(__file__).parents[1]
+START_WAIT_S = 60.0
+CLUSTER_TAG = "skypilot-cluster-name"
+ENTER = 'cd "$1" && shift && exec "$@"'
+"""A process that enters a mount namespace stands at its root."""
+FIRST = '"$@" & wait $!'
+"""The first process of a namespace must bury others' children too, which a shell does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """An instance, and when it ran."""
+
+    id: str
+    type: str
+    region: str
+    zone: str
+    market: str
+    """`on-demand` or `spot`."""
+    address: str
+    state: str
+    tags: Mapping[str, str]
+    launched_s: float
+    ended_s: float | None
+    """When it was terminated; None while it was not."""
+    ran: tuple[tuple[float, float | None], ...]
+    """From when to when it ran; the last is open while it runs. All times as of time.time()."""
+
+    @property
+    def runs(self) -> bool:
+        """Return whether it costs money now."""
+        return self.state in ("pending", "running")
+
+    def billed_s(self, now: float) -> float:
+        """Return how long it has run by now, seconds."""
+        return sum((now if end is None else end) - start for start, end in self.ran)
+
+
+class Cloud:
+    """A cloud that runs."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take the cloud of a state folder, which must run."""
+        self.folder = folder
+        self.home = folder / "home"
+        self.shared = folder / "shared"
+        if _alive(folder) is None:
+            raise RuntimeError(f"no cloud runs in {folder}: see {folder / 'server.log'}")
+        self._first = int((folder / "first").read_text())
+
+    @classmethod
+    def start(
+        cls, name: str, *, visible: Iterable[Path] = (), with_parent: bool = False
+    ) -> "Cloud":
+        """Start a cloud of an empty account.
+
+        Args:
+            name: of its state folder; one that ran before under this name is ended.
+            visible: folders below /tmp that shall be the same inside; the rest of /tmp is not.
+            with_parent: whether it ends with the process that starts it.
+        """
+        folder = CACHE / "clouds" / name
+        _remove_dead()
+        stop(folder)
+        folder.mkdir(parents=True)
+        booted = image(ENDPOINT)
+        (folder / "shared").mkdir()
+        (folder / "shared").chmod(0o777)
+        make_home(folder / "home")
+        (folder / "amis.json").write_text(amis())
+        make_certificate(folder)
+        _spawn(folder, booted, visible, with_parent)
+        until = time.monotonic() + START_WAIT_S
+        while not (folder / "control").exists():
+            if _alive(folder) is None or time.monotonic() > until:
+                said = (folder / "server.log").read_text()
+                stop(folder)
+                raise RuntimeError(f"the cloud did not start:\n{said}")
+            time.sleep(0.05)
+        return cls(folder)
+
+    def stop(self) -> None:
+        """End everything inside and remove what it left."""
+        stop(self.folder)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Return the variables of a command inside; nothing of the caller's is among them."""
+        certificate = str(self.folder / "probe.pem")
+        return {
+            "HOME": str(self.home),
+            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "LANG": "C.UTF-8",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "SKYPILOT_DISABLE_USAGE_COLLECTION": "1",
+            "SSL_CERT_FILE": certificate,
+            "REQUESTS_CA_BUNDLE": certificate,
+            "PIP_NO_INDEX": "1",
+            # pip reads this upside down: SkyPilot's wheel is built by what is installed.
+            "PIP_NO_BUILD_ISOLATION": "0",
+            **more,
+        }
+
+    def command(self, words: Iterable[str], cwd: Path) -> list[str]:
+        """Return the words that run a command inside; give them `environment()`."""
+        enter = ["nsenter", "--target", str(self._first), "--net", "--mount", "--pid"]
+        return [*enter, "sh", "-c", ENTER, "inside", str(cwd), *words]
+
+    def run(
+        self, *words: str, cwd: Path, timeout_s: float = 300.0, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command inside to its end and return what it wrote."""
+        return subprocess.run(
+            self.command(words, cwd),
+            env=self.environment(**variables),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
+
+    def fail(self, *rules: Mapping[str, str]) -> None:
+        """Refuse machines from now on by these rules alone: fake_ec2.serve_aws."""
+        path = self.folder / "failures.json"
+        path.with_suffix(".new").write_text(json.dumps(rules))
+        path.with_suffix(".new").replace(path)
+
+    def instances(self) -> list[Machine]:
+        """Return every machine there ever was, in the order of their launch."""
+        found = [Machine(**one | {"ran": tuple(one["ran"])}) for one in self._ask("instances")]
+        return sorted(found, key=lambda machine: machine.launched_s)
+
+    def of_cluster(self, cluster: str) -> list[Machine]:
+        """Return the machines of a cluster, by SkyPilot's name for it."""
+        # In the cloud its name has something of the person's added.
+        return [one for one in self.instances() if _is_of(one, cluster)]
+
+    def terminate(self, cluster: str) -> list[Machine]:
+        """End a cluster's machines as the cloud would, unknown to SkyPilot; return them."""
+        ended = [machine for machine in self.of_cluster(cluster) if machine.runs]
+        self._ask("terminate", [machine.id for machine in ended])
+        return ended
+
+    def _ask(self, question: str, *arguments: object) -> Any:
+        with multiprocessing.connection.Client(str(self.folder / "control")) as server:
+            server.send((question, *arguments))
+            good, answer = server.recv()
+        if not good:
+            raise RuntimeError(f"the cloud could not answer {question}:\n{answer}")
+        return answer
+
+
+def stop(folder: Path) -> None:
+    """End the cloud of a folder, if it runs, and remove the folder, if it is there."""
+    process = _alive(folder)
+    if process is not None:
+        os.kill(process, signal.SIGKILL)
+        while _alive(folder) is not None:
+            time.sleep(0.02)
+    # What ran inside is killed with the first process, and may still be writing.
+    for _ in range(50):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.1)
+    shutil.rmtree(folder)
+
+
+def _spawn(folder: Path, booted: Path, visible: Iterable[Path], with_parent: bool) -> None:
+    own = ["--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    ends = ["setpriv", "--pdeathsig", "KILL"] if with_parent else []
+    inside = [sys.executable, "-m", "offline_cloud.server", str(folder), str(booted)]
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*ends, "unshare", *own, "sh", "-c", FIRST, "first", *inside, *map(str, visible)],
+            env={
+                "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+                "PYTHONPATH": str(SUPPORT),
+                "MOTO_AMIS_PATH": str(folder / "amis.json"),
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    until = time.monotonic() + START_WAIT_S
+    while not (first := _read(children).strip()):
+        if process.poll() is not None or time.monotonic() > until:
+            raise RuntimeError(f"no namespaces: {_read(folder / 'server.log')}")
+        time.sleep(0.01)
+    (folder / "first").write_text(first)
+    (folder / "process").write_text(f"{process.pid} {_born(process.pid)}")
+
+
+def _alive(folder: Path) -> int | None:
+    """Return the id of the process that holds a cloud up; None where it has ended."""
+    held = _read(folder / "process").split()
+    if not held:
+        return None
+    number = int(held[0])
+    return number if _born(number) == held[1] else None
+
+
+def _born(process: int) -> str | None:
+    """Return when a process was started, so that a number used again is not taken for it."""
+    stat = _read(Path(f"/proc/{process}/stat"))
+    # The name, in parentheses, may hold anything.
+    fields = stat.rpartition(")")[2].split()
+    return fields[19] if fields and fields[0] != "Z" else None
+
+
+def _remove_dead() -> None:
+    """Remove what clouds left whose runs were killed."""
+    for folder in (CACHE / "clouds").glob("*"):
+        if (folder / "process").exists() and _alive(folder) is None:
+            stop(folder)
+
+
+def _is_of(machine: Machine, cluster: str) -> bool:
+    name = machine.tags.get(CLUSTER_TAG, "")
+    return name == cluster or name.startswith(f"{cluster}-")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

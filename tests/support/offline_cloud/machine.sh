@@ -1,0 +1,86 @@
+#!/bin/sh
+# Boots a machine, as the first process of its namespaces:
+#   machine.sh FOLDER IMAGE SHARED NAME ADDRESS/PREFIX ENDPOINT
+# FOLDER holds the machine's disk, which outlives a stop, and authorized_keys. The machine sees its
+# own image, the programs of this one (/usr, copied on write), SHARED at /shared, and nothing else.
+set -eu
+folder="$1" image="$2" shared="$3" name="$4" address="$5" endpoint="$6"
+
+mount --make-rprivate /
+root="$folder/disk"
+layers="$folder/layers"
+
+# usr is this machine's; etc and home/ubuntu are the image's; what is written stays in `layers`.
+overlay() {
+    mkdir -p "$root/$2" "$layers/$2/upper" "$layers/$2/work"
+    chown --reference="$1" "$layers/$2/upper"
+    chmod --reference="$1" "$layers/$2/upper"
+    mount -t overlay overlay \
+        -o "lowerdir=$1,upperdir=$layers/$2/upper,workdir=$layers/$2/work" "$root/$2"
+}
+
+mkdir -p "$root"
+mount --bind "$root" "$root"
+overlay /usr usr
+overlay "$image/etc" etc
+overlay "$image/home" home/ubuntu
+for link in bin sbin lib lib32 lib64 libx32; do
+    if [ -L "/$link" ] && [ ! -e "$root/$link" ]; then
+        ln -s "usr/$link" "$root/$link"
+    fi
+done
+(
+    cd "$root"
+    mkdir -p dev proc sys run root shared tmp var/tmp var/log var/lib opt mnt old
+)
+chmod 1777 "$root/tmp" "$root/var/tmp"
+chmod 700 "$root/root"
+ln -sfn /run "$root/var/run"
+mount --bind "$shared" "$root/shared"
+mount -t proc proc "$root/proc"
+mount -t sysfs sysfs "$root/sys"
+mount -t tmpfs tmpfs "$root/run"
+mkdir -p "$root/run/sshd"
+mount -t tmpfs -o mode=755 tmpfs "$root/dev"
+for device in null zero full random urandom tty fuse; do
+    if [ -e "/dev/$device" ]; then
+        : >"$root/dev/$device"
+        mount --bind "/dev/$device" "$root/dev/$device"
+    fi
+done
+mkdir "$root/dev/pts" "$root/dev/shm"
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts "$root/dev/pts"
+mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
+ln -s pts/ptmx "$root/dev/ptmx"
+ln -s /proc/self/fd "$root/dev/fd"
+ln -s /proc/self/fd/0 "$root/dev/stdin"
+ln -s /proc/self/fd/1 "$root/dev/stdout"
+ln -s /proc/self/fd/2 "$root/dev/stderr"
+
+hostname "$name"
+printf '%s\n' "$name" >"$root/etc/hostname"
+printf '127.0.0.1 localhost\n%s %s\n' "${address%/*}" "$name" >"$root/etc/hosts"
+install -d -o 4242 -g 4242 -m 700 "$root/home/ubuntu/.ssh"
+install -o 4242 -g 4242 -m 600 "$folder/authorized_keys" "$root/home/ubuntu/.ssh/authorized_keys"
+if [ ! -e "$root/etc/ssh/machine_key" ]; then
+    ssh-keygen -q -t ed25519 -N "" -f "$root/etc/ssh/machine_key"
+fi
+
+# The fleet moves the other end of the cable in here once this namespace is there.
+until ip link show eth0 >/dev/null 2>&1; do
+    sleep 0.05
+done
+ip link set lo up
+ip addr add "$address" dev eth0
+ip link set eth0 up
+ip route add 169.254.169.254/32 dev eth0
+
+cd "$root"
+pivot_root . old
+umount -l old
+rmdir old
+exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+    /usr/sbin/sshd -D -e -f /dev/null -h /etc/ssh/machine_key \
+    -o "SetEnv=AWS_ENDPOINT_URL=$endpoint RAY_memory_monitor_refresh_ms=0" \
+    -o UsePAM=no -o PasswordAuthentication=no -o MaxStartups=100:30:200 -o MaxSessions=200 \
+    -o "Subsystem=sftp /usr/lib/openssh/sftp-server"
