@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from offline_cloud.network import ENDPOINT, REGION_NETWORKS, VPC
@@ -100,8 +101,8 @@ def amis() -> str:
 def _rows(machine: tuple[str, str, int, int, int, int, float, float]) -> list[list[object]]:
     name, accelerator, count, cpus, memory_gib, gpu_mib, price, spot = machine
     gpu = {"Name": accelerator, "Manufacturer": "NVIDIA", "Count": float(count)}
-    info = {"Gpus": [gpu | {"MemoryInfo": {"SizeInMiB": gpu_mib}}]}
-    info["TotalGpuMemoryInMiB"] = count * gpu_mib
+    gpus = [gpu | {"MemoryInfo": {"SizeInMiB": gpu_mib}}]
+    info = {"Gpus": gpus, "TotalGpuMemoryInMiB": count * gpu_mib}
     hardware = [name, accelerator, count or "", float(cpus), float(memory_gib)]
     return [
         [
@@ -118,7 +119,7 @@ def _rows(machine: tuple[str, str, int, int, int, int, float, float]) -> list[li
     ]
 
 
-def _write(path: Path, columns: str, rows: list[list[object]]) -> None:
+def _write(path: Path, columns: str, rows: Sequence[Sequence[object]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([columns.split(), *rows])

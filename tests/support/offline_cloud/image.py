@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,8 @@ BAKE = Path(__file__).with_name("bake.sh")
 CONSTRAINTS = ROOT / "constraints-sky.txt"
 PYTHON = Path("/usr/bin/python3.11")
 """One that every user may run, and no newer: SkyPilot's ray has no wheel for 3.12."""
+UNUSED_S = 7 * 86400
+"""After which an image that no cloud was started from goes."""
 USER_ID = 4242
 HOME = "/home/ubuntu"
 RUNTIME = ("setuptools<70", "wheel", "pip", "uv", "ray[default]==2.9.3", "skypilot[aws,remote]")
@@ -106,6 +109,7 @@ def image(endpoint: str) -> Path:
     with _alone():
         if not folder.exists():
             _bake(folder, endpoint)
+        os.utime(folder)
     return folder
 
 
@@ -135,7 +139,7 @@ def _bake(folder: Path, endpoint: str) -> None:
     )
     new.rename(folder)
     for old in CACHE.glob("image-*"):
-        if old != folder:
+        if time.time() - old.stat().st_mtime > UNUSED_S:
             shutil.rmtree(old, ignore_errors=True)
 
 
