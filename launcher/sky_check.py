@@ -1,7 +1,7 @@
 """`gpuplan check`: which clouds can be rented from here, why not the others, and what to do.
 
 SkyPilot asks each cloud with the person's own keys (`sky check`); gpuplan reads none of them. What
-a cloud's tools say may hold a key, so nothing of it is passed on before `redacted`.
+a cloud's tools say may hold a key, so nothing of it is passed on before `redaction`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import io
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from .. import __version__
 from ..planner.plan import Answer
-from .request import KEY_SHAPES
+from .redaction import redacted
+from .sky_clouds import CLOUDS, credentials
 from .sky_home import enter
 
 SCHEMA_VERSION: Literal["1.0"] = "1.0"
@@ -27,86 +27,11 @@ LONGEST_WHY = 300
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 CLOUD_LINE = re.compile(r"^ {2}(\S[^:]*): (enabled|disabled)\b")
 REASON_LINE = re.compile(r"^\s+(?:Reason|Hint) \[[^\]]*\]: (.*)")
-NAMED_SECRET = re.compile(
-    r"(?i)((?:key|token|secret|password|passwd|credential|authorization)[\w-]*[\"']?\s*[:=]\s*)"
-    r"(?:bearer\s+)?[\"']?[^\s\"',;]+"
-)
-IN_URL = re.compile(r"(://)[^/\s@]+@")
-LONG_WORD = re.compile(r"[A-Za-z0-9+/=_-]{20,}")
-REMOVED = "(removed)"
+STEPS = re.compile(r" ?(?:Run the following|To configure|To install|Install:|Install it)")
+"""How SkyPilot goes on after it has said what is wrong."""
+APT_LINE = re.compile(r"\$ (sudo apt install [\w .-]*\w)")
+MISSING_TOOLS = re.compile(r"not installed|pip install|No module named|import dependencies")
 INSTALL = 'pip install "gpuplan[sky]"'
-
-
-@dataclass(frozen=True, kw_only=True)
-class CloudFacts:
-    """What gpuplan itself knows of a cloud: how it is logged in to, and where that is kept."""
-
-    extra: str
-    """Of the package `skypilot`."""
-    login: str
-    files: tuple[str, ...] = ()
-    """Below the person's home."""
-    variables: tuple[str, ...] = ()
-
-
-CLOUDS: Mapping[str, CloudFacts] = {
-    "AWS": CloudFacts(
-        extra="aws",
-        login="aws configure",
-        files=(".aws/credentials", ".aws/config"),
-        variables=("AWS_ACCESS_KEY_ID", "AWS_PROFILE"),
-    ),
-    "GCP": CloudFacts(
-        extra="gcp",
-        login="gcloud init; gcloud auth application-default login",
-        files=(".config/gcloud/application_default_credentials.json",),
-        variables=("GOOGLE_APPLICATION_CREDENTIALS",),
-    ),
-    "Azure": CloudFacts(
-        extra="azure",
-        login="az login",
-        files=(".azure/msal_token_cache.json",),
-        variables=("AZURE_CLIENT_ID",),
-    ),
-    "Lambda": CloudFacts(
-        extra="lambda",
-        login="put your key into ~/.lambda_cloud/lambda_keys",
-        files=(".lambda_cloud/lambda_keys",),
-    ),
-    "RunPod": CloudFacts(extra="runpod", login="runpod config", files=(".runpod/config.toml",)),
-    "Nebius": CloudFacts(
-        extra="nebius",
-        login="nebius iam get-access-token > ~/.nebius/NEBIUS_IAM_TOKEN.txt",
-        files=(".nebius/NEBIUS_IAM_TOKEN.txt", ".nebius/credentials.json"),
-    ),
-    "OCI": CloudFacts(extra="oci", login="oci setup config", files=(".oci/config",)),
-    "DO": CloudFacts(extra="do", login="doctl auth init", files=(".config/doctl/config.yaml",)),
-    "Vast": CloudFacts(
-        extra="vast",
-        login="put your key into ~/.config/vastai/vast_api_key",
-        files=(".config/vastai/vast_api_key",),
-    ),
-    "Verda": CloudFacts(
-        extra="verda",
-        login="put your key into ~/.verda/config.json",
-        files=(".verda/config.json",),
-    ),
-    "Kubernetes": CloudFacts(
-        extra="kubernetes",
-        login="bring the cluster's settings into ~/.kube/config",
-        files=(".kube/config",),
-        variables=("KUBECONFIG",),
-    ),
-    "Slurm": CloudFacts(
-        extra="slurm", login="name the cluster in ~/.slurm/config", files=(".slurm/config",)
-    ),
-    "SSH": CloudFacts(
-        extra="ssh",
-        login="name the machines in ~/.sky/ssh_node_pools.yaml, then `sky ssh up`",
-        files=(".sky/ssh_node_pools.yaml",),
-    ),
-}
-"""By SkyPilot's names; the sellers in gpuplan's catalogue, and clusters of one's own."""
 
 
 class CloudCheck(Answer):
@@ -191,7 +116,7 @@ def check(
         environment: whose variables are looked for (their names only).
     """
     client = client or SkyClient()
-    found = _credentials(home or Path.home(), os.environ if environment is None else environment)
+    found = credentials(home or Path.home(), os.environ if environment is None else environment)
     version = client.version()
     if version is None:
         extras = ",".join(CLOUDS[cloud].extra for cloud in found if found[cloud]) or "aws"
@@ -238,42 +163,21 @@ def reasons_in(said: str) -> dict[str, str]:
     return {name: "\n".join(lines) for name, lines in reasons.items()}
 
 
-def redacted(text: str) -> str:
-    """Return a text without what looks like a key, a token or a password.
-
-    >>> redacted("bad key AKIAABCDEFGHIJKLMNOP, token=abc, https://me:pw@host/")
-    'bad key (removed), token=(removed), https://(removed)@host/'
-    """
-    text = KEY_SHAPES.sub(REMOVED, text)
-    text = IN_URL.sub(rf"\1{REMOVED}@", text)
-    text = NAMED_SECRET.sub(rf"\1{REMOVED}", text)
-    return LONG_WORD.sub(lambda word: REMOVED if _is_random(word[0]) else word[0], text)
-
-
-def _is_random(word: str) -> bool:
-    """Whether a long word mixes letters of both cases and digits, as keys do and names do not."""
-    return (
-        any(letter.isdigit() for letter in word)
-        and any(letter.isupper() for letter in word)
-        and any(letter.islower() for letter in word)
-    )
-
-
 def _cloud(name: str, enabled: bool, reason: str | None, found: tuple[str, ...]) -> CloudCheck:
     if enabled:
         return CloudCheck(cloud=name, enabled=True, credentials=found)
     facts = CLOUDS[name]
-    missing_tools = reason is not None and re.search(
-        r"not installed|pip install|No module named|import dependencies", reason
-    )
-    install = f'pip install "skypilot[{facts.extra}]"'
-    steps = [install] if missing_tools else []
-    if not missing_tools or not found:
+    steps = []
+    if package := APT_LINE.search(reason or ""):
+        steps.append(package[1])
+    elif MISSING_TOOLS.search(reason or ""):
+        steps.append(f'pip install "skypilot[{facts.extra}]"')
+    if not steps or not found:
         steps.append(facts.login)
     return CloudCheck(
         cloud=name,
         enabled=False,
-        why=_short(reason) if reason else "SkyPilot does not say",
+        why=_short(_without_steps(reason)) if reason else "SkyPilot does not say",
         fix=", then ".join(steps),
         credentials=found,
     )
@@ -297,15 +201,13 @@ def _unasked(
     )
 
 
-def _credentials(home: Path, environment: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return, for each cloud, the names of the files and variables with keys that are here."""
-    return {
-        cloud: (
-            *(f"~/{name}" for name in facts.files if (home / name).is_file()),
-            *(f"${name}" for name in facts.variables if environment.get(name)),
-        )
-        for cloud, facts in CLOUDS.items()
-    }
+def _without_steps(reason: str) -> str:
+    """Return what is wrong, without what SkyPilot says to do: `fix` says it in a line."""
+    first, _, rest = reason.partition("\n")
+    if first.startswith("Traceback"):
+        return reason
+    details = [line for line in rest.splitlines() if line.strip().startswith("Details:")]
+    return "\n".join([STEPS.split(first)[0] or first, *details])
 
 
 def _short(text: str) -> str:

@@ -7,7 +7,8 @@ import pytest
 from gpuplan.cli.main import run
 from gpuplan.cli.render.check import render_check
 from gpuplan.launcher import sky_check
-from gpuplan.launcher.sky_check import SkyCheck, check, reasons_in, redacted
+from gpuplan.launcher.redaction import redacted
+from gpuplan.launcher.sky_check import SkyCheck, check, reasons_in
 
 SAID = (
     "Checking credentials to enable infra for SkyPilot.\n"
@@ -23,19 +24,25 @@ SAID = (
     "    ok, reason = cloud.check_credentials(capability)\n"
     "                 ^^^^^^^^^^^^^^^^^^^\n"
     "ModuleNotFoundError: No module named 'azure'\n"
+    "\x1b[2m  Kubernetes: disabled \x1b[0m\x1b[0m\n"
+    "    Reason [compute]: `socat` is required and it is not installed. \n"
+    "    On Debian/Ubuntu, install the missing dependenc(ies) with:\n"
+    "      $ sudo apt install socat netcat\n"
 )
 CANARIES = (
     "AKIAIOSFODNN7EXAMPLE",
     "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
     "hf_abcdefghijklmnopqrstuv",
     "hunter2",
+    "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822c",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NSJ9",
 )
 LEAKING = (
     "  GCP: disabled\n"
     f"    Reason [compute]: denied for {CANARIES[0]} with {CANARIES[1]}, password = 'hunter2'\n"
-    f"      see https://ann:hunter2@proxy.example/ or HF_TOKEN={CANARIES[2]}\n"
-    f'      {{"authorization": "Bearer {CANARIES[4]}"}}\n'
+    f"    Details: https://ann:hunter2@proxy.example/ or HF_TOKEN={CANARIES[2]}\n"
+    f"    Details: session {CANARIES[4]} is over\n"
+    f'    Details: {{"authorization": "Bearer {CANARIES[5]}"}}\n'
 )
 
 
@@ -76,9 +83,7 @@ def test_one_cloud_is_enabled(tmp_path: Path) -> None:
     assert found.usable and found.problem is None
     assert not any(cloud.enabled for cloud in rest)
     azure = next(cloud for cloud in rest if cloud.cloud == "Azure")
-    assert azure.why == (
-        "~/.azure/msal_token_cache.json does not exist. Run the following commands: $ az login"
-    )
+    assert azure.why == "~/.azure/msal_token_cache.json does not exist."
     assert azure.fix == "az login"
     assert "Usable: AWS." in text_of(found)
 
@@ -88,6 +93,7 @@ def test_a_failure_of_skypilots_own_is_said_in_its_last_line(tmp_path: Path) -> 
     ocean = next(cloud for cloud in found.clouds if cloud.cloud == "DO")
     assert ocean.why == "ModuleNotFoundError: No module named 'azure'"
     assert ocean.fix == 'pip install "skypilot[do]", then doctl auth init'
+    assert "To fix: sudo apt install socat netcat, then bring" in text_of(found)
 
 
 def test_no_cloud_is_enabled(tmp_path: Path) -> None:
@@ -143,6 +149,7 @@ def test_what_looks_like_a_key_is_never_passed_on(tmp_path: Path, canary: str) -
     found = checked(tmp_path, Fake((), LEAKING))
     google = next(cloud for cloud in found.clouds if cloud.cloud == "GCP")
     assert google.why is not None and google.why.startswith("denied for (removed)")
+    assert google.why.count("Details:") == 3
     assert canary not in text_of(found) + found.model_dump_json()
     assert canary not in redacted(LEAKING)
 
@@ -161,7 +168,7 @@ def test_a_cloud_that_gpuplan_does_not_know_is_named_when_it_is_enabled(tmp_path
 
 
 def test_reasons_belong_to_their_cloud() -> None:
-    assert set(reasons_in(SAID)) == {"Azure", "DO"}
+    assert set(reasons_in(SAID)) == {"Azure", "DO", "Kubernetes"}
 
 
 @pytest.mark.parametrize(("enabled", "code"), [(("AWS",), 0), ((), 1)])
