@@ -12,9 +12,10 @@ from ..planner.layout import Layout, parse_layout
 from ..planner.plan import Estimate, Plan
 from ..planner.request import Choices, Machine, Money, Question, Work
 from ..profiles.profile import Profile
+from . import launches
 from .answers import check, doctor, estimate, fits, sources, timeline, validate
 from .inputs import Inputs, measure, profile, read_inputs
-from .jobs import actuals, launch, run, run_script
+from .jobs import actuals, launch, next_plan, run, run_script
 from .kept import keep, kept_estimates, kept_plan
 
 __all__ = [
@@ -38,7 +39,9 @@ __all__ = [
     "kept_estimates",
     "kept_plan",
     "launch",
+    "launches",
     "measure",
+    "next_plan",
     "parse_layout",
     "profile",
     "read_inputs",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..launcher.plan_file import GivenPlan
     from ..launcher.request import LaunchRequest
     from ..launcher.run_request import RunRequest, RunResult
+    from ..planner.plan import Plan
     from ..profiles.spec import ModelSpec
 
 
@@ -114,12 +115,14 @@ def launch(
     inputs: Iterable[str] = (),
     workdir: Path | None = None,
     owner: str | None = None,
+    project_name: str | None = None,
     replan: bool = False,
-    dryrun: bool = True,
     now: Callable[[], datetime] | None = None,
     unique: Callable[[], str] | None = None,
 ) -> Prepared:
-    """Return a plan as the SkyPilot task that launches it, with what it costs; rent nothing.
+    """Return a plan as the SkyPilot task that launches it, with what it costs.
+
+    Nothing is written, and nothing is rented: `start` does both.
 
     Args:
         plan: As for `run`; None: the cheapest of the last estimate made in this folder.
@@ -129,8 +132,8 @@ def launch(
         inputs: Shapes of the tensors of a plain module, for such a model.
         workdir: The folder that is sent; default: this one, or the model's own.
         owner: Who is named in the labels; default: this machine's user.
+        project_name: Whose money it is, for limits and labels; default: the folder's name.
         replan: Whether to ask the plan's question again first.
-        dryrun: False also writes the task and what it sends, below `gpuplan-launches`.
         now: The clock, for names; default: the current local time.
         unique: Returns six characters that no other run has; default: drawn at random.
 
@@ -154,19 +157,40 @@ def launch(
         given = _replanned(given, request, named=plan is not None)
     spec = _model_of(given, request, model, params=params, inputs=inputs)
     root = workdir or project.default_workdir(None if spec is None else spec.path, folder)
-    prepared = launching.prepare(
+    return launching.prepare(
         given,
         spec,
-        project.read_project(root, owner=owner),
+        project.read_project(root, owner=owner, named=project_name),
         request,
         catalogue=choice.catalogue_of(given.origin),
         folder=folder,
         now=now or datetime.now,
         unique=unique or (lambda: uuid4().hex[:6]),
     )
-    if not dryrun:
-        launching.write(prepared)
-    return prepared
+
+
+def next_plan(prepared: Iterable[Prepared], request: LaunchRequest) -> Plan | None:
+    """Return the next-best plan of the last estimate made in this folder.
+
+    Args:
+        prepared: What was tried, and had no capacity.
+        request: How it would be launched.
+
+    Returns:
+        The plan, on other machines or in another place than all of those; None if there is none.
+    """
+    from ..launcher import choice
+    from ..launcher.store import Store
+
+    kept = Store().newest_of(Path.cwd())
+    if kept is None:
+        return None
+    return choice.next_best(
+        kept.estimate,
+        request,
+        catalogue=choice.catalogue_of(kept.origin),
+        besides=[one.plan for one in prepared],
+    )
 
 
 def actuals(place: str | Path) -> Actuals:

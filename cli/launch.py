@@ -1,198 +1,176 @@
-"""`gpuplan launch`: a plan as the SkyPilot task that runs it on rented machines."""
+"""`gpuplan launch`: a plan on rented machines, from the question whether to rent to the account."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..catalog.errors import GpuplanError, UsageError
-from .options import Count, Dollars, GroupedCommand, list_option, option, output_options
+from ..catalog.errors import UsageError
+from .launch_options import launch_options, limits_of, refuse_contradictions, request_of
+from .options import GroupedCommand, output_options
 
 if TYPE_CHECKING:
     from ..launcher.launch import Prepared
+    from ..launcher.launch_record import LaunchRecord
+    from ..launcher.lifecycle import Desk
     from ..launcher.request import LaunchRequest
 
 FORMATS = ("yaml", "json")
-WHOLE = Count(whole=True)
 
 
 @click.command("launch", cls=GroupedCommand)
 @click.argument("plan_id", metavar="[PLAN-ID|FILE]", required=False)
-@option(
-    "Work",
-    "--model",
-    metavar="MODEL",
-    help="The model, for a plan from a file; a kept plan knows its own.",
-)
-@option(
-    "Work",
-    "--param",
-    "params",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A param for the functions of --model; repeatable.",
-)
-@option("Work", "--steps", type=WHOLE, help="Optimizer steps; default: the plan's.")
-@option("Work", "--replan", is_flag=True, help="Ask the plan's question again first.")
-@list_option("Machine", "--provider", help="Take the cheapest plan on one of these.")
-@list_option("Machine", "--region", help="Try these, in this order; default: the plan's.")
-@list_option("Machine", "--zone", help="Try these zones of the region, in this order.")
-@option(
-    "Machine",
-    "--image",
-    metavar="IMAGE",
-    help="docker:NAME:TAG, or a machine image of the cloud.",
-)
-@option("Machine", "--disk-size", type=WHOLE, metavar="GB", help="Disk of each node.")
-@option(
-    "Job",
-    "--data",
-    multiple=True,
-    metavar="BUCKET:PATH",
-    help="Mount a bucket on every node, as s3://bucket/folder:/data; repeatable.",
-)
-@option(
-    "Job",
-    "--outputs",
-    metavar="BUCKET",
-    help="Where checkpoints and results go, as s3://bucket/folder.",
-)
-@option(
-    "Job",
-    "--fetch",
-    type=click.Path(file_okay=False),
-    metavar="FOLDER",
-    help="Bring results here before the machines go; one node, no spot.",
-)
-@option(
-    "Job",
-    "--workdir",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="The code to send; default: this folder, else the model's.",
-)
-@option(
-    "Job",
-    "--setup",
-    metavar="SHELL",
-    help="Lines that make the environment; default: from uv.lock, requirements.txt or"
-    " pyproject.toml, with the torch build that the node's driver runs.",
-)
-@option(
-    "Job",
-    "--env",
-    "variables",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A variable of the job; repeatable.",
-)
-@option(
-    "Job",
-    "--secret",
-    "secrets",
-    multiple=True,
-    metavar="NAME",
-    help="A secret variable, by name only: SkyPilot takes its value from your shell.",
-)
-@option("Job", "--owner", metavar="NAME", help="Who pays, for the labels; default: you.")
-@option(
-    "Own script",
-    "--command",
-    "script",
-    metavar="COMMAND",
-    help='Run a script of your own on the plan\'s machines: "train.py --flags".',
-)
-@option(
-    "Own script",
-    "--framework",
-    help="What starts it: torchrun, accelerate, deepspeed, lightning, horovod, jax, tensorflow"
-    " or none; default: torchrun.",
-)
-@option("Money", "--spot/--on-demand", default=None, help="How to buy; default: as the plan does.")
-@option("Money", "--max-cost", type=Dollars(), help="Refuse what may cost more: 400, 2k.")
-@option(
-    "Output",
-    "--dryrun",
-    is_flag=True,
-    help="Print the task and what it costs; write nothing, rent nothing.",
-)
+@launch_options
 @output_options(*FORMATS)
 def command(plan_id: str | None, **options: Any) -> int:
-    """Make a plan the SkyPilot task that runs it on rented machines (docs/launching.md).
+    """Run a plan on machines that SkyPilot rents (docs/launching.md).
 
     PLAN-ID is as `gpuplan plans` prints it, or a plan's file; without it, the cheapest plan of the
-    last estimate made in this folder. This version rents nothing by itself: without --dryrun it
-    writes the task with all it sends, and says the line that starts it.
+    last estimate made in this folder. What it costs at worst is shown and asked about first.
+    Ctrl-C leaves the job running: `gpuplan status`, `logs`, `stop` and `down` find it again.
 
     \b
     Examples:
       gpuplan launch --provider aws --outputs s3://bucket/runs --dryrun
-      gpuplan launch 24d0a27b1e --spot --max-cost 400 --outputs s3://bucket/runs --dryrun
+      gpuplan launch 24d0a27b1e --spot --max-cost 400 --outputs s3://bucket/runs
       gpuplan launch 24d0a27b1e --fetch results --command "train.py --lr 3e-4"
+
+    Exit codes: 0 it trained all its steps, 1 it failed, 3 no capacity, 4 a limit or its guard
+    ended it, 130 you left it running.
     """  # noqa: D301
+    refuse_contradictions(options)
+    request = request_of(options)
+    if options["dryrun"]:
+        prepared = _prepared(plan_id, request, options)
+        _show(prepared, options)
+        _write(prepared, options)
+        return 0
+    tried: list[Prepared] = []
+    while True:
+        prepared = _prepared(plan_id, request, options)
+        tried.append(prepared)
+        _show(prepared, options)
+        other = _launch(prepared, tried, request, options)
+        if not isinstance(other, str):
+            return other
+        plan_id = other
+        click.echo(f"Trying plan {other}, the next best.", err=True)
+
+
+def _prepared(plan_id: str | None, request: LaunchRequest, options: dict[str, Any]) -> Prepared:
     from .. import api
     from ..profiles.spec import parse_params
 
-    _refuse_contradictions(options)
-    prepared = api.launch(
+    return api.launch(
         plan_id,
-        _request(options),
+        request,
         model=options["model"],
         params=parse_params(options["params"]),
         workdir=options["workdir"],
         owner=options["owner"],
+        project_name=options["project"],
         replan=options["replan"],
-        dryrun=options["dryrun"],
     )
+
+
+def _launch(
+    prepared: Prepared, tried: list[Prepared], request: LaunchRequest, options: dict[str, Any]
+) -> int | str:
+    """Rent the machines and follow the job; return the exit code, or the plan to try next."""
+    from .. import api
+    from ..launcher.engine import NoCapacityError
+    from .desk import make_desk, outcome_code, say_closing
+
+    _confirm(prepared, options)
+    desk = make_desk(quiet=options["quiet"])
+    try:
+        record = api.launches.start(desk, prepared, limits_of(options))
+    except NoCapacityError as error:
+        other = api.next_plan(tried, request)
+        if other is None:
+            raise
+        if options["any_plan"]:
+            return other.id
+        offer = other.offer
+        raise NoCapacityError(
+            error.message,
+            fix=f"take the next-best plan, {other.id} ({offer.provider} {offer.region}"
+            f" {offer.instance_type}), with `gpuplan launch {other.id} …` or --any-plan.",
+        ) from None
+    except KeyboardInterrupt:
+        return _left_running(prepared.run_id)
+    if options["detach"]:
+        click.echo(
+            f"Launched {record.run}; follow it with `gpuplan logs -f {record.run}`.", err=True
+        )
+        _write_record(record, options)
+        return 0
+    try:
+        record = api.launches.follow(desk, record.run)
+        record = _ask_on_projection(desk, record, options)
+    except KeyboardInterrupt:
+        return _left_running(record.run)
+    say_closing(desk, record)
+    _write_record(record, options)
+    return outcome_code(record)
+
+
+def _confirm(prepared: Prepared, options: dict[str, Any]) -> None:
+    """Ask before money is spent.
+
+    Raises:
+        UsageError: there is no terminal to ask on.
+        click.Abort: the answer is no.
+    """
+    if options["yes"]:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "Renting machines is asked about first, and there is no terminal to ask on.",
+            fix="give -y to rent without asking, or --dryrun to look only.",
+        )
+    if options["quiet"]:
+        _say_money(prepared)
+    click.confirm("Rent these machines?", abort=True, err=True)
+
+
+def _ask_on_projection(desk: Desk, record: LaunchRecord, options: dict[str, Any]) -> LaunchRecord:
+    """Ask whether a run goes on that its guard ended for its projection, if somebody is there."""
+    from .. import api
+    from .desk import is_projection
+
+    is_asked = options["on_projection"] == "ask" and sys.stdin.isatty() and not options["yes"]
+    if not (is_asked and is_projection(record)):
+        return record
+    click.echo(f"{record.run} was stopped: {record.why}", err=True)
+    if not click.confirm("Go on from its checkpoint all the same?", err=True):
+        return record
+    changed = {"action": "continue"}
+    again = api.launches.desk(engine=desk.engine, tell=desk.tell, log=desk.log, changes=changed)
+    api.launches.resume(again, record.run, limits_of(options), changes=changed)
+    return api.launches.follow(again, record.run)
+
+
+def _left_running(run: str) -> int:
+    """Say how to find a launch again that Ctrl-C has left; return the exit code."""
+    from .main import EXIT_INTERRUPTED
+
+    click.echo(
+        f"\nLeft {run} to itself: it goes on, and costs money until it ends.\n"
+        f"  gpuplan status {run}     what it is doing\n"
+        f"  gpuplan logs -f {run}    follow it again\n"
+        f"  gpuplan stop {run}       checkpoint, then give the machines back\n"
+        f"  gpuplan down {run}       give the machines back now",
+        err=True,
+    )
+    return EXIT_INTERRUPTED
+
+
+def _show(prepared: Prepared, options: dict[str, Any]) -> None:
     if not options["quiet"]:
         _say_money(prepared)
-    if not options["dryrun"]:
-        raise _not_started(prepared)
-    _write(prepared, options)
-    return 0
-
-
-def _refuse_contradictions(options: dict[str, Any]) -> None:
-    if options["framework"] is not None and options["script"] is None:
-        raise UsageError(
-            f"--framework {options['framework']} is for a script of your own.",
-            fix='give the script with --command "train.py --flags", or leave --framework out.',
-        )
-    if options["params"] and options["model"] is None:
-        raise UsageError(
-            "--param is given without --model; a kept plan knows its params.",
-            fix="leave --param out, or estimate with these params.",
-        )
-    if options["out_file"] is not None and not options["dryrun"]:
-        raise UsageError(
-            "--out-file is for --dryrun.", fix="add --dryrun, or leave --out-file out."
-        )
-
-
-def _request(options: dict[str, Any]) -> LaunchRequest:
-    from ..launcher import request
-
-    fetch, outputs = options["fetch"], options["outputs"]
-    return request.LaunchRequest(
-        providers=options["provider"],
-        spot=options["spot"],
-        regions=options["region"],
-        zones=options["zone"],
-        steps=options["steps"],
-        guard=request.GuardRequest(max_cost_usd=options["max_cost"]),
-        data=tuple(request.parse_data(text) for text in options["data"]),
-        outputs=None if outputs is None else request.parse_outputs(outputs),
-        fetch=None if fetch is None else str(Path(fetch).expanduser().absolute()),
-        image=None if options["image"] is None else request.parse_image(options["image"]),
-        disk_gb=options["disk_size"],
-        setup=options["setup"],
-        environment=tuple(request.parse_variable(text) for text in options["variables"]),
-        secrets=tuple(request.parse_secret(text) for text in options["secrets"]),
-        command=options["script"],
-        framework=options["framework"],
-    )
 
 
 def _write(prepared: Prepared, options: dict[str, Any]) -> None:
@@ -206,15 +184,15 @@ def _write(prepared: Prepared, options: dict[str, Any]) -> None:
     write_output(text, out_file)
 
 
+def _write_record(record: LaunchRecord, options: dict[str, Any]) -> None:
+    from .output import write_output
+
+    if options["form"] == "json":
+        write_output(record.model_dump_json(indent=2) + "\n")
+
+
 def _say_money(prepared: Prepared) -> None:
     from .render.columns import to_text
     from .render.launch import render_launch
 
     click.echo(to_text(render_launch(prepared), colour=False), err=True, nl=False)
-
-
-def _not_started(prepared: Prepared) -> GpuplanError:
-    return UsageError(
-        f"Nothing was rented: this version writes the task, to {prepared.folder / 'task.yaml'}.",
-        fix=f"start it yourself, with SkyPilot installed:\n  {prepared.task.command}",
-    )

@@ -30,6 +30,7 @@ GROUPS = (
     "Checkpoints",
     "Own script",
     "Money",
+    "Guard",
     "Output",
     "Model file",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,22 @@ def cheapest(estimate: Estimate, request: LaunchRequest, *, catalogue: Catalogue
     )
 
 
+def next_best(
+    estimate: Estimate,
+    request: LaunchRequest,
+    *,
+    catalogue: Catalogue,
+    besides: Iterable[Plan],
+) -> Plan | None:
+    """Return the cheapest plan on machines, or in a place, that have not been tried."""
+    tried_kinds = {_machines(plan) for plan in besides}
+    left = tuple(plan for plan in estimate.plans if _machines(plan) not in tried_kinds)
+    try:
+        return cheapest(estimate.model_copy(update={"plans": left}), request, catalogue=catalogue)
+    except (NoFeasiblePlanError, PriceError):
+        return None
+
+
 def same_plan(old: Plan, estimate: Estimate) -> Plan:
     """Return the plan of a new estimate that is the old one, at today's prices and predictions.
 
@@ -162,6 +178,11 @@ def _usd_per_sample(plan: Plan, request: LaunchRequest, catalogue: Catalogue) ->
     """Return what a sample costs where the plan is tried first."""
     first, *_ = tried(plan, request, catalogue)
     return float(first.usd_per_hour) * plan.nodes / plan.samples_per_s
+
+
+def _machines(plan: Plan) -> tuple[object, ...]:
+    offer = plan.offer
+    return offer.provider, offer.region, offer.instance_type, offer.purchase
 
 
 def _kind(plan: Plan) -> tuple[object, ...]:

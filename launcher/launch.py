@@ -16,21 +16,23 @@ from typing import Any, Literal
 
 from ..catalog.errors import UsageError
 from ..catalog.snapshot import Catalogue
-from ..catalog.types import CPU_PREFIX
+from ..catalog.types import CPU_PREFIX, Provider
 from ..planner.device import peak_flops
 from ..planner.launch_cost import LaunchCost, launch_cost
 from ..planner.plan import SCHEMA_VERSION, Answer, CostLine, Estimated, Plan, Usd
 from ..profiles.spec import ModelSpec
-from .bundle import write_job_folder
+from .bundle import write_guard, write_job_folder, write_orders
 from .choice import refuse_stale, tried
 from .frameworks.command import parse_command
+from .guard.orders import Orders
+from .guard_orders import orders, smoke_steps
 from .places import Place
 from .plan_file import GivenPlan
 from .project import Project
-from .refusals import refuse_dear, refuse_missing_packages, refuse_request
+from .refusals import refuse_dear, refuse_late, refuse_missing_packages, refuse_request
 from .request import LaunchRequest, slug
 from .runner.job import Job, write_atomically
-from .task import WORKDIR, Task, build_task
+from .task import WORKDIR, Task, build_task, idle_minutes
 
 FOLDER = "gpuplan-launches"
 """Below the folder where the command is run."""
@@ -65,6 +67,13 @@ class Prepared:
     """None where the person's own script is launched."""
     folder: Path
     """Where `write` puts it."""
+    request: LaunchRequest
+    project: Project
+    model: str | None
+    """Its name."""
+    billing: Provider | None
+    orders: Orders
+    """What the guard on the nodes holds the first launch to."""
     notes: tuple[str, ...]
 
     def answer(self) -> LaunchAnswer:
@@ -116,8 +125,9 @@ def prepare(
     refuse_request(plan, request)
     places = tried(plan, request, catalogue)
     steps = request.steps or (None if plan.run is None else plan.run.steps)
-    cost = _cost(plan, steps, places, catalogue)
-    refuse_dear(cost, request.guard.max_cost_usd)
+    cost = _cost(plan, steps, places, request, catalogue)
+    refuse_dear(cost, request.guard)
+    refuse_late(cost, request.deadline, now=now())
     run_id = f"{_name(spec, request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
     written = folder / FOLDER / run_id
     task = build_task(
@@ -133,7 +143,8 @@ def prepare(
     job = None
     if request.command is None:
         refuse_missing_packages(spec, project, request)
-        job = _job(given, spec, project, task, steps, run_id=run_id, catalogue=catalogue)
+        only = min(steps, smoke_steps()) if steps and request.guard.smoke else steps
+        job = _job(given, spec, project, task, only, run_id=run_id, catalogue=catalogue)
     return Prepared(
         run_id=run_id,
         plan=plan,
@@ -142,6 +153,11 @@ def prepare(
         places=places,
         job=job,
         folder=written,
+        request=request,
+        project=project,
+        model=None if spec is None else spec.name,
+        billing=catalogue.providers.get(plan.offer.provider),
+        orders=orders(plan, request, cost, places, run_id=run_id, requested_at=now()),
         notes=(*project.notes, *task.notes, *_notes(plan, request, catalogue)),
     )
 
@@ -154,8 +170,11 @@ def write(prepared: Prepared) -> Path:
     """
     path = prepared.folder / "task.yaml"
     try:
+        job = prepared.folder / "job"
         if prepared.job is not None:
-            write_job_folder(prepared.folder / "job", prepared.job)
+            write_job_folder(job, prepared.job)
+        write_guard(job)
+        write_orders(job, prepared.orders)
         write_atomically(path, prepared.task.yaml)
     except OSError as error:
         raise UsageError(
@@ -166,7 +185,11 @@ def write(prepared: Prepared) -> Path:
 
 
 def _cost(
-    plan: Plan, steps: int | None, places: tuple[Place, ...], catalogue: Catalogue
+    plan: Plan,
+    steps: int | None,
+    places: tuple[Place, ...],
+    request: LaunchRequest,
+    catalogue: Catalogue,
 ) -> LaunchCost:
     step = plan.step_time_s
     training = None
@@ -183,6 +206,7 @@ def _cost(
         usd_per_hour=places[0].usd_per_hour,
         dearest_usd_per_hour=max(place.usd_per_hour for place in places),
         billing=catalogue.providers.get(plan.offer.provider),
+        idle_s=idle_minutes(request) * 60.0,
     )
 
 

@@ -58,6 +58,8 @@ class LaunchRecord(Answer):
     outcome: Outcome | None = None
     why: str | None = None
     """One sentence on how it ended."""
+    guard_why: str | None = None
+    """What its guard ended it for, in a word; None where it did not."""
     created_at: datetime
     plan: str
     """Its id."""

@@ -156,6 +156,11 @@ def settle(desk: Desk, record: LaunchRecord, job: Job) -> LaunchRecord:
         desk.ledger.update(record.run, lambda one: one, what=f"results brought to {record.fetch}")
     give_back(desk, record)
     outcome, why = _outcome(job, word)
+    record = desk.ledger.update(
+        record.run,
+        lambda one: one.model_copy(update={"guard_why": None if word is None else word.why}),
+        what=f"job {job.job_id} {job.status}",
+    )
     return end(desk, record, outcome, why, **_managed_times(record, job, word))
 
 

@@ -30,20 +30,22 @@ class Project:
     """Absolute."""
     environment: Environment
     owner: str
+    named: str | None = None
     notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """Return what people call it."""
-        return self.workdir.name
+        return self.named or self.workdir.name
 
 
-def read_project(workdir: Path, *, owner: str | None = None) -> Project:
+def read_project(workdir: Path, *, owner: str | None = None, named: str | None = None) -> Project:
     """Return what a folder says of the job's environment.
 
     Args:
         workdir: sent to the nodes whole, but for what its .skyignore or .gitignore names.
         owner: who pays; None: the name of this machine's user.
+        named: whose money it is; None: the folder's name.
 
     Raises:
         UsageError: there is no such folder, or a file of it cannot be read.
@@ -71,6 +73,7 @@ def read_project(workdir: Path, *, owner: str | None = None) -> Project:
             python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
         ),
         owner=owner or _user(),
+        named=named,
         notes=tuple(notes),
     )
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from datetime import datetime
 
 from ..catalog.errors import LimitError, NoFeasiblePlanError, UsageError
+from ..catalog.units import SECONDS_PER_HOUR
 from ..planner.launch_cost import LaunchCost
 from ..planner.plan import Plan
 from ..profiles.spec import ModelSpec
 from .project import Project, needed_packages
-from .request import LaunchRequest, refuse_keys, refuse_repeats
+from .request import GuardRequest, LaunchRequest, refuse_keys, refuse_repeats
 
 
 def refuse_request(plan: Plan, request: LaunchRequest) -> None:
@@ -22,29 +23,59 @@ def refuse_request(plan: Plan, request: LaunchRequest) -> None:
     _refuse_unrunnable(plan, request)
     _refuse_loss(plan, request)
     refuse_repeats(request.data)
+    if request.guard.smoke and request.command is not None:
+        raise UsageError(
+            "--smoke ends after the first steps, and nobody knows the steps of your own script.",
+            fix="leave --smoke out, and give --max-cost or --max-hours to end it.",
+        )
     for option, text in (("--command", request.command), ("--setup", request.setup)):
         refuse_keys(text or "", option)
 
 
-def refuse_dear(cost: LaunchCost, limit_usd: Decimal | None) -> None:
-    """Refuse a launch that at worst costs more than is allowed; None allows everything.
+def refuse_dear(cost: LaunchCost, guard: GuardRequest) -> None:
+    """Refuse a launch that is expected to pass what its guard allows, so that it would not end.
+
+    What may pass it at worst is launched: the guard ends it in time, after a checkpoint.
 
     Raises:
-        UsageError: there is a limit, and how long the job runs is not known.
-        LimitError: the worst case is above it.
+        LimitError: it is.
     """
-    if limit_usd is None:
-        return
-    if cost.usd_worst is None:
-        raise UsageError(
-            "How long the job runs is not known, so --max-cost cannot be held.",
-            fix="give --steps, or estimate with an amount of work.",
-        )
-    if cost.usd_worst > limit_usd:
+    hourly, limit = guard.max_hourly_cost_usd, guard.max_cost_usd
+    if hourly is not None and cost.usd_per_hour > hourly:
         raise LimitError(
-            f"At worst this costs ${cost.usd_worst:,.2f}, more than --max-cost ${limit_usd:,.2f}"
-            f" (expected: ${cost.usd_expected:,.2f}).",
+            f"These machines cost ${cost.usd_per_hour:,.2f} an hour, more than --max-hourly-cost"
+            f" ${hourly:,.2f}.",
+            fix="choose a plan with fewer or cheaper machines, --spot, or allow more.",
+        )
+    if limit is not None and cost.usd_expected is not None and cost.usd_expected > limit:
+        raise LimitError(
+            f"This is expected to cost ${cost.usd_expected:,.2f}, more than --max-cost"
+            f" ${limit:,.2f} (at worst: ${cost.usd_worst:,.2f}).",
             fix="choose a cheaper plan, fewer steps or --spot, or allow more.",
+        )
+    hours = guard.max_hours
+    if hours is not None and cost.hours_expected is not None and cost.hours_expected > hours:
+        raise LimitError(
+            f"This is expected to take {cost.hours_expected:,.1f} hours, more than --max-hours"
+            f" {hours:,.1f}.",
+            fix="choose a faster plan or fewer steps, or allow more.",
+        )
+
+
+def refuse_late(cost: LaunchCost, deadline: datetime | None, *, now: datetime) -> None:
+    """Refuse a launch that is expected to end after its deadline.
+
+    Raises:
+        LimitError: it is.
+    """
+    if deadline is None or cost.hours_expected is None:
+        return
+    left_hours = (deadline.astimezone() - now.astimezone()).total_seconds() / SECONDS_PER_HOUR
+    if cost.hours_expected > left_hours:
+        raise LimitError(
+            f"This is expected to take {cost.hours_expected:,.1f} hours, and --deadline is in"
+            f" {max(left_hours, 0):,.1f}.",
+            fix="choose a faster plan (`gpuplan estimate --deadline`), or allow more time.",
         )
 
 
@@ -80,22 +111,28 @@ def _refuse_unrunnable(plan: Plan, request: LaunchRequest) -> None:
 
 def _refuse_loss(plan: Plan, request: LaunchRequest) -> None:
     """Refuse a launch whose results would go with the machines."""
-    if request.outputs is None and request.fetch is None:
+    ways = {
+        "--outputs": request.outputs,
+        "--shared": request.shared,
+        "--fetch": request.fetch,
+    }
+    given = [option for option, value in ways.items() if value is not None]
+    if not given:
         raise UsageError(
             "The machines go when the job is done, and checkpoints and results would go with them.",
-            fix="give --outputs s3://bucket/folder, or for one node --fetch FOLDER to have them"
-            " brought here first.",
+            fix="give --outputs s3://bucket/folder, --shared a folder that all nodes have already,"
+            " or for one node --fetch FOLDER to have them brought here first.",
         )
-    if request.outputs is not None and request.fetch is not None:
-        raise UsageError("--outputs and --fetch are both given.", fix="give one of them.")
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} are both given.", fix="give one of them.")
     if request.fetch is not None and request.command is None and plan.nodes > 1:
         raise UsageError(
             f"The {plan.nodes} nodes write one checkpoint together, and --fetch brings what is on"
             " the first.",
-            fix="give --outputs s3://bucket/folder, which all nodes share.",
+            fix="give --outputs s3://bucket/folder, which all nodes share, or --shared FOLDER.",
         )
     if request.fetch is not None and request.buys_spot(plan):
         raise UsageError(
             "A spot machine may go at any time, with what has not been fetched yet.",
-            fix="give --outputs s3://bucket/folder, or --on-demand.",
+            fix="give --outputs s3://bucket/folder, --shared FOLDER, or --on-demand.",
         )

@@ -1,4 +1,4 @@
-"""What a launch is going to cost, and where it is tried, in a few lines."""
+"""What a launch is going to cost, what stops it and where it lands, on one screen."""
 
 from __future__ import annotations
 
@@ -18,43 +18,91 @@ MINUTE_S = 60
 
 
 def render_launch(prepared: Prepared) -> list[Text]:
-    """Return the money and the places of a launch, as lines."""
+    """Return the worst case, the money, the places and what ends the run, as lines."""
     plan = prepared.plan
     title = f"Plan {plan.id}: {describe_accelerators(plan)} · {describe_place(plan)}"
     return [
         Text(title, style="bold"),
-        *(_cost_line(line, plan.nodes) for line in prepared.cost.lines),
         *_sums(prepared),
+        *(_cost_line(line, plan.nodes) for line in prepared.cost.lines),
         *_places(prepared),
+        *(_line("ends" if not index else "", text) for index, text in enumerate(_ends(prepared))),
+        _line("results", _results(prepared)),
         *(Text(f"Note: {note}.") for note in prepared.notes),
     ]
 
 
-def _cost_line(line: CostLine, nodes: int) -> Text:
-    seconds = line.quantity / nodes * SECONDS_PER_HOUR
-    return _line(line.name, f"{_span(seconds):>12}  {_usd(line.usd):>12}")
-
-
 def _sums(prepared: Prepared) -> Iterator[Text]:
-    cost = prepared.cost
+    cost, guard = prepared.cost, prepared.request.guard
     rate = f"{_usd(cost.usd_per_hour)} an hour"
-    if cost.usd_expected is None or cost.hours_expected is None or cost.hours_worst is None:
-        yield _line("total", f"{UNKNOWN} (how long the job runs is not known); {rate}")
+    if cost.usd_worst is None or cost.hours_expected is None or cost.hours_worst is None:
+        bound = (
+            ""
+            if guard.max_cost_usd is None
+            else f"; its guard ends it before {_usd(guard.max_cost_usd)}"
+        )
+        yield _line("at worst", f"{UNKNOWN} (how long the job runs is not known){bound}")
+        yield _line("per hour", rate)
         return
+    worst = f"{_span(cost.hours_worst * SECONDS_PER_HOUR):>12}  {_usd(cost.usd_worst):>12}"
+    why = "slowest start, top of the 80 % interval, idle end"
+    if guard.max_cost_usd is not None and cost.usd_worst > guard.max_cost_usd:
+        why += f"; its guard ends it before {_usd(guard.max_cost_usd)}"
+    yield _line("at worst", f"{worst}  {why}")
     expected = f"{_span(cost.hours_expected * SECONDS_PER_HOUR):>12}"
     yield _line("expected", f"{expected}  {_usd(cost.usd_expected):>12}  {rate}")
-    worst = f"{_span(cost.hours_worst * SECONDS_PER_HOUR):>12}"
-    yield _line(
-        "at worst",
-        f"{worst}  {_usd(cost.usd_worst):>12}  slowest start, top of the 80 % interval",
-    )
+
+
+def _cost_line(line: CostLine, nodes: int) -> Text:
+    seconds = line.quantity / nodes * SECONDS_PER_HOUR
+    return _line(f"  {line.name}", f"{_span(seconds):>12}  {_usd(line.usd):>12}")
 
 
 def _places(prepared: Prepared) -> Iterator[Text]:
-    if len(prepared.places) == 1:
-        return
+    how = "spot" if prepared.request.buys_spot(prepared.plan) else "on-demand"
     tried = (f"{place.infra} ({_usd(place.usd_per_hour)} a node)" for place in prepared.places)
-    yield _line("tried in order", ", ".join(tried))
+    yield _line("tried in order", f"{how}, {', '.join(tried)}")
+
+
+def _ends(prepared: Prepared) -> Iterator[str]:
+    """Yield what ends the run, a line each."""
+    guard, orders = prepared.request.guard, prepared.orders
+    if guard.smoke:
+        yield "after the steps that tell what the whole run would cost"
+    elif prepared.job is not None:
+        yield f"after its last step, {prepared.job.steps:,}"
+    limits = []
+    if guard.max_cost_usd is not None:
+        limits.append(f"before it costs {_usd(guard.max_cost_usd)}")
+    if guard.max_hours is not None:
+        limits.append(f"before {guard.max_hours:g} hours")
+    if guard.min_gpu_utilization is not None:
+        limits.append(
+            f"below {guard.min_gpu_utilization:.0%} use of the GPUs for {_span(guard.idle_for_s)}"
+        )
+    if orders.heartbeat_timeout_s is not None:
+        limits.append(f"{_span(orders.heartbeat_timeout_s)} without a step")
+    if prepared.job is not None:
+        limits.append("a loss that is no number")
+    if limits:
+        yield "; ".join(limits)
+    projection = orders.projection
+    if projection is not None and projection.high_usd is not None and not guard.smoke:
+        high = f"${projection.high_usd:,.2f}"
+        yield {
+            "continue": f"when its first steps say that it costs more than {high}: goes on",
+            "stop": f"when its first steps say that it costs more than {high}",
+            "ask": f"when its first steps say that it costs more than {high}, until you say so",
+        }[guard.on_projection]
+    yield f"then the machines go: at once, or {_span(orders.tail_s)} later if nobody follows"
+
+
+def _results(prepared: Prepared) -> str:
+    request = prepared.request
+    if request.fetch is not None:
+        return f"{request.fetch}, brought before the machines go"
+    place = request.shared or (None if request.outputs is None else request.outputs.source)
+    return f"{place}/{prepared.task.out_dir.rpartition('/')[2]}"
 
 
 def _span(seconds: float) -> str:

@@ -1,17 +1,21 @@
-"""`gpuplan launch`: stdout is the task alone, money goes to stderr, nothing is ever rented."""
+"""`gpuplan launch`: what it shows, refuses and rents, on an engine in memory."""
 
 import json
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 import yaml
 from answers import make_estimate, make_offer, make_plan, make_run
+from fake_engine import Clock, FakeEngine
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.cli.main import run
+from gpuplan.launcher import sky_engine
 from gpuplan.launcher.launch import LaunchAnswer
 from gpuplan.launcher.origin import origin_of
 from gpuplan.launcher.store import Store
@@ -42,6 +46,14 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     return kept
 
 
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    """Return the engine that stands in for SkyPilot, on a clock that begins now."""
+    fake = FakeEngine(Clock(datetime.now(UTC)), usd_per_hour=Decimal("21.96"))
+    monkeypatch.setattr(sky_engine, "SkyEngine", lambda: fake)
+    return fake
+
+
 def test_the_dry_run_prints_the_task_alone_and_writes_nothing(plan: Plan, capsys) -> None:
     before = sorted(Path().rglob("*"))
     assert run(["launch", "--provider", "aws", *OUTPUTS, "--dryrun"]) == 0
@@ -54,17 +66,31 @@ def test_the_dry_run_prints_the_task_alone_and_writes_nothing(plan: Plan, capsys
     assert sorted(Path().rglob("*")) == before
 
 
-def test_the_money_on_stderr(plan: Plan, capsys) -> None:
-    run(["launch", plan.id, *OUTPUTS, "--dryrun"])
-    assert capsys.readouterr().err.splitlines() == [
+def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
+    plan: Plan, capsys
+) -> None:
+    run(["launch", plan.id, *OUTPUTS, "--region", "us-east-1,us-west-2", "--dryrun"])
+    said = capsys.readouterr().err.splitlines()
+    results = next(line for line in said if line.startswith("  results "))
+    assert re.fullmatch(r"  results +s3://results/team/net-\d{8}-\d{6}-[0-9a-f]{6}", results)
+    said.remove(results)
+    assert said == [
         f"Plan {plan.id}: 8 × A100-40GB-SXM · aws p4d.24xlarge us-east-1",  # noqa: RUF001
-        "  provisioning             5.0 min         $1.83",
-        "  setup                    5.0 min         $1.83",
-        "  staging                      0 s         $0.00",
-        "  training                   2.2 h        $47.93",
-        "  billing increment            1 s         $0.01",
+        "  at worst                   3.0 h        $66.01"
+        "  slowest start, top of the 80 % interval, idle end",
         "  expected                   2.3 h        $51.60  $21.96 an hour",
-        "  at worst                   2.9 h        $64.18  slowest start, top of the 80 % interval",
+        "    provisioning           5.0 min         $1.83",
+        "    setup                  5.0 min         $1.83",
+        "    staging                    0 s         $0.00",
+        "    training                 2.2 h        $47.93",
+        "    billing increment          1 s         $0.01",
+        "  tried in order      on-demand, aws/us-east-1 ($21.96 a node),"
+        " aws/us-west-2 ($21.96 a node)",
+        "  ends                after its last step, 19,073",
+        "                      15.0 min without a step; a loss that is no number",
+        "                      when its first steps say that it costs more than $66.38,"
+        " until you say so",
+        "                      then the machines go: at once, or 6.0 min later if nobody follows",
         "Note: disks, buckets and traffic between regions are not in these sums.",
     ]
 
@@ -84,15 +110,88 @@ def test_quiet_says_nothing_on_stderr(plan: Plan, capsys) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_without_dryrun_the_task_is_written_and_nothing_is_rented(plan: Plan, capsys) -> None:
+def test_nothing_is_rented_unasked(plan: Plan, engine: FakeEngine, capsys) -> None:
     assert run(["launch", plan.id, *OUTPUTS]) == 2
+    assert "there is no terminal to ask on" in capsys.readouterr().err
+    assert engine.tasks == []
+    assert not Path("gpuplan-launches").exists()
+    assert run(["history"]) == 0
+    assert "No launch was made yet" in capsys.readouterr().out
+
+
+def test_without_skypilot_it_says_how_to_install_it(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setitem(sys.modules, "sky", None)
+    assert run(["launch", plan.id, *OUTPUTS, "-y"]) == 2
+    assert 'pip install "gpuplan[sky]"' in capsys.readouterr().err
+    assert not Path("gpuplan-launches").exists()
+    assert run(["history"]) == 0
+    assert "No launch was made yet" in capsys.readouterr().out
+
+
+def test_a_launch_from_the_question_to_the_account(plan: Plan, engine: FakeEngine, capsys) -> None:
+    assert run(["launch", plan.id, *OUTPUTS, "-y", "--max-cost", "60", "--format", "json"]) == 0
     captured = capsys.readouterr()
-    (path,) = Path("gpuplan-launches").glob("*/task.yaml")
-    assert captured.out == ""
-    assert "Nothing was rented" in captured.err
-    task = yaml.safe_load(path.read_text())
-    assert f"sky launch -y -c {task['name']} {path.absolute()}" in captured.err
-    assert (path.parent / "job" / "job.json").exists()
+    record = json.loads(captured.out)
+    assert (record["state"], record["outcome"]) == ("ended", "succeeded")
+    assert record["reserved_usd"] == 60
+    assert "step 1\n" in captured.err
+    assert re.search(
+        r"spent \$\d+\.\d\d, predicted \$\d+\.\d\d–\d+\.\d\d, saved at s3://results/", captured.err
+    )
+    assert engine.live() == []
+    (task,) = engine.tasks
+    assert task["resources"]["autostop"] == {"idle_minutes": 5, "down": True, "wait_for": "jobs"}
+    folder = Path(record["folder"])
+    orders = json.loads((folder / "job" / "guard.json").read_text())
+    assert orders["max_cost_usd"] == 60
+    assert orders["requested_at_s"] > 1.7e9
+    assert (folder / "job" / "gpuplan_guard" / "guard" / "main.py").exists()
+
+
+def test_where_there_is_no_capacity_the_next_best_plan_is_offered(
+    plan: Plan, engine: FakeEngine, capsys
+) -> None:
+    engine.no_capacity = True
+    assert run(["launch", plan.id, *OUTPUTS, "-y", "-q"]) == 3
+    said = capsys.readouterr().err
+    assert re.search(r"take the next-best plan, [0-9a-f]{10} \(gcp", said)
+    assert run(["launch", *OUTPUTS, "-y", "--any-plan", "-q"]) == 3
+    assert len(engine.tasks) == 3
+    assert capsys.readouterr().err.count("Trying plan") == 1
+    assert run(["history", "--format", "json"]) == 0
+    totals = json.loads(capsys.readouterr().out)["totals"]
+    assert totals == {"launches": 3, "node_hours": 0, "spent_usd": 0.0}
+
+
+def test_ctrl_c_leaves_the_job_to_itself_and_says_how_to_find_it(
+    plan: Plan, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "tail", interrupted)
+        assert run(["launch", plan.id, *OUTPUTS, "-y"]) == 130
+    said = capsys.readouterr().err
+    found = re.search(r"gpuplan stop (net-\S+)", said)
+    assert found is not None
+    assert len(engine.live()) == 1
+    assert run(["status"]) == 0
+    assert re.search(found[1] + r" +trains +aws/us-east-1", capsys.readouterr().out)
+    assert run(["stop", found[1]]) == 0
+    assert engine.live() == []
+    assert run(["status"]) == 0
+    assert "no launch costs money" in capsys.readouterr().out
+
+
+def test_a_limit_counts_what_was_launched_before(plan: Plan, engine: FakeEngine, capsys) -> None:
+    limited = ["launch", plan.id, *OUTPUTS, "-y", "-q", "--detach", "--month-limit", "100"]
+    assert run(limited) == 0
+    assert run(limited) == 4
+    assert "month 2" in (said := capsys.readouterr().err) and "has committed $66.01" in said
+    assert len(engine.tasks) == 1
 
 
 @pytest.mark.parametrize(
@@ -100,7 +199,12 @@ def test_without_dryrun_the_task_is_written_and_nothing_is_rented(plan: Plan, ca
     [
         ((), 2, "would go with them"),
         ((*OUTPUTS, "--provider", "azure"), 3, "no priced plan on azure"),
-        ((*OUTPUTS, "--max-cost", "60"), 4, "more than --max-cost $60.00"),
+        ((*OUTPUTS, "--max-cost", "50"), 4, "more than --max-cost $50.00"),
+        ((*OUTPUTS, "--max-hours", "2"), 4, "more than --max-hours 2.0"),
+        ((*OUTPUTS, "--max-hourly-cost", "20"), 4, "more than --max-hourly-cost $20.00"),
+        ((*OUTPUTS, "--deadline", "2h"), 4, "--deadline is in 2.0"),
+        ((*OUTPUTS, "--shared", "/mnt/runs"), 2, "--outputs"),
+        ((*OUTPUTS, "--min-gpu-utilization", "130%"), 2, "is not a share"),
         ((*OUTPUTS, "--region", "mars-1"), 5, "Nobody states a price"),
         ((*OUTPUTS, "--framework", "jax"), 2, "for a script of your own"),
         ((*OUTPUTS, "--param", "width=5"), 2, "without --model"),
@@ -118,7 +222,7 @@ def test_what_is_refused_and_how(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert said in captured.err
-    assert "To fix: " in captured.err
+    assert "To fix: " in captured.err or "Error: Invalid value" in captured.err
     assert not Path("gpuplan-launches").exists()
 
 
@@ -154,10 +258,11 @@ def test_a_secret_is_never_repeated_or_kept(plan: Plan, words: tuple[str, str], 
 
 
 def test_a_named_secret_leaves_no_trace_of_its_value(
-    plan: Plan, capsys, monkeypatch, gpuplan_home: Path
+    plan: Plan, engine: FakeEngine, capsys, monkeypatch, gpuplan_home: Path
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", CANARY)
-    assert run(["launch", plan.id, *OUTPUTS, "--secret", "HF_TOKEN"]) == 2
+    assert run(["launch", plan.id, *OUTPUTS, "-y", "--secret", "HF_TOKEN"]) == 0
+    assert engine.secrets == {"HF_TOKEN": CANARY}
     captured = capsys.readouterr()
     assert CANARY not in captured.out + captured.err
     written = [*Path().rglob("*"), *gpuplan_home.rglob("*")]

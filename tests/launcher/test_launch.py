@@ -18,6 +18,7 @@ from launches import BUCKET, make_project
 from gpuplan.catalog.errors import LimitError, NoFeasiblePlanError, PriceError, UsageError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.launcher import choice, project
+from gpuplan.launcher.intent import reserved_usd
 from gpuplan.launcher.launch import Prepared, prepare, write
 from gpuplan.launcher.origin import files_hash, origin_of
 from gpuplan.launcher.plan_file import GivenPlan
@@ -237,16 +238,25 @@ def test_a_price_that_nobody_knows_is_refused(folder: Path) -> None:
         prepared(given_plan(make_plan(offer=offer, usd_per_hour=None, run=make_run())))
 
 
-def test_a_launch_that_may_cost_more_than_the_limit_is_refused(folder: Path) -> None:
+def capped(limit_usd: Decimal) -> LaunchRequest:
+    return LaunchRequest(outputs=BUCKET, guard=GuardRequest(max_cost_usd=limit_usd))
+
+
+def test_a_launch_that_is_expected_to_pass_its_limit_is_refused(folder: Path) -> None:
+    expected = prepared(given_plan()).cost.usd_expected
+    assert expected is not None
+    prepared(given_plan(), capped(expected))
+    with pytest.raises(LimitError, match="more than --max-cost") as caught:
+        prepared(given_plan(), capped(expected - Decimal("0.01")))
+    assert caught.value.exit_code == 4
+
+
+def test_limits_count_the_worst_case_or_what_the_guard_allows(folder: Path) -> None:
     worst = prepared(given_plan()).cost.usd_worst
     assert worst is not None
-    prepared(given_plan(), LaunchRequest(outputs=BUCKET, guard=GuardRequest(max_cost_usd=worst)))
-    with pytest.raises(LimitError, match="more than --max-cost") as caught:
-        prepared(
-            given_plan(),
-            LaunchRequest(outputs=BUCKET, guard=GuardRequest(max_cost_usd=worst - Decimal("0.01"))),
-        )
-    assert caught.value.exit_code == 4
+    assert reserved_usd(prepared(given_plan())) == worst
+    assert reserved_usd(prepared(given_plan(), capped(worst - 1))) == worst - 1
+    assert reserved_usd(prepared(given_plan(), capped(worst + 1))) == worst
 
 
 def test_what_was_never_tried_is_said(folder: Path) -> None:
@@ -264,13 +274,16 @@ def test_a_model_whose_packages_nobody_installs_is_refused(folder: Path) -> None
     prepared(given_plan(), LaunchRequest(outputs=BUCKET, image="docker:pytorch/pytorch"))
 
 
-def test_a_limit_needs_a_length(folder: Path) -> None:
-    request = LaunchRequest(
-        outputs=BUCKET, command="train.py", guard=GuardRequest(max_cost_usd=Decimal(400))
-    )
-    with pytest.raises(UsageError, match="--max-cost cannot be held"):
-        prepared(given_plan(make_plan()), request)
-    prepared(given_plan(make_plan()), replace(request, steps=10))
+def test_the_guard_holds_a_job_of_unknown_length_too(folder: Path) -> None:
+    request = LaunchRequest(outputs=BUCKET, command="train.py")
+    unbounded = prepared(given_plan(make_plan()), request)
+    assert (unbounded.cost.usd_worst, reserved_usd(unbounded)) == (None, None)
+    guard = GuardRequest(max_cost_usd=Decimal(400))
+    held = prepared(given_plan(make_plan()), replace(request, guard=guard))
+    assert (held.orders.max_cost_usd, reserved_usd(held)) == (400, 400)
+    # Two hours and the idle end, at $21.96.
+    hours = prepared(given_plan(make_plan()), replace(request, guard=GuardRequest(max_hours=2)))
+    assert reserved_usd(hours) == Decimal("45.75")
 
 
 def test_a_plan_without_work_needs_steps(folder: Path) -> None:
