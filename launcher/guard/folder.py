@@ -105,13 +105,13 @@ def loss_is_bad(folder: Path) -> bool:
 def _attempt(text: str) -> Attempt | None:
     try:
         return Attempt.from_dict(json.loads(text))
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return ""
 

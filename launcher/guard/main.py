@@ -26,7 +26,7 @@ from .verdicts import Reading, Verdict
 from .watch import Watch, stopwatch, within
 
 USAGE = 2
-LAST_WORDS_S = 30.0
+LAST_WORDS_S = 15.0
 """How long the folder of results may take to be written when all is over."""
 BOOKS_S = 120.0
 """How long it may take to be read before anything has begun: buckets are slow at first."""

@@ -17,7 +17,7 @@ METRICS_FILE = "metrics.jsonl"
 HEARTBEATS = "heartbeats"
 AT_ONCE_BYTES = 4 * 2**20
 DEVICES_EVERY_S = 15.0
-DEVICES_WITHIN_S = 30.0
+DEVICES_WITHIN_S = 8.0
 DEVICES = ("nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
 
 

@@ -71,8 +71,9 @@ class Watch:
                 self._read()
                 self._write()
                 self._problem = ""
-            except OSError as error:
-                self._tell(f"{self._out} cannot be used: {error.strerror or error}")
+            except Exception as error:
+                # Whatever it is, the next look may succeed, and the clock goes on meanwhile.
+                self._tell(f"{self._out} cannot be used: {error}")
 
     def _read(self) -> None:
         now_s = self._clock()
@@ -113,8 +114,8 @@ def within(seconds: float, action: Callable[[], None]) -> str | None:
         try:
             action()
             problems.clear()
-        except OSError as error:
-            problems[:] = [str(error.strerror or error)]
+        except (OSError, ValueError) as error:
+            problems[:] = [str(error)]
 
     thread = threading.Thread(target=act, daemon=True)
     thread.start()

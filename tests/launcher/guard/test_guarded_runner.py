@@ -1,0 +1,140 @@
+"""gpuplan's own runner in the guard's care: it ends in good order, and goes on where it was."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from guards import make_orders, told
+from runner_jobs import REPOSITORY, TIMEOUT_S, command, environment, make_job, metrics, plan_of
+
+from gpuplan.launcher.bundle import GUARD, ORDERS_FILE, write_guard, write_orders
+from gpuplan.launcher.guard.orders import Orders, ProjectionOrders
+from gpuplan.launcher.guard.processes import descendants
+from gpuplan.launcher.runner.job import CheckpointPolicy
+
+pytestmark = pytest.mark.slow
+
+GPT2 = REPOSITORY / "examples" / "gpt2.py"
+SIZE = {"layers": 2, "hidden": 32, "heads": 4, "vocab": 101, "seq_len": 16}
+EVERY = CheckpointPolicy(every_steps=50)
+NAN = """
+import torch
+
+class Net(torch.nn.Linear):
+    calls = 0
+
+    def forward(self, x):
+        Net.calls += 1
+        return super().forward(x) * (float("nan") if Net.calls > 4 else 1.0)
+
+def build_model():
+    return Net(4, 1)
+
+def make_batch(batch_size):
+    return (torch.randn(batch_size, 4),)
+
+def compute_loss(model, batch):
+    return model(*batch).square().mean()
+"""
+
+
+def guarded(out: Path, orders: Orders, model: Path = GPT2, *, processes: int, steps: int):
+    """Start a guarded job of the runner."""
+    params = SIZE if model == GPT2 else None
+    job = make_job(
+        out, model, plan=plan_of({"data": processes}), params=params, steps=steps, checkpoint=EVERY
+    )
+    write_guard(job)
+    write_orders(job, orders)
+    guard = ["python3", "-E", "-S", str(job / GUARD), str(job / ORDERS_FILE), "--"]
+    return subprocess.Popen(
+        [*guard, *command(job, processes)],
+        env={**environment(job), "GPUPLAN_OUT": str(out)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def runner_orders(out: Path, **changes: object) -> Orders:
+    facts = {"own_runner": True, "poll_s": 0.1, "state_every_s": 0.1}
+    stop_file = str(out / "stop")
+    return make_orders(**{**facts, "stop_file": stop_file, **changes})
+
+
+def newest_checkpoint(out: Path) -> dict:
+    newest = sorted((out / "checkpoints").glob("step-*/run.json"))[-1]
+    return json.loads(newest.read_text())
+
+
+def test_two_processes_stop_at_the_cap_with_a_whole_checkpoint(tmp_path: Path, require) -> None:
+    require("linux", "nodes are")
+    begun_s = time.time()
+    orders = runner_orders(tmp_path, requested_at_s=begun_s, max_cost_usd=25.0)
+    process = guarded(tmp_path, orders, processes=2, steps=1_000_000)
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    last = told(out)
+
+    assert process.returncode == 4, err
+    assert last["verdict"]["why"] == "max-cost"
+    assert last["command_code"] == 0, "torchrun was not told, so that it gave them time"
+    done = metrics(tmp_path)[-1]["step"]
+    assert newest_checkpoint(tmp_path)["step"] == last["step"] == done
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert (record["stopped"], record["steps"]) == (True, done)
+    assert not (tmp_path / "failure.json").exists()
+
+
+def test_a_signal_that_reaches_every_process_leaves_a_whole_checkpoint(
+    tmp_path: Path, require
+) -> None:
+    require("linux", "nodes are")
+    process = guarded(tmp_path, runner_orders(tmp_path), processes=1, steps=1_000_000)
+    _wait_for_steps(tmp_path, 5, process)
+    for pid in descendants(process.pid):
+        os.kill(pid, signal.SIGTERM)  # As a machine that shuts down does.
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 143, err
+    assert told(out)["command_code"] == 0
+    assert newest_checkpoint(tmp_path)["step"] == metrics(tmp_path)[-1]["step"]
+
+
+def test_a_smoke_run_projects_the_whole_from_a_few_steps(tmp_path: Path, require) -> None:
+    require("linux", "nodes are")
+    projection = ProjectionOrders(total_steps=1000, low_usd=0.0, high_usd=1e6)
+    orders = runner_orders(tmp_path, requested_at_s=time.time(), projection=projection, smoke=True)
+    process = guarded(tmp_path, orders, processes=1, steps=33)
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    last = told(out)
+    assert process.returncode == 0, err
+    assert last["verdict"]["why"] == "smoke"
+    steps_s = last["projection"]["steps_left"] * last["projection"]["step_time_s"]
+    assert last["projection"]["steps_left"] == 1000 - last["projection"]["step"] >= 967
+    assert last["projection"]["total_usd"] == pytest.approx(last["spent_usd"] + steps_s, abs=5)
+
+
+def test_a_loss_that_is_no_number_is_told(tmp_path: Path, require) -> None:
+    require("linux", "nodes are")
+    model = tmp_path / "nan.py"
+    model.write_text(NAN)
+    for attempt in (1, 2):
+        process = guarded(tmp_path, runner_orders(tmp_path), model, processes=1, steps=50)
+        out, err = process.communicate(timeout=TIMEOUT_S)
+        last = told(out)
+        assert process.returncode == 1, err
+        assert "loss of step" in err, "each attempt says why it failed"
+        assert (last["verdict"]["why"], last["verdict"]["exit_code"]) == ("loss", 1)
+        assert last["attempt"] == attempt
+
+
+def _wait_for_steps(out: Path, count: int, process: subprocess.Popen[str]) -> None:
+    until_s = time.monotonic() + TIMEOUT_S
+    while not (out / "metrics.jsonl").exists() or len(metrics(out)) < count:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until_s
+        time.sleep(0.05)

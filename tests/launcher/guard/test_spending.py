@@ -1,0 +1,115 @@
+"""What a run has cost adds up over its attempts, whichever way each of them ended."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from guards import HOUR_S, NOW_S, make_orders
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuplan.launcher.guard import folder
+from gpuplan.launcher.guard.spending import Attempt, open_account
+from gpuplan.launcher.guard.verdicts import Verdict
+
+DONE = Verdict("done", "It is done.", 0)
+attempts = st.lists(
+    st.tuples(
+        st.sampled_from(["ended", "died", "died before its first state"]),
+        st.floats(0, 1e5),  # Seconds that it lasted.
+        st.floats(0, 1e5),  # Seconds until the next one was there, unpaid.
+        st.booleans(),  # Whether a new machine came up for it.
+        st.booleans(),  # Whether a new launch asked for it.
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(attempts, st.floats(0, 1000), st.floats(0.01, 100))
+def test_every_attempt_is_counted_once(
+    lasted: list[tuple[str, float, float, bool, bool]], before_usd: float, usd_per_hour: float
+) -> None:
+    orders = make_orders(usd_per_hour=usd_per_hour, spent_before_usd=before_usd)
+    now_s, boot_s, expected_s, seen = NOW_S, NOW_S, 0.0, 0
+    known_usd = before_usd
+    with tempfile.TemporaryDirectory() as name:
+        out = Path(name)
+        for end, lasted_s, until_s, new_machine, new_launch in lasted:
+            found = folder.read_attempts(out)
+            if new_launch:  # Whose store knows all that is known so far, or nothing.
+                orders = replace(orders, requested_at_s=now_s, spent_before_usd=known_usd)
+            if new_machine:
+                boot_s = now_s
+            folder.write_attempts(out, found)
+            account = open_account(orders, found, boot_s=boot_s, now_s=now_s)
+            last_s = max([orders.requested_at_s, boot_s, *(one.seen_at_s for one in found)])
+            assert account.began_at_s == pytest.approx(last_s)
+            paid_s = now_s - account.began_at_s + lasted_s
+            now_s += lasted_s + until_s
+            if end == "died before its first state":
+                continue
+            seen += 1
+            expected_s += paid_s
+            known_usd = account.spent_usd(paid_s)
+            assert known_usd == pytest.approx(before_usd + expected_s / HOUR_S * usd_per_hour)
+            _leave(out, orders, account, paid_s, verdict=DONE if end == "ended" else None)
+        assert len(folder.read_attempts(out)) == seen
+        hours = sum(one.hours for one in folder.read_attempts(out))
+        assert hours == pytest.approx(expected_s / HOUR_S)
+
+
+def _leave(out: Path, orders, account, paid_s: float, *, verdict: Verdict | None) -> None:
+    values = folder.state(orders, account, paid_s=paid_s, step=7, projection=None, verdict=verdict)
+    if verdict is not None:
+        ended = account.so_far(paid_s, 7, verdict.to_dict())
+        folder.write_attempts(out, [*folder.read_attempts(out), ended])
+    folder.write_state(out, values)
+
+
+def line(attempt: int, *, requested_at_s: float, usd: float) -> Attempt:
+    return Attempt(
+        attempt=attempt,
+        requested_at_s=requested_at_s,
+        began_at_s=requested_at_s,
+        seen_at_s=requested_at_s + HOUR_S,
+        usd=usd,
+    )
+
+
+@pytest.mark.parametrize(("known_usd", "before_usd"), [(0.0, 9.0), (8.0, 12.0)])
+def test_what_the_store_knows_of_earlier_launches_is_not_counted_twice(
+    known_usd: float, before_usd: float
+) -> None:
+    orders = make_orders(spent_before_usd=known_usd)
+    found = [
+        line(1, requested_at_s=NOW_S - 9000, usd=5.0),
+        line(2, requested_at_s=NOW_S, usd=4.0),
+    ]
+    account = open_account(orders, found, boot_s=None, now_s=NOW_S + 4000)
+    assert account.before_usd == before_usd
+    assert account.before_hours == 2.0
+    assert account.attempt == 3
+
+
+def test_a_container_is_not_paid_for_since_its_host_came_up() -> None:
+    account = open_account(make_orders(), [], boot_s=NOW_S - 1e6, now_s=NOW_S + 60)
+    assert account.began_at_s == NOW_S
+
+
+def test_a_machine_that_came_up_later_is_not_paid_for_since_the_request() -> None:
+    account = open_account(make_orders(), [], boot_s=NOW_S + 200, now_s=NOW_S + 500)
+    assert account.began_at_s == NOW_S + 200
+
+
+def test_a_request_from_the_future_counts_from_now() -> None:
+    account = open_account(make_orders(), [], boot_s=NOW_S - 900, now_s=NOW_S - 600)
+    assert account.began_at_s == NOW_S - 600
+    assert account.spent_usd(0.0) == 0.0
+
+
+def test_a_state_that_is_no_json_is_no_attempt(tmp_path: Path) -> None:
+    (tmp_path / "guard-state.json").write_text('{"attempt": 1,')
+    (tmp_path / "guard-attempts.jsonl").write_text("[]\n\nnull\n{}\n")
+    assert folder.read_attempts(tmp_path) == []
