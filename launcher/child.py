@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +13,11 @@ from pathlib import Path
 from types import FrameType
 
 from ..catalog.errors import GpuplanError
+from .guard.processes import descendants, end_with_parent, marked_processes, signal_group
 
 PASSED_ON = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-PR_SET_PDEATHSIG = 1
-"""Linux: the signal that a process gets when its parent ends (prctl(2))."""
 
 
 class NotStartedError(GpuplanError):
@@ -82,7 +79,7 @@ def run_child(
             stderr=output,
             pass_fds=keep_open,
             start_new_session=True,
-            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+            preexec_fn=end_with_parent if os.name == "posix" else None,
         )
 
     return child.run(arguments[0], start)
@@ -142,7 +139,7 @@ class _Child:
         if self._kill_later is None:
             self._process.terminate()
         else:
-            _signal_group(self._process.pid, number)
+            signal_group(self._process.pid, number)
 
     @contextlib.contextmanager
     def _handling(self) -> Iterator[None]:
@@ -163,45 +160,8 @@ class _Child:
             return
         pid = self._process.pid
         # Once it has ended, its number may be another's, but not while its group has members.
-        left = _descendants(pid) if self._process.returncode is None else []
-        _signal_group(pid, signal.SIGKILL)
+        left = descendants(pid) if self._process.returncode is None else []
+        signal_group(pid, signal.SIGKILL)
         for one in (*left, *(marked_processes(*self._mark) if self._mark else ())):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(one, signal.SIGKILL)
-
-
-def marked_processes(name: str, value: str) -> list[int]:
-    """Return the processes that were started with a variable of this value, where /proc tells."""
-    wanted = f"{name}={value}".encode()
-    found = []
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if wanted in environ.read_bytes().split(b"\0"):
-                found.append(int(environ.parent.name))
-    return found
-
-
-def _signal_group(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
-
-
-def _descendants(pid: int) -> list[int]:
-    """Return the processes below one, where /proc tells."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            # The name, in brackets, may hold anything; the parent is the second field after it.
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        below = children.get(waiting.pop(), [])
-        found += below
-        waiting += below
-    return found
-
-
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
