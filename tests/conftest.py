@@ -69,7 +69,7 @@ REQUIRED = frozenset(filter(None, os.environ.get("GPUPLAN_REQUIRE", "").split(",
 """Capabilities this run promises to have: missing one is a failure, not a skip."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def require() -> Require:
     """Return `require(capability, reason)`: the one way in which a test may skip itself."""
 
@@ -107,6 +107,12 @@ def _has_gathered_tables() -> bool:
     return any((folder / "shared/data/catalog").is_dir() for folder in (root, root.parent))
 
 
+def _can_run_a_cloud() -> bool:
+    from offline_cloud.image import missing
+
+    return _has_skypilot() and missing() is None
+
+
 CAPABILITIES: dict[str, Callable[[], bool]] = {
     "posix": lambda: os.name == "posix",
     "linux": lambda: sys.platform == "linux",
@@ -115,4 +121,5 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "accelerator": _has_accelerator,
     "gathered-tables": _has_gathered_tables,
     "skypilot": _has_skypilot,
+    "cloud": _can_run_a_cloud,
 }

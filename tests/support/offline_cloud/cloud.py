@@ -5,7 +5,8 @@
         shared/          every machine's /shared: the shared file system of a cluster of one's own
         failures.json    rules for refused machines: fake_ec2.serve_aws
         machines.json    every machine there ever was
-        machines/        their disks and consoles
+        machines/        their disks
+        consoles/        what they said
         server.log       what the process inside said
 
 All that is inside, SkyPilot's API server and the machines too, ends with the cloud's first process.
@@ -64,6 +65,40 @@ class Machine:
     def billed_s(self, now: float) -> float:
         """Return how long it has run by now, seconds."""
         return sum((now if end is None else end) - start for start, end in self.ran)
+
+
+class Inside:
+    """A command that was begun inside."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        """Hold nsenter, whose child the command is."""
+        self._entered = process
+        self._log = log
+
+    @property
+    def said(self) -> str:
+        """Return what it has written by now."""
+        return self._log.read_text(errors="replace")
+
+    def interrupt(self) -> None:
+        """Do what Ctrl-C does: SIGINT to it and to what it runs in the foreground."""
+        for process in _group(self._entered.pid):
+            os.kill(process, signal.SIGINT)
+
+    def kill(self) -> None:
+        """Kill the command itself, as `kill -9` does."""
+        os.kill(self._command(), signal.SIGKILL)
+
+    def wait(self, timeout_s: float) -> int:
+        """Return its exit status; negative where a signal ended it."""
+        return self._entered.wait(timeout_s)
+
+    def ended(self) -> bool:
+        """Return whether it has ended."""
+        return self._entered.poll() is not None
+
+    def _command(self) -> int:
+        return int(_read(_children(self._entered.pid)).split()[0])
 
 
 class Cloud:
@@ -148,6 +183,19 @@ class Cloud:
             timeout=timeout_s,
         )
 
+    def begin(self, *words: str, cwd: Path, log: Path, **variables: str) -> "Inside":
+        """Begin a command inside, which writes what it says to `log`, and return it."""
+        with log.open("wb") as said:
+            process = subprocess.Popen(
+                self.command(words, cwd),
+                env=self.environment(**variables),
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return Inside(process, log)
+
     def fail(self, *rules: Mapping[str, str]) -> None:
         """Refuse machines from now on by these rules alone: fake_ec2.serve_aws."""
         path = self.folder / "failures.json"
@@ -167,8 +215,12 @@ class Cloud:
     def terminate(self, cluster: str) -> list[Machine]:
         """End a cluster's machines as the cloud would, unknown to SkyPilot; return them."""
         ended = [machine for machine in self.of_cluster(cluster) if machine.runs]
-        self._ask("terminate", [machine.id for machine in ended])
+        self.terminate_machines(ended)
         return ended
+
+    def terminate_machines(self, machines: Iterable[Machine]) -> None:
+        """End these machines as the cloud would, unknown to SkyPilot."""
+        self._ask("terminate", [machine.id for machine in machines])
 
     def _ask(self, question: str, *arguments: object) -> Any:
         with multiprocessing.connection.Client(str(self.folder / "control")) as server:
@@ -212,7 +264,7 @@ def _spawn(folder: Path, booted: Path, visible: Iterable[Path], with_parent: boo
             stderr=log,
             start_new_session=True,
         )
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    children = _children(process.pid)
     until = time.monotonic() + START_WAIT_S
     while not (first := _read(children).strip()):
         if process.poll() is not None or time.monotonic() > until:
@@ -220,6 +272,20 @@ def _spawn(folder: Path, booted: Path, visible: Iterable[Path], with_parent: boo
         time.sleep(0.01)
     (folder / "first").write_text(first)
     (folder / "process").write_text(f"{process.pid} {_born(process.pid)}")
+
+
+def _children(process: int) -> Path:
+    return Path(f"/proc/{process}/task/{process}/children")
+
+
+def _group(leader: int) -> list[int]:
+    """Return the processes of a process group but for its leader."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        fields = _read(stat).rpartition(")")[2].split()
+        if fields and int(fields[2]) == leader:
+            found.append(int(stat.parent.name))
+    return [process for process in found if process != leader]
 
 
 def _alive(folder: Path) -> int | None:

@@ -108,7 +108,9 @@ class Fleet:
         name = "ip-" + record.address.replace(".", "-")
         own = ["--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child"]
         where = [str(folder), str(self._image), str(self._folder / "shared")]
-        with (folder.parent / f"{record.id}.log").open("ab") as console:
+        consoles = self._folder / "consoles"
+        consoles.mkdir(exist_ok=True)
+        with (consoles / f"{record.id}.log").open("ab") as console:
             process = subprocess.Popen(
                 ["unshare", *own, str(BOOT), *where, name, f"{record.address}/{PREFIX}", ENDPOINT],
                 stdin=subprocess.DEVNULL,

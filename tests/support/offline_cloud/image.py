@@ -32,6 +32,8 @@ PROGRAMS = (
     "openssl",
     "curl",
     "ps",
+    "rclone",
+    "fusermount3",
 )
 CACHE = Path("/var/tmp/gpuplan-offline-cloud")
 ROOT = Path(__file__).parents[3]

@@ -5,6 +5,7 @@
 # own image, the programs of this one (/usr, copied on write), SHARED at /shared, and nothing else.
 set -eu
 folder="$1" image="$2" shared="$3" name="$4" address="$5" endpoint="$6"
+here="$(dirname "$0")"
 
 mount --make-rprivate /
 root="$folder/disk"
@@ -42,12 +43,14 @@ mount -t sysfs sysfs "$root/sys"
 mount -t tmpfs tmpfs "$root/run"
 mkdir -p "$root/run/sshd"
 mount -t tmpfs -o mode=755 tmpfs "$root/dev"
-for device in null zero full random urandom tty fuse; do
+for device in null zero full random urandom tty; do
     if [ -e "/dev/$device" ]; then
         : >"$root/dev/$device"
         mount --bind "/dev/$device" "$root/dev/$device"
     fi
 done
+# A bucket is mounted by a person, whom this machine's own device may not let in.
+mknod -m 666 "$root/dev/fuse" c 10 229
 mkdir "$root/dev/pts" "$root/dev/shm"
 mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts "$root/dev/pts"
 mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
@@ -57,6 +60,8 @@ ln -s /proc/self/fd/0 "$root/dev/stdin"
 ln -s /proc/self/fd/1 "$root/dev/stdout"
 ln -s /proc/self/fd/2 "$root/dev/stderr"
 
+install "$here/rclone.sh" "$root/usr/local/bin/rclone"
+ln -sfn ../proc/self/mounts "$root/etc/mtab"
 hostname "$name"
 printf '%s\n' "$name" >"$root/etc/hostname"
 printf '127.0.0.1 localhost\n%s %s\n' "${address%/*}" "$name" >"$root/etc/hosts"
@@ -79,8 +84,11 @@ cd "$root"
 pivot_root . old
 umount -l old
 rmdir old
+# What a person's command on a machine has in its environment: where AWS answers, for every client.
+# rclone thinks that each bucket of the provider AWS has a name of its own in DNS.
+environment="AWS_ENDPOINT_URL=$endpoint RCLONE_S3_ENDPOINT=$endpoint RCLONE_S3_PROVIDER=Other"
 exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
     /usr/sbin/sshd -D -e -f /dev/null -h /etc/ssh/machine_key \
-    -o "SetEnv=AWS_ENDPOINT_URL=$endpoint RAY_memory_monitor_refresh_ms=0" \
+    -o "SetEnv=$environment RAY_memory_monitor_refresh_ms=0" \
     -o UsePAM=no -o PasswordAuthentication=no -o MaxStartups=100:30:200 -o MaxSessions=200 \
     -o "Subsystem=sftp /usr/lib/openssh/sftp-server"
