@@ -178,8 +178,8 @@ class OneOf(click.ParamType):
         self.words = tuple(words)
         self.name = "|".join(self.words)
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Return the words as they are typed."""
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """Return the words as they are typed; click before 8.2 gives no context."""
         return self.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -221,7 +221,7 @@ class ListOf(click.ParamType):
         self.item = item or click.STRING
         self.name = "name,…" if self.item is click.STRING else f"{self.item.name},…"
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         """Return words as they are typed, and kinds of values in capitals."""
         return self.name if isinstance(self.item, OneOf) else self.name.upper()
 
