@@ -71,6 +71,7 @@ def orders(
         tail_s=tail_s(request),
         grace_s=DEFAULT_GRACE_S,
         own_runner=own_runner,
+        others_upload=plan.nodes > 1 and request.outputs is not None,
         heartbeat_timeout_s=max(SILENCE_S, quiet_s) if own_runner else None,
         startup_timeout_s=max(STARTUP_S, quiet_s) if own_runner else None,
         min_gpu_utilization=None

@@ -22,7 +22,7 @@ from .orders import Orders, OrdersError
 from .readings import boot_s
 from .session import ASK, KILL, Session
 from .spending import Attempt, open_account
-from .verdicts import Reading, Verdict
+from .verdicts import STOPPED, Reading, Verdict
 from .watch import Watch, stopwatch, within
 
 USAGE = 2
@@ -172,14 +172,18 @@ class Guard:
             code, paid_s=paid_s, reading=reading, loss_is_bad=self._loss_is_bad()
         )
         if self._out is None:
-            return verdict.exit_code
+            return self._exit_code(verdict, code)
         if self._watch is not None:
             self._close_books(self._out, reading.step, verdict, paid_s)
         say(verdict.text)
         told = {**self._state(reading.step, verdict, paid_s), "command_code": code}
         sys.stdout.write(f"gpuplan-guard: {json.dumps(told)}\n")
         sys.stdout.flush()
-        return verdict.exit_code
+        return self._exit_code(verdict, code)
+
+    def _exit_code(self, verdict: Verdict, code: int) -> int:
+        in_good_order = code == 0 and verdict.exit_code == STOPPED
+        return 0 if in_good_order and self._orders.others_upload else verdict.exit_code
 
     def _open_books(self, out: Path) -> None:
         """Read what attempts before this one left, and give each that died its line."""

@@ -70,6 +70,9 @@ class Orders:
     """To write a checkpoint, while it is not known how long that takes."""
     own_runner: bool = False
     """Whether gpuplan's runner trains: it beats, and reads the file that asks it to stop."""
+    others_upload: bool = False
+    """Whether other nodes may still bring results to a bucket when this one has: SkyPilot kills all
+    nodes as soon as one fails, so that a run that was stopped in good order then ends with 0."""
     heartbeat_timeout_s: float | None = None
     """Between two signs of life, once there was a step."""
     startup_timeout_s: float | None = None

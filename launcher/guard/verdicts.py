@@ -8,6 +8,9 @@
     signal        128 + n      it was stopped from outside: cancelled, preempted, a node failed
     max-cost, max-hours, deadline, projection, utilization, heartbeat    4
 
+Where other nodes may still upload, a run that was stopped in good order ends with 0 all the same,
+and only the verdict says 4 (`Orders.others_upload`).
+
 A run that was stopped from outside does not end with 0, though the runner itself does: to
 SkyPilot 0 means that the run is over, and a preempted one must go on elsewhere.
 """

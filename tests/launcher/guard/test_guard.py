@@ -86,6 +86,15 @@ def test_a_run_that_reaches_its_cap_writes_a_checkpoint_and_ends_with_4(node: No
     assert {key: last[key] for key in line} == line
 
 
+def test_a_node_whose_neighbours_still_upload_does_not_fail(node: Node) -> None:
+    node.orders(max_cost_usd=1.0, requested_at_s=time.time(), others_upload=True)
+    done = node.run(*trainer(node))
+    assert done.returncode == 0, "SkyPilot would kill them"
+    assert told(done.stdout)["verdict"]["exit_code"] == 4
+    node.orders(max_cost_usd=1e9, others_upload=True)
+    assert node.run("sh", "-c", "exit 4").returncode == 4, "it failed by itself"
+
+
 def test_a_person_stops_it(node: Node, running) -> None:
     node.orders()
     process = running()

@@ -79,6 +79,12 @@ def test_every_node_and_every_place_has_its_price() -> None:
     assert rates["aws/us-east-1"] == pytest.approx(2 * one.usd_per_hour)
 
 
+def test_nodes_that_fill_a_bucket_wait_for_each_other() -> None:
+    assert made(nodes=2).others_upload
+    assert not made().others_upload
+    assert not made(nodes=2, outputs=None, shared="/mnt/nfs").others_upload
+
+
 def test_the_interval_holds_the_start_and_the_end_of_the_machines() -> None:
     held = made()
     plan, wanted = make_plan(run=make_run()), held.projection
