@@ -15,14 +15,17 @@ from .processes import descendants, end_with_parent, marked_processes, signal_gr
 
 STOP_VARIABLE = "GPUPLAN_STOP_FILE"
 """Names a file that is not there until the command is to stop; gpuplan's runner looks for it."""
+TORCHRUN_VARIABLE = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+"""Seconds that torchrun gives its processes after SIGTERM, where torch is new enough; else 30."""
 NOT_STARTED = 127
 
 
 class Command:
     """A command with all that it starts."""
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], grace_s: float) -> None:
         self._words = list(words)
+        self._grace_s = grace_s
         self._folder = Path(tempfile.mkdtemp(prefix="gpuplan-guard-"))
         self._stop_file = self._folder / "stop"
         self._process: subprocess.Popen[bytes] | None = None
@@ -32,7 +35,11 @@ class Command:
         try:
             self._process = subprocess.Popen(
                 self._words,
-                env={**os.environ, STOP_VARIABLE: str(self._stop_file)},
+                env={
+                    TORCHRUN_VARIABLE: str(int(self._grace_s)),
+                    **os.environ,
+                    STOP_VARIABLE: str(self._stop_file),
+                },
                 start_new_session=True,
                 preexec_fn=end_with_parent,
             )

@@ -85,7 +85,7 @@ class Guard:
         self._orders = orders
         self._out = out
         self._stop_file = Path(os.path.expanduser(orders.stop_file))
-        self._command = Command(words)
+        self._command = Command(words, orders.grace_s)
         self._signal: int | None = None
         self._attempts: list[Attempt] = []
         self._watch: Watch | None = None

@@ -155,6 +155,13 @@ def test_a_command_that_ends_by_itself_passes_its_code_on(
     assert node.attempts[0]["verdict"] == last["verdict"]
 
 
+def test_torchrun_gives_a_script_the_same_time(node: Node) -> None:
+    node.orders(grace_s=450.0)
+    script = 'test "$TORCH_ELASTIC_SHUTDOWN_TIMEOUT" = 450'
+    assert node.run("sh", "-c", script).returncode == 0
+    assert node.run("sh", "-c", script, TORCH_ELASTIC_SHUTDOWN_TIMEOUT="7").returncode == 1
+
+
 def test_a_command_that_is_not_there_says_so(node: Node) -> None:
     node.orders()
     done = node.run("no-such-trainer")
