@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from offline_cloud.cloud import Cloud, Inside
+from offline_cloud.cloud import Cloud
 from offline_cloud.image import missing
+from offline_cloud.processes import Inside
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]
 BeginCli = Callable[..., Inside]

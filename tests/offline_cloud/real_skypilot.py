@@ -152,7 +152,8 @@ def test_a_region_without_capacity_is_passed_over_and_a_cluster_goes_by_itself(
 
     sky.good("autostop", "-y", "over", "--idle-minutes", "0", "--down")
     until(lambda: not any(one.runs for one in cloud.of_cluster("over")), timeout_s=180)
-    assert sky.clusters() == []
+    # A status asked for within two seconds of another is the other's.
+    until(lambda: sky.clusters() == [], timeout_s=60)
 
 
 def test_no_capacity_anywhere_costs_nothing(cloud: Cloud, sky: Sky) -> None:
@@ -175,7 +176,7 @@ def test_a_failed_job_and_a_preemption_are_seen(cloud: Cloud, sky: Sky) -> None:
     assert sky.clusters() == ["spot"]
 
     assert len(cloud.terminate("spot")) == 1
-    assert sky.clusters() == []
+    until(lambda: sky.clusters() == [], timeout_s=60)
     (machine,) = ended(cloud, "spot")
     assert machine.ended_s is not None
     assert machine.billed_s(time.time()) == machine.ended_s - machine.launched_s

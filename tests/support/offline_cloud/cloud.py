@@ -28,9 +28,11 @@ from typing import Any
 from offline_cloud.home import amis, make_home
 from offline_cloud.image import CACHE, image
 from offline_cloud.network import ENDPOINT, make_certificate
+from offline_cloud.processes import Inside, born, children, read
 
 SUPPORT = Path(__file__).parents[1]
 START_WAIT_S = 60.0
+NEW_S = 600.0
 CLUSTER_TAG = "skypilot-cluster-name"
 ENTER = 'cd "$1" && shift && exec "$@"'
 """A process that enters a mount namespace stands at its root."""
@@ -65,40 +67,6 @@ class Machine:
     def billed_s(self, now: float) -> float:
         """Return how long it has run by now, seconds."""
         return sum((now if end is None else end) - start for start, end in self.ran)
-
-
-class Inside:
-    """A command that was begun inside."""
-
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
-        """Hold nsenter, whose child the command is."""
-        self._entered = process
-        self._log = log
-
-    @property
-    def said(self) -> str:
-        """Return what it has written by now."""
-        return self._log.read_text(errors="replace")
-
-    def interrupt(self) -> None:
-        """Do what Ctrl-C does: SIGINT to it and to what it runs in the foreground."""
-        for process in _group(self._entered.pid):
-            os.kill(process, signal.SIGINT)
-
-    def kill(self) -> None:
-        """Kill the command itself, as `kill -9` does."""
-        os.kill(self._command(), signal.SIGKILL)
-
-    def wait(self, timeout_s: float) -> int:
-        """Return its exit status; negative where a signal ended it."""
-        return self._entered.wait(timeout_s)
-
-    def ended(self) -> bool:
-        """Return whether it has ended."""
-        return self._entered.poll() is not None
-
-    def _command(self) -> int:
-        return int(_read(_children(self._entered.pid)).split()[0])
 
 
 class Cloud:
@@ -174,16 +142,25 @@ class Cloud:
         self, *words: str, cwd: Path, timeout_s: float = 300.0, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a command inside to its end and return what it wrote."""
-        return subprocess.run(
+        process = subprocess.Popen(
             self.command(words, cwd),
             env=self.environment(**variables),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=timeout_s,
+            start_new_session=True,
         )
+        try:
+            said, complained = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            # nsenter alone would leave the command, and the pipe to it, behind.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise
+        return subprocess.CompletedProcess(words, process.returncode, said, complained)
 
-    def begin(self, *words: str, cwd: Path, log: Path, **variables: str) -> "Inside":
+    def begin(self, *words: str, cwd: Path, log: Path, **variables: str) -> Inside:
         """Begin a command inside, which writes what it says to `log`, and return it."""
         with log.open("wb") as said:
             process = subprocess.Popen(
@@ -264,61 +241,33 @@ def _spawn(folder: Path, booted: Path, visible: Iterable[Path], with_parent: boo
             stderr=log,
             start_new_session=True,
         )
-    children = _children(process.pid)
     until = time.monotonic() + START_WAIT_S
-    while not (first := _read(children).strip()):
+    while not (first := read(children(process.pid)).strip()):
         if process.poll() is not None or time.monotonic() > until:
-            raise RuntimeError(f"no namespaces: {_read(folder / 'server.log')}")
+            raise RuntimeError(f"no namespaces: {read(folder / 'server.log')}")
         time.sleep(0.01)
     (folder / "first").write_text(first)
-    (folder / "process").write_text(f"{process.pid} {_born(process.pid)}")
-
-
-def _children(process: int) -> Path:
-    return Path(f"/proc/{process}/task/{process}/children")
-
-
-def _group(leader: int) -> list[int]:
-    """Return the processes of a process group but for its leader."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        fields = _read(stat).rpartition(")")[2].split()
-        if fields and int(fields[2]) == leader:
-            found.append(int(stat.parent.name))
-    return [process for process in found if process != leader]
+    (folder / "process").write_text(f"{process.pid} {born(process.pid)}")
 
 
 def _alive(folder: Path) -> int | None:
     """Return the id of the process that holds a cloud up; None where it has ended."""
-    held = _read(folder / "process").split()
+    held = read(folder / "process").split()
     if not held:
         return None
     number = int(held[0])
-    return number if _born(number) == held[1] else None
-
-
-def _born(process: int) -> str | None:
-    """Return when a process was started, so that a number used again is not taken for it."""
-    stat = _read(Path(f"/proc/{process}/stat"))
-    # The name, in parentheses, may hold anything.
-    fields = stat.rpartition(")")[2].split()
-    return fields[19] if fields and fields[0] != "Z" else None
+    return number if born(number) == held[1] else None
 
 
 def _remove_dead() -> None:
     """Remove what clouds left whose runs were killed."""
     for folder in (CACHE / "clouds").glob("*"):
-        if (folder / "process").exists() and _alive(folder) is None:
+        # One without a process may be about to get it.
+        is_new = time.time() - folder.stat().st_mtime < NEW_S
+        if _alive(folder) is None and ((folder / "process").exists() or not is_new):
             stop(folder)
 
 
 def _is_of(machine: Machine, cluster: str) -> bool:
     name = machine.tags.get(CLUSTER_TAG, "")
     return name == cluster or name.startswith(f"{cluster}-")
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
