@@ -51,6 +51,28 @@ def desk(
     )
 
 
+def priced(prepared: Prepared) -> Prepared:
+    """Return a launch with its worst case at SkyPilot's price, where that is above the plan's.
+
+    Its notes say both. In a SkyPilot home of gpuplan's own (GPUPLAN_SKY_HOME) the plan's prices
+    are written there first.
+
+    Raises:
+        GpuplanError: SkyPilot cannot be asked, or does not take the task.
+    """
+    from pathlib import Path
+
+    from ..catalog.snapshot import load_catalogue
+    from ..launcher import sky_home, sky_prices
+    from ..launcher.launch import at_higher_prices
+
+    home = sky_home.own_home()
+    if home is not None:
+        sky_home.write_prices(home, load_catalogue(None), person=Path.home())
+    differences = sky_prices.price_differences(prepared.task.config, prepared.plan, prepared.places)
+    return at_higher_prices(prepared, differences)
+
+
 def start(desk: Desk, prepared: Prepared, limits: Limits | None = None) -> LaunchRecord:
     """Launch what `launch` prepared; return it with its job submitted.
 

@@ -40,6 +40,9 @@ def command(plan_id: str | None, **options: Any) -> int:
     Exit codes: 0 it trained all its steps, 1 it failed, 3 no capacity, 4 a limit or its guard
     ended it, 130 you left it running.
     """  # noqa: D301
+    from .. import api
+    from .desk import make_desk
+
     refuse_contradictions(options)
     request = request_of(options)
     if options["dryrun"]:
@@ -51,8 +54,11 @@ def command(plan_id: str | None, **options: Any) -> int:
     while True:
         prepared = _prepared(plan_id, request, options)
         tried.append(prepared)
+        desk = make_desk(quiet=options["quiet"])
+        desk.engine.ready()
+        prepared = api.launches.priced(prepared)
         _show(prepared, options)
-        other = _launch(prepared, tried, request, options)
+        other = _launch(desk, prepared, tried, request, options)
         if not isinstance(other, str):
             return other
         plan_id = other
@@ -76,15 +82,18 @@ def _prepared(plan_id: str | None, request: LaunchRequest, options: dict[str, An
 
 
 def _launch(
-    prepared: Prepared, tried: list[Prepared], request: LaunchRequest, options: dict[str, Any]
+    desk: Desk,
+    prepared: Prepared,
+    tried: list[Prepared],
+    request: LaunchRequest,
+    options: dict[str, Any],
 ) -> int | str:
     """Rent the machines and follow the job; return the exit code, or the plan to try next."""
     from .. import api
     from ..launcher.engine import NoCapacityError
-    from .desk import make_desk, outcome_code, say_closing
+    from .desk import outcome_code, say_closing
 
     _confirm(prepared, options)
-    desk = make_desk(quiet=options["quiet"])
     try:
         record = api.launches.start(desk, prepared, limits_of(options))
     except NoCapacityError as error:

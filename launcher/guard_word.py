@@ -12,7 +12,12 @@ from .launch_record import Outcome
 
 MARK = "gpuplan-guard: "
 STATE_FILE = "guard-state.json"
-OUTCOMES: dict[str, Outcome] = {"done": "succeeded", "smoke": "succeeded", "stop": "stopped"}
+OUTCOMES: dict[str, Outcome] = {
+    "done": "succeeded",
+    "smoke": "succeeded",
+    "stop": "stopped",
+    "signal": "lost",
+}
 FAILURES = ("failed", "loss")
 
 

@@ -8,7 +8,7 @@ Nothing here rents anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -17,6 +17,7 @@ from typing import Any, Literal
 from ..catalog.errors import UsageError
 from ..catalog.snapshot import Catalogue
 from ..catalog.types import CPU_PREFIX, Provider
+from ..planner.cost import CENT
 from ..planner.device import peak_flops
 from ..planner.launch_cost import LaunchCost, launch_cost
 from ..planner.plan import SCHEMA_VERSION, Answer, CostLine, Estimated, Plan, Usd
@@ -29,9 +30,16 @@ from .guard_orders import orders, smoke_steps
 from .places import Place
 from .plan_file import GivenPlan
 from .project import Project
-from .refusals import refuse_dear, refuse_late, refuse_missing_packages, refuse_request
+from .refusals import (
+    refuse_dear,
+    refuse_late,
+    refuse_missing_packages,
+    refuse_request,
+    refuse_unmounted,
+)
 from .request import LaunchRequest, slug
 from .runner.job import Job, write_atomically
+from .sky_prices import PriceDifference
 from .task import WORKDIR, Task, build_task, idle_minutes
 
 FOLDER = "gpuplan-launches"
@@ -124,6 +132,7 @@ def prepare(
     refuse_stale(given, snapshot_date=catalogue.snapshot_date)
     refuse_request(plan, request)
     places = tried(plan, request, catalogue)
+    refuse_unmounted(places[0].cloud, request)
     steps = request.steps or (None if plan.run is None else plan.run.steps)
     cost = _cost(plan, steps, places, request, catalogue)
     refuse_dear(cost, request.guard)
@@ -160,6 +169,18 @@ def prepare(
         orders=orders(plan, request, cost, places, run_id=run_id, requested_at=now()),
         notes=(*project.notes, *task.notes, *_notes(plan, request, catalogue)),
     )
+
+
+def at_higher_prices(prepared: Prepared, differences: Sequence[PriceDifference]) -> Prepared:
+    """Return a launch with its worst case at the higher of two prices, and both of them said."""
+    if not differences:
+        return prepared
+    dearest = max(place.usd_per_hour for place in prepared.places) * prepared.plan.nodes
+    higher = max(dearest, *(one.dearer_usd_per_hour for one in differences))
+    cost, worst = prepared.cost, prepared.cost.usd_worst
+    if worst is not None and dearest > 0:
+        cost = replace(cost, usd_worst=(worst * higher / dearest).quantize(CENT))
+    return replace(prepared, cost=cost, notes=(*prepared.notes, *map(str, differences)))
 
 
 def write(prepared: Prepared) -> Path:

@@ -11,6 +11,7 @@ and doing a step twice does nothing the second time.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import platform
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..catalog.errors import GpuplanError, UsageError
+from ..catalog.files import write_atomically
 from .account import Limits, spent_usd
 from .engine import ENDED, Engine, EngineError, Job, NoCapacityError
 from .guard_word import GuardWord, word_in_log
@@ -29,8 +31,6 @@ from .ledger import Ledger
 from .looking import rented
 
 Changes = dict[str, Any]
-LAST_LINES = 60
-"""Of a job's log: what the guard says last is among them."""
 WriteOrders = Callable[[LaunchRecord, datetime], None]
 """Write the guard's orders into the job folder, with what was spent before and the time now."""
 
@@ -150,7 +150,7 @@ def settle_if_ended(desk: Desk, record: LaunchRecord) -> LaunchRecord:
 
 def settle(desk: Desk, record: LaunchRecord, job: Job) -> LaunchRecord:
     """Bring the results of a job that has ended, give its machines back, and close the account."""
-    word = _last_word(desk, record, job)
+    word = word_in_log(_keep_log(desk, record, job))
     if record.fetch is not None:
         desk.engine.copy_back(record.cluster, record.out_dir, Path(record.fetch))
         desk.ledger.update(record.run, lambda one: one, what=f"results brought to {record.fetch}")
@@ -162,6 +162,11 @@ def settle(desk: Desk, record: LaunchRecord, job: Job) -> LaunchRecord:
         what=f"job {job.job_id} {job.status}",
     )
     return end(desk, record, outcome, why, **_managed_times(record, job, word))
+
+
+def log_path(record: LaunchRecord, attempt: int) -> Path:
+    """Return where the log of an attempt is kept once its job has ended."""
+    return Path(record.folder) / f"job-{attempt}.log"
 
 
 def give_back(desk: Desk, record: LaunchRecord) -> None:
@@ -268,16 +273,22 @@ def _managed_times(record: LaunchRecord, job: Job, word: GuardWord | None) -> Ch
     }
 
 
-def _last_word(desk: Desk, record: LaunchRecord, job: Job) -> GuardWord | None:
+def _keep_log(desk: Desk, record: LaunchRecord, job: Job) -> str:
+    """Keep the log of a job beside its task, since it goes with the machines; return it."""
     out = io.StringIO()
     try:
         if record.managed:
-            desk.engine.tail_managed(job.job_id, out, follow=False, lines=LAST_LINES)
+            desk.engine.tail_managed(job.job_id, out, follow=False)
         else:
-            desk.engine.tail(record.cluster, job.job_id, out, follow=False, lines=LAST_LINES)
+            desk.engine.tail(record.cluster, job.job_id, out, follow=False)
     except EngineError:
-        return None  # Logs may be gone with the machines; the job's own status still tells.
-    return word_in_log(out.getvalue())
+        return ""  # It may be gone already; the job's own status still tells.
+    last = record.last
+    number = 1 if last is None else last.number
+    # The folder may have been removed, and a log is not worth failing for.
+    with contextlib.suppress(OSError):
+        write_atomically(log_path(record, number), out.getvalue())
+    return out.getvalue()
 
 
 def _outcome(job: Job, word: GuardWord | None) -> tuple[Outcome, str]:
@@ -287,7 +298,7 @@ def _outcome(job: Job, word: GuardWord | None) -> tuple[Outcome, str]:
         return "succeeded", "the job ended well"
     if job.status == "cancelled":
         return "stopped", "the job was cancelled"
-    return "failed", job.why or "the job failed; see its log"
+    return "failed", job.why or "the job failed; see its log with `gpuplan logs`"
 
 
 def _secrets(record: LaunchRecord) -> dict[str, str]:

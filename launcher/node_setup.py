@@ -52,6 +52,7 @@ def setup_script(
     *,
     with_torch: bool,
     image: str | None,
+    with_runner: bool = False,
 ) -> str:
     """Return what every node runs once, before the job.
 
@@ -60,6 +61,8 @@ def setup_script(
         accelerator: of the node; None where the catalogue does not know it.
         with_torch: whether torch is installed at all.
         image: a docker image brings its own Python, and perhaps its own torch.
+        with_runner: whether gpuplan's runner trains, which needs numpy beside torch: the objects
+            and checkpoints of several processes travel in its arrays.
 
     Raises:
         UsageError: which torch build the accelerator needs is not known here.
@@ -79,6 +82,8 @@ def setup_script(
         lines += _torch(environment, accelerator, pip, in_image=in_image)
         limits = ' -c "$HOME/gpuplan-torch.txt"' if not in_image else ""
     lines += _packages(environment, pip, limits)
+    if with_runner:
+        lines.append(f"python3 -c 'import numpy' 2>/dev/null || {pip} numpy")
     if with_torch and _is_nvidia(accelerator):
         lines.append(CHECK)
     return "\n".join([*lines, ""])

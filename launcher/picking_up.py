@@ -20,6 +20,7 @@ from .lifecycle import (
     attend,
     end,
     give_back,
+    log_path,
     newest_job,
     note_machines,
     settle,
@@ -65,6 +66,10 @@ def show_log(
         UsageError: it has none, or its machines are gone and its log with them.
     """
     last = record.last
+    if not record.is_open and last is not None and log_path(record, last.number).is_file():
+        text = log_path(record, last.number).read_text(encoding="utf-8")
+        out.write("".join(text.splitlines(keepends=True)[-lines:]))
+        return
     if last is None or last.job_id is None:
         record, _ = pick_up(desk, record)
         last = record.last

@@ -49,6 +49,35 @@ SKYPILOT_NAMES: Mapping[str, str] = {
     "V100-32GB-PCIe": "V100-32GB",
     "V100-32GB-SXM2": "V100-32GB",
 }
+# Where a cloud's machines have names of their own in SkyPilot 0.14 (sky/catalog/data_fetchers), by
+# which the card of a server is told from the one of a slot.
+NAMES_OF: Mapping[str, Mapping[str, str]] = {
+    "runpod": {
+        "A100-80GB-SXM": "A100-80GB-SXM",
+        "H100-80GB-SXM": "H100-SXM",
+        "H100-94GB-NVL": "H100-NVL",
+        "H200-141GB-SXM": "H200-SXM",
+        "RTX-4000-Ada": "RTX4000-Ada",
+        "RTX-6000-Ada": "RTX6000-Ada",
+        "RTX-A5000": "RTXA5000",
+        "RTX-A6000": "RTXA6000",
+        "RTX-PRO-6000": "RTXPRO6000",
+    },
+    "lambda": {"Quadro-RTX-6000": "RTX6000", "RTX-A6000": "A6000"},
+}
+LAMBDA_MACHINES: Mapping[str, str] = {
+    "A100-40GB-PCIe": "gpu_{}x_a100",
+    "A100-40GB-SXM": "gpu_{}x_a100_sxm4",
+    "H100-80GB-PCIe": "gpu_{}x_h100_pcie",
+    "H100-80GB-SXM": "gpu_{}x_h100_sxm5",
+}
+"""Lambda's own names, for accelerators of which SkyPilot knows two kinds by one name."""
+ONE_NODE_ONLY = ("runpod", "vast", "verda")
+"""Clouds on which SkyPilot 0.14 starts no cluster of several nodes (sky/clouds)."""
+NO_BUCKETS = ("runpod", "vast")
+"""Clouds on which it mounts no bucket."""
+NO_SPOT = ("do", "lambda")
+"""Clouds on which it buys no spot machines."""
 # Google names v2 to v5p slices by TensorCores, two a chip, and v5e and v6e slices by chips.
 TPU_SLICES: Mapping[str, tuple[str, int]] = {
     "TPU-v2": ("tpu-v2", 2),
@@ -91,6 +120,7 @@ def places(
         PriceError: nobody knows what a node costs in one of them.
     """
     cloud = cloud_of(plan.offer, catalogue)
+    _refuse_unsold(plan, cloud, spot=spot)
     for name in (*regions, *zones):
         if not PLACE.fullmatch(name):
             raise UsageError(f"{name!r} is no region or zone.", fix="see `gpuplan offers`.")
@@ -132,6 +162,16 @@ def cloud_of(offer: ChosenOffer, catalogue: Catalogue) -> str:
     return provider.skypilot_cloud
 
 
+def skypilot_name(accelerator: str, cloud: str) -> str:
+    """Return what SkyPilot calls an accelerator on a cloud.
+
+    >>> skypilot_name("H100-80GB-SXM", "aws"), skypilot_name("H100-80GB-SXM", "runpod")
+    ('H100', 'H100-SXM')
+    """
+    named = {**SKYPILOT_NAMES, **NAMES_OF.get(cloud, {})}
+    return named.get(accelerator, accelerator)
+
+
 def hardware(plan: Plan, cloud: str) -> tuple[int, dict[str, Any]]:
     """Return how many nodes SkyPilot starts, and the fields that say what each is.
 
@@ -148,8 +188,25 @@ def hardware(plan: Plan, cloud: str) -> tuple[int, dict[str, Any]]:
         return plan.nodes, {"instance_type": host, "accelerators": {name: int(count)}}
     if cloud in NAMED_INSTANCES and offer.instance_type.startswith(NAMED_INSTANCES[cloud]):
         return plan.nodes, {"instance_type": offer.instance_type}
-    name = SKYPILOT_NAMES.get(offer.accelerator, offer.accelerator)
+    if cloud == "lambda" and offer.accelerator in LAMBDA_MACHINES:
+        machine = LAMBDA_MACHINES[offer.accelerator].format(offer.accelerators_per_node)
+        return plan.nodes, {"instance_type": machine}
+    name = skypilot_name(offer.accelerator, cloud)
     return plan.nodes, {"accelerators": {name: offer.accelerators_per_node}}
+
+
+def _refuse_unsold(plan: Plan, cloud: str, *, spot: bool) -> None:
+    """Refuse what SkyPilot does not start on a cloud, before it says so itself."""
+    if plan.nodes > 1 and cloud in ONE_NODE_ONLY:
+        raise UsageError(
+            f"SkyPilot starts one node at a time on {plan.offer.provider}, and the plan has"
+            f" {plan.nodes}.",
+            fix="take a plan of one node (`gpuplan estimate --nodes 1`), or another provider.",
+        )
+    if spot and cloud in NO_SPOT:
+        raise UsageError(
+            f"SkyPilot buys no spot machines on {plan.offer.provider}.", fix="give --on-demand."
+        )
 
 
 def _usd_per_hour(chosen: ChosenOffer, region: str, catalogue: Catalogue, *, spot: bool) -> Decimal:

@@ -9,6 +9,7 @@ from ..catalog.units import SECONDS_PER_HOUR
 from ..planner.launch_cost import LaunchCost
 from ..planner.plan import Plan
 from ..profiles.spec import ModelSpec
+from .places import NO_BUCKETS
 from .project import Project, needed_packages
 from .request import GuardRequest, LaunchRequest, refuse_keys, refuse_repeats
 
@@ -30,6 +31,19 @@ def refuse_request(plan: Plan, request: LaunchRequest) -> None:
         )
     for option, text in (("--command", request.command), ("--setup", request.setup)):
         refuse_keys(text or "", option)
+
+
+def refuse_unmounted(cloud: str, request: LaunchRequest) -> None:
+    """Refuse buckets where SkyPilot mounts none.
+
+    Raises:
+        UsageError: one is asked for there.
+    """
+    if cloud in NO_BUCKETS and (request.outputs is not None or request.data):
+        raise UsageError(
+            f"SkyPilot mounts no buckets on {cloud}.",
+            fix="give --fetch FOLDER for the results, and let your script read its data itself.",
+        )
 
 
 def refuse_dear(cost: LaunchCost, guard: GuardRequest) -> None:

@@ -17,7 +17,7 @@ from decimal import Decimal
 
 from ..catalog.snapshot import Catalogue
 from ..catalog.types import Offer, Purchase
-from .places import ANYWHERE, NAMED_INSTANCES, SKYPILOT_NAMES, TPU_SLICES
+from .places import ANYWHERE, LAMBDA_MACHINES, NAMED_INSTANCES, TPU_SLICES, skypilot_name
 
 COLUMNS: Mapping[str, Purchase] = {"Price": "on-demand", "SpotPrice": "spot"}
 """SkyPilot's columns of prices, $/h of one machine."""
@@ -191,9 +191,10 @@ class _Draft:
         start = NAMED_INSTANCES.get(self.cloud)
         if offer.is_cpu or (start is not None and offer.instance_type.startswith(start)):
             return self.by_instance.get(offer.instance_type, ())
-        return self._with_accelerators(
-            SKYPILOT_NAMES.get(offer.accelerator, offer.accelerator), count
-        )
+        if self.cloud == "lambda" and offer.accelerator in LAMBDA_MACHINES:
+            machine = LAMBDA_MACHINES[offer.accelerator].format(count)
+            return self.by_instance.get(machine, ())
+        return self._with_accelerators(skypilot_name(offer.accelerator, self.cloud), count)
 
     def _with_accelerators(self, name: str, count: int) -> list[int]:
         return [

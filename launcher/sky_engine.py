@@ -19,6 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
+from . import sky_home
 from .engine import (
     Cluster,
     ClusterStatus,
@@ -31,6 +32,7 @@ from .engine import (
     Request,
     RequestStatus,
 )
+from .redaction import redacted
 
 INSTALL = (
     'install it with `pip install "gpuplan[sky]"` and the extra of your cloud, as'
@@ -66,6 +68,7 @@ class SkyEngine:
 
     @cached_property
     def _sky(self) -> Any:
+        sky_home.enter()
         try:
             sky: Any = import_module("sky")
             import_module("sky.jobs")
@@ -300,8 +303,8 @@ def _unavailable(error: Any) -> EngineError | NoCapacityError:
 
 
 def _said(error: BaseException) -> str:
-    """Return what an error says, on one line, without colours."""
-    text = " ".join(ANSI.sub("", str(error)).split())
+    """Return what an error says, on one line, without colours or keys."""
+    text = redacted(" ".join(ANSI.sub("", str(error)).split()))
     return text if len(text) <= LONGEST_SAID else f"{text[:LONGEST_SAID]} …"
 
 

@@ -40,6 +40,8 @@ FAST_NETWORK = ("aws", "gcp")
 """Clouds on which SkyPilot 0.14 takes `network_tier` for every machine."""
 SIZED_DISKS = ("aws", "gcp", "azure", "oci", "nebius")
 """Clouds on which a machine's disk has the size that is asked for."""
+ENDED_BY_SIGTERM = 143
+"""What the guard ends with where somebody else ended it."""
 NO_AUTODOWN = ("verda",)
 """SkyPilot 0.14 refuses `autostop` there."""
 LEAST_DISK_GB = 256
@@ -167,6 +169,8 @@ def _resources(
         fields = {"infra": tried[0].infra, **fields}
     if request.buys_spot(plan):
         fields["use_spot"] = True
+        # So a job ends whose machine is being taken away: it is started again elsewhere.
+        fields["job_recovery"] = {"recover_on_exit_codes": [ENDED_BY_SIGTERM]}
     if request.disk_gb is not None or cloud in SIZED_DISKS:
         fields["disk_size"] = request.disk_gb or disk_gb(parameters)
     if plan.nodes > 1 and cloud in FAST_NETWORK and plan.offer.accelerator not in TPU_SLICES:
@@ -221,6 +225,7 @@ def _setup(project: Project, request: LaunchRequest, accelerator: Accelerator | 
         project.environment,
         accelerator,
         with_torch=framework in TORCH_FRAMEWORKS,
+        with_runner=request.command is None,
         image=request.image,
     )
 

@@ -15,7 +15,7 @@ from fake_engine import Clock, FakeEngine
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.cli.main import run
-from gpuplan.launcher import sky_engine
+from gpuplan.launcher import sky_engine, sky_prices
 from gpuplan.launcher.launch import LaunchAnswer
 from gpuplan.launcher.origin import origin_of
 from gpuplan.launcher.store import Store
@@ -51,6 +51,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     """Return the engine that stands in for SkyPilot, on a clock that begins now."""
     fake = FakeEngine(Clock(datetime.now(UTC)), usd_per_hour=Decimal("21.96"))
     monkeypatch.setattr(sky_engine, "SkyEngine", lambda: fake)
+    monkeypatch.setattr(sky_prices, "skypilot_prices", lambda _task: [None])
     return fake
 
 
@@ -148,6 +149,19 @@ def test_a_launch_from_the_question_to_the_account(plan: Plan, engine: FakeEngin
     assert orders["max_cost_usd"] == 60
     assert orders["requested_at_s"] > 1.7e9
     assert (folder / "job" / "gpuplan_guard" / "guard" / "main.py").exists()
+
+
+def test_the_higher_price_is_said_and_counts(
+    plan: Plan, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr(sky_prices, "skypilot_prices", lambda _task: [Decimal("43.92")])
+    assert run(["launch", plan.id, *OUTPUTS, "-y", "--format", "json"]) == 0
+    captured = capsys.readouterr()
+    assert (
+        "Note: aws/us-east-1: the plan says $21.96/h, SkyPilot's own table $43.92/h (+100%)."
+        in captured.err
+    )
+    assert json.loads(captured.out)["reserved_usd"] == 132.02
 
 
 def test_where_there_is_no_capacity_the_next_best_plan_is_offered(

@@ -114,8 +114,8 @@ def test_a_provider_that_skypilot_does_not_reach_is_refused() -> None:
     ("provider", "kind", "machine"),
     [
         ("lambda", "gpu_8x_h100_sxm5", {"instance_type": "gpu_8x_h100_sxm5"}),
-        ("lambda", "lambda-h100-on-demand", {"accelerators": {"H100": 8}}),
-        ("runpod", "8x H100 (secure pod)", {"accelerators": {"H100": 8}}),
+        ("lambda", "lambda-h100-on-demand", {"instance_type": "gpu_8x_h100_sxm5"}),
+        ("runpod", "8x H100 (secure pod)", {"accelerators": {"H100-SXM": 8}}),
         ("oci", "BM.GPU.H100.8", {"instance_type": "BM.GPU.H100.8"}),
     ],
 )
@@ -124,6 +124,15 @@ def test_a_machine_is_named_as_skypilot_knows_it(
 ) -> None:
     offer = make_offer(provider=provider, instance_type=kind, accelerator="H100-80GB-SXM")
     assert hardware(make_plan(offer=offer), provider) == (1, machine)
+
+
+def test_what_skypilot_does_not_start_is_refused() -> None:
+    catalogue = load_catalogue()
+    pods = make_offer(provider="runpod", instance_type="8x H100 SXM (secure pod)")
+    with pytest.raises(UsageError, match="one node at a time on runpod"):
+        places(make_plan(layout="fsdp16", nodes=2, offer=pods), catalogue, spot=False)
+    with pytest.raises(UsageError, match="no spot machines on lambda"):
+        places(make_plan(offer=make_offer(provider="lambda")), catalogue, spot=True)
 
 
 def test_zones_belong_to_one_region() -> None:

@@ -63,9 +63,11 @@ def test_a_launch_from_intent_to_account(tmp_path: Path, desk: Desk, engine: Fak
         "intended",
         "requested",
         "machines",
-        "job",
+        "job",  # submitted
+        "job",  # succeeded
         "ended:",
     ]
+    assert (Path(ended.folder) / "job-1.log").read_text() == "step 1\n"
 
 
 def test_the_guards_word_is_the_outcome(tmp_path: Path, desk: Desk, engine: FakeEngine) -> None:

@@ -10,7 +10,13 @@ from pathlib import Path
 
 from gpuplan.catalog.snapshot import Catalogue
 from gpuplan.catalog.types import Offer
-from gpuplan.launcher.places import ANYWHERE, NAMED_INSTANCES, SKYPILOT_NAMES, TPU_SLICES
+from gpuplan.launcher.places import (
+    ANYWHERE,
+    LAMBDA_MACHINES,
+    NAMED_INSTANCES,
+    TPU_SLICES,
+    skypilot_name,
+)
 from gpuplan.launcher.sky_catalogue import GCP_HOSTS
 
 MACHINE_USD, SPOT_USD, GPUS_USD, HOST_USD = "777.7", "333.3", "111.1", "0.1"
@@ -91,11 +97,16 @@ def _machine(catalogue: Catalogue, offer: Offer, cloud: str) -> Iterator[dict[st
         for chips in {count, 2 * count}:
             yield _row("TPU-VM", f"{prefix}-{chips * cores}", 1, SMALL, MACHINE_USD, SPOT_USD)
         return
-    name = "" if offer.is_cpu else SKYPILOT_NAMES.get(offer.accelerator, offer.accelerator)
+    name = "" if offer.is_cpu else skypilot_name(offer.accelerator, cloud)
     size = catalogue.instances.get((offer.provider, instance_type))
     sizes = SMALL
     if size is not None and size.vcpus is not None and size.memory_bytes is not None:
         sizes = (size.vcpus, size.memory_bytes / 2**30)
+    is_named = instance_type.startswith(NAMED_INSTANCES.get(cloud, "\0"))
+    if cloud == "lambda" and offer.accelerator in LAMBDA_MACHINES and not is_named:
+        instance_type = LAMBDA_MACHINES[offer.accelerator].format(count)
+        yield _row(instance_type, name, count, sizes, MACHINE_USD, SPOT_USD)
+        return
     if cloud == "gcp" and name:
         host = instance_type.partition("+")[0]
         usd = HOST_USD if "+" in instance_type else MACHINE_USD
@@ -104,7 +115,7 @@ def _machine(catalogue: Catalogue, offer: Offer, cloud: str) -> Iterator[dict[st
         yield _row(
             "", comes if "+" not in instance_type else name, count, SMALL, GPUS_USD, GPUS_USD
         )
-    elif not name or instance_type.startswith(NAMED_INSTANCES.get(cloud, "\0")):
+    elif not name or is_named:
         yield _row(instance_type, name, count, sizes, MACHINE_USD, SPOT_USD)
     else:
         yield _row(f"{count}x_{name}_SECURE", name, count, SMALL, MACHINE_USD, SPOT_USD)
