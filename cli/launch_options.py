@@ -132,6 +132,14 @@ OPTIONS = (
     ),
     option("Job", "--owner", metavar="NAME", help="Who pays, for the labels; default: you."),
     option(
+        "Job",
+        "--autodown",
+        type=click.IntRange(0, 1440),
+        metavar="MINUTES",
+        help="How long the machines stay after the job, if nobody follows it; default: 5, or 60"
+        " with --fetch.",
+    ),
+    option(
         "Own script",
         "--command",
         "script",
@@ -289,6 +297,7 @@ def request_of(options: dict[str, Any]) -> LaunchRequest:
         fetch=None if fetch is None else str(Path(fetch).expanduser().absolute()),
         image=None if options["image"] is None else request.parse_image(options["image"]),
         disk_gb=options["disk_size"],
+        autodown_minutes=options["autodown"],
         setup=options["setup"],
         environment=tuple(request.parse_variable(text) for text in options["variables"]),
         secrets=tuple(request.parse_secret(text) for text in options["secrets"]),

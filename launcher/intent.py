@@ -11,6 +11,7 @@ from ..planner.cost import CENT
 from .launch import Prepared
 from .launch_record import LaunchRecord, PricedPlace
 from .lifecycle import this_process
+from .places import Place
 from .request import LaunchRequest
 from .task import OUT_FOLDER, idle_minutes
 
@@ -32,9 +33,9 @@ def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:
         managed=request.buys_spot(plan),
         nodes=plan.nodes,
         secrets=request.secrets,
-        places=tuple(
-            PricedPlace(infra=place.infra, usd_per_hour=place.usd_per_hour)
-            for place in prepared.places
+        places=(
+            *(_priced(place, spot=request.buys_spot(plan)) for place in prepared.places),
+            *(_priced(place, spot=False) for place in prepared.fallback),
         ),
         usd_expected=cost.usd_expected,
         usd_low=cost.usd_low,
@@ -53,6 +54,10 @@ def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:
     )
 
 
+def _priced(place: Place, *, spot: bool) -> PricedPlace:
+    return PricedPlace(infra=place.infra, usd_per_hour=place.usd_per_hour, spot=spot)
+
+
 def reserved_usd(prepared: Prepared) -> Decimal | None:
     """Return what limits count for a launch: its worst case, or what its guard ends it at.
 
@@ -61,7 +66,8 @@ def reserved_usd(prepared: Prepared) -> Decimal | None:
     guard, cost = prepared.request.guard, prepared.cost
     bounds = [cost.usd_worst, guard.max_cost_usd]
     if guard.max_hours is not None:
-        dearest = max(place.usd_per_hour for place in prepared.places) * prepared.plan.nodes
+        tried = (*prepared.places, *prepared.fallback)
+        dearest = max(place.usd_per_hour for place in tried) * prepared.plan.nodes
         idle_hours = idle_minutes(prepared.request) * 60 / SECONDS_PER_HOUR
         hours = Decimal(str(guard.max_hours + idle_hours))
         bounds.append((dearest * hours).quantize(CENT))

@@ -71,6 +71,8 @@ class Prepared:
     task: Task
     cost: LaunchCost
     places: tuple[Place, ...]
+    fallback: tuple[Place, ...]
+    """Where other machines are bought, if no spot machines are to be had before a deadline."""
     job: Job | None
     """None where the person's own script is launched."""
     folder: Path
@@ -134,7 +136,10 @@ def prepare(
     places = tried(plan, request, catalogue)
     refuse_unmounted(places[0].cloud, request)
     steps = request.steps or (None if plan.run is None else plan.run.steps)
-    cost = _cost(plan, steps, places, request, catalogue)
+    fallback = _fallback(plan, request, catalogue)
+    trained = min(steps, smoke_steps()) if steps and request.guard.smoke else steps
+    cost = _cost(plan, trained, (*places, *fallback), request, catalogue)
+    whole = _cost(plan, steps, (*places, *fallback), request, catalogue)
     refuse_dear(cost, request.guard)
     refuse_late(cost, request.deadline, now=now())
     run_id = f"{_name(spec, request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
@@ -148,25 +153,28 @@ def prepare(
         folder=written,
         accelerator=catalogue.accelerators.get(plan.offer.accelerator),
         parameters=None if given.workload is None else given.workload.parameters,
+        fallback=fallback,
     )
     job = None
     if request.command is None:
         refuse_missing_packages(spec, project, request)
-        only = min(steps, smoke_steps()) if steps and request.guard.smoke else steps
-        job = _job(given, spec, project, task, only, run_id=run_id, catalogue=catalogue)
+        job = _job(given, spec, project, task, trained, run_id=run_id, catalogue=catalogue)
     return Prepared(
         run_id=run_id,
         plan=plan,
         task=task,
         cost=cost,
         places=places,
+        fallback=fallback,
         job=job,
         folder=written,
         request=request,
         project=project,
         model=None if spec is None else spec.name,
         billing=catalogue.providers.get(plan.offer.provider),
-        orders=orders(plan, request, cost, places, run_id=run_id, requested_at=now()),
+        orders=orders(
+            plan, request, whole, (*places, *fallback), run_id=run_id, requested_at=now()
+        ),
         notes=(*project.notes, *task.notes, *_notes(plan, request, catalogue)),
     )
 
@@ -231,6 +239,13 @@ def _cost(
     )
 
 
+def _fallback(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[Place, ...]:
+    """Return where machines are bought on demand, so that a deadline does not wait for spot."""
+    if request.deadline is None or not request.buys_spot(plan):
+        return ()
+    return tried(plan, replace(request, spot=False), catalogue)
+
+
 def _notes(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[str, ...]:
     """Return what was never tried, and what is not in the sums."""
     notes = []
@@ -245,8 +260,8 @@ def _notes(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[st
         notes.append(f"what {plan.offer.provider} rounds its bills to is not known")
     if request.buys_spot(plan):
         notes.append(
-            "interruptions of spot machines are not in these sums; after one, the same line goes"
-            " on from the newest checkpoint"
+            "interruptions of spot machines are not in these sums; after one, SkyPilot starts the"
+            " job again, and it goes on from its newest checkpoint"
         )
     return tuple(notes)
 

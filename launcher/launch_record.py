@@ -22,6 +22,7 @@ class PricedPlace(Answer):
     infra: str
     """As SkyPilot names it: `aws/us-east-1`."""
     usd_per_hour: Usd
+    spot: bool = False
 
 
 class Attempt(Answer):

@@ -98,7 +98,7 @@ def rented(record: LaunchRecord, cluster: Cluster) -> dict[str, object]:
     planned = [
         place.usd_per_hour * record.nodes
         for place in record.places
-        if _is_in(cluster.infra, place.infra)
+        if _is_in(cluster.infra, place.infra) and place.spot == cluster.is_spot
     ]
     dearest = max(place.usd_per_hour for place in record.places) * record.nodes
     began_at = cluster.launched_at or (None if last is None else last.asked_at)

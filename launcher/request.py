@@ -89,6 +89,8 @@ class LaunchRequest:
     image: str | None = None
     """`docker:…`, or a machine image of the cloud."""
     disk_gb: int | None = None
+    autodown_minutes: int | None = None
+    """How long the machines stay after the job where no command gives them back."""
     setup: str | None = None
     """Shell lines that make the environment, instead of the project's own files."""
     environment: tuple[tuple[str, str], ...] = ()

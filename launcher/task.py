@@ -92,6 +92,7 @@ def build_task(
     folder: Path,
     accelerator: Accelerator | None,
     parameters: int | None,
+    fallback: tuple[Place, ...] = (),
 ) -> Task:
     """Return the task that launches a plan.
 
@@ -104,6 +105,7 @@ def build_task(
         folder: local; holds `job` and `task.yaml` when the launch is written.
         accelerator: of the plan; None where the catalogue does not know it.
         parameters: of the model, for the size of checkpoints; None where unknown.
+        fallback: where machines are bought on demand, if there is no spot machine in `tried`.
 
     Raises:
         UsageError: the command or the framework cannot be launched so, or no torch is known.
@@ -116,7 +118,10 @@ def build_task(
         "name": cluster,
         "workdir": str(project.workdir),
         "num_nodes": nodes,
-        "resources": _resources(plan, project, request, tried, machine, run_id, parameters),
+        "resources": {
+            **_resources(plan, project, request, tried, machine, run_id, parameters),
+            **_order(tried, fallback),
+        },
         "envs": dict(request.environment) or None,
         "secrets": dict.fromkeys(request.secrets) or None,
         "file_mounts": _mounts(request, folder),
@@ -165,8 +170,6 @@ def _resources(
 ) -> dict[str, Any]:
     cloud = tried[0].cloud
     fields: dict[str, Any] = {**machine}
-    if len(tried) == 1:
-        fields = {"infra": tried[0].infra, **fields}
     if request.buys_spot(plan):
         fields["use_spot"] = True
         # So a job ends whose machine is being taken away: it is started again elsewhere.
@@ -190,13 +193,21 @@ def _resources(
         "gpuplan-project": slug(project.name),
         "gpuplan-owner": slug(project.owner),
     }
-    if len(tried) > 1:
-        fields["ordered"] = [{"infra": place.infra} for place in tried]
     return fields
+
+
+def _order(tried: tuple[Place, ...], fallback: tuple[Place, ...]) -> dict[str, Any]:
+    """Return the places as SkyPilot tries them, one after the other."""
+    if len(tried) == 1 and not fallback:
+        return {"infra": tried[0].infra}
+    last = [{"infra": place.infra, "use_spot": False} for place in fallback]
+    return {"ordered": [*({"infra": place.infra} for place in tried), *last]}
 
 
 def idle_minutes(request: LaunchRequest) -> int:
     """Return how long the machines stay after the job where no command gives them back at once."""
+    if request.autodown_minutes is not None:
+        return request.autodown_minutes
     return FETCH_DOWN_MINUTES if request.fetch else IDLE_DOWN_MINUTES
 
 

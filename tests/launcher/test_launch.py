@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -400,3 +400,28 @@ def test_a_job_trains_in_the_folders_that_a_node_has(folder: Path, require) -> N
     assert done.returncode == 0, done.stderr
     record = json.loads((home / "gpuplan-out" / "record.json").read_text())
     assert (record["steps"], record["accelerators"]) == (5, 2)
+
+
+def test_a_deadline_lets_spot_machines_be_replaced(folder: Path) -> None:
+    soon = datetime.now().astimezone() + timedelta(hours=12)
+    request = LaunchRequest(outputs=BUCKET, spot=True, deadline=soon)
+    launch = prepared(given_plan(), request)
+    assert launch.task.config["resources"]["use_spot"] is True
+    assert launch.task.config["resources"]["ordered"] == [
+        {"infra": "aws/us-east-1"},
+        {"infra": "aws/us-east-1", "use_spot": False},
+    ]
+    on_demand = prepared(given_plan(), replace(request, spot=False))
+    assert launch.cost.usd_worst == on_demand.cost.usd_worst
+    assert launch.cost.usd_expected is not None and on_demand.cost.usd_expected is not None
+    assert launch.cost.usd_expected < on_demand.cost.usd_expected
+
+
+def test_a_smoke_run_costs_its_few_steps_and_projects_the_whole(folder: Path) -> None:
+    whole = prepared(given_plan())
+    smoke = prepared(given_plan(), LaunchRequest(outputs=BUCKET, guard=GuardRequest(smoke=True)))
+    assert smoke.job is not None and whole.job is not None
+    assert (smoke.job.steps, whole.job.steps) == (33, 19_073)
+    assert smoke.cost.usd_expected is not None and whole.cost.usd_expected is not None
+    assert smoke.cost.usd_expected < whole.cost.usd_expected / 5
+    assert smoke.orders.projection == whole.orders.projection
