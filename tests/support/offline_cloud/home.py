@@ -11,6 +11,7 @@ AWS_CONFIG = f"[default]\nregion = us-east-1\nendpoint_url = {ENDPOINT}\n"
 CREDENTIALS = "[default]\naws_access_key_id = testing\naws_secret_access_key = testing\n"
 """A file, since SkyPilot does not carry variables to the machines, which take themselves down."""
 SKY_CONFIG = f"""\
+allowed_clouds: [aws]  # The others are not looked for, which takes half a minute.
 aws:
   vpc_names: {VPC}
   use_internal_ips: true
