@@ -92,7 +92,8 @@ def rented(record: LaunchRecord, cluster: Cluster) -> dict[str, object]:
     """Return what an attempt keeps of the machines it got.
 
     Their price is the one that was planned with, of the place where they are; the engine's own
-    only where that place was not planned.
+    only where that place was not planned. They are counted from when they were asked for: a cloud
+    bills from their boot, which no engine tells, and SkyPilot's own time is after it.
     """
     last = record.last
     planned = [
@@ -101,7 +102,7 @@ def rented(record: LaunchRecord, cluster: Cluster) -> dict[str, object]:
         if _is_in(cluster.infra, place.infra) and place.spot == cluster.is_spot
     ]
     dearest = max(place.usd_per_hour for place in record.places) * record.nodes
-    began_at = cluster.launched_at or (None if last is None else last.asked_at)
+    began_at = cluster.launched_at if last is None else last.asked_at
     return {
         "infra": cluster.infra,
         "instance_type": cluster.instance_type,
