@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from offline_cloud.cloud import Cloud
+from offline_cloud.cloud import Cloud, Machine
+from offline_cloud.home import AMI
 from offline_cloud.image import CACHE
 from offline_cloud.processes import born
 
@@ -89,6 +90,57 @@ def test_the_next_start_removes_what_a_killed_cloud_left(cloud: Cloud) -> None:
     second.stop()
     assert not second.folder.exists()
     assert cloud.run("true", cwd=Path("/")).returncode == 0, "the others are left alone"
+
+
+def test_a_machine_keeps_its_disk_and_costs_nothing_while_it_is_stopped(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    public = key.with_suffix(".pub").read_text()
+    users = f"users:\n- name: ubuntu\n  ssh_authorized_keys:\n  - {public}"
+    (tmp_path / "user-data").write_text(f"#cloud-config\n{users}")
+    subnet = "describe-subnets --filters Name=cidr-block,Values=10.77.1.0/24 --output text --query"
+    where = _ec2(cloud, tmp_path, f"{subnet} Subnets[].SubnetId").strip()
+    launch = f"run-instances --image-id {AMI} --instance-type m6i.large --subnet-id {where}"
+    _ec2(cloud, tmp_path, f"{launch} --user-data file://user-data")
+    (machine,) = [one for one in cloud.instances() if one.runs]
+    login = ["ssh", "-o", "StrictHostKeyChecking=no", "-o", "ConnectTimeout=3", "-i", str(key)]
+    login += [f"ubuntu@{machine.address}"]
+
+    def says(command: str) -> str:
+        return cloud.run(*login, command, cwd=tmp_path).stdout
+
+    until(lambda: says("echo up") == "up\n", timeout_s=30)
+    says("echo kept >note")
+    me = "curl -s http://169.254.169.254/latest/meta-data/instance-id"
+    assert says(me) == machine.id
+    assert cloud.run(*me.split(), cwd=tmp_path).stdout != machine.id, "no machine asks"
+
+    _ec2(cloud, tmp_path, f"stop-instances --instance-ids {machine.id}")
+    stopped = _now(cloud, machine.id)
+    assert stopped.state == "stopped"
+    assert stopped.billed_s(time.time() + 1000) == stopped.billed_s(time.time())
+    assert says("echo up") == ""
+
+    _ec2(cloud, tmp_path, f"start-instances --instance-ids {machine.id}")
+    until(lambda: says("cat note") == "kept\n", timeout_s=30)
+    assert len(_now(cloud, machine.id).ran) == 2
+    _ec2(cloud, tmp_path, f"terminate-instances --instance-ids {machine.id}")
+    gone = _now(cloud, machine.id)
+    assert gone.ended_s is not None
+    assert gone.ended_s - gone.launched_s > gone.billed_s(time.time()) > stopped.billed_s(0)
+
+
+def _ec2(cloud: Cloud, folder: Path, words: str) -> str:
+    done = cloud.run("aws", "ec2", *words.split(), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _now(cloud: Cloud, name: str) -> Machine:
+    (machine,) = [one for one in cloud.instances() if one.id == name]
+    return machine
 
 
 def _started(name: str, *, tied: bool) -> tuple[Path, subprocess.Popen[str]]:

@@ -8,7 +8,6 @@ image takes two minutes and a network, and 2.5 GB below CACHE; it is made once f
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
@@ -159,6 +158,8 @@ def _write_etc(etc: Path) -> None:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
+    import fcntl  # Not on Windows, where this file is read and no cloud is run.
+
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

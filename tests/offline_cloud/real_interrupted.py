@@ -1,0 +1,84 @@
+"""Commands that are killed and machines that are taken away: nothing is lost, nothing is doubled.
+
+`make test-cloud` runs this; `make test` does not collect it.
+"""
+
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from offline_cloud.cloud import Cloud
+from offline_cloud.person import Person, until
+
+LAUNCH = ("launch", "--provider", "aws", "--shared", "/shared", "-y")
+INTERRUPTED = 130
+
+
+@pytest.fixture
+def person(cloud: Cloud, tmp_path: Path, gpuplan_home: Path) -> Person:
+    return Person(cloud, tmp_path / "project", gpuplan_home)
+
+
+def states(home: Path) -> list[str]:
+    """Return the state of every launch of a store, without starting gpuplan."""
+    found = list(home.rglob("gpuplan.sqlite3"))
+    if not found:
+        return []
+    with closing(sqlite3.connect(f"file:{found[0]}?mode=ro", uri=True, timeout=5)) as store:
+        return [row[0] for row in store.execute("select state from launches")]
+
+
+@pytest.mark.parametrize("way", ["kill", "interrupt"])
+def test_ended_before_anything_was_asked_for(person: Person, tmp_path: Path, way: str) -> None:
+    person.estimate()
+    before = len(person.cloud.instances())
+    begun = person.begin(*LAUNCH, "--steps", "5", log=tmp_path / "log")
+    until(lambda: states(person.home) == ["intended"], timeout_s=60, what="the intent")
+    if way == "kill":
+        begun.kill()
+        assert begun.wait(10) == -signal.SIGKILL
+    else:
+        begun.interrupt()
+        assert begun.wait(30) == INTERRUPTED, begun.said
+    said = person("reconcile")
+    assert "nothing was" in said or "before anything was asked for" in said, said
+    assert person.settled("cancelled")["spent_usd"] == 0
+    assert len(person.cloud.instances()) == before
+    assert "Nothing is open" in person("status")
+    assert "Nothing is open" in person("reconcile")
+
+
+def test_killed_while_machines_start_interrupted_while_it_trains_and_robbed(
+    person: Person, tmp_path: Path
+) -> None:
+    person.estimate()
+    endless = ("--steps", "1000000", "--on-projection", "continue")
+    begun = person.begin(*LAUNCH, *endless, log=tmp_path / "launch")
+    until(lambda: states(person.home) == ["requested"], timeout_s=60, what="the request")
+    record = person.record()
+    until(lambda: bool(person.machines(record)), timeout_s=90, what="a machine")
+    begun.kill()
+    said = person("reconcile")
+    assert "is being started" in said or " runs" in said, said
+
+    follow = person.begin("logs", "-f", record["run"], log=tmp_path / "follow")
+    until(lambda: len(person.steps(record)) > 5, timeout_s=120, what="a step")
+    follow.interrupt()
+    assert follow.wait(30) == INTERRUPTED, follow.said
+    assert "trains" in person("status"), "who looks on may go"
+    assert len(person.machines(record)) == 1, "it was launched once"
+
+    # A checkpoint first, as a run of hours would have one, then a preemption.
+    person("stop", record["run"])
+    record = person.settled("stopped")
+    stopped_at = person.steps(record)[-1]
+    person("resume", record["run"], "--detach")
+    until(lambda: person.steps(record)[-1] > stopped_at + 5, timeout_s=60, what="a step more")
+    assert [one.state for one in person.cloud.terminate(record["cluster"])]
+    until(lambda: "machines gone" in person("status"), timeout_s=60, what="the loss")
+    record = person.settled("lost", late_s=60)
+    robbed = person.steps(record)
+    assert robbed == list(range(1, len(robbed) + 1))
+    assert [one["outcome"] for one in record["attempts"]] == ["stopped", "lost"]
