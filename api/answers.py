@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..planner.fits import FitsAnswer
     from ..planner.folds import Protocol
     from ..planner.judge import Validation
+    from ..planner.known_runs import KnownRuns
     from ..planner.timeline import Span
     from ..profiles.doctor import Diagnosis
 
@@ -70,7 +71,7 @@ def estimate(
     from ..planner.search import search
 
     profile, notes = _calibrated(model)
-    found = search(question, profile, model.catalogue)
+    found = search(question, profile, model.catalogue, _known_runs(model))
     return Estimate(
         gpuplan_version=__version__,
         generated_at=(now or _utc_now)().isoformat(timespec="seconds"),
@@ -84,6 +85,19 @@ def estimate(
         rejected=found.rejected,
         notes=(*notes, *found.notes),
     )
+
+
+def _known_runs(model: Inputs) -> KnownRuns:
+    """Return what earlier runs of the model measured; nothing where the store cannot be read."""
+    from ..launcher.measured_steps import known_runs, workload_key
+    from ..launcher.store import Store, StoreError
+
+    if model.spec is None:
+        return {}
+    try:
+        return known_runs(Store(), workload_key(model.spec))
+    except StoreError:
+        return {}
 
 
 def fits(

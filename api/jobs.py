@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,15 +57,39 @@ def run(
     from ..profiles.spec import parse_model_spec
 
     tell = on_note or (lambda _text: None)
+    spec = parse_model_spec(str(model), params=params, inputs=inputs)
     prepared = local_run.prepare(
-        parse_model_spec(str(model), params=params, inputs=inputs),
+        spec,
         None if plan is None else given_plan(plan),
         request or RunRequest(),
         catalogue=load_catalogue(None),
         now=now or datetime.now,
         on_note=tell,
     )
-    return local_run.execute(prepared, on_note=tell)
+    result = local_run.execute(prepared, on_note=tell)
+    _keep_step(result, spec)
+    return result
+
+
+def _keep_step(result: RunResult, spec: ModelSpec) -> None:
+    """Let later estimates of the plan rest on its run, if it ran on the planned devices."""
+    from ..launcher.measured_steps import is_on_planned, keep_step, workload_key
+    from ..launcher.store import Store
+    from ..planner.known_runs import run_key
+
+    record, plan = result.record, result.plan
+    # Processors of two machines are hardly ever the same, and a driver does not name them.
+    if plan is None or record.get("accelerator") in (None, "cpu"):
+        return
+    if is_on_planned(record, plan.offer.accelerator):
+        keep_step(
+            Store(),
+            record,
+            run=str(record["id"]),
+            workload=workload_key(spec),
+            plan_key=run_key(plan),
+            now=lambda: datetime.now(UTC),
+        )
 
 
 def run_script(

@@ -47,8 +47,27 @@ def desk(
         now=clock,
         tell=tell or (lambda _text: None),
         write_orders=lambda record, at: renew_orders(record, at, changes=changes),
+        keep_run=lambda record, run: _keep_run(record, run, clock),
         log=log,
     )
+
+
+def _keep_run(record: LaunchRecord, run: Mapping[str, Any], now: Callable[[], datetime]) -> None:
+    """Keep what a run measured, if it ran on what its plan is for."""
+    from ..launcher.measured_steps import is_on_planned, keep_step
+    from ..launcher.store import Store
+
+    if record.workload is None or record.plan_key is None or record.accelerator is None:
+        return
+    if is_on_planned(run, record.accelerator):
+        keep_step(
+            Store(),
+            run,
+            run=record.run,
+            workload=record.workload,
+            plan_key=record.plan_key,
+            now=now,
+        )
 
 
 def priced(prepared: Prepared) -> Prepared:

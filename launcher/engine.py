@@ -61,6 +61,16 @@ class Cluster:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Past:
+    """A cluster that is gone."""
+
+    cluster: Cluster
+    """As it last was; `launched_at` is since when the engine counted it."""
+    ended_at: datetime
+    """When the engine saw that it was gone, at the latest a minute or so after it went."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """A job on a cluster, or one that the engine recovers by itself."""
 
@@ -122,6 +132,10 @@ class Engine(Protocol):
 
     def clusters(self) -> list[Cluster]:
         """Return all clusters of this person, asking the clouds."""
+        ...
+
+    def past(self, name: str) -> list[Past]:
+        """Return the clusters of a name that are gone, newest first, as far as it is remembered."""
         ...
 
     def jobs(self, cluster: str) -> list[Job]:

@@ -11,6 +11,7 @@ from ..planner.plan import Answer, Usd
 from .launch_record import Outcome
 
 MARK = "gpuplan-guard: "
+RUN_MARK = "gpuplan-record: "
 STATE_FILE = "guard-state.json"
 OUTCOMES: dict[str, Outcome] = {
     "done": "succeeded",
@@ -46,6 +47,19 @@ def word_in_log(log: str) -> GuardWord | None:
         _, mark, text = line.partition(MARK)
         if mark:
             return _word(text)
+    return None
+
+
+def run_in_log(log: str) -> dict[str, Any] | None:
+    """Return the run record that the guard has put into the log of a job; None without one."""
+    for line in reversed(log.splitlines()):
+        _, mark, text = line.partition(RUN_MARK)
+        if mark:
+            try:
+                found = json.loads(text)
+            except ValueError:
+                return None
+            return found if isinstance(found, dict) else None
     return None
 
 

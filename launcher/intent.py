@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from ..catalog.units import SECONDS_PER_HOUR
 from ..planner.cost import CENT
+from ..planner.known_runs import run_key
 from .launch import Prepared
 from .launch_record import LaunchRecord, PricedPlace
 from .lifecycle import this_process
@@ -30,6 +31,9 @@ def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:
         owner=prepared.project.owner,
         folder=str(prepared.folder.absolute()),
         cluster=prepared.task.cluster,
+        accelerator=plan.offer.accelerator,
+        workload=prepared.workload,
+        plan_key=run_key(plan),
         managed=request.buys_spot(plan),
         nodes=plan.nodes,
         secrets=request.secrets,

@@ -27,6 +27,7 @@ from .choice import refuse_stale, tried
 from .frameworks.command import parse_command
 from .guard.orders import Orders
 from .guard_orders import orders, smoke_steps
+from .measured_steps import workload_key
 from .places import Place
 from .plan_file import GivenPlan
 from .project import Project
@@ -81,6 +82,8 @@ class Prepared:
     project: Project
     model: str | None
     """Its name."""
+    workload: str | None
+    """What tells it, with its params, from others; None where a script of one's own trains."""
     billing: Provider | None
     orders: Orders
     """What the guard on the nodes holds the first launch to."""
@@ -171,6 +174,7 @@ def prepare(
         request=request,
         project=project,
         model=None if spec is None else spec.name,
+        workload=None if spec is None else workload_key(spec),
         billing=catalogue.providers.get(plan.offer.provider),
         orders=orders(
             plan, request, whole, (*places, *fallback), run_id=run_id, requested_at=now()

@@ -72,6 +72,12 @@ class LaunchRecord(Answer):
     folder: str
     """Local and absolute: the task and what it sends."""
     cluster: str
+    accelerator: str | None = None
+    """As the catalogue names what the plan is for."""
+    workload: str | None = None
+    """What tells one model, with its params, from another (`measured_steps.py`)."""
+    plan_key: str | None = None
+    """What tells one plan's step from another's (`planner/known_runs.py`)."""
     managed: bool
     """Whether the engine recovers the job by itself (spot machines)."""
     nodes: int

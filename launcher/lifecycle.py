@@ -15,7 +15,7 @@ import contextlib
 import io
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from ..catalog.errors import GpuplanError, UsageError
 from ..catalog.files import write_atomically
 from .account import Limits, spent_usd
 from .engine import ENDED, Engine, EngineError, Job, NoCapacityError
-from .guard_word import GuardWord, word_in_log
+from .guard_word import GuardWord, run_in_log, word_in_log
 from .launch_record import Attempt, LaunchRecord, Outcome
 from .ledger import Ledger
 from .looking import rented
@@ -33,6 +33,8 @@ from .looking import rented
 Changes = dict[str, Any]
 WriteOrders = Callable[[LaunchRecord, datetime], None]
 """Write the guard's orders into the job folder, with what was spent before and the time now."""
+
+KeepRun = Callable[[LaunchRecord, Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,8 @@ class Desk:
     tell: Callable[[str], None]
     """Called with what a person should know on the way."""
     write_orders: WriteOrders
+    keep_run: KeepRun = lambda _record, _run: None
+    """Called with the run record of a job that has left one."""
     log: TextIO | None = None
     """Where the engine's own log and the job's go; None: nowhere."""
 
@@ -150,7 +154,10 @@ def settle_if_ended(desk: Desk, record: LaunchRecord) -> LaunchRecord:
 
 def settle(desk: Desk, record: LaunchRecord, job: Job) -> LaunchRecord:
     """Bring the results of a job that has ended, give its machines back, and close the account."""
-    word = word_in_log(_keep_log(desk, record, job))
+    log = _keep_log(desk, record, job)
+    word, run = word_in_log(log), run_in_log(log)
+    if run is not None:
+        desk.keep_run(record, run)
     if record.fetch is not None:
         desk.engine.copy_back(record.cluster, record.out_dir, Path(record.fetch))
         desk.ledger.update(record.run, lambda one: one, what=f"results brought to {record.fetch}")

@@ -101,8 +101,25 @@ def _keep_launches(connection: sa.Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
+def _keep_what_runs_measured(connection: sa.Connection) -> None:
+    connection.exec_driver_sql(
+        """CREATE TABLE measured_steps (
+            run TEXT PRIMARY KEY,
+            workload TEXT NOT NULL,
+            plan_key TEXT NOT NULL,
+            at TEXT NOT NULL,
+            step_time_s REAL NOT NULL,
+            record TEXT NOT NULL
+        )"""
+    )
+    connection.exec_driver_sql(
+        "CREATE INDEX measured_steps_by_workload ON measured_steps (workload)"
+    )
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     _make_estimates_and_plans,
     _keep_where_an_estimate_is_from,
     _keep_launches,
+    _keep_what_runs_measured,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TextIO
@@ -27,7 +28,7 @@ from .lifecycle import (
     this_process,
     wait_started,
 )
-from .looking import Finding, Seen, judge, look
+from .looking import Finding, Seen, judge, look, rented
 from .task import OUT_FOLDER
 
 STOP_FILE = "gpuplan-stop"
@@ -134,7 +135,7 @@ def down(desk: Desk, record: LaunchRecord) -> LaunchRecord:
         if seen.cluster is not None:
             desk.engine.down(record.cluster)
         return record
-    if judge(record, seen) == "job-ended":
+    if judge(record, seen) in ("job-ended", "never-asked", "not-started", "gone"):
         return pick_up(desk, record)[0]
     if seen.request is not None and seen.request.status == "running":
         desk.engine.cancel_request(seen.request.request_id)
@@ -242,16 +243,50 @@ def _close(desk: Desk, record: LaunchRecord, finding: Finding, seen: Seen) -> La
     """End a launch that has nothing left to wait for; give back what may still be there."""
     if finding == "never-asked":
         return end(desk, record, "cancelled", "its command ended before anything was asked for")
-    if finding == "not-started":
+    if finding in ("not-started", "gone"):
+        record, went = _note_past(desk, record, seen)
+        if finding == "gone" or went:
+            return end(desk, record, *_why_gone(record), is_bound=True, **went)
         return end(desk, record, *_why_not_started(desk, seen))
-    if finding == "gone":
-        return end(desk, record, *_why_gone(record), is_bound=True)
     record = note_machines(desk, record)
     give_back(desk, record)
     if not record.is_open:
         return record
     outcome, why = _why_gone(record) if record.state == "running" else _why_not_started(desk, seen)
     return end(desk, record, outcome, why)
+
+
+def _note_past(
+    desk: Desk, record: LaunchRecord, seen: Seen
+) -> tuple[LaunchRecord, dict[str, datetime]]:
+    """Keep machines that came and went while nobody looked, and return when they had gone.
+
+    Where the engine has forgotten them, an attempt that did get machines is accounted for until
+    now, at the dearest place.
+    """
+    last = record.last
+    if last is None or record.managed:
+        return record, {}
+    # A name is used again when a run is resumed.
+    past = [one for one in desk.engine.past(record.cluster) if one.ended_at >= last.asked_at]
+    got_some = seen.request is not None and seen.request.status == "succeeded"
+    if not past:
+        if last.began_at is None and got_some:
+            dearest = max(place.usd_per_hour for place in record.places) * record.nodes
+            facts: dict[str, object] = {"usd_per_hour": dearest, "began_at": last.asked_at}
+            record = desk.ledger.update(
+                record.run, lambda one: one.with_last(**facts), what="machines that are forgotten"
+            )
+            return record, {"ended_at": desk.now()}
+        return record, {}
+    if last.began_at is None:
+        facts = rented(record, past[0].cluster)
+        record = desk.ledger.update(
+            record.run,
+            lambda one: one.with_last(**facts),
+            what=f"machines were in {past[0].cluster.infra}",
+        )
+    return record, {"ended_at": min(past[0].ended_at, desk.now())}
 
 
 def _why_gone(record: LaunchRecord) -> tuple[Outcome, str]:

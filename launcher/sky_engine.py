@@ -29,6 +29,7 @@ from .engine import (
     NoAccessError,
     NoCapacityError,
     NoEngineError,
+    Past,
     Request,
     RequestStatus,
 )
@@ -123,6 +124,13 @@ class SkyEngine:
     def clusters(self) -> list[Cluster]:
         """Return all clusters of this person, asking the clouds."""
         return self._status(None, refresh=True)
+
+    def past(self, name: str) -> list[Past]:
+        """Return the clusters of a name that are gone, newest first, of the last 30 days."""
+        with self._explained():
+            rows = self._sky.get(self._sky.cost_report())
+        found = [_past(row) for row in rows if row["name"] == name and row["status"] is None]
+        return sorted((one for one in found if one), key=lambda one: one.ended_at, reverse=True)
 
     def jobs(self, cluster: str) -> list[Job]:
         """Return the jobs of a cluster, newest first."""
@@ -321,22 +329,44 @@ def _submitted(job_id: Any) -> int:
 def _cluster(row: Any) -> Cluster:
     handle = row["handle"]
     launched: Any = getattr(handle, "launched_resources", None)
-    region, zone = getattr(launched, "region", None), getattr(launched, "zone", None)
-    cloud = str(getattr(launched, "cloud", "") or "").lower()
-    nodes = getattr(handle, "launched_nodes", None) or row["nodes"] or 1
-    labels = getattr(launched, "labels", None) or {}
     return Cluster(
         name=row["name"],
         status=CLUSTER_STATUS.get(_name(row["status"]), "starting"),
         launched_at=_moment(row["launched_at"]),
-        infra="/".join(part for part in (cloud, region, zone) if part) or None,
-        instance_type=getattr(launched, "instance_type", None),
-        is_spot=bool(getattr(launched, "use_spot", False)),
-        nodes=nodes,
-        usd_per_hour=_price(lambda: launched.get_cost(SECONDS) * nodes),
-        run=labels.get(RUN_LABEL),
         is_managed=bool(row["is_managed"]),
+        **_machines(launched, getattr(handle, "launched_nodes", None) or row["nodes"] or 1),
     )
+
+
+def _past(row: Any) -> Past | None:
+    """Return a cluster of SkyPilot's history; None where it is not known when it was there."""
+    spans = [span for span in row["usage_intervals"] or () if span[0]]
+    if not spans or spans[-1][1] is None:
+        return None
+    return Past(
+        cluster=Cluster(
+            name=row["name"],
+            status="stopped",
+            launched_at=_moment(spans[0][0]),
+            **_machines(row["resources"], row["num_nodes"] or 1),
+        ),
+        ended_at=datetime.fromtimestamp(spans[-1][1], UTC),
+    )
+
+
+def _machines(launched: Any, nodes: int) -> dict[str, Any]:
+    """Return what a cluster keeps of the resources that SkyPilot launched."""
+    region, zone = getattr(launched, "region", None), getattr(launched, "zone", None)
+    cloud = str(getattr(launched, "cloud", "") or "").lower()
+    labels = getattr(launched, "labels", None) or {}
+    return {
+        "infra": "/".join(part for part in (cloud, region, zone) if part) or None,
+        "instance_type": getattr(launched, "instance_type", None),
+        "is_spot": bool(getattr(launched, "use_spot", False)),
+        "nodes": nodes,
+        "usd_per_hour": _price(lambda: launched.get_cost(SECONDS) * nodes),
+        "run": labels.get(RUN_LABEL),
+    }
 
 
 def _price(cost: Callable[[], float]) -> Decimal | None:

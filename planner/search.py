@@ -14,6 +14,7 @@ from ..catalog.types import CPU_PREFIX
 from ..profiles.optimizers import with_optimizer
 from ..profiles.profile import Profile
 from .host_memory import ordered
+from .known_runs import KnownRuns, as_measured, run_key
 from .market import survey
 from .peak import is_roomy, memory_parts
 from .plan import Offloaded, Plan, Rejected
@@ -49,13 +50,17 @@ class SearchOutcome:
     notes: tuple[str, ...] = ()
 
 
-def search(question: Question, profile: Profile, catalogue: Catalogue) -> SearchOutcome:
+def search(
+    question: Question, profile: Profile, catalogue: Catalogue, known: KnownRuns | None = None
+) -> SearchOutcome:
     """Return the plans that answer a question, best first.
 
     Args:
         question: work, machines, layout and money asked for.
         profile: the traced model, with a trace for every precision that may be tried.
         catalogue: offers and devices.
+        known: what earlier runs of this model measured; candidates are found without it, and the
+            plans that are shown then have those times.
 
     Raises:
         UsageError: a name in the question is unknown, or amounts contradict each other.
@@ -75,7 +80,7 @@ def search(question: Question, profile: Profile, catalogue: Catalogue) -> Search
             if candidates:
                 sweep = last
                 break
-    return _outcome(question, bench, space, sweep, candidates)
+    return _outcome(question, bench, space, sweep, candidates, known or {})
 
 
 def _outcome(
@@ -84,9 +89,10 @@ def _outcome(
     space: Space,
     sweep: Sweep,
     candidates: list[Candidate],
+    known: KnownRuns,
 ) -> SearchOutcome:
     def plan_of(candidate: Candidate) -> Plan | None:
-        return _finish(candidate, question, bench)
+        return _finish(candidate, question, bench, known)
 
     within: list[Candidate] = []
     for candidate in candidates:
@@ -119,7 +125,9 @@ def _stays(plan: Plan, picks: dict[str, str]) -> bool:
     return plan.id in picks.values() or plan.offer.accelerator.startswith(CPU_PREFIX)
 
 
-def _finish(candidate: Candidate, question: Question, bench: Workbench) -> Plan | None:
+def _finish(
+    candidate: Candidate, question: Question, bench: Workbench, known: KnownRuns
+) -> Plan | None:
     """Return the whole plan of a candidate, its memory checked by replaying the allocator.
 
     Where the replay shows more fragmentation than the search assumed, the micro-batch is halved
@@ -133,8 +141,14 @@ def _finish(candidate: Candidate, question: Question, bench: Workbench) -> Plan 
         if last or is_roomy(bench, candidate.site, setup, memory):
             parts = step_parts(bench, candidate.site, setup)
             prediction = assemble(bench, candidate.site, setup, parts, memory)
-            fits = prediction.fits
-            return as_plan(candidate, prediction, bench.profile, question) if fits else None
+            if not prediction.fits:
+                return None
+            plan = as_plan(candidate, prediction, bench.profile, question)
+            measured = known.get(run_key(plan))
+            if measured is None:
+                return plan
+            prediction = as_measured(prediction, measured)
+            return as_plan(candidate, prediction, bench.profile, question)
         accum = candidate.grad_accum * (2 if fixed_batch else 1)
         size = candidate.micro_batch // 2
         candidate = replace(

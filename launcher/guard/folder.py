@@ -23,6 +23,7 @@ from .verdicts import Verdict
 STATE_FILE = "guard-state.json"
 ATTEMPTS_FILE = "guard-attempts.jsonl"
 FAILURE_FILE = "failure.json"
+RECORD_FILE = "record.json"
 LEFT_BEHIND = (".failed", FAILURE_FILE, "traceback.txt")
 """By a runner that failed: to be written again, and not to be taken for this attempt's."""
 LOSS_ERROR = "LossNotFiniteError"
@@ -53,6 +54,22 @@ def write_attempts(folder: Path, attempts: Iterable[Attempt]) -> None:
     """
     text = "".join(json.dumps(one.to_dict()) + "\n" for one in attempts)
     _replace(folder / ATTEMPTS_FILE, text)
+
+
+def run_record(folder: Path, run_id: str) -> str:
+    """Return the run record that the runner has left, on one line; empty where there is none.
+
+    Raises:
+        OSError: it is there and cannot be read.
+    """
+    text = _text(folder / RECORD_FILE)
+    try:
+        record = json.loads(text) if text else None
+    except ValueError:
+        return ""
+    if not isinstance(record, dict) or record.get("id") != run_id:
+        return ""
+    return json.dumps(record)
 
 
 def state(

@@ -175,11 +175,19 @@ class Guard:
             return self._exit_code(verdict, code)
         if self._watch is not None:
             self._close_books(self._out, reading.step, verdict, paid_s)
+        self._tell_record(self._out)
         say(verdict.text)
         told = {**self._state(reading.step, verdict, paid_s), "command_code": code}
         sys.stdout.write(f"gpuplan-guard: {json.dumps(told)}\n")
         sys.stdout.flush()
         return self._exit_code(verdict, code)
+
+    def _tell_record(self, out: Path) -> None:
+        """Put the run record into the log, which is read where the folder is not."""
+        found: list[str] = []
+        within(LAST_WORDS_S, lambda: found.append(folder.run_record(out, self._orders.run_id)))
+        if found and found[0]:
+            sys.stdout.write(f"gpuplan-record: {found[0]}\n")
 
     def _exit_code(self, verdict: Verdict, code: int) -> int:
         in_good_order = code == 0 and verdict.exit_code == STOPPED

@@ -77,6 +77,16 @@ def test_the_guards_word_is_the_outcome(tmp_path: Path, desk: Desk, engine: Fake
     assert (ended.outcome, ended.why) == ("guarded", "reached --max-cost $50.00")
 
 
+def test_the_run_record_in_the_log_is_kept(tmp_path: Path, engine: FakeEngine) -> None:
+    kept: list[tuple[str, object]] = []
+    desk = make_desk(
+        tmp_path, engine, keep_run=lambda record, run: kept.append((record.run, run["steps"]))
+    )
+    engine.log += '(head, rank=0) gpuplan-record: {"id": "net", "steps": 300}\n'
+    attend(desk, launched(desk, make_record(tmp_path, engine.clock)))
+    assert kept == [(RUN, 300)]
+
+
 def test_a_job_that_fails(tmp_path: Path, desk: Desk, engine: FakeEngine) -> None:
     record = launched(desk, make_record(tmp_path, engine.clock))
     engine.end_job(record.cluster, "failed")
@@ -372,3 +382,24 @@ def test_limits_count_what_is_open_at_its_worst(
         begin(desk, other, limits, spot=False)
     attend(desk, desk.ledger.get(RUN))
     assert begin(desk, other, limits, spot=False).state == "intended"
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+@pytest.mark.parametrize("way", ["pick_up", "down"])
+def test_machines_that_came_and_went_while_nobody_looked_are_paid(
+    tmp_path: Path, desk: Desk, engine: FakeEngine, way: str, remembered: bool
+) -> None:
+    record = ask(desk, begin(desk, make_record(tmp_path, engine.clock), Limits(), spot=False))
+    engine.finish_requests()
+    engine.clock.pass_s(900)
+    engine.take_machines(record.cluster)
+    engine.clock.pass_s(90_000)
+    if not remembered:
+        engine.history.clear()
+    ended = down(desk, record) if way == "down" else pick_up(desk, record)[0]
+    assert (ended.state, ended.outcome) == ("ended", "lost")
+    assert is_accounted(ended, engine)
+    assert "at most" in closing_line(ended, now=engine.clock())
+    if remembered:
+        spent = spent_usd(ended, now=engine.clock())
+        assert spent <= engine.billed_usd() + engine.usd_per_hour / 30
