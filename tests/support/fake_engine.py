@@ -20,6 +20,7 @@ from gpuplan.launcher.engine import (
     Job,
     JobStatus,
     NoCapacityError,
+    Past,
     Request,
 )
 
@@ -68,6 +69,8 @@ class FakeEngine:
     copied: list[Path] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     books: list[Machines] = field(default_factory=list)
+    history: list[Past] = field(default_factory=list)
+    """Of clusters that are gone, newest first; a test may let it be forgotten."""
     secrets: dict[str, str] = field(default_factory=dict)
     tasks: list[dict[str, object]] = field(default_factory=list)
     _requests: dict[str, Request] = field(default_factory=dict)
@@ -93,7 +96,9 @@ class FakeEngine:
     def take_machines(self, name: str) -> None:
         """Let the cloud take the machines of a cluster away."""
         self._close(name)
-        self._clusters.pop(name, None)
+        cluster = self._clusters.pop(name, None)
+        if cluster is not None:
+            self.history.insert(0, Past(cluster=cluster, ended_at=self.clock()))
 
     def add_stray(self, name: str, run: str | None) -> None:
         """Add a cluster that no record knows."""
@@ -165,6 +170,10 @@ class FakeEngine:
     def clusters(self) -> list[Cluster]:
         with self._call("clusters"):
             return list(self._clusters.values())
+
+    def past(self, name: str) -> list[Past]:
+        with self._call("past"):
+            return [one for one in self.history if one.cluster.name == name]
 
     def jobs(self, cluster: str) -> list[Job]:
         with self._call("jobs"):

@@ -1,0 +1,126 @@
+"""A person who uses gpuplan inside a cloud: a folder, a home, and what came of each launch."""
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from offline_cloud.cloud import Cloud, Machine
+from offline_cloud.processes import Inside
+
+ROOT = Path(__file__).parents[3]
+SHAPE = "layers=2 hidden=64 heads=2 vocab=512 seq_len=64"
+START_S = 30.0
+"""What an account may hold above the bill for each node: asked for, not booted; seen, not gone."""
+
+
+class Person:
+    """Runs gpuplan in a folder of their own and reads what is kept of launches."""
+
+    def __init__(self, cloud: Cloud, folder: Path, home: Path) -> None:
+        """Stand in `folder`, with `home` as GPUPLAN_HOME."""
+        self.cloud = cloud
+        self.folder = folder
+        self.home = home
+        folder.mkdir(exist_ok=True)
+
+    def __call__(
+        self, *words: str, code: int | None = 0, timeout_s: float = 300.0, **variables: str
+    ) -> str:
+        """Run gpuplan to its end, which must be with this exit code; return all that it wrote."""
+        began = time.monotonic()
+        done = self._run(words, timeout_s, variables)
+        print(f"{time.monotonic() - began:6.1f} s  gpuplan {' '.join(words)}")
+        said = done.stdout + done.stderr
+        assert code is None or done.returncode == code, f"exit code {done.returncode}:\n{said}"
+        return said
+
+    def begin(self, *words: str, log: Path, **variables: str) -> Inside:
+        """Begin gpuplan, to be interrupted or killed."""
+        variables = {"GPUPLAN_HOME": str(self.home), **variables}
+        return self.cloud.begin("gpuplan", *words, cwd=self.folder, log=log, **variables)
+
+    def estimate(self, *, nodes: int = 1, region: str = "us-east-1") -> None:
+        """Plan a small GPT-2 for machines without GPUs, on AWS."""
+        shutil.copy(ROOT / "examples" / "gpt2.py", self.folder)
+        shape = [word for one in SHAPE.split() for word in ("--param", one)]
+        layout = ("--layout", "fsdp2" if nodes > 1 else "dp1", "--nodes", str(nodes))
+        place = ("--provider", "aws", "--region", region, "--instance", "c7i.48xlarge", "--vs-cpu")
+        batch = ("--samples", "4000", "--micro-batch", "4", "--precision", "fp32")
+        self("estimate", "gpt2.py", *shape, *layout, *place, *batch)
+
+    def launches(self) -> list[dict[str, Any]]:
+        """Return all launches as they are kept, newest first."""
+        done = self._run(("history", "--format", "json"), 60.0, {})
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["launches"]
+
+    def record(self) -> dict[str, Any]:
+        """Return the newest launch."""
+        return self.launches()[0]
+
+    def machines(self, record: Mapping[str, Any]) -> list[Machine]:
+        """Return the machines that a launch had."""
+        return self.cloud.of_cluster(record["cluster"])
+
+    def results(self, record: Mapping[str, Any]) -> Path:
+        """Return the folder of results of a launch with `--shared /shared`."""
+        return self.cloud.shared / Path(record["results"]).name
+
+    def steps(self, record: Mapping[str, Any]) -> list[int]:
+        """Return the steps in its metrics, in the order in which they were written."""
+        path = self.results(record) / "metrics.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [step for line in lines if isinstance(step := json.loads(line)["step"], int)]
+
+    def billed_usd(self, record: Mapping[str, Any]) -> float:
+        """Return what the cloud bills for a launch, at the prices that it was planned with."""
+        now = time.time()
+        prices = {(one["infra"], one["spot"]): one["usd_per_hour"] for one in record["places"]}
+        return sum(
+            one.billed_s(now) / 3600 * prices[f"aws/{one.region}", one.market == "spot"]
+            for one in self.machines(record)
+        )
+
+    def settled(self, outcome: str, *, late_s: float = 0.0) -> dict[str, Any]:
+        """Return the newest launch, which has ended so, has no machine left and a right account.
+
+        Args:
+            outcome: how it must have ended.
+            late_s: how much longer than they were there its machines may be accounted for.
+        """
+        record = self.record()
+        assert (record["state"], record["outcome"]) == ("ended", outcome), record
+        machines = self.machines(record)
+        assert [one.state for one in machines if one.state != "terminated"] == []
+        billed, spent = self.billed_usd(record), record["spent_usd"]
+        rate = max(one["usd_per_hour"] for one in record["places"]) * record["nodes"]
+        most = 1.3 * billed + len(record["attempts"]) * (START_S + late_s) / 3600 * rate
+        print(f"          spent ${spent:.3f}, billed ${billed:.3f}, at most ${most:.3f}")
+        assert billed - 0.01 <= spent <= most + 0.01, "the account is not the bill"
+        return record
+
+    def _run(
+        self, words: tuple[str, ...], timeout_s: float, variables: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        known = {"GPUPLAN_HOME": str(self.home), **variables}
+        return self.cloud.run("gpuplan", *words, cwd=self.folder, timeout_s=timeout_s, **known)
+
+
+def run_of(said: str) -> str:
+    """Return the run id in what a command said at its end."""
+    found = re.findall(r"\b[a-z0-9-]+-\d{8}-\d{6}-[0-9a-z]{6}\b", said)
+    assert found, said
+    return found[-1]
+
+
+def until(true: Callable[[], bool], *, timeout_s: float, what: str = "it") -> None:
+    """Wait for something to become true."""
+    end = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < end, f"{what} did not come true in {timeout_s:.0f} s"
+        time.sleep(0.5)
