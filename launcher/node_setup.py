@@ -25,8 +25,9 @@ CUDA_13_CAPABILITY = 7.5
 BLACKWELL_CAPABILITY = 10.0
 """Not in wheels for CUDA 12.6."""
 WHEELS = "https://download.pytorch.org/whl"
+LOCAL_PATH = 'export PATH="$PATH:$HOME/.local/bin"'
 UV = """\
-export PATH="$HOME/.local/bin:$PATH"
+export PATH="$PATH:$HOME/.local/bin"
 if ! command -v uv >/dev/null 2>&1; then
     PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --quiet --user uv
 fi"""
@@ -76,6 +77,8 @@ def setup_script(
             UV,
             f"uv venv --quiet --allow-existing --python {environment.python_version} {ENVIRONMENT}",
             f'. {ENVIRONMENT[:-1]}/bin/activate"',
+            # Activated from within an environment of SkyPilot's, it forgets what was added to PATH.
+            LOCAL_PATH,
         ]
     limits = ""
     if with_torch:
