@@ -55,3 +55,18 @@ def outcome_code(record: LaunchRecord) -> int:
 def is_projection(record: LaunchRecord) -> bool:
     """Return whether the guard ended a launch for what its first steps said."""
     return record.outcome == "guarded" and record.guard_why == "projection"
+
+
+def left_running(run: str) -> int:
+    """Say how to find a launch again that Ctrl-C has left; return the exit code."""
+    from .main import EXIT_INTERRUPTED
+
+    click.echo(
+        f"\nLeft {run} to itself: it goes on, and costs money until it ends.\n"
+        f"  gpuplan status {run}     what it is doing\n"
+        f"  gpuplan logs -f {run}    follow it again\n"
+        f"  gpuplan stop {run}       checkpoint, then give the machines back\n"
+        f"  gpuplan down {run}       give the machines back now",
+        err=True,
+    )
+    return EXIT_INTERRUPTED

@@ -91,7 +91,7 @@ def _launch(
     """Rent the machines and follow the job; return the exit code, or the plan to try next."""
     from .. import api
     from ..launcher.engine import NoCapacityError
-    from .desk import outcome_code, say_closing
+    from .desk import left_running, outcome_code, say_closing
 
     _confirm(prepared, options)
     try:
@@ -109,7 +109,7 @@ def _launch(
             f" {offer.instance_type}), with `gpuplan launch {other.id} …` or --any-plan.",
         ) from None
     except KeyboardInterrupt:
-        return _left_running(prepared.run_id)
+        return left_running(prepared.run_id)
     if options["detach"]:
         click.echo(
             f"Launched {record.run}; follow it with `gpuplan logs -f {record.run}`.", err=True
@@ -120,7 +120,7 @@ def _launch(
         record = api.launches.follow(desk, record.run)
         record = _ask_on_projection(desk, record, options)
     except KeyboardInterrupt:
-        return _left_running(record.run)
+        return left_running(record.run)
     say_closing(desk, record)
     _write_record(record, options)
     return outcome_code(record)
@@ -160,21 +160,6 @@ def _ask_on_projection(desk: Desk, record: LaunchRecord, options: dict[str, Any]
     again = api.launches.desk(engine=desk.engine, tell=desk.tell, log=desk.log, changes=changed)
     api.launches.resume(again, record.run, limits_of(options), changes=changed)
     return api.launches.follow(again, record.run)
-
-
-def _left_running(run: str) -> int:
-    """Say how to find a launch again that Ctrl-C has left; return the exit code."""
-    from .main import EXIT_INTERRUPTED
-
-    click.echo(
-        f"\nLeft {run} to itself: it goes on, and costs money until it ends.\n"
-        f"  gpuplan status {run}     what it is doing\n"
-        f"  gpuplan logs -f {run}    follow it again\n"
-        f"  gpuplan stop {run}       checkpoint, then give the machines back\n"
-        f"  gpuplan down {run}       give the machines back now",
-        err=True,
-    )
-    return EXIT_INTERRUPTED
 
 
 def _show(prepared: Prepared, options: dict[str, Any]) -> None:

@@ -22,11 +22,15 @@ def command(run: str, **options: Any) -> int:
     With -f the launch is brought to its end when the job is over, as `gpuplan launch` does.
     """
     from .. import api
-    from .desk import make_desk, outcome_code, say_closing
+    from .desk import left_running, make_desk, outcome_code, say_closing
 
     desk = make_desk()
     lines = options["lines"] or 0
-    api.launches.show_log(desk, run, sys.stdout, follow=options["follow"], lines=lines)
+    run = desk.ledger.find(run).run
+    try:
+        api.launches.show_log(desk, run, sys.stdout, follow=options["follow"], lines=lines)
+    except KeyboardInterrupt:
+        return left_running(run)
     if not options["follow"]:
         return 0
     ((record, _),) = api.launches.look_at(desk, [run])

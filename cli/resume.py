@@ -35,7 +35,7 @@ def command(run: str, **options: Any) -> int:
     needs another limit first.
     """
     from .. import api
-    from .desk import make_desk, outcome_code, say_closing
+    from .desk import left_running, make_desk, outcome_code, say_closing
     from .launch_options import limits_of
 
     usd, hours = options["max_cost"], options["max_hours"]
@@ -46,19 +46,26 @@ def command(run: str, **options: Any) -> int:
     }
     changes = {key: value for key, value in named.items() if value is not None}
     desk = make_desk(quiet=options["quiet"], changes=changes)
-    record = api.launches.resume(
-        desk,
-        run,
-        limits_of(options),
-        spot=options["spot"],
-        reserved_usd=usd,
-        changes=changes,
-    )
+    run = desk.ledger.find(run).run
+    try:
+        record = api.launches.resume(
+            desk,
+            run,
+            limits_of(options),
+            spot=options["spot"],
+            reserved_usd=usd,
+            changes=changes,
+        )
+    except KeyboardInterrupt:
+        return left_running(run)
     if options["detach"]:
         click.echo(
             f"Resumed {record.run}; follow it with `gpuplan logs -f {record.run}`.", err=True
         )
         return 0
-    record = api.launches.follow(desk, record.run)
+    try:
+        record = api.launches.follow(desk, run)
+    except KeyboardInterrupt:
+        return left_running(run)
     say_closing(desk, record)
     return outcome_code(record)

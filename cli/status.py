@@ -42,7 +42,10 @@ def command(runs: tuple[str, ...], **options: Any) -> int:
                 say_closing(desk, record)
         if not options["watch"] or not any(record.is_open for record, _ in found):
             return 0
-        time.sleep(options["every"])
+        try:
+            time.sleep(options["every"])
+        except KeyboardInterrupt:
+            return 0
 
 
 def _write(desk: Any, found: list[Any], options: dict[str, Any]) -> None:

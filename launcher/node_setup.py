@@ -26,8 +26,8 @@ BLACKWELL_CAPABILITY = 10.0
 """Not in wheels for CUDA 12.6."""
 WHEELS = "https://download.pytorch.org/whl"
 LOCAL_PATH = 'export PATH="$PATH:$HOME/.local/bin"'
-UV = """\
-export PATH="$PATH:$HOME/.local/bin"
+UV = f"""\
+{LOCAL_PATH}
 if ! command -v uv >/dev/null 2>&1; then
     PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --quiet --user uv
 fi"""

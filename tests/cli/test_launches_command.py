@@ -1,0 +1,192 @@
+"""The commands that find a launch again, on an engine in memory."""
+
+import csv
+import io
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from fake_engine import Clock, FakeEngine
+from launch_records import RUN, make_record
+
+from gpuplan import api
+from gpuplan.cli.main import run
+from gpuplan.launcher import sky_engine
+from gpuplan.launcher.account import Limits
+from gpuplan.launcher.launch_record import LaunchRecord
+from gpuplan.launcher.lifecycle import Desk, ask, begin, wait_started
+
+GUARDED = (
+    'gpuplan-guard: {"verdict": {"why": "projection", "text": "projected $90.00, above $45.00",'
+    ' "exit_code": 4}, "spent_usd": 2.5}\n'
+)
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    fake = FakeEngine(Clock(datetime.now(UTC)))
+
+    class EngineTime:
+        now = staticmethod(lambda _zone: fake.clock())
+
+    monkeypatch.setattr(api.launches, "datetime", EngineTime)
+    monkeypatch.setattr(sky_engine, "SkyEngine", lambda: fake)
+    monkeypatch.setattr("gpuplan.launcher.cloud_instances.labelled_instances", lambda _regions: [])
+    return fake
+
+
+@pytest.fixture
+def desk(engine: FakeEngine) -> Desk:
+    return api.launches.desk(engine=engine)
+
+
+@pytest.fixture
+def record(tmp_path: Path, engine: FakeEngine, desk: Desk) -> LaunchRecord:
+    """Return a launch whose job runs, with orders of its guard in its folder."""
+    made = make_record(tmp_path, engine.clock)
+    job = Path(made.folder) / "job"
+    job.mkdir()
+    orders = {"run_id": RUN, "usd_per_hour": 36.0, "requested_at_s": 0.0}
+    projection = {"total_steps": 100, "action": "ask"}
+    (job / "guard.json").write_text(json.dumps({**orders, "projection": projection}))
+    return wait_started(desk, ask(desk, begin(desk, made, Limits(), spot=False)))
+
+
+def test_status_says_what_is_open(record: LaunchRecord, capsys) -> None:
+    assert run(["status"]) == 0
+    (head, line) = capsys.readouterr().out.splitlines()
+    assert head.split() == ["run", "is", "on", "for", "spent", "predicted"]
+    assert re.fullmatch(
+        RUN + r"  trains  aws/us-east-1/us-east-1a  0:\d\d h  \$\d\.\d\d  \$38\.00–45\.00", line
+    )
+
+
+def test_status_ends_a_launch_whose_job_is_over(
+    record: LaunchRecord, engine: FakeEngine, capsys
+) -> None:
+    engine.end_job(record.cluster)
+    assert run(["status", RUN[:8], "--format", "json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["launches"][0]["outcome"] == "succeeded"
+    assert "saved at s3://results/team/" in captured.err
+    assert engine.live() == []
+
+
+def test_status_watches_until_nothing_is_open(
+    record: LaunchRecord, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            engine.end_job(record.cluster)
+
+    monkeypatch.setattr("gpuplan.cli.status.time.sleep", sleep)
+    assert run(["status", "--watch", "--every", "5s", "-q"]) == 0
+    assert slept == [5.0, 5.0, 5.0]
+    assert engine.live() == []
+
+
+def test_logs_before_and_after_the_end(record: LaunchRecord, engine: FakeEngine, capsys) -> None:
+    assert run(["logs", RUN]) == 0
+    assert capsys.readouterr().out == "step 1\n"
+    assert run(["logs", "-f", RUN]) == 0
+    assert "spent $" in capsys.readouterr().err
+    assert engine.live() == []
+    assert run(["logs", RUN]) == 0
+    assert capsys.readouterr().out == "step 1\n"
+
+
+def test_a_guarded_run_goes_on_with_other_orders(
+    record: LaunchRecord, engine: FakeEngine, capsys
+) -> None:
+    engine.log += GUARDED
+    assert run(["logs", "-f", RUN]) == 4
+    assert "projected $90.00, above $45.00" in capsys.readouterr().err
+    assert run(["resume", RUN]) == 2
+    assert "ended by its guard" in capsys.readouterr().err
+    engine.log = "step 2\n"
+    assert run(["resume", RUN, "--on-projection", "continue", "--max-cost", "90"]) == 0
+    orders = json.loads((Path(record.folder) / "job" / "guard.json").read_text())
+    assert orders["projection"]["action"] == "continue"
+    assert orders["max_cost_usd"] == 90
+    assert orders["spent_before_usd"] > 1
+    assert orders["hours_before"] > 0.03
+    assert orders["requested_at_s"] > 1.7e9
+    assert "2 x" not in capsys.readouterr().out
+
+
+def test_ctrl_c_while_following_leaves_the_run(
+    record: LaunchRecord, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "tail", interrupted)
+    assert run(["logs", "-f", RUN]) == 130
+    assert f"gpuplan stop {RUN}" in capsys.readouterr().err
+    assert len(engine.live()) == 1
+
+
+def test_stop_and_down_say_what_was_spent(record: LaunchRecord, engine: FakeEngine, capsys) -> None:
+    assert run(["stop", RUN]) == 0
+    said = capsys.readouterr().err
+    assert "told to stop" in said and re.search(r"spent \$\d\.\d\d, predicted", said)
+    assert run(["down", RUN]) == 0
+    assert run(["down", "nobody"]) == 2
+    assert "No launch has a run id" in capsys.readouterr().err
+    assert engine.live() == []
+
+
+def test_history_adds_up_and_filters(
+    record: LaunchRecord, engine: FakeEngine, desk: Desk, tmp_path: Path, capsys
+) -> None:
+    other = make_record(
+        tmp_path, engine.clock, run="bert-20261122-130000-0d0d0d", project="bert", owner="bob"
+    )
+    begin(desk, other, Limits(), spot=False)
+    assert run(["history"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert lines[-1].startswith("2 launches, 2 still open: ")
+    assert run(["history", "--project", "net", "--format", "csv"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (row["run"], row["attempts"], row["outcome"]) == (RUN, "1", "")
+    assert run(["history", "--outcome", "failed"]) == 0
+    assert "none is wanted" in capsys.readouterr().out
+    assert run(["history", "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    spent = sum(one["spent_usd"] for one in answer["launches"])
+    assert answer["totals"]["spent_usd"] == pytest.approx(spent, abs=0.05)
+    assert run(["history", RUN]) == 0
+    told = capsys.readouterr().out
+    assert "attempt 1: on-demand in aws/us-east-1/us-east-1a at $36.00 an hour" in told
+    assert re.search(r"\d\d:\d\d  job 1 submitted", told)
+
+
+def test_reconcile_gives_back_what_nobody_owns_only_if_it_is_wanted(
+    record: LaunchRecord, engine: FakeEngine, capsys
+) -> None:
+    engine.add_stray("gp-old-0000ff", "old-20261101-100000-0000ff")
+    assert run(["reconcile"]) == 1
+    captured = capsys.readouterr()
+    assert f"{RUN}  runs" in captured.out
+    assert "owned by no launch of this store" in captured.out
+    assert "-y gives it back" in captured.err
+    assert len(engine.live()) == 2
+    assert run(["reconcile", "-y"]) == 0
+    assert engine.live() == [record.cluster]
+    assert run(["reconcile", "--format", "json", "-q"]) == 0
+    captured = capsys.readouterr()
+    assert [
+        one["kind"] for one in json.loads(captured.out[captured.out.index("{") :])["found"]
+    ] == ["running"]
+
+
+def test_with_nothing_open_skypilot_is_not_asked(capsys) -> None:
+    assert run(["status"]) == 0
+    assert "no launch costs money" in capsys.readouterr().out
+    assert run(["history"]) == 0
