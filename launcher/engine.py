@@ -142,8 +142,13 @@ class Engine(Protocol):
         """Return the jobs of a cluster, newest first."""
         ...
 
-    def tail(self, cluster: str, job_id: int, out: TextIO, *, follow: bool, lines: int = 0) -> None:
-        """Write the log of a job; `follow` until it ends, `lines` only the last ones."""
+    def tail(
+        self, cluster: str, job_id: int, out: TextIO, *, follow: bool, lines: int = 0
+    ) -> JobStatus | None:
+        """Write the log of a job; `follow` until it ends, `lines` only the last ones.
+
+        Returns how the job has ended, where it has and the engine says so.
+        """
         ...
 
     def execute(self, cluster: str, command: str) -> None:

@@ -130,18 +130,27 @@ def wait_started(desk: Desk, record: LaunchRecord) -> LaunchRecord:
 def attend(desk: Desk, record: LaunchRecord) -> LaunchRecord:
     """Show the job's log until it ends, then end the launch.
 
+    The launch is still open where the log ended before the job did.
+
     Raises:
         EngineError: results could not be brought, or machines not given back; a later command
             tries again.
     """
-    out = desk.log or io.StringIO()
     last = record.last
     assert last is not None and last.job_id is not None
     if record.managed:
-        desk.engine.tail_managed(last.job_id, out, follow=True)
-    else:
-        desk.engine.tail(record.cluster, last.job_id, out, follow=True)
-    return settle_if_ended(desk, record)
+        desk.engine.tail_managed(last.job_id, desk.log or io.StringIO(), follow=True)
+        return settle_if_ended(desk, record)
+    out = _Copied(desk.log)
+    try:
+        status = desk.engine.tail(record.cluster, last.job_id, out, follow=True)
+    except EngineError as error:
+        desk.tell(f"the log broke off: {error.message}")
+        return record
+    if status not in ENDED:
+        return record
+    # Every question now is asked while machines cost money and have nothing to do.
+    return settle(desk, record, Job(job_id=last.job_id, status=status), followed=out.getvalue())
 
 
 def settle_if_ended(desk: Desk, record: LaunchRecord) -> LaunchRecord:
@@ -152,9 +161,16 @@ def settle_if_ended(desk: Desk, record: LaunchRecord) -> LaunchRecord:
     return settle(desk, record, job)
 
 
-def settle(desk: Desk, record: LaunchRecord, job: Job) -> LaunchRecord:
-    """Bring the results of a job that has ended, give its machines back, and close the account."""
-    log = _keep_log(desk, record, job)
+def settle(desk: Desk, record: LaunchRecord, job: Job, *, followed: str = "") -> LaunchRecord:
+    """Bring the results of a job that has ended, give its machines back, and close the account.
+
+    Args:
+        desk: the world.
+        record: the launch.
+        job: its newest, which has ended.
+        followed: its log as it was shown; it is asked for again where its end is not in it.
+    """
+    log = _keep_log(desk, record, job, followed if word_in_log(followed) is not None else None)
     word, run = word_in_log(log), run_in_log(log)
     if run is not None:
         desk.keep_run(record, run)
@@ -280,8 +296,20 @@ def _managed_times(record: LaunchRecord, job: Job, word: GuardWord | None) -> Ch
     }
 
 
-def _keep_log(desk: Desk, record: LaunchRecord, job: Job) -> str:
+def _keep_log(desk: Desk, record: LaunchRecord, job: Job, known: str | None) -> str:
     """Keep the log of a job beside its task, since it goes with the machines; return it."""
+    text = _log_of(desk, record, job) if known is None else known
+    if text is None:
+        return ""  # It may be gone already; the job's own status still tells.
+    last = record.last
+    number = 1 if last is None else last.number
+    # The folder may have been removed, and a log is not worth failing for.
+    with contextlib.suppress(OSError):
+        write_atomically(log_path(record, number), text)
+    return text
+
+
+def _log_of(desk: Desk, record: LaunchRecord, job: Job) -> str | None:
     out = io.StringIO()
     try:
         if record.managed:
@@ -289,13 +317,27 @@ def _keep_log(desk: Desk, record: LaunchRecord, job: Job) -> str:
         else:
             desk.engine.tail(record.cluster, job.job_id, out, follow=False)
     except EngineError:
-        return ""  # It may be gone already; the job's own status still tells.
-    last = record.last
-    number = 1 if last is None else last.number
-    # The folder may have been removed, and a log is not worth failing for.
-    with contextlib.suppress(OSError):
-        write_atomically(log_path(record, number), out.getvalue())
+        return None
     return out.getvalue()
+
+
+class _Copied(io.StringIO):
+    """Keeps what is written, and writes it to a stream too, if there is one."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def write(self, text: str, /) -> int:
+        """Write a text to both."""
+        if self._stream is not None:
+            self._stream.write(text)
+        return super().write(text)
+
+    def flush(self) -> None:
+        """Show what was written."""
+        if self._stream is not None:
+            self._stream.flush()
 
 
 def _outcome(job: Job, word: GuardWord | None) -> tuple[Outcome, str]:

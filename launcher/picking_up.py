@@ -36,6 +36,8 @@ STOP_FILE = "gpuplan-stop"
 LOOK_EVERY_S = 3.0
 STOP_WAIT_S = 1800.0
 """How long a job may take to write its checkpoint, before a person is told that it has not."""
+FOLLOWED_AGAIN = 5
+"""How often a log is asked for again that ended before its job did."""
 Wait = Callable[[float], None]
 
 
@@ -212,10 +214,23 @@ def resume(
 
 def follow(desk: Desk, record: LaunchRecord) -> LaunchRecord:
     """Go on with an open launch until it has ended, showing its log."""
-    record, finding = pick_up(desk, record)
-    if finding == "starting" and record.last is not None and record.last.request_id:
-        record = wait_started(desk, record)
-    return attend(desk, record) if record.is_open else record
+    if record.state == "running" and (record.pid, record.host) == this_process():
+        # This command has just launched it: there is nothing to find.
+        record = attend(desk, record)
+    for _ in range(FOLLOWED_AGAIN):
+        if not record.is_open:
+            return record
+        record, finding = pick_up(desk, record)
+        if finding == "starting" and record.last is not None and record.last.request_id:
+            record = wait_started(desk, record)
+        if record.is_open:
+            record = attend(desk, record)
+    if record.is_open:
+        raise EngineError(
+            f"The log of {record.run} broke off {FOLLOWED_AGAIN} times; its job goes on.",
+            fix=f"follow it again with `gpuplan logs -f {record.run}`.",
+        )
+    return record
 
 
 def _adopt(desk: Desk, record: LaunchRecord, seen: Seen) -> LaunchRecord:

@@ -62,6 +62,8 @@ JOB_STATUS: Mapping[str, JobStatus] = {
     "CANCELLING": "running",
 }
 """What is not here waits, or has failed where its name says so."""
+JOB_CODE: Mapping[int, JobStatus] = {0: "succeeded", 100: "failed", 103: "cancelled"}
+"""SkyPilot's `JobExitCode` of a job that was followed to its end."""
 
 
 class SkyEngine:
@@ -148,10 +150,15 @@ class SkyEngine:
         ]
         return sorted(jobs, key=lambda job: job.job_id, reverse=True)
 
-    def tail(self, cluster: str, job_id: int, out: TextIO, *, follow: bool, lines: int = 0) -> None:
-        """Write the log of a job."""
+    def tail(
+        self, cluster: str, job_id: int, out: TextIO, *, follow: bool, lines: int = 0
+    ) -> JobStatus | None:
+        """Write the log of a job; return how it has ended."""
         with self._explained():
-            self._sky.tail_logs(cluster, job_id, follow=follow, tail=lines, output_stream=out)
+            code = self._sky.tail_logs(
+                cluster, job_id, follow=follow, tail=lines, output_stream=out
+            )
+        return JOB_CODE.get(code) if isinstance(code, int) else None
 
     def execute(self, cluster: str, command: str) -> None:
         """Run a shell command on the first node, beside the job."""

@@ -403,3 +403,20 @@ def test_machines_that_came_and_went_while_nobody_looked_are_paid(
     if remembered:
         spent = spent_usd(ended, now=engine.clock())
         assert spent <= engine.billed_usd() + engine.usd_per_hour / 30
+
+
+def test_a_log_that_breaks_off_is_followed_again(
+    tmp_path: Path, desk: Desk, engine: FakeEngine
+) -> None:
+    record = launched(desk, make_record(tmp_path, engine.clock))
+    engine.log_breaks = 3
+    ended = follow(desk, record)
+    assert (ended.outcome, engine.live()) == ("succeeded", [])
+
+    other = launched(desk, make_record(tmp_path, engine.clock, run="net-20261122-120000-b2b2b2"))
+    engine.log_breaks = 30
+    with pytest.raises(EngineError, match="its job goes on"):
+        follow(desk, other)
+    assert desk.ledger.get(other.run).state == "running"
+    engine.take_machines(other.cluster)
+    assert follow(desk, desk.ledger.get(other.run)).outcome == "lost"

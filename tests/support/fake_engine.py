@@ -62,6 +62,8 @@ class FakeEngine:
     clock: Clock
     usd_per_hour: Decimal = Decimal(36)
     no_capacity: bool = False
+    log_breaks: int = 0
+    """How often a log that is followed breaks off from now on."""
     breaks_while_starting: bool = False
     cut: Callable[[str], None] = lambda _call: None
     """Called before ("launch") and after ("launch done") every call; may raise `Killed`."""
@@ -179,12 +181,18 @@ class FakeEngine:
         with self._call("jobs"):
             return list(self._jobs.get(cluster, []))
 
-    def tail(self, cluster: str, job_id: int, out: TextIO, *, follow: bool, lines: int = 0) -> None:
+    def tail(
+        self, cluster: str, job_id: int, out: TextIO, *, follow: bool, lines: int = 0
+    ) -> JobStatus | None:
         with self._call("tail"):
+            if follow and self.log_breaks > 0:
+                self.log_breaks -= 1
+                raise EngineError("the connection was lost")
             if follow and self._jobs[cluster][0].status == "running":
                 self.clock.pass_s(600)
                 self.end_job(cluster)
             out.write(self.log)
+            return self._jobs[cluster][0].status
 
     def tail_managed(self, job_id: int, out: TextIO, *, follow: bool, lines: int = 0) -> None:
         with self._call("tail_managed"):

@@ -13,6 +13,7 @@ from offline_cloud.cloud import Cloud, Machine
 from offline_cloud.processes import Inside
 
 ROOT = Path(__file__).parents[3]
+CPU = "c7i.48xlarge"
 SHAPE = "layers=2 hidden=64 heads=2 vocab=512 seq_len=64"
 START_S = 30.0
 """What an account may hold above the bill for each node: asked for, not booted; seen, not gone."""
@@ -44,14 +45,14 @@ class Person:
         variables = {"GPUPLAN_HOME": str(self.home), **variables}
         return self.cloud.begin("gpuplan", *words, cwd=self.folder, log=log, **variables)
 
-    def estimate(self, *, nodes: int = 1, region: str = "us-east-1") -> None:
-        """Plan a small GPT-2 for machines without GPUs, on AWS."""
+    def estimate(self, *, nodes: int = 1, layout: str = "dp1", type: str = CPU) -> None:
+        """Plan a small GPT-2 on AWS, for machines without GPUs unless they are named."""
         shutil.copy(ROOT / "examples" / "gpt2.py", self.folder)
         shape = [word for one in SHAPE.split() for word in ("--param", one)]
-        layout = ("--layout", "fsdp2" if nodes > 1 else "dp1", "--nodes", str(nodes))
-        place = ("--provider", "aws", "--region", region, "--instance", "c7i.48xlarge", "--vs-cpu")
-        batch = ("--samples", "4000", "--micro-batch", "4", "--precision", "fp32")
-        self("estimate", "gpt2.py", *shape, *layout, *place, *batch)
+        place = ("--provider", "aws", "--region", "us-east-1", "--instance", type, "--vs-cpu")
+        split = ("--nodes", str(nodes), "--layout", layout, "--micro-batch", "4")
+        work = ("--samples", "4000", "--precision", "fp32")
+        self("estimate", "gpt2.py", *shape, *place, *split, *work)
 
     def launches(self) -> list[dict[str, Any]]:
         """Return all launches as they are kept, newest first."""
