@@ -66,6 +66,12 @@ OPTIONS = (
     list_option("Machine", "--zone", help="Try these zones of the region, in this order."),
     option(
         "Machine",
+        "--infra",
+        metavar="INFRA",
+        help="A cluster of your own instead of a cloud: k8s/CONTEXT, slurm/CLUSTER or ssh/POOL.",
+    ),
+    option(
+        "Machine",
         "--image",
         metavar="IMAGE",
         help="docker:NAME:TAG, or a machine image of the cloud.",
@@ -254,6 +260,8 @@ def refuse_contradictions(options: dict[str, Any]) -> None:
             f"--framework {options['framework']} is for a script of your own.",
             fix='give the script with --command "train.py --flags", or leave --framework out.',
         )
+    if options["infra"] is not None and (options["region"] or options["zone"]):
+        raise UsageError("--infra is given with --region or --zone.", fix="name the place once.")
     if options["params"] and options["model"] is None:
         raise UsageError(
             "--param is given without --model; a kept plan knows its params.",
@@ -278,6 +286,7 @@ def request_of(options: dict[str, Any]) -> LaunchRequest:
     return request.LaunchRequest(
         providers=options["provider"],
         spot=options["spot"],
+        infra=options["infra"],
         regions=options["region"],
         zones=options["zone"],
         steps=options["steps"],

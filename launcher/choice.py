@@ -12,7 +12,7 @@ from ..catalog.snapshot import Catalogue, load_catalogue
 from ..planner.plan import Estimate, Plan
 from ..profiles.spec import ModelSpec
 from .origin import Origin, files_hash
-from .places import Place, places
+from .places import Place, own_place, places
 from .plan_file import GivenPlan, given_plan
 from .request import LaunchRequest
 from .store import Store
@@ -128,6 +128,8 @@ def same_plan(old: Plan, estimate: Estimate) -> Plan:
 def tried(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[Place, ...]:
     """Return where a plan is launched, in order; raises what `places` raises."""
     spot = request.buys_spot(plan)
+    if request.infra is not None:
+        return (own_place(request.infra, plan, spot=spot),)
     return places(plan, catalogue, spot=spot, regions=request.regions, zones=request.zones)
 
 

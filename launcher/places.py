@@ -13,8 +13,14 @@ from ..catalog.snapshot import Catalogue
 from ..catalog.types import Offer
 from ..planner.plan import ChosenOffer, Plan
 
-KUBERNETES = ("kubernetes", "k8s")
-"""How an --offers file names the person's own cluster; its region is the context."""
+OWN_CLUSTERS: Mapping[str, str] = {
+    "kubernetes": "k8s",
+    "k8s": "k8s",
+    "slurm": "slurm",
+    "ssh": "ssh",
+}
+"""How an --offers file names the person's own clusters → SkyPilot's name of their kind; the region
+is the context, the Slurm cluster or the pool of SSH nodes."""
 ANYWHERE = ("global", "local", "")
 """Regions that are none."""
 NAMED_INSTANCES: Mapping[str, str] = {
@@ -144,20 +150,56 @@ def places(
     )
 
 
+def own_place(infra: str, plan: Plan, *, spot: bool) -> Place:
+    """Return a cluster of the person's own, `k8s/context`, `slurm/cluster` or `ssh/pool`.
+
+    Whoever sells it, and however its offers call it, a node costs what the plan says.
+
+    Raises:
+        UsageError: it is none of these, or is to be bought as spot.
+        PriceError: the plan has no price.
+    """
+    kind, _, rest = infra.partition("/")
+    parts = rest.split("/") if rest else []
+    cloud = OWN_CLUSTERS.get(kind)
+    if cloud is None or len(parts) > 2 or not all(PLACE.fullmatch(part) for part in parts):
+        raise UsageError(
+            f"--infra {infra!r} is no cluster of your own.",
+            fix="write k8s/CONTEXT, slurm/CLUSTER or ssh/POOL, as `sky check` names them; for a"
+            " cloud give --provider and --region.",
+        )
+    if spot:
+        raise UsageError(
+            f"{infra} has no spot machines.", fix="give --on-demand, or leave --infra out."
+        )
+    if plan.offer.usd_per_hour is None:
+        raise PriceError(
+            f"Nobody states what a node of {infra} costs.",
+            fix="state it in a file for --offers, and estimate with it; 0 if it is yours.",
+        )
+    return Place(
+        cloud=cloud,
+        region=parts[0] if parts else None,
+        zone=parts[1] if len(parts) > 1 else None,
+        usd_per_hour=Decimal(str(plan.offer.usd_per_hour)),
+    )
+
+
 def cloud_of(offer: ChosenOffer, catalogue: Catalogue) -> str:
     """Return SkyPilot's name of the provider.
 
     Raises:
         UsageError: SkyPilot does not reach it.
     """
-    if offer.provider in KUBERNETES:
-        return "k8s"
+    if offer.provider in OWN_CLUSTERS:
+        return OWN_CLUSTERS[offer.provider]
     provider = catalogue.providers.get(offer.provider)
     if provider is None or provider.skypilot_cloud is None:
         raise UsageError(
             f"SkyPilot does not reach {offer.provider}, which plan's machines are from.",
             fix="take a plan on another provider; `gpuplan offers --launchable` lists them."
-            " Your own Kubernetes cluster is reached when its offers say provider: kubernetes.",
+            " A cluster of your own is reached with --infra k8s/CONTEXT, slurm/CLUSTER or"
+            " ssh/POOL.",
         )
     return provider.skypilot_cloud
 

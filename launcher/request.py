@@ -73,6 +73,8 @@ class LaunchRequest:
     providers: tuple[str, ...] = ()
     """Of which the cheapest plan is taken, where none is named."""
     spot: bool | None = None
+    infra: str | None = None
+    """A cluster of the person's own, whoever the plan's provider is: `k8s/context`."""
     regions: tuple[str, ...] = ()
     """In the order in which they are tried."""
     zones: tuple[str, ...] = ()

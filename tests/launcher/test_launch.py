@@ -425,3 +425,17 @@ def test_a_smoke_run_costs_its_few_steps_and_projects_the_whole(folder: Path) ->
     assert smoke.cost.usd_expected is not None and whole.cost.usd_expected is not None
     assert smoke.cost.usd_expected < whole.cost.usd_expected / 5
     assert smoke.orders.projection == whole.orders.projection
+
+
+def test_a_cluster_of_ones_own_is_reached_whoever_sells_it(folder: Path) -> None:
+    offer = make_offer(provider="neevcloud", region="indore", usd_per_hour=19.2)
+    plan = make_plan(offer=offer, run=make_run())
+    launch = prepared(given_plan(plan), LaunchRequest(outputs=BUCKET, infra="k8s/lab"))
+    assert launch.task.config["resources"]["infra"] == "k8s/lab"
+    assert launch.task.config["resources"]["accelerators"] == {"A100": 8}
+    assert launch.cost.usd_per_hour == Decimal("19.2")
+    for infra, said in (("aws/us-east-1", "no cluster of your own"), ("k8s/a b", "no cluster")):
+        with pytest.raises(UsageError, match=said):
+            prepared(given_plan(plan), LaunchRequest(outputs=BUCKET, infra=infra))
+    with pytest.raises(UsageError, match="has no spot machines"):
+        prepared(given_plan(plan), LaunchRequest(outputs=BUCKET, infra="k8s/lab", spot=True))

@@ -17,6 +17,8 @@ EXPECTED = {
     "azure": {"nodes": 1, "instance_type": "Standard_ND96asr_v4", "clouds": ["Azure"]},
     "gcp": {"nodes": 1, "instance_type": "n1-standard-16", "accelerators": {"T4": 2}},
     "kubernetes": {"nodes": 1, "accelerators": {"H100": 8}, "clouds": ["Kubernetes"]},
+    "slurm": {"nodes": 2, "accelerators": {"H200": 8}, "clouds": ["Slurm"]},
+    "ssh": {"nodes": 1, "accelerators": {"RTX4090": 2}, "clouds": ["SSH"]},
     "tpu": {"nodes": 1, "accelerators": {"tpu-v5litepod-8": 1}, "clouds": ["GCP"]},
 }
 

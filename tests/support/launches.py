@@ -10,7 +10,7 @@ from answers import make_offer, make_plan
 
 from gpuplan.catalog.snapshot import Catalogue, load_catalogue
 from gpuplan.launcher.node_setup import Environment
-from gpuplan.launcher.places import places
+from gpuplan.launcher.places import own_place, places
 from gpuplan.launcher.project import Project
 from gpuplan.launcher.request import LaunchRequest, parse_data, parse_outputs
 from gpuplan.launcher.task import Task, build_task
@@ -36,7 +36,9 @@ def make_task(
 ) -> Task:
     catalogue: Catalogue = load_catalogue()
     spot = request.spot if request.spot is not None else plan.offer.purchase == "spot"
-    tried = places(plan, catalogue, spot=spot, regions=request.regions, zones=request.zones)
+    tried = changes.pop("tried", None) or places(
+        plan, catalogue, spot=spot, regions=request.regions, zones=request.zones
+    )
     facts: dict[str, Any] = {
         "run_id": RUN_ID,
         "folder": Path("/home/ann/net/gpuplan-launches") / RUN_ID,
@@ -115,4 +117,45 @@ def kubernetes() -> Task:
     return make_task(make_plan(offer=offer), request)
 
 
-TASKS = {"aws": aws, "gcp": gcp, "azure": azure, "tpu": tpu, "kubernetes": kubernetes}
+def slurm() -> Task:
+    """Two nodes of a cluster that a provider of another name sells, with a disk they share."""
+    offer = make_offer(
+        provider="neevcloud",
+        region="indore",
+        instance_type="hgx-h200-8",
+        accelerator="H200-141GB-SXM",
+        purchase="owned",
+        usd_per_hour=19.2,
+    )
+    plan = make_plan(layout="fsdp16", nodes=2, global_batch=128, offer=offer)
+    request = LaunchRequest(infra="slurm/lab/gpus", shared="/mnt/nfs/runs")
+    project = with_packages("requirements.txt")
+    return make_task(
+        plan, request, project=project, tried=(own_place("slurm/lab/gpus", plan, spot=False),)
+    )
+
+
+def ssh() -> Task:
+    """A pool of machines that are reached over SSH."""
+    offer = make_offer(
+        provider="ssh",
+        region="attic",
+        instance_type="tower",
+        accelerator="RTX-4090",
+        accelerators_per_node=2,
+        purchase="owned",
+        usd_per_hour=0,
+    )
+    request = LaunchRequest(fetch="/home/ann/net/results")
+    return make_task(make_plan(layout="dp2", offer=offer), request)
+
+
+TASKS = {
+    "aws": aws,
+    "gcp": gcp,
+    "azure": azure,
+    "tpu": tpu,
+    "kubernetes": kubernetes,
+    "slurm": slurm,
+    "ssh": ssh,
+}
