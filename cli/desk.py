@@ -57,10 +57,18 @@ def is_projection(record: LaunchRecord) -> bool:
     return record.outcome == "guarded" and record.guard_why == "projection"
 
 
-def left_running(run: str) -> int:
-    """Say how to find a launch again that Ctrl-C has left; return the exit code."""
+def left_running(desk: Desk, run: str) -> int:
+    """Say how to find a launch again that Ctrl-C has left; return the exit code.
+
+    Args:
+        desk: Whose ledger knows whether it is open.
+        run: Its run id, or a part of it that was enough to find it.
+    """
     from .main import EXIT_INTERRUPTED
 
+    if not any(one.run.startswith(run) or one.cluster == run for one in desk.ledger.open()):
+        click.echo(f"\nInterrupted; {run} is not open, and no machine of it is left.", err=True)
+        return EXIT_INTERRUPTED
     click.echo(
         f"\nLeft {run} to itself: it goes on, and costs money until it ends.\n"
         f"  gpuplan status {run}     what it is doing\n"

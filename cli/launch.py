@@ -109,7 +109,7 @@ def _launch(
             f" {offer.instance_type}), with `gpuplan launch {other.id} …` or --any-plan.",
         ) from None
     except KeyboardInterrupt:
-        return left_running(prepared.run_id)
+        return left_running(desk, prepared.run_id)
     if options["detach"]:
         click.echo(
             f"Launched {record.run}; follow it with `gpuplan logs -f {record.run}`.", err=True
@@ -120,7 +120,7 @@ def _launch(
         record = api.launches.follow(desk, record.run)
         record = _ask_on_projection(desk, record, options)
     except KeyboardInterrupt:
-        return left_running(record.run)
+        return left_running(desk, record.run)
     say_closing(desk, record)
     _write_record(record, options)
     return outcome_code(record)

@@ -30,7 +30,7 @@ def command(run: str, **options: Any) -> int:
     try:
         api.launches.show_log(desk, run, sys.stdout, follow=options["follow"], lines=lines)
     except KeyboardInterrupt:
-        return left_running(run)
+        return left_running(desk, run)
     if not options["follow"]:
         return 0
     ((record, _),) = api.launches.look_at(desk, [run])

@@ -57,7 +57,7 @@ def command(run: str, **options: Any) -> int:
             changes=changes,
         )
     except KeyboardInterrupt:
-        return left_running(run)
+        return left_running(desk, run)
     if options["detach"]:
         click.echo(
             f"Resumed {record.run}; follow it with `gpuplan logs -f {record.run}`.", err=True
@@ -66,6 +66,6 @@ def command(run: str, **options: Any) -> int:
     try:
         record = api.launches.follow(desk, run)
     except KeyboardInterrupt:
-        return left_running(run)
+        return left_running(desk, run)
     say_closing(desk, record)
     return outcome_code(record)

@@ -19,6 +19,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
+import yaml
+
 from . import sky_home
 from .engine import (
     Cluster,
@@ -250,10 +252,11 @@ class SkyEngine:
             self._sky.get(request)
 
     def _task(self, path: Path, secrets: Mapping[str, str]) -> Any:
-        task = self._sky.Task.from_yaml(str(path))
-        if secrets:
-            task.update_secrets(dict(secrets))
-        return task
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        # Given with the file: one that has no value as it is read is looked for on the server.
+        return self._sky.Task.from_yaml_config(
+            config, secrets_overrides=list(secrets.items()) or None
+        )
 
     def _status(self, names: list[str] | None, *, refresh: bool) -> list[Cluster]:
         modes = self._sky.StatusRefreshMode

@@ -43,7 +43,9 @@ class Person:
     def begin(self, *words: str, log: Path, **variables: str) -> Inside:
         """Begin gpuplan, to be interrupted or killed."""
         variables = {"GPUPLAN_HOME": str(self.home), **variables}
-        return self.cloud.begin("gpuplan", *words, cwd=self.folder, log=log, **variables)
+        # Where the tests are run in the background, a shell has let SIGINT be ignored.
+        heard = ("env", "--default-signal=INT", "gpuplan")
+        return self.cloud.begin(*heard, *words, cwd=self.folder, log=log, **variables)
 
     def estimate(self, *, nodes: int = 1, layout: str = "dp1", type: str = CPU) -> None:
         """Plan a small GPT-2 on AWS, for machines without GPUs unless they are named."""
@@ -119,9 +121,11 @@ def run_of(said: str) -> str:
     return found[-1]
 
 
-def until(true: Callable[[], bool], *, timeout_s: float, what: str = "it") -> None:
+def until(
+    true: Callable[[], bool], *, timeout_s: float, what: str = "it", every_s: float = 0.5
+) -> None:
     """Wait for something to become true."""
     end = time.monotonic() + timeout_s
     while not true():
         assert time.monotonic() < end, f"{what} did not come true in {timeout_s:.0f} s"
-        time.sleep(0.5)
+        time.sleep(every_s)
