@@ -104,9 +104,11 @@ def start(desk: Desk, prepared: Prepared, limits: Limits | None = None) -> Launc
     """
     from ..launcher import launch, lifecycle
     from ..launcher.account import Limits
-    from ..launcher.intent import intent
+    from ..launcher.intent import held_to_reservation, intent
 
     desk.engine.ready()
+    if limits is not None and limits.any:
+        prepared = held_to_reservation(prepared)
     record = lifecycle.begin(
         desk,
         intent(prepared, now=desk.now),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -77,6 +78,14 @@ def reserved_usd(prepared: Prepared) -> Decimal | None:
         bounds.append((dearest * hours).quantize(CENT))
     known = [bound for bound in bounds if bound is not None]
     return min(known) if known else None
+
+
+def held_to_reservation(prepared: Prepared) -> Prepared:
+    """Return a launch whose guard ends it before it costs more than limits count for it."""
+    reserved = reserved_usd(prepared)
+    if reserved is None or prepared.orders.max_cost_usd is not None:
+        return prepared
+    return replace(prepared, orders=replace(prepared.orders, max_cost_usd=float(reserved)))
 
 
 def _results(request: LaunchRequest, prepared: Prepared) -> str:

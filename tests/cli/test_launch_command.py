@@ -206,6 +206,8 @@ def test_a_limit_counts_what_was_launched_before(plan: Plan, engine: FakeEngine,
     assert run(limited) == 4
     assert "month 2" in (said := capsys.readouterr().err) and "has committed $66.01" in said
     assert len(engine.tasks) == 1
+    (path,) = Path("gpuplan-launches").glob("*/job/guard.json")
+    assert json.loads(path.read_text())["max_cost_usd"] == 66.01
 
 
 @pytest.mark.parametrize(
