@@ -63,9 +63,10 @@ def pick_up(desk: Desk, record: LaunchRecord) -> tuple[LaunchRecord, Finding]:
 def show_log(
     desk: Desk, record: LaunchRecord, out: TextIO, *, follow: bool, lines: int = 0
 ) -> None:
-    """Write the log of the newest job of a launch.
+    """Write the log of the newest job of a launch; one that is followed is waited for.
 
     Raises:
+        EngineError: its machines could not be started.
         UsageError: it has none, or its machines are gone and its log with them.
     """
     last = record.last
@@ -74,8 +75,11 @@ def show_log(
         out.write("".join(text.splitlines(keepends=True)[-lines:]))
         return
     if last is None or last.job_id is None:
-        record, _ = pick_up(desk, record)
+        record, finding = pick_up(desk, record)
         last = record.last
+        if follow and finding == "starting" and last is not None and last.request_id:
+            record = wait_started(desk, record)
+            last = record.last
     if last is None or last.job_id is None:
         raise UsageError(f"{record.run} has no job yet.", fix=f"see `gpuplan status {record.run}`.")
     if record.managed:

@@ -1,5 +1,6 @@
 """From the intent to the closed account, on an engine in memory: cut off anywhere, and gone on."""
 
+import io
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from gpuplan.launcher.account import Limits, closing_line, spent_usd
 from gpuplan.launcher.engine import EngineError, NoCapacityError
 from gpuplan.launcher.launch_record import LaunchRecord
 from gpuplan.launcher.lifecycle import Desk, ask, attend, begin, wait_started
-from gpuplan.launcher.picking_up import down, follow, pick_up, resume, stop
+from gpuplan.launcher.picking_up import down, follow, pick_up, resume, show_log, stop
 from gpuplan.launcher.reconcile import reconcile, take_down
 
 GUARDED = (
@@ -420,3 +421,15 @@ def test_a_log_that_breaks_off_is_followed_again(
     assert desk.ledger.get(other.run).state == "running"
     engine.take_machines(other.cluster)
     assert follow(desk, desk.ledger.get(other.run)).outcome == "lost"
+
+
+def test_a_launch_that_is_being_started_can_be_followed(
+    tmp_path: Path, desk: Desk, engine: FakeEngine
+) -> None:
+    record = ask(desk, begin(desk, make_record(tmp_path, engine.clock), Limits(), spot=False))
+    with pytest.raises(UsageError, match="no job yet"):
+        show_log(desk, record, io.StringIO(), follow=False)
+    out = io.StringIO()
+    show_log(desk, record, out, follow=True)
+    assert out.getvalue() == "step 1\n"
+    assert pick_up(desk, desk.ledger.get(RUN))[0].outcome == "succeeded"
