@@ -39,7 +39,7 @@ from .refusals import (
     refuse_unmounted,
 )
 from .request import LaunchRequest, slug
-from .runner.job import Job, write_atomically
+from .runner.job import CheckpointPolicy, Job, write_atomically
 from .sky_prices import PriceDifference
 from .task import WORKDIR, Task, build_task, idle_minutes
 
@@ -253,10 +253,10 @@ def _fallback(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple
 def _notes(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[str, ...]:
     """Return what was never tried, and what is not in the sums."""
     notes = []
-    if plan.nodes > 1 and request.command is None:
+    if plan.nodes > 1 and request.command is None and request.outputs is not None:
         notes.append(
-            "checkpoints that several nodes write through a mounted bucket were never tried on"
-            " rented machines: look at the first one before you rely on them"
+            "checkpoints that several nodes write through a mounted bucket were tried on an"
+            " imitation of a cloud alone: look at the first one before you rely on them"
         )
     notes.append("disks, buckets and traffic between regions are not in these sums")
     provider = catalogue.providers.get(plan.offer.provider)
@@ -299,6 +299,7 @@ def _job(
         peak_flops=None if accelerator is None else peak_flops(accelerator, plan.precision),
         usd_per_hour=plan.usd_per_hour,
         run_id=run_id,
+        checkpoint=CheckpointPolicy(in_bucket=task.in_bucket),
     )
 
 

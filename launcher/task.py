@@ -73,6 +73,8 @@ class Task:
     """For a person: what the script must do itself."""
     out_dir: str
     """Of the results, absolute or seen from the working directory of a node."""
+    in_bucket: bool = False
+    """Whether that is in a mounted bucket."""
 
     @property
     def yaml(self) -> str:
@@ -134,6 +136,7 @@ def build_task(
         command=_command(cluster, request, folder / "task.yaml"),
         notes=() if request.command is None else launched.notes,
         out_dir=_out_dir(request, run_id),
+        in_bucket=request.outputs is not None,
     )
 
 

@@ -5,6 +5,9 @@ part, and gets its name only when all of it is on disk: a kill at any moment lea
 whole. Keys are the names of the model's parameters, so it is read back under any other layout.
 
     checkpoints/step-00000200/.metadata  *.distcp  run.json
+
+In a mounted bucket there are no renames worth the name: the files have theirs from the start, and a
+checkpoint is whole when every file is there that its run.json, written last, lists.
 """
 
 from __future__ import annotations
@@ -32,7 +35,14 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from ...catalog.errors import GpuplanError, UsageError
 from ...catalog.files import write_atomically
-from .checkpoint_folder import NAME, RUN_FILE, make_durable, open_folder, whole_checkpoints
+from .checkpoint_folder import (
+    NAME,
+    RUN_FILE,
+    file_sizes,
+    make_durable,
+    open_folder,
+    whole_checkpoints,
+)
 from .job import CheckpointPolicy
 from .metrics import say
 from .numerics import LossScaler
@@ -66,7 +76,7 @@ class Checkpoints:
         Raises:
             UsageError: it cannot be written, or other nodes do not see what this one writes.
         """
-        open_folder(self._folder, self._processes)
+        open_folder(self._folder, self._processes, in_bucket=self._policy.in_bucket)
 
     def start(self) -> Path | None:
         """Return the checkpoint to begin from, the same on every process; None to begin anew.
@@ -156,6 +166,9 @@ class Checkpoints:
         self._begun_s = time.perf_counter()
         partial = self._partial(facts["step"])
         partial.mkdir(parents=True, exist_ok=True)
+        if self._processes.is_first:
+            # In a bucket this may be a checkpoint that was found not to be whole.
+            (partial / RUN_FILE).unlink(missing_ok=True)
         self._saving = async_save(
             self._state(model, optimizer),
             storage_writer=FileSystemWriter(partial, sync_files=True),
@@ -203,17 +216,21 @@ class Checkpoints:
     def _name(self) -> None:
         step = self._facts["step"]
         partial, whole = self._partial(step), self._folder / NAME.format(step)
+        if self._policy.in_bucket:
+            self._facts = {**self._facts, "files": file_sizes(partial)}
         write_atomically(partial / RUN_FILE, json.dumps(self._facts, indent=1) + "\n")
         make_durable(partial)
-        if whole.exists():
-            shutil.rmtree(whole)
-        partial.rename(whole)
-        make_durable(self._folder)
+        if not self._policy.in_bucket:
+            if whole.exists():
+                shutil.rmtree(whole)
+            partial.rename(whole)
+            make_durable(self._folder)
         for old in whole_checkpoints(self._folder)[: -self._policy.keep]:
             shutil.rmtree(old, ignore_errors=True)
 
     def _partial(self, step: int) -> Path:
-        return self._folder / f".{NAME.format(step)}"
+        name = NAME.format(step)
+        return self._folder / (name if self._policy.in_bucket else f".{name}")
 
     def _state(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         model_state, optimizer_state = get_state_dict(model, optimizer, options=OPTIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 
 from ...catalog.errors import UsageError
 from .processes import Processes
@@ -18,14 +20,16 @@ RUN_FILE = "run.json"
 NAME = "step-{:08d}"
 
 
-def open_folder(folder: Path, processes: Processes) -> None:
+def open_folder(folder: Path, processes: Processes, *, in_bucket: bool = False) -> None:
     """Make the folder on every node, and clear what killed runs left half-written in it.
+
+    Nodes share a bucket, but not at once: there is nothing to look at.
 
     Raises:
         UsageError: it cannot be written, or other nodes do not see what the first one writes.
     """
     problem = _agreed(_unwritable(folder), processes)
-    if problem is None and processes.nodes > 1:
+    if problem is None and processes.nodes > 1 and not in_bucket:
         problem = _agreed(_unshared(folder, processes), processes)
     if problem:
         raise UsageError(
@@ -40,7 +44,29 @@ def open_folder(folder: Path, processes: Processes) -> None:
 
 def whole_checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints of a folder that are whole, oldest first."""
-    return sorted(one.parent for one in folder.glob(f"step-*/{RUN_FILE}"))
+    return sorted(one.parent for one in folder.glob(f"step-*/{RUN_FILE}") if _has_all(one))
+
+
+def file_sizes(checkpoint: Path) -> dict[str, int]:
+    """Return how many bytes each file of a checkpoint must hold, by what its metadata say."""
+    sizes: dict[str, int] = {}
+    stored = FileSystemReader(checkpoint).read_metadata().storage_data or {}
+    for part in stored.values():
+        end = part.offset + part.length
+        sizes[part.relative_path] = max(sizes.get(part.relative_path, 0), end)
+    return sizes
+
+
+def _has_all(run_file: Path) -> bool:
+    """Return whether every file is there that a checkpoint in a bucket says it has.
+
+    Its last file may have arrived before those that other nodes were still uploading.
+    """
+    try:
+        sizes = json.loads(run_file.read_text(encoding="utf-8")).get("files") or {}
+        return all((run_file.parent / name).stat().st_size >= size for name, size in sizes.items())
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def make_durable(folder: Path) -> None:

@@ -78,6 +78,9 @@ class CheckpointPolicy:
     """`auto`: from the newest whole checkpoint of the folder, if any; `never`; or a checkpoint."""
     folder: str | None = None
     """None: `checkpoints` in the folder of results."""
+    in_bucket: bool = False
+    """Whether the folder is a mounted bucket: a rename copies there, and each node sees what the
+    others wrote only later. Files then have their names from the start."""
 
 
 @dataclass(frozen=True, kw_only=True)
