@@ -28,7 +28,7 @@ from .engine import ENDED, Engine, EngineError, Job, NoCapacityError
 from .guard_word import GuardWord, run_in_log, word_in_log
 from .launch_record import Attempt, LaunchRecord, Outcome
 from .ledger import Ledger
-from .looking import rented
+from .looking import job_of, rented
 
 Changes = dict[str, Any]
 WriteOrders = Callable[[LaunchRecord, datetime], None]
@@ -258,9 +258,7 @@ def newest_job(desk: Desk, record: LaunchRecord) -> Job | None:
         cluster = desk.engine.cluster(record.cluster, refresh=False)
         is_up = cluster is not None and cluster.status == "up"
         jobs = desk.engine.jobs(record.cluster) if is_up else []
-    last = record.last
-    wanted = None if last is None else last.job_id
-    return next((job for job in jobs if wanted is None or job.job_id == wanted), None)
+    return job_of(record, jobs)
 
 
 def _note_managed(desk: Desk, record: LaunchRecord) -> LaunchRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,7 +33,7 @@ class Seen:
 
     cluster: Cluster | None = None
     job: Job | None = None
-    """The newest."""
+    """Its own; others may be on its machines."""
     request: Request | None = None
     """The newest."""
     is_launcher_alive: bool = False
@@ -52,9 +53,17 @@ def look(record: LaunchRecord, engine: Engine) -> Seen:
     # A cluster that is being started is locked, and asking the cloud would wait for it.
     cluster = engine.cluster(record.cluster, refresh=not is_starting)
     jobs = engine.jobs(record.cluster) if cluster is not None and cluster.status == "up" else []
-    return Seen(
-        cluster=cluster, job=jobs[0] if jobs else None, request=request, is_launcher_alive=alive
-    )
+    return Seen(cluster=cluster, job=job_of(record, jobs), request=request, is_launcher_alive=alive)
+
+
+def job_of(record: LaunchRecord, jobs: Sequence[Job]) -> Job | None:
+    """Return the job of a launch among those of its cluster, newest first.
+
+    Others may be there: whoever can reach the machines can give them more to do.
+    """
+    known = None if record.last is None else record.last.job_id
+    own = [job for job in jobs if job.name in (None, record.cluster)]
+    return next((job for job in own if known is None or job.job_id == known), None)
 
 
 def judge(record: LaunchRecord, seen: Seen) -> Finding:

@@ -118,7 +118,9 @@ def stop(desk: Desk, record: LaunchRecord, *, wait: Wait) -> LaunchRecord:
     waited_s = 0.0
     while waited_s < STOP_WAIT_S:
         job = newest_job(desk, record)
-        if job is None or job.status in ENDED:
+        if job is not None and job.status in ENDED:
+            return settle(desk, desk.ledger.get(record.run), job)
+        if job is None:
             record, _ = pick_up(desk, desk.ledger.get(record.run))
             return record
         wait(LOOK_EVERY_S)

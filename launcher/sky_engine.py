@@ -164,27 +164,19 @@ class SkyEngine:
 
     def execute(self, cluster: str, command: str) -> None:
         """Run a shell command on the first node, beside the job."""
-        task = self._sky.Task(name="gpuplan", run=command, num_nodes=1)
-        with self._explained():
-            self._sky.stream_and_get(
-                self._sky.exec(task, cluster_name=cluster), output_stream=io.StringIO()
+        # A job of its own would wait behind those of SkyPilot, on machines that are busy.
+        done = self._over_ssh(cluster, ["ssh", "-o", "BatchMode=yes", cluster, command])
+        if done.returncode != 0:
+            raise EngineError(
+                f"{cluster} did not do as it was told: {done.stderr.strip()[-300:]}",
+                fix=f"look whether `ssh {cluster}` works, then try again.",
             )
 
     def copy_back(self, cluster: str, source: str, target: Path) -> None:
         """Bring what is in a folder of the first node into a local one."""
-        sky_command: Any = import_module("sky.client.cli.command")
-        with self._explained():
-            # SkyPilot's own way to make `ssh CLUSTER` work; its SDK has none.
-            sky_command._get_cluster_records_and_set_ssh_config([cluster])
         target.mkdir(parents=True, exist_ok=True)
         line = ["rsync", "-a", "--partial", f"{cluster}:{source.rstrip('/')}/", f"{target}/"]
-        try:
-            done = subprocess.run(line, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        except FileNotFoundError:
-            raise EngineError(
-                "rsync is not installed here, and it brings the results.",
-                fix="install it (on Debian: apt-get install rsync), then try again.",
-            ) from None
+        done = self._over_ssh(cluster, line)
         if done.returncode != 0:
             raise EngineError(
                 f"The results could not be brought from {cluster}: {done.stderr.strip()[-300:]}",
@@ -250,6 +242,21 @@ class SkyEngine:
         with self._explained():
             request = self._sky.jobs.cancel(job_ids=[job_id], graceful=gracefully)
             self._sky.get(request)
+
+    def _over_ssh(self, cluster: str, line: list[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command of this machine that reaches a cluster by its name."""
+        sky_command: Any = import_module("sky.client.cli.command")
+        with self._explained():
+            # SkyPilot's own way to make `ssh CLUSTER` work; its SDK has none.
+            sky_command._get_cluster_records_and_set_ssh_config([cluster])
+        try:
+            return subprocess.run(line, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        except FileNotFoundError:
+            raise EngineError(
+                f"{line[0]} is not installed here, and it is what reaches the machines.",
+                fix=f"install {line[0]} (on Debian: apt-get install rsync openssh-client), then try"
+                " again.",
+            ) from None
 
     def _task(self, path: Path, secrets: Mapping[str, str]) -> Any:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from launch_records import RUN, make_desk, make_record
 
 from gpuplan.catalog.errors import LimitError, UsageError
 from gpuplan.launcher.account import Limits, closing_line, spent_usd
-from gpuplan.launcher.engine import EngineError, NoCapacityError
+from gpuplan.launcher.engine import EngineError, Job, NoCapacityError
 from gpuplan.launcher.launch_record import LaunchRecord
 from gpuplan.launcher.lifecycle import Desk, ask, attend, begin, wait_started
 from gpuplan.launcher.picking_up import down, follow, pick_up, resume, show_log, stop
@@ -433,3 +433,17 @@ def test_a_launch_that_is_being_started_can_be_followed(
     show_log(desk, record, out, follow=True)
     assert out.getvalue() == "step 1\n"
     assert pick_up(desk, desk.ledger.get(RUN))[0].outcome == "succeeded"
+
+
+def test_another_job_on_the_machines_is_not_the_launchs_own(
+    tmp_path: Path, desk: Desk, engine: FakeEngine
+) -> None:
+    record = launched(desk, make_record(tmp_path, engine.clock))
+    engine.add_job(record.cluster, Job(job_id=2, status="succeeded", name="look-around"))
+    after, finding = pick_up(desk, record)
+    assert (finding, after.is_open) == ("training", True)
+    # Nor where the command that launched it died before it knew its own.
+    unknown = desk.ledger.update(RUN, lambda one: one.with_last(job_id=None), what="forgotten")
+    after, _ = pick_up(desk, unknown)
+    assert after.last is not None
+    assert (after.is_open, after.last.job_id) == (True, record.last.job_id if record.last else 0)
