@@ -27,7 +27,8 @@ class Checkout:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "some folder"
         (self.root / "scripts").mkdir(parents=True)
-        for name in ("pyproject.toml", "constraints.txt", "constraints-sky.txt", "scripts/install.sh"):
+        constraints = ("constraints.txt", "constraints-sky.txt")
+        for name in ("pyproject.toml", *constraints, "scripts/install.sh"):
             shutil.copy(ROOT / name, self.root / name)
         self.python = folder / "stand-in"
         self.python.write_text(STAND_IN)

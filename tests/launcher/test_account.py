@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_engine import START, Clock
@@ -38,7 +39,7 @@ def attempt(seconds: float | None, *, number: int = 1, ended: bool = True) -> At
     )
 
 
-def record(folder: Path, *attempts: Attempt, **changes: object) -> LaunchRecord:
+def record(folder: Path, *attempts: Attempt, **changes: Any) -> LaunchRecord:
     return make_record(folder, Clock(), attempts=attempts, **changes)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import yaml
 
@@ -74,7 +74,7 @@ class FakeEngine:
     history: list[Past] = field(default_factory=list)
     """Of clusters that are gone, newest first; a test may let it be forgotten."""
     secrets: dict[str, str] = field(default_factory=dict)
-    tasks: list[dict[str, object]] = field(default_factory=list)
+    tasks: list[dict[str, Any]] = field(default_factory=list)
     _requests: dict[str, Request] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _clusters: dict[str, Cluster] = field(default_factory=dict)
@@ -258,7 +258,7 @@ class FakeEngine:
         self._requests[request_id] = replace(request, status="failed" if failed else "succeeded")
         if failed:
             return
-        is_managed = bool(self.tasks[-1]["resources"].get("use_spot"))  # type: ignore[attr-defined]
+        is_managed = bool(self.tasks[-1]["resources"].get("use_spot"))
         self.clock.pass_s(90)
         job = Job(job_id=len(self._jobs) + len(self._managed) + 1, status="running", name=name)
         if is_managed:
@@ -266,7 +266,7 @@ class FakeEngine:
             self._managed.insert(0, replace(job, started_at=self.clock()))
             return
         if name not in self._clusters:
-            labels = self.tasks[-1]["resources"]["labels"]  # type: ignore[index]
+            labels = self.tasks[-1]["resources"]["labels"]
             self._clusters[name] = self._new_cluster(name, run=labels["gpuplan-run"])
         if self.breaks_while_starting:
             self._requests[request_id] = replace(request, status="failed")
