@@ -43,7 +43,7 @@ def test_stopped_by_hand_then_by_its_cap(person: Person) -> None:
 
     # 60 s are until autodown. What is left of the rest is for the start and some steps.
     rate = record["places"][0]["usd_per_hour"]
-    cap = record["spent_usd"] + (60 + 75) / 3600 * rate
+    cap = record["spent_usd"] + (60 + 100) / 3600 * rate
     said = person("resume", record["run"], "--max-cost", f"{cap:.2f}", code=4)
     record = person.settled("guarded")
     assert record["guard_why"] == "max-cost"
@@ -57,7 +57,7 @@ def test_stopped_by_hand_then_by_its_cap(person: Person) -> None:
 
 def test_a_projection_above_the_estimate_ends_a_run(person: Person) -> None:
     person.estimate()
-    said = person(*LAUNCH, "--steps", "3000000", "--on-projection", "stop", code=4)
+    said = person(*LAUNCH, "--steps", "1000000", "--on-projection", "stop", code=4)
     record = person.settled("guarded")
     assert record["guard_why"] == "projection"
     assert "above the $" in record["why"]
