@@ -11,7 +11,6 @@ and doing a step twice does nothing the second time.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import platform
@@ -22,10 +21,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..catalog.errors import GpuplanError, UsageError
-from ..catalog.files import write_atomically
 from .account import Limits, spent_usd
 from .engine import ENDED, Engine, EngineError, Job, NoCapacityError
 from .guard_word import GuardWord, run_in_log, word_in_log
+from .job_log import Copied, keep_log
 from .launch_record import Attempt, LaunchRecord, Outcome
 from .ledger import Ledger
 from .looking import job_of, rented
@@ -141,7 +140,7 @@ def attend(desk: Desk, record: LaunchRecord) -> LaunchRecord:
     if record.managed:
         desk.engine.tail_managed(last.job_id, desk.log or io.StringIO(), follow=True)
         return settle_if_ended(desk, record)
-    out = _Copied(desk.log)
+    out = Copied(desk.log)
     try:
         status = desk.engine.tail(record.cluster, last.job_id, out, follow=True)
     except EngineError as error:
@@ -170,7 +169,9 @@ def settle(desk: Desk, record: LaunchRecord, job: Job, *, followed: str = "") ->
         job: its newest, which has ended.
         followed: its log as it was shown; it is asked for again where its end is not in it.
     """
-    log = _keep_log(desk, record, job, followed if word_in_log(followed) is not None else None)
+    log = keep_log(
+        desk.engine, record, job, followed if word_in_log(followed) is not None else None
+    )
     word, run = word_in_log(log), run_in_log(log)
     if run is not None:
         desk.keep_run(record, run)
@@ -185,11 +186,6 @@ def settle(desk: Desk, record: LaunchRecord, job: Job, *, followed: str = "") ->
         what=f"job {job.job_id} {job.status}",
     )
     return end(desk, record, outcome, why, **_managed_times(record, job, word))
-
-
-def log_path(record: LaunchRecord, attempt: int) -> Path:
-    """Return where the log of an attempt is kept once its job has ended."""
-    return Path(record.folder) / f"job-{attempt}.log"
 
 
 def give_back(desk: Desk, record: LaunchRecord) -> None:
@@ -292,50 +288,6 @@ def _managed_times(record: LaunchRecord, job: Job, word: GuardWord | None) -> Ch
         "is_bound": word is None or word.spent_usd is None,
         "counted_usd": None if word is None else word.spent_usd,
     }
-
-
-def _keep_log(desk: Desk, record: LaunchRecord, job: Job, known: str | None) -> str:
-    """Keep the log of a job beside its task, since it goes with the machines; return it."""
-    text = _log_of(desk, record, job) if known is None else known
-    if text is None:
-        return ""  # It may be gone already; the job's own status still tells.
-    last = record.last
-    number = 1 if last is None else last.number
-    # The folder may have been removed, and a log is not worth failing for.
-    with contextlib.suppress(OSError):
-        write_atomically(log_path(record, number), text)
-    return text
-
-
-def _log_of(desk: Desk, record: LaunchRecord, job: Job) -> str | None:
-    out = io.StringIO()
-    try:
-        if record.managed:
-            desk.engine.tail_managed(job.job_id, out, follow=False)
-        else:
-            desk.engine.tail(record.cluster, job.job_id, out, follow=False)
-    except EngineError:
-        return None
-    return out.getvalue()
-
-
-class _Copied(io.StringIO):
-    """Keeps what is written, and writes it to a stream too, if there is one."""
-
-    def __init__(self, stream: TextIO | None) -> None:
-        super().__init__()
-        self._stream = stream
-
-    def write(self, text: str, /) -> int:
-        """Write a text to both."""
-        if self._stream is not None:
-            self._stream.write(text)
-        return super().write(text)
-
-    def flush(self) -> None:
-        """Show what was written."""
-        if self._stream is not None:
-            self._stream.flush()
 
 
 def _outcome(job: Job, word: GuardWord | None) -> tuple[Outcome, str]:
