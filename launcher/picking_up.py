@@ -100,20 +100,21 @@ def stop(desk: Desk, record: LaunchRecord, *, wait: Wait) -> LaunchRecord:
         UsageError: it has ended already.
         EngineError: the job does not end; the machines are left to it.
     """
-    record, finding = pick_up(desk, record)
-    if not record.is_open:
-        if finding == "nothing":
-            raise UsageError(
-                f"{record.run} has ended already.", fix="see it with `gpuplan history`."
-            )
-        return record
-    if finding == "starting":
-        return down(desk, record)
-    if record.managed:
-        _cancel_managed(desk, record)
-    else:
-        desk.engine.execute(record.cluster, f"touch ~/{STOP_FILE}")
-        desk.ledger.update(record.run, lambda one: one, what="told to stop")
+    if not _told(desk, record):
+        record, finding = pick_up(desk, record)
+        if not record.is_open:
+            if finding == "nothing":
+                raise UsageError(
+                    f"{record.run} has ended already.", fix="see it with `gpuplan history`."
+                )
+            return record
+        if finding == "starting":
+            return down(desk, record)
+        if record.managed:
+            _cancel_managed(desk, record)
+        else:
+            desk.engine.execute(record.cluster, f"touch ~/{STOP_FILE}")
+            desk.ledger.update(record.run, lambda one: one, what="told to stop")
     desk.tell("told to stop: it writes a checkpoint first")
     waited_s = 0.0
     while waited_s < STOP_WAIT_S:
@@ -130,6 +131,22 @@ def stop(desk: Desk, record: LaunchRecord, *, wait: Wait) -> LaunchRecord:
         fix=f"look at it with `gpuplan logs {record.run}`; `gpuplan down {record.run}` ends it now,"
         " with what its newest checkpoint holds.",
     )
+
+
+def _told(desk: Desk, record: LaunchRecord) -> bool:
+    """Tell a job that is known to stop, without a look at it first, which may take half a minute.
+
+    Returns whether its machines took it; a job that has ended already does not mind.
+    """
+    known = record.last is not None and record.last.job_id is not None
+    if record.state != "running" or record.managed or not known:
+        return False
+    try:
+        desk.engine.execute(record.cluster, f"touch ~/{STOP_FILE}")
+    except EngineError:
+        return False
+    desk.ledger.update(record.run, lambda one: one, what="told to stop")
+    return True
 
 
 def down(desk: Desk, record: LaunchRecord) -> LaunchRecord:

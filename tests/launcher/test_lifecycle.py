@@ -447,3 +447,12 @@ def test_another_job_on_the_machines_is_not_the_launchs_own(
     after, _ = pick_up(desk, unknown)
     assert after.last is not None
     assert (after.is_open, after.last.job_id) == (True, record.last.job_id if record.last else 0)
+
+
+def test_stop_where_the_machines_are_gone_already(
+    tmp_path: Path, desk: Desk, engine: FakeEngine
+) -> None:
+    record = launched(desk, make_record(tmp_path, engine.clock))
+    engine.take_machines(record.cluster)
+    assert stop(desk, record, wait=no_wait).outcome == "lost"
+    assert engine.commands == []

@@ -208,6 +208,8 @@ class FakeEngine:
 
     def execute(self, cluster: str, command: str) -> None:
         with self._call("execute"):
+            if cluster not in self._clusters:
+                raise EngineError("there are no such machines")
             self.commands.append(command)
             self.end_job(cluster)
 
