@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..catalog.errors import UsageError
+from .checkpoint_every import CheckpointEvery
 from .options import Count, Dollars, Duration, F, OneOf, list_option, option
 
 if TYPE_CHECKING:
@@ -139,6 +140,13 @@ OPTIONS = (
     option("Job", "--owner", metavar="NAME", help="Who pays, for the labels; default: you."),
     option(
         "Job",
+        "--checkpoint-every",
+        type=CheckpointEvery(),
+        metavar="STEPS|TIME",
+        help="How often gpuplan's runner writes a checkpoint: 200, 10m; default: 10m.",
+    ),
+    option(
+        "Job",
         "--autodown",
         type=click.IntRange(0, 1440),
         metavar="MINUTES",
@@ -260,6 +268,11 @@ def refuse_contradictions(options: dict[str, Any]) -> None:
             f"--framework {options['framework']} is for a script of your own.",
             fix='give the script with --command "train.py --flags", or leave --framework out.',
         )
+    if options["script"] is not None and options["checkpoint_every"] is not None:
+        raise UsageError(
+            "--checkpoint-every is for gpuplan's own runner.",
+            fix="leave it out, and let your script write its checkpoints.",
+        )
     if options["infra"] is not None and (options["region"] or options["zone"]):
         raise UsageError("--infra is given with --region or --zone.", fix="name the place once.")
     if options["params"] and options["model"] is None:
@@ -283,6 +296,7 @@ def request_of(options: dict[str, Any]) -> LaunchRequest:
 
     fetch, outputs, shared = options["fetch"], options["outputs"], options["shared"]
     deadline_s = options["deadline"]
+    every_steps, every_s = options["checkpoint_every"] or (None, None)
     return request.LaunchRequest(
         providers=options["provider"],
         spot=options["spot"],
@@ -306,6 +320,8 @@ def request_of(options: dict[str, Any]) -> LaunchRequest:
         fetch=None if fetch is None else str(Path(fetch).expanduser().absolute()),
         image=None if options["image"] is None else request.parse_image(options["image"]),
         disk_gb=options["disk_size"],
+        checkpoint_every_steps=every_steps,
+        checkpoint_every_s=every_s,
         autodown_minutes=options["autodown"],
         setup=options["setup"],
         environment=tuple(request.parse_variable(text) for text in options["variables"]),

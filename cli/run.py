@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..catalog.errors import UsageError
+from .checkpoint_every import CheckpointEvery
 from .options import Count, Duration, GroupedCommand, OneOf, option, output_options
 
 if TYPE_CHECKING:
@@ -34,28 +34,6 @@ ABOUT_THE_MODEL = (
     "timeout",
 )
 """Options that a script of one's own does not hear of."""
-
-
-class CheckpointEvery(click.ParamType):
-    """How often: a number of steps (200), or a span of time (10m, 600s)."""
-
-    name = "steps|time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int | None, float | None]:
-        """Return (steps, seconds), one of them None."""
-        if isinstance(value, tuple):
-            return value
-        if re.fullmatch(r"\s*[\d_,]+\s*", str(value)):
-            return int(Count(whole=True).convert(value, param, ctx)), None
-        if not re.fullmatch(r"\s*\d*\.?\d+\s*(s|min|m|h|d)\s*", str(value).casefold()):
-            self.fail(
-                f"{value!r} is neither a number of steps (200) nor a span of time (10m, 600s).",
-                param,
-                ctx,
-            )
-        return None, Duration().convert(value, param, ctx)
 
 
 @click.command("run", cls=GroupedCommand)

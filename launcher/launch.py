@@ -161,7 +161,7 @@ def prepare(
     job = None
     if request.command is None:
         refuse_missing_packages(spec, project, request)
-        job = _job(given, spec, project, task, trained, run_id=run_id, catalogue=catalogue)
+        job = _job(given, spec, project, task, request, trained, run_id=run_id, catalogue=catalogue)
     return Prepared(
         run_id=run_id,
         plan=plan,
@@ -275,6 +275,7 @@ def _job(
     spec: ModelSpec | None,
     project: Project,
     task: Task,
+    request: LaunchRequest,
     steps: int | None,
     *,
     run_id: str,
@@ -299,8 +300,15 @@ def _job(
         peak_flops=None if accelerator is None else peak_flops(accelerator, plan.precision),
         usd_per_hour=plan.usd_per_hour,
         run_id=run_id,
-        checkpoint=CheckpointPolicy(in_bucket=task.in_bucket),
+        checkpoint=_checkpoints(request, in_bucket=task.in_bucket),
     )
+
+
+def _checkpoints(request: LaunchRequest, *, in_bucket: bool) -> CheckpointPolicy:
+    steps, seconds = request.checkpoint_every_steps, request.checkpoint_every_s
+    if steps is None and seconds is None:
+        return CheckpointPolicy(in_bucket=in_bucket)
+    return CheckpointPolicy(every_steps=steps, every_s=seconds, in_bucket=in_bucket)
 
 
 def _on_node(spec: ModelSpec | None, project: Project) -> ModelSpec:

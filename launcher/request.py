@@ -91,6 +91,9 @@ class LaunchRequest:
     image: str | None = None
     """`docker:…`, or a machine image of the cloud."""
     disk_gb: int | None = None
+    checkpoint_every_steps: int | None = None
+    checkpoint_every_s: float | None = None
+    """Of gpuplan's runner, at most one of the two; None: the runner's own interval."""
     autodown_minutes: int | None = None
     """How long the machines stay after the job where no command gives them back."""
     setup: str | None = None

@@ -7,9 +7,11 @@ to be gone only after its status was refreshed.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -277,7 +279,9 @@ class SkyEngine:
         """Turn what SkyPilot raises into one clear error."""
         errors = self._sky.exceptions
         try:
-            yield
+            # What it says on the way is no data of ours.
+            with contextlib.redirect_stdout(sys.stderr):
+                yield
         except errors.ResourcesUnavailableError as error:
             raise _unavailable(error) from None
         except errors.NoCloudAccessError as error:

@@ -7,6 +7,8 @@ takes the higher one. In a SkyPilot home of gpuplan's own (`sky_home`) they are 
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -96,14 +98,16 @@ def skypilot_prices(task: Mapping[str, Any]) -> list[Decimal | None]:
             f"SkyPilot is not installed here ({error}).", fix='pip install "gpuplan[sky]".'
         ) from None
     wanted = {"num_nodes": task["num_nodes"], "resources": task["resources"]}
-    try:
-        read = sky.Task.from_yaml_config(wanted)
-    except ValueError as error:
-        raise GpuplanError(
-            f"SkyPilot does not take the task: {' '.join(str(error).split())[:300]}",
-            fix="see `gpuplan check`; a region may not be enabled for your account.",
-        ) from None
-    return [_usd_per_hour(sky, resources, read.num_nodes) for resources in read.resources]
+    # It shows what it looks up on standard output, which is ours for data.
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            read = sky.Task.from_yaml_config(wanted)
+        except ValueError as error:
+            raise GpuplanError(
+                f"SkyPilot does not take the task: {' '.join(str(error).split())[:300]}",
+                fix="see `gpuplan check`; a region may not be enabled for your account.",
+            ) from None
+        return [_usd_per_hour(sky, resources, read.num_nodes) for resources in read.resources]
 
 
 def _usd_per_hour(sky: Any, resources: Any, nodes: int) -> Decimal | None:

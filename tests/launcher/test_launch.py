@@ -440,3 +440,14 @@ def test_a_cluster_of_ones_own_is_reached_whoever_sells_it(folder: Path) -> None
             prepared(given_plan(plan), LaunchRequest(outputs=BUCKET, infra=infra))
     with pytest.raises(UsageError, match="has no spot machines"):
         prepared(given_plan(plan), LaunchRequest(outputs=BUCKET, infra="k8s/lab", spot=True))
+
+
+def test_how_often_a_checkpoint_is_written_and_whether_into_a_bucket(folder: Path) -> None:
+    default = prepared(given_plan()).job
+    assert default is not None
+    assert (default.checkpoint.every_s, default.checkpoint.in_bucket) == (600, True)
+    request = LaunchRequest(shared="/mnt/runs", checkpoint_every_steps=200)
+    job = prepared(given_plan(), request).job
+    assert job is not None
+    policy = job.checkpoint
+    assert (policy.every_steps, policy.every_s, policy.in_bucket) == (200, None, False)

@@ -5,8 +5,10 @@
 
 import signal
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from offline_cloud.cloud import Cloud
@@ -14,6 +16,7 @@ from offline_cloud.person import Person, until
 
 LAUNCH = ("launch", "--provider", "aws", "--shared", "/shared", "-y")
 INTERRUPTED = 130
+STEPS = 500
 
 
 @pytest.fixture
@@ -50,12 +53,12 @@ def test_ended_before_anything_was_asked_for(person: Person, tmp_path: Path, way
     assert "Nothing is open" in person("reconcile")
 
 
-def test_killed_while_machines_start_interrupted_while_it_trains_and_robbed(
+def test_killed_while_machines_start_interrupted_while_it_trains_robbed_and_resumed(
     person: Person, tmp_path: Path
 ) -> None:
     person.estimate()
-    endless = ("--steps", "1000000", "--on-projection", "continue")
-    begun = person.begin(*LAUNCH, *endless, log=tmp_path / "launch")
+    some = ("--steps", str(STEPS), "--checkpoint-every", "20", "--on-projection", "continue")
+    begun = person.begin(*LAUNCH, *some, log=tmp_path / "launch")
     until(lambda: states(person.home) == ["requested"], timeout_s=60, every_s=0.1)
     record = person.record()
     until(lambda: bool(person.machines(record)), timeout_s=90, what="a machine")
@@ -67,18 +70,28 @@ def test_killed_while_machines_start_interrupted_while_it_trains_and_robbed(
     until(lambda: len(person.steps(record)) > 5, timeout_s=120, what="a step")
     follow.interrupt()
     assert follow.wait(30) == INTERRUPTED, follow.said
-    assert "trains" in person("status"), "who looks on may go"
     assert len(person.machines(record)) == 1, "it was launched once"
-
-    # A checkpoint first, as a run of hours would have one, then a preemption.
-    person("stop", record["run"])
-    record = person.settled("stopped")
-    stopped_at = person.steps(record)[-1]
-    person("resume", record["run"], "--detach")
-    until(lambda: person.steps(record)[-1] > stopped_at + 5, timeout_s=60, what="a step more")
+    until(lambda: bool(whole(person, record)), timeout_s=60, what="a checkpoint")
     assert [one.state for one in person.cloud.terminate(record["cluster"])]
+    kept = whole(person, record)[-1]
+    robbed_at = person.steps(record)[-1]
+    assert robbed_at < STEPS
     assert "its machines went" in person("status")
     record = person.settled("lost", late_s=60)
-    robbed = person.steps(record)
-    assert robbed == list(range(1, len(robbed) + 1))
-    assert [one["outcome"] for one in record["attempts"]] == ["stopped", "lost"]
+
+    person("resume", record["run"])
+    record = person.settled("succeeded", late_s=60)
+    assert [one["outcome"] for one in record["attempts"]] == ["lost", "succeeded"]
+    written = person.steps(record)
+    again = written.index(robbed_at) + 1
+    assert written[:again] == list(range(1, robbed_at + 1))
+    assert written[again:] == list(range(kept + 1, STEPS + 1)), "it began from its checkpoint"
+    losses = [line["loss"] for line in person.metrics(record)]
+    repeated = losses[kept:again]
+    assert losses[again : again + len(repeated)] == pytest.approx(repeated, abs=1e-5)
+
+
+def whole(person: Person, record: Mapping[str, Any]) -> list[int]:
+    """Return the steps of the checkpoints that are whole."""
+    found = person.results(record).glob("checkpoints/step-*/run.json")
+    return sorted(int(one.parent.name.removeprefix("step-")) for one in found)

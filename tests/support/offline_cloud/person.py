@@ -88,9 +88,14 @@ class Person:
 
     def steps(self, record: Mapping[str, Any]) -> list[int]:
         """Return the steps in its metrics, in the order in which they were written."""
+        return [line["step"] for line in self.metrics(record)]
+
+    def metrics(self, record: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the lines of its metrics that are of steps."""
         path = self.results(record) / "metrics.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
-        return [step for line in lines if isinstance(step := json.loads(line)["step"], int)]
+        whole = [json.loads(line) for line in lines if line.endswith("}")]
+        return [line for line in whole if isinstance(line["step"], int)]
 
     def billed_usd(self, record: Mapping[str, Any]) -> float:
         """Return what the cloud bills for a launch, at the prices that it was planned with."""
