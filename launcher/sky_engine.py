@@ -7,15 +7,11 @@ to be gone only after its status was refreshed.
 
 from __future__ import annotations
 
-import contextlib
 import io
-import re
 import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -24,50 +20,23 @@ from typing import Any, TextIO
 import yaml
 
 from . import sky_home
-from .engine import (
-    Cluster,
-    ClusterStatus,
-    EngineError,
-    Job,
-    JobStatus,
-    NoAccessError,
-    NoCapacityError,
-    NoEngineError,
-    Past,
-    Request,
-    RequestStatus,
+from .engine import Cluster, EngineError, Job, JobStatus, NoEngineError, Past, Request
+from .sky_errors import NothingThereError, explained
+from .sky_rows import (
+    JOB_CODE,
+    REQUEST_STATUS,
+    cluster_of,
+    is_launch,
+    job_status,
+    moment,
+    past_of,
+    submitted,
 )
-from .redaction import redacted
 
 INSTALL = (
     'install it with `pip install "gpuplan[sky]"` and the extra of your cloud, as'
     ' `pip install "skypilot[aws]"`.'
 )
-RUN_LABEL = "gpuplan-run"
-SECONDS = 3600
-ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-LONGEST_SAID = 600
-CLUSTER_STATUS: Mapping[str, ClusterStatus] = {
-    "INIT": "starting",
-    "UP": "up",
-    "STOPPED": "stopped",
-}
-REQUEST_STATUS: Mapping[str, RequestStatus] = {
-    "SUCCEEDED": "succeeded",
-    "FAILED": "failed",
-    "CANCELLED": "cancelled",
-}
-JOB_STATUS: Mapping[str, JobStatus] = {
-    "RUNNING": "running",
-    "WINDING_DOWN": "running",
-    "RECOVERING": "recovering",
-    "SUCCEEDED": "succeeded",
-    "CANCELLED": "cancelled",
-    "CANCELLING": "running",
-}
-"""What is not here waits, or has failed where its name says so."""
-JOB_CODE: Mapping[int, JobStatus] = {0: "succeeded", 100: "failed", 103: "cancelled"}
-"""SkyPilot's `JobExitCode` of a job that was followed to its end."""
 
 
 class SkyEngine:
@@ -99,14 +68,14 @@ class SkyEngine:
         """Wait until the job is submitted; return its id."""
         with self._explained():
             job_id, _ = self._sky.stream_and_get(request_id, output_stream=out or io.StringIO())
-        return _submitted(job_id)
+        return submitted(job_id)
 
     def requests(self, cluster: str) -> list[Request]:
         """Return the launches of a name that were asked for, newest first."""
         with self._explained():
             found = self._sky.api_status(all_status=True, limit=None)
         # A managed job has no cluster of its own yet, but its name is in what was asked.
-        rows = [one for one in found if _is_launch(one.name) and cluster in one.request_body]
+        rows = [one for one in found if is_launch(one.name) and cluster in one.request_body]
         requests = [
             Request(
                 request_id=one.request_id,
@@ -135,7 +104,7 @@ class SkyEngine:
         """Return the clusters of a name that are gone, newest first, of the last 30 days."""
         with self._explained():
             rows = self._sky.get(self._sky.cost_report())
-        found = [_past(row) for row in rows if row["name"] == name and row["status"] is None]
+        found = [past_of(row) for row in rows if row["name"] == name and row["status"] is None]
         return sorted((one for one in found if one), key=lambda one: one.ended_at, reverse=True)
 
     def jobs(self, cluster: str) -> list[Job]:
@@ -145,10 +114,10 @@ class SkyEngine:
         jobs = [
             Job(
                 job_id=row["job_id"],
-                status=_job_status(row["status"]),
+                status=job_status(row["status"]),
                 name=row["job_name"],
-                started_at=_moment(row["start_at"]),
-                ended_at=_moment(row["end_at"]),
+                started_at=moment(row["start_at"]),
+                ended_at=moment(row["end_at"]),
             )
             for row in rows
         ]
@@ -208,22 +177,22 @@ class SkyEngine:
         """Wait until such a job is submitted; return its id."""
         with self._explained():
             job_ids, _ = self._sky.stream_and_get(request_id, output_stream=out or io.StringIO())
-        return _submitted(job_ids[0] if isinstance(job_ids, list) and job_ids else job_ids)
+        return submitted(job_ids[0] if isinstance(job_ids, list) and job_ids else job_ids)
 
     def managed_jobs(self) -> list[Job]:
         """Return the jobs that SkyPilot recovers by itself, newest first."""
         try:
             with self._explained():
                 rows, *_ = self._sky.get(self._sky.jobs.queue_v2(refresh=True))
-        except _NothingThereError:
+        except NothingThereError:
             return []
         jobs = [
             Job(
                 job_id=row["job_id"],
-                status=_job_status(row["status"]),
+                status=job_status(row["status"]),
                 name=row["job_name"],
-                started_at=_moment(row["start_at"]),
-                ended_at=_moment(row["end_at"]),
+                started_at=moment(row["start_at"]),
+                ended_at=moment(row["end_at"]),
                 recoveries=row["recovery_count"] or 0,
                 infra=row["infra"],
                 why=row["failure_reason"],
@@ -272,140 +241,7 @@ class SkyEngine:
         mode = modes.FORCE if refresh else modes.NONE
         with self._explained():
             rows = self._sky.get(self._sky.status(names, refresh=mode))
-        return [_cluster(row) for row in rows]
+        return [cluster_of(row) for row in rows]
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Turn what SkyPilot raises into one clear error."""
-        errors = self._sky.exceptions
-        try:
-            # What it says on the way is no data of ours.
-            with contextlib.redirect_stdout(sys.stderr):
-                yield
-        except errors.ResourcesUnavailableError as error:
-            raise _unavailable(error) from None
-        except errors.NoCloudAccessError as error:
-            raise NoAccessError(
-                f"SkyPilot has no cloud to rent from: {_said(error)}",
-                fix="see `gpuplan check`, which says what each cloud needs.",
-            ) from None
-        except (errors.ApiServerConnectionError, errors.ApiServerAuthenticationError) as error:
-            raise NoEngineError(
-                f"SkyPilot's server does not answer: {_said(error)}",
-                fix="start it with `sky api start`, or see `sky api info`.",
-            ) from None
-        except errors.ClusterNotUpError as error:
-            raise _NothingThereError(_said(error)) from None
-        except errors.RequestCancelled as error:
-            raise EngineError(f"The request was cancelled: {_said(error)}") from None
-        except EngineError:
-            raise
-        except (ValueError, RuntimeError, *_own_errors(errors)) as error:
-            raise EngineError(
-                f"SkyPilot refused: {_said(error)}",
-                fix="nothing more was asked of it; `gpuplan status` says what is rented.",
-            ) from None
-
-
-class _NothingThereError(EngineError):
-    """There is no such cluster, or no controller of jobs."""
-
-
-def _own_errors(errors: Any) -> tuple[type[Exception], ...]:
-    """Return all that SkyPilot itself can raise."""
-    found = [one for one in vars(errors).values() if isinstance(one, type)]
-    return tuple(one for one in found if issubclass(one, Exception))
-
-
-def _unavailable(error: Any) -> EngineError | NoCapacityError:
-    text = _said(error)
-    # Without a history nothing was tried: no such machine is sold to this account.
-    if not error.failover_history:
-        return NoAccessError(
-            f"SkyPilot finds no such machines for this account: {text}",
-            fix="see `gpuplan check`; a region or an accelerator may not be enabled.",
-        )
-    return NoCapacityError(
-        f"None of the places has these machines now; nothing is rented. {text}",
-        fix="name more regions with --region, take another plan with --any-plan, or try later.",
-    )
-
-
-def _said(error: BaseException) -> str:
-    """Return what an error says, on one line, without colours or keys."""
-    text = redacted(" ".join(ANSI.sub("", str(error)).split()))
-    return text if len(text) <= LONGEST_SAID else f"{text[:LONGEST_SAID]} …"
-
-
-def _is_launch(name: str) -> bool:
-    return name.rpartition(".")[2] == "launch"
-
-
-def _submitted(job_id: Any) -> int:
-    if job_id is None:
-        raise EngineError("SkyPilot started machines and submitted no job.")
-    return int(job_id)
-
-
-def _cluster(row: Any) -> Cluster:
-    handle = row["handle"]
-    launched: Any = getattr(handle, "launched_resources", None)
-    return Cluster(
-        name=row["name"],
-        status=CLUSTER_STATUS.get(_name(row["status"]), "starting"),
-        launched_at=_moment(row["launched_at"]),
-        is_managed=bool(row["is_managed"]),
-        **_machines(launched, getattr(handle, "launched_nodes", None) or row["nodes"] or 1),
-    )
-
-
-def _past(row: Any) -> Past | None:
-    """Return a cluster of SkyPilot's history; None where it is not known when it was there."""
-    spans = [span for span in row["usage_intervals"] or () if span[0]]
-    if not spans or spans[-1][1] is None:
-        return None
-    return Past(
-        cluster=Cluster(
-            name=row["name"],
-            status="stopped",
-            launched_at=_moment(spans[0][0]),
-            **_machines(row["resources"], row["num_nodes"] or 1),
-        ),
-        ended_at=datetime.fromtimestamp(spans[-1][1], UTC),
-    )
-
-
-def _machines(launched: Any, nodes: int) -> dict[str, Any]:
-    """Return what a cluster keeps of the resources that SkyPilot launched."""
-    region, zone = getattr(launched, "region", None), getattr(launched, "zone", None)
-    cloud = str(getattr(launched, "cloud", "") or "").lower()
-    labels = getattr(launched, "labels", None) or {}
-    return {
-        "infra": "/".join(part for part in (cloud, region, zone) if part) or None,
-        "instance_type": getattr(launched, "instance_type", None),
-        "is_spot": bool(getattr(launched, "use_spot", False)),
-        "nodes": nodes,
-        "usd_per_hour": _price(lambda: launched.get_cost(SECONDS) * nodes),
-        "run": labels.get(RUN_LABEL),
-    }
-
-
-def _price(cost: Callable[[], float]) -> Decimal | None:
-    """Return a price of SkyPilot's catalogue; None where it has none."""
-    try:
-        return Decimal(str(cost()))
-    except Exception:
-        return None
-
-
-def _job_status(status: Any) -> JobStatus:
-    name = _name(status)
-    return "failed" if name.startswith("FAILED") else JOB_STATUS.get(name, "waiting")
-
-
-def _name(status: Any) -> str:
-    return str(getattr(status, "value", status))
-
-
-def _moment(seconds: float | None) -> datetime | None:
-    return datetime.fromtimestamp(seconds, UTC) if seconds and seconds > 0 else None
+    def _explained(self) -> AbstractContextManager[None]:
+        return explained(self._sky.exceptions)
