@@ -89,7 +89,10 @@ def ranks_of(folder: Path) -> dict[int, int]:
     job = json.loads((folder / "job" / "job.json").read_text())
     found = {}
     for pid in marked_processes("GPUPLAN_RUN", job["run_id"]):
-        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        try:
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # It has ended since it was found.
         ranks = [int(one[5:]) for one in variables if one.startswith(b"RANK=")]
         if ranks:
             found[ranks[0]] = pid

@@ -228,9 +228,11 @@ def _spawn(folder: Path, booted: Path, visible: Iterable[Path], with_parent: boo
     own = ["--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
     ends = ["setpriv", "--pdeathsig", "KILL"] if with_parent else []
     inside = [sys.executable, "-m", "offline_cloud.server", str(folder), str(booted)]
+    # What runs inside comes from this repository, which may itself lie below /tmp.
+    shown = map(str, (SUPPORT.parents[1], *visible))
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(
-            [*ends, "unshare", *own, "sh", "-c", FIRST, "first", *inside, *map(str, visible)],
+            [*ends, "unshare", *own, "sh", "-c", FIRST, "first", *inside, *shown],
             env={
                 "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
                 "PYTHONPATH": str(SUPPORT),
