@@ -72,4 +72,16 @@ set -f
 # shellcheck disable=SC2086
 "$venv/bin/python" -m pip install -qq --disable-pip-version-check \
     -c "$constraints" ${PIP_ARGS:-} $libraries -e "$package"
+
+# The AWS command is a script of the old kind, whose first line does not bear a space.
+script="$venv/bin/aws"
+if [ -f "$script" ] && head -n 1 "$script" | grep -q '^#!.* '; then
+    {
+        printf '#!/bin/sh\n'
+        printf "'''exec' \"%s\" \"\$0\" \"\$@\"\n' '''\n" "$(pwd -P)/$venv/bin/python"
+        tail -n +2 "$script"
+    } >"$script.whole"
+    chmod 755 "$script.whole"
+    mv "$script.whole" "$script"
+fi
 printf '%s\n' "$asked_for" >"$venv/installed-$want"
