@@ -1,10 +1,9 @@
-"""What the guard on the node said last: in the log of its job, or in its file among the results."""
+"""What the guard on the node said last: in the log of its job."""
 
 from __future__ import annotations
 
 import json
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 from ..planner.plan import Answer, Usd
@@ -12,7 +11,6 @@ from .launch_record import Outcome
 
 MARK = "gpuplan-guard: "
 RUN_MARK = "gpuplan-record: "
-STATE_FILE = "guard-state.json"
 OUTCOMES: dict[str, Outcome] = {
     "done": "succeeded",
     "smoke": "succeeded",
@@ -61,14 +59,6 @@ def run_in_log(log: str) -> dict[str, Any] | None:
                 return None
             return found if isinstance(found, dict) else None
     return None
-
-
-def word_in(folder: Path) -> GuardWord | None:
-    """Return the guard's last word among results; None where there is none."""
-    try:
-        return _word((folder / STATE_FILE).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        return None
 
 
 def _word(text: str) -> GuardWord | None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..catalog.errors import GpuplanError, UsageError
-from .account import Limits, spent_usd
+from .account import Limits
 from .engine import ENDED, Engine, EngineError, Job, NoCapacityError
 from .guard_word import GuardWord, run_in_log, word_in_log
 from .job_log import Copied, keep_log
@@ -325,9 +325,3 @@ def _first_line(error: BaseException) -> str:
 def this_process() -> tuple[int, str]:
     """Return what a record keeps of the command that launches: its process and its machine."""
     return os.getpid(), platform.node()
-
-
-def spent_before(record: LaunchRecord, *, now: datetime) -> float:
-    """Return what earlier attempts cost, in dollars, for the guard."""
-    earlier = record.model_copy(update={"attempts": record.attempts[:-1]})
-    return float(spent_usd(earlier, now=now))

@@ -9,18 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from ..catalog.errors import UsageError
-from ..catalog.files import write_atomically
-from .account import attempt_usd
+from .account import node_hours, spent_usd
+from .bundle import ORDERS_FILE, write_orders
 from .guard.orders import Orders, OrdersError
 from .launch_record import LaunchRecord
-
-GUARD_FILE = "guard.json"
-SECONDS_PER_HOUR = 3600
 
 
 def orders_path(record: LaunchRecord) -> Path:
     """Return where a launch keeps the orders that are sent to its machines."""
-    return Path(record.folder) / "job" / GUARD_FILE
+    return Path(record.folder) / "job" / ORDERS_FILE
 
 
 def renew_orders(
@@ -48,22 +45,12 @@ def renew_orders(
     action = fields.pop("action", None)
     if action is not None and orders.projection is not None:
         fields["projection"] = replace(orders.projection, action=action)
-    earlier = record.attempts[:-1]
+    earlier = record.model_copy(update={"attempts": record.attempts[:-1]})
     orders = replace(
         orders,
         requested_at_s=now.timestamp(),
-        spent_before_usd=float(sum(attempt_usd(record, one, now=now) for one in earlier)),
-        hours_before=_hours(record),
+        spent_before_usd=float(spent_usd(earlier, now=now)),
+        hours_before=node_hours(earlier, now=now) / record.nodes,
         **fields,
     )
-    write_atomically(path, orders.to_json())
-
-
-def _hours(record: LaunchRecord) -> float:
-    """Return for how long the machines of earlier attempts ran."""
-    spans = [
-        (one.ended_at - one.began_at).total_seconds()
-        for one in record.attempts[:-1]
-        if one.began_at is not None and one.ended_at is not None
-    ]
-    return sum(spans) / SECONDS_PER_HOUR
+    write_orders(path.parent, orders)

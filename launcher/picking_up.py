@@ -14,6 +14,7 @@ from ..catalog.files import write_atomically
 from .account import Limits
 from .closing import close
 from .engine import ENDED, EngineError
+from .guard.orders import STOP_FILE
 from .job_log import log_path
 from .launch_record import LaunchRecord
 from .lifecycle import (
@@ -31,8 +32,6 @@ from .lifecycle import (
 from .looking import Finding, Seen, judge, look
 from .task import OUT_FOLDER
 
-STOP_FILE = "gpuplan-stop"
-"""In the home of the first node: the guard looks for it."""
 LOOK_EVERY_S = 3.0
 STOP_WAIT_S = 1800.0
 """How long a job may take to write its checkpoint, before a person is told that it has not."""
@@ -113,7 +112,7 @@ def stop(desk: Desk, record: LaunchRecord, *, wait: Wait) -> LaunchRecord:
         if record.managed:
             _cancel_managed(desk, record)
         else:
-            desk.engine.execute(record.cluster, f"touch ~/{STOP_FILE}")
+            desk.engine.execute(record.cluster, f"touch {STOP_FILE}")
             desk.ledger.update(record.run, lambda one: one, what="told to stop")
     desk.tell("told to stop: it writes a checkpoint first")
     waited_s = 0.0
@@ -142,7 +141,7 @@ def _told(desk: Desk, record: LaunchRecord) -> bool:
     if record.state != "running" or record.managed or not known:
         return False
     try:
-        desk.engine.execute(record.cluster, f"touch ~/{STOP_FILE}")
+        desk.engine.execute(record.cluster, f"touch {STOP_FILE}")
     except EngineError:
         return False
     desk.ledger.update(record.run, lambda one: one, what="told to stop")
@@ -201,19 +200,7 @@ def resume(
         LimitError: a limit would be passed.
     """
     record, _ = pick_up(desk, record)
-    if record.is_open:
-        raise UsageError(
-            f"{record.run} still runs.", fix=f"follow it with `gpuplan logs -f {record.run}`."
-        )
-    if record.outcome == "succeeded":
-        raise UsageError(
-            f"{record.run} has trained all its steps.", fix="launch a plan with more --steps."
-        )
-    if record.outcome == "guarded" and not change_orders:
-        raise UsageError(
-            f"{record.run} was ended by its guard: {record.why}.",
-            fix="allow more with --max-cost, --max-hours or --on-projection continue.",
-        )
+    _refuse_to_resume(record, change_orders=change_orders)
     last = record.last
     was_spot = last is not None and last.spot
     buys_spot = was_spot if spot is None else spot
@@ -233,6 +220,22 @@ def resume(
         ),
     )
     return wait_started(desk, ask(desk, record))
+
+
+def _refuse_to_resume(record: LaunchRecord, *, change_orders: bool) -> None:
+    if record.is_open:
+        raise UsageError(
+            f"{record.run} still runs.", fix=f"follow it with `gpuplan logs -f {record.run}`."
+        )
+    if record.outcome == "succeeded":
+        raise UsageError(
+            f"{record.run} has trained all its steps.", fix="launch a plan with more --steps."
+        )
+    if record.outcome == "guarded" and not change_orders:
+        raise UsageError(
+            f"{record.run} was ended by its guard: {record.why}.",
+            fix="allow more with --max-cost, --max-hours or --on-projection continue.",
+        )
 
 
 def follow(desk: Desk, record: LaunchRecord) -> LaunchRecord:

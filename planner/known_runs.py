@@ -11,7 +11,8 @@ from .predict import Prediction
 
 BETWEEN_MACHINES = 0.08
 """Of the step time, either way: what devices of one kind differ by, on average, in one job.
-Sinha et al., "Not All GPUs Are Created Equal", SC22, abstract (8 % on average, 22 % at most)."""
+Sinha et al., "Not All GPUs Are Created Equal", arXiv:2208.11035v3, abstract (8 % on average, 22 %
+at most, over five computing centres)."""
 
 
 @dataclass(frozen=True, kw_only=True)
