@@ -142,5 +142,5 @@ class Fields:
                 raise self.error(
                     f"{self.what} has no field {name!r}.{did_you_mean(name, self._known)}",
                     line=child.line,
-                    fix=f"Known fields: {', '.join(self._known)}.",
+                    fix=f"Known fields: {', '.join(dict.fromkeys(self._known))}.",
                 )

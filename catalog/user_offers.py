@@ -149,7 +149,8 @@ class _Entry:
     def _accelerator_name(
         self, name: str, catalogue: Catalogue, own: dict[str, Accelerator]
     ) -> str:
-        if name in own:
+        # Processors have no name but their exact one.
+        if name in own or name in catalogue.accelerators:
             return name
         try:
             return resolve_accelerator(name, catalogue=catalogue)
