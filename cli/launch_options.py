@@ -184,8 +184,8 @@ OPTIONS = (
         "Money",
         "--deadline",
         type=Duration(),
-        help="Results within this time: 12h, 3d. Spot machines that are not to be had are then"
-        " replaced by others.",
+        help="Results within this time: 12h, 3d. Spot machines are left for others once there is no"
+        " time to lose them.",
     ),
     *LIMITS,
     option(

@@ -8,7 +8,7 @@ from ..catalog.errors import LimitError
 from ..catalog.units import SECONDS_PER_HOUR
 from ..planner.launch_cost import LaunchCost, startups
 from ..planner.plan import Plan
-from .guard.orders import DEFAULT_GRACE_S, Busy, Orders, ProjectionOrders
+from .guard.orders import DEFAULT_GRACE_S, Busy, HandOver, Orders, ProjectionOrders
 from .places import Place
 from .request import LaunchRequest, slug
 from .task import idle_minutes
@@ -41,6 +41,7 @@ def orders(
     *,
     run_id: str,
     requested_at: datetime,
+    fallback: tuple[Place, ...] = (),
 ) -> Orders:
     """Return what the guard holds a run to, for its first launch.
 
@@ -50,9 +51,11 @@ def orders(
         plan: for its steps and their time.
         request: the limits.
         cost: for what was estimated.
-        places: all that are tried.
+        places: where machines are tried.
         run_id: of the run.
         requested_at: when this launch is asked for, with its time zone or in local time.
+        fallback: where they are bought on demand, if those in `places` are spot machines that may
+            cost the deadline.
 
     Raises:
         LimitError: the limit leaves nothing to train with.
@@ -60,11 +63,13 @@ def orders(
     guard = request.guard
     own_runner = request.command is None
     quiet_s = SILENT_STEPS * plan.step_time_s.high
-    rates = {place.infra: float(place.usd_per_hour) * plan.nodes for place in places}
+    spot, others = (_rates(places, plan.nodes), _rates(fallback, plan.nodes))
+    rates = others or spot
     made = Orders(
         run_id=slug(run_id),
-        usd_per_hour=max(rates.values()),
+        usd_per_hour=max((*rates.values(), *spot.values())),
         usd_per_hour_at=rates,
+        spot_usd_per_hour_at=spot if others else {},
         requested_at_s=requested_at.timestamp(),
         max_cost_usd=None if guard.max_cost_usd is None else float(guard.max_cost_usd),
         max_hours=guard.max_hours,
@@ -77,17 +82,40 @@ def orders(
         min_gpu_utilization=None
         if guard.min_gpu_utilization is None
         else Busy(fraction=guard.min_gpu_utilization, for_s=guard.idle_for_s),
-        projection=_projection(plan, request, cost, max(rates.values())),
+        projection=_projection(plan, request, cost, max((*rates.values(), *spot.values()))),
         smoke=guard.smoke,
         deadline_s=None if request.deadline is None else request.deadline.timestamp(),
+        hand_over=_hand_over(plan, request) if others else None,
     )
     _refuse_no_room(made)
     return made
 
 
+def restart_s() -> float:
+    """Return how long the start of machines takes at worst, seconds."""
+    return sum(one.high_s for one in startups())
+
+
 def tail_s(request: LaunchRequest) -> float:
     """Return how long the machines cost after the job, where nothing but autodown ends them."""
     return idle_minutes(request) * 60.0 + AUTODOWN_POLL_S
+
+
+def _rates(places: tuple[Place, ...], nodes: int) -> dict[str, float]:
+    return {place.infra: float(place.usd_per_hour) * nodes for place in places}
+
+
+def _hand_over(plan: Plan, request: LaunchRequest) -> HandOver | None:
+    """Return when a run leaves spot machines; None where nobody knows how far it is."""
+    steps = total_steps(plan, request)
+    if steps is None or request.command is not None:
+        return None
+    return HandOver(total_steps=steps, step_s=plan.step_time_s.high, restart_s=restart_s())
+
+
+def total_steps(plan: Plan, request: LaunchRequest) -> int | None:
+    """Return the steps of the whole run; None where neither the plan nor a person says."""
+    return request.steps or (None if plan.run is None else plan.run.steps)
 
 
 def _projection(
@@ -98,7 +126,7 @@ def _projection(
     The interval is that of the training time; a slow start, which is paid by then, widens its top,
     so that only slow steps end a run.
     """
-    steps = request.steps or (None if plan.run is None else plan.run.steps)
+    steps = total_steps(plan, request)
     if steps is None:
         return None
     first = float(cost.usd_per_hour)

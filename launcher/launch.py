@@ -24,9 +24,10 @@ from ..planner.plan import SCHEMA_VERSION, Answer, CostLine, Estimated, Plan, Us
 from ..profiles.spec import ModelSpec
 from .bundle import write_guard, write_job_folder, write_orders
 from .choice import refuse_stale, tried
+from .deadline import bought_in_time, fallback
 from .frameworks.command import parse_command
 from .guard.orders import Orders
-from .guard_orders import orders, smoke_steps
+from .guard_orders import orders, restart_s, smoke_steps, total_steps
 from .measured_steps import workload_key
 from .places import Place
 from .plan_file import GivenPlan
@@ -54,6 +55,8 @@ class LaunchAnswer(Answer):
     run: str
     plan: str
     task: dict[str, Any]
+    then: dict[str, Any] | None = None
+    """The task that follows on machines that nobody takes away, so that a deadline is met."""
     command: str
     usd_per_hour: Usd
     """All nodes."""
@@ -73,7 +76,7 @@ class Prepared:
     cost: LaunchCost
     places: tuple[Place, ...]
     fallback: tuple[Place, ...]
-    """Where other machines are bought, if no spot machines are to be had before a deadline."""
+    """Where other machines are bought, so that spot machines do not cost the deadline."""
     job: Job | None
     """None where the person's own script is launched."""
     folder: Path
@@ -89,12 +92,18 @@ class Prepared:
     """What the guard on the nodes holds the first launch to."""
     notes: tuple[str, ...]
 
+    @property
+    def tried(self) -> tuple[Place, ...]:
+        """Return all places, in the order in which the task tries them."""
+        return (*self.places, *self.fallback)
+
     def answer(self) -> LaunchAnswer:
         """Return what is printed of it."""
         return LaunchAnswer(
             run=self.run_id,
             plan=self.plan.id,
             task=self.task.config,
+            then=self.task.then,
             command=self.task.command,
             usd_per_hour=self.cost.usd_per_hour,
             usd_expected=self.cost.usd_expected,
@@ -136,13 +145,13 @@ def prepare(
     plan = given.plan
     refuse_stale(given, snapshot_date=catalogue.snapshot_date)
     refuse_request(plan, request)
-    places = tried(plan, request, catalogue)
+    request, late = bought_in_time(plan, request, now=now())
+    places, others = tried(plan, request, catalogue), fallback(plan, request, catalogue)
     refuse_unmounted(places[0].cloud, request)
-    steps = request.steps or (None if plan.run is None else plan.run.steps)
-    fallback = _fallback(plan, request, catalogue)
+    steps = total_steps(plan, request)
     trained = min(steps, smoke_steps()) if steps and request.guard.smoke else steps
-    cost = _cost(plan, trained, (*places, *fallback), request, catalogue)
-    whole = _cost(plan, steps, (*places, *fallback), request, catalogue)
+    cost = _cost(plan, trained, places, others, request, catalogue)
+    whole = _cost(plan, steps, places, others, request, catalogue)
     refuse_dear(cost, request.guard)
     refuse_late(cost, request.deadline, now=now())
     run_id = f"{_name(spec, request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
@@ -156,8 +165,9 @@ def prepare(
         folder=written,
         accelerator=catalogue.accelerators.get(plan.offer.accelerator),
         parameters=None if given.workload is None else given.workload.parameters,
-        fallback=fallback,
+        fallback=others,
     )
+    held = orders(plan, request, whole, places, run_id=run_id, requested_at=now(), fallback=others)
     job = None
     if request.command is None:
         refuse_missing_packages(spec, project, request)
@@ -168,7 +178,7 @@ def prepare(
         task=task,
         cost=cost,
         places=places,
-        fallback=fallback,
+        fallback=others,
         job=job,
         folder=written,
         request=request,
@@ -176,10 +186,8 @@ def prepare(
         model=None if spec is None else spec.name,
         workload=None if spec is None else workload_key(spec),
         billing=catalogue.providers.get(plan.offer.provider),
-        orders=orders(
-            plan, request, whole, (*places, *fallback), run_id=run_id, requested_at=now()
-        ),
-        notes=(*project.notes, *task.notes, *_notes(plan, request, catalogue)),
+        orders=held,
+        notes=(*project.notes, *task.notes, *late, *_notes(plan, request, catalogue)),
     )
 
 
@@ -187,7 +195,7 @@ def at_higher_prices(prepared: Prepared, differences: Sequence[PriceDifference])
     """Return a launch with its worst case at the higher of two prices, and both of them said."""
     if not differences:
         return prepared
-    dearest = max(place.usd_per_hour for place in prepared.places) * prepared.plan.nodes
+    dearest = max(place.usd_per_hour for place in prepared.tried) * prepared.plan.nodes
     higher = max(dearest, *(one.dearer_usd_per_hour for one in differences))
     cost, worst = prepared.cost, prepared.cost.usd_worst
     if worst is not None and dearest > 0:
@@ -221,6 +229,7 @@ def _cost(
     plan: Plan,
     steps: int | None,
     places: tuple[Place, ...],
+    others: tuple[Place, ...],
     request: LaunchRequest,
     catalogue: Catalogue,
 ) -> LaunchCost:
@@ -237,17 +246,11 @@ def _cost(
         training,
         nodes=plan.nodes,
         usd_per_hour=places[0].usd_per_hour,
-        dearest_usd_per_hour=max(place.usd_per_hour for place in places),
+        dearest_usd_per_hour=max(place.usd_per_hour for place in (*places, *others)),
         billing=catalogue.providers.get(plan.offer.provider),
-        idle_s=idle_minutes(request) * 60.0,
+        # Handed over to others, machines are started twice.
+        idle_s=idle_minutes(request) * 60.0 + (restart_s() if others else 0.0),
     )
-
-
-def _fallback(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[Place, ...]:
-    """Return where machines are bought on demand, so that a deadline does not wait for spot."""
-    if request.deadline is None or not request.buys_spot(plan):
-        return ()
-    return tried(plan, replace(request, spot=False), catalogue)
 
 
 def _notes(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[str, ...]:

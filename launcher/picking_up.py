@@ -30,7 +30,7 @@ from .lifecycle import (
     wait_started,
 )
 from .looking import Finding, Seen, judge, look
-from .task import OUT_FOLDER
+from .task import OUT_FOLDER, write_tasks
 
 LOOK_EVERY_S = 3.0
 STOP_WAIT_S = 1800.0
@@ -288,18 +288,23 @@ def _cancel_managed(desk: Desk, record: LaunchRecord) -> None:
 
 
 def _retask(record: LaunchRecord, *, spot: bool) -> None:
-    """Write the task of a launch anew: bought as it is now, with what was fetched sent back."""
+    """Write the task of a launch anew: bought as it is now, with what was fetched sent back.
+
+    Of two tasks the second is the one that is bought on demand.
+    """
     path = Path(record.folder) / "task.yaml"
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        tasks = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
     except OSError:
         raise UsageError(
             f"{path} is gone, and it is what would be launched.", fix="launch the plan again."
         ) from None
-    resources = config["resources"]
+    if not spot:
+        tasks = [{**tasks[-1], "name": record.cluster}]
+    resources = tasks[0]["resources"]
     resources.pop("use_spot", None)
     if spot:
         resources["use_spot"] = True
     if record.fetch is not None and Path(record.fetch).is_dir():
-        config.setdefault("file_mounts", {})[f"~/{OUT_FOLDER}"] = record.fetch
-    write_atomically(path, yaml.safe_dump(config, sort_keys=False, width=10_000))
+        tasks[0].setdefault("file_mounts", {})[f"~/{OUT_FOLDER}"] = record.fetch
+    write_atomically(path, write_tasks(tasks))

@@ -15,6 +15,8 @@ from typing import Literal
 from ..catalog.errors import UsageError, did_you_mean
 from ..planner.plan import Plan
 
+BUCKET_PARTS = {"cos": 2, "https": 2}
+"""Of an address: a region, or an account, and then the bucket. Of all others it is the first."""
 STORES = ("s3", "gs", "r2", "https", "oci", "nebius", "cos", "hf")
 """Schemes of buckets that SkyPilot 0.14 mounts; `https` is Azure's."""
 OUTPUTS = "/outputs"
@@ -45,6 +47,26 @@ class Mount:
     target: str
     mode: Literal["MOUNT", "MOUNT_CACHED"]
     """Read as it is needed, or written through a cache on the node's disk (renames work)."""
+
+    @property
+    def bucket(self) -> str:
+        """Return the whole bucket; SkyPilot mounts no folder of one by its address.
+
+        >>> Mount(source="s3://texts/train/en", target="/data", mode="MOUNT").bucket
+        's3://texts'
+        """
+        scheme, _, rest = self.source.partition("://")
+        parts = 0 if scheme == "hf" else BUCKET_PARTS.get(scheme, 1)
+        return f"{scheme}://{'/'.join(rest.split('/')[:parts])}" if parts else self.source
+
+    @property
+    def folder(self) -> str:
+        """Return the folder in the bucket; empty where the whole bucket is meant.
+
+        >>> Mount(source="cos://eu-de/texts/train", target="/data", mode="MOUNT").folder
+        'train'
+        """
+        return self.source[len(self.bucket) :].strip("/")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,6 +28,7 @@ from .sky_rows import (
     cluster_of,
     is_launch,
     job_status,
+    managed_jobs_of,
     moment,
     past_of,
     submitted,
@@ -171,7 +172,7 @@ class SkyEngine:
     def launch_managed(self, task: Path, name: str, secrets: Mapping[str, str]) -> str:
         """Ask for a job that SkyPilot recovers by itself; return the request's id at once."""
         with self._explained():
-            return str(self._sky.jobs.launch(self._task(task, secrets), name=name))
+            return str(self._sky.jobs.launch(self._tasks(task, secrets), name=name))
 
     def wait_managed(self, request_id: str, out: TextIO | None) -> int:
         """Wait until such a job is submitted; return its id."""
@@ -186,20 +187,7 @@ class SkyEngine:
                 rows, *_ = self._sky.get(self._sky.jobs.queue_v2(refresh=True))
         except NothingThereError:
             return []
-        jobs = [
-            Job(
-                job_id=row["job_id"],
-                status=job_status(row["status"]),
-                name=row["job_name"],
-                started_at=moment(row["start_at"]),
-                ended_at=moment(row["end_at"]),
-                recoveries=row["recovery_count"] or 0,
-                infra=row["infra"],
-                why=row["failure_reason"],
-            )
-            for row in rows
-        ]
-        return sorted(jobs, key=lambda job: job.job_id, reverse=True)
+        return managed_jobs_of(rows)
 
     def tail_managed(self, job_id: int, out: TextIO, *, follow: bool, lines: int = 0) -> None:
         """Write the log of such a job."""
@@ -234,6 +222,13 @@ class SkyEngine:
         # Given with the file: one that has no value as it is read is looked for on the server.
         return self._sky.Task.from_yaml_config(
             config, secrets_overrides=list(secrets.items()) or None
+        )
+
+    def _tasks(self, path: Path, secrets: Mapping[str, str]) -> Any:
+        """Return the tasks of a file, one after the other."""
+        dag_utils: Any = import_module("sky.utils.dag_utils")
+        return dag_utils.load_chain_dag_from_yaml_str(
+            path.read_text(encoding="utf-8"), secrets_overrides=list(secrets.items()) or None
         )
 
     def _status(self, names: list[str] | None, *, refresh: bool) -> list[Cluster]:

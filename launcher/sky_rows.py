@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 from .engine import (
+    ENDED,
     Cluster,
     ClusterStatus,
     EngineError,
+    Job,
     JobStatus,
     Past,
     RequestStatus,
@@ -113,6 +115,33 @@ def job_status(status: Any) -> JobStatus:
     """Return how a job is doing, of a cluster or a managed one."""
     name = _name(status)
     return "failed" if name.startswith("FAILED") else JOB_STATUS.get(name, "waiting")
+
+
+def managed_jobs_of(rows: Iterable[Any]) -> list[Job]:
+    """Return managed jobs, newest first; SkyPilot has a row for each task of one."""
+    tasks: dict[int, list[Any]] = {}
+    for row in rows:
+        tasks.setdefault(row["job_id"], []).append(row)
+    return [_managed_job(tasks[job_id]) for job_id in sorted(tasks, reverse=True)]
+
+
+def _managed_job(rows: list[Any]) -> Job:
+    """Return one job: as its first task that has not succeeded, else as its last."""
+    rows = sorted(rows, key=lambda row: row.get("task_id") or 0)
+    now = next((row for row in rows if job_status(row["status"]) != "succeeded"), rows[-1])
+    status = job_status(now["status"])
+    ends = [row["end_at"] for row in rows if row["end_at"]]
+    starts = [row["start_at"] for row in rows if row["start_at"]]
+    return Job(
+        job_id=now["job_id"],
+        status=status,
+        name=now["job_name"],
+        started_at=moment(min(starts, default=None)),
+        ended_at=moment(max(ends, default=None)) if status in ENDED else None,
+        recoveries=sum(row["recovery_count"] or 0 for row in rows),
+        infra=now["infra"],
+        why=now["failure_reason"],
+    )
 
 
 def _name(status: Any) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from .bundle import GUARD, ORDERS_FILE, PACKAGE
 from .frameworks.launch import launch
 from .frameworks.shell import node_script
 from .frameworks.types import FrameworkLaunch
+from .guard.stage import ON_DEMAND, SPOT, VARIABLE
 from .node_setup import ACTIVATE, setup_script
 from .places import TPU_SLICES, Place, hardware
 from .project import Project
@@ -71,6 +72,8 @@ class Task:
     command: str
     notes: tuple[str, ...] = ()
     """For a person: what the script must do itself."""
+    then: dict[str, Any] | None = None
+    """The task that follows when this one ends with 0: on machines that nobody takes away."""
     out_dir: str
     """Of the results, absolute or seen from the working directory of a node."""
     in_bucket: bool = False
@@ -78,10 +81,16 @@ class Task:
 
     @property
     def yaml(self) -> str:
-        """Return the task as SkyPilot reads it."""
-        return yaml.dump(
-            self.config, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000
-        )
+        """Return the task as SkyPilot reads it: two documents where another follows."""
+        documents = [self.config] if self.then is None else [self.config, self.then]
+        return write_tasks(documents)
+
+
+def write_tasks(documents: Sequence[Mapping[str, Any]]) -> str:
+    """Return tasks as SkyPilot reads them, the scripts line by line."""
+    return yaml.dump_all(
+        documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000
+    )
 
 
 def build_task(
@@ -107,7 +116,8 @@ def build_task(
         folder: local; holds `job` and `task.yaml` when the launch is written.
         accelerator: of the plan; None where the catalogue does not know it.
         parameters: of the model, for the size of checkpoints; None where unknown.
-        fallback: where machines are bought on demand, if there is no spot machine in `tried`.
+        fallback: where machines are bought on demand, if there is no spot machine in `tried`, or
+            once there is no time for one to be taken away.
 
     Raises:
         UsageError: the command or the framework cannot be launched so, or no torch is known.
@@ -116,28 +126,44 @@ def build_task(
     nodes, machine = hardware(plan, cloud)
     launched = _launched(plan, request)
     cluster = cluster_name(run_id)
-    config = {
+    resources = _resources(plan, project, request, tried, machine, run_id, parameters)
+    config: dict[str, Any] = {
         "name": cluster,
         "workdir": str(project.workdir),
         "num_nodes": nodes,
-        "resources": {
-            **_resources(plan, project, request, tried, machine, run_id, parameters),
-            **_order(tried, fallback),
-        },
+        "resources": {**resources, **_order(tried, fallback)},
         "envs": dict(request.environment) or None,
         "secrets": dict.fromkeys(request.secrets) or None,
         "file_mounts": _mounts(request, folder),
         "setup": _setup(project, request, accelerator),
         "run": _run(launched, request, run_id),
     }
+    config = {key: value for key, value in config.items() if value is not None}
+    then = None
+    if fallback and request.command is None:
+        bought = {**_unspot(resources), **_order(fallback, ())}
+        # SkyPilot takes no two tasks of one name.
+        then = {**_staged(config, ON_DEMAND, bought), "name": f"{cluster}-2"}
+        config = _staged(config, SPOT, config["resources"])
     return Task(
         cluster=cluster,
-        config={key: value for key, value in config.items() if value is not None},
-        command=_command(cluster, request, folder / "task.yaml"),
+        config=config,
+        then=then,
+        command=_command(cluster, request, folder / "task.yaml", spot=request.buys_spot(plan)),
         notes=() if request.command is None else launched.notes,
         out_dir=_out_dir(request, run_id),
         in_bucket=request.outputs is not None,
     )
+
+
+def _staged(config: Mapping[str, Any], stage: str, resources: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task as one of two, which its guard is told by a variable."""
+    variables = {**config.get("envs", {}), VARIABLE: stage}
+    return {**config, "resources": dict(resources), "envs": variables}
+
+
+def _unspot(resources: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in resources.items() if key != "use_spot"}
 
 
 def cluster_name(run_id: str) -> str:
@@ -226,8 +252,13 @@ def disk_gb(parameters: int | None) -> int:
 
 def _mounts(request: LaunchRequest, folder: Path) -> dict[str, Any]:
     mounts: dict[str, Any] = {f"~/{JOB_FOLDER}": str(folder / "job")}
-    for mount in (*request.data, *([request.outputs] if request.outputs else [])):
-        mounts[mount.target] = {"source": mount.source, "mode": mount.mode}
+    for mount in request.data:
+        mounts[mount.target] = {"source": mount.bucket, "mode": mount.mode}
+        if mount.folder:
+            # SkyPilot's own key: from an address alone it mounts no folder of a bucket.
+            mounts[mount.target]["_bucket_sub_path"] = mount.folder
+    if request.outputs is not None:
+        mounts[OUTPUTS] = {"source": request.outputs.bucket, "mode": request.outputs.mode}
     return mounts
 
 
@@ -276,13 +307,17 @@ def _out_lines(request: LaunchRequest, run_id: str) -> list[str]:
 def _out_dir(request: LaunchRequest, run_id: str) -> str:
     if request.shared is not None:
         return f"{request.shared}/{slug(run_id)}"
-    return f"{OUTPUTS}/{slug(run_id)}" if request.outputs else f"../{OUT_FOLDER}"
+    if request.outputs is None:
+        return f"../{OUT_FOLDER}"
+    return "/".join(part for part in (OUTPUTS, request.outputs.folder, slug(run_id)) if part)
 
 
-def _command(cluster: str, request: LaunchRequest, task: Path) -> str:
+def _command(cluster: str, request: LaunchRequest, task: Path, *, spot: bool) -> str:
     """Return the shell line that starts the task, and brings back what must come back."""
     secrets = [word for name in request.secrets for word in ("--secret", name)]
-    start = shlex.join(["sky", "launch", "-y", "-c", cluster, *secrets, str(task)])
+    # Spot machines are taken away: then SkyPilot starts a managed job again.
+    how = ["jobs", "launch", "-y", "-n"] if spot else ["launch", "-y", "-c"]
+    start = shlex.join(["sky", *how, cluster, *secrets, str(task)])
     if request.fetch is None:
         return start
     fetch = ["rsync", "-a", f"{cluster}:{OUT_FOLDER}/", f"{request.fetch.rstrip('/') or '/'}/"]

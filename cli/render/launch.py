@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
 from rich.text import Text
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ...launcher.launch import Prepared
+from ...launcher.places import Place
 from ...planner.plan import CostLine
 from .quantity import UNKNOWN
 from .wording import describe_accelerators, describe_place
@@ -58,10 +59,17 @@ def _cost_line(line: CostLine, nodes: int) -> Text:
     return _line(f"  {line.name}", f"{_span(seconds):>12}  {_usd(line.usd):>12}")
 
 
+def _named(places: Iterable[Place]) -> str:
+    return ", ".join(f"{place.infra} ({_usd(place.usd_per_hour)} a node)" for place in places)
+
+
 def _places(prepared: Prepared) -> Iterator[Text]:
     how = "spot" if prepared.request.buys_spot(prepared.plan) else "on-demand"
-    tried = (f"{place.infra} ({_usd(place.usd_per_hour)} a node)" for place in prepared.places)
-    yield _line("tried in order", f"{how}, {', '.join(tried)}")
+    yield _line("tried in order", f"{how}, {_named(prepared.places)}")
+    if prepared.fallback:
+        yield _line("", f"then on-demand, {_named(prepared.fallback)}")
+        if prepared.task.then is not None:
+            yield _line("", "once there is no time to lose spot machines before the deadline")
 
 
 def _ends(prepared: Prepared) -> Iterator[str]:

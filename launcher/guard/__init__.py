@@ -4,8 +4,10 @@
     spending.py    dollars and hours of every attempt, added up
     projection.py  the total again, from the first steps on the real machine
     verdicts.py    what a guard decides, and in which words
+    handover.py    when a run on spot machines must go on on others
     session.py     orders, account and observations → stop, kill, or nothing        (all pure)
     readings.py    metrics, heartbeats, devices, the clock of the machine           (edges)
+    stage.py       how the machine was bought, and whether a task follows           (edge)
     folder.py      what it leaves in the folder of results
     processes.py   a process with all that it starts
     command.py     what starts training, asked to stop and ended

@@ -26,6 +26,8 @@ FAILURE_FILE = "failure.json"
 RECORD_FILE = "record.json"
 LEFT_BEHIND = (".failed", FAILURE_FILE, "traceback.txt")
 """By a runner that failed: to be written again, and not to be taken for this attempt's."""
+STEP = "step-"
+CHECKPOINTS = f"checkpoints/{STEP}*/run.json"
 LOSS_ERROR = "LossNotFiniteError"
 
 
@@ -99,6 +101,17 @@ def write_state(folder: Path, values: Mapping[str, Any]) -> None:
         OSError: it cannot be written there.
     """
     _replace(folder / STATE_FILE, json.dumps(values, indent=1) + "\n")
+
+
+def saved_step(folder: Path) -> int:
+    """Return the step of the newest checkpoint of gpuplan's runner, 0 where there is none.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    names = [path.parent.name for path in folder.glob(CHECKPOINTS)]
+    steps = [int(name[len(STEP) :]) for name in names if name[len(STEP) :].isdigit()]
+    return max(steps, default=0)
 
 
 def clear(folder: Path) -> None:

@@ -13,19 +13,24 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from . import folder
 from .command import Command
+from .handover import HAND_OVER
 from .orders import Orders, OrdersError
 from .readings import boot_s
 from .session import ASK, KILL, Session
 from .spending import Attempt, open_account
-from .verdicts import STOPPED, Reading, Verdict
+from .stage import ON_DEMAND, SPOT, market, stage
+from .verdicts import OVER, STOPPED, Reading, Verdict
 from .watch import Watch, stopwatch, within
 
 USAGE = 2
+GOES_ON = (HAND_OVER, "signal")
+"""Why an attempt ended after which the run is to go on."""
 LAST_WORDS_S = 15.0
 """How long the folder of results may take to be written when all is over."""
 BOOKS_S = 120.0
@@ -42,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         return USAGE
     path = Path(arguments[0])
     try:
-        orders = Orders.from_json(path.read_text(encoding="utf-8")).at(*place())
+        orders = at_place(Orders.from_json(path.read_text(encoding="utf-8")))
     except (OSError, OrdersError) as error:
         say(f"{path} does not say what to hold the run to, so it is not started: {error}.")
         return USAGE
@@ -52,6 +57,15 @@ def main(arguments: Sequence[str]) -> int:
         say("GPUPLAN_OUT names no folder of results, so the run is not started.")
         return USAGE
     return Guard(orders, arguments[2:], Path(out) if rank == "0" and out else None).run()
+
+
+def at_place(orders: Orders) -> Orders:
+    """Return the orders as they hold on this machine: at its price."""
+    cloud, region, zone = place()
+    asked = orders.spot_usd_per_hour_at or orders.hand_over is not None
+    bought = market(cloud) if asked else None
+    orders = orders.at(cloud, region, zone, is_spot=bought == SPOT)
+    return replace(orders, hand_over=None) if bought == ON_DEMAND else orders
 
 
 def place() -> tuple[str, str, str]:
@@ -82,7 +96,8 @@ class Guard:
             out: the folder of results; None on other nodes than the first.
             wall_clock: seconds since 1970; looked at once, for clocks are set while runs last.
         """
-        self._orders = orders
+        # The first node alone sees how far the run is.
+        self._orders = orders = orders if out else replace(orders, hand_over=None)
         self._out = out
         self._stop_file = Path(os.path.expanduser(orders.stop_file))
         self._command = Command(words, orders.grace_s)
@@ -106,6 +121,9 @@ class Guard:
             if signal.getsignal(number) is not signal.SIG_IGN
         }
         try:
+            ended = self._ended_before()
+            if ended is not None:
+                return ended
             if self._tick(Reading()) is None:
                 self._begin()
                 code = self._wait()
@@ -118,6 +136,17 @@ class Guard:
                 within(LAST_WORDS_S, self._forget_wish)
             for number, old in before.items():
                 signal.signal(number, old)
+
+    def _ended_before(self) -> int | None:
+        """Return the exit code of a task that follows one after which nothing is left to do."""
+        own = [one for one in self._attempts if one.requested_at_s == self._orders.requested_at_s]
+        verdict = own[-1].verdict if own and stage() == ON_DEMAND else None
+        if verdict is None or verdict.get("why") in GOES_ON:
+            return None
+        say(f"the run has ended already: {verdict.get('text')}")
+        self._say_last({**self._state(own[-1].step, None), "verdict": verdict})
+        # Not 0, so that SkyPilot ends the other nodes too, which wait for this one.
+        return int(verdict.get("exit_code") or OVER)
 
     def _begin(self) -> None:
         if self._account.before_usd > 0:
@@ -177,10 +206,12 @@ class Guard:
             self._close_books(self._out, reading.step, verdict, paid_s)
         self._tell_record(self._out)
         say(verdict.text)
-        told = {**self._state(reading.step, verdict, paid_s), "command_code": code}
-        sys.stdout.write(f"gpuplan-guard: {json.dumps(told)}\n")
-        sys.stdout.flush()
+        self._say_last({**self._state(reading.step, verdict, paid_s), "command_code": code})
         return self._exit_code(verdict, code)
+
+    def _say_last(self, state: dict) -> None:
+        sys.stdout.write(f"gpuplan-guard: {json.dumps(state)}\n")
+        sys.stdout.flush()
 
     def _tell_record(self, out: Path) -> None:
         """Put the run record into the log, which is read where the folder is not."""
@@ -190,8 +221,11 @@ class Guard:
             sys.stdout.write(f"gpuplan-record: {found[0]}\n")
 
     def _exit_code(self, verdict: Verdict, code: int) -> int:
-        in_good_order = code == 0 and verdict.exit_code == STOPPED
-        return 0 if in_good_order and self._orders.others_upload else verdict.exit_code
+        in_good_order = code == 0 and verdict.exit_code in (0, STOPPED)
+        if in_good_order and self._orders.others_upload:
+            return 0
+        is_over = verdict.exit_code == 0 and verdict.why != HAND_OVER
+        return OVER if is_over and stage() == SPOT and self._out else verdict.exit_code
 
     def _open_books(self, out: Path) -> None:
         """Read what attempts before this one left, and give each that died its line."""

@@ -48,6 +48,18 @@ class ProjectionOrders:
 
 
 @dataclass(frozen=True)
+class HandOver:
+    """What tells when a run on spot machines must go on on others: handover.py."""
+
+    total_steps: int
+    """Of the whole run."""
+    step_s: float
+    """The slowest predicted, until steps were timed."""
+    restart_s: float
+    """The slowest start of machines."""
+
+
+@dataclass(frozen=True)
 class Orders:
     """What stops a run before its last step; None holds nothing."""
 
@@ -58,6 +70,8 @@ class Orders:
     """When this launch was asked for; it tells launches of one run apart."""
     usd_per_hour_at: Mapping[str, float] = field(default_factory=dict)
     """All nodes, in each place: `aws/us-east-1`, `aws/us-east-1/us-east-1a`."""
+    spot_usd_per_hour_at: Mapping[str, float] = field(default_factory=dict)
+    """The same on spot machines, where both are tried; the other is then what others cost."""
     spent_before_usd: float = 0.0
     """By earlier launches of this run."""
     hours_before: float = 0.0
@@ -83,6 +97,7 @@ class Orders:
     """End once the projection is made."""
     deadline_s: float | None = None
     """Later than this it is not worth going on."""
+    hand_over: HandOver | None = None
     poll_s: float = 2.0
     state_every_s: float = 10.0
     """How old what is left in the folder of results may be."""
@@ -94,16 +109,15 @@ class Orders:
         """Return dollars a second of all nodes."""
         return self.usd_per_hour / SECONDS_PER_HOUR
 
-    def at(self, cloud: str, region: str, zone: str) -> Orders:
+    def at(self, cloud: str, region: str, zone: str, *, is_spot: bool = False) -> Orders:
         """Return the orders with the price of a place, and what was estimated in proportion.
 
         Unchanged where that price is not among them.
         """
         parts = [part for part in (cloud.lower(), region, zone) if part]
         names = ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
-        rate = next(
-            (self.usd_per_hour_at[one] for one in names if one in self.usd_per_hour_at), None
-        )
+        rates = {**self.usd_per_hour_at, **(self.spot_usd_per_hour_at if is_spot else {})}
+        rate = next((rates[one] for one in names if one in rates), None)
         if rate is None or self.usd_per_hour == 0:
             return self
         share, projection = rate / self.usd_per_hour, self.projection
@@ -132,11 +146,13 @@ class Orders:
             if not isinstance(values, dict):
                 raise OrdersError("no JSON object")
             busy, projection = values.get("min_gpu_utilization"), values.get("projection")
+            handed = values.get("hand_over")
             orders = cls(
                 **{
                     **values,
                     "min_gpu_utilization": None if busy is None else Busy(**busy),
                     "projection": None if projection is None else ProjectionOrders(**projection),
+                    "hand_over": None if handed is None else HandOver(**handed),
                 }
             )
             _check(orders)
@@ -172,8 +188,12 @@ MAY_BE_MISSING = tuple(
 def _check(orders: Orders) -> None:
     for name in NUMBERS:
         _number(name, getattr(orders, name), may_be_none=name in MAY_BE_MISSING)
-    for place, rate in orders.usd_per_hour_at.items():
-        _number(f"the price of {place}", rate)
+    for rates in (orders.usd_per_hour_at, orders.spot_usd_per_hour_at):
+        for place, rate in rates.items():
+            _number(f"the price of {place}", rate)
+    if orders.hand_over is not None:
+        for name, value in asdict(orders.hand_over).items():
+            _number(f"{name} of the hand-over", value)
     for name in POSITIVE:
         if not getattr(orders, name) > 0:
             raise OrdersError(f"{name} is not above zero")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from . import verdicts
+from .handover import hand_over
 from .orders import Orders
 from .projection import Projected, project
 from .spending import Account
@@ -93,13 +94,10 @@ class Session:
 
     def _judged(self, paid_s: float, running_s: float, reading: Reading) -> Verdict | None:
         held_s = max(0.0, paid_s - self._lag_s)
+        now_s = self._account.began_at_s + held_s
         verdict = verdicts.over_limit(
-            self._orders,
-            self._account,
-            reading,
-            paid_s=held_s,
-            now_s=self._account.began_at_s + held_s,
-        )
+            self._orders, self._account, reading, paid_s=held_s, now_s=now_s
+        ) or hand_over(self._orders, reading, now_s=now_s)
         if verdict is not None:
             return verdict
         wanted = self._orders.projection

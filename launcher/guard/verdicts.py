@@ -5,8 +5,11 @@
     failed        its own      the command ended by itself, and not well (128 + n: by signal n)
     loss          its own, 4   the loss is no number: the command said so itself, or was stopped
     smoke, stop   0            it was stopped as a person asked
+    hand-over     0            it goes on on machines that nobody takes away
     signal        128 + n      it was stopped from outside: cancelled, preempted, a node failed
     max-cost, max-hours, deadline, projection, utilization, heartbeat    4
+
+With a task that follows (stage.py) only a hand-over ends with 0; else it is `OVER`.
 
 Where other nodes may still upload, a run that was stopped in good order ends with 0 all the same,
 and only the verdict says 4 (`Orders.others_upload`).
@@ -27,6 +30,8 @@ from .spending import Account
 
 STOPPED = 4
 """gpuplan's exit code of a limit or a guard."""
+OVER = 99
+"""A run that ended well, though its task must not: the one that follows would begin."""
 LOSS_FOR_S = 60.0
 """How long the loss may be no number before the run is stopped; the runner ends by itself then."""
 CHECKPOINTS = 3.0
@@ -54,6 +59,8 @@ class Reading:
 
     step: int | None = None
     """Done, as the newest line of metrics says."""
+    saved_step: int = 0
+    """Of the newest checkpoint; looked for only where the orders need it."""
     trained: int = 0
     """Steps of this attempt."""
     times_s: tuple[float, ...] = ()

@@ -84,6 +84,7 @@ class Watch:
         alive = [one for one in (metrics.new_at_s, beats.new_at_s) if one is not None]
         self.reading = Reading(
             step=metrics.step,
+            saved_step=0 if self._orders.hand_over is None else folder.saved_step(self._out),
             trained=metrics.trained,
             times_s=tuple(metrics.times_s),
             settled=metrics.settled,

@@ -18,12 +18,14 @@ from launches import BUCKET, make_project
 from gpuplan.catalog.errors import LimitError, NoFeasiblePlanError, PriceError, UsageError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.launcher import choice, project
+from gpuplan.launcher.guard_orders import restart_s
 from gpuplan.launcher.intent import reserved_usd
-from gpuplan.launcher.launch import Prepared, prepare, write
+from gpuplan.launcher.launch import Prepared, at_higher_prices, prepare, write
 from gpuplan.launcher.origin import files_hash, origin_of
 from gpuplan.launcher.plan_file import GivenPlan
 from gpuplan.launcher.request import GuardRequest, LaunchRequest
 from gpuplan.launcher.runner.job import read_job
+from gpuplan.launcher.sky_prices import PriceDifference
 from gpuplan.launcher.store import Store
 from gpuplan.planner.layout import parse_layout
 from gpuplan.planner.plan import Plan
@@ -43,6 +45,7 @@ def compute_loss(model, batch):
     return model(*batch).square().mean()
 """
 TODAY = load_catalogue().snapshot_date
+NOW = datetime(2026, 11, 21, 23, 26, 38)
 
 
 @pytest.fixture
@@ -68,7 +71,7 @@ def prepared(given: GivenPlan, request: LaunchRequest | None = None, **changes: 
     facts: dict[str, Any] = {
         "catalogue": load_catalogue(),
         "folder": Path.cwd(),
-        "now": lambda: datetime(2026, 11, 21, 23, 26, 38),
+        "now": lambda: NOW,
         "unique": lambda: "a1b2c3",
     }
     spec = None if given.origin is None else given.origin.spec
@@ -318,7 +321,7 @@ def test_preparing_writes_nothing_and_writing_writes_the_task_and_its_job(folder
     job = read_job(path.parent / "job")
     assert job.spec.params == {"width": 4}
     assert str(job.spec.path) == "../sky_workdir/net.py"
-    assert str(job.out_dir) == "/outputs/net-20261121-232638-a1b2c3"
+    assert str(job.out_dir) == "/outputs/team/net-20261121-232638-a1b2c3"
     assert job.steps == 19_073
     assert ready.task.config["file_mounts"]["~/gpuplan-job"] == str(path.parent / "job")
 
@@ -404,18 +407,60 @@ def test_a_job_trains_in_the_folders_that_a_node_has(folder: Path, require) -> N
 
 
 def test_a_deadline_lets_spot_machines_be_replaced(folder: Path) -> None:
-    soon = datetime.now().astimezone() + timedelta(hours=12)
+    soon = NOW.astimezone() + timedelta(hours=12)
     request = LaunchRequest(outputs=BUCKET, spot=True, deadline=soon)
     launch = prepared(given_plan(), request)
-    assert launch.task.config["resources"]["use_spot"] is True
-    assert launch.task.config["resources"]["ordered"] == [
+    first, second = launch.task.config, launch.task.then
+    assert second is not None
+    assert first["resources"]["use_spot"] is True
+    assert first["resources"]["ordered"] == [
         {"infra": "aws/us-east-1"},
         {"infra": "aws/us-east-1", "use_spot": False},
     ]
+    assert len(launch.tried) == len(first["resources"]["ordered"])
+    assert "use_spot" not in second["resources"]
+    assert second["resources"]["infra"] == "aws/us-east-1"
+    stages = [task.pop("envs")["GPUPLAN_STAGE"] for task in (first, second)]
+    assert stages == ["spot", "on-demand"]
+    for task in (first, second):
+        del task["resources"], task["name"]
+    assert first == second
+    assert launch.answer().then is not None
+    dearer = PriceDifference(
+        infra="aws/us-east-1",
+        ours_usd_per_hour=launch.tried[0].usd_per_hour,
+        skypilot_usd_per_hour=launch.tried[0].usd_per_hour * 2,
+    )
+    # On-demand machines cost still more, and the worst case is theirs.
+    assert at_higher_prices(launch, (dearer,)).cost.usd_worst == launch.cost.usd_worst
+
+
+def test_what_a_deadline_may_cost(folder: Path) -> None:
+    soon = NOW.astimezone() + timedelta(hours=12)
+    request = LaunchRequest(outputs=BUCKET, spot=True, deadline=soon)
+    launch = prepared(given_plan(), request)
     on_demand = prepared(given_plan(), replace(request, spot=False))
-    assert launch.cost.usd_worst == on_demand.cost.usd_worst
+    (spot,), (other,) = launch.places, launch.fallback
+    assert launch.cost.usd_worst is not None and on_demand.cost.usd_worst is not None
+    again = launch.cost.usd_worst - on_demand.cost.usd_worst
+    assert float(again) == pytest.approx(float(other.usd_per_hour) * restart_s() / 3600, abs=0.02)
     assert launch.cost.usd_expected is not None and on_demand.cost.usd_expected is not None
     assert launch.cost.usd_expected < on_demand.cost.usd_expected
+    orders = launch.orders
+    assert orders.usd_per_hour_at == {"aws/us-east-1": float(other.usd_per_hour)}
+    assert orders.spot_usd_per_hour_at == {"aws/us-east-1": float(spot.usd_per_hour)}
+    assert orders.hand_over is not None
+    assert orders.hand_over.total_steps == 19_073
+    assert on_demand.orders.hand_over is None
+
+
+def test_without_time_to_lose_machines_nothing_is_bought_on_spot(folder: Path) -> None:
+    soon = NOW.astimezone() + timedelta(hours=3)
+    launch = prepared(given_plan(), LaunchRequest(outputs=BUCKET, spot=True, deadline=soon))
+    assert launch.task.then is None
+    assert "use_spot" not in launch.task.config["resources"]
+    assert not launch.request.buys_spot(launch.plan)
+    assert any("bought on demand" in note for note in launch.notes)
 
 
 def test_a_smoke_run_costs_its_few_steps_and_projects_the_whole(folder: Path) -> None:

@@ -13,7 +13,13 @@ HERE = Path(__file__).parent
 GOLDEN = sorted((HERE / "golden").glob("task-*.yaml"))
 READER = HERE.parent / "support" / "sky_tasks.py"
 EXPECTED = {
-    "aws": {"nodes": 2, "spot": True, "instance_type": "p4d.24xlarge", "clouds": ["AWS"]},
+    "aws": {
+        "nodes": 2,
+        "spot": True,
+        "instance_type": "p4d.24xlarge",
+        "clouds": ["AWS"],
+        "folders": {"/data": "train", "/outputs": None},
+    },
     "azure": {"nodes": 1, "instance_type": "Standard_ND96asr_v4", "clouds": ["Azure"]},
     "gcp": {"nodes": 1, "instance_type": "n1-standard-16", "accelerators": {"T4": 2}},
     "kubernetes": {"nodes": 1, "accelerators": {"H100": 8}, "clouds": ["Kubernetes"]},
@@ -39,8 +45,13 @@ def read_by_skypilot(home: Path, paths: list[Path]) -> list[dict[str, Any]]:
 def test_skypilot_accepts_each_task(tmp_path: Path, require) -> None:
     require("skypilot", "it reads the tasks")
     names = [path.stem.removeprefix("task-") for path in GOLDEN]
-    assert set(names) == set(EXPECTED)
-    tasks = read_by_skypilot(tmp_path, GOLDEN)
+    assert set(names) == {*EXPECTED, "deadline"}
+    first, second = read_by_skypilot(tmp_path / "two", [HERE / "golden" / "task-deadline.yaml"])
+    assert (first["spot"], second["spot"]) == (True, False)
+    assert [task["envs"]["GPUPLAN_STAGE"] for task in (first, second)] == ["spot", "on-demand"]
+    single = [path for path in GOLDEN if path.stem != "task-deadline"]
+    names = [path.stem.removeprefix("task-") for path in single]
+    tasks = read_by_skypilot(tmp_path, single)
     for name, task in zip(names, tasks, strict=True):
         assert {key: task[key] for key in EXPECTED[name]} == EXPECTED[name], name
         assert task["name"].startswith("gp-")

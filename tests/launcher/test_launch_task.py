@@ -48,7 +48,9 @@ def test_the_task_of_each_kind_of_place(name: str, golden: Callable[[Path, str],
 @pytest.mark.parametrize("name", TASKS)
 def test_yaml_reads_back_as_the_task(name: str) -> None:
     task = TASKS[name]()
-    assert yaml.safe_load(task.yaml) == task.config
+    first, *rest = yaml.safe_load_all(task.yaml)
+    assert first == task.config
+    assert rest == ([] if task.then is None else [task.then])
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -412,7 +414,26 @@ def test_a_device_whose_torch_is_not_known_needs_an_environment() -> None:
 
 def test_the_job_is_what_the_run_script_starts() -> None:
     task = aws()
-    assert task.out_dir == f"/outputs/{RUN_ID}"
+    assert task.out_dir == f"/outputs/team/{RUN_ID}"
     assert f"export GPUPLAN_OUT={task.out_dir}\n" in task.config["run"]
     assert "--module gpuplan_job ../gpuplan-job\n" in task.config["run"]
     assert json.dumps(task.config)
+
+
+@pytest.mark.parametrize(
+    ("source", "bucket", "folder"),
+    [
+        ("s3://texts", "s3://texts", ""),
+        ("gs://texts/a/b", "gs://texts", "a/b"),
+        ("cos://eu-de/texts/a", "cos://eu-de/texts", "a"),
+        (
+            "https://me.blob.core.windows.net/texts/a",
+            "https://me.blob.core.windows.net/texts",
+            "a",
+        ),
+        ("hf://datasets/me/texts", "hf://datasets/me/texts", ""),
+    ],
+)
+def test_a_bucket_and_the_folder_in_it(source: str, bucket: str, folder: str) -> None:
+    mount = parse_outputs(source)
+    assert (mount.bucket, mount.folder) == (bucket, folder)

@@ -5,6 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+import yaml
 from fake_engine import Clock, FakeEngine, Killed
 from launch_records import RUN, make_desk, make_record
 
@@ -240,6 +241,27 @@ def test_a_managed_spot_job(tmp_path: Path, desk: Desk, engine: FakeEngine) -> N
     ended = attend(desk, record)
     assert (ended.outcome, engine.live()) == ("succeeded", [])
     assert spent_usd(ended, now=engine.clock()) == Decimal("21.25")
+
+
+def test_of_two_tasks_the_second_is_resumed_on_demand(
+    tmp_path: Path, desk: Desk, engine: FakeEngine
+) -> None:
+    record = make_record(tmp_path, engine.clock, managed=True)
+    path = Path(record.folder) / "task.yaml"
+    task = yaml.safe_load(path.read_text())
+    tasks = [{**task, "envs": {"GPUPLAN_STAGE": stage}} for stage in ("spot", "on-demand")]
+    path.write_text(yaml.safe_dump_all(tasks))
+    record = launched(desk, record)
+    engine.end_job(record.cluster, "failed")
+    ended, _ = pick_up(desk, record)
+    resume(desk, ended, Limits())
+    assert [one["envs"]["GPUPLAN_STAGE"] for one in engine.tasks[-2:]] == ["spot", "on-demand"]
+    engine.end_job(record.cluster, "failed")
+    ended, _ = pick_up(desk, desk.ledger.get(RUN))
+    resume(desk, ended, Limits(), spot=False)
+    assert engine.tasks[-1]["envs"]["GPUPLAN_STAGE"] == "on-demand"
+    assert "use_spot" not in engine.tasks[-1]["resources"]
+    assert len(list(yaml.safe_load_all(path.read_text()))) == 1
 
 
 def test_a_secret_that_is_not_set_asks_for_nothing(

@@ -14,6 +14,7 @@ import pytest
 from gpuplan.catalog.errors import GpuplanError
 from gpuplan.launcher.engine import (
     EngineError,
+    Job,
     NoAccessError,
     NoCapacityError,
     NoEngineError,
@@ -195,6 +196,31 @@ def test_giving_back_what_is_gone_is_no_error(sky: Any) -> None:
 def test_without_a_controller_there_are_no_managed_jobs(sky: Any) -> None:
     sky.jobs.queue_v2 = raising(Errors.ClusterNotUpError("no controller"))
     assert SkyEngine().managed_jobs() == []
+
+
+def test_a_managed_job_of_two_tasks_is_one(sky: Any) -> None:
+    def row(task_id: int, status: str, start: float | None, end: float | None, **facts: Any) -> Any:
+        known = {"job_id": 3, "job_name": "gp-net-1", "failure_reason": None, "infra": None}
+        times = {"start_at": start, "end_at": end, "recovery_count": 1}
+        return {**known, **times, "task_id": task_id, "status": status, **facts}
+
+    def job(*rows: Any) -> Job:
+        sky.jobs.queue_v2 = lambda refresh: (list(rows), 1, {}, 1)
+        (found,) = SkyEngine().managed_jobs()
+        return found
+
+    first = row(0, "SUCCEEDED", 100.0, 200.0, infra="AWS (us-east-1)")
+    handed_over = job(row(1, "PENDING", None, None), first)
+    assert (handed_over.status, handed_over.ended_at) == ("waiting", None)
+    assert handed_over.recoveries == 2
+    done = job(first, row(1, "SUCCEEDED", 300.0, 400.0))
+    assert done.status == "succeeded"
+    assert (done.started_at, done.ended_at) == (
+        datetime.fromtimestamp(100, UTC),
+        datetime.fromtimestamp(400, UTC),
+    )
+    over = job(row(0, "FAILED", 100.0, 200.0), row(1, "CANCELLED", None, 200.0))
+    assert (over.status, over.ended_at) == ("failed", datetime.fromtimestamp(200, UTC))
 
 
 def test_only_launches_of_this_name_count_as_its_requests(sky: Any) -> None:

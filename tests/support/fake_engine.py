@@ -243,7 +243,7 @@ class FakeEngine:
 
     def _ask(self, call: str, task: Path, name: str, secrets: Mapping[str, str]) -> str:
         with self._call(call):
-            self.tasks.append(yaml.safe_load(task.read_text(encoding="utf-8")))
+            self.tasks.extend(yaml.safe_load_all(task.read_text(encoding="utf-8")))
             self.secrets.update(secrets)
             request_id = f"request-{len(self._requests) + 1}"
             self._names[request_id] = name

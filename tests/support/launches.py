@@ -62,6 +62,12 @@ def aws() -> Task:
     return make_task(plan, request, project=with_packages("requirements.txt"))
 
 
+def deadline() -> Task:
+    """Spot machines while there is time to lose them, then others."""
+    plan, request = make_plan(), LaunchRequest(spot=True, outputs=BUCKET)
+    return make_task(plan, request, fallback=places(plan, load_catalogue(), spot=False))
+
+
 def gcp() -> Task:
     """A host with accelerators attached, in one zone, fetched when it is done."""
     offer = make_offer(
@@ -152,6 +158,7 @@ def ssh() -> Task:
 
 TASKS = {
     "aws": aws,
+    "deadline": deadline,
     "gcp": gcp,
     "azure": azure,
     "tpu": tpu,

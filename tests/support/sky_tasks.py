@@ -54,11 +54,14 @@ def main(home: str, *paths: str) -> None:
     """Read every task in a home of its own."""
     os.environ |= {"HOME": home, "SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
     write_tables(Path(home))
-    import sky  # pyright: ignore[reportMissingImports]
+    from sky.utils import dag_utils  # pyright: ignore[reportMissingImports]
 
-    for path in paths:
-        task = sky.Task.from_yaml(path)
+    # As `sky launch` and `sky jobs launch` read a file, which may hold two tasks.
+    for task in (task for path in paths for task in dag_utils.load_chain_dag_from_yaml(path).tasks):
         (first, *_) = task.resources
+        for storage in task.storage_mounts.values():
+            # What SkyPilot asks of a bucket's address, once machines are there.
+            storage._validate_source(storage.source, storage.mode, True)
         print(
             json.dumps(
                 {
@@ -73,6 +76,10 @@ def main(home: str, *paths: str) -> None:
                     "accelerators": first.accelerators,
                     "envs": dict(task.envs),
                     "mounts": sorted([*(task.file_mounts or {}), *task.storage_mounts]),
+                    "folders": {
+                        path: storage._bucket_sub_path
+                        for path, storage in task.storage_mounts.items()
+                    },
                 }
             )
         )

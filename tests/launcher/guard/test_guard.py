@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from guards import STEP, WITHIN_S, Node, told
 
+from gpuplan.launcher.guard.orders import HandOver
+
 pytestmark = pytest.mark.slow
 
 TRAINER = Path(__file__).parents[2] / "support" / "stand_in_trainer.py"
@@ -271,3 +273,47 @@ def test_a_disk_that_hangs_stops_no_clock(node: Node) -> None:
     out, _ = process.communicate(timeout=WITHIN_S)
     assert process.returncode == 4
     assert told(out)["verdict"]["why"] == "max-cost"
+
+
+def test_a_task_that_another_follows_ends_with_0_only_to_hand_over(node: Node) -> None:
+    node.orders(hand_over=HandOver(total_steps=10, step_s=1.0, restart_s=1.0))
+    done = node.run("true", GPUPLAN_STAGE="spot")
+    assert done.returncode == 99, "SkyPilot would start the next"
+    assert told(done.stdout)["verdict"]["why"] == "done"
+    # A wasted start, where SkyPilot would kill nodes that still upload.
+    node.orders(others_upload=True)
+    assert node.run("true", GPUPLAN_STAGE="spot").returncode == 0
+    assert node.run("true", GPUPLAN_STAGE="spot", rank=1).returncode == 0
+
+
+@pytest.mark.parametrize(("command", "code"), [("true", 99), ("exit 7", 7)])
+def test_the_second_task_of_a_run_that_is_over_begins_nothing(
+    node: Node, command: str, code: int
+) -> None:
+    node.orders(others_upload=True)
+    node.run("sh", "-c", command, GPUPLAN_STAGE="spot")
+    books = node.attempts
+    done = node.run("sh", "-c", "echo begun", GPUPLAN_STAGE="on-demand")
+    assert done.returncode == code
+    assert "begun" not in done.stdout
+    assert told(done.stdout)["verdict"]["why"] == books[0]["verdict"]["why"]
+    assert node.attempts == books
+    # Asked for again, by a person, it is begun.
+    node.orders(requested_at_s=time.time())
+    assert "begun" in node.run("echo", "begun", GPUPLAN_STAGE="on-demand").stdout
+
+
+def test_a_run_hands_over_before_its_deadline_and_goes_on(node: Node) -> None:
+    # Two starts and all steps, since nothing is saved: 45 s; the rest and one start: 25 s.
+    wanted = HandOver(total_steps=100, step_s=0.05, restart_s=20.0)
+    now_s = time.time()
+    soon = {"hand_over": wanted, "deadline_s": now_s + 46.0, "requested_at_s": now_s}
+    node.orders(**soon)
+    first = node.run(*trainer(node, steps=100), GPUPLAN_STAGE="spot")
+    assert told(first.stdout)["verdict"]["why"] == "hand-over", first.stdout
+    assert first.returncode == 0
+    assert 1 <= steps(node) < 100
+    node.orders(**soon)
+    second = node.run(*trainer(node, steps=100), GPUPLAN_STAGE="on-demand")
+    assert (second.returncode, steps(node)) == (0, 100)
+    assert told(second.stdout)["verdict"]["why"] == "done"

@@ -9,7 +9,14 @@ from guards import STEP, make_orders
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuplan.launcher.guard.orders import ACTIONS, Busy, Orders, OrdersError, ProjectionOrders
+from gpuplan.launcher.guard.orders import (
+    ACTIONS,
+    Busy,
+    HandOver,
+    Orders,
+    OrdersError,
+    ProjectionOrders,
+)
 
 usd = st.floats(0, 1e6)
 maybe = st.none() | usd
@@ -37,6 +44,8 @@ maybe = st.none() | usd
         ),
         smoke=st.booleans(),
         deadline_s=maybe,
+        spot_usd_per_hour_at=st.dictionaries(st.text(), usd),
+        hand_over=st.none() | st.builds(HandOver, st.integers(0, 10**9), usd, usd),
     )
 )
 def test_orders_come_back_as_they_were_written(orders: Orders) -> None:
@@ -57,6 +66,9 @@ def test_orders_come_back_as_they_were_written(orders: Orders) -> None:
         ("usd_per_hour_at", 4),
         ("min_gpu_utilization", {"fraction": 0.5}),
         ("min_gpu_utilization", {"fraction": "half", "for_s": 900}),
+        ("spot_usd_per_hour_at", {"aws/us-east-1": "cheap"}),
+        ("hand_over", {"total_steps": 10, "step_s": -1.0, "restart_s": 1.0}),
+        ("hand_over", {"total_steps": 10}),
         ("projection", {"total_steps": 10, "action": "shrug"}),
         ("projection", {"total_steps": 10, "steps": 0}),
         ("max_cost", 400),
@@ -86,3 +98,18 @@ def test_the_price_is_that_of_the_place_where_it_runs() -> None:
     assert orders.at("AWS", "us-east-1", "us-east-1c").usd_per_hour == 20.0
     for nowhere in (("AWS", "us-west-2", "us-west-2a"), ("GCP", "us-east-1", ""), ("", "", "")):
         assert orders.at(*nowhere) == orders
+
+
+def test_spot_machines_have_a_price_of_their_own_where_both_are_tried() -> None:
+    orders = make_orders(
+        usd_per_hour=40.0,
+        usd_per_hour_at={"aws/us-east-1": 40.0},
+        spot_usd_per_hour_at={"aws/us-east-1": 10.0},
+        projection=STEP,
+    )
+    spot = orders.at("aws", "us-east-1", "us-east-1a", is_spot=True)
+    assert spot.usd_per_hour == 10.0
+    assert spot.projection is not None and STEP.high_usd is not None
+    assert spot.projection.high_usd == STEP.high_usd * 10.0 / 40.0
+    assert orders.at("aws", "us-east-1", "us-east-1a").usd_per_hour == 40.0
+    assert orders.at("aws", "eu-west-1", "", is_spot=True) == orders

@@ -65,11 +65,11 @@ class Fleet:
             path.with_suffix(".new").write_text(text)
             path.with_suffix(".new").replace(path)
 
-    def machine_at(self, address: str) -> str | None:
-        """Return the id of the machine that runs at an address."""
+    def machine_at(self, address: str) -> tuple[str, str] | None:
+        """Return the id and the market of the machine that runs at an address."""
         for record in self.records.values():
             if record.address == address and record.id in self._running:
-                return record.id
+                return record.id, record.market
         return None
 
     def _update(self, ec2: Any, region: str, instance: dict[str, Any]) -> None:

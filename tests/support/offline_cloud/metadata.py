@@ -15,11 +15,12 @@ ROLE = "skypilot-v1"
 LIFETIME = datetime.timedelta(hours=6)
 
 
-def serve_metadata(machine_at: Callable[[str], str | None]) -> None:
+def serve_metadata(machine_at: Callable[[str], tuple[str, str] | None]) -> None:
     """Answer machines, in a thread of its own.
 
     Args:
-        machine_at: the id of the machine with a private address; None where there is none.
+        machine_at: the id and the market of the machine with a private address; None where there
+            is none.
     """
 
     class Metadata(http.server.BaseHTTPRequestHandler):
@@ -33,7 +34,9 @@ def serve_metadata(machine_at: Callable[[str], str | None]) -> None:
             if machine is None:
                 self.send_error(404)
             elif path.endswith("/meta-data/instance-id"):
-                self._answer(machine)
+                self._answer(machine[0])
+            elif path.endswith("/meta-data/instance-life-cycle"):
+                self._answer(machine[1])
             elif path.endswith("/iam/security-credentials"):
                 self._answer(ROLE)
             elif path.endswith(f"/iam/security-credentials/{ROLE}"):

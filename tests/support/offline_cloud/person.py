@@ -26,6 +26,17 @@ def compute_loss(model, batch):
     return _compute_loss(model, batch)
 """
 """Steps take longer than is estimated, and leave the processors to the machines beside."""
+SPOT_OFFER = f"""\
+offers:
+- provider: aws
+  region: us-east-1
+  instance: {CPU}
+  accelerator: CPU-2x-Xeon-8488C
+  accelerators_per_node: 1
+  usd_per_hour: 8.568
+  spot_usd_per_hour: 3.4
+"""
+"""The fixture's own price: nobody publishes one."""
 START_S = 30.0
 """What an account may hold above the bill for each node: asked for, not booted; seen, not gone."""
 
@@ -60,10 +71,12 @@ class Person:
 
     def estimate(self, *, nodes: int = 1, layout: str = "dp1", type: str = CPU) -> None:
         """Plan a small GPT-2 on AWS, for machines without GPUs unless they are named."""
+        (self.folder / "offers.yaml").write_text(SPOT_OFFER)
         model = (ROOT / "examples" / "gpt2.py").read_text()
         (self.folder / "gpt2.py").write_text(model + SLOWER)
         shape = [word for one in SHAPE.split() for word in ("--param", one)]
         place = ("--provider", "aws", "--region", "us-east-1", "--instance", type, "--vs-cpu")
+        place = (*place, "--offers", "offers.yaml")
         split = ("--nodes", str(nodes), "--layout", layout, "--micro-batch", "4")
         work = ("--samples", "4000", "--precision", "fp32")
         self("estimate", "gpt2.py", *shape, *place, *split, *work)
@@ -92,10 +105,7 @@ class Person:
 
     def metrics(self, record: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the lines of its metrics that are of steps."""
-        path = self.results(record) / "metrics.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        whole = [json.loads(line) for line in lines if line.endswith("}")]
-        return [line for line in whole if isinstance(line["step"], int)]
+        return step_lines(self.results(record))
 
     def billed_usd(self, record: Mapping[str, Any]) -> float:
         """Return what the cloud bills for a launch, at the prices that it was planned with."""
@@ -129,6 +139,20 @@ class Person:
     ) -> subprocess.CompletedProcess[str]:
         known = {"GPUPLAN_HOME": str(self.home), **variables}
         return self.cloud.run("gpuplan", *words, cwd=self.folder, timeout_s=timeout_s, **known)
+
+
+def step_lines(results: Path) -> list[dict[str, Any]]:
+    """Return the lines of steps in the metrics of a folder of results."""
+    path = results / "metrics.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    whole = [json.loads(line) for line in lines if line.endswith("}")]
+    return [line for line in whole if isinstance(line["step"], int)]
+
+
+def whole_checkpoints(results: Path) -> list[int]:
+    """Return the steps of the checkpoints of a folder of results that are whole."""
+    found = results.glob("checkpoints/step-*/run.json")
+    return sorted(int(one.parent.name.removeprefix("step-")) for one in found)
 
 
 def run_of(said: str) -> str:
