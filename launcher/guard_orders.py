@@ -33,6 +33,11 @@ def smoke_steps() -> int:
     return PROJECTED.settled + PROJECTED.steps
 
 
+def total_steps(plan: Plan, request: LaunchRequest) -> int | None:
+    """Return the steps of the whole run; None where neither the plan nor a person says."""
+    return request.steps or (None if plan.run is None else plan.run.steps)
+
+
 def orders(
     plan: Plan,
     request: LaunchRequest,
@@ -63,12 +68,12 @@ def orders(
     guard = request.guard
     own_runner = request.command is None
     quiet_s = SILENT_STEPS * plan.step_time_s.high
-    spot, others = (_rates(places, plan.nodes), _rates(fallback, plan.nodes))
-    rates = others or spot
+    spot, others = _rates(places, plan.nodes), _rates(fallback, plan.nodes)
+    dearest = max(*spot.values(), *others.values(), 0.0)
     made = Orders(
         run_id=slug(run_id),
-        usd_per_hour=max((*rates.values(), *spot.values())),
-        usd_per_hour_at=rates,
+        usd_per_hour=dearest,
+        usd_per_hour_at=others or spot,
         spot_usd_per_hour_at=spot if others else {},
         requested_at_s=requested_at.timestamp(),
         max_cost_usd=None if guard.max_cost_usd is None else float(guard.max_cost_usd),
@@ -82,7 +87,7 @@ def orders(
         min_gpu_utilization=None
         if guard.min_gpu_utilization is None
         else Busy(fraction=guard.min_gpu_utilization, for_s=guard.idle_for_s),
-        projection=_projection(plan, request, cost, max((*rates.values(), *spot.values()))),
+        projection=_projection(plan, request, cost, dearest),
         smoke=guard.smoke,
         deadline_s=None if request.deadline is None else request.deadline.timestamp(),
         hand_over=_hand_over(plan, request) if others else None,
@@ -111,11 +116,6 @@ def _hand_over(plan: Plan, request: LaunchRequest) -> HandOver | None:
     if steps is None or request.command is not None:
         return None
     return HandOver(total_steps=steps, step_s=plan.step_time_s.high, restart_s=restart_s())
-
-
-def total_steps(plan: Plan, request: LaunchRequest) -> int | None:
-    """Return the steps of the whole run; None where neither the plan nor a person says."""
-    return request.steps or (None if plan.run is None else plan.run.steps)
 
 
 def _projection(

@@ -11,6 +11,8 @@ from .launch_record import Outcome
 
 MARK = "gpuplan-guard: "
 RUN_MARK = "gpuplan-record: "
+UPLOAD_MARK = "gpuplan: not all results were in the bucket after"
+"""Where the job was ended that waited for them."""
 OUTCOMES: dict[str, Outcome] = {
     "done": "succeeded",
     "smoke": "succeeded",
@@ -46,6 +48,11 @@ def word_in_log(log: str) -> GuardWord | None:
         if mark:
             return _word(text)
     return None
+
+
+def lacks_results(log: str) -> bool:
+    """Return whether a job ended before its results had all arrived in their bucket."""
+    return UPLOAD_MARK in log
 
 
 def run_in_log(log: str) -> dict[str, Any] | None:

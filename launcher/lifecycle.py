@@ -23,7 +23,7 @@ from typing import Any, TextIO
 from ..catalog.errors import GpuplanError, UsageError
 from .account import Limits
 from .engine import ENDED, Engine, EngineError, Job, NoCapacityError
-from .guard_word import GuardWord, run_in_log, word_in_log
+from .guard_word import GuardWord, lacks_results, run_in_log, word_in_log
 from .job_log import Copied, keep_log
 from .launch_record import Attempt, LaunchRecord, Outcome
 from .ledger import Ledger
@@ -180,6 +180,8 @@ def settle(desk: Desk, record: LaunchRecord, job: Job, *, followed: str = "") ->
         desk.ledger.update(record.run, lambda one: one, what=f"results brought to {record.fetch}")
     give_back(desk, record)
     outcome, why = _outcome(job, word)
+    if lacks_results(log):
+        outcome, why = "failed", f"{why} Its last results did not all arrive in their bucket."
     record = desk.ledger.update(
         record.run,
         lambda one: one.model_copy(update={"guard_why": None if word is None else word.why}),

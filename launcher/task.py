@@ -26,6 +26,7 @@ from .frameworks.launch import launch
 from .frameworks.shell import node_script
 from .frameworks.types import FrameworkLaunch
 from .guard.stage import ON_DEMAND, SPOT, VARIABLE
+from .guard_word import UPLOAD_MARK
 from .node_setup import ACTIVATE, setup_script
 from .places import TPU_SLICES, Place, hardware
 from .project import Project
@@ -58,6 +59,8 @@ FETCH_DOWN_MINUTES = 60
 GUARDED = f'python3 -E -S "$HOME/{JOB_FOLDER}/{GUARD}" "$HOME/{JOB_FOLDER}/{ORDERS_FILE}" -- '
 """Stands before what starts training. With nothing of the project on its path: -E, -S."""
 OWN_SHELL = "# A shell of its own: SkyPilot adds lines that wait for uploads to a bucket.\n("
+UPLOAD_WAIT_S = 3600
+"""How long the machines stay for what is still to be uploaded when the run has ended."""
 LONGEST_CLUSTER_NAME = 30
 """SkyPilot shortens longer ones on some clouds."""
 STAMP = re.compile(r"-?\d{8}-\d{6}$")
@@ -285,7 +288,33 @@ def _run(launched: FrameworkLaunch, request: LaunchRequest, run_id: str) -> str:
     lines = [OWN_SHELL, f'cd "$HOME/{WORKDIR}"', ACTIVATE, *_out_lines(request, run_id)]
     if request.command is None:
         lines.append(f'export PYTHONPATH="$HOME/{JOB_FOLDER}${{PYTHONPATH:+:$PYTHONPATH}}"')
-    return "\n".join([*lines, *rest, ")", ""])
+    uploads = upload_lines(UPLOAD_WAIT_S) if request.outputs is not None else []
+    return "\n".join([*lines, *rest, ")", *uploads, ""])
+
+
+def upload_lines(wait_s: float) -> list[str]:
+    """Return the lines that end SkyPilot's wait for uploads, which has no end of its own.
+
+    They follow the run, whose guard has ended; what comes after them is SkyPilot's. It holds no
+    pipe open, and goes when its shell does.
+
+    Args:
+        wait_s: how long SkyPilot may wait.
+    """
+    return [
+        "gpuplan_code=$?",
+        "(",
+        "    ends=$(($(date +%s) + " + f"{wait_s:.0f}))",
+        "    while kill -0 $$; do",
+        '        if [ "$(date +%s)" -ge "$ends" ]; then',
+        f'            echo "{UPLOAD_MARK} {wait_s / 60:.0f} minutes" >/proc/$$/fd/1',
+        "            kill -9 $$",
+        "        fi",
+        "        sleep 1",
+        "    done",
+        ") </dev/null >/dev/null 2>&1 &",
+        "(exit $gpuplan_code)",
+    ]
 
 
 def _out_lines(request: LaunchRequest, run_id: str) -> list[str]:

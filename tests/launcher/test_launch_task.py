@@ -16,6 +16,7 @@ from launches import BUCKET, RUN_ID, TASKS, aws, make_project, make_task, with_p
 
 from gpuplan.catalog.errors import PriceError, UsageError
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.launcher.guard_word import lacks_results
 from gpuplan.launcher.node_setup import setup_script
 from gpuplan.launcher.places import SKYPILOT_NAMES, TPU_SLICES, hardware, places
 from gpuplan.launcher.refusals import refuse_request
@@ -32,7 +33,7 @@ from gpuplan.launcher.request import (
     refuse_repeats,
     slug,
 )
-from gpuplan.launcher.task import LONGEST_CLUSTER_NAME, cluster_name, disk_gb
+from gpuplan.launcher.task import LONGEST_CLUSTER_NAME, cluster_name, disk_gb, upload_lines
 
 GOLDEN = Path(__file__).parent / "golden"
 CANARY = "hf_canaryCanaryCanary0123456789"
@@ -437,3 +438,21 @@ def test_the_job_is_what_the_run_script_starts() -> None:
 def test_a_bucket_and_the_folder_in_it(source: str, bucket: str, folder: str) -> None:
     mount = parse_outputs(source)
     assert (mount.bucket, mount.folder) == (bucket, folder)
+
+
+def waiting(after: str, *, wait_s: float) -> subprocess.CompletedProcess[str]:
+    """Run what a task's script does once its run has ended with 7, and SkyPilot's lines after."""
+    lines = ["(exit 7)", *upload_lines(wait_s), "theirs=$?", after, "exit $theirs"]
+    return subprocess.run(
+        ["bash", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_the_wait_for_uploads_has_an_end(require) -> None:
+    require("linux", "nodes are")
+    done = waiting("sleep 1", wait_s=600)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
+    cut = waiting("while true; do sleep 0.2; done", wait_s=1)
+    assert cut.returncode == -9
+    assert lacks_results(cut.stdout)
+    assert not lacks_results(done.stdout)

@@ -12,6 +12,7 @@ from launch_records import RUN, make_desk, make_record
 from gpuplan.catalog.errors import LimitError, UsageError
 from gpuplan.launcher.account import Limits, closing_line, spent_usd
 from gpuplan.launcher.engine import EngineError, Job, NoCapacityError
+from gpuplan.launcher.guard_word import UPLOAD_MARK
 from gpuplan.launcher.launch_record import LaunchRecord
 from gpuplan.launcher.lifecycle import Desk, ask, attend, begin, wait_started
 from gpuplan.launcher.picking_up import down, follow, pick_up, resume, show_log, stop
@@ -77,6 +78,15 @@ def test_the_guards_word_is_the_outcome(tmp_path: Path, desk: Desk, engine: Fake
     engine.log += GUARDED
     ended = attend(desk, launched(desk, make_record(tmp_path, engine.clock)))
     assert (ended.outcome, ended.why) == ("guarded", "reached --max-cost $50.00")
+
+
+def test_results_that_never_arrived_are_no_success(
+    tmp_path: Path, desk: Desk, engine: FakeEngine
+) -> None:
+    engine.log += GUARDED.replace("max-cost", "done") + f"{UPLOAD_MARK} 60 minutes\n"
+    ended = attend(desk, launched(desk, make_record(tmp_path, engine.clock)))
+    assert ended.outcome == "failed"
+    assert "did not all arrive" in (ended.why or "")
 
 
 def test_the_run_record_in_the_log_is_kept(tmp_path: Path, engine: FakeEngine) -> None:
