@@ -27,6 +27,19 @@ main.LazyGroup.get_command = lambda self, context, name: wait
 sys.exit(main.run(["wait"]))
 """
 
+LEAVES = """
+import atexit, sys, threading, time
+from gpuplan.cli.main import main
+class Slow:
+    def __del__(self):
+        print("taken apart", flush=True)
+sys.slow = Slow()
+atexit.register(print, "due at the end")
+threading.Thread(target=lambda: (time.sleep(0.2), print("a thread")), daemon=False).start()
+sys.argv = ["gpuplan", "--version"]
+main()
+"""
+
 
 def gpuplan(*args: str) -> list[str]:
     return [sys.executable, "-m", "gpuplan", *args]
@@ -101,6 +114,13 @@ def test_a_full_disk_is_one_message(require) -> None:
         done = subprocess.run(gpuplan("--help"), stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
     assert done.stderr == "Error: the disk is full.\nTo fix: free some space.\n"
+
+
+def test_a_command_ends_without_taking_modules_apart() -> None:
+    done = subprocess.run([sys.executable, "-c", LEAVES], capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lines == [f"gpuplan {__version__}", "a thread", "due at the end"]
 
 
 def test_ctrl_c_ends_with_130_and_one_line(require) -> None:
