@@ -125,6 +125,8 @@ class Cloud:
             "LANG": "C.UTF-8",
             "AWS_EC2_METADATA_DISABLED": "true",
             "SKYPILOT_DISABLE_USAGE_COLLECTION": "1",
+            # One process that watches managed jobs; else there are as many as the memory holds.
+            "SKYPILOT_POD_MEMORY_GB_LIMIT": "6",
             "SSL_CERT_FILE": certificate,
             "REQUESTS_CA_BUNDLE": certificate,
             "PIP_NO_INDEX": "1",

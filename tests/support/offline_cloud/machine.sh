@@ -38,6 +38,10 @@ chmod 1777 "$root/tmp" "$root/var/tmp"
 chmod 700 "$root/root"
 ln -sfn /run "$root/var/run"
 mount --bind "$shared" "$root/shared"
+# What a machine compiles of Python, the next need not.
+mkdir -p "$image/bytecode" "$root/opt/bytecode"
+chmod 1777 "$image/bytecode"
+mount --bind "$image/bytecode" "$root/opt/bytecode"
 mount -t proc proc "$root/proc"
 mount -t sysfs sysfs "$root/sys"
 mount -t tmpfs tmpfs "$root/run"
@@ -89,6 +93,6 @@ rmdir old
 environment="AWS_ENDPOINT_URL=$endpoint RCLONE_S3_ENDPOINT=$endpoint RCLONE_S3_PROVIDER=Other"
 exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
     /usr/sbin/sshd -D -e -f /dev/null -h /etc/ssh/machine_key \
-    -o "SetEnv=$environment RAY_memory_monitor_refresh_ms=0" \
+    -o "SetEnv=$environment RAY_memory_monitor_refresh_ms=0 PYTHONPYCACHEPREFIX=/opt/bytecode" \
     -o UsePAM=no -o PasswordAuthentication=no -o MaxStartups=100:30:200 -o MaxSessions=200 \
     -o "Subsystem=sftp /usr/lib/openssh/sftp-server"

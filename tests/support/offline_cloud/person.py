@@ -1,7 +1,6 @@
 """A person who uses gpuplan inside a cloud: a folder, a home, and what came of each launch."""
 
 import json
-import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -153,13 +152,6 @@ def whole_checkpoints(results: Path) -> list[int]:
     """Return the steps of the checkpoints of a folder of results that are whole."""
     found = results.glob("checkpoints/step-*/run.json")
     return sorted(int(one.parent.name.removeprefix("step-")) for one in found)
-
-
-def run_of(said: str) -> str:
-    """Return the run id in what a command said at its end."""
-    found = re.findall(r"\b[a-z0-9-]+-\d{8}-\d{6}-[0-9a-z]{6}\b", said)
-    assert found, said
-    return found[-1]
 
 
 def until(

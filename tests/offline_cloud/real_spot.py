@@ -1,0 +1,58 @@
+"""A run on spot machines that are taken away, and the machines that it ends on for its deadline.
+
+`make test-cloud` runs this; `make test` does not collect it.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from offline_cloud.cloud import Cloud
+from offline_cloud.person import Person, until, whole_checkpoints
+
+LAUNCH = ("launch", "--provider", "aws", "--shared", "/shared", "-y")
+STEPS = 400
+STARTS_S = 2 * 1920.0
+"""Two of the slowest starts of machines, as planner/data/startup.toml has them."""
+IN_ALL_S = 140.0
+"""Beside those: 25 s of steps, and time for the first start but not for a second one. So there is no
+time to lose spot machines any more once they were lost."""
+
+
+@pytest.fixture
+def person(cloud: Cloud, tmp_path: Path, gpuplan_home: Path) -> Person:
+    return Person(cloud, tmp_path / "project", gpuplan_home)
+
+
+def test_spot_machines_are_taken_away_and_others_meet_the_deadline(
+    person: Person, tmp_path: Path
+) -> None:
+    person.estimate()
+    deadline = f"{STARTS_S + IN_ALL_S:.0f}s"
+    words = ("--spot", "--deadline", deadline, "--steps", str(STEPS), "--checkpoint-every", "20")
+    begun = person.begin(*LAUNCH, *words, "--on-projection", "continue", log=tmp_path / "launch")
+    until(lambda: bool(person.launches()), timeout_s=60, what="the intent")
+    record = person.record()
+    results = person.results(record)
+    until(lambda: bool(whole_checkpoints(results)), timeout_s=150, what="a checkpoint")
+    (first,) = person.machines(record)
+    assert first.market == "spot"
+    person.cloud.terminate_machines([first])
+    robbed_at, kept = person.steps(record)[-1], whole_checkpoints(results)[-1]
+    assert begun.wait(500) == 0, begun.said
+
+    record = person.settled("succeeded")
+    (attempt,) = record["attempts"]
+    assert (attempt["preemptions"], attempt["spot"]) == (1, True)
+    assert [one.market for one in person.machines(record)] == ["spot", "spot", "on-demand"]
+    written = person.steps(record)
+    again = written.index(robbed_at) + 1
+    assert written[:again] == list(range(1, robbed_at + 1))
+    assert written[again:] == list(range(kept + 1, STEPS + 1)), "it began from its checkpoint"
+    losses = [line["loss"] for line in person.metrics(record)]
+    repeated = losses[kept:again]
+    assert losses[again : again + len(repeated)] == pytest.approx(repeated, abs=1e-5)
+    lines = (results / "guard-attempts.jsonl").read_text().splitlines()
+    ends = [(json.loads(line)["verdict"] or {}).get("why") for line in lines]
+    assert ends[-2:] == ["hand-over", "done"]
+    assert "Nothing is open" in person("reconcile")
