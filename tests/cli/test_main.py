@@ -16,8 +16,10 @@ from gpuplan.cli import main as main_module
 from gpuplan.cli.main import COMMANDS, cli, run
 
 WAITS = """
-import sys, time, click
+import signal, sys, time, click
 from gpuplan.cli import main
+# Where the tests are run in the background, a shell has let it be ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 @main.cli.command("wait")
 def wait():
     print("waiting", flush=True)
