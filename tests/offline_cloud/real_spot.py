@@ -15,8 +15,8 @@ STEPS = 400
 STARTS_S = 2 * 1920.0
 """Two of the slowest starts of machines, as planner/data/startup.toml has them."""
 IN_ALL_S = 140.0
-"""Beside those: 25 s of steps, and time for the first start but not for a second one. So there is no
-time to lose spot machines any more once they were lost."""
+"""Beside those: 25 s of steps, and time for the first start but not for a second one. So there is
+no time to lose spot machines any more once they were lost."""
 
 
 @pytest.fixture

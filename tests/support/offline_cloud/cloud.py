@@ -2,6 +2,7 @@
 
     CACHE/clouds/NAME/
         home/            HOME of what is run inside
+        bin/             the gpuplan that is run inside
         shared/          every machine's /shared: the shared file system of a cluster of one's own
         failures.json    rules for refused machines: fake_ec2.serve_aws
         machines.json    every machine there ever was
@@ -25,11 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offline_cloud.home import amis, make_home
+from offline_cloud.home import amis, make_command, make_home
 from offline_cloud.image import CACHE, image
 from offline_cloud.network import ENDPOINT, make_certificate
 from offline_cloud.processes import Inside, born, children, read
 
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 SUPPORT = Path(__file__).parents[1]
 START_WAIT_S = 60.0
 NEW_S = 600.0
@@ -100,6 +102,7 @@ class Cloud:
         (folder / "shared").mkdir()
         (folder / "shared").chmod(0o777)
         make_home(folder / "home")
+        make_command(folder)
         (folder / "amis.json").write_text(amis())
         make_certificate(folder)
         _spawn(folder, booted, visible, with_parent)
@@ -121,7 +124,7 @@ class Cloud:
         certificate = str(self.folder / "probe.pem")
         return {
             "HOME": str(self.home),
-            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "PATH": f"{self.folder / 'bin'}:{Path(sys.executable).parent}:{SYSTEM_PATH}",
             "LANG": "C.UTF-8",
             "AWS_EC2_METADATA_DISABLED": "true",
             "SKYPILOT_DISABLE_USAGE_COLLECTION": "1",
@@ -236,7 +239,7 @@ def _spawn(folder: Path, booted: Path, visible: Iterable[Path], with_parent: boo
         process = subprocess.Popen(
             [*ends, "unshare", *own, "sh", "-c", FIRST, "first", *inside, *shown],
             env={
-                "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+                "PATH": SYSTEM_PATH,
                 "PYTHONPATH": str(SUPPORT),
                 "MOTO_AMIS_PATH": str(folder / "amis.json"),
             },

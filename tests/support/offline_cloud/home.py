@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,6 +41,18 @@ MACHINES = (
 """Prices are the fixture's own, no quotation."""
 REGIONS = {"us-east-1": ("use1", 1.0), "us-west-2": ("usw2", 1.0), "eu-west-1": ("euw1", 1.11)}
 """Of each: how its zones begin, and what its prices are multiplied by."""
+
+
+def make_command(folder: Path) -> None:
+    """Write the `gpuplan` of a cloud, whose Python has no space in its path.
+
+    SkyPilot asks for managed jobs in a shell line that does not bear one.
+    """
+    (folder / "venv").symlink_to(Path(sys.executable).parents[1])
+    (folder / "bin").mkdir()
+    command = folder / "bin" / "gpuplan"
+    command.write_text(f'#!/bin/sh\nexec {folder}/venv/bin/python -m gpuplan "$@"\n')
+    command.chmod(0o755)
 
 
 def make_home(home: Path) -> None:
