@@ -1,18 +1,14 @@
-"""One cloud for all tests of a run, and the real command line inside it."""
+"""One cloud for all tests of a run."""
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from offline_cloud.cloud import Cloud
 from offline_cloud.image import missing
-from offline_cloud.processes import Inside
 
-RunCli = Callable[..., subprocess.CompletedProcess[str]]
-BeginCli = Callable[..., Inside]
 LOGS = ("server.log", "consoles", "home/.sky/api_server/server.log", "home/sky_logs")
 """What may say why a test failed; copied beside the tests' own folders."""
 
@@ -41,28 +37,6 @@ def cloud(session_cloud: Cloud) -> Iterator[Cloud]:
     left = [one for one in session_cloud.instances() if one.runs and one.id not in before]
     session_cloud.terminate_machines(left)
     assert not left, f"the test left machines that cost money: {left}"
-
-
-@pytest.fixture
-def run_cli(cloud: Cloud, gpuplan_home: Path, tmp_path: Path) -> RunCli:
-    """Return `run_cli(*words, cwd=…, timeout_s=…)`: the real `gpuplan` inside, to its end."""
-
-    def run(*words: str, cwd: Path = tmp_path, timeout_s: float = 300.0, **variables: str):
-        variables = {"GPUPLAN_HOME": str(gpuplan_home), **variables}
-        return cloud.run("gpuplan", *words, cwd=cwd, timeout_s=timeout_s, **variables)
-
-    return run
-
-
-@pytest.fixture
-def begin_cli(cloud: Cloud, gpuplan_home: Path, tmp_path: Path) -> BeginCli:
-    """Return `begin_cli(*words, log=…, cwd=…)`: the same, to be interrupted or killed."""
-
-    def begin(*words: str, log: Path, cwd: Path = tmp_path, **variables: str) -> Inside:
-        variables = {"GPUPLAN_HOME": str(gpuplan_home), **variables}
-        return cloud.begin("gpuplan", *words, cwd=cwd, log=log, **variables)
-
-    return begin
 
 
 def _keep(source: Path, target: Path) -> None:
