@@ -88,7 +88,9 @@ def priced(prepared: Prepared) -> Prepared:
     home = sky_home.own_home()
     if home is not None:
         sky_home.write_prices(home, load_catalogue(None), person=Path.home())
-    differences = sky_prices.price_differences(prepared.task.config, prepared.plan, prepared.tried)
+    differences = sky_prices.price_differences(
+        prepared.task.config, prepared.plan, prepared.all_places
+    )
     return at_higher_prices(prepared, differences)
 
 

@@ -59,7 +59,7 @@ def main() -> int:
     share = ours_s / sky_s - 1
     print(
         f"median of {len(turns)}: sky launch and sky down {sky_s:.1f} s, gpuplan launch"
-        f" {ours_s:.1f} s: {ours_s - sky_s:+.1f} s, {share:+.1%} of a job of {options.job_s:g} s"
+        f" {ours_s:.1f} s: {ours_s - sky_s:+.1f} s, {share:+.1%}, with a job of {options.job_s:g} s"
     )
     return 0
 

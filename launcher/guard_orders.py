@@ -69,7 +69,7 @@ def orders(
     own_runner = request.command is None
     quiet_s = SILENT_STEPS * plan.step_time_s.high
     spot, others = _rates(places, plan.nodes), _rates(fallback, plan.nodes)
-    dearest = max(*spot.values(), *others.values(), 0.0)
+    dearest = max((*spot.values(), *others.values()))
     made = Orders(
         run_id=slug(run_id),
         usd_per_hour=dearest,

@@ -71,7 +71,7 @@ def reserved_usd(prepared: Prepared) -> Decimal | None:
     guard, cost = prepared.request.guard, prepared.cost
     bounds = [cost.usd_worst, guard.max_cost_usd]
     if guard.max_hours is not None:
-        dearest = max(place.usd_per_hour for place in prepared.tried) * prepared.plan.nodes
+        dearest = max(place.usd_per_hour for place in prepared.all_places) * prepared.plan.nodes
         idle_hours = idle_minutes(prepared.request) * 60 / SECONDS_PER_HOUR
         hours = Decimal(str(guard.max_hours + idle_hours))
         bounds.append((dearest * hours).quantize(CENT))

@@ -93,7 +93,7 @@ class Prepared:
     notes: tuple[str, ...]
 
     @property
-    def tried(self) -> tuple[Place, ...]:
+    def all_places(self) -> tuple[Place, ...]:
         """Return all places, in the order in which the task tries them."""
         return (*self.places, *self.fallback)
 
@@ -195,7 +195,7 @@ def at_higher_prices(prepared: Prepared, differences: Sequence[PriceDifference])
     """Return a launch with its worst case at the higher of two prices, and both of them said."""
     if not differences:
         return prepared
-    dearest = max(place.usd_per_hour for place in prepared.tried) * prepared.plan.nodes
+    dearest = max(place.usd_per_hour for place in prepared.all_places) * prepared.plan.nodes
     higher = max(dearest, *(one.dearer_usd_per_hour for one in differences))
     cost, worst = prepared.cost, prepared.cost.usd_worst
     if worst is not None and dearest > 0:

@@ -181,7 +181,11 @@ def settle(desk: Desk, record: LaunchRecord, job: Job, *, followed: str = "") ->
     give_back(desk, record)
     outcome, why = _outcome(job, word)
     if lacks_results(log):
-        outcome, why = "failed", f"{why} Its last results did not all arrive in their bucket."
+        outcome = "failed" if outcome == "succeeded" else outcome
+        why += (
+            " Its last results did not all arrive in their bucket;"
+            f" `gpuplan resume {record.run}` goes on from the newest checkpoint that did."
+        )
     record = desk.ledger.update(
         record.run,
         lambda one: one.model_copy(update={"guard_why": None if word is None else word.why}),

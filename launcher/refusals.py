@@ -88,7 +88,7 @@ def refuse_late(cost: LaunchCost, deadline: datetime | None, *, now: datetime) -
     if cost.hours_expected > left_hours:
         raise LimitError(
             f"This is expected to take {cost.hours_expected:,.1f} hours, and --deadline is in"
-            f" {max(left_hours, 0):,.1f}.",
+            f" {max(left_hours, 0):,.2f} hours.",
             fix="choose a faster plan (`gpuplan estimate --deadline`), or allow more time.",
         )
 

@@ -50,14 +50,16 @@ class Mount:
 
     @property
     def bucket(self) -> str:
-        """Return the whole bucket; SkyPilot mounts no folder of one by its address.
+        """Return the whole bucket; SkyPilot mounts a folder by its address from `hf` alone.
 
         >>> Mount(source="s3://texts/train/en", target="/data", mode="MOUNT").bucket
         's3://texts'
         """
         scheme, _, rest = self.source.partition("://")
-        parts = 0 if scheme == "hf" else BUCKET_PARTS.get(scheme, 1)
-        return f"{scheme}://{'/'.join(rest.split('/')[:parts])}" if parts else self.source
+        if scheme == "hf":
+            return self.source
+        parts = rest.split("/")[: BUCKET_PARTS.get(scheme, 1)]
+        return f"{scheme}://{'/'.join(parts)}"
 
     @property
     def folder(self) -> str:

@@ -98,6 +98,7 @@ class Orders:
     deadline_s: float | None = None
     """Later than this it is not worth going on."""
     hand_over: HandOver | None = None
+    """None: the run stays on the machines it has."""
     poll_s: float = 2.0
     state_every_s: float = 10.0
     """How old what is left in the folder of results may be."""

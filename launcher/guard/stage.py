@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import urllib.request
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 
 VARIABLE = "GPUPLAN_STAGE"
 SPOT, ON_DEMAND = "spot", "on-demand"
@@ -34,13 +35,17 @@ def market(
         return ON_DEMAND
     try:
         said = _told(cloud.lower(), ask or _ask)
-    except (OSError, ValueError):
+    except (OSError, ValueError, HTTPException):
         return None
     return None if said is None else SPOT if said else ON_DEMAND
 
 
 def _told(cloud: str, ask: Callable[[str, str, Mapping[str, str]], str]) -> bool | None:
-    """Return whether the cloud says that this is a spot machine."""
+    """Return whether the cloud says that this is a spot machine.
+
+    Each as its provider documents it: `instance-life-cycle` of EC2's instance metadata,
+    `scheduling/preemptible` of Compute Engine's, `compute/priority` of Azure's (Low, before Spot).
+    """
     if cloud == "aws":
         ttl = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
         token = ask("PUT", f"{METADATA}/latest/api/token", ttl)

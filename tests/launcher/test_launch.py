@@ -417,7 +417,7 @@ def test_a_deadline_lets_spot_machines_be_replaced(folder: Path) -> None:
         {"infra": "aws/us-east-1"},
         {"infra": "aws/us-east-1", "use_spot": False},
     ]
-    assert len(launch.tried) == len(first["resources"]["ordered"])
+    assert len(launch.all_places) == len(first["resources"]["ordered"])
     assert "use_spot" not in second["resources"]
     assert second["resources"]["infra"] == "aws/us-east-1"
     stages = [task.pop("envs")["GPUPLAN_STAGE"] for task in (first, second)]
@@ -428,8 +428,8 @@ def test_a_deadline_lets_spot_machines_be_replaced(folder: Path) -> None:
     assert launch.answer().then is not None
     dearer = PriceDifference(
         infra="aws/us-east-1",
-        ours_usd_per_hour=launch.tried[0].usd_per_hour,
-        skypilot_usd_per_hour=launch.tried[0].usd_per_hour * 2,
+        ours_usd_per_hour=launch.all_places[0].usd_per_hour,
+        skypilot_usd_per_hour=launch.all_places[0].usd_per_hour * 2,
     )
     # On-demand machines cost still more, and the worst case is theirs.
     assert at_higher_prices(launch, (dearer,)).cost.usd_worst == launch.cost.usd_worst

@@ -86,7 +86,7 @@ def test_results_that_never_arrived_are_no_success(
     engine.log += GUARDED.replace("max-cost", "done") + f"{UPLOAD_MARK} 60 minutes\n"
     ended = attend(desk, launched(desk, make_record(tmp_path, engine.clock)))
     assert ended.outcome == "failed"
-    assert "did not all arrive" in (ended.why or "")
+    assert f"gpuplan resume {RUN}" in (ended.why or "")
 
 
 def test_the_run_record_in_the_log_is_kept(tmp_path: Path, engine: FakeEngine) -> None:

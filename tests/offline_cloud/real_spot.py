@@ -10,10 +10,12 @@ import pytest
 from offline_cloud.cloud import Cloud
 from offline_cloud.person import Person, until, whole_checkpoints
 
+from gpuplan.launcher.guard.handover import RESTARTS
+from gpuplan.launcher.guard_orders import restart_s
+
 LAUNCH = ("launch", "--provider", "aws", "--shared", "/shared", "-y")
 STEPS = 400
-STARTS_S = 2 * 1920.0
-"""Two of the slowest starts of machines, as planner/data/startup.toml has them."""
+STARTS_S = RESTARTS * restart_s()
 IN_ALL_S = 140.0
 """Beside those: 25 s of steps, and time for the first start but not for a second one. So there is
 no time to lose spot machines any more once they were lost."""

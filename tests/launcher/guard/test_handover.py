@@ -1,15 +1,18 @@
 """When a run leaves spot machines for its deadline: neither too late nor for nothing."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from guards import NOW_S, make_account, make_orders
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuplan.launcher.guard.folder import saved_step
 from gpuplan.launcher.guard.handover import hand_over
 from gpuplan.launcher.guard.orders import HandOver
 from gpuplan.launcher.guard.session import ASK, Session
 from gpuplan.launcher.guard.verdicts import Reading
+from gpuplan.launcher.runner.checkpoint_folder import NAME, RUN_FILE
 
 WANTED = HandOver(total_steps=1000, step_s=2.0, restart_s=600.0)
 HALF = Reading(step=500, saved_step=480, trained=500, times_s=(1.0,) * 30, settled=30)
@@ -71,3 +74,14 @@ def test_without_a_deadline_or_other_machines_it_stays() -> None:
     done = replace(HALF, step=1000, saved_step=1000)
     late = make_orders(hand_over=WANTED, deadline_s=NOW_S + 700.0)
     assert hand_over(late, done, now_s=NOW_S) is None, "it has all its steps"
+
+
+def test_the_newest_checkpoint_is_the_one_that_the_runner_has_named(tmp_path: Path) -> None:
+    assert saved_step(tmp_path) == 0
+    for step in (20, 40, 1_000_000_000):
+        folder = tmp_path / "checkpoints" / NAME.format(step)
+        folder.mkdir(parents=True)
+        if step != 40:
+            (folder / RUN_FILE).write_text("{}")
+    (tmp_path / "checkpoints" / ".step-00000060").mkdir()
+    assert saved_step(tmp_path) == 1_000_000_000

@@ -1,6 +1,7 @@
 """How a machine was bought, as its cloud tells it."""
 
 from collections.abc import Mapping
+from http.client import HTTPException
 
 import pytest
 
@@ -40,6 +41,14 @@ def test_each_cloud_is_asked_in_its_own_way(
     cloud: str, answers: Mapping[str, str], bought: str | None
 ) -> None:
     assert market(cloud, telling(answers)) == bought
+
+
+@pytest.mark.parametrize("error", [OSError, ValueError, HTTPException])
+def test_a_service_that_answers_nonsense_stops_no_run(error: type[Exception]) -> None:
+    def ask(method: str, url: str, headers: Mapping[str, str]) -> str:
+        raise error
+
+    assert market("aws", ask) is None
 
 
 def test_the_second_task_is_never_on_spot_machines(monkeypatch: pytest.MonkeyPatch) -> None:
