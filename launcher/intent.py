@@ -15,7 +15,8 @@ from .launch_record import LaunchRecord, PricedPlace
 from .lifecycle import this_process
 from .places import Place
 from .request import LaunchRequest
-from .task import OUT_FOLDER, idle_minutes
+from .run_script import OUT_FOLDER
+from .task import idle_minutes
 
 
 def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:

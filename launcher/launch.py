@@ -16,9 +16,8 @@ from typing import Any, Literal
 
 from ..catalog.errors import UsageError
 from ..catalog.snapshot import Catalogue
-from ..catalog.types import CPU_PREFIX, Provider
+from ..catalog.types import Provider
 from ..planner.cost import CENT
-from ..planner.device import peak_flops
 from ..planner.launch_cost import LaunchCost, launch_cost
 from ..planner.plan import SCHEMA_VERSION, Answer, CostLine, Estimated, Plan, Usd
 from ..profiles.spec import ModelSpec
@@ -28,6 +27,7 @@ from .deadline import bought_in_time, fallback
 from .frameworks.command import parse_command
 from .guard.orders import Orders
 from .guard_orders import orders, restart_s, smoke_steps, total_steps
+from .launch_job import launch_job
 from .measured_steps import workload_key
 from .places import Place
 from .plan_file import GivenPlan
@@ -40,9 +40,9 @@ from .refusals import (
     refuse_unmounted,
 )
 from .request import LaunchRequest, slug
-from .runner.job import CheckpointPolicy, Job, write_atomically
+from .runner.job import Job, write_atomically
 from .sky_prices import PriceDifference
-from .task import WORKDIR, Task, build_task, idle_minutes
+from .task import Task, build_task, idle_minutes
 
 FOLDER = "gpuplan-launches"
 """Below the folder where the command is run."""
@@ -156,6 +156,7 @@ def prepare(
     refuse_late(cost, request.deadline, now=now())
     run_id = f"{_name(spec, request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
     written = folder / FOLDER / run_id
+    accelerator = catalogue.accelerators.get(plan.offer.accelerator)
     task = build_task(
         plan,
         project,
@@ -163,7 +164,7 @@ def prepare(
         places,
         run_id=run_id,
         folder=written,
-        accelerator=catalogue.accelerators.get(plan.offer.accelerator),
+        accelerator=accelerator,
         parameters=None if given.workload is None else given.workload.parameters,
         fallback=others,
     )
@@ -171,7 +172,16 @@ def prepare(
     job = None
     if request.command is None:
         refuse_missing_packages(spec, project, request)
-        job = _job(given, spec, project, task, request, trained, run_id=run_id, catalogue=catalogue)
+        job = launch_job(
+            given,
+            spec,
+            project,
+            task,
+            request,
+            steps=trained,
+            run_id=run_id,
+            accelerator=accelerator,
+        )
     return Prepared(
         run_id=run_id,
         plan=plan,
@@ -271,70 +281,6 @@ def _notes(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[st
             " job again, and it goes on from its newest checkpoint"
         )
     return tuple(notes)
-
-
-def _job(
-    given: GivenPlan,
-    spec: ModelSpec | None,
-    project: Project,
-    task: Task,
-    request: LaunchRequest,
-    steps: int | None,
-    *,
-    run_id: str,
-    catalogue: Catalogue,
-) -> Job:
-    plan, workload = given.plan, given.workload
-    if steps is None:
-        raise UsageError(
-            "The plan does not say how much to train.",
-            fix="give --steps, or estimate with --tokens, --samples or --epochs.",
-        )
-    accelerator = catalogue.accelerators.get(plan.offer.accelerator)
-    return Job(
-        spec=_on_node(spec, project),
-        plan=plan.model_dump(mode="json"),
-        out_dir=Path(task.out_dir),
-        steps=steps,
-        execution=None,
-        device="cpu" if plan.offer.accelerator.startswith(CPU_PREFIX) else "cuda",
-        parameters=None if workload is None else workload.parameters,
-        flops_per_sample=None if workload is None else workload.flops_per_sample,
-        peak_flops=None if accelerator is None else peak_flops(accelerator, plan.precision),
-        usd_per_hour=plan.usd_per_hour,
-        run_id=run_id,
-        checkpoint=_checkpoints(request, in_bucket=task.in_bucket),
-    )
-
-
-def _checkpoints(request: LaunchRequest, *, in_bucket: bool) -> CheckpointPolicy:
-    steps, seconds = request.checkpoint_every_steps, request.checkpoint_every_s
-    if steps is None and seconds is None:
-        return CheckpointPolicy(in_bucket=in_bucket)
-    return CheckpointPolicy(every_steps=steps, every_s=seconds, in_bucket=in_bucket)
-
-
-def _on_node(spec: ModelSpec | None, project: Project) -> ModelSpec:
-    """Return the model as a node finds it: in the folder that was sent there."""
-    if spec is None:
-        raise UsageError(
-            "The plan does not say which model it is for.",
-            fix="give --model model.py (and its --param), or --command with a script.",
-        )
-    if spec.kind == "profile":
-        raise UsageError(
-            f"{spec.text} is a written Profile: it has no code to train.",
-            fix="give the model file itself with --model.",
-        )
-    if not spec.path.is_relative_to(project.workdir):
-        raise UsageError(
-            f"{spec.path} is not in {project.workdir}, the folder that is sent to the nodes.",
-            fix="give --workdir a folder that holds it.",
-        )
-    # Seen from the working directory of a node, whose own path nobody knows here; named with the
-    # directory, so that a file of a package finds the package's own folder.
-    place = PurePosixPath("..", WORKDIR, *spec.path.relative_to(project.workdir).parts)
-    return replace(spec, path=Path(place))
 
 
 def _name(spec: ModelSpec | None, request: LaunchRequest) -> str:

@@ -30,7 +30,8 @@ from .lifecycle import (
     wait_started,
 )
 from .looking import Finding, Seen, judge, look
-from .task import OUT_FOLDER, write_tasks
+from .run_script import OUT_FOLDER
+from .task import write_tasks
 
 LOOK_EVERY_S = 3.0
 STOP_WAIT_S = 1800.0

@@ -1,12 +1,4 @@
-"""From a plan and a project to the exact SkyPilot task. Pure: nothing is read, written or asked.
-
-What a node holds, below its home:
-    sky_workdir/    the person's project
-    gpuplan-job/    the guard and its orders; the runner and its job, where gpuplan's own trains
-    gpuplan-env/    the environment
-    gpuplan-out/    results, where neither a bucket (/outputs) nor a shared folder takes them
-    gpuplan-stop    made by `gpuplan stop`: write a checkpoint and end
-"""
+"""From a plan and a project to the exact SkyPilot task. Pure: nothing is read, written or asked."""
 
 from __future__ import annotations
 
@@ -21,22 +13,16 @@ import yaml
 
 from ..catalog.types import Accelerator
 from ..planner.plan import Plan
-from .bundle import GUARD, ORDERS_FILE, PACKAGE
+from .bundle import PACKAGE
 from .frameworks.launch import launch
-from .frameworks.shell import node_script
 from .frameworks.types import FrameworkLaunch
 from .guard.stage import ON_DEMAND, SPOT, VARIABLE
-from .guard_word import UPLOAD_MARK
-from .node_setup import ACTIVATE, setup_script
+from .node_setup import setup_script
 from .places import TPU_SLICES, Place, hardware
 from .project import Project
 from .request import OUTPUTS, LaunchRequest, slug
+from .run_script import JOB_FOLDER, OUT_FOLDER, WORKDIR, out_dir, run_script
 
-JOB_FOLDER = "gpuplan-job"
-"""Below the home of a node, as the next two."""
-OUT_FOLDER = "gpuplan-out"
-WORKDIR = "sky_workdir"
-"""SkyPilot's own name."""
 TORCH_FRAMEWORKS = ("torchrun", "accelerate", "deepspeed", "lightning", "horovod")
 FAST_NETWORK = ("aws", "gcp")
 """Clouds on which SkyPilot 0.14 takes `network_tier` for every machine."""
@@ -56,11 +42,6 @@ COPIES = 3
 IDLE_DOWN_MINUTES = 5
 FETCH_DOWN_MINUTES = 60
 """Longer, since results are still to be fetched."""
-GUARDED = f'python3 -E -S "$HOME/{JOB_FOLDER}/{GUARD}" "$HOME/{JOB_FOLDER}/{ORDERS_FILE}" -- '
-"""Stands before what starts training. With nothing of the project on its path: -E, -S."""
-OWN_SHELL = "# A shell of its own: SkyPilot adds lines that wait for uploads to a bucket.\n("
-UPLOAD_WAIT_S = 3600
-"""How long the machines stay for what is still to be uploaded when the run has ended."""
 LONGEST_CLUSTER_NAME = 30
 """SkyPilot shortens longer ones on some clouds."""
 STAMP = re.compile(r"-?\d{8}-\d{6}$")
@@ -139,34 +120,38 @@ def build_task(
         "secrets": dict.fromkeys(request.secrets) or None,
         "file_mounts": _mounts(request, folder),
         "setup": _setup(project, request, accelerator),
-        "run": _run(launched, request, run_id),
+        "run": run_script(launched, request, run_id),
     }
     config = {key: value for key, value in config.items() if value is not None}
     then = None
     if fallback and request.command is None:
-        bought = {**_unspot(resources), **_order(fallback, ())}
-        # SkyPilot takes no two tasks of one name.
-        then = {**_staged(config, ON_DEMAND, bought), "name": f"{cluster}-2"}
-        config = _staged(config, SPOT, config["resources"])
+        config, then = _two_tasks(config, {**resources, **_order(fallback, ())})
     return Task(
         cluster=cluster,
         config=config,
         then=then,
         command=_command(cluster, request, folder / "task.yaml", spot=request.buys_spot(plan)),
         notes=() if request.command is None else launched.notes,
-        out_dir=_out_dir(request, run_id),
+        out_dir=out_dir(request, run_id),
         in_bucket=request.outputs is not None,
     )
 
 
-def _staged(config: Mapping[str, Any], stage: str, resources: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a task as one of two, which its guard is told by a variable."""
-    variables = {**config.get("envs", {}), VARIABLE: stage}
-    return {**config, "resources": dict(resources), "envs": variables}
+def _two_tasks(
+    config: Mapping[str, Any], others: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the task on spot machines and the one that follows it, told apart by a variable.
 
-
-def _unspot(resources: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in resources.items() if key != "use_spot"}
+    Args:
+        config: of both.
+        others: the resources of the second, but for how they are bought.
+    """
+    variables = config.get("envs", {})
+    bought = {key: value for key, value in others.items() if key != "use_spot"}
+    first = {**config, "envs": {**variables, VARIABLE: SPOT}}
+    second = {**config, "resources": bought, "envs": {**variables, VARIABLE: ON_DEMAND}}
+    # SkyPilot takes no two tasks of one name.
+    return first, {**second, "name": f"{config['name']}-2"}
 
 
 def cluster_name(run_id: str) -> str:
@@ -276,69 +261,6 @@ def _setup(project: Project, request: LaunchRequest, accelerator: Accelerator | 
         with_runner=request.command is None,
         image=request.image,
     )
-
-
-def _run(launched: FrameworkLaunch, request: LaunchRequest, run_id: str) -> str:
-    """Return what every node runs: the framework's own script, guarded, in the environment.
-
-    It runs in a shell of its own: SkyPilot adds lines that wait until a bucket has everything, and
-    they must be reached however the script ends.
-    """
-    _, *rest = node_script(launched, before=GUARDED).splitlines()
-    lines = [OWN_SHELL, f'cd "$HOME/{WORKDIR}"', ACTIVATE, *_out_lines(request, run_id)]
-    if request.command is None:
-        lines.append(f'export PYTHONPATH="$HOME/{JOB_FOLDER}${{PYTHONPATH:+:$PYTHONPATH}}"')
-    uploads = upload_lines(UPLOAD_WAIT_S) if request.outputs is not None else []
-    return "\n".join([*lines, *rest, ")", *uploads, ""])
-
-
-def upload_lines(wait_s: float) -> list[str]:
-    """Return the lines that end SkyPilot's wait for uploads, which has no end of its own.
-
-    They follow the run, whose guard has ended; what comes after them is SkyPilot's. It holds no
-    pipe open, and goes when its shell does.
-
-    Args:
-        wait_s: how long SkyPilot may wait.
-    """
-    return [
-        "gpuplan_code=$?",
-        "(",
-        "    ends=$(($(date +%s) + " + f"{wait_s:.0f}))",
-        "    while kill -0 $$; do",
-        '        if [ "$(date +%s)" -ge "$ends" ]; then',
-        f'            echo "{UPLOAD_MARK} {wait_s / 60:.0f} minutes" >/proc/$$/fd/1',
-        "            kill -9 $$",
-        "        fi",
-        "        sleep 1",
-        "    done",
-        ") </dev/null >/dev/null 2>&1 &",
-        "(exit $gpuplan_code)",
-    ]
-
-
-def _out_lines(request: LaunchRequest, run_id: str) -> list[str]:
-    """Return the lines that name and make the folder of results."""
-    lines = []
-    out = '"$HOME/' + OUT_FOLDER + '"' if request.fetch else _out_dir(request, run_id)
-    if request.shared is not None:
-        # Made here it would be a folder of this node alone, and go with it.
-        said = f"There is no folder {request.shared} on this node; give --shared one that is."
-        lines = [
-            f"if [ ! -d {request.shared} ]; then",
-            f"    echo '{said}' >&2",
-            "    exit 2",
-            "fi",
-        ]
-    return [*lines, f"export GPUPLAN_OUT={out}", 'mkdir -p "$GPUPLAN_OUT"']
-
-
-def _out_dir(request: LaunchRequest, run_id: str) -> str:
-    if request.shared is not None:
-        return f"{request.shared}/{slug(run_id)}"
-    if request.outputs is None:
-        return f"../{OUT_FOLDER}"
-    return "/".join(part for part in (OUTPUTS, request.outputs.folder, slug(run_id)) if part)
 
 
 def _command(cluster: str, request: LaunchRequest, task: Path, *, spot: bool) -> str:

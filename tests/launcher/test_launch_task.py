@@ -33,7 +33,8 @@ from gpuplan.launcher.request import (
     refuse_repeats,
     slug,
 )
-from gpuplan.launcher.task import LONGEST_CLUSTER_NAME, cluster_name, disk_gb, upload_lines
+from gpuplan.launcher.run_script import upload_lines
+from gpuplan.launcher.task import LONGEST_CLUSTER_NAME, cluster_name, disk_gb
 
 GOLDEN = Path(__file__).parent / "golden"
 CANARY = "hf_canaryCanaryCanary0123456789"

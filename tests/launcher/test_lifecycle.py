@@ -1,22 +1,20 @@
 """From the intent to the closed account, on an engine in memory: cut off anywhere, and gone on."""
 
-import io
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 import yaml
-from fake_engine import Clock, FakeEngine, Killed
+from fake_engine import Clock, FakeEngine
 from launch_records import RUN, make_desk, make_record
 
-from gpuplan.catalog.errors import LimitError, UsageError
+from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.account import Limits, closing_line, spent_usd
-from gpuplan.launcher.engine import EngineError, Job, NoCapacityError
+from gpuplan.launcher.engine import EngineError, NoCapacityError
 from gpuplan.launcher.guard_word import UPLOAD_MARK
 from gpuplan.launcher.launch_record import LaunchRecord
 from gpuplan.launcher.lifecycle import Desk, ask, attend, begin, wait_started
-from gpuplan.launcher.picking_up import down, follow, pick_up, resume, show_log, stop
-from gpuplan.launcher.reconcile import reconcile, take_down
+from gpuplan.launcher.picking_up import down, pick_up, resume, stop
 
 GUARDED = (
     'gpuplan-guard: {"verdict": {"why": "max-cost", "text": "reached --max-cost $50.00",'
@@ -295,196 +293,3 @@ def test_the_value_of_a_secret_is_kept_nowhere(
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if b"canary-4711" in path.read_bytes()]
-
-
-# --- cut off anywhere ---
-
-
-def cut_at(engine: FakeEngine, count: int) -> None:
-    """Let the command die at the count-th moment that it talks to the engine."""
-    left = [count]
-
-    def cut(_call: str) -> None:
-        left[0] -= 1
-        if left[0] < 0:
-            raise Killed
-
-    engine.cut = cut
-
-
-def moments(tmp_path: Path, managed: bool) -> int:
-    """Return at how many moments a launch talks to the engine."""
-    engine = FakeEngine(Clock())
-    seen: list[str] = []
-    engine.cut = seen.append
-    desk = make_desk(tmp_path / "counted", engine)
-    attend(desk, launched(desk, make_record(tmp_path, engine.clock, managed=managed)))
-    return len(seen)
-
-
-@pytest.mark.parametrize("managed", [False, True])
-@pytest.mark.parametrize("server_goes_on", [False, True])
-def test_a_launch_that_is_killed_at_any_moment_is_picked_up(
-    tmp_path: Path, managed: bool, server_goes_on: bool
-) -> None:
-    count = moments(tmp_path, managed)
-    assert count >= 8
-    for moment in range(count):
-        engine = FakeEngine(Clock())
-        desk = make_desk(tmp_path / f"{moment}", engine)
-        cut_at(engine, moment)
-        with pytest.raises(Killed):
-            attend(desk, launched(desk, make_record(tmp_path, engine.clock, managed=managed)))
-        engine.cut = lambda _call: None
-        engine.clock.pass_s(120)
-        if server_goes_on:
-            engine.finish_requests()
-        found = reconcile(desk)
-        assert not [one for one in found if one.is_orphan], f"orphan after moment {moment}"
-        record = desk.ledger.get(RUN)
-        if record.is_open:
-            record = follow(desk, record)
-        assert record.state == "ended"
-        assert engine.live() == [], f"moment {moment} left machines"
-        assert len(engine.books) <= 1, f"moment {moment} launched twice"
-        assert is_accounted(record, engine), f"moment {moment} lost dollars"
-        assert not reconcile(desk)
-
-
-@pytest.mark.parametrize("action", ["stop", "down", "pick_up"])
-def test_an_end_that_is_killed_at_any_moment_is_picked_up(tmp_path: Path, action: str) -> None:
-    for moment in range(40):
-        engine = FakeEngine(Clock())
-        desk = make_desk(tmp_path / f"{action}-{moment}", engine)
-        record = launched(desk, make_record(tmp_path, engine.clock))
-        if action == "pick_up":
-            engine.end_job(record.cluster)
-        cut_at(engine, moment)
-        try:
-            if action == "stop":
-                stop(desk, record, wait=no_wait)
-            elif action == "down":
-                down(desk, record)
-            else:
-                pick_up(desk, record)
-        except Killed:
-            engine.cut = lambda _call: None
-            reconcile(desk)
-            after = desk.ledger.get(RUN)
-            if after.is_open:
-                after = down(desk, after)
-            assert after.state == "ended"
-            assert engine.live() == []
-            assert is_accounted(after, engine)
-        else:
-            assert moment > 2
-            return
-    raise AssertionError("the action never ended")
-
-
-def test_two_commands_cannot_launch_one_run_twice(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
-) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock))
-    with pytest.raises(UsageError, match="still open"):
-        desk.ledger.begin_attempt(record.run, Limits(), spot=False)
-    assert len(engine.books) == 1
-
-
-def test_machines_that_no_launch_owns_are_found_and_go(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
-) -> None:
-    launched(desk, make_record(tmp_path, engine.clock))
-    engine.add_stray("gp-old-0000ff", "old-20261101-100000-0000ff")
-    engine.add_stray("my-own-cluster", None)
-    orphans = [one for one in reconcile(desk) if one.is_orphan]
-    assert [one.cluster for one in orphans] == ["gp-old-0000ff"]
-    assert "$36.00 an hour" in orphans[0].text
-    take_down(desk, orphans[0], terminate=lambda _machines: None)
-    assert sorted(engine.live()) == ["gp-net-a1b2c3", "my-own-cluster"]
-    assert not [one for one in reconcile(desk) if one.is_orphan]
-
-
-def test_limits_count_what_is_open_at_its_worst(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
-) -> None:
-    limits = Limits(project_usd=Decimal(100))
-    launched(desk, make_record(tmp_path, engine.clock))
-    other = make_record(tmp_path, engine.clock, run="net-20261122-120000-b2b2b2")
-    with pytest.raises(LimitError, match=r"has committed \$60\.00 of its \$100\.00"):
-        begin(desk, other, limits, spot=False)
-    attend(desk, desk.ledger.get(RUN))
-    assert begin(desk, other, limits, spot=False).state == "intended"
-
-
-@pytest.mark.parametrize("remembered", [True, False])
-@pytest.mark.parametrize("way", ["pick_up", "down"])
-def test_machines_that_came_and_went_while_nobody_looked_are_paid(
-    tmp_path: Path, desk: Desk, engine: FakeEngine, way: str, remembered: bool
-) -> None:
-    record = ask(desk, begin(desk, make_record(tmp_path, engine.clock), Limits(), spot=False))
-    engine.finish_requests()
-    engine.clock.pass_s(900)
-    engine.take_machines(record.cluster)
-    engine.clock.pass_s(90_000)
-    if not remembered:
-        engine.history.clear()
-    ended = down(desk, record) if way == "down" else pick_up(desk, record)[0]
-    assert (ended.state, ended.outcome) == ("ended", "lost")
-    assert is_accounted(ended, engine)
-    assert "at most" in closing_line(ended, now=engine.clock())
-    if remembered:
-        spent = spent_usd(ended, now=engine.clock())
-        assert spent <= engine.billed_usd() + engine.usd_per_hour / 30
-
-
-def test_a_log_that_breaks_off_is_followed_again(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
-) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock))
-    engine.log_breaks = 3
-    ended = follow(desk, record)
-    assert (ended.outcome, engine.live()) == ("succeeded", [])
-
-    other = launched(desk, make_record(tmp_path, engine.clock, run="net-20261122-120000-b2b2b2"))
-    engine.log_breaks = 30
-    with pytest.raises(EngineError, match="its job goes on"):
-        follow(desk, other)
-    assert desk.ledger.get(other.run).state == "running"
-    engine.take_machines(other.cluster)
-    assert follow(desk, desk.ledger.get(other.run)).outcome == "lost"
-
-
-def test_a_launch_that_is_being_started_can_be_followed(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
-) -> None:
-    record = ask(desk, begin(desk, make_record(tmp_path, engine.clock), Limits(), spot=False))
-    with pytest.raises(UsageError, match="no job yet"):
-        show_log(desk, record, io.StringIO(), follow=False)
-    out = io.StringIO()
-    show_log(desk, record, out, follow=True)
-    assert out.getvalue() == "step 1\n"
-    assert pick_up(desk, desk.ledger.get(RUN))[0].outcome == "succeeded"
-
-
-def test_another_job_on_the_machines_is_not_the_launchs_own(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
-) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock))
-    engine.add_job(record.cluster, Job(job_id=2, status="succeeded", name="look-around"))
-    after, finding = pick_up(desk, record)
-    assert (finding, after.is_open) == ("training", True)
-    # Nor where the command that launched it died before it knew its own.
-    unknown = desk.ledger.update(RUN, lambda one: one.with_last(job_id=None), what="forgotten")
-    after, _ = pick_up(desk, unknown)
-    assert after.last is not None
-    assert (after.is_open, after.last.job_id) == (True, record.last.job_id if record.last else 0)
-
-
-def test_stop_where_the_machines_are_gone_already(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
-) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock))
-    engine.take_machines(record.cluster)
-    assert stop(desk, record, wait=no_wait).outcome == "lost"
-    assert engine.commands == []
