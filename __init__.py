@@ -5,16 +5,60 @@
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # Type checkers and editors see the real signatures.
+    from .api import *  # noqa: F403
 
 __version__ = "0.1.0"
+
+PUBLIC = (
+    "Choices",
+    "Estimate",
+    "GpuplanError",
+    "Inputs",
+    "Layout",
+    "Machine",
+    "Money",
+    "Plan",
+    "Profile",
+    "Question",
+    "Work",
+    "actuals",
+    "check",
+    "doctor",
+    "estimate",
+    "fits",
+    "keep",
+    "kept_estimates",
+    "kept_plan",
+    "launch",
+    "launches",
+    "measure",
+    "next_plan",
+    "parse_layout",
+    "profile",
+    "read_inputs",
+    "run",
+    "run_script",
+    "sources",
+    "timeline",
+    "validate",
+)
+"""`api.__all__`, written out: to know a name must not import anything.
+
+Tools ask this package for names of their own (pytest for `pytest_plugins`), and in a clone whose
+folder is called `gpuplan-main` they import it under a name below which there is no `api`.
+"""
 
 
 def __getattr__(name: str) -> Any:
     """Return a public name of `gpuplan.api`, importing it on first use."""
-    if name.startswith("_"):
-        raise AttributeError(name)
-    api = import_module(f"{__name__}.api")
-    if name in api.__all__:
-        return getattr(api, name)
+    if name in PUBLIC:
+        return getattr(import_module(".api", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names too, before they are imported."""
+    return sorted({*globals(), *PUBLIC})
