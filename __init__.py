@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # Type checkers and editors see the real signatures.
     from .api import *  # noqa: F403
-
-__version__ = "0.1.0"
+    from .catalog.version import VERSION as __version__  # noqa: F401
 
 PUBLIC = (
     "Choices",
@@ -53,7 +52,9 @@ folder is called `gpuplan-main` they import it under a name below which there is
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name of `gpuplan.api`, importing it on first use."""
+    """Return a public name of `gpuplan.api`, or the version, importing it on first use."""
+    if name == "__version__":
+        return import_module(".catalog.version", __name__).VERSION
     if name in PUBLIC:
         return getattr(import_module(".api", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -67,13 +67,13 @@ def estimate(
             offers=offers,
             timeout_s=timeout_s,
         )
-    from .. import __version__
+    from ..catalog.version import VERSION
     from ..planner.search import search
 
     profile, notes = _calibrated(model)
     found = search(question, profile, model.catalogue, _known_runs(model))
     return Estimate(
-        gpuplan_version=__version__,
+        gpuplan_version=VERSION,
         generated_at=(now or _utc_now)().isoformat(timespec="seconds"),
         catalog=CatalogueFacts(
             snapshot_date=model.catalogue.snapshot_date, offers=len(model.catalogue.offers)

@@ -16,8 +16,8 @@ from typing import NoReturn
 
 import click
 
-from .. import __version__
 from ..catalog.errors import GpuplanError
+from ..catalog.version import VERSION
 
 COMMANDS: dict[str, str] = {
     "estimate": "Say what training a model needs, takes and costs on every accelerator.",
@@ -94,7 +94,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="gpuplan", message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name="gpuplan", message="%(prog)s %(version)s")
 def cli() -> None:
     """Say what training your PyTorch model needs, takes and costs, before you rent a GPU.
 

@@ -14,7 +14,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from .. import __version__
+from ..catalog.version import VERSION
 from ..planner.plan import Answer
 from .redaction import redacted
 from .sky_clouds import CLOUDS, credentials
@@ -142,7 +142,7 @@ def check(
         _cloud(name, name in enabled, reasons.get(name), found.get(name, ())) for name in names
     ]
     return SkyCheck(
-        gpuplan_version=__version__,
+        gpuplan_version=VERSION,
         skypilot_version=version,
         problem=None if enabled else "no cloud can be rented from yet",
         fix=None if enabled else "do for one cloud what stands below it, then try again.",
@@ -193,7 +193,7 @@ def _unasked(
         if files
     ]
     return SkyCheck(
-        gpuplan_version=__version__,
+        gpuplan_version=VERSION,
         skypilot_version=version,
         problem=problem,
         fix=fix,

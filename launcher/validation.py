@@ -14,11 +14,11 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
-from .. import __version__
 from ..catalog.errors import GpuplanError
 from ..catalog.names import assumption_about, resolve_accelerator
 from ..catalog.snapshot import Catalogue, load_catalogue
 from ..catalog.types import Instance
+from ..catalog.version import VERSION
 from ..planner.defaults import StatedRun, UnstatedError, state_run
 from ..planner.device import peak_flops
 from ..planner.folds import Protocol, held_out
@@ -112,7 +112,7 @@ class RecordedRuns:
     def judged(self, hold_out: Protocol | None = None) -> Validation:
         """Return what `validate` returns under this protocol."""
         answer = judge(self.observations(hold_out), hold_out=hold_out)
-        return answer.model_copy(update={"gpuplan_version": __version__})
+        return answer.model_copy(update={"gpuplan_version": VERSION})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,9 +17,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
 from ..catalog.files import SCRATCH_SUFFIX, write_atomically
 from ..catalog.paths import cache_dir
+from ..catalog.version import VERSION
 from .profile import PROFILE_SCHEMA_VERSION, Profile
 from .spec import ModelSpec
 
@@ -53,7 +53,7 @@ def cache_key(
         "numerics": None if numerics is None else list(numerics),
         "optimizer": optimizer,
         "torch": package_version("torch"),
-        "gpuplan": [__version__, *_engine()],
+        "gpuplan": [VERSION, *_engine()],
         "schema": PROFILE_SCHEMA_VERSION,
     }
     text = json.dumps(made_from, sort_keys=True, default=str)

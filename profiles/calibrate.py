@@ -16,12 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
 from ..catalog.errors import GpuplanError, UsageError
 from ..catalog.files import write_atomically
 from ..catalog.names import resolve_accelerator
 from ..catalog.snapshot import Catalogue, load_catalogue
 from ..catalog.types import Accelerator, Dtype
+from ..catalog.version import VERSION
 from .calibrate_child import MeasuringChild
 from .calibrate_driver import summary_of_load
 from .calibrate_fit import Measured, fastest_s, fitted_record, is_usable
@@ -296,7 +296,7 @@ def _source(request: Request, facts: dict[str, Any], date: str) -> str:
     driver = f", driver {facts['driver']}" if facts.get("driver") else ""
     cuda = f", CUDA {facts['cuda']}" if facts.get("cuda") else ""
     return (
-        f"measured with `{request.command}` (gpuplan {__version__}) on {date}:"
+        f"measured with `{request.command}` (gpuplan {VERSION}) on {date}:"
         f" {facts['name']}{driver}, torch {facts['torch']}{cuda}"
     )
 
@@ -309,7 +309,7 @@ def _measurement(request: Request, facts: dict[str, Any], run: Run, date: str) -
     return {
         "date": date,
         "command": request.command,
-        "gpuplan": __version__,
+        "gpuplan": VERSION,
         "method": _METHOD if request.device == "cuda" else _HOST_METHOD,
         "device": facts,
         "load": summary_of_load(run.load),

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from .. import __version__
 from ..catalog.errors import GpuplanError
 from ..catalog.names import resolve_accelerator
 from ..catalog.snapshot import Catalogue, load_catalogue
 from ..catalog.types import Accelerator
 from ..catalog.units import GIB, MIB
+from ..catalog.version import VERSION
 from .doctor_machine import DeviceFacts, MachineFacts, TorchFacts, gather
 from .profile import Stored
 
@@ -66,7 +66,7 @@ def diagnose(facts: MachineFacts, catalogue: Catalogue) -> Diagnosis:
         catalogue: What is known of accelerators.
     """
     torch = facts.torch
-    checks = [Check(name="gpuplan", state="ok", found=f"{__version__}, Python {_python()}")]
+    checks = [Check(name="gpuplan", state="ok", found=f"{VERSION}, Python {_python()}")]
     checks.append(_torch(torch))
     if torch.import_error is None:
         checks.append(_cuda(facts))
@@ -81,7 +81,7 @@ def diagnose(facts: MachineFacts, catalogue: Catalogue) -> Diagnosis:
     if facts.shared_bytes is not None:
         checks.append(_shared(facts.shared_bytes))
     checks.append(_extras(facts.extras))
-    return Diagnosis(gpuplan_version=__version__, checks=tuple(checks))
+    return Diagnosis(gpuplan_version=VERSION, checks=tuple(checks))
 
 
 # --- what the facts mean ---------------------------------------------------------------------

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import IO, Any
 
-from .. import __version__
 from ..catalog.errors import UsageError, UserFileError
+from ..catalog.version import VERSION
 from . import failures
 from .child import PROGRESS
 from .child_main import serve
@@ -270,7 +270,7 @@ def _versions(kind: str) -> dict[str, str]:
     import torch
 
     found = {
-        "gpuplan": __version__,
+        "gpuplan": VERSION,
         "python": platform.python_version(),
         "torch": torch.__version__,
     }

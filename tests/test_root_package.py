@@ -3,12 +3,14 @@
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import gpuplan
 from gpuplan import api
+from gpuplan.catalog.version import VERSION
 
 ROOT = Path(__file__).parents[1]
 
@@ -38,6 +40,11 @@ def test_pytest_runs_in_a_clone_of_any_name(name: str, tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_version_is_one() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert gpuplan.__version__ == VERSION == project["version"]
 
 
 def test_names_that_are_not_public_are_refused_without_an_import() -> None:
