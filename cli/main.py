@@ -120,8 +120,9 @@ def _leave(code: int) -> NoReturn:
     threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
+        if stream is not None:  # As it is where the shell closed it (`>&-`).
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
     os._exit(code)
 
 
@@ -130,7 +131,8 @@ def run(args: Sequence[str] | None = None) -> int:
     stdout = sys.stdout
     try:
         code = _invoke(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
         # Whoever reads our stdout (`| head`) has had enough: no error of ours.
         _drop_output()

@@ -10,6 +10,7 @@ import click
 
 from ..catalog.errors import GpuplanError
 from .options import GroupedCommand, option, output_options
+from .output import is_terminal
 
 FORMATS = ("table", "json")
 
@@ -46,7 +47,7 @@ def _gave_back(desk: Any, orphan: Any, options: dict[str, Any]) -> bool:
 
     name = orphan.cluster or ", ".join(one.instance_id for one in orphan.instances)
     is_asked = not options["yes"]
-    if is_asked and (not sys.stdin.isatty() or options["quiet"]):
+    if is_asked and (not is_terminal(sys.stdin) or options["quiet"]):
         click.echo(f"Nobody owns {name}; -y gives it back.", err=True)
         return False
     if is_asked and not click.confirm(f"Nobody owns {name}. Give it back?", err=True):
