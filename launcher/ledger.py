@@ -43,6 +43,14 @@ class Ledger:
         self._store = store
         self._now = now
 
+    def store_id(self) -> str:
+        """Return the id of the store, which the machines of its launches carry."""
+        return self._store.id()
+
+    def known_store_id(self) -> str | None:
+        """Return the id of the store; None where there is none yet."""
+        return self._store.known_id()
+
     def reserve(self, record: LaunchRecord, limits: Limits) -> None:
         """Keep a launch that is about to be asked for, with its worst case counted.
 

@@ -13,7 +13,7 @@ from gpuplan.launcher.account import Limits, closing_line, spent_usd
 from gpuplan.launcher.engine import EngineError, Job
 from gpuplan.launcher.launch_record import LaunchRecord
 from gpuplan.launcher.lifecycle import Desk, ask, attend, begin, wait_started
-from gpuplan.launcher.picking_up import down, follow, pick_up, show_log, stop
+from gpuplan.launcher.picking_up import down, follow, pick_up, resume, show_log, stop
 from gpuplan.launcher.reconcile import reconcile, take_down
 
 
@@ -122,6 +122,17 @@ def test_an_end_that_is_killed_at_any_moment_is_picked_up(tmp_path: Path, action
             assert moment > 2
             return
     raise AssertionError("the action never ended")
+
+
+def test_a_launch_of_before_stores_had_an_id_is_labelled_when_it_is_launched_again(
+    tmp_path: Path, desk: Desk, engine: FakeEngine
+) -> None:
+    record = launched(desk, make_record(tmp_path, engine.clock))
+    engine.take_machines(record.cluster)
+    make_record(tmp_path, engine.clock)  # Its task as an older version wrote it.
+    resume(desk, pick_up(desk, record)[0], Limits())
+    labels = [one["resources"]["labels"].get("gpuplan-store") for one in engine.tasks]
+    assert labels == [desk.ledger.store_id()] * 2
 
 
 def test_two_commands_cannot_launch_one_run_twice(
