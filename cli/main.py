@@ -32,7 +32,7 @@ COMMANDS: dict[str, str] = {
     "down": "Give the machines of a launch back now.",
     "resume": "Go on with a launch from its newest checkpoint.",
     "history": "List every launch, and what it came to.",
-    "reconcile": "Find machines that nobody owns, and give them back.",
+    "reconcile": "Find machines that no open launch owns, and give them back.",
     "check": "Say which clouds and clusters of yours machines can be rented from.",
     "actuals": "Show what a run took beside what its plan predicted.",
     "gpus": "List the accelerators with their peaks and lowest prices, or one in full.",

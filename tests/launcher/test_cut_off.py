@@ -148,14 +148,17 @@ def test_machines_that_no_launch_owns_are_found_and_go(
     tmp_path: Path, desk: Desk, engine: FakeEngine
 ) -> None:
     launched(desk, make_record(tmp_path, engine.clock))
-    engine.add_stray("gp-old-0000ff", "old-20261101-100000-0000ff")
+    old = launched(desk, make_record(tmp_path, engine.clock, run="old-20261101-100000-0000ff"))
+    engine.take_machines(old.cluster)
+    pick_up(desk, old)
+    engine.add_stray(old.cluster, old.run, store_id=desk.ledger.store_id(), owner="ann")
     engine.add_stray("my-own-cluster", None)
-    orphans = [one for one in reconcile(desk) if one.is_orphan]
-    assert [one.cluster for one in orphans] == ["gp-old-0000ff"]
+    orphans = [one for one in reconcile(desk, owner="ann") if one.is_orphan]
+    assert [one.cluster for one in orphans] == [old.cluster]
     assert "$36.00 an hour" in orphans[0].text
     take_down(desk, orphans[0], terminate=lambda _machines: None)
     assert sorted(engine.live()) == ["gp-net-a1b2c3", "my-own-cluster"]
-    assert not [one for one in reconcile(desk) if one.is_orphan]
+    assert not [one for one in reconcile(desk, owner="ann") if one.is_orphan]
 
 
 def test_limits_count_what_is_open_at_its_worst(
