@@ -107,6 +107,10 @@ def reconcile(
         owner: whose machines may be ended, as `launch --owner`; default: this machine's user.
     """
     found = [_bring_up_to_date(desk, record) for record in desk.ledger.open()]
+    found += [
+        Discrepancy(kind="unknown", run=run, text="its record in the store cannot be read")
+        for run in desk.ledger.unreadable()
+    ]
     clusters = desk.engine.clusters()
     records = {record.cluster: record for record in desk.ledger.all()}
     here = Here(

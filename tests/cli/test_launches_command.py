@@ -4,7 +4,10 @@ import csv
 import io
 import json
 import re
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from gpuplan.launcher.account import Limits
 from gpuplan.launcher.launch_record import LaunchRecord
 from gpuplan.launcher.lifecycle import Desk, ask, begin, wait_started
 from gpuplan.launcher.reconcile import Listing, Skipped
+from gpuplan.launcher.store import Store, StoreError
 
 GUARDED = (
     'gpuplan-guard: {"verdict": {"why": "projection", "text": "projected $90.00, above $45.00",'
@@ -256,6 +260,39 @@ def test_reconcile_says_whose_machines_are_and_where_it_did_not_look(
     theirs, passed_over = json.loads(capsys.readouterr().out)["found"]
     assert (theirs["kind"], theirs["store"], theirs["owner"]) == ("others", "7b", "bob")
     assert (passed_over["kind"], passed_over["text"]) == ("skipped", line)
+
+
+def test_one_record_that_cannot_be_read_hides_no_other(
+    record: LaunchRecord, engine: FakeEngine, capsys
+) -> None:
+    with closing(sqlite3.connect(Store().path)) as store:
+        row = ("broken-1", "2026", "running", "gp-broken", "{broken")
+        store.execute("insert into launches values (?, ?, ?, ?, ?)", row)
+        store.commit()
+    engine.add_stray("gp-broken", "broken-1", store_id=Store().id(), owner="ann")
+    for words in (["status"], ["history"]):
+        assert run(words) == 0
+        captured = capsys.readouterr()
+        assert RUN in captured.out
+        assert "broken-1 is left out" in captured.err
+    assert run(["reconcile", "-y", "--owner", "ann"]) == 1
+    assert "broken-1  its record in the store cannot be read" in capsys.readouterr().out
+    assert len(engine.live()) == 2, "its machines may train"
+    assert run(["down", "broken-1"]) == 1
+    assert "The record of broken-1 in the store cannot be read" in capsys.readouterr().err
+    assert run(["down", RUN]) == 0
+
+
+def test_limits_are_not_held_to_a_sum_that_nobody_knows(
+    record: LaunchRecord, engine: FakeEngine, desk: Desk, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(Store().path)) as store:
+        store.execute("update launches set record = '{'")
+        store.commit()
+    other = make_record(tmp_path, engine.clock, run="bert-20261122-130000-0d0d0d")
+    with pytest.raises(StoreError, match="counts towards the limits"):
+        begin(desk, other, Limits(project_usd=Decimal(100)), spot=False)
+    assert begin(desk, other, Limits(), spot=False).state == "intended"
 
 
 def test_with_nothing_open_skypilot_is_not_asked(capsys) -> None:
