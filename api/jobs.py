@@ -176,12 +176,13 @@ def launch(
 
     request = request or LaunchRequest()
     folder = Path.cwd()
-    given = choice.chosen(plan, request, folder=folder, store=Store())
+    store = Store()
+    given = choice.chosen(plan, request, folder=folder, store=store)
     if replan:
         given = _replanned(given, request, named=plan is not None)
     spec = _model_of(given, request, model, params=params, inputs=inputs)
     root = workdir or project.default_workdir(None if spec is None else spec.path, folder)
-    return launching.prepare(
+    prepared = launching.prepare(
         given,
         spec,
         project.read_project(root, owner=owner, named=project_name),
@@ -191,6 +192,9 @@ def launch(
         now=now or datetime.now,
         unique=unique or (lambda: uuid4().hex[:6]),
     )
+    # Nothing is written here: where there is no store yet, `start` makes it and labels the task.
+    store_id = store.known_id()
+    return prepared if store_id is None else launching.in_store(prepared, store_id)
 
 
 def next_plan(prepared: Iterable[Prepared], request: LaunchRequest) -> Plan | None:

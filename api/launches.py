@@ -203,20 +203,35 @@ def history(desk: Desk) -> list[LaunchRecord]:
     return desk.ledger.all()
 
 
-def reconcile(desk: Desk) -> list[Discrepancy]:
-    """Bring every launch up to date, and look for machines that nobody owns."""
+def reconcile(desk: Desk, *, owner: str | None = None) -> list[Discrepancy]:
+    """Bring every launch up to date, and look for machines that no open launch owns.
+
+    Args:
+        desk: The world.
+        owner: Whose machines may be ended, as `launch` names them; default: this machine's user.
+            Those of others, and of other stores, are listed and left alone.
+    """
     from ..catalog.snapshot import load_catalogue
     from ..launcher.cloud_instances import labelled_instances
     from ..launcher.reconcile import reconcile as compare
 
     catalogue = load_catalogue(None)
     regions = sorted({one.region for one in catalogue.offers if one.provider == "aws"})
-    return compare(desk, instances=lambda: labelled_instances(regions))
+    return compare(desk, instances=lambda: labelled_instances(regions), owner=owner)
 
 
-def take_down(desk: Desk, orphan: Discrepancy) -> None:
-    """Give back machines that nobody owns."""
+def take_down(desk: Desk, orphan: Discrepancy, *, confirmed: bool = False) -> None:
+    """Give back machines that no open launch owns.
+
+    Args:
+        desk: The world.
+        orphan: What `reconcile` found.
+        confirmed: Whether a person wants machines ended of which nobody can tell whose they are.
+
+    Raises:
+        UsageError: They are another store's or owner's, or unattributed and nobody confirmed it.
+    """
     from ..launcher.cloud_instances import terminate
     from ..launcher.reconcile import take_down as give_back
 
-    give_back(desk, orphan, terminate=terminate)
+    give_back(desk, orphan, terminate=terminate, confirmed=confirmed)

@@ -2,16 +2,59 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import secrets
+import stat
 from pathlib import Path
 
 SCRATCH_SUFFIX = ".tmp"
 """Ending of a file that is being written; a killed process may leave one behind."""
+OPEN_FILES = re.compile(r"/dev/fd|/proc/\d+(/task/\d+)?/fd")
+"""Folders whose entries are the files that a process has open."""
+MOST_LINKS = 40
+"""As many links in a row as Linux follows."""
+
+
+def write_chosen(path: Path, text: str, *, new_mode: int = 0o644) -> None:
+    """Write the file that a person named, whatever is there.
+
+    A regular file is written whole or not at all and keeps its permissions and owner, a link is
+    followed, and what is no regular file (a device, a pipe) is written into and stays what it is.
+
+    Args:
+        path: As the person named it; its folder is not made.
+        text: All of it, written as UTF-8.
+        new_mode: The permissions of a file that was not there.
+
+    Raises:
+        OSError: It cannot be written there; the caller says what that means.
+    """
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        there = None
+    if there is not None and (not stat.S_ISREG(there.st_mode) or _is_open_file(path)):
+        # Appended: the shell's `>>` means what was there before to stay, and `>` has emptied it.
+        with open(path, "a", encoding="utf-8") as stream:
+            stream.write(text)
+        return
+    target = Path(os.path.realpath(path))
+    if there is None:
+        write_atomically(target, text, mode=new_mode, make_folder=False)
+        return
+    mode, owner = stat.S_IMODE(there.st_mode), (there.st_uid, there.st_gid)
+    write_atomically(target, text, mode=mode, owner=owner, make_folder=False)
 
 
 def write_atomically(
-    path: Path, content: str | bytes, *, mode: int | None = None, make_folder: bool = True
+    path: Path,
+    content: str | bytes,
+    *,
+    mode: int | None = None,
+    owner: tuple[int, int] | None = None,
+    make_folder: bool = True,
 ) -> None:
     """Write a file so that a reader, a full disk or a crash never sees or leaves a part of it.
 
@@ -22,6 +65,8 @@ def write_atomically(
         path: The file.
         content: All of it; text is written as UTF-8.
         mode: The permissions it gets whatever the umask says; None: those of any new file.
+        owner: The user and the group it belongs to, where this process may give it to them;
+            None: those of any new file.
         make_folder: Make the folder of the file, if need be.
 
     Raises:
@@ -41,6 +86,8 @@ def write_atomically(
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
+        if owner is not None:
+            _give_to(scratch, owner)
         if mode is not None:
             scratch.chmod(mode)
         os.replace(scratch, path)
@@ -52,3 +99,24 @@ def write_atomically(
 def _open_for_owner(path: str, flags: int) -> int:
     """Open a file that nobody else can open before it has its permissions."""
     return os.open(path, flags, 0o600)
+
+
+def _give_to(path: Path, owner: tuple[int, int]) -> None:
+    """Give a file to a user and a group; it stays this process's own where that is not allowed."""
+    made = path.stat()
+    if (made.st_uid, made.st_gid) == owner:
+        return
+    with contextlib.suppress(PermissionError):
+        os.chown(path, *owner)
+
+
+def _is_open_file(path: Path) -> bool:
+    """Return whether a path is another name of a file this process has open, as /dev/stdout is."""
+    for _ in range(MOST_LINKS):
+        folder = os.path.realpath(path.parent)
+        if OPEN_FILES.fullmatch(folder):
+            return True
+        if not path.is_symlink():
+            return False
+        path = Path(folder, os.readlink(path))
+    return False

@@ -11,6 +11,7 @@ import click
 from ..catalog.errors import UsageError
 from .main import EXIT_INTERRUPTED
 from .options import Count, Duration, GroupedCommand, OneOf, list_option, option
+from .output import is_terminal
 
 if TYPE_CHECKING:
     from ..catalog.types import Dtype
@@ -120,7 +121,7 @@ def command(
         command=_typed(device, name, dtype, budget, quick, ranks),
         out=out,
     )
-    shown = not quiet and sys.stderr.isatty()
+    shown = not quiet and is_terminal(sys.stderr)
     try:
         done = calibrate(request, progress=_show if shown else lambda *_: None)
     finally:

@@ -37,6 +37,12 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
+def say_unreadable(desk: Desk) -> None:
+    """Name the launches whose records cannot be read, which are in no answer and in no sum."""
+    for run in desk.ledger.unreadable():
+        say(f"{run} is left out: its record in the store cannot be read; it may cost money.")
+
+
 def say_closing(desk: Desk, record: LaunchRecord) -> None:
     """Say how a launch ended and what it came to; nothing while it is open."""
     from ..launcher.account import closing_line

@@ -26,7 +26,7 @@ def command(run: str | None, **options: Any) -> int:
     now. `gpuplan status` looks.
     """
     from .. import api
-    from .desk import make_desk
+    from .desk import make_desk, say_unreadable
     from .output import chosen_format, screen_for, write_output
     from .render.columns import to_text
     from .render.launches import (
@@ -43,6 +43,7 @@ def command(run: str | None, **options: Any) -> int:
         record = desk.ledger.find(run)
         records, lines = [record], render_one(record, desk.ledger.events(record.run), now=now)
     else:
+        say_unreadable(desk)
         records = [one for one in api.launches.history(desk) if _is_wanted(one, options, now)]
         lines = render_history(records, now=now, limit=options["limit"])
     if form == "json":

@@ -10,6 +10,7 @@ import click
 from ..catalog.errors import UsageError
 from .launch_options import launch_options, limits_of, refuse_contradictions, request_of
 from .options import GroupedCommand, output_options
+from .output import is_terminal
 
 if TYPE_CHECKING:
     from ..launcher.launch import Prepared
@@ -135,7 +136,7 @@ def _confirm(prepared: Prepared, options: dict[str, Any]) -> None:
     """
     if options["yes"]:
         return
-    if not sys.stdin.isatty():
+    if not is_terminal(sys.stdin):
         raise UsageError(
             "Renting machines is asked about first, and there is no terminal to ask on.",
             fix="give -y to rent without asking, or --dryrun to look only.",
@@ -150,7 +151,7 @@ def _ask_on_projection(desk: Desk, record: LaunchRecord, options: dict[str, Any]
     from .. import api
     from .desk import is_projection
 
-    is_asked = options["on_projection"] == "ask" and sys.stdin.isatty() and not options["yes"]
+    is_asked = options["on_projection"] == "ask" and is_terminal(sys.stdin) and not options["yes"]
     if not (is_asked and is_projection(record)):
         return record
     click.echo(f"{record.run} was stopped: {record.why}", err=True)

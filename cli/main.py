@@ -32,7 +32,7 @@ COMMANDS: dict[str, str] = {
     "down": "Give the machines of a launch back now.",
     "resume": "Go on with a launch from its newest checkpoint.",
     "history": "List every launch, and what it came to.",
-    "reconcile": "Find machines that nobody owns, and give them back.",
+    "reconcile": "Find machines that no open launch owns, and give them back.",
     "check": "Say which clouds and clusters of yours machines can be rented from.",
     "actuals": "Show what a run took beside what its plan predicted.",
     "gpus": "List the accelerators with their peaks and lowest prices, or one in full.",
@@ -120,8 +120,9 @@ def _leave(code: int) -> NoReturn:
     threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
+        if stream is not None:  # As it is where the shell closed it (`>&-`).
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
     os._exit(code)
 
 
@@ -130,7 +131,8 @@ def run(args: Sequence[str] | None = None) -> int:
     stdout = sys.stdout
     try:
         code = _invoke(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
         # Whoever reads our stdout (`| head`) has had enough: no error of ours.
         _drop_output()

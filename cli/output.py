@@ -9,11 +9,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import click
 
 from ..catalog.errors import UsageError
-from ..catalog.files import write_atomically
+from ..catalog.files import write_chosen
 
 SUFFIXES = {
     ".json": "json",
@@ -46,27 +47,37 @@ def screen_for(out_file: str | Path | None = None) -> Screen:
 
     Styles are for a terminal only, and NO_COLOR (https://no-color.org) turns them off.
     """
-    is_terminal = out_file is None and sys.stdout.isatty()
+    shown = out_file is None and is_terminal(sys.stdout)
     columns = os.environ.get("COLUMNS", "")
     if columns.isdigit() and int(columns) > 0:
         width = int(columns)
     else:
-        width = shutil.get_terminal_size().columns if is_terminal else WIDE
-    return Screen(width, is_terminal and not os.environ.get("NO_COLOR"))
+        width = shutil.get_terminal_size().columns if shown else WIDE
+    return Screen(width, shown and not os.environ.get("NO_COLOR"))
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether somebody sits at a standard stream; None is one that is closed."""
+    return stream is not None and stream.isatty()
 
 
 def write_output(text: str, out_file: str | Path | None = None) -> None:
     """Print the text, or write it to the file; the file changes only when all is written.
 
     Raises:
-        UsageError: The file cannot be written.
+        UsageError: The file cannot be written, or nothing takes what is printed.
     """
     if out_file is None:
+        if sys.stdout is None:
+            raise UsageError(
+                "Standard output is closed, and the answer would be printed there.",
+                fix="Give --out-file FILE, or leave standard output open.",
+            )
         click.echo(text, nl=False)
         return
     target = Path(out_file)
     try:
-        write_atomically(target, text, mode=0o644, make_folder=False)
+        write_chosen(target, text)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise  # `main` knows what to say of a full disk.

@@ -8,11 +8,13 @@ from contextlib import contextmanager
 
 import click
 
+from .output import is_terminal
+
 
 @contextmanager
 def progress(text: str, *, quiet: bool) -> Iterator[None]:
     """Show the text on standard error while the block runs; nothing stays of it."""
-    shown = not quiet and sys.stderr.isatty()
+    shown = not quiet and is_terminal(sys.stderr)
     if shown:
         click.echo(text, err=True, nl=False)
     try:
@@ -28,7 +30,7 @@ def progress_bar(*, quiet: bool) -> Iterator[Callable[[str, int | None, int | No
 
     The news are what is being done, how far it is, and of how much (None where nobody knows).
     """
-    if quiet or not sys.stderr.isatty():
+    if quiet or not is_terminal(sys.stderr):
         yield lambda _stage, _done, _total: None
         return
     from rich.console import Console

@@ -12,6 +12,7 @@ import click
 from ..catalog.errors import UsageError
 from .checkpoint_every import CheckpointEvery
 from .options import Count, Duration, GroupedCommand, OneOf, option, output_options
+from .output import is_terminal
 
 if TYPE_CHECKING:
     from ..launcher.run_request import RunRequest, RunResult
@@ -319,7 +320,7 @@ def _teller(quiet: bool) -> Callable[[str], None]:
 
 def _clear_line() -> None:
     """Take away the progress line, which stays on a terminal without an end of line."""
-    if sys.stderr.isatty():
+    if is_terminal(sys.stderr):
         click.echo("\r\x1b[K", err=True, nl=False)
 
 

@@ -31,9 +31,10 @@ def command(runs: tuple[str, ...], **options: Any) -> int:
     brought, its machines given back, its account closed.
     """
     from .. import api
-    from .desk import make_desk, say_closing
+    from .desk import make_desk, say_closing, say_unreadable
 
     desk = make_desk(quiet=options["quiet"])
+    say_unreadable(desk)
     while True:
         found = api.launches.look_at(desk, runs)
         _write(desk, found, options)

@@ -57,6 +57,10 @@ class Cluster:
     """All nodes, as the engine prices them."""
     run: str | None
     """The run id of its label; None where it has none."""
+    store_id: str | None = None
+    """Of the store that keeps that run, by its label; None where it has none."""
+    owner: str | None = None
+    """Of that run, by its label."""
     is_managed: bool = False
 
 

@@ -27,6 +27,7 @@ from .deadline import bought_in_time, fallback
 from .frameworks.command import parse_command
 from .guard.orders import Orders
 from .guard_orders import orders, restart_s, smoke_steps, total_steps
+from .labels import with_store
 from .launch_job import launch_job
 from .measured_steps import workload_key
 from .places import Place
@@ -211,6 +212,14 @@ def at_higher_prices(prepared: Prepared, differences: Sequence[PriceDifference])
     if worst is not None and dearest > 0:
         cost = replace(cost, usd_worst=(worst * higher / dearest).quantize(CENT))
     return replace(prepared, cost=cost, notes=(*prepared.notes, *map(str, differences)))
+
+
+def in_store(prepared: Prepared, store_id: str) -> Prepared:
+    """Return a launch whose machines carry the id of the store that keeps it."""
+    task = prepared.task
+    then = None if task.then is None else with_store(task.then, store_id)
+    task = replace(task, config=with_store(task.config, store_id), then=then)
+    return replace(prepared, task=task)
 
 
 def write(prepared: Prepared) -> Path:

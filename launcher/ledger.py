@@ -10,11 +10,12 @@ from datetime import datetime
 from pathlib import Path
 
 import sqlalchemy as sa
+from pydantic import ValidationError
 
 from ..catalog.errors import UsageError
 from .account import Limits, refuse_beyond
 from .launch_record import Attempt, LaunchRecord
-from .store import SHORTEST_PREFIX, Store
+from .store import SHORTEST_PREFIX, Store, StoreError
 
 _tables = sa.MetaData()
 _launches = sa.Table(
@@ -43,6 +44,14 @@ class Ledger:
         self._store = store
         self._now = now
 
+    def store_id(self) -> str:
+        """Return the id of the store, which the machines of its launches carry."""
+        return self._store.id()
+
+    def known_store_id(self) -> str | None:
+        """Return the id of the store; None where there is none yet."""
+        return self._store.known_id()
+
     def reserve(self, record: LaunchRecord, limits: Limits) -> None:
         """Keep a launch that is about to be asked for, with its worst case counted.
 
@@ -53,9 +62,7 @@ class Ledger:
             LimitError: a limit would be passed; nothing is kept.
         """
         with self._store.transaction("IMMEDIATE") as connection:
-            rows = connection.scalars(sa.select(_launches.c.record)).all()
-            others = [LaunchRecord.model_validate_json(row) for row in rows]
-            refuse_beyond(record, others, limits, now=self._now())
+            refuse_beyond(record, _all_for(connection, limits), limits, now=self._now())
             connection.execute(_launches.insert(), _row(record))
             self._note(connection, record.run, "intended")
 
@@ -81,9 +88,7 @@ class Ledger:
                     f"{run} is launched already: attempt {last.number} is still open.",
                     fix=f"look at it with `gpuplan status {run}`.",
                 )
-            rows = connection.scalars(sa.select(_launches.c.record)).all()
-            others = [LaunchRecord.model_validate_json(row) for row in rows]
-            refuse_beyond(record, others, limits, now=self._now())
+            refuse_beyond(record, _all_for(connection, limits), limits, now=self._now())
             number = len(record.attempts) + 1
             attempt = Attempt(number=number, spot=spot, asked_at=self._now())
             record = record.model_copy(
@@ -122,6 +127,9 @@ class Ledger:
         found = [one for one in self.all() if one.run == wanted or one.cluster == wanted] or [
             one for one in self.all() if one.run.startswith(wanted)
         ]
+        damaged = next((run for run in self.unreadable() if run.startswith(wanted)), None)
+        if not found and damaged is not None:
+            raise _damaged(damaged)
         if not found:
             raise UsageError(
                 f"No launch has a run id that begins with {prefix!r}.",
@@ -141,13 +149,18 @@ class Ledger:
             return _read(connection, run)
 
     def all(self) -> list[LaunchRecord]:
-        """Return every launch, newest first."""
+        """Return every launch that can be read, newest first; `unreadable` names the others."""
+        return [record for _, record in self._rows() if record is not None]
+
+    def unreadable(self) -> list[str]:
+        """Return the runs whose records are damaged, or of a version that this one cannot read."""
+        return [run for run, record in self._rows() if record is None]
+
+    def _rows(self) -> list[tuple[str, LaunchRecord | None]]:
         if not self._store.path.exists():
             return []
-        newest = sa.select(_launches.c.record).order_by(_launches.c.created_at.desc())
         with self._store.transaction() as connection:
-            rows = connection.scalars(newest).all()
-        return [LaunchRecord.model_validate_json(row) for row in rows]
+            return _records(connection)
 
     def open(self) -> list[LaunchRecord]:
         """Return the launches that may still cost money, newest first."""
@@ -186,7 +199,45 @@ def _read(connection: sa.Connection, run: str) -> LaunchRecord:
     row = connection.scalar(sa.select(_launches.c.record).where(_launches.c.run == run))
     if row is None:
         raise UsageError(f"There is no launch {run}.", fix="See them with `gpuplan history`.")
-    return LaunchRecord.model_validate_json(row)
+    record = _parsed(row)
+    if record is None:
+        raise _damaged(run)
+    return record
+
+
+def _records(connection: sa.Connection) -> list[tuple[str, LaunchRecord | None]]:
+    """Return the runs, newest first, with their records; None where one cannot be read."""
+    newest = sa.select(_launches.c.run, _launches.c.record).order_by(_launches.c.created_at.desc())
+    return [(row.run, _parsed(row.record)) for row in connection.execute(newest)]
+
+
+def _all_for(connection: sa.Connection, limits: Limits) -> list[LaunchRecord]:
+    """Return every launch that limits count.
+
+    Raises:
+        StoreError: one cannot be read, so that nobody knows what it has committed.
+    """
+    rows = _records(connection)
+    if limits.any:
+        for run, record in rows:
+            if record is None:
+                raise _damaged(run, " and what it costs counts towards the limits")
+    return [record for _, record in rows if record is not None]
+
+
+def _parsed(row: str) -> LaunchRecord | None:
+    try:
+        return LaunchRecord.model_validate_json(row)
+    except ValidationError:
+        return None
+
+
+def _damaged(run: str, so: str = "") -> StoreError:
+    return StoreError(
+        f"The record of {run} in the store cannot be read{so}.",
+        fix="upgrade gpuplan if a later one wrote it; else look for its machines with `sky status`"
+        " and in the console of its cloud.",
+    )
 
 
 def _write(connection: sa.Connection, record: LaunchRecord) -> None:

@@ -28,6 +28,7 @@ from .job_log import Copied, keep_log
 from .launch_record import Attempt, LaunchRecord, Outcome
 from .ledger import Ledger
 from .looking import job_of, rented
+from .task_file import label_task
 
 Changes = dict[str, Any]
 WriteOrders = Callable[[LaunchRecord, datetime], None]
@@ -81,6 +82,7 @@ def ask(desk: Desk, record: LaunchRecord) -> LaunchRecord:
             raise UsageError(
                 f"{task} is gone, and it is what would be launched.", fix="launch the plan again."
             )
+        label_task(task, desk.ledger.store_id())
         desk.write_orders(record, desk.now())
         launch = desk.engine.launch_managed if record.managed else desk.engine.launch
         is_sent = True

@@ -6,6 +6,7 @@ A migration that has been released is never edited; a change is a new function a
 from __future__ import annotations
 
 from collections.abc import Callable
+from secrets import token_hex
 
 import sqlalchemy as sa
 
@@ -117,9 +118,16 @@ def _keep_what_runs_measured(connection: sa.Connection) -> None:
     )
 
 
+def _name_the_store(connection: sa.Connection) -> None:
+    """Give the store an id: machines carry it, so that no other store takes them for its own."""
+    connection.exec_driver_sql("CREATE TABLE store_identity (id TEXT NOT NULL)")
+    connection.exec_driver_sql("INSERT INTO store_identity (id) VALUES (?)", (token_hex(8),))
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     _make_estimates_and_plans,
     _keep_where_an_estimate_is_from,
     _keep_launches,
     _keep_what_runs_measured,
+    _name_the_store,
 )

@@ -72,7 +72,7 @@ def read_project(workdir: Path, *, owner: str | None = None, named: str | None =
             torch_version=pinned or _torch_here(),
             python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
         ),
-        owner=owner or _user(),
+        owner=owner or this_user(),
         named=named,
         notes=tuple(notes),
     )
@@ -83,6 +83,14 @@ def default_workdir(model: Path | None, folder: Path) -> Path:
     if model is None or model.is_relative_to(folder):
         return folder
     return model.parent
+
+
+def this_user() -> str:
+    """Return the name of this machine's user."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return FALLBACK_OWNER
 
 
 def needed_packages(spec: ModelSpec) -> tuple[str, ...]:
@@ -123,10 +131,3 @@ def _torch_here() -> str:
             "torch is not installed here, so its version is not known.",
             fix="pin it in requirements.txt, as torch==2.13.0.",
         ) from None
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        return FALLBACK_OWNER

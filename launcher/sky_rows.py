@@ -17,8 +17,8 @@ from .engine import (
     Past,
     RequestStatus,
 )
+from .labels import OWNER_LABEL, RUN_LABEL, STORE_LABEL
 
-RUN_LABEL = "gpuplan-run"
 SECONDS = 3600
 CLUSTER_STATUS: Mapping[str, ClusterStatus] = {
     "INIT": "starting",
@@ -100,6 +100,8 @@ def _machines(launched: Any, nodes: int) -> dict[str, Any]:
         "nodes": nodes,
         "usd_per_hour": _price(lambda: launched.get_cost(SECONDS) * nodes),
         "run": labels.get(RUN_LABEL),
+        "store_id": labels.get(STORE_LABEL),
+        "owner": labels.get(OWNER_LABEL),
     }
 
 

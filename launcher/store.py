@@ -59,6 +59,7 @@ _listed = sa.Table(
     sa.Column("plan_id", sa.Text),
     sa.Column("tie_with_previous", sa.Boolean),
 )
+_identity = sa.Table("store_identity", _tables, sa.Column("id", sa.Text))
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,18 @@ class Store:
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or data_dir() / STORE_FILE
+
+    def id(self) -> str:
+        """Return the random id of this store, made with it and kept in it."""
+        with self.transaction("IMMEDIATE") as connection:
+            return _read_id(connection)
+
+    def known_id(self) -> str | None:
+        """Return the id of this store without making one; None where there is no store yet."""
+        if not self.path.exists():
+            return None
+        with self.transaction() as connection:
+            return _read_id(connection)
 
     def keep(self, estimate: Estimate, *, inputs_hash: str, origin: Origin | None = None) -> None:
         """Keep an estimate and its first 100 plans, in place of an older answer to the same."""
@@ -212,6 +225,10 @@ def _open(path: Path, kind: TransactionKind) -> sa.Engine:
         connection.exec_driver_sql(f"BEGIN {kind}")
 
     return engine
+
+
+def _read_id(connection: sa.Connection) -> str:
+    return str(connection.scalar(sa.select(_identity.c.id)))
 
 
 def _forget(connection: sa.Connection, inputs_hash: str) -> None:

@@ -17,6 +17,7 @@ from .bundle import PACKAGE
 from .frameworks.launch import launch
 from .frameworks.types import FrameworkLaunch
 from .guard.stage import ON_DEMAND, SPOT, VARIABLE
+from .labels import OWNER_LABEL, RUN_LABEL
 from .node_setup import setup_script
 from .places import TPU_SLICES, Place, hardware
 from .project import Project
@@ -205,10 +206,10 @@ def _resources(
             "wait_for": "jobs",
         }
     fields["labels"] = {
-        "gpuplan-run": slug(run_id),
+        RUN_LABEL: slug(run_id),
         "gpuplan-plan": slug(plan.id),
         "gpuplan-project": slug(project.name),
-        "gpuplan-owner": slug(project.owner),
+        OWNER_LABEL: slug(project.owner),
     }
     return fields
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..catalog.errors import GpuplanError, UsageError
-from ..catalog.files import write_atomically
+from ..catalog.files import write_chosen
 from ..catalog.names import resolve_accelerator
 from ..catalog.snapshot import Catalogue, load_catalogue
 from ..catalog.types import Accelerator, Dtype
@@ -174,7 +174,8 @@ def write_record(record: dict[str, Any], path: Path) -> None:
     # One line per part: what was measured again shows up as a short diff.
     text = json.dumps(record, separators=(",", ":"), ensure_ascii=False).replace('},"', '},\n"')
     try:
-        write_atomically(path, text + "\n", mode=0o644)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_chosen(path, text + "\n")
     except OSError as error:
         raise UsageError(
             f"Cannot write {path}: {error.strerror or error}.",

@@ -1,13 +1,19 @@
 """Files that are written whole or not at all."""
 
+import contextlib
 import errno
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from gpuplan.catalog.files import SCRATCH_SUFFIX, write_atomically
+from gpuplan.catalog.files import SCRATCH_SUFFIX, write_atomically, write_chosen
+
+NOBODY = 65534
+"""The user id that owns nothing."""
 
 
 def names(folder: Path) -> list[str]:
@@ -84,3 +90,100 @@ def test_a_write_that_fails_leaves_what_was_there(
     assert len(scratch) == 1
     assert names(tmp_path) == ["file"]
     assert path.read_text() == "old"
+
+
+def test_a_chosen_file_keeps_its_permissions_and_a_new_one_is_readable(
+    tmp_path: Path, require
+) -> None:
+    require("posix", "permissions")
+    private = tmp_path / "private"
+    private.write_text("old, and longer than what follows")
+    private.chmod(0o600)
+    write_chosen(private, "new")
+    write_chosen(tmp_path / "fresh", "new")
+    assert (private.read_text(), permissions(private)) == ("new", 0o600)
+    assert permissions(tmp_path / "fresh") == 0o644
+    assert sorted(names(tmp_path)) == ["fresh", "private"]
+
+
+def test_a_chosen_file_keeps_its_owner(tmp_path: Path, require) -> None:
+    require("root", "a file of somebody else")
+    path = tmp_path / "theirs"
+    path.write_text("old")
+    os.chown(path, NOBODY, NOBODY)
+    write_chosen(path, "new")
+    assert (path.stat().st_uid, path.stat().st_gid) == (NOBODY, NOBODY)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_a_link_points_to_is_written_and_the_link_stays(
+    tmp_path: Path, require, there: bool
+) -> None:
+    require("symlinks", "links")
+    folder = tmp_path / "results"
+    folder.mkdir()
+    target, link = folder / "plans.json", tmp_path / "newest.json"
+    if there:
+        target.write_text("old")
+    link.symlink_to("results/plans.json")
+    write_chosen(link, "new")
+    assert os.readlink(link) == "results/plans.json"
+    assert target.read_text() == "new"
+    assert names(folder) == ["plans.json"]
+
+
+def test_a_link_that_points_to_itself_is_an_error(tmp_path: Path, require) -> None:
+    require("symlinks", "links")
+    link = tmp_path / "link"
+    link.symlink_to("link")
+    with pytest.raises(OSError, match="link"):
+        write_chosen(link, "new")
+    assert link.is_symlink()
+
+
+def test_a_pipe_is_written_into(tmp_path: Path, require) -> None:
+    require("posix", "named pipes")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_chosen(pipe, "größer\n")
+        assert os.read(reader, 100) == "größer\n".encode()
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert names(tmp_path) == ["pipe"]
+
+
+def test_a_device_is_written_into(tmp_path: Path, require) -> None:
+    require("root", "a device of the test's own")
+    device = tmp_path / "null"
+    os.mknod(device, 0o666 | stat.S_IFCHR, os.stat(os.devnull).st_rdev)
+    link = tmp_path / "link"
+    link.symlink_to(device)
+    for path in (device, link):
+        # A file system that is mounted without devices opens none; it must stay all the same.
+        with contextlib.suppress(PermissionError):
+            write_chosen(path, "gone")
+        assert stat.S_ISCHR(path.stat().st_mode)
+    assert link.is_symlink()
+
+
+def test_standard_output_by_its_path_is_appended_to(tmp_path: Path, require) -> None:
+    require("linux", "/dev/stdout")
+    code = (
+        "from pathlib import Path; from gpuplan.catalog.files import write_chosen;"
+        " import sys; write_chosen(Path(sys.argv[1]), 'new\\n')"
+    )
+    # Through a link of the test's own, so that a failure replaces that and no device.
+    link = tmp_path / "stdout"
+    link.symlink_to("/proc/self/fd/1")
+    line = [sys.executable, "-c", code, str(link)]
+    assert subprocess.run(line, stdout=subprocess.PIPE, check=True).stdout == b"new\n"
+    log = tmp_path / "log"
+    log.write_text("old\n")
+    before = log.stat().st_ino
+    with log.open("a") as stream:
+        subprocess.run(line, stdout=stream, check=True)
+    assert (log.read_text(), log.stat().st_ino) == ("old\nnew\n", before)
+    assert link.is_symlink()

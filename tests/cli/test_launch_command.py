@@ -67,6 +67,31 @@ def test_the_dry_run_prints_the_task_alone_and_writes_nothing(plan: Plan, capsys
     assert sorted(Path().rglob("*")) == before
 
 
+def test_machines_carry_the_store_and_the_owner_as_the_dry_run_says(
+    plan: Plan, engine: FakeEngine, capsys
+) -> None:
+    words = ["launch", plan.id, *OUTPUTS, "--owner", "Team A"]
+    assert run([*words, "--dryrun"]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)["resources"]["labels"]
+    assert run([*words, "-y"]) == 0
+    sent = engine.tasks[-1]["resources"]["labels"]
+    assert sent["gpuplan-store"] == shown["gpuplan-store"] == Store().id()
+    assert sent["gpuplan-owner"] == shown["gpuplan-owner"] == "team-a"
+
+
+def test_machines_carry_a_store_that_the_launch_itself_made(
+    plan: Plan, engine: FakeEngine, capsys
+) -> None:
+    Path("plan.json").write_text(plan.model_dump_json())
+    Store().path.unlink()
+    words = ["launch", "plan.json", "--model", "net.py", *OUTPUTS]
+    assert run([*words, "--dryrun"]) == 0
+    assert not Store().path.exists(), "a dry run makes no store"
+    assert "gpuplan-store" not in yaml.safe_load(capsys.readouterr().out)["resources"]["labels"]
+    assert run([*words, "-y"]) == 0
+    assert engine.tasks[-1]["resources"]["labels"]["gpuplan-store"] == Store().id()
+
+
 def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
     plan: Plan, capsys
 ) -> None:

@@ -4,7 +4,10 @@ import csv
 import io
 import json
 import re
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,8 @@ from gpuplan.launcher import sky_engine
 from gpuplan.launcher.account import Limits
 from gpuplan.launcher.launch_record import LaunchRecord
 from gpuplan.launcher.lifecycle import Desk, ask, begin, wait_started
+from gpuplan.launcher.reconcile import Listing, Skipped
+from gpuplan.launcher.store import Store, StoreError
 
 GUARDED = (
     'gpuplan-guard: {"verdict": {"why": "projection", "text": "projected $90.00, above $45.00",'
@@ -33,7 +38,9 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
 
     monkeypatch.setattr(api.launches, "datetime", EngineTime)
     monkeypatch.setattr(sky_engine, "SkyEngine", lambda: fake)
-    monkeypatch.setattr("gpuplan.launcher.cloud_instances.labelled_instances", lambda _regions: [])
+    monkeypatch.setattr(
+        "gpuplan.launcher.cloud_instances.labelled_instances", lambda _regions: Listing()
+    )
     return fake
 
 
@@ -167,23 +174,125 @@ def test_history_adds_up_and_filters(
     assert re.search(r"\d\d:\d\d  job 1 submitted", told)
 
 
-def test_reconcile_gives_back_what_nobody_owns_only_if_it_is_wanted(
-    record: LaunchRecord, engine: FakeEngine, capsys
+def leave_machines(desk: Desk, engine: FakeEngine, folder: Path) -> LaunchRecord:
+    """Return a launch that has ended, and whose machines SkyPilot still has."""
+    ended = {"state": "ended", "outcome": "lost", "why": "its machines went"}
+    record = make_record(folder, engine.clock, run="old-20261101-100000-0000ff", **ended)
+    desk.ledger.reserve(record, Limits())
+    store_id = desk.ledger.store_id()
+    engine.add_stray(record.cluster, record.run, store_id=store_id, owner="ann")
+    return record
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, wanted: bool) -> list[str]:
+    """Let a person sit there who answers every question so; return what is asked."""
+    asked: list[str] = []
+
+    def confirm(text: str, **_: object) -> bool:
+        asked.append(text)
+        return wanted
+
+    monkeypatch.setattr("gpuplan.cli.reconcile.is_terminal", lambda _stream: True)
+    monkeypatch.setattr("gpuplan.cli.reconcile.click.confirm", confirm)
+    return asked
+
+
+def test_reconcile_gives_back_what_no_launch_owns_only_if_it_is_wanted(
+    record: LaunchRecord, engine: FakeEngine, desk: Desk, tmp_path: Path, monkeypatch, capsys
 ) -> None:
-    engine.add_stray("gp-old-0000ff", "old-20261101-100000-0000ff")
+    monkeypatch.setenv("GPUPLAN_OWNER", "ann")
+    old = leave_machines(desk, engine, tmp_path)
     assert run(["reconcile"]) == 1
     captured = capsys.readouterr()
     assert f"{RUN}  runs" in captured.out
-    assert "owned by no launch of this store" in captured.out
+    assert f"owned by {old.run}, which has ended" in captured.out
     assert "-y gives it back" in captured.err
     assert len(engine.live()) == 2
     assert run(["reconcile", "-y"]) == 0
     assert engine.live() == [record.cluster]
+    capsys.readouterr()
     assert run(["reconcile", "--format", "json", "-q"]) == 0
+    assert [one["kind"] for one in json.loads(capsys.readouterr().out)["found"]] == ["running"]
+
+
+def test_reconcile_never_ends_what_is_not_this_stores_for_sure(
+    record: LaunchRecord, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    engine.add_stray("gp-bert-0d0d0d", "bert-1", store_id="7b", owner="bob")
+    engine.add_stray("gp-old-0000ff", "old-1")
+    assert run(["reconcile", "-y"]) == 1
     captured = capsys.readouterr()
-    assert [
-        one["kind"] for one in json.loads(captured.out[captured.out.index("{") :])["found"]
-    ] == ["running"]
+    assert "launched by bob from another store (7b)" in captured.out
+    assert captured.err == (
+        "gp-old-0000ff may be somebody else's, so it is left alone; if it is yours:"
+        " sky down gp-old-0000ff\n"
+    )
+    assert len(engine.live()) == 3
+
+    asked = answers(monkeypatch, False)
+    assert run(["reconcile"]) == 1
+    assert [text.partition(":")[0] for text in asked] == ["gp-old-0000ff"]
+    assert "They may be somebody else's" in asked[0]
+    assert len(engine.live()) == 3
+    answers(monkeypatch, True)
+    assert run(["reconcile"]) == 0
+    assert sorted(engine.live()) == ["gp-bert-0d0d0d", record.cluster]
+
+
+def test_reconcile_says_whose_machines_are_and_where_it_did_not_look(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    skipped = Skipped(cloud="aws", regions=("af-south-1",), why="not enabled for this account")
+    listing = Listing(skipped=(skipped,))
+    monkeypatch.setattr(
+        "gpuplan.launcher.cloud_instances.labelled_instances", lambda _regions: listing
+    )
+    line = "not looked at: aws/af-south-1: not enabled for this account"
+    assert run(["reconcile", "-y"]) == 0
+    nothing = "Nothing is open, and nothing is rented"
+    assert capsys.readouterr().out == f"{nothing}.\n{line}\n"
+    engine.add_stray("gp-bert-0d0d0d", "bert-1", store_id="7b", owner="bob")
+    assert run(["reconcile", "-y"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("bert-1  1 x p4d.24xlarge in aws/us-east-1")
+    assert said[1:] == [f"{nothing} by this store.", line]
+    assert run(["reconcile", "--format", "json"]) == 0
+    theirs, passed_over = json.loads(capsys.readouterr().out)["found"]
+    assert (theirs["kind"], theirs["store"], theirs["owner"]) == ("others", "7b", "bob")
+    assert (passed_over["kind"], passed_over["text"]) == ("skipped", line)
+
+
+def test_one_record_that_cannot_be_read_hides_no_other(
+    record: LaunchRecord, engine: FakeEngine, capsys
+) -> None:
+    with closing(sqlite3.connect(Store().path)) as store:
+        row = ("broken-1", "2026", "running", "gp-broken", "{broken")
+        store.execute("insert into launches values (?, ?, ?, ?, ?)", row)
+        store.commit()
+    engine.add_stray("gp-broken", "broken-1", store_id=Store().id(), owner="ann")
+    for words in (["status"], ["history"]):
+        assert run(words) == 0
+        captured = capsys.readouterr()
+        assert RUN in captured.out
+        assert "broken-1 is left out" in captured.err
+    assert run(["reconcile", "-y", "--owner", "ann"]) == 1
+    assert "broken-1  its record in the store cannot be read" in capsys.readouterr().out
+    assert len(engine.live()) == 2, "its machines may train"
+    assert run(["down", "broken-1"]) == 1
+    assert "The record of broken-1 in the store cannot be read" in capsys.readouterr().err
+    assert run(["down", RUN]) == 0
+
+
+def test_limits_are_not_held_to_a_sum_that_nobody_knows(
+    record: LaunchRecord, engine: FakeEngine, desk: Desk, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(Store().path)) as store:
+        store.execute("update launches set record = '{'")
+        store.commit()
+    other = make_record(tmp_path, engine.clock, run="bert-20261122-130000-0d0d0d")
+    with pytest.raises(StoreError, match="counts towards the limits"):
+        begin(desk, other, Limits(project_usd=Decimal(100)), spot=False)
+    assert begin(desk, other, Limits(), spot=False).state == "intended"
 
 
 def test_with_nothing_open_skypilot_is_not_asked(capsys) -> None:

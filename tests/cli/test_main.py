@@ -1,6 +1,7 @@
 """The frame of the command line: help, unknown names, interrupts, pipes, exit codes."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -108,6 +109,27 @@ def test_a_reader_that_goes_away_is_no_error(require) -> None:
     command = f"{' '.join(map(repr, gpuplan('--help')))} | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [(("plans",), 2, "Error: Standard output is closed"), (("--help",), 0, "")],
+)
+def test_a_closed_standard_output_is_no_crash(
+    require, words: tuple[str, ...], code: int, said: str
+) -> None:
+    require("posix", "redirections of the shell")
+    line = shlex.join(gpuplan(*words))
+    done = subprocess.run(["bash", "-c", f"{line} >&-"], stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr.partition(",")[0]) == (code, said)
+
+
+def test_every_standard_stream_may_be_closed(require, tmp_path: Path) -> None:
+    require("posix", "redirections of the shell")
+    answer = tmp_path / "plans.json"
+    line = shlex.join(gpuplan("plans", "--out-file", str(answer)))
+    assert subprocess.run(["bash", "-c", f"{line} <&- >&- 2>&-"]).returncode == 0
+    assert answer.read_text(encoding="utf-8").startswith("{")
 
 
 def test_a_full_disk_is_one_message(require) -> None:

@@ -13,7 +13,7 @@ from gpuplan.launcher.account import Limits, closing_line, spent_usd
 from gpuplan.launcher.engine import EngineError, Job
 from gpuplan.launcher.launch_record import LaunchRecord
 from gpuplan.launcher.lifecycle import Desk, ask, attend, begin, wait_started
-from gpuplan.launcher.picking_up import down, follow, pick_up, show_log, stop
+from gpuplan.launcher.picking_up import down, follow, pick_up, resume, show_log, stop
 from gpuplan.launcher.reconcile import reconcile, take_down
 
 
@@ -124,6 +124,17 @@ def test_an_end_that_is_killed_at_any_moment_is_picked_up(tmp_path: Path, action
     raise AssertionError("the action never ended")
 
 
+def test_a_launch_of_before_stores_had_an_id_is_labelled_when_it_is_launched_again(
+    tmp_path: Path, desk: Desk, engine: FakeEngine
+) -> None:
+    record = launched(desk, make_record(tmp_path, engine.clock))
+    engine.take_machines(record.cluster)
+    make_record(tmp_path, engine.clock)  # Its task as an older version wrote it.
+    resume(desk, pick_up(desk, record)[0], Limits())
+    labels = [one["resources"]["labels"].get("gpuplan-store") for one in engine.tasks]
+    assert labels == [desk.ledger.store_id()] * 2
+
+
 def test_two_commands_cannot_launch_one_run_twice(
     tmp_path: Path, desk: Desk, engine: FakeEngine
 ) -> None:
@@ -137,14 +148,17 @@ def test_machines_that_no_launch_owns_are_found_and_go(
     tmp_path: Path, desk: Desk, engine: FakeEngine
 ) -> None:
     launched(desk, make_record(tmp_path, engine.clock))
-    engine.add_stray("gp-old-0000ff", "old-20261101-100000-0000ff")
+    old = launched(desk, make_record(tmp_path, engine.clock, run="old-20261101-100000-0000ff"))
+    engine.take_machines(old.cluster)
+    pick_up(desk, old)
+    engine.add_stray(old.cluster, old.run, store_id=desk.ledger.store_id(), owner="ann")
     engine.add_stray("my-own-cluster", None)
-    orphans = [one for one in reconcile(desk) if one.is_orphan]
-    assert [one.cluster for one in orphans] == ["gp-old-0000ff"]
+    orphans = [one for one in reconcile(desk, owner="ann") if one.is_orphan]
+    assert [one.cluster for one in orphans] == [old.cluster]
     assert "$36.00 an hour" in orphans[0].text
     take_down(desk, orphans[0], terminate=lambda _machines: None)
     assert sorted(engine.live()) == ["gp-net-a1b2c3", "my-own-cluster"]
-    assert not [one for one in reconcile(desk) if one.is_orphan]
+    assert not [one for one in reconcile(desk, owner="ann") if one.is_orphan]
 
 
 def test_limits_count_what_is_open_at_its_worst(

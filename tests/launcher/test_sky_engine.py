@@ -168,7 +168,7 @@ def test_a_cluster_with_its_place_and_price(sky: Any) -> None:
         zone="us-east-1a",
         instance_type="p4d.24xlarge",
         use_spot=True,
-        labels={"gpuplan-run": "net-1"},
+        labels={"gpuplan-run": "net-1", "gpuplan-store": "5a", "gpuplan-owner": "ann"},
         get_cost=lambda seconds: 10.0 * seconds / 3600,
     )
     row = {
@@ -184,6 +184,7 @@ def test_a_cluster_with_its_place_and_price(sky: Any) -> None:
     assert cluster is not None
     assert (cluster.infra, cluster.status) == ("aws/us-east-1/us-east-1a", "up")
     assert (cluster.usd_per_hour, cluster.run, cluster.is_spot) == (Decimal(20), "net-1", True)
+    assert (cluster.store_id, cluster.owner) == ("5a", "ann")
     assert cluster.launched_at == datetime.fromtimestamp(1_800_000_000, UTC)
     assert SkyEngine().cluster("gp-net-1", refresh=False) is None
 

@@ -1,6 +1,7 @@
 """The store: what is kept comes back whole, many may write at once, a bad disk breaks nothing."""
 
 import multiprocessing
+import re
 import resource
 import signal
 import sqlite3
@@ -189,3 +190,12 @@ def test_a_failed_migration_leaves_the_store_as_it_was(store: Store, monkeypatch
         with pytest.raises(StoreError):
             store.estimates()
     assert store.estimates() == [make_ranked_estimate()]
+
+
+def test_a_store_has_one_id_of_its_own_for_ever(tmp_path: Path) -> None:
+    first, second = Store(tmp_path / "a.sqlite3"), Store(tmp_path / "b.sqlite3")
+    assert first.known_id() is None
+    assert not first.path.exists(), "asking makes no store"
+    assert first.id() == first.id() == first.known_id() == Store(first.path).id()
+    assert first.id() != second.id()
+    assert re.fullmatch("[0-9a-f]{16}", first.id()), "a label of every cloud takes it"

@@ -106,9 +106,11 @@ class FakeEngine:
         if cluster is not None:
             self.history.insert(0, Past(cluster=cluster, ended_at=self.clock()))
 
-    def add_stray(self, name: str, run: str | None) -> None:
-        """Add a cluster that no record knows."""
-        self._clusters[name] = self._new_cluster(name, run=run)
+    def add_stray(
+        self, name: str, run: str | None, *, store_id: str | None = None, owner: str | None = None
+    ) -> None:
+        """Add a cluster that no open launch owns, with the labels of a launch."""
+        self._clusters[name] = self._new_cluster(name, run=run, store_id=store_id, owner=owner)
 
     def finish_requests(self) -> None:
         """Let the server do what it was asked, though nobody waits for it."""
@@ -269,13 +271,20 @@ class FakeEngine:
             return
         if name not in self._clusters:
             labels = self.tasks[-1]["resources"]["labels"]
-            self._clusters[name] = self._new_cluster(name, run=labels["gpuplan-run"])
+            self._clusters[name] = self._new_cluster(
+                name,
+                run=labels["gpuplan-run"],
+                store_id=labels.get("gpuplan-store"),
+                owner=labels.get("gpuplan-owner"),
+            )
         if self.breaks_while_starting:
             self._requests[request_id] = replace(request, status="failed")
             return
         self._jobs.setdefault(name, []).insert(0, job)
 
-    def _new_cluster(self, name: str, *, run: str | None) -> Cluster:
+    def _new_cluster(
+        self, name: str, *, run: str | None, store_id: str | None, owner: str | None
+    ) -> Cluster:
         self._book(name)
         return Cluster(
             name=name,
@@ -287,6 +296,8 @@ class FakeEngine:
             nodes=1,
             usd_per_hour=self.usd_per_hour,
             run=run,
+            store_id=store_id,
+            owner=owner,
         )
 
     def _book(self, name: str) -> None:

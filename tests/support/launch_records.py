@@ -51,7 +51,7 @@ def make_record(folder: Path, clock: Clock, *, run: str = RUN, **changes: Any) -
     record = LaunchRecord(**{**facts, **changes})
     path = Path(record.folder)
     path.mkdir(parents=True, exist_ok=True)
-    resources: dict[str, Any] = {"labels": {"gpuplan-run": run}}
+    resources: dict[str, Any] = {"labels": {"gpuplan-run": run, "gpuplan-owner": record.owner}}
     if record.managed:
         resources["use_spot"] = True
     task = {"name": record.cluster, "num_nodes": 1, "resources": resources, "run": "true"}

@@ -1,0 +1,61 @@
+"""Whose labelled machines are: this store's, somebody else's, or nobody can tell.
+
+One account, and one SkyPilot server, may serve several people, laptops and stores. Only what
+carries this store's id and its owner's name, for a run that this store keeps, is this store's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+Standing = Literal["own", "unattributed", "others"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Here:
+    """Who asks, from which store. Names are as labels have them (`slug`)."""
+
+    store_id: str | None
+    """None where there is no store yet."""
+    owner: str
+    runs: Collection[str]
+    """Of the launches that the store keeps."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Whose machines are, and why they count so."""
+
+    standing: Standing
+    text: str
+
+
+def holder(here: Here, *, run: str | None, store_id: str | None, owner: str | None) -> Holder:
+    """Return whose machines are, told from their labels alone; None is a label that is not there.
+
+    >>> here = Here(store_id="5a", owner="ann", runs={"net-1"})
+    >>> holder(here, run="net-1", store_id="5a", owner="ann").standing
+    'own'
+    >>> holder(here, run="net-1", store_id="7b", owner="ann").standing
+    'others'
+    """
+    named = owner or "an owner without a name"
+    if store_id is not None and store_id != here.store_id:
+        return Holder("others", f"launched by {named} from another store ({store_id})")
+    if owner is not None and owner != here.owner:
+        return Holder("others", f"launched by {named}; if that is you, give --owner {owner}")
+    if store_id is None:
+        return Holder(
+            "unattributed",
+            "launched before machines were labelled with their store, so whose they are is not"
+            " known",
+        )
+    if owner is None or run not in here.runs:
+        return Holder(
+            "unattributed",
+            "labelled with this store's id, but their run is not in it, as after a store was"
+            " copied or restored",
+        )
+    return Holder("own", "")
