@@ -29,7 +29,7 @@ from .guard.orders import Orders
 from .guard_orders import orders, restart_s, smoke_steps, total_steps
 from .launch_job import launch_job
 from .measured_steps import workload_key
-from .places import Place
+from .places import TPU_SLICES, Place
 from .plan_file import GivenPlan
 from .project import Project
 from .refusals import (
@@ -43,6 +43,7 @@ from .request import LaunchRequest, slug
 from .runner.job import Job, write_atomically
 from .sky_prices import PriceDifference
 from .task import Task, build_task, idle_minutes
+from .unowned import unowned_notes
 
 FOLDER = "gpuplan-launches"
 """Below the folder where the command is run."""
@@ -197,7 +198,15 @@ def prepare(
         workload=None if spec is None else workload_key(spec),
         billing=catalogue.providers.get(plan.offer.provider),
         orders=held,
-        notes=(*project.notes, *task.notes, *late, *_notes(plan, request, catalogue)),
+        notes=(
+            *(*project.notes, *task.notes, *late, *_notes(plan, request, catalogue)),
+            *unowned_notes(
+                held,
+                (*places, *others),
+                image=request.image,
+                tpu=plan.offer.accelerator in TPU_SLICES,
+            ),
+        ),
     )
 
 
