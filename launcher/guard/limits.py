@@ -1,6 +1,6 @@
 """How long a machine may exist, from the orders alone: the pure part of timer.py.
 
-    allowed_s = the least of (max_cost - spent) / rate, max_hours - hours, deadline - began
+    allowed_s = the least of (max_cost - spent) / rate, max_hours - hours, deadline + tail - began
     end_s     = allowed_s + 2 × the grace of a checkpoint + uploads + the tear-down
     set-up    ≤ the least of its own limit and allowed_s - tail
 
@@ -58,10 +58,8 @@ def end_s(orders: Orders, timer: TimerOrders, *, began_s: float) -> float | None
     allowed_s = _allowed_s(orders, began_s)
     if allowed_s is not None:
         # A run that is stopped may take a grace to write its checkpoint, and the guards of other
-        # nodes act a grace later than the first. The deadline is that of the training, so the idle
-        # minutes come after it.
-        tail_s = orders.tail_s if orders.deadline_s is not None else 0.0
-        return allowed_s + tail_s + GRACES * orders.grace_s + timer.margin_s
+        # nodes act a grace later than the first.
+        return allowed_s + GRACES * orders.grace_s + timer.margin_s
     projection = orders.projection
     goes_on = projection is None or projection.action == "continue"
     return None if goes_on else timer.default_end_s
@@ -74,7 +72,8 @@ def _allowed_s(orders: Orders, began_s: float) -> float | None:
     if orders.max_hours is not None:
         allowed.append((orders.max_hours - orders.hours_before) * SECONDS_PER_HOUR)
     if orders.deadline_s is not None:
-        allowed.append(orders.deadline_s - began_s)
+        # That of the training: the idle minutes, which a cap includes, come after it.
+        allowed.append(orders.deadline_s - began_s + orders.tail_s)
     return max(0.0, min(allowed)) if allowed else None
 
 

@@ -59,6 +59,8 @@ def test_set_up_takes_no_longer_than_the_limits_leave() -> None:
     held = limits(orders, TIMER, began_s=NOW_S, used_s=600.0)
     assert held.setup_s == 3600 - 360 - 600
     assert limits(make_orders(), TIMER, began_s=NOW_S, used_s=600.0).setup_s == 9000.0
+    near = make_orders(deadline_s=NOW_S + 900.0, tail_s=360.0)
+    assert limits(near, TIMER, began_s=NOW_S, used_s=600.0).setup_s == 300.0
     spent = make_orders(max_hours=1.0, hours_before=2.0)
     assert limits(spent, TIMER, began_s=NOW_S, used_s=0.0).setup_s == 0.0
 
