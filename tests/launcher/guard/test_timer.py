@@ -18,7 +18,7 @@ from guards import Node
 
 from gpuplan.launcher.bundle import GUARD, ORDERS_FILE
 from gpuplan.launcher.guard.orders import TimerOrders
-from gpuplan.launcher.guard.processes import is_alive, started_with
+from gpuplan.launcher.guard.processes import is_alive, kill, started_with
 from gpuplan.launcher.node_setup import timed_setup
 
 WITHIN_S = 20.0
@@ -87,7 +87,7 @@ class Timed(Node):
 
     def end(self) -> None:
         for pid in (*self.timers(), *started_with(self.path, "--")):
-            os.kill(pid, signal.SIGKILL)
+            kill(pid, signal.SIGKILL)
 
     def _script(self, name: str, text: str) -> None:
         (self.bin / name).write_text(text)
