@@ -1,6 +1,5 @@
 """A simulated machine that powers off ends itself, and nothing of the machine that runs this."""
 
-import shutil
 import subprocess
 import sys
 import types
@@ -30,9 +29,9 @@ def in_namespaces(script: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_what_a_machine_calls_shutdown_ends_its_first_process_and_leaves_a_mark() -> None:
-    if shutil.which("unshare") is None or in_namespaces("exit 0").returncode:
-        pytest.skip("no namespaces here")
+def test_what_a_machine_calls_shutdown_ends_its_first_process_and_leaves_a_mark(require) -> None:
+    require("linux", "machines are namespaces")
+    require("root", "namespaces of processes and mounts")
     done = in_namespaces(FIRST.format(SHUTDOWN))
     assert (done.returncode, done.stdout) == (3, "seen\n"), done.stderr
 
