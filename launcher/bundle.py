@@ -3,7 +3,7 @@
 JOB/gpuplan_job/    the runner, and the files that load a model file
 JOB/job.json        the model, the steps, where results land
 JOB/plan.json       the plan, if there is one
-JOB/gpuplan_guard/  the guard of a rented machine, and what it holds the run to:
+JOB/gpuplan_guard/  the guard and the timer of a rented machine, and what they hold it to:
 JOB/guard.json
 """
 
@@ -59,15 +59,19 @@ if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
 '''
 
-GUARD_ENTRY = '''"""Starts the guard: python3 gpuplan_guard guard.json -- COMMAND…"""
+GUARD_ENTRY = '''"""Starts the guard: python3 gpuplan_guard guard.json -- COMMAND…
+
+Or the timer that ends the machine: python3 gpuplan_guard timer guard.json SHELL-PID.
+"""
 
 import os
 import sys
 
-from guard.main import main
+from guard import main, timer
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
+    words = sys.argv[1:]
+    code = timer.main(words[1:]) if words[:1] == [timer.SUBCOMMAND] else main.main(words)
     sys.stdout.flush()
     sys.stderr.flush()
     # At once: a thread may still wait for a disk that does not answer.

@@ -8,9 +8,18 @@ from ..catalog.errors import LimitError
 from ..catalog.units import SECONDS_PER_HOUR
 from ..planner.launch_cost import LaunchCost, startups
 from ..planner.plan import Plan
-from .guard.orders import DEFAULT_GRACE_S, Busy, HandOver, Orders, ProjectionOrders
-from .places import Place
+from .guard.orders import (
+    DEFAULT_GRACE_S,
+    Busy,
+    HandOver,
+    Orders,
+    ProjectionOrders,
+    TimerOrders,
+)
+from .places import TPU_SLICES, Place
+from .power_off import COMMAND, powered_off_on
 from .request import LaunchRequest, slug
+from .run_script import UPLOAD_WAIT_S
 from .task import idle_minutes
 
 AUTODOWN_POLL_S = 60.0
@@ -21,6 +30,18 @@ STARTUP_S = 3600.0
 """From the start to the first step: a large checkpoint is read, kernels are compiled."""
 SILENT_STEPS = 20.0
 """Of the slowest predicted, where steps are long."""
+SETUP_S = 9000.0
+"""The longest set-up, where neither --max-hours nor --max-cost is less: two hours, which
+flash-attention names for its build without ninja (github.com/Dao-AILab/flash-attention, README),
+and a quarter more."""
+TEARDOWN_S = 900.0
+"""Beyond every limit, for SkyPilot to tear down: as long as its slowest start (startup.toml)."""
+UNOWNED_MORE_S = 1800.0
+"""Beyond the longest time in which neither set-up nor a run is in progress on a healthy node."""
+DEFAULT_MORE_S = 86400.0
+"""Beyond twice the slowest that is predicted, where nothing limits a run: the projection has ended
+one that is slower by then, so that this holds where no guard does."""
+DEFAULT_TIMES = 2.0
 PROJECTED = ProjectionOrders(total_steps=0)
 
 
@@ -91,9 +112,35 @@ def orders(
         smoke=guard.smoke,
         deadline_s=None if request.deadline is None else request.deadline.timestamp(),
         hand_over=_hand_over(plan, request) if others else None,
+        timer=_timer(plan, request, cost, (*places, *fallback)),
     )
     _refuse_no_room(made)
     return made
+
+
+def _timer(
+    plan: Plan, request: LaunchRequest, cost: LaunchCost, places: tuple[Place, ...]
+) -> TimerOrders:
+    """Return when a machine ends itself, and how, if nothing else has ended it."""
+    upload_s = UPLOAD_WAIT_S if request.outputs is not None else 0.0
+    # One node may wait for the set-up of another; after the run come uploads and idle minutes.
+    quiet_s = max(SETUP_S, upload_s + tail_s(request))
+    default_end_s = None
+    if cost.hours_worst is not None and request.command is None:
+        slowest_s = cost.hours_worst * SECONDS_PER_HOUR
+        default_end_s = DEFAULT_TIMES * slowest_s + DEFAULT_MORE_S + upload_s + tail_s(request)
+    return TimerOrders(
+        setup_s=SETUP_S,
+        unowned_s=quiet_s + UNOWNED_MORE_S,
+        margin_s=upload_s + TEARDOWN_S,
+        default_end_s=default_end_s,
+        power_off=COMMAND,
+        power_off_on=powered_off_on(
+            [one.cloud for one in places],
+            image=request.image,
+            tpu=plan.offer.accelerator in TPU_SLICES,
+        ),
+    )
 
 
 def restart_s() -> float:

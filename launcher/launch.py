@@ -30,7 +30,7 @@ from .guard_orders import orders, restart_s, smoke_steps, total_steps
 from .labels import with_store
 from .launch_job import launch_job
 from .measured_steps import workload_key
-from .places import Place
+from .places import TPU_SLICES, Place
 from .plan_file import GivenPlan
 from .project import Project
 from .refusals import (
@@ -44,6 +44,7 @@ from .request import LaunchRequest, slug
 from .runner.job import Job, write_atomically
 from .sky_prices import PriceDifference
 from .task import Task, build_task, idle_minutes
+from .unowned import unowned_notes
 
 FOLDER = "gpuplan-launches"
 """Below the folder where the command is run."""
@@ -198,7 +199,15 @@ def prepare(
         workload=None if spec is None else workload_key(spec),
         billing=catalogue.providers.get(plan.offer.provider),
         orders=held,
-        notes=(*project.notes, *task.notes, *late, *_notes(plan, request, catalogue)),
+        notes=(
+            *(*project.notes, *task.notes, *late, *_notes(plan, request, catalogue)),
+            *unowned_notes(
+                held,
+                (*places, *others),
+                image=request.image,
+                tpu=plan.offer.accelerator in TPU_SLICES,
+            ),
+        ),
     )
 
 

@@ -31,6 +31,10 @@ UV = f"""\
 if ! command -v uv >/dev/null 2>&1; then
     PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --quiet --user uv
 fi"""
+START_TIMER = """\
+# Before anything that can hang: it ends a set-up that does, and a machine that nobody owns.
+python3 -E -S "$HOME/gpuplan-job/gpuplan_guard" timer "$HOME/gpuplan-job/guard.json" $$ ||
+    echo "gpuplan: no timer was started here: this machine does not end itself" >&2"""
 CHECK = """\
 python3 -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else \
 f"torch {torch.__version__} (CUDA {torch.version.cuda}) sees no GPU here")'"""
@@ -45,6 +49,15 @@ class Environment:
     """To install: the one that the project pins, else the one on this machine."""
     python_version: str
     """`3.12`."""
+
+
+def timed_setup(script: str) -> str:
+    """Return a set-up under the timer that stops it when it hangs, and ends the machine.
+
+    The timer comes before everything that can hang, and watches the very shell that sets up. An
+    image whose Python is only installed by the set-up has none yet: it goes on, and says so.
+    """
+    return f"{START_TIMER}\n{script}"
 
 
 def setup_script(

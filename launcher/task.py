@@ -18,7 +18,7 @@ from .frameworks.launch import launch
 from .frameworks.types import FrameworkLaunch
 from .guard.stage import ON_DEMAND, SPOT, VARIABLE
 from .labels import OWNER_LABEL, RUN_LABEL
-from .node_setup import setup_script
+from .node_setup import setup_script, timed_setup
 from .places import TPU_SLICES, Place, hardware
 from .project import Project
 from .request import OUTPUTS, LaunchRequest, slug
@@ -120,7 +120,7 @@ def build_task(
         "envs": dict(request.environment) or None,
         "secrets": dict.fromkeys(request.secrets) or None,
         "file_mounts": _mounts(request, folder),
-        "setup": _setup(project, request, accelerator),
+        "setup": timed_setup(_setup(project, request, accelerator)),
         "run": run_script(launched, request, run_id),
     }
     config = {key: value for key, value in config.items() if value is not None}

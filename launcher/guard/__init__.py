@@ -13,6 +13,8 @@
     command.py     what starts training, asked to stop and ended
     watch.py       the thread that reads and writes, so that a stuck disk stops no clock
     main.py        the loop
+    limits.py      how long a machine may exist, and its set-up take                (pure)
+    timer.py       a process beside the guard that ends the machine when nothing else does
 
 It runs with the Python of a node alone: the standard library of 3.8, nothing of gpuplan.
 """

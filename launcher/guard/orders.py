@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
 
 SECONDS_PER_HOUR = 3600.0
 DEFAULT_GRACE_S = 600.0
@@ -60,6 +61,29 @@ class HandOver:
 
 
 @dataclass(frozen=True)
+class TimerOrders:
+    """When a machine ends itself, if nothing else has ended it: limits.py, timer.py."""
+
+    setup_s: float
+    """The longest that set-up may take."""
+    unowned_s: float
+    """How long a machine may exist without a set-up or a guard in progress."""
+    margin_s: float
+    """After the last moment that the limits allow: uploads, and the tear-down by others."""
+    after_setup_s: float = 600.0
+    """From a set-up that was stopped to the end: its log is read, others may tear down."""
+    default_end_s: float | None = None
+    """Of a machine that nothing else limits; None where nobody knows how long the run takes."""
+    power_off: Sequence[str] = ()
+    """The command that ends the machine; none where it must not be tried."""
+    power_off_on: Sequence[str] = ()
+    """Clouds on which that ends what the machine costs, as SkyPilot names them, lower case."""
+    poll_s: float = 15.0
+    retry_s: float = 60.0
+    """Between two tries to power off."""
+
+
+@dataclass(frozen=True)
 class Orders:
     """What stops a run before its last step; None holds nothing."""
 
@@ -99,6 +123,8 @@ class Orders:
     """Later than this it is not worth going on."""
     hand_over: HandOver | None = None
     """None: the run stays on the machines it has."""
+    timer: TimerOrders | None = None
+    """None: the machine does not end itself."""
     poll_s: float = 2.0
     state_every_s: float = 10.0
     """How old what is left in the folder of results may be."""
@@ -147,13 +173,14 @@ class Orders:
             if not isinstance(values, dict):
                 raise OrdersError("no JSON object")
             busy, projection = values.get("min_gpu_utilization"), values.get("projection")
-            handed = values.get("hand_over")
+            handed, timer = values.get("hand_over"), values.get("timer")
             orders = cls(
                 **{
                     **values,
                     "min_gpu_utilization": None if busy is None else Busy(**busy),
                     "projection": None if projection is None else ProjectionOrders(**projection),
                     "hand_over": None if handed is None else HandOver(**handed),
+                    "timer": None if timer is None else _timer(timer),
                 }
             )
             _check(orders)
@@ -195,6 +222,8 @@ def _check(orders: Orders) -> None:
     if orders.hand_over is not None:
         for name, value in asdict(orders.hand_over).items():
             _number(f"{name} of the hand-over", value)
+    if orders.timer is not None:
+        _check_timer(orders.timer)
     for name in POSITIVE:
         if not getattr(orders, name) > 0:
             raise OrdersError(f"{name} is not above zero")
@@ -212,6 +241,24 @@ def _check(orders: Orders) -> None:
         raise OrdersError("steps of the projection is not above zero")
     if projection.action not in ACTIONS:
         raise OrdersError(f"action {projection.action!r} is none of {', '.join(ACTIONS)}")
+
+
+def _timer(values: Mapping[str, Any]) -> TimerOrders:
+    made = TimerOrders(**values)
+    for name in ("power_off", "power_off_on"):
+        words = getattr(made, name)
+        # A text is a sequence of texts too: as a command it would be its first letter.
+        if isinstance(words, str) or not all(isinstance(one, str) for one in words):
+            raise OrdersError(f"{name} of the timer is no list of words")
+    return replace(made, power_off=tuple(made.power_off), power_off_on=tuple(made.power_off_on))
+
+
+def _check_timer(timer: TimerOrders) -> None:
+    for name in ("setup_s", "unowned_s", "margin_s", "after_setup_s", "poll_s", "retry_s"):
+        _number(f"{name} of the timer", getattr(timer, name))
+    _number("default_end_s of the timer", timer.default_end_s, may_be_none=True)
+    if not (timer.poll_s > 0 and timer.retry_s > 0):
+        raise OrdersError("poll_s or retry_s of the timer is not above zero")
 
 
 def _number(name: str, value: object, *, may_be_none: bool = False) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -45,6 +46,45 @@ def marked_processes(name: str, value: str) -> list[int]:
             if wanted in environ.read_bytes().split(b"\0"):
                 found.append(int(environ.parent.name))
     return found
+
+
+def started_with(*words: str) -> list[int]:
+    """Return the processes whose command holds these words, one after the other, by /proc."""
+    wanted = [word.encode() for word in words]
+    found = []
+    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            had = cmdline.read_bytes().split(b"\0")
+            if any(had[at : at + len(wanted)] == wanted for at in range(len(had))):
+                found.append(int(cmdline.parent.name))
+    return found
+
+
+def is_alive(pid: int) -> str | None:
+    """Return when a process was started, in the system's ticks; None where it has ended."""
+    try:
+        rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    # State and start are fields 3 and 22 of proc(5); a zombie has ended.
+    return None if rest[0] in ("Z", "X") else rest[19]
+
+
+def kill(pid: int, number: int) -> None:
+    """Send a signal to a process, as root where it is another user's and sudo asks nothing."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(
+                ["sudo", "-n", "kill", f"-{int(number)}", str(pid)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=10.0,
+            )
 
 
 def end_with_parent() -> None:

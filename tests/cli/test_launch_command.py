@@ -18,6 +18,7 @@ from gpuplan.cli.main import run
 from gpuplan.launcher import sky_engine, sky_prices
 from gpuplan.launcher.launch import LaunchAnswer
 from gpuplan.launcher.origin import origin_of
+from gpuplan.launcher.power_off import POWER_OFF
 from gpuplan.launcher.store import Store
 from gpuplan.planner.plan import CatalogueFacts, Plan
 from gpuplan.planner.request import Question
@@ -118,6 +119,11 @@ def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
         " until you say so",
         "                      then the machines go: at once, or 6.0 min later if nobody follows",
         "Note: disks, buckets and traffic between regions are not in these sums.",
+        "Note: set-up is stopped after 2.5 h at the latest.",
+        "Note: if your laptop, SkyPilot and the guard are all gone, machines of aws power"
+        " themselves off after 3.0 h ($65.88) without set-up or a run, and at the latest after"
+        " 31.3 h ($686.88); then billed until `gpuplan reconcile` or the provider's console deletes"
+        f" them: {POWER_OFF['aws'].still_billed}.",
     ]
 
 

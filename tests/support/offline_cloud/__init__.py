@@ -8,5 +8,6 @@ server.py     the process inside: moto, the machines, metadata, and what cloud.p
 fake_ec2.py   moto behind rules for capacity errors
 fleet.py      machines, and the account of when each ran
 machine.sh    how a machine boots
+shutdown.sh   how a machine powers itself off, and no other one
 metadata.py   what a machine may ask about itself
 """

@@ -19,6 +19,8 @@ from offline_cloud.network import BRIDGE, ENDPOINT, PREFIX, REGION_NETWORKS, ip
 
 BOOT = Path(__file__).with_name("machine.sh")
 NAMESPACE_WAIT_S = 10.0
+POWERED_OFF = "var/lib/powered-off"
+"""What a machine's shutdown leaves on its disk: shutdown.sh."""
 
 
 @dataclass(kw_only=True)
@@ -57,6 +59,7 @@ class Fleet:
         with self._lock:
             for region in REGION_NETWORKS:
                 ec2 = client("ec2", region)
+                self._notice_powered_off(ec2, region)
                 for reservation in ec2.describe_instances()["Reservations"]:
                     for instance in reservation["Instances"]:
                         self._update(ec2, region, instance)
@@ -64,6 +67,23 @@ class Fleet:
             path = self._folder / "machines.json"
             path.with_suffix(".new").write_text(text)
             path.with_suffix(".new").replace(path)
+
+    def _notice_powered_off(self, ec2: Any, region: str) -> None:
+        """Stop or terminate, as EC2 does, the machines whose own shutdown has ended them."""
+        for record in self.records.values():
+            process = self._running.get(record.id)
+            left = self._folder / "machines" / record.id / "disk" / POWERED_OFF
+            if record.region != region or process is None or process.poll() is None:
+                continue
+            if not left.exists():
+                continue
+            wanted = ec2.describe_instance_attribute(
+                InstanceId=record.id, Attribute="instanceInitiatedShutdownBehavior"
+            )
+            if wanted["InstanceInitiatedShutdownBehavior"].get("Value") == "terminate":
+                ec2.terminate_instances(InstanceIds=[record.id])
+            else:
+                ec2.stop_instances(InstanceIds=[record.id])
 
     def machine_at(self, address: str) -> tuple[str, str] | None:
         """Return the id and the market of the machine that runs at an address."""

@@ -1,0 +1,131 @@
+"""How long a machine may exist, from the orders alone: the pure part of timer.py.
+
+    allowed_s = the least of (max_cost - spent) / rate, max_hours - hours, deadline + tail - began
+    end_s     = allowed_s + 2 × the grace of a checkpoint + uploads + the tear-down
+    set-up    ≤ the least of its own limit and allowed_s - tail
+
+All counted from when the machine began to cost. Where nothing limits a run, its end is the stated
+default, or none where nobody knows how long it takes; a machine on which nothing runs ends even so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .orders import SECONDS_PER_HOUR, Orders, TimerOrders
+
+GRACES = 2
+STOP_SETUP, END = "stop-setup", "end"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one machine, seconds."""
+
+    setup_s: float
+    """Of set-up, from its start."""
+    after_setup_s: float
+    """From a set-up that was stopped to the end of the machine."""
+    unowned_s: float
+    """Without a set-up or a guard in progress."""
+    end_s: float | None
+    """Since the machine began to cost, whatever runs on it; None where nothing limits it."""
+
+
+def limits(orders: Orders, timer: TimerOrders, *, began_s: float, used_s: float) -> Limits:
+    """Return the limits of a machine whose set-up starts now.
+
+    Args:
+        orders: at the price of its place.
+        timer: of the same orders.
+        began_s: when it began to cost, since 1970.
+        used_s: how long it has cost by now.
+    """
+    allowed_s = _allowed_s(orders, began_s)
+    setup_s = timer.setup_s
+    if allowed_s is not None:
+        setup_s = max(0.0, min(setup_s, allowed_s - orders.tail_s - used_s))
+    return Limits(
+        setup_s=setup_s,
+        after_setup_s=timer.after_setup_s,
+        unowned_s=timer.unowned_s,
+        end_s=end_s(orders, timer, began_s=began_s),
+    )
+
+
+def end_s(orders: Orders, timer: TimerOrders, *, began_s: float) -> float | None:
+    """Return when a machine ends whatever runs on it, seconds since it began to cost."""
+    allowed_s = _allowed_s(orders, began_s)
+    if allowed_s is not None:
+        # A run that is stopped may take a grace to write its checkpoint, and the guards of other
+        # nodes act a grace later than the first.
+        return allowed_s + GRACES * orders.grace_s + timer.margin_s
+    projection = orders.projection
+    goes_on = projection is None or projection.action == "continue"
+    return None if goes_on else timer.default_end_s
+
+
+def _allowed_s(orders: Orders, began_s: float) -> float | None:
+    allowed = []
+    if orders.max_cost_usd is not None and orders.usd_per_s > 0:
+        allowed.append((orders.max_cost_usd - orders.spent_before_usd) / orders.usd_per_s)
+    if orders.max_hours is not None:
+        allowed.append((orders.max_hours - orders.hours_before) * SECONDS_PER_HOUR)
+    if orders.deadline_s is not None:
+        # That of the training: the idle minutes, which a cap includes, come after it.
+        allowed.append(orders.deadline_s - began_s + orders.tail_s)
+    return max(0.0, min(allowed)) if allowed else None
+
+
+class Countdown:
+    """What a timer has decided so far; every time is seconds since the machine began to cost."""
+
+    def __init__(self, held: Limits, *, used_s: float) -> None:
+        """Begin to count.
+
+        Args:
+            held: of this machine.
+            used_s: how long it has cost by now.
+        """
+        self._held = held
+        self._began_s = used_s
+        self._owned_at_s = used_s
+        self._end_s = held.end_s
+        self._stopped_setup = False
+        self.why = ""
+        """What the last action is for, for a person."""
+
+    def tick(self, now_s: float, *, setting_up: bool, guarded: bool) -> str | None:
+        """Return STOP_SETUP once when set-up is to be stopped, END when the machine is to end.
+
+        Args:
+            now_s: how long the machine has cost.
+            setting_up: whether the shell of the set-up lives.
+            guarded: whether a guard runs.
+        """
+        if setting_up or guarded:
+            self._owned_at_s = now_s
+        if self._end_s is not None and now_s >= self._end_s:
+            if not self._stopped_setup:
+                self.why = f"it has existed for {_hours(now_s)}, which is all that its limits allow"
+            return END
+        if now_s - self._owned_at_s >= self._held.unowned_s:
+            for_s = _hours(self._held.unowned_s)
+            self.why = f"neither set-up nor a run was in progress for {for_s}"
+            return END
+        if setting_up and not self._stopped_setup and self._setup_is_over(now_s):
+            self._stopped_setup = True
+            self.why = f"set-up did not end within {_hours(self._held.setup_s)}"
+            after_s = now_s + self._held.after_setup_s
+            self._end_s = after_s if self._end_s is None else min(self._end_s, after_s)
+            return STOP_SETUP
+        return None
+
+    def _setup_is_over(self, now_s: float) -> bool:
+        return now_s - self._began_s >= self._held.setup_s
+
+
+def _hours(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / SECONDS_PER_HOUR:.1f} h"
