@@ -85,6 +85,9 @@ class OfferFilter:
             prices = {self.purchase: prices[self.purchase]}
         elif self.max_usd_per_hour is None:
             return True
+        if self.max_usd_per_hour is not None and "spot" in prices:
+            # A spot price that promises no discount is not what one would pay.
+            prices["spot"] = offer.market_spot_usd_per_hour
         known = [price for price in prices.values() if price is not None]
         if self.max_usd_per_hour is not None:
             return any(price <= self.max_usd_per_hour for price in known)

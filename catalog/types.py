@@ -173,6 +173,11 @@ class Offer(CatalogueRow):
         """Whether `gpuplan launch` can reach the seller, and the seller owns what it sells."""
         return self.skypilot_cloud is not None and not self.marketplace
 
+    @property
+    def market_spot_usd_per_hour(self) -> Decimal | None:
+        """The spot price, $/h; None where it is unknown, or no price of the market."""
+        return self.spot_usd_per_hour if self.spot_is_market else None
+
     def usd_per_hour(self, purchase: Purchase) -> Decimal | None:
         """Return the price of one instance, $/h, bought this way; None if it is unknown."""
         return self.spot_usd_per_hour if purchase == "spot" else self.on_demand_usd_per_hour

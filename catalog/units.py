@@ -2,7 +2,6 @@
 
 from typing import Final
 
-KB: Final = 10**3
 MB: Final = 10**6
 GB: Final = 10**9
 TB: Final = 10**12

@@ -70,7 +70,14 @@ WHOLE = Count(whole=True)
     metavar="FILE",
     help="Your own machines and prices, YAML (docs/templates).",
 )
-@option("Machine", "--offline", is_flag=True, help="Use the embedded prices, never the network.")
+@option(
+    "Machine",
+    "--offline",
+    is_flag=True,
+    hidden=True,  # Accepted for the scripts that give it: estimate never uses the network.
+    expose_value=False,
+    help="Never use the network; estimate never does.",
+)
 @list_option("Layout", "--layout", LayoutText(), help="Only these: dp8, fsdp16, hsdp2x8.")
 @list_option("Layout", "--micro-batch", WHOLE, help="Only these samples per device and pass.")
 @list_option("Layout", "--grad-accum", WHOLE, help="Only these accumulation steps.")

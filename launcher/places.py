@@ -252,20 +252,30 @@ def _refuse_unsold(plan: Plan, cloud: str, *, spot: bool) -> None:
 
 
 def _usd_per_hour(chosen: ChosenOffer, region: str, catalogue: Catalogue, *, spot: bool) -> Decimal:
+    offer = _offer(chosen, region, catalogue)
     planned_so = region == chosen.region and spot == (chosen.purchase == "spot")
     if planned_so and chosen.usd_per_hour is not None:
-        return Decimal(str(chosen.usd_per_hour))
-    offer = _offer(chosen, region, catalogue)
+        planned = Decimal(str(chosen.usd_per_hour))
+        # A plan that was kept by an older gpuplan may hold a spot price that is none of the market.
+        if not (spot and _is_hollow_spot(planned, offer)):
+            return planned
     how = "spot" if spot else "on-demand"
-    usd = None if offer is None else offer.usd_per_hour(how)
+    usd = None
+    if offer is not None:
+        usd = offer.market_spot_usd_per_hour if spot else offer.on_demand_usd_per_hour
     if usd is None:
         raise PriceError(
-            f"Nobody states a price of {chosen.instance_type} ({chosen.provider}) in"
-            f" {region}, {how}.",
+            f"Nobody states a {'market ' if spot else ''}price of {chosen.instance_type}"
+            f" ({chosen.provider}) in {region}, {how}.",
             fix="take a region that `gpuplan offers --instance"
             f" {chosen.instance_type}` shows with one, or state it in a file for --offers.",
         )
     return usd
+
+
+def _is_hollow_spot(usd: Decimal, offer: Offer | None) -> bool:
+    """Return whether this is the catalogue's spot price, and promises no discount."""
+    return offer is not None and not offer.spot_is_market and usd == offer.spot_usd_per_hour
 
 
 def _offer(chosen: ChosenOffer, region: str, catalogue: Catalogue) -> Offer | None:

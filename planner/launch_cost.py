@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,6 +14,9 @@ from .cost import CENT
 from .plan import CostLine, Estimated
 
 UNIT = "instance-hour"
+MICROSECONDS_PER_SECOND = 10**6
+"""Time is added and rounded up in whole microseconds: sums of float seconds are off by their last
+digits, which would bill a whole increment too much, or a negative one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,44 +67,43 @@ def launch_cost(
             there is no line of it.
         idle_s: how long the machines stay after the job where no command gives them back at once.
     """
-    parts = [(one.name, one.value_s) for one in startups()]
-    start_s = sum(seconds for _, seconds in parts)
+    parts = [(one.name, _us(one.value_s)) for one in startups()]
+    start_us = sum(us for _, us in parts)
     rate = usd_per_hour * nodes
     if training_s is None:
-        lines = tuple(_line(name, seconds, nodes, usd_per_hour) for name, seconds in parts)
+        lines = tuple(_line(name, us, nodes, usd_per_hour) for name, us in parts)
         return LaunchCost(lines=lines, usd_per_hour=rate)
-    parts.append(("training", training_s.value))
-    expected_s = billed_s(start_s + training_s.value, billing)
+    ran_us = start_us + _us(training_s.value)
+    expected_us = _billed_us(ran_us, billing)
+    parts.append(("training", _us(training_s.value)))
     if billing is not None and billing.billing_increment_s is not None:
-        parts.append(("billing increment", expected_s - start_s - training_s.value))
-    lines = tuple(_line(name, seconds, nodes, usd_per_hour) for name, seconds in parts)
-    slowest_start_s = sum(one.high_s for one in startups())
-    worst_s = billed_s(slowest_start_s + training_s.high + idle_s, billing)
+        parts.append(("billing increment", expected_us - ran_us))
+    lines = tuple(_line(name, us, nodes, usd_per_hour) for name, us in parts)
+    low_us = _billed_us(start_us + _us(training_s.low), billing)
+    high_us = _billed_us(start_us + _us(training_s.high), billing)
+    slowest_start_us = sum(_us(one.high_s) for one in startups())
+    worst_us = _billed_us(slowest_start_us + _us(training_s.high) + _us(idle_s), billing)
     return LaunchCost(
         lines=lines,
         usd_per_hour=rate,
         usd_expected=sum((line.usd for line in lines), Decimal(0)),
-        usd_low=_usd(billed_s(start_s + training_s.low, billing), nodes, usd_per_hour),
-        usd_high=_usd(billed_s(start_s + training_s.high, billing), nodes, usd_per_hour),
-        usd_worst=_usd(worst_s, nodes, dearest_usd_per_hour),
-        hours_expected=expected_s / SECONDS_PER_HOUR,
-        hours_worst=worst_s / SECONDS_PER_HOUR,
+        usd_low=_usd(low_us, nodes, usd_per_hour),
+        usd_high=_usd(high_us, nodes, usd_per_hour),
+        usd_worst=_usd(worst_us, nodes, dearest_usd_per_hour),
+        hours_expected=_hours(expected_us),
+        hours_worst=_hours(worst_us),
     )
 
 
 def billed_s(seconds: float, billing: Provider | None) -> float:
-    """Return how many seconds of a node a provider bills for so many that it ran."""
-    return billed_seconds(
-        seconds,
-        increment_s=None if billing is None else billing.billing_increment_s,
-        minimum_s=None if billing is None else billing.minimum_s,
-    )
+    """Return how many seconds of a node a provider bills when it ran for `seconds`."""
+    return _billed_us(_us(seconds), billing) / MICROSECONDS_PER_SECOND
 
 
 def billed_seconds(seconds: float, *, increment_s: float | None, minimum_s: float | None) -> float:
     """Return seconds rounded up to what is billed; None where a provider states no such thing."""
-    whole_s = math.ceil(seconds / increment_s) * increment_s if increment_s else seconds
-    return max(float(whole_s), float(minimum_s or 0))
+    us = _rounded_up_us(_us(seconds), increment_s=increment_s, minimum_s=minimum_s)
+    return us / MICROSECONDS_PER_SECOND
 
 
 @cache
@@ -113,16 +114,38 @@ def startups() -> tuple[StartUp, ...]:
     return tuple(StartUp(name=name, **row) for name, row in rows.items())
 
 
-def _line(name: str, seconds: float, nodes: int, usd_per_hour: Decimal) -> CostLine:
+def _us(seconds: float) -> int:
+    return round(seconds * MICROSECONDS_PER_SECOND)
+
+
+def _hours(us: int) -> float:
+    return us / (MICROSECONDS_PER_SECOND * SECONDS_PER_HOUR)
+
+
+def _billed_us(us: int, billing: Provider | None) -> int:
+    if billing is None:
+        return us
+    return _rounded_up_us(us, increment_s=billing.billing_increment_s, minimum_s=billing.minimum_s)
+
+
+def _rounded_up_us(us: int, *, increment_s: float | None, minimum_s: float | None) -> int:
+    whole_us = us
+    if increment_s:
+        increment_us = _us(increment_s)
+        whole_us = -(-us // increment_us) * increment_us
+    return max(whole_us, _us(minimum_s or 0))
+
+
+def _line(name: str, us: int, nodes: int, usd_per_hour: Decimal) -> CostLine:
     return CostLine(
         name=name,
-        quantity=nodes * seconds / SECONDS_PER_HOUR,
+        quantity=nodes * _hours(us),
         unit=UNIT,
         unit_usd=usd_per_hour,
-        usd=_usd(seconds, nodes, usd_per_hour),
+        usd=_usd(us, nodes, usd_per_hour),
     )
 
 
-def _usd(seconds: float, nodes: int, usd_per_hour: Decimal) -> Decimal:
-    hours = Decimal(str(nodes * seconds)) / Decimal(SECONDS_PER_HOUR)
-    return (hours * usd_per_hour).quantize(CENT)
+def _usd(us: int, nodes: int, usd_per_hour: Decimal) -> Decimal:
+    node_hours = Decimal(nodes * us) / Decimal(MICROSECONDS_PER_SECOND * SECONDS_PER_HOUR)
+    return (node_hours * usd_per_hour).quantize(CENT)

@@ -22,7 +22,7 @@ class Choice:
     purchase: Purchase
     usd_per_hour: Decimal | None
     spot_usd_per_hour: Decimal | None
-    """Cheapest spot price of the same type in any region of the filter."""
+    """The market's spot price of this type in this very region; None where it is not known."""
 
     def chosen(self) -> ChosenOffer:
         """Return the offer as a plan states it."""
@@ -101,10 +101,8 @@ def survey(
 
 
 def _cheapest(offers: list[Offer], catalogue: Catalogue, money: Money) -> Choice:
-    spots = [o.spot_usd_per_hour for o in offers if o.spot_usd_per_hour and o.spot_is_market]
-
     def price(offer: Offer) -> tuple[Decimal | None, Purchase]:
-        on_demand, spot = offer.on_demand_usd_per_hour, offer.spot_usd_per_hour
+        on_demand, spot = offer.on_demand_usd_per_hour, offer.market_spot_usd_per_hour
         own: Purchase = "owned" if offer.price_basis == "owned" else "on-demand"
         if money.purchase == "spot":
             return spot, "spot"
@@ -127,5 +125,5 @@ def _cheapest(offers: list[Offer], catalogue: Catalogue, money: Money) -> Choice
         offer=best,
         purchase=purchase,
         usd_per_hour=usd,
-        spot_usd_per_hour=min(spots) if spots else None,
+        spot_usd_per_hour=best.market_spot_usd_per_hour,
     )

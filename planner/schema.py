@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from pydantic import BaseModel
@@ -23,8 +22,3 @@ def schema_of(answer: type[BaseModel], *, title: str) -> dict[str, Any]:
             # A key with a default may be left out of an input, never of what we print.
             part["required"] = list(part["properties"])
     return {"$schema": DIALECT, **schema, "title": f"{title}, version {SCHEMA_VERSION}"}
-
-
-def schema_text(answer: type[BaseModel], *, title: str) -> str:
-    """Return the schema as the text of a committed file."""
-    return json.dumps(schema_of(answer, title=title), indent=2, ensure_ascii=False) + "\n"

@@ -14,8 +14,6 @@ from .recorder import Instance, Recorder
 if TYPE_CHECKING:
     from .trace import Built, Step
 
-CallRow = tuple[Call, str, bool]
-
 
 @dataclass
 class PairedRuns:

@@ -333,14 +333,3 @@ def _convolutions(
             "relative_error": max(robust_sigma(residuals), 0.01),
         }
     return found
-
-
-def large_product_rates(record: dict[str, Any], accelerator: Accelerator) -> dict[str, float]:
-    """Return FLOP/s of the fastest product in each grid, as a share of the dense peak."""
-    rates = {}
-    peaks = {str(dtype): peak for dtype, peak in accelerator.peak_flops.items()}
-    for dtype, grid in record.get("gemm_grids", {}).items():
-        flops = [2.0 * m * n * k for m, n, k in product(grid["m"], grid["n"], grid["k"])]
-        best = max(f / (t * 1e-6) for f, t in zip(flops, grid["time_us"], strict=True))
-        rates[dtype] = best / peaks[dtype]
-    return rates

@@ -51,13 +51,6 @@ class CurveSource:
         """Whether its matrix multiplications were measured on this device or derived."""
         return self.basis_of("gemm", "bf16")
 
-    def supports(self, dtype: str) -> bool:
-        """Return whether the device multiplies matrices in this dtype.
-
-        tf32 counts as supported wherever fp32 is: without tf32 units torch runs plain fp32.
-        """
-        return self._native(dtype) in self.device.peak_flops
-
     def basis_of(self, kind: CurveKind, dtype: str = "bf16") -> Basis:
         """Return "measured" or "derived" for a kind of kernel in a dtype."""
         origin = self._origin(kind, dtype)

@@ -17,8 +17,6 @@ from ..catalog.paths import cache_dir, config_dir, data_dir
 ASKING_LIMIT_S = 120.0
 EXTRAS = {
     "aws": "boto3",
-    "gcp": "google.cloud.compute_v1",
-    "azure": "azure.mgmt.compute",
     "sky": "sky",
     "hf": "transformers",
 }

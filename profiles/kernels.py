@@ -69,17 +69,6 @@ class Counts:
     causal: bool = False
     backward: bool = False
 
-    def same_kernel(self, other: Counts) -> bool:
-        """Return whether both are the same kernel at different sizes."""
-        return (self.kind, self.op, self.dtype, self.causal, self.backward, *self.dims) == (
-            other.kind,
-            other.op,
-            other.dtype,
-            other.causal,
-            other.backward,
-            *other.dims,
-        )
-
 
 NO_KERNEL = words(
     """empty empty_strided empty_like new_empty new_empty_strided empty_permuted detach alias

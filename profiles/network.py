@@ -7,14 +7,10 @@ Constants, their sources and the measured series behind them: `data/curves/_netw
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .curve_files import Array, shared_table
-
-RingCollective = Literal["all_reduce", "all_gather", "reduce_scatter"]
 
 
 def internode_rate_bytes_per_s(
@@ -42,39 +38,6 @@ def internode_rate_bytes_per_s(
 def internode_latency_s(nodes: int, ranks_per_node: int, *, rdma: bool | None = True) -> float:
     """Return the seconds a ring over several nodes takes for no bytes, once round."""
     return _facts(rdma)["latency_per_rank_us"] * 1e-6 * nodes * ranks_per_node
-
-
-def internode_relative_error(*, rdma: bool | None = True) -> float:
-    """Return one sigma of the relative error of a time made from the two functions above."""
-    return _facts(rdma)["relative_error"]
-
-
-def ring_s(
-    kind: RingCollective,
-    bytes_total: ArrayLike,
-    *,
-    ranks_per_node: int,
-    nodes: int,
-    line_rate_bytes_per_s: float,
-    rdma: bool | None = True,
-    under_compute: bool = True,
-) -> Array:
-    """Return the seconds of a ring over several nodes, bound by the network between them.
-
-    The part inside a node is `DeviceCurves.collective_s`; a hierarchical collective takes the
-    longer of the two.
-    """
-    size_bytes = np.asarray(bytes_total, dtype=float)
-    ranks = ranks_per_node * nodes
-    passes = 2 if kind == "all_reduce" else 1
-    rate = internode_rate_bytes_per_s(
-        size_bytes,
-        line_rate_bytes_per_s=line_rate_bytes_per_s,
-        rdma=rdma,
-        under_compute=under_compute,
-    )
-    latency_s = internode_latency_s(nodes, ranks_per_node, rdma=rdma)
-    return passes * (size_bytes * (ranks - 1) / ranks / rate + latency_s)
 
 
 def _facts(rdma: bool | None) -> dict:

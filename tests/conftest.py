@@ -44,6 +44,18 @@ def home_without_privileges(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         shutil.rmtree(home)
 
 
+def pytest_configure() -> None:
+    """Let no property fail for being slow: the machine may be busy with other things."""
+    if importlib.util.find_spec("hypothesis") is None:
+        return
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile(
+        "gpuplan", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("gpuplan")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--update-golden`, which rewrites the golden files instead of comparing with them."""
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files")

@@ -27,7 +27,7 @@ LIGHT = [
 ]
 """Commands that a person runs before torch is installed."""
 
-HEAVY = {"torch", "boto3", "sky", "google.cloud.compute", "azure.mgmt.compute", "transformers"}
+HEAVY = {"torch", "boto3", "sky", "transformers"}
 
 
 @pytest.fixture(scope="module")

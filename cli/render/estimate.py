@@ -28,6 +28,7 @@ from .wording import (
     describe_rejected,
     describe_spot,
     per_million,
+    unknown_spot,
 )
 
 TIE = "≈"
@@ -212,7 +213,7 @@ def _usd_per_hour(plan: Plan) -> str:
 
 def _spot_per_hour(plan: Plan) -> str:
     spot = plan.offer.spot_usd_per_hour
-    return "" if spot is None else format_price(spot * plan.nodes)
+    return unknown_spot(plan) if spot is None else format_price(spot * plan.nodes)
 
 
 def _cost(plan: Plan) -> str:

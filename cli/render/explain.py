@@ -25,6 +25,7 @@ from .wording import (
     describe_place,
     describe_spot,
     per_million,
+    unknown_spot,
 )
 
 STEP_PARTS = {
@@ -143,6 +144,8 @@ def _money(plan: Plan, width: int) -> Iterator[Text]:
     spot = plan.offer.spot_usd_per_hour
     if spot is not None:
         items.append(f"spot {format_price(spot * plan.nodes)}/h")
+    elif unknown_spot(plan):
+        items.append("spot price unknown")
     yield from (Text(line) for line in packed(items, width=width, indent=2))
     run = plan.run
     if run is None:

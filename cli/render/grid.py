@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from ..output import Screen
 
 GAP = 2
-ELLIPSIS = "…"
 SMALLEST = 12
 """A column that gives way keeps at least so many characters."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...catalog.units import GIB, KIB, MIB, SECONDS_PER_HOUR
+from ...catalog.units import GIB, KIB, MIB
 
 UNKNOWN = "?"
 DASH = "–"  # noqa: RUF001
@@ -29,12 +29,6 @@ def format_seconds(seconds: float) -> str:
         if seconds >= size_s or unit == "µs":
             return f"{_significant(seconds / size_s)} {unit}"
     raise AssertionError("the last unit takes every duration")
-
-
-def format_hours(hours: float) -> str:
-    """Return a run's duration: "42 min", "31 h", "5.2 days"."""
-    _, size, unit = _hour_unit(hours)
-    return f"{_two_digits(hours / size)} {unit}"
 
 
 def format_hours_range(low: float, likely: float, high: float) -> str:
@@ -90,11 +84,6 @@ def format_part(share: float) -> str:
 def format_spread(value: float, low: float, high: float) -> str:
     """Return half the width of an interval relative to its value: "±9 %"."""
     return f"±{(high - low) / 2 / value * 100:.0f} %" if value > 0 else "±0 %"
-
-
-def seconds_to_hours(seconds: float) -> float:
-    """Return a duration in hours."""
-    return seconds / SECONDS_PER_HOUR
 
 
 def _hour_unit(hours: float) -> tuple[float, float, str]:

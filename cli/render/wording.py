@@ -58,12 +58,20 @@ def describe_hours(plan: Plan) -> str:
 
 
 def describe_spot(plan: Plan) -> str:
-    """Return what the run costs on the spot market, undisturbed; an empty cell if unknown."""
+    """Return what the run costs on the spot market of the plan's region, undisturbed.
+
+    "?" where that price is not known; an empty cell for machines of one's own.
+    """
     if plan.run is None or plan.run.spot_usd is None:
-        return ""
+        return unknown_spot(plan)
     time, usd = plan.step_time_s, plan.run.spot_usd
     rounded = round_money_interval(usd * time.low / time.value, usd, usd * time.high / time.value)
     return format_money(rounded[1])
+
+
+def unknown_spot(plan: Plan) -> str:
+    """Return "?" where nobody knows the spot price, and nothing where there is no such market."""
+    return "" if plan.offer.purchase == "owned" else UNKNOWN
 
 
 def per_million(plan: Plan) -> tuple[str, str]:

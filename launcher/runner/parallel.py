@@ -201,15 +201,6 @@ def micro_batch_sync(
         yield
 
 
-def total_loss(loss: Tensor, execution: Execution) -> Tensor:
-    """Return the mean of a loss over all data-parallel ranks, for people to read."""
-    if dist.is_initialized() and execution.layout.data > 1:
-        loss = loss.detach().clone()
-        dist.all_reduce(loss)
-        loss /= dist.get_world_size()
-    return loss
-
-
 def parameters_of(module: nn.Module) -> list[nn.Parameter]:
     """Return the trainable parameters that this rank updates, each once."""
     return [one for one in module.parameters() if one.requires_grad]

@@ -62,6 +62,14 @@ def test_price_limit_and_purchase():
     assert len(on_demand) == 2593
 
 
+def test_a_spot_price_that_promises_nothing_passes_no_limit():
+    everything = select(purchase="spot", instance_types=["p6-b200.48xlarge"])
+    assert not all(o.spot_is_market for o in everything)
+    for purchase in ("spot", "any"):
+        within = select(purchase=purchase, max_usd_per_hour=30, instance_types=["p6-b200.48xlarge"])
+        assert within and all(o.spot_is_market for o in within)
+
+
 def test_launchable_leaves_marketplaces_out_and_keeps_the_users_own():
     offers = select(launchable_only=True)
     assert not any(o.marketplace or o.skypilot_cloud is None for o in offers)

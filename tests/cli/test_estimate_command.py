@@ -92,6 +92,15 @@ def test_one_plan_in_full(golden: Golden, width: int, index: int) -> None:
     golden(GOLDEN / f"explain-{index + 1}-{width}.txt", to_text(lines, colour=False))
 
 
+def test_offline_is_accepted_and_promised_no_more(asked: Asked, capsys) -> None:
+    assert run(["estimate", "model.py"]) == 0
+    plain = capsys.readouterr().out
+    assert run(["estimate", "model.py", "--offline"]) == 0
+    assert capsys.readouterr().out == plain
+    run(["estimate", "--help"])
+    assert "--offline" not in capsys.readouterr().out
+
+
 def test_markdown(golden: Golden) -> None:
     golden(GOLDEN / "estimate.md", render_markdown(make_ranked_estimate()))
 

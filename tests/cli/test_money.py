@@ -16,7 +16,6 @@ from gpuplan.cli.render.money import (
 from gpuplan.cli.render.quantity import (
     format_count,
     format_gib,
-    format_hours,
     format_hours_range,
     format_memory_use,
     format_seconds,
@@ -98,7 +97,6 @@ def test_hours_take_the_unit_of_the_likely_value() -> None:
     assert format_hours_range(0.7, 0.8, 0.92) == "42–55 min"
     assert format_hours_range(122, 131, 152) == "5.1–6.3 days"
     assert format_hours_range(31.2, 31.2, 31.2) == "31 h"
-    assert format_hours(0.7) == "42 min"
     assert format_hours_range(0.006, 0.008, 0.011) == "22–40 s"
 
 

@@ -5,6 +5,7 @@ import shlex
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,27 @@ def test_the_spot_price_is_that_of_the_region_itself() -> None:
         == ("aws", "us-east-1", "p4d.24xlarge")
     ]
     assert [place.usd_per_hour] == listed
+
+
+FLOOR = {"instance_type": "p6-b200.48xlarge", "region": "us-east-2", "accelerators_per_node": 8}
+"""Where the catalogue's spot price is 10 % of on-demand, which it marks as no market price."""
+
+
+def test_a_spot_price_that_is_none_of_the_market_is_refused() -> None:
+    plan = make_plan(offer=make_offer(accelerator="B200-180GB-SXM", **FLOOR))
+    with pytest.raises(PriceError, match="market price of p6-b200.48xlarge .* us-east-2, spot"):
+        places(plan, load_catalogue(), spot=True)
+    (place,) = places(plan, load_catalogue(), spot=True, regions=("us-east-1",))
+    assert place.usd_per_hour == Decimal("24.402")
+
+
+def test_a_kept_plan_with_such_a_price_is_refused() -> None:
+    offer = make_offer(accelerator="B200-180GB-SXM", purchase="spot", usd_per_hour=11.3933, **FLOOR)
+    with pytest.raises(PriceError, match="market price"):
+        places(make_plan(offer=offer), load_catalogue(), spot=True)
+    stated = make_offer(accelerator="B200-180GB-SXM", purchase="spot", usd_per_hour=30.0, **FLOOR)
+    (place,) = places(make_plan(offer=stated), load_catalogue(), spot=True)
+    assert place.usd_per_hour == Decimal("30.0")
 
 
 def test_a_provider_that_skypilot_does_not_reach_is_refused() -> None:

@@ -3,11 +3,11 @@
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.planner.launch_cost import LaunchCost, billed_s, launch_cost, startups
+from gpuplan.planner.launch_cost import LaunchCost, billed_s, billed_seconds, launch_cost, startups
 from gpuplan.planner.plan import Estimated
 
 AWS = load_catalogue().providers["aws"]
@@ -35,6 +35,7 @@ def test_the_lines_are_the_start_the_training_and_the_increment() -> None:
 
 
 @given(st.floats(0.001, 2000), st.sampled_from([AWS, VERDA, UNKNOWN]))
+@example(1.1, AWS)
 def test_lines_add_up_and_the_worst_is_no_less(hours: float, billing: object) -> None:
     answer = cost(hours, billing=billing)
     assert answer.usd_expected == sum(line.usd for line in answer.lines)
@@ -80,6 +81,18 @@ def test_how_long_is_not_known() -> None:
 )
 def test_providers_round_up(seconds: float, billing: object, billed: float) -> None:
     assert billed_s(seconds, billing) == billed  # type: ignore[arg-type]
+
+
+def test_the_last_digit_of_a_float_bills_no_second_more() -> None:
+    assert 1.1 * 3600 > 3960
+    assert billed_s(1.1 * 3600, AWS) == 3960
+    assert billed_seconds(1.1 * 3600, increment_s=1.0, minimum_s=None) == 3960
+
+
+@given(st.integers(1, 10**4), st.sampled_from([1, 60, 600, 3600]))
+def test_whole_increments_are_billed_as_they_are(count: int, increment_s: int) -> None:
+    tenths = sum([count * increment_s / 10] * 10)
+    assert billed_seconds(tenths, increment_s=increment_s, minimum_s=None) == count * increment_s
 
 
 def test_every_assumed_number_has_its_source() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dtypes import multiplies_in
 
 from gpuplan.catalog.errors import UserFileError
 from gpuplan.catalog.snapshot import load_catalogue
@@ -148,7 +149,7 @@ def test_measured_convolutions_and_copies_are_used(tmp_path):
 @pytest.mark.parametrize("name", measured_accelerators())
 def test_every_measured_device_can_be_predicted_without_its_own_curves(name: str):
     own, left_out = device(name), device(name, without_own=True)
-    dtype = "bf16" if own.supports("bf16") else "fp32"
+    dtype = "bf16" if multiplies_in(own.device, "bf16") else "fp32"
     for kind in ("gemm", "attention", "memory_bound", "collective"):
         assert left_out.relative_of(kind, dtype) != name
         assert left_out.basis_of(kind, dtype) == "derived"

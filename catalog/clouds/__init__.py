@@ -1,1 +1,0 @@
-"""Live prices, availability and quota, one file per cloud."""
