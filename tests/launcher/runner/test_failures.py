@@ -35,6 +35,24 @@ def test_a_loss_that_is_no_number_ends_the_run(
     assert metrics(tmp_path)[-1]["loss"] is None
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_weights_that_are_no_number_are_never_named_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
+    monkeypatch.setenv("FAILING", "gradient")
+    monkeypatch.setenv("FAILING_AT", str(5 + processes))
+    # The last step of all: it ended with 0.
+    done = _run(tmp_path, processes, steps=6)
+
+    failure = _failure(tmp_path)
+    assert (done.returncode, failure["class"]) == (1, "WeightsNotFiniteError")
+    assert "After step 6 weights are infinite or no number" in failure["message"]
+    assert "the newest checkpoint is that of step 4, from before it" in failure["fix"]
+    assert _checkpoints(tmp_path)[-1] == "step-00000004"
+    monkeypatch.setenv("FAILING", "")
+    assert _run(tmp_path, processes, steps=6).returncode == 0, "it could not go on"
+
+
 def test_out_of_memory_says_what_was_predicted_and_what_to_try(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
