@@ -19,5 +19,5 @@ def build_model(
     vocab: int = 4096,
 ) -> nn.Module:
     model = tensor_decoder.build_model(layers, hidden, heads, kv_heads, ffn, vocab=vocab)
-    model.head.weight = model.embedding.weight
+    model.get_submodule("head").weight = model.get_submodule("embedding").weight
     return model
