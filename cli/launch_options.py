@@ -147,6 +147,12 @@ OPTIONS = (
     ),
     option(
         "Job",
+        "--synthetic",
+        is_flag=True,
+        help="Train on batches of make_batch(), data set or none: nothing useful is learned.",
+    ),
+    option(
+        "Job",
         "--autodown",
         type=click.IntRange(0, 1440),
         metavar="MINUTES",
@@ -323,6 +329,7 @@ def request_of(options: dict[str, Any]) -> LaunchRequest:
         checkpoint_every_steps=every_steps,
         checkpoint_every_s=every_s,
         autodown_minutes=options["autodown"],
+        synthetic=options["synthetic"],
         setup=options["setup"],
         environment=tuple(request.parse_variable(text) for text in options["variables"]),
         secrets=tuple(request.parse_secret(text) for text in options["secrets"]),

@@ -106,7 +106,7 @@ ABOUT_THE_MODEL = (
     "Training",
     "--synthetic",
     is_flag=True,
-    help="Train on batches of make_batch() though the file has build_dataset().",
+    help="Train on batches of make_batch(), data set or none.",
 )
 @option(
     "Training",

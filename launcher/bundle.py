@@ -45,6 +45,7 @@ CARRIED = (
             "spec",
             "stepping",
             "tensor_plan",
+            "ties",
         )
     ),
 )

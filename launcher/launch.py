@@ -44,6 +44,7 @@ from .request import LaunchRequest, slug
 from .runner.job import Job, write_atomically
 from .sky_prices import PriceDifference
 from .task import Task, build_task, idle_minutes
+from .training_data import launched_data
 from .unowned import unowned_notes
 
 FOLDER = "gpuplan-launches"
@@ -81,12 +82,16 @@ class Prepared:
     """Where other machines are bought, so that spot machines do not cost the deadline."""
     job: Job | None
     """None where the person's own script is launched."""
+    data: str | None
+    """What it trains on, in words; None for a script of one's own."""
     folder: Path
     """Where `write` puts it."""
     request: LaunchRequest
     project: Project
     model: str | None
     """Its name."""
+    parameters: int | None
+    """Of the model; None where the plan does not say."""
     workload: str | None
     """What tells it, with its params, from others; None where a script of one's own trains."""
     billing: Provider | None
@@ -171,7 +176,7 @@ def prepare(
         fallback=others,
     )
     held = orders(plan, request, whole, places, run_id=run_id, requested_at=now(), fallback=others)
-    job = None
+    job = data = None
     if request.command is None:
         refuse_missing_packages(spec, project, request)
         job = launch_job(
@@ -184,6 +189,8 @@ def prepare(
             run_id=run_id,
             accelerator=accelerator,
         )
+        assert spec is not None, "launch_job() refuses a plan of no model"
+        data = launched_data(spec, synthetic=request.synthetic, smoke=request.guard.smoke)
     return Prepared(
         run_id=run_id,
         plan=plan,
@@ -192,6 +199,8 @@ def prepare(
         places=places,
         fallback=others,
         job=job,
+        data=data,
+        parameters=None if given.workload is None else given.workload.parameters,
         folder=written,
         request=request,
         project=project,

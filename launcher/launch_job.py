@@ -59,6 +59,8 @@ def launch_job(
         parameters=None if workload is None else workload.parameters,
         flops_per_sample=None if workload is None else workload.flops_per_sample,
         peak_flops=None if accelerator is None else peak_flops(accelerator, plan.precision),
+        synthetic=request.synthetic,
+        needs_dataset=not (request.synthetic or request.guard.smoke),
         usd_per_hour=plan.usd_per_hour,
         run_id=run_id,
         checkpoint=_checkpoints(request, in_bucket=task.in_bucket),

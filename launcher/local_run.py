@@ -36,6 +36,7 @@ from .plan_file import GivenPlan
 from .run_outcome import LostProcessError, outcome
 from .run_request import RunRequest, RunResult
 from .runner.job import Job, execution_of
+from .training_data import local_data
 
 GRACE_S = 600
 """How long stopped processes may take to write their checkpoint; a second signal is faster."""
@@ -80,6 +81,7 @@ def prepare(
         NoFeasiblePlanError: the plan is not run by gpuplan.
     """
     refuse_contradictions(spec, given, request)
+    on_note(f"data: {local_data(spec, synthetic=request.synthetic)}")
     plan = None if given is None else given.plan
     devices = () if request.device == "cpu" else device_names()
     device = chosen_device(request, plan, devices)

@@ -29,6 +29,11 @@ def refuse_request(plan: Plan, request: LaunchRequest) -> None:
             "--smoke ends after the first steps, and nobody knows the steps of your own script.",
             fix="leave --smoke out, and give --max-cost or --max-hours to end it.",
         )
+    if request.synthetic and request.command is not None:
+        raise UsageError(
+            "--synthetic is for gpuplan's own runner; your own script reads its own data.",
+            fix="leave --synthetic out.",
+        )
     for option, text in (("--command", request.command), ("--setup", request.setup)):
         refuse_keys(text or "", option)
 

@@ -120,6 +120,8 @@ class LaunchRequest:
     """Of gpuplan's runner, at most one of the two; None: the runner's own interval."""
     autodown_minutes: int | None = None
     """How long the machines stay after the job where no command gives them back."""
+    synthetic: bool = False
+    """Whether gpuplan's runner trains on synthetic batches, data set or none."""
     setup: str | None = None
     """Shell lines that make the environment, instead of the project's own files."""
     environment: tuple[tuple[str, str], ...] = ()

@@ -123,6 +123,8 @@ def _named(plan: Plan, profile: Profile) -> Plan:
         recompute=plan.recompute,
         offloaded=plan.offloaded,
         tensor_plan=profile.tensor_plan,
+        tied_modules=profile.tied_modules,
+        tied_blocks=profile.tied_blocks,
         blocks=max((group.count for group in profile.blocks), default=0),
         needs_port=plan.needs_port,
     )

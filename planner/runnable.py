@@ -15,6 +15,10 @@ TensorPlan = Literal["none", "tensor", "sequence"]
 its norms are split along the sequence."""
 
 
+TiedNames = tuple[str, str]
+"""Two names of one weight."""
+
+
 class LayoutLike(Protocol):
     """The degrees of a layout: the planner's pydantic model or the runner's plain one."""
 
@@ -48,6 +52,8 @@ def why_not_runnable(
     offloaded: Collection[str],
     tensor_plan: TensorPlan,
     blocks: int,
+    tied_modules: TiedNames | None,
+    tied_blocks: TiedNames | None,
     needs_port: bool = False,
 ) -> str | None:
     """Return why the runner cannot execute a plan, as one sentence; None when it can.
@@ -61,6 +67,8 @@ def why_not_runnable(
         offloaded: What is kept in host memory.
         tensor_plan: What the model says of tensor parallelism.
         blocks: Of the longest run of repeated blocks, which stages are made of.
+        tied_modules: Two names of one weight that two modules hold.
+        tied_blocks: Two names of one weight that two blocks, or a block and the rest, share.
         needs_port: Whether the accelerator runs torch code only after a port (XLA).
     """
     if needs_port or stack == "xla":
@@ -73,6 +81,7 @@ def why_not_runnable(
         return f"The runner keeps nothing in host memory; the plan offloads {', '.join(offloaded)}."
     return (
         _tensor_reason(layout, tensor_plan)
+        or _tied_reason(layout, tied_modules, tied_blocks)
         or _pipeline_reason(layout, grad_accum=grad_accum, blocks=blocks)
         or _other_reason(layout)
         or _recompute_reason(recompute, blocks)
@@ -89,6 +98,22 @@ def _tensor_reason(layout: LayoutLike, tensor_plan: TensorPlan) -> str | None:
         return (
             "The model does not say how its norms are split for sequence parallelism:"
             " tensor_parallel_plan() names none as 'sequence'."
+        )
+    return None
+
+
+def _tied_reason(
+    layout: LayoutLike, modules: TiedNames | None, blocks: TiedNames | None
+) -> str | None:
+    if layout.tensor > 1 and modules is not None:
+        return (
+            f"{modules[0]} and {modules[1]} are one weight (tied), which tensor parallelism would"
+            " split into two weights that are trained apart: another model."
+        )
+    if layout.pipeline > 1 and blocks is not None:
+        return (
+            f"{blocks[0]} and {blocks[1]} are one weight (tied), and pipeline stages would each"
+            " train their own copy of it: another model."
         )
     return None
 

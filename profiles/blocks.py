@@ -43,6 +43,29 @@ def find_blocks(model: nn.Module) -> tuple[BlockRun, ...]:
     return tuple(_runs(model, ""))
 
 
+def cut_paths(model: nn.Module) -> tuple[str, ...]:
+    """Return the paths of the blocks between which pipeline stages are cut; () where none repeat.
+
+    They are those of one container, in its order: of several containers with repeated blocks, the
+    one whose blocks hold most parameters.
+    """
+    members: dict[str, dict[str, nn.Module]] = defaultdict(dict)
+    for run in find_blocks(model):
+        for path, block in zip(run.paths, run.modules, strict=True):
+            members[path.rpartition(".")[0]][path] = block
+    if not members:
+        return ()
+
+    def size(container: str) -> int:
+        blocks = members[container].values()
+        return sum(parameter.numel() for block in blocks for parameter in block.parameters())
+
+    container = max(members, key=size)
+    prefix = f"{container}." if container else ""
+    names = [prefix + name for name, _ in model.get_submodule(container).named_children()]
+    return tuple(name for name in names if name in members[container])
+
+
 def linears_of(block: nn.Module) -> tuple[Linear, ...]:
     """Return the linear layers of a block, with their names in it."""
     from .profile import Linear

@@ -48,6 +48,8 @@ class Workload:
     compute_loss: Callable[[torch.nn.Module, Batch], torch.Tensor]
     build_optimizer: Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
     build_dataset: Callable[[], Any] | None = None
+    loader: str | None = None
+    """The function of the file whose loader `make_batch` reads, the same samples every time."""
     tokens_per_sample: float | None = None
     default_micro_batch: int | None = None
 

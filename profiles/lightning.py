@@ -48,6 +48,7 @@ def from_lightning(spec: ModelSpec, module: ModuleType) -> Workload:
         params=dict(spec.params),
         build_model=lambda: runner.follow(checked_model(build(), f"{classes[0].__name__}()")),
         make_batch=loader or batch_function(spec, module, params),
+        loader=None if loader is None else "train_dataloader()",
         compute_loss=runner.compute_loss,
         build_optimizer=runner.build_optimizer,
         tokens_per_sample=tokens_per_sample(params, module),

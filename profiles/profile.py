@@ -239,6 +239,10 @@ class Profile(Stored):
     optimizer: OptimizerFacts
     tensor_plan: Literal["none", "tensor", "sequence"] = "none"
     """What the model says of tensor and sequence parallelism (`tensor_plan.py`)."""
+    tied_modules: tuple[str, str] | None = None
+    """Two names of one weight that two modules hold, if there is such a weight (`ties.py`)."""
+    tied_blocks: tuple[str, str] | None = None
+    """Two names of one weight that two blocks, or a block and the rest, share (`ties.py`)."""
     steps: tuple[StepTrace, ...]
     """One per numerics class that was traced, with recompute "none"."""
     notes: tuple[str, ...] = ()

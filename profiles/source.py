@@ -112,7 +112,7 @@ def _imports(path: Path) -> tuple[tuple[str, ...], set[Path]]:
             tree = ast.parse(todo.pop().read_bytes())
         except (OSError, SyntaxError, ValueError):
             continue
-        for name in _imported_names(_run_at_import(tree)):
+        for name in _imported_names(run_at_import(tree)):
             beside = path.parent.joinpath(*name.split("."))
             local = [beside.with_suffix(".py"), beside / "__init__.py"]
             local = [file for file in local if file.exists()]
@@ -165,14 +165,14 @@ def _refuse_other_frameworks(tree: ast.Module, path: Path) -> None:
     )
 
 
-def _run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
+def run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
     """Yield the statements that importing a file runs, those under `if` and `try` as well."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and _names(node.test) & {"__name__", "TYPE_CHECKING"}:
             continue
         yield node
         if isinstance(node, ast.If | ast.Try | ast.With | ast.ExceptHandler):
-            yield from _run_at_import(node)
+            yield from run_at_import(node)
 
 
 def _names(node: ast.AST) -> set[str]:

@@ -23,6 +23,7 @@ from .profile import (
     StepTrace,
 )
 from .tensor_plan import tensor_plan_kind, tensor_plan_of
+from .ties import tied_blocks, tied_modules
 
 if TYPE_CHECKING:
     from .trace import Built, _Tracer
@@ -57,6 +58,8 @@ def make_profile(
         default_micro_batch=workload.default_micro_batch,
         optimizer=_optimizer_facts(built, steps[0], trainable),
         tensor_plan=tensor_plan_kind(tensor_plan_of(workload, built.model)),
+        tied_modules=tied_modules(built.model),
+        tied_blocks=tied_blocks(built.model),
         steps=tuple(steps),
         notes=(*tracer.notes, *_notes(steps)),
     )

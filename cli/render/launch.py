@@ -11,7 +11,7 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ...launcher.launch import Prepared
 from ...launcher.places import Place
 from ...planner.plan import CostLine
-from .quantity import UNKNOWN
+from .quantity import UNKNOWN, format_count
 from .wording import describe_accelerators, describe_place
 
 LABEL_WIDTH = 20
@@ -23,6 +23,7 @@ def render_launch(prepared: Prepared) -> list[Text]:
     plan = prepared.plan
     title = f"Plan {plan.id}: {describe_accelerators(plan)} · {describe_place(plan)}"
     return [
+        *_trained(prepared),
         Text(title, style="bold"),
         *_sums(prepared),
         *(_cost_line(line, plan.nodes) for line in prepared.cost.lines),
@@ -31,6 +32,21 @@ def render_launch(prepared: Prepared) -> list[Text]:
         _line("results", _results(prepared)),
         *(Text(f"Note: {note}.") for note in prepared.notes),
     ]
+
+
+def _trained(prepared: Prepared) -> Iterator[Text]:
+    """Yield what is trained, how much and on what, where gpuplan's own runner trains it."""
+    job, plan = prepared.job, prepared.plan
+    if job is None:
+        return
+    facts = [
+        prepared.model,
+        None if prepared.parameters is None else f"{format_count(prepared.parameters)} parameters",
+        f"{job.steps:,} steps of {plan.global_batch:,} samples",
+        plan.precision,
+    ]
+    yield Text(", ".join(fact for fact in facts if fact), style="bold")
+    yield Text(f"data: {prepared.data}")
 
 
 def _sums(prepared: Prepared) -> Iterator[Text]:

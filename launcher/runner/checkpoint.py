@@ -23,14 +23,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_state_dict,
-    set_state_dict,
-)
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from ...catalog.errors import GpuplanError, UsageError
@@ -43,6 +37,7 @@ from .checkpoint_folder import (
     open_folder,
     whole_checkpoints,
 )
+from .checkpoint_read import FAILURES, Resumed, read_first, reason, state_of
 from .job import CheckpointPolicy
 from .metrics import say
 from .numerics import LossScaler
@@ -52,7 +47,6 @@ from .processes import Processes
 warnings.filterwarnings("ignore", message="torch.distributed is disabled", module="torch")
 RESCUE_S = 60.0
 """How long a run that failed waits for a checkpoint that it had begun."""
-OPTIONS = StateDictOptions(flatten_optimizer_state_dict=True)
 
 
 class Checkpoints:
@@ -78,13 +72,37 @@ class Checkpoints:
         """
         open_folder(self._folder, self._processes, in_bucket=self._policy.in_bucket)
 
-    def start(self) -> Path | None:
-        """Return the checkpoint to begin from, the same on every process; None to begin anew.
+    @property
+    def newest_step(self) -> int | None:
+        """Return the step of the newest checkpoint that is written or was read; None for none."""
+        return None if self._saved_step < 0 else self._saved_step
+
+    def resume(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        scaler: LossScaler | None,
+    ) -> Resumed | None:
+        """Read the newest checkpoint that can be used; None where the run begins anew.
+
+        One that is damaged, or whose weights are not finite, is left for the one before it.
 
         Raises:
-            UsageError: the one that was asked for is not there.
+            UsageError: there are checkpoints, and none can be used: they are of another model, or
+                all damaged; or the one that was asked for is not there.
         """
-        found = self._asked() if self._processes.is_first else None
+        paths = self._candidates()
+        if not paths:
+            return None
+        found = read_first(paths, model, optimizer, scaler, self._processes)
+        if isinstance(found, str):
+            raise _unusable(paths[0], found, whole_checkpoints(self._folder))
+        self._saved_step = int(found.facts["step"])
+        return found
+
+    def _candidates(self) -> list[Path]:
+        """Return the checkpoints to try, the same on every process, newest first."""
+        found = self._asked() if self._processes.is_first else []
         if self._processes.world > 1:
             told: list[Any] = [found]
             dist.broadcast_object_list(told, 0, self._processes.host_group)
@@ -92,45 +110,6 @@ class Checkpoints:
         if isinstance(found, UsageError):
             raise found
         return found
-
-    def load(
-        self,
-        path: Path,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        scaler: LossScaler | None,
-    ) -> dict[str, Any]:
-        """Read a checkpoint into a model and its optimizer; return the facts of its run.
-
-        Raises:
-            UsageError: it is of another model.
-        """
-        facts = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
-        state = self._state(model, optimizer)
-        try:
-            dcp.load(  # pyright: ignore[reportPrivateImportUsage]
-                state,
-                checkpoint_id=path,
-                process_group=self._processes.checkpoint_group,
-                no_dist=self._processes.world == 1,
-            )
-        except (dcp.api.CheckpointException, RuntimeError, ValueError, KeyError) as error:
-            raise UsageError(
-                f"{path} is not a checkpoint of this model: {_reason(error)}",
-                fix="give the params it was trained with, another --checkpoint-dir, or"
-                " --resume never to begin anew.",
-            ) from None
-        set_state_dict(
-            model,
-            optimizer,
-            model_state_dict=state["model"],
-            optim_state_dict=state["optimizer"],
-            options=OPTIONS,
-        )
-        if scaler is not None and facts.get("scaler"):
-            scaler.load_state_dict(facts["scaler"])
-        self._saved_step = int(facts["step"])
-        return facts
 
     def is_due(self, step: int, *, elapsed_s: float, write_s: float) -> bool:
         """Return whether a checkpoint should be written after a step.
@@ -170,7 +149,7 @@ class Checkpoints:
             # In a bucket this may be a checkpoint that was found not to be whole.
             (partial / RUN_FILE).unlink(missing_ok=True)
         self._saving = async_save(
-            self._state(model, optimizer),
+            state_of(model, optimizer),
             storage_writer=FileSystemWriter(partial, sync_files=True),
             process_group=self._processes.checkpoint_group,
             no_dist=self._processes.world == 1,
@@ -192,10 +171,10 @@ class Checkpoints:
             return
         try:
             saving.result()
-        except Exception as error:
+        except FAILURES as error:
             raise GpuplanError(
                 f"The checkpoint of step {self._facts['step']} could not be written to"
-                f" {self._folder}: {_reason(error)}",
+                f" {self._folder}: {reason(error)}",
                 fix="free space there or give another --checkpoint-dir; the checkpoint before it"
                 " is whole, and the same command continues from it.",
             ) from None
@@ -210,8 +189,8 @@ class Checkpoints:
         try:
             self._saving.result(RESCUE_S)
             self.finish()
-        except Exception as error:
-            say(f"the checkpoint of step {self._facts['step']} was not finished: {_reason(error)}")
+        except FAILURES as error:
+            say(f"the checkpoint of step {self._facts['step']} was not finished: {reason(error)}")
 
     def _name(self) -> None:
         step = self._facts["step"]
@@ -225,26 +204,24 @@ class Checkpoints:
                 shutil.rmtree(whole)
             partial.rename(whole)
             make_durable(self._folder)
-        for old in whole_checkpoints(self._folder)[: -self._policy.keep]:
+        # Not those of later steps: a damaged one that was gone back from must not push this out.
+        kept = [one for one in whole_checkpoints(self._folder) if one.name <= whole.name]
+        for old in kept[: -self._policy.keep]:
             shutil.rmtree(old, ignore_errors=True)
 
     def _partial(self, step: int) -> Path:
         name = NAME.format(step)
         return self._folder / (name if self._policy.in_bucket else f".{name}")
 
-    def _state(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        model_state, optimizer_state = get_state_dict(model, optimizer, options=OPTIONS)
-        return {"model": model_state, "optimizer": optimizer_state}
-
-    def _asked(self) -> Path | UsageError | None:
+    def _asked(self) -> list[Path] | UsageError:
         asked = self._policy.resume
         if asked == "never":
-            return None
+            return []
         if asked == "auto":
-            return next(reversed(whole_checkpoints(self._folder)), None)
+            return whole_checkpoints(self._folder)[::-1]
         path = Path(asked)
         if (path / RUN_FILE).exists():
-            return path
+            return [path]
         return UsageError(
             f"{asked} is not a whole checkpoint.",
             fix=f"give a folder step-… of {self._folder}, or --resume auto for the newest.",
@@ -263,11 +240,12 @@ def saved_facts(
     }
 
 
-def _reason(error: BaseException) -> str:
-    """Return the first line that says something, of an error that may wrap others."""
-    if isinstance(error, dcp.api.CheckpointException):
-        inner = next(iter(error.failures.values()), None)
-        if inner is not None:
-            return _reason(inner[0])
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+def _unusable(path: Path, problem: str, whole: list[Path]) -> UsageError:
+    """Return the error of a run that has checkpoints and cannot use them."""
+    others = [str(one) for one in whole if one.resolve() != path.resolve()]
+    instead = f" --resume {others[-1]} for another one," if others else ""
+    return UsageError(
+        f"{path} is not a checkpoint of this model, or is damaged: {problem}",
+        fix=f"give the params it was trained with, another --checkpoint-dir,{instead} or --resume"
+        " never to begin anew.",
+    )

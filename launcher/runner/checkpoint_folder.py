@@ -28,9 +28,9 @@ def open_folder(folder: Path, processes: Processes, *, in_bucket: bool = False) 
     Raises:
         UsageError: it cannot be written, or other nodes do not see what the first one writes.
     """
-    problem = _agreed(_unwritable(folder), processes)
+    problem = agreed(_unwritable(folder), processes)
     if problem is None and processes.nodes > 1 and not in_bucket:
-        problem = _agreed(_unshared(folder, processes), processes)
+        problem = agreed(_unshared(folder, processes), processes)
     if problem:
         raise UsageError(
             f"Checkpoints cannot be kept in {folder}: {problem}.",
@@ -83,7 +83,7 @@ def make_durable(folder: Path) -> None:
         os.close(handle)
 
 
-def _agreed(problem: str | None, processes: Processes) -> str | None:
+def agreed(problem: str | None, processes: Processes) -> str | None:
     """Return the first problem that any process has, the same on all of them."""
     if processes.world == 1:
         return problem

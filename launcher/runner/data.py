@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
-from ...catalog.errors import UserFileError
+from ...catalog.errors import UsageError, UserFileError
 from ...profiles.checks import Batch, checked_batch, described
 from ...profiles.contract import Workload
 from ...profiles.placing import placed
@@ -167,6 +167,41 @@ def open_batches(
     return DatasetBatches(
         dataset, share, device, dtype=dtype, seed=seed, start=start, workers=count
     )
+
+
+def data_words(workload: Workload, *, synthetic: bool) -> str:
+    """Return what a run trains on, for a person to read."""
+    if synthetic:
+        return "synthetic batches: --synthetic"
+    if workload.build_dataset is None:
+        return f"synthetic batches: {_named(workload)} has no build_dataset()"
+    return f"build_dataset() of {_named(workload)}"
+
+
+def refuse_no_data(workload: Workload, *, synthetic: bool, needs_dataset: bool) -> None:
+    """Refuse batches that nobody would want to train on, unless they are asked for.
+
+    Raises:
+        UsageError: a loader would be read as a few fixed batches, or there is no data set.
+    """
+    if synthetic or workload.build_dataset is not None:
+        return
+    if workload.loader is not None:
+        raise UsageError(
+            f"gpuplan's runner does not train on the {workload.loader} of {_named(workload)}: it"
+            f" would read {SYNTHETIC_BATCHES} micro-batches of it, again and again.",
+            fix="train it with its own Trainer: --command with the script that calls fit(), and"
+            " --framework lightning; or give --synthetic.",
+        )
+    if needs_dataset:
+        raise UsageError(
+            f"{_named(workload)} has no build_dataset(), and synthetic batches were not asked for.",
+            fix="write build_dataset() (docs/model-file.md), or give --synthetic.",
+        )
+
+
+def _named(workload: Workload) -> str:
+    return workload.name if workload.path is None else workload.path.name
 
 
 def default_workers() -> int:

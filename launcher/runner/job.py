@@ -100,6 +100,8 @@ class Job:
     workers: int | None = None
     """Processes that load data, per rank; None: as many as the cores allow, at most 4."""
     synthetic: bool = False
+    needs_dataset: bool = False
+    """Whether to refuse a file without a data set, as machines that are paid for do."""
     clip_grad_norm: float | None = None
     checkpoint: CheckpointPolicy = field(default_factory=CheckpointPolicy)
     parameters: int | None = None

@@ -19,7 +19,7 @@ from .control import Agreed, Control
 from .data import Batches, open_batches
 from .job import Job
 from .metrics import Heartbeat, duration, say
-from .numerics import input_dtype
+from .numerics import all_finite, input_dtype
 from .parallel import as_float
 from .processes import Processes
 from .report import Report
@@ -55,11 +55,16 @@ class LossNotFiniteError(GpuplanError):
     """The loss became infinite or no number."""
 
 
+class WeightsNotFiniteError(GpuplanError):
+    """Weights became infinite or no number, while the loss was still finite."""
+
+
 def train(job: Job, workload: Workload, trainer: Trainer, processes: Processes) -> Outcome:
     """Run the steps of a job, from its newest checkpoint on.
 
     Raises:
         LossNotFiniteError: the loss is no number; the checkpoint before it is kept.
+        WeightsNotFiniteError: a weight is no number; no checkpoint of it is kept.
         UsageError, UserFileError, GpuplanError: checkpoints or data cannot be used.
     """
     return Loop(job, workload, trainer, processes).run()
@@ -187,14 +192,20 @@ class Loop:
             raise LossNotFiniteError(
                 f"The loss of step {step} is {agreed.loss}; nothing after it can be learned.",
                 fix="lower the learning rate, give --clip-grad-norm 1, or use bf16-amp or fp32;"
-                " the newest checkpoint is from before it.",
+                f" {self._newest()}.",
             )
 
     def _save(self) -> None:
-        """Begin a checkpoint, once this step is known to have a sound loss."""
+        """Begin a checkpoint, once this step is known to have a finite loss and finite weights.
+
+        Raises:
+            WeightsNotFiniteError: on every process in the same step; nothing is written.
+        """
         agreed = self._last()
         step = self._outcome.step
         if math.isfinite(agreed.loss):
+            if not all_finite(self._trainer.step.parameters, self._processes.device):
+                raise self._not_finite(agreed.loss)
             self._checkpoints.save(
                 self._trainer.model,
                 self._trainer.optimizer,
@@ -202,6 +213,21 @@ class Loop:
                 elapsed_s=agreed.elapsed_s,
             )
         self._parts.mark("checkpoint")
+
+    def _not_finite(self, loss: float) -> WeightsNotFiniteError:
+        return WeightsNotFiniteError(
+            f"After step {self._outcome.step} weights are infinite or no number, though its loss"
+            f" was {loss:.6g}: gradients were not finite. No checkpoint is made of them.",
+            fix="look for a root, logarithm or quotient of 0 in the loss, lower the learning rate,"
+            f" or use bf16-amp or fp32; {self._newest()}.",
+        )
+
+    def _newest(self) -> str:
+        """Return which checkpoint is left, as a clause; the weights of each were looked at."""
+        step = self._checkpoints.newest_step
+        if step is None:
+            return "there is no checkpoint from before it"
+        return f"the newest checkpoint is that of step {step}, from before it"
 
     def _last(self) -> Agreed:
         agreed = self._control.read()
@@ -211,10 +237,10 @@ class Loop:
     def _resume(self) -> int:
         """Return the step to begin with, after reading the checkpoint it follows."""
         trainer = self._trainer
-        path = self._checkpoints.start()
-        if path is None:
+        found = self._checkpoints.resume(trainer.model, trainer.optimizer, trainer.scaler)
+        if found is None:
             return 0
-        facts = self._checkpoints.load(path, trainer.model, trainer.optimizer, trainer.scaler)
+        path, facts = found.path, found.facts
         self._before_s = float(facts["elapsed_s"])
         if self._processes.is_first:
             say(f"continuing from {path.name} ({path.parent})")

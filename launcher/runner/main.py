@@ -42,13 +42,18 @@ def run(job: Job) -> None:
     """Join the other processes, train, and leave a run record."""
     # Imported late: a job that cannot be read says so without waiting for torch.
     from ...profiles.contract import load_workload
+    from .data import data_words, refuse_no_data
     from .loop import train
+    from .metrics import say
     from .processes import joined
     from .record import leave_record
     from .setup import build_trainer
 
     with joined(job.device, job.timeout_s) as processes:
         workload = load_workload(job.spec)
+        refuse_no_data(workload, synthetic=job.synthetic, needs_dataset=job.needs_dataset)
+        if processes.is_first and PARENT_VARIABLE not in os.environ:
+            say(f"data: {data_words(workload, synthetic=job.synthetic)}")
         trainer = build_trainer(job, workload, processes)
         outcome = train(job, workload, trainer, processes)
         leave_record(job, workload, trainer, processes, outcome)

@@ -91,6 +91,28 @@ class LossScaler(torch.amp.GradScaler):
         return {found_inf.device: found_inf}
 
 
+def all_finite(parameters: Iterable[nn.Parameter], device: torch.device) -> bool:
+    """Return whether every weight is a finite number on every rank, the same on all of them.
+
+    Reads each weight once and waits for the device, so it is for checkpoints, not for every step.
+
+    Args:
+        parameters: of this rank.
+        device: where ranks exchange numbers.
+    """
+    largest = [
+        torch.linalg.vector_norm(local.detach(), float("inf")).float()
+        for one in parameters
+        if (local := one.to_local() if isinstance(one, DTensor) else one).numel()
+    ]
+    # The largest of several numbers is NaN where one of them is.
+    found = torch.stack(largest).max() if largest else torch.zeros(())
+    bad = (~found.isfinite()).to(device, torch.float32)
+    if dist.is_initialized():
+        dist.all_reduce(bad, dist.ReduceOp.MAX)
+    return bad.item() == 0
+
+
 def clip_gradients(
     parameters: Iterable[nn.Parameter],
     layout: Layout,

@@ -7,7 +7,6 @@ as they are, so FSDP, recompute and torch.compile may be put on a block before o
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from ...catalog.errors import UsageError
-from ...profiles.blocks import find_blocks
+from ...profiles.blocks import cut_paths
 
 Act = Callable[[int, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 """Told a block's number, what really calls it, and what it was called with."""
@@ -31,24 +30,13 @@ def block_paths(model: nn.Module) -> tuple[str, ...]:
     Raises:
         UsageError: no container repeats a block.
     """
-    members: dict[str, dict[str, nn.Module]] = defaultdict(dict)
-    for run in find_blocks(model):
-        for path, block in zip(run.paths, run.modules, strict=True):
-            members[path.rpartition(".")[0]][path] = block
-    if not members:
+    paths = cut_paths(model)
+    if not paths:
         raise UsageError(
             "The model has no repeated blocks that pipeline stages could hold.",
             fix="leave pipeline parallelism out, or keep equal layers in an nn.ModuleList.",
         )
-
-    def size(container: str) -> int:
-        blocks = members[container].values()
-        return sum(parameter.numel() for block in blocks for parameter in block.parameters())
-
-    container = max(members, key=size)
-    prefix = f"{container}." if container else ""
-    names = [prefix + name for name, _ in model.get_submodule(container).named_children()]
-    return tuple(name for name in names if name in members[container])
+    return paths
 
 
 def first_tensor(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:

@@ -15,6 +15,7 @@ from ...planner.runnable import why_not_runnable
 from ...profiles.contract import Workload
 from ...profiles.measure_step import recompute_blocks
 from ...profiles.tensor_plan import tensor_plan_kind, tensor_plan_of
+from ...profiles.ties import tied_blocks, tied_modules
 from . import tensors
 from .initial import build_without_memory, hand_out, only_first_builds
 from .job import Execution, Job, Layout
@@ -167,6 +168,8 @@ def _refuse_unrunnable(execution: Execution, model: nn.Module, plan: Mapping[str
         offloaded=execution.offloaded,
         tensor_plan=tensor_plan_kind(plan),
         blocks=len(block_paths(model)) if block_modules(model) else 0,
+        tied_modules=tied_modules(model),
+        tied_blocks=tied_blocks(model),
     )
     if reason is not None:
         raise NoFeasiblePlanError(

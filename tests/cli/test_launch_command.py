@@ -32,7 +32,7 @@ OUTPUTS = ("--outputs", "s3://results/team")
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """Return the plan that was estimated here: 19,073 steps of 0.412 s on one p4d.24xlarge."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "net.py").write_text("def build_model(): ...\n")
+    (tmp_path / "net.py").write_text("def build_model(): ...\ndef build_dataset(): ...\n")
     kept = make_plan(run=make_run(), runnable=True)
     catalogue = load_catalogue()
     answer = make_estimate(
@@ -102,6 +102,8 @@ def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
     assert re.fullmatch(r"  results +s3://results/team/net-\d{8}-\d{6}-[0-9a-f]{6}", results)
     said.remove(results)
     assert said == [
+        "net, 124M parameters, 19,073 steps of 64 samples, bf16-amp",
+        "data: build_dataset() of net.py",
         f"Plan {plan.id}: 8 × A100-40GB-SXM · aws p4d.24xlarge us-east-1",  # noqa: RUF001
         "  at worst                   3.0 h        $66.01"
         "  slowest start, top of the 80 % interval, idle end",
@@ -254,6 +256,7 @@ def test_a_limit_counts_what_was_launched_before(plan: Plan, engine: FakeEngine,
         ((*OUTPUTS, "--min-gpu-utilization", "130%"), 2, "is not a share"),
         ((*OUTPUTS, "--region", "mars-1"), 5, "Nobody states a price"),
         ((*OUTPUTS, "--framework", "jax"), 2, "for a script of your own"),
+        ((*OUTPUTS, "--synthetic", "--command", "t.py"), 2, "own script reads its own data"),
         ((*OUTPUTS, "--param", "width=5"), 2, "without --model"),
         ((*OUTPUTS, "--model", "net.py", "--param", "width=5"), 2, "not with width=5"),
         ((*OUTPUTS, "--out-file", "x.yaml"), 2, "--out-file is for --dryrun"),
@@ -271,6 +274,66 @@ def test_what_is_refused_and_how(
     assert said in captured.err
     assert "To fix: " in captured.err or "Error: Invalid value" in captured.err
     assert not Path("gpuplan-launches").exists()
+
+
+def _without_data(text: str = "def build_model(): ...\n") -> str:
+    """Keep an estimate of a file without a data set; return its plan's id."""
+    Path("bare.py").write_text(text)
+    kept = make_plan(run=make_run(), runnable=True)
+    facts = CatalogueFacts(snapshot_date=load_catalogue().snapshot_date, offers=1)
+    origin = origin_of(parse_model_spec("bare.py"), Question(), folder=Path.cwd(), offers=None)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    answer = make_estimate(kept, catalog=facts, generated_at=now)
+    Store().keep(answer, inputs_hash="b", origin=origin)
+    return kept.id
+
+
+@pytest.mark.parametrize("how", [("--dryrun",), ("-y",)])
+def test_synthetic_batches_are_not_paid_for_unasked(
+    plan: Plan, engine: FakeEngine, how: tuple[str, ...], capsys
+) -> None:
+    bare = _without_data()
+    assert run(["launch", bare, *OUTPUTS, *how]) == 2
+    said = capsys.readouterr()
+    assert "would train on synthetic batches" in said.err
+    assert "bare.py has no build_dataset()" in said.err
+    assert "--synthetic" in said.err.partition("To fix: ")[2]
+    assert said.out == ""
+    assert not Path("gpuplan-launches").exists()
+
+
+def test_synthetic_batches_that_are_asked_for_are_kept_in_the_job(
+    plan: Plan, engine: FakeEngine, capsys
+) -> None:
+    bare = _without_data()
+    assert run(["launch", bare, *OUTPUTS, "--synthetic", "-y"]) == 0
+    assert "data: SYNTHETIC batches: bare.py has no build_dataset()" in capsys.readouterr().err
+    (path,) = Path("gpuplan-launches").glob("*/job/job.json")  # which `resume` sends again
+    job = json.loads(path.read_text())
+    assert (job["synthetic"], job["needs_dataset"]) == (True, False)
+
+
+def test_a_file_with_a_data_set_must_give_it_on_the_node(
+    plan: Plan, engine: FakeEngine, capsys
+) -> None:
+    assert run(["launch", plan.id, *OUTPUTS, "-y", "-q"]) == 0
+    (path,) = Path("gpuplan-launches").glob("*/job/job.json")
+    job = json.loads(path.read_text())
+    assert (job["synthetic"], job["needs_dataset"]) == (False, True)
+
+
+def test_a_few_first_steps_may_be_synthetic(plan: Plan, capsys) -> None:
+    bare = _without_data()
+    assert run(["launch", bare, *OUTPUTS, "--smoke", "--dryrun"]) == 0
+    assert "data: SYNTHETIC batches" in capsys.readouterr().err
+
+
+def test_a_lightning_loader_is_not_launched(plan: Plan, capsys) -> None:
+    lit = _without_data("class Net(LightningModule):\n    def train_dataloader(self): ...\n")
+    assert run(["launch", lit, *OUTPUTS, "--smoke", "--dryrun"]) == 2
+    said = capsys.readouterr().err
+    assert "bare.py's train_dataloader()" in said and "--framework lightning" in said
+    assert run(["launch", lit, *OUTPUTS, "--synthetic", "--dryrun"]) == 0
 
 
 def test_a_changed_model_is_stale(plan: Plan, capsys) -> None:
@@ -344,6 +407,7 @@ def test_a_stale_plan_is_planned_again(tmp_path: Path, monkeypatch, capsys) -> N
         "import torch\n"
         "def build_model(width=512): return torch.nn.Linear(width, width)\n"
         "def make_batch(batch_size, width=512): return (torch.randn(batch_size, width),)\n"
+        "def build_dataset(width=512): return torch.randn(64, width)\n"
         "def compute_loss(model, batch): return model(*batch).square().mean()\n"
     )
     asked = ["estimate", "net.py", "--param", "width=256", "--samples", "10M", "-q"]

@@ -59,7 +59,8 @@ def test_neither_an_estimate_nor_a_dry_run_imports_it(
     question = ["--param", "layers=2", "--tokens", "1M", "--provider", "aws", "--max-nodes", "1"]
     done = run(["estimate", str(ROOT / "examples/gpt2.py"), *question], poisoned, tmp_path)
     assert done.returncode == 0, done.stderr
-    task = ["launch", "--provider", "aws", "--outputs", "s3://b/r", "--setup", "true", "--dryrun"]
+    task = ["launch", "--provider", "aws", "--outputs", "s3://b/r", "--setup", "true"]
+    task += ["--synthetic", "--dryrun"]
     done = run([*task, "--workdir", str(ROOT / "examples")], poisoned, tmp_path)
     assert done.returncode == 0, done.stderr
 

@@ -43,6 +43,9 @@ def make_batch(batch_size, width=8):
 
 def compute_loss(model, batch):
     return model(*batch).square().mean()
+
+def build_dataset(width=8):
+    return torch.utils.data.TensorDataset(torch.randn(64, width))
 """
 TODAY = load_catalogue().snapshot_date
 NOW = datetime(2026, 11, 21, 23, 26, 38)

@@ -78,10 +78,29 @@ def test_a_plan_for_more_devices_than_there_are_is_refused(ask) -> None:
         ask(devices=(A100,), nproc=3)
 
 
+def test_what_it_trains_on_is_said_first(ask, model: Path) -> None:
+    notes: list[str] = []
+    ask(notes=notes)
+    assert notes[0] == "data: synthetic batches: net.py has no build_dataset()"
+    model.write_text(model.read_text() + "def build_dataset(): ...\n")
+    for synthetic in (False, True):
+        ask(notes=notes, synthetic=synthetic)
+    said = [note for note in notes if note.startswith("data: ")]
+    assert said[1:] == ["data: build_dataset() of net.py", "data: synthetic batches: --synthetic"]
+
+
+def test_a_lightning_loader_is_not_trained_on(ask, model: Path) -> None:
+    model.write_text("class Net(LightningModule):\n    def train_dataloader(self): ...\n")
+    with pytest.raises(UsageError, match="train_dataloader") as refused:
+        ask()
+    assert "--framework lightning" in (refused.value.fix or "")
+    assert ask(synthetic=True).job.synthetic
+
+
 def test_more_processes_than_cores_is_said(ask) -> None:
     notes: list[str] = []
     ask(nproc=4, cores=2, steps=1, notes=notes)
-    assert notes == ["4 processes share 2 cores: every step will be slow."]
+    assert notes[1:] == ["4 processes share 2 cores: every step will be slow."]
 
 
 def test_the_steps_are_those_asked_for_else_the_plans_else_a_hundred(ask) -> None:

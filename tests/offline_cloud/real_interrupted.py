@@ -13,7 +13,7 @@ import pytest
 from offline_cloud.cloud import Cloud
 from offline_cloud.person import Person, until
 
-LAUNCH = ("launch", "--provider", "aws", "--shared", "/shared", "-y")
+LAUNCH = ("launch", "--provider", "aws", "--shared", "/shared", "--synthetic", "-y")
 INTERRUPTED = 130
 
 

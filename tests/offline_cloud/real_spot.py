@@ -13,7 +13,7 @@ from offline_cloud.person import Person, until, whole_checkpoints
 from gpuplan.launcher.guard.handover import RESTARTS
 from gpuplan.launcher.guard_orders import restart_s
 
-LAUNCH = ("launch", "--provider", "aws", "--shared", "/shared", "-y")
+LAUNCH = ("launch", "--provider", "aws", "--shared", "/shared", "--synthetic", "-y")
 STEPS = 400
 STARTS_S = RESTARTS * restart_s()
 IN_ALL_S = 140.0

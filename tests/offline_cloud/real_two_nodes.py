@@ -12,7 +12,7 @@ import pytest
 from offline_cloud.cloud import Cloud
 from offline_cloud.person import START_S, Person, step_lines, until, whole_checkpoints
 
-LAUNCH = ("launch", "--provider", "aws", "-y")
+LAUNCH = ("launch", "--provider", "aws", "--synthetic", "-y")
 UNSTOPPED = ("--on-projection", "continue")
 BUCKET = "s3://gpuplan-results"
 TAIL_S = 60.0

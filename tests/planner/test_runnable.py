@@ -9,6 +9,8 @@ import pytest
 from gpuplan.planner.layout import parse_layout
 from gpuplan.planner.runnable import why_not_runnable
 
+TIED = ("embedding.weight", "head.weight")
+
 
 def reason(layout: str, **given: Any) -> str | None:
     facts: dict[str, Any] = {
@@ -19,6 +21,8 @@ def reason(layout: str, **given: Any) -> str | None:
         "offloaded": (),
         "tensor_plan": "sequence",
         "blocks": 8,
+        "tied_modules": None,
+        "tied_blocks": None,
         **given,
     }
     return why_not_runnable(parse_layout(layout), **facts)
@@ -35,12 +39,24 @@ def test_these_layouts_run(layout: str) -> None:
     assert reason(layout) is None
 
 
+@pytest.mark.parametrize("layout", ["dp2", "fsdp8", "dp1.pp4"])
+def test_a_tied_head_runs_where_its_weight_stays_one(layout: str) -> None:
+    assert reason(layout, tied_modules=TIED) is None
+
+
+def test_blocks_that_share_a_weight_run_on_one_stage() -> None:
+    assert reason("dp2", tied_blocks=TIED, tied_modules=TIED) is None
+
+
 @pytest.mark.parametrize(
     ("layout", "given", "words"),
     [
         ("dp2.cp2", {}, "Context parallelism"),
         ("dp2.ep2", {}, "Expert parallelism"),
         ("dp2.tp2", {"tensor_plan": "none"}, "tensor_parallel_plan"),
+        ("dp2.tp2", {"tied_modules": TIED}, "embedding.weight and head.weight are one weight"),
+        ("dp1.tp2.pp2", {"tied_modules": TIED}, "embedding.weight and head.weight are one weight"),
+        ("dp1.pp2", {"tied_blocks": TIED}, "embedding.weight and head.weight are one weight"),
         ("dp2.tp2.sp", {"tensor_plan": "tensor"}, "sequence"),
         ("dp1.pp4", {"blocks": 3}, "3 blocks"),
         ("dp1.pp4", {"grad_accum": 2}, "4 gradient-accumulation steps"),

@@ -19,6 +19,7 @@ SUPPORT = Path(__file__).parents[1] / "support"
     [
         ("tensor_decoder.py", "dp1.tp2.sp", True),
         ("split_decoder.py", "dp1.tp2", False),
+        ("tied_decoder.py", "dp1.tp2", False),
         ("split_decoder.py", "dp2", True),
     ],
 )

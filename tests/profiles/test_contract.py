@@ -240,6 +240,7 @@ def test_deepview_provider_that_is_missing(tmp_path: Path) -> None:
 
 def test_a_lightning_module_without_a_trainer(tmp_path: Path) -> None:
     workload = load(tmp_path, LIGHTNING, params={"width": 6})
+    assert workload.loader == "train_dataloader()"
     model = workload.build_model()
     assert [len(one) for one in workload.make_batch(7)] == [7, 7]
     assert isinstance(workload.build_optimizer(model.parameters()), torch.optim.SGD)

@@ -30,6 +30,9 @@ def compute_loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
         return loss
     if FAILING == "nan":
         return loss * float("nan")
+    if FAILING == "gradient" and _calls == AT and os.environ.get("RANK", "0") == "0":
+        # Zero, and its derivative no number.
+        return loss + (model[0].weight.sum() * 0).abs().sqrt()  # pyright: ignore
     if FAILING == "memory":
         return loss + torch.empty(2**60).sum()
     if FAILING == "error" and os.environ.get("RANK") == "1":

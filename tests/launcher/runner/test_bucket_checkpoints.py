@@ -53,6 +53,10 @@ def test_files_have_their_names_from_the_start_and_a_missing_one_is_noticed(
     assert [one.name for one in whole_checkpoints(folder)] == names[:1]
     assert trained(tmp_path / "parts", 9) == pytest.approx(whole, abs=1e-6)
     assert [one.name for one in whole_checkpoints(folder)] == ["step-00000006", "step-00000009"]
+    # One rank's part of the newest is damaged, at its full size: both ranks go back.
+    part = folder / "step-00000009" / "__1_0.distcp"
+    part.write_bytes(bytes(part.stat().st_size))
+    assert trained(tmp_path / "parts", 9) == pytest.approx(whole, abs=1e-6)
 
 
 def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from gpuplan.launcher.runner.job import CheckpointPolicy
 pytestmark = pytest.mark.slow
 
 MODEL = REPOSITORY / "tests" / "support" / "failing_model.py"
+TIED = MODEL.with_name("tied_decoder.py")
 EVERY = CheckpointPolicy(every_steps=2)
 
 
@@ -34,6 +35,24 @@ def test_a_loss_that_is_no_number_ends_the_run(
     assert metrics(tmp_path)[-1]["loss"] is None
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_weights_that_are_no_number_are_never_named_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
+    monkeypatch.setenv("FAILING", "gradient")
+    monkeypatch.setenv("FAILING_AT", str(5 + processes))
+    # The last step of all: it ended with 0.
+    done = _run(tmp_path, processes, steps=6)
+
+    failure = _failure(tmp_path)
+    assert (done.returncode, failure["class"]) == (1, "WeightsNotFiniteError")
+    assert "After step 6 weights are infinite or no number" in failure["message"]
+    assert "the newest checkpoint is that of step 4, from before it" in failure["fix"]
+    assert _checkpoints(tmp_path)[-1] == "step-00000004"
+    monkeypatch.setenv("FAILING", "")
+    assert _run(tmp_path, processes, steps=6).returncode == 0, "it could not go on"
+
+
 def test_out_of_memory_says_what_was_predicted_and_what_to_try(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,6 +65,17 @@ def test_out_of_memory_says_what_was_predicted_and_what_to_try(
     assert "predicted 3.0 GiB" in failure["message"]
     assert "smaller micro-batch" in failure["fix"]
     assert _checkpoints(tmp_path)[-1] == "step-00000006"
+
+
+def test_a_layout_that_would_untie_weights_is_refused_before_training(tmp_path: Path) -> None:
+    params = {"layers": 2, "hidden": 32, "heads": 4, "kv_heads": 2, "ffn": 64, "vocab": 100}
+    plan = plan_of({"tensor": 2})
+    run(make_job(tmp_path, TIED, plan=plan, params=params), 2)
+
+    failure = _failure(tmp_path)
+    assert (failure["class"], failure["exit_code"]) == ("NoFeasiblePlanError", 3)
+    assert "embedding.weight and head.weight are one weight (tied)" in failure["message"]
+    assert not (tmp_path / "metrics.jsonl").exists(), "it trained"
 
 
 def test_an_error_of_one_rank_is_told_with_the_users_line(
