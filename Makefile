@@ -3,13 +3,15 @@
 #   make test      everything: check, the whole test suite, then test-cloud
 #   make unit      only the quick tests
 #   make check     lint, types and the layers
+#   make soak      end a run again and again at random moments, and see that it goes on
 #   make test-frameworks  train under torchrun, accelerate, Lightning and DeepSpeed, in .venv-frameworks
 #   make test-cloud  launch on an AWS that is not there, with real SkyPilot, and test with its click
 #   make bench     time whole commands and print them beside their budgets
 #   make accuracy  judge the predictions on published runs and write docs/accuracy.md
 #   make clean     remove .venv, .venv-frameworks, .venv-sky and everything that was built
 # PYTHON picks an interpreter, PIP_ARGS adds pip options (such as where to find CPU builds of torch),
-# PYTEST_ARGS adds pytest options:  make test PYTEST_ARGS="-k offers"; CLOUD_ARGS those of test-cloud.
+# PYTEST_ARGS adds pytest options:  make test PYTEST_ARGS="-k offers"; CLOUD_ARGS those of test-cloud;
+# SOAK_ARGS those of soak:  make soak SOAK_ARGS="--soak-seed 7 --soak-seconds 300"
 
 SHELL := /bin/sh
 unexport PYTHONPATH PYTHONHOME
@@ -20,7 +22,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help demo test unit check test-frameworks test-cloud bench accuracy clean base dev frameworks sky
+.PHONY: help demo test unit check soak test-frameworks test-cloud bench accuracy clean base dev frameworks sky
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -39,6 +41,9 @@ check: dev
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright --level error
 	$(BIN)/lint-imports
+
+soak: dev
+	$(PYTEST) -rP tests/launcher/runner/soak_*.py $(SOAK_ARGS)
 
 bench: base
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)

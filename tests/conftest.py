@@ -1,10 +1,12 @@
 """Shared fixtures: every test gets its own gpuplan home, so none sees the person's real data."""
 
 import importlib.util
+import math
 import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -45,8 +47,32 @@ def home_without_privileges(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--update-golden`, which rewrites the golden files instead of comparing with them."""
+    """Add `--update-golden`, which rewrites the golden files, and the options of `make soak`."""
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
+    parser.addoption(
+        "--soak-seed",
+        type=int,
+        default=int(os.environ.get("GPUPLAN_SOAK_SEED") or time.time()),
+        help="what a soak draws its random moments from; default: GPUPLAN_SOAK_SEED, else the time",
+    )
+    parser.addoption(
+        "--soak-seconds",
+        type=float,
+        default=math.inf,
+        help="begin no further round of a soak after so many seconds; default: do all of them",
+    )
+
+
+@pytest.fixture
+def soak_seed(request: pytest.FixtureRequest) -> int:
+    """Return what a soak draws from: the same one draws the same rounds."""
+    return int(request.config.option.soak_seed)
+
+
+@pytest.fixture
+def soak_until_s(request: pytest.FixtureRequest) -> float:
+    """Return the time.monotonic() after which a soak begins no further round."""
+    return time.monotonic() + float(request.config.option.soak_seconds)
 
 
 @pytest.fixture
