@@ -8,7 +8,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +46,37 @@ def home_without_privileges(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         if is_root:
             os.seteuid(0)
         shutil.rmtree(home)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let the workers of xdist begin with what takes long, so that none ends long after another."""
+    if hasattr(config, "workerinput"):
+        slow = {item.path for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda one: (not one.get_closest_marker("first"), one.path not in slow))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return what keeps the tests of a file in one worker, but for files marked `spread`.
+
+    What a module makes once for its tests is then made once. xdist 3.8 has groups for this, but
+    puts them into test ids in a way that pytest 9.2 no longer heeds.
+    """
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler.loadfile import LoadFileScheduling
+
+    class FilesOrTests(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return nodeid if _is_spread(config.rootpath / file) else file
+
+    return FilesOrTests(config, log)
+
+
+@cache
+def _is_spread(file: Path) -> bool:
+    return "pytest.mark.spread" in file.read_text(encoding="utf-8")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -47,7 +47,8 @@ BEATEN_BY_NULL: dict[Protocol, set[str]] = {
     "accelerator": set(),
 }
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # All models are traced once.
+# All models are traced once.
+pytestmark = [pytest.mark.slow, pytest.mark.first, pytest.mark.timeout(1800)]
 
 
 @dataclass(frozen=True)

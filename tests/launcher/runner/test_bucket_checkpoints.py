@@ -14,7 +14,7 @@ from runner_jobs import REPOSITORY, make_job, plan_of, start, train
 from gpuplan.launcher.runner.checkpoint_folder import RUN_FILE, file_sizes, whole_checkpoints
 from gpuplan.launcher.runner.job import CheckpointPolicy
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
 GPT2 = REPOSITORY / "examples" / "gpt2.py"
 SIZE = {"layers": 2, "hidden": 32, "heads": 4, "vocab": 101, "seq_len": 16}

@@ -12,7 +12,7 @@ from runner_jobs import REPOSITORY, losses, make_job, metrics, plan_of, run, run
 
 from gpuplan.launcher.runner.job import CheckpointPolicy
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
 MODEL = REPOSITORY / "tests" / "support" / "failing_model.py"
 EVERY = CheckpointPolicy(every_steps=2)

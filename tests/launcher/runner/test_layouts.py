@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from runner_jobs import REPOSITORY, plan_of, run_with_torchrun, train
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
 TOLERANCE = 1e-5
 """Of losses near 4.6 in fp32: sums of other orders differ in the last bits."""

@@ -25,7 +25,7 @@ from runner_jobs import (
 
 from gpuplan.launcher.runner.job import CheckpointPolicy
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
 NOISY = REPOSITORY / "tests" / "support" / "dataset_model.py"
 EVERY = CheckpointPolicy(every_steps=3)
