@@ -7,6 +7,7 @@ then the Profile. Its name is the hash of everything that is known before the fi
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -53,7 +54,7 @@ def cache_key(
         "numerics": None if numerics is None else list(numerics),
         "optimizer": optimizer,
         "torch": package_version("torch"),
-        "gpuplan": [VERSION, *_engine()],
+        "gpuplan": [VERSION, _engine()],
         "schema": PROFILE_SCHEMA_VERSION,
     }
     text = json.dumps(made_from, sort_keys=True, default=str)
@@ -131,10 +132,17 @@ def _entry(key: str) -> Path:
     return folder() / f"{key}.profile"
 
 
-def _engine() -> tuple[int, int]:
-    """Return what changes when the code that traces does: a checkout keeps its version for long."""
-    own = [file.stat() for file in Path(__file__).parent.glob("*.py")]
-    return max(status.st_mtime_ns for status in own), sum(status.st_size for status in own)
+@functools.cache
+def _engine() -> str:
+    """Return what changes when the code that traces does: a checkout keeps its version for long.
+
+    By content, so that a profile is found again after `git switch` there and back, and in a cache
+    that was carried to another machine.
+    """
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(f"{file.name} {file_hash(file)}\n".encode())
+    return digest.hexdigest()
 
 
 def _is_current(made_from: dict[str, Any]) -> bool:

@@ -197,7 +197,7 @@ class Recorder(TorchDispatchMode):
             if not known:
                 return func(*args, **kwargs)
         if self._pauses:
-            return func(*args, **kwargs)
+            return None if self._only_writes(func, args, kwargs) else func(*args, **kwargs)
         if _is_view(func):
             out = func(*args, **kwargs)
             if self.phase == "forward":
@@ -233,6 +233,8 @@ class Recorder(TorchDispatchMode):
         """Run an operation; from its remembered output shapes where it only makes new tensors."""
         if self.device != "meta":
             return func(*args, **kwargs)
+        if self._only_writes(func, args, kwargs):
+            return None
         if not _makes_new_tensors(func):
             rule = SHAPE_RULES.get(func)
             return rule(*args, **kwargs) if rule else func(*args, **kwargs)
@@ -246,6 +248,24 @@ class Recorder(TorchDispatchMode):
             _REMEMBERED[func, shapes] = _describe(out) if _is_compact(out) else _ODD
             return out
         return func(*args, **kwargs) if remembered is _ODD else _rebuild(remembered)
+
+    def _only_writes(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether an operation would do nothing here but write values, of which none are.
+
+        torch works out the shapes of each tensor in the lists of a foreach optimizer in Python,
+        which was half the time of a trace. Lists that do not match are left to torch to refuse.
+        """
+        if self.device != "meta" or not _writes_lists(func):
+            return False
+        lists = [each for each in args if _is_tensor_list(each)]
+        loose = [each for each in args if not any(each is one for one in lists)]
+        if not lists or any(True for _ in _tensors_in((loose, kwargs))):
+            return False
+        first = [(tensor.shape, tensor.dtype, True) for tensor in lists[0]]
+        return all(
+            [(tensor.shape, tensor.dtype, tensor.is_meta) for tensor in each] == first
+            for each in lists
+        )
 
     def _record(
         self, func: Any, arguments: tuple[Any, ...], shapes: tuple[Any, ...], out: Any
@@ -449,6 +469,16 @@ def _makes_new_tensors(func: Any) -> bool:
     """Return whether all outputs are new: nothing written in place, nothing passed through."""
     schema = func._schema
     return not schema.is_mutable and all(value.alias_info is None for value in schema.returns)
+
+
+@cache
+def _writes_lists(func: Any) -> bool:
+    """Return whether it writes into lists of tensors and returns nothing."""
+    return op_name(func).startswith("_foreach_") and _writes(func) and not func._schema.returns
+
+
+def _is_tensor_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], torch.Tensor)
 
 
 _DATA_SHAPED = words(

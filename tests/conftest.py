@@ -1,12 +1,16 @@
 """Shared fixtures: every test gets its own gpuplan home, so none sees the person's real data."""
 
 import importlib.util
+import math
 import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,9 +60,64 @@ def pytest_configure() -> None:
     settings.load_profile("gpuplan")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let the workers of xdist begin with what takes long, so that none ends long after another."""
+    if hasattr(config, "workerinput"):
+        slow = {item.path for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda one: (not one.get_closest_marker("first"), one.path not in slow))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return what keeps the tests of a file in one worker, but for files marked `spread`.
+
+    What a module makes once for its tests is then made once. xdist 3.8 has groups for this, but
+    puts them into test ids in a way that pytest 9.2 no longer heeds.
+    """
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler.loadfile import LoadFileScheduling
+
+    class FilesOrTests(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return nodeid if _is_spread(config.rootpath / file) else file
+
+    return FilesOrTests(config, log)
+
+
+@cache
+def _is_spread(file: Path) -> bool:
+    return "pytest.mark.spread" in file.read_text(encoding="utf-8")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--update-golden`, which rewrites the golden files instead of comparing with them."""
+    """Add `--update-golden`, which rewrites the golden files, and the options of `make soak`."""
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
+    parser.addoption(
+        "--soak-seed",
+        type=int,
+        default=int(os.environ.get("GPUPLAN_SOAK_SEED") or time.time()),
+        help="what a soak draws its random moments from; default: GPUPLAN_SOAK_SEED, else the time",
+    )
+    parser.addoption(
+        "--soak-seconds",
+        type=float,
+        default=math.inf,
+        help="begin no further round of a soak after so many seconds; default: do all of them",
+    )
+
+
+@pytest.fixture
+def soak_seed(request: pytest.FixtureRequest) -> int:
+    """Return what a soak draws from: the same one draws the same rounds."""
+    return int(request.config.option.soak_seed)
+
+
+@pytest.fixture
+def soak_until_s(request: pytest.FixtureRequest) -> float:
+    """Return the time.monotonic() after which a soak begins no further round."""
+    return time.monotonic() + float(request.config.option.soak_seconds)
 
 
 @pytest.fixture

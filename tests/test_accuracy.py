@@ -47,7 +47,8 @@ BEATEN_BY_NULL: dict[Protocol, set[str]] = {
     "accelerator": set(),
 }
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # All models are traced once.
+# All models are traced once.
+pytestmark = [pytest.mark.slow, pytest.mark.first, pytest.mark.timeout(1800)]
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,11 @@ class Judged:
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
+def judged() -> Judged:
     with pytest.MonkeyPatch.context() as patch:
-        # One cache for the module: the profiles of all published models take minutes to make.
-        patch.setenv("GPUPLAN_HOME", str(tmp_path_factory.mktemp("accuracy")))
+        # Kept from run to run: the profiles of all published models take minutes to make, and are
+        # found again by the content of the model, of the code that traces and of torch alone.
+        patch.setenv("GPUPLAN_HOME", str(ROOT / ".cache" / "accuracy"))
         runs = RecordedRuns(
             [PUBLISHED / "published_llm.jsonl", PUBLISHED / "published_single_gpu.jsonl"]
         )

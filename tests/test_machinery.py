@@ -1,6 +1,7 @@
 """The install script, with a stand-in for Python that notes what it is asked; how tests skip."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -152,3 +153,39 @@ def test_a_missing_capability_skips_unless_it_was_promised(
     )
     assert outcome in done.stdout
     assert said in done.stdout
+
+
+def test_a_file_stays_in_one_worker_unless_its_tests_are_spread(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  slow\n  spread\n  first\n")
+    body = (
+        "import os, time, pytest\n"
+        "{mark}\n"
+        "@pytest.mark.parametrize('number', range(6))\n"
+        "def test_it(number):\n"
+        "    time.sleep(0.2)\n"
+        "    with open({log!r}, 'a') as log:\n"
+        "        log.write('{name} ' + os.environ['PYTEST_XDIST_WORKER'] + '\\n')\n"
+    )
+    log = tmp_path / "log"
+    for name, mark in (
+        ("kept", ""),
+        ("spread", "pytestmark = pytest.mark.spread"),
+        ("urgent", "pytestmark = pytest.mark.first"),
+    ):
+        text = body.format(name=name, mark=mark, log=str(log))
+        (tmp_path / f"test_{name}.py").write_text(text)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    options = re.search(r"^PARALLEL := .*?(--dist .*)$", makefile, re.MULTILINE)
+    assert options is not None
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n2", *options[1].split(), str(tmp_path)],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    ran = [line.split() for line in log.read_text().splitlines()]
+    workers = {name: {worker for one, worker in ran if one == name} for name, _ in ran}
+    assert len(workers["kept"]) == len(workers["urgent"]) == 1
+    assert len(workers["spread"]) == 2
+    assert "urgent" in {name for name, _ in ran[:2]}

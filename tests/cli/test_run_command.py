@@ -15,7 +15,7 @@ from answers import make_estimate, make_plan
 from gpuplan.cli.main import run as cli
 from gpuplan.launcher.child import marked_processes
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
 MODEL = """
 import time

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -274,3 +275,19 @@ def test_nothing_is_looked_up_or_kept_without_the_cache(
         warnings.simplefilter("error")
         assert make_profile(spec, numerics=["fp32"], use_cache=False).name == "made again"
         assert make_profile(spec, numerics=["fp32"]).name == "tiny"
+
+
+def test_the_key_depends_on_what_the_code_that_traces_says_and_not_on_its_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = tmp_path / "profiles"
+    shutil.copytree(
+        Path(cache.__file__).parent, copied, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for file in copied.glob("*.py"):
+        os.utime(file, (0, 0))
+    here = cache._engine.__wrapped__()
+    monkeypatch.setattr(cache, "__file__", str(copied / "cache.py"))
+    assert cache._engine.__wrapped__() == here
+    (copied / "trace.py").write_text("changed = True\n")
+    assert cache._engine.__wrapped__() != here

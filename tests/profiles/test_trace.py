@@ -14,6 +14,7 @@ from gpuplan.catalog.errors import UserFileError
 from gpuplan.profiles.allocator import replay
 from gpuplan.profiles.contract import Workload
 from gpuplan.profiles.profile import CATEGORIES, Kernel, Profile, StepTrace
+from gpuplan.profiles.recorder import Recorder
 from gpuplan.profiles.trace import trace_workload
 
 pytestmark = pytest.mark.slow
@@ -409,3 +410,35 @@ def _bytes_of(step: StepTrace, category: str) -> int:
         for size, each in zip(step.memory.bytes_base, step.memory.category, strict=True)
         if each == number
     )
+
+
+def test_an_optimizer_over_lists_is_traced_as_if_torch_had_run_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    adam = workload(build_optimizer=lambda parameters: torch.optim.AdamW(parameters, foreach=True))
+    ran: list[Any] = []
+
+    def counted(self: Recorder, *call: Any) -> Any:
+        ran.append(call[0])
+        return run_one(self, *call)
+
+    found = trace_workload(adam)
+    run_one = Recorder._only_writes
+    monkeypatch.setattr(Recorder, "_only_writes", lambda *_: False)
+    assert trace_workload(adam).model_dump_json() == found.model_dump_json()
+    monkeypatch.setattr(Recorder, "_only_writes", counted)
+    trace_workload(adam)
+    assert torch.ops.aten._foreach_addcdiv_.ScalarList in ran
+
+
+def test_lists_that_do_not_match_are_refused_as_torch_does() -> None:
+    class Wrong(torch.optim.SGD):
+        def step(self, closure: Any = None) -> None:
+            weights = [one for group in self.param_groups for one in group["params"]]
+            with torch.no_grad():
+                torch.ops.aten._foreach_add_.List(
+                    weights, [torch.zeros(3, device=one.device) for one in weights]
+                )
+
+    with pytest.raises((UserFileError, RuntimeError, ValueError), match="size|shape|broadcast"):
+        trace_workload(workload(build_optimizer=lambda parameters: Wrong(parameters, lr=0.1)))

@@ -15,7 +15,7 @@ from gpuplan.launcher.frameworks import local
 from gpuplan.launcher.frameworks.launch import launch
 from gpuplan.launcher.frameworks.types import Program
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
 STOPPABLE = """
 import os, signal, subprocess, sys, time

@@ -16,7 +16,7 @@ from gpuplan.launcher.guard.orders import Orders, ProjectionOrders
 from gpuplan.launcher.guard.processes import descendants
 from gpuplan.launcher.runner.job import CheckpointPolicy
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
 GPT2 = REPOSITORY / "examples" / "gpt2.py"
 SIZE = {"layers": 2, "hidden": 32, "heads": 4, "vocab": 101, "seq_len": 16}

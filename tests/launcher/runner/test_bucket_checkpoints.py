@@ -5,24 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from runner_jobs import (
-    REPOSITORY,
-    command,
-    environment,
-    make_job,
-    plan_of,
-    train,
-)
+from runner_jobs import REPOSITORY, make_job, plan_of, start, train
 
 from gpuplan.launcher.runner.checkpoint_folder import RUN_FILE, file_sizes, whole_checkpoints
 from gpuplan.launcher.runner.job import CheckpointPolicy
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
 GPT2 = REPOSITORY / "examples" / "gpt2.py"
 SIZE = {"layers": 2, "hidden": 32, "heads": 4, "vocab": 101, "seq_len": 16}
@@ -64,13 +56,13 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
     job = make_job(out, GPT2, plan=plan_of(), params=SIZE, steps=100_000, checkpoint=IN_BUCKET)
     newest = 0
     for attempt in range(KILLS):
-        process = subprocess.Popen(command(job, 1), env=environment(job), stderr=subprocess.DEVNULL)
+        ranks = start(job)
         # Well past the start, at another moment of writing each time.
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and _newest(out) <= newest + 20 + attempt:
             time.sleep(0.05)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        ranks.signal(signal.SIGKILL)
+        assert ranks.wait() == -signal.SIGKILL, ranks.said()[-2000:]
         after = _newest(out)
         assert after > newest
         newest = after

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from runner_jobs import REPOSITORY, losses, make_job, metrics, plan_of, run
+from runner_jobs import REPOSITORY, losses, make_job, metrics, plan_of, run, run_with_torchrun
 
 from gpuplan.launcher.runner.job import CheckpointPolicy
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
 MODEL = REPOSITORY / "tests" / "support" / "failing_model.py"
 TIED = MODEL.with_name("tied_decoder.py")
@@ -82,7 +83,8 @@ def test_an_error_of_one_rank_is_told_with_the_users_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAILING", "error")
-    done = _run(tmp_path, 2)
+    # Under torchrun, which ends the rank that waits for the one that failed.
+    done = _run(tmp_path, 2, start=run_with_torchrun)
 
     failure = _failure(tmp_path)
     assert done.returncode == 1
@@ -133,11 +135,16 @@ def test_a_run_record_is_left_that_validate_reads(tmp_path: Path) -> None:
 
 
 def _run(
-    out_dir: Path, processes: int, *, steps: int = 20, **plan: object
+    out_dir: Path,
+    processes: int,
+    *,
+    steps: int = 20,
+    start: Callable[[Path, int], subprocess.CompletedProcess[str]] = run,
+    **plan: object,
 ) -> subprocess.CompletedProcess[str]:
     made = plan_of({"data": processes}, **plan)
     folder = make_job(out_dir, MODEL, plan=made, steps=steps, checkpoint=EVERY, run_id="t")
-    return run(folder, processes)
+    return start(folder, processes)
 
 
 def _failure(out_dir: Path) -> dict[str, str]:

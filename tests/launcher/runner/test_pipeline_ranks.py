@@ -13,7 +13,7 @@ from pipeline_ranks import Case, alone, together
 
 import gpuplan
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.spread]
 EXAMPLES = Path(gpuplan.__file__).parent / "examples"
 GPT2: dict[str, Any] = {
     "model": str(EXAMPLES / "gpt2.py"),

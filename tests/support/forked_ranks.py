@@ -1,0 +1,120 @@
+"""Processes of the runner, forked from one that has torch loaded: each starts in milliseconds.
+
+Such a process is what `python -m gpuplan_job JOB-FOLDER` is once torch is imported: it has the
+environment that torchrun gives, takes the runner out of the job folder, leads a session of its own
+and ends as any interpreter does. `runner_jobs` starts it so; `torchrun` starts true ones.
+
+As a script this is the process that is forked. Requests are lines of JSON on standard input.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import json
+import os
+import runpy
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+PRELOADED = (
+    "torch",
+    "torch._dynamo",
+    "torch.distributed.checkpoint.state_dict",
+    "torch.distributed.elastic.multiprocessing.errors",
+    "torch.distributed.fsdp",
+    "torch.distributed.pipelining",
+    "torch.distributed.tensor.parallel",
+    "torch.utils.data",
+)
+POLL_S = 0.005
+
+
+class ForkServer:
+    """The process that is forked, as the tests see it."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            text=True,
+        )
+        atexit.register(self._close)
+
+    def start(self, folder: Path, environment: Mapping[str, str], log: Path) -> int:
+        """Start a process that runs a job folder; return its id, which is its group's too."""
+        return self._ask(folder=str(folder), environment=dict(environment), log=str(log))
+
+    def wait_for_one(self, processes: Sequence[int], timeout_s: float) -> tuple[int, int] | None:
+        """Return the id of a process that ended and its exit code; None if time ran out.
+
+        The exit code of a process that a signal ended is the signal's number, negative.
+        """
+        found = self._ask(processes=list(processes), timeout_s=timeout_s)
+        return None if found is None else (found[0], found[1])
+
+    def _ask(self, **request: Any) -> Any:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        stdin.write(json.dumps(request) + "\n")
+        stdin.flush()
+        return json.loads(stdout.readline())
+
+    def _close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._process.communicate(timeout=10)
+
+
+@cache
+def fork_server() -> ForkServer:
+    """Return the fork server of this process, started when it is first asked for."""
+    return ForkServer()
+
+
+def main() -> None:
+    """Answer requests until standard input closes; in a forked process, run its job."""
+    for name in PRELOADED:
+        importlib.import_module(name)
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "folder" not in request:
+            answer = _wait_for_one(request["processes"], request["timeout_s"])
+        elif not (answer := os.fork()):
+            return _run_job(request)
+        print(json.dumps(answer), flush=True)
+
+
+def _run_job(request: dict[str, Any]) -> None:
+    os.setsid()
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    sys.path.insert(0, request["folder"])
+    sys.argv = ["gpuplan_job", request["folder"]]
+    runpy.run_module("gpuplan_job", run_name="__main__", alter_sys=True)
+
+
+def _wait_for_one(processes: list[int], timeout_s: float) -> tuple[int, int] | None:
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
+        for process in processes:
+            ended, status = os.waitpid(process, os.WNOHANG)
+            if ended:
+                return ended, os.waitstatus_to_exitcode(status)
+        time.sleep(POLL_S)
+    return None
+
+
+if __name__ == "__main__":
+    main()
