@@ -54,7 +54,7 @@ test-frameworks: frameworks
 test-cloud: sky
 	mkdir -p .venv-sky/home
 	HOME="$(CURDIR)/.venv-sky/home" GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,skypilot" \
-		.venv-sky/bin/python -m pytest -m "not slow" tests/cli tests/launcher/test_*sky*.py
+		.venv-sky/bin/python -m pytest -m "not slow" tests/cli tests/launcher/*/test_*sky*.py
 	.venv-sky/bin/python -m pytest --durations=10 tests/offline_cloud/real_*.py $(CLOUD_ARGS)
 
 base dev frameworks sky:

@@ -8,9 +8,9 @@
 """
 
 from ..catalog.errors import GpuplanError
-from ..planner.layout import Layout, parse_layout
-from ..planner.plan import Estimate, Plan
-from ..planner.request import Choices, Machine, Money, Question, Work
+from ..planner.plan.layout import Layout, parse_layout
+from ..planner.plan.plan import Estimate, Plan
+from ..planner.plan.question import Choices, Machine, Money, Question, Work
 from ..profiles.profile import Profile
 from . import launches
 from .answers import check, doctor, estimate, fits, sources, timeline, validate

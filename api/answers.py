@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.errors import GpuplanError
-from ..planner.layout import Layout
-from ..planner.plan import (
+from ..planner.plan.layout import Layout
+from ..planner.plan.plan import (
     PRECISIONS,
     CatalogueFacts,
     Estimate,
@@ -20,19 +20,19 @@ from ..planner.plan import (
     RecomputeKind,
     WorkloadFacts,
 )
-from ..planner.request import Question
+from ..planner.plan.question import Question
 from ..profiles.profile import Profile
-from ..profiles.spec import DEFAULT_TIMEOUT_S
+from ..profiles.user_model.spec import DEFAULT_TIMEOUT_S
 from .inputs import Inputs, read_inputs
 
 if TYPE_CHECKING:
-    from ..launcher.sky_check import SkyCheck
-    from ..planner.fits import FitsAnswer
-    from ..planner.folds import Protocol
-    from ..planner.judge import Validation
-    from ..planner.known_runs import KnownRuns
-    from ..planner.timeline import Span
-    from ..profiles.doctor import Diagnosis
+    from ..launcher.skypilot.check import SkyCheck
+    from ..planner.predict.fits import FitsAnswer
+    from ..planner.predict.known_runs import KnownRuns
+    from ..planner.predict.timeline import Span
+    from ..planner.validation.errors import Validation
+    from ..planner.validation.folds import Protocol
+    from ..profiles.doctor.checks import Diagnosis
 
 
 def estimate(
@@ -68,7 +68,7 @@ def estimate(
             timeout_s=timeout_s,
         )
     from ..catalog.version import VERSION
-    from ..planner.search import search
+    from ..planner.search.search import search
 
     profile, notes = _calibrated(model)
     found = search(question, profile, model.catalogue, _known_runs(model))
@@ -89,8 +89,8 @@ def estimate(
 
 def _known_runs(model: Inputs) -> KnownRuns:
     """Return what earlier runs of the model measured; nothing where the store cannot be read."""
-    from ..launcher.measured_steps import known_runs, workload_key
-    from ..launcher.store import Store, StoreError
+    from ..launcher.store.estimates import Store, StoreError
+    from ..launcher.store.measured_steps import known_runs, workload_key
 
     if model.spec is None:
         return {}
@@ -144,7 +144,7 @@ def fits(
             f"{name} is sold, but no specification of it is known.",
             fix="add it to a file for --offers.",
         )
-    from ..planner.fits import fits as answer
+    from ..planner.predict.fits import fits as answer
 
     return answer(
         model.profile,
@@ -166,14 +166,14 @@ def sources(plan: Plan, *, offers: Path | None = None) -> dict[str, str]:
         offers: The user's own machines, if the plan may be on one of them.
     """
     from ..catalog.snapshot import load_catalogue
-    from ..planner.provenance import provenance
+    from ..planner.plan.provenance import provenance
 
     return provenance(plan, load_catalogue(offers))
 
 
 def timeline(inputs: Inputs, plan: Plan) -> list[Span]:
     """Return the predicted step of a plan as spans of time, for a trace viewer."""
-    from ..planner.timeline import timeline as spans
+    from ..planner.predict.timeline import timeline as spans
 
     return spans(inputs.profile, plan, inputs.catalogue.accelerators[plan.offer.accelerator])
 
@@ -186,21 +186,21 @@ def validate(records: Iterable[Path], *, hold_out: Protocol | None = None) -> Va
         hold_out: predict every run with constants fitted without its fold of configurations, its
             source or its accelerator; None: with the usual ones.
     """
-    from ..launcher.validation import validate as judge_records
+    from .validation import validate as judge_records
 
     return judge_records(records, hold_out=hold_out)
 
 
 def check() -> SkyCheck:
     """Return which clouds machines can be rented from here; SkyPilot asks each of them."""
-    from ..launcher.sky_check import check as ask
+    from ..launcher.skypilot.check import check as ask
 
     return ask()
 
 
 def doctor() -> Diagnosis:
     """Return what of this machine works with gpuplan, what does not, and how to mend it."""
-    from ..profiles.doctor import examine
+    from ..profiles.doctor.checks import examine
 
     return examine()
 
@@ -212,7 +212,7 @@ def _calibrated(inputs: Inputs) -> tuple[Profile, tuple[str, ...]]:
     if not isinstance(inputs.profile, MeasuredProfile):
         return inputs.profile, ()
     from ..catalog.names import resolve_accelerator
-    from ..planner.calibration import calibrated
+    from ..planner.predict.calibration import calibrated
 
     try:
         name = resolve_accelerator(inputs.profile.measured.device.name, catalogue=inputs.catalogue)

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..planner.plan import Precision
-from ..planner.request import Machine
+from ..planner.plan.plan import Precision
+from ..planner.plan.question import Machine
 from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
-from ..profiles.spec import DEFAULT_TIMEOUT_S
+from ..profiles.user_model.spec import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
     from ..catalog.snapshot import Catalogue
-    from ..profiles.measure import MeasureRequest
+    from ..profiles.measure.parent import MeasureRequest
     from ..profiles.measured import MeasuredProfile
-    from ..profiles.service import PendingProfile
-    from ..profiles.spec import ModelSpec
+    from ..profiles.tracing_process.service import PendingProfile
+    from ..profiles.user_model.spec import ModelSpec
 
 DEFAULT_NUMERICS: tuple[Numerics, ...] = ("amp16", "fp32", "pure16")
 """What is traced when no precision is asked for: the planner is then free to take either."""
@@ -63,8 +63,8 @@ def profile(
         UserFileError: The file failed, took too long, or does not follow the contract.
         UsageError: The file cannot be read, or a param is taken by none of its functions.
     """
-    from ..profiles.service import make_profile
-    from ..profiles.spec import parse_model_spec
+    from ..profiles.tracing_process.service import make_profile
+    from ..profiles.user_model.spec import parse_model_spec
 
     spec = parse_model_spec(str(model), params=params, inputs=inputs, timeout_s=timeout_s)
     return make_profile(
@@ -103,9 +103,9 @@ def measure(
         UserFileError: The file failed, took too long, or a step of it did not fit in memory.
         UsageError: What is asked for cannot be run on this machine.
     """
-    from ..profiles.measure import MeasureRequest
-    from ..profiles.measure import measure as run_steps
-    from ..profiles.spec import parse_model_spec
+    from ..profiles.measure.parent import MeasureRequest
+    from ..profiles.measure.parent import measure as run_steps
+    from ..profiles.user_model.spec import parse_model_spec
 
     return run_steps(
         parse_model_spec(str(model), params=params, inputs=inputs, timeout_s=timeout_s),
@@ -144,8 +144,8 @@ def read_inputs(
     Raises:
         GpuplanError: What `profile` raises; a name or the offers file is not understood.
     """
-    from ..profiles.service import begin_profile
-    from ..profiles.spec import parse_model_spec
+    from ..profiles.tracing_process.service import begin_profile
+    from ..profiles.user_model.spec import parse_model_spec
 
     spec = parse_model_spec(str(model), params=params, inputs=inputs, timeout_s=timeout_s)
     wanted: set[Numerics] = {NUMERICS_OF_PRECISION[precision] for precision in precisions}
@@ -156,7 +156,7 @@ def read_inputs(
     with _ended(pending):
         catalogue = _read_catalogue(offers, machine)
         # The search is imported here because the child process is still tracing meanwhile.
-        from ..planner import search as _search  # noqa: F401
+        from ..planner.search import search as _search  # noqa: F401
 
         traced = pending.result()
     return Inputs(profile=traced, catalogue=catalogue, spec=spec, offers=offers)

@@ -12,13 +12,13 @@ from .inputs import read_inputs
 from .kept import keep
 
 if TYPE_CHECKING:
-    from ..launcher.actuals import Actuals
-    from ..launcher.launch import Prepared
-    from ..launcher.plan_file import GivenPlan
-    from ..launcher.request import LaunchRequest
-    from ..launcher.run_request import RunRequest, RunResult
-    from ..planner.plan import Plan
-    from ..profiles.spec import ModelSpec
+    from ..launcher.local.actuals import Actuals
+    from ..launcher.local.run_request import RunRequest, RunResult
+    from ..launcher.prepare.prepare import Prepared
+    from ..launcher.prepare.request import LaunchRequest
+    from ..launcher.store.plan_file import GivenPlan
+    from ..planner.plan.plan import Plan
+    from ..profiles.user_model.spec import ModelSpec
 
 
 def run(
@@ -51,10 +51,10 @@ def run(
         GpuplanError: The run failed; its folder holds the traceback and the checkpoints.
     """
     from ..catalog.snapshot import load_catalogue
-    from ..launcher import local_run
-    from ..launcher.plan_file import given_plan
-    from ..launcher.run_request import RunRequest
-    from ..profiles.spec import parse_model_spec
+    from ..launcher.local import run as local_run
+    from ..launcher.local.run_request import RunRequest
+    from ..launcher.store.plan_file import given_plan
+    from ..profiles.user_model.spec import parse_model_spec
 
     tell = on_note or (lambda _text: None)
     spec = parse_model_spec(str(model), params=params, inputs=inputs)
@@ -73,9 +73,9 @@ def run(
 
 def _keep_step(result: RunResult, spec: ModelSpec) -> None:
     """Let later estimates of the plan rest on its run, if it ran on the planned devices."""
-    from ..launcher.measured_steps import is_on_planned, keep_step, workload_key
-    from ..launcher.store import Store
-    from ..planner.known_runs import run_key
+    from ..launcher.store.estimates import Store
+    from ..launcher.store.measured_steps import is_on_planned, keep_step, workload_key
+    from ..planner.predict.known_runs import run_key
 
     record, plan = result.record, result.plan
     # Processors of two machines are hardly ever the same, and a driver does not name them.
@@ -116,8 +116,8 @@ def run_script(
     Raises:
         UsageError: The command, the framework or the plan cannot be run so.
     """
-    from ..launcher.local_script import run_script as run_here
-    from ..launcher.plan_file import given_plan
+    from ..launcher.local.script import run_script as run_here
+    from ..launcher.store.plan_file import given_plan
 
     return run_here(
         command,
@@ -169,15 +169,15 @@ def launch(
     """
     from uuid import uuid4
 
-    from ..launcher import choice, project
-    from ..launcher import launch as launching
-    from ..launcher.request import LaunchRequest
-    from ..launcher.store import Store
+    from ..launcher.prepare import plan_choice, project
+    from ..launcher.prepare import prepare as launching
+    from ..launcher.prepare.request import LaunchRequest
+    from ..launcher.store.estimates import Store
 
     request = request or LaunchRequest()
     folder = Path.cwd()
     store = Store()
-    given = choice.chosen(plan, request, folder=folder, store=store)
+    given = plan_choice.chosen(plan, request, folder=folder, store=store)
     if replan:
         given = _replanned(given, request, named=plan is not None)
     spec = _model_of(given, request, model, params=params, inputs=inputs)
@@ -187,7 +187,7 @@ def launch(
         spec,
         project.read_project(root, owner=owner, named=project_name),
         request,
-        catalogue=choice.catalogue_of(given.origin),
+        catalogue=plan_choice.catalogue_of(given.origin),
         folder=folder,
         now=now or datetime.now,
         unique=unique or (lambda: uuid4().hex[:6]),
@@ -207,16 +207,16 @@ def next_plan(prepared: Iterable[Prepared], request: LaunchRequest) -> Plan | No
     Returns:
         The plan, on other machines or in another place than all of those; None if there is none.
     """
-    from ..launcher import choice
-    from ..launcher.store import Store
+    from ..launcher.prepare import plan_choice
+    from ..launcher.store.estimates import Store
 
     kept = Store().newest_of(Path.cwd())
     if kept is None:
         return None
-    return choice.next_best(
+    return plan_choice.next_best(
         kept.estimate,
         request,
-        catalogue=choice.catalogue_of(kept.origin),
+        catalogue=plan_choice.catalogue_of(kept.origin),
         besides=[one.plan for one in prepared],
     )
 
@@ -230,7 +230,7 @@ def actuals(place: str | Path) -> Actuals:
     Raises:
         UsageError: There is no run record.
     """
-    from ..launcher.actuals import actuals as compare
+    from ..launcher.local.actuals import actuals as compare
 
     return compare(Path(place))
 
@@ -244,8 +244,8 @@ def _model_of(
     inputs: Iterable[str],
 ) -> ModelSpec | None:
     """Return the model that is trained, or None where the person's own script is."""
-    from ..launcher.choice import refuse_another_model
-    from ..profiles.spec import parse_model_spec
+    from ..launcher.prepare.plan_choice import refuse_another_model
+    from ..profiles.user_model.spec import parse_model_spec
 
     spec = None if given.origin is None else given.origin.spec
     if model is not None:
@@ -257,9 +257,9 @@ def _model_of(
 def _replanned(given: GivenPlan, request: LaunchRequest, *, named: bool) -> GivenPlan:
     """Return a plan as it is today: its question is asked again, and the answer kept."""
     from ..catalog.errors import UsageError
-    from ..launcher import choice
-    from ..launcher.origin import files_hash
-    from ..launcher.plan_file import GivenPlan
+    from ..launcher.prepare import plan_choice
+    from ..launcher.store.origin import files_hash
+    from ..launcher.store.plan_file import GivenPlan
 
     origin = given.origin
     if origin is None:
@@ -280,9 +280,9 @@ def _replanned(given: GivenPlan, request: LaunchRequest, *, named: bool) -> Give
     answer = estimate(asked, origin.question)
     keep(answer, inputs=asked, question=origin.question, folder=Path(origin.folder))
     return GivenPlan(
-        plan=choice.same_plan(given.plan, answer)
+        plan=plan_choice.same_plan(given.plan, answer)
         if named
-        else choice.cheapest(answer, request, catalogue=asked.catalogue),
+        else plan_choice.cheapest(answer, request, catalogue=asked.catalogue),
         workload=answer.workload,
         snapshot_date=answer.catalog.snapshot_date,
         origin=origin.model_copy(update={"files_hash": files_hash(spec)}),

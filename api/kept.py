@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..planner.plan import Estimate
-from ..planner.request import Question
+from ..planner.plan.plan import Estimate
+from ..planner.plan.question import Question
 from .inputs import Inputs
 
 if TYPE_CHECKING:
-    from ..launcher.store import KeptPlan
+    from ..launcher.store.estimates import KeptPlan
 
 
 def keep(
@@ -27,9 +27,9 @@ def keep(
     Raises:
         StoreError: The store cannot be written; the estimate itself is none the worse.
     """
-    from ..launcher.origin import origin_of
-    from ..launcher.store import Store
-    from ..planner.ids import content_hash
+    from ..launcher.store.estimates import Store
+    from ..launcher.store.origin import origin_of
+    from ..planner.plan.ids import content_hash
 
     folder = folder or Path.cwd()
     origin = None
@@ -50,7 +50,7 @@ def keep(
 
 def kept_estimates(*, limit: int | None = None) -> list[Estimate]:
     """Return the kept estimates with their first plans, newest first."""
-    from ..launcher.store import Store
+    from ..launcher.store.estimates import Store
 
     return Store().estimates(limit=limit)
 
@@ -61,6 +61,6 @@ def kept_plan(prefix: str) -> KeptPlan:
     Raises:
         UsageError: No kept plan or several begin with it.
     """
-    from ..launcher.store import Store
+    from ..launcher.store.estimates import Store
 
     return Store().find_plan(prefix)

@@ -9,13 +9,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from ..launcher.account import Limits
-    from ..launcher.engine import Engine
-    from ..launcher.launch import Prepared
-    from ..launcher.launch_record import LaunchRecord
-    from ..launcher.lifecycle import Desk
-    from ..launcher.looking import Finding
-    from ..launcher.reconcile import Discrepancy
+    from ..launcher.lifecycle.engine import Engine
+    from ..launcher.lifecycle.observe import Finding
+    from ..launcher.lifecycle.reconcile import Discrepancy
+    from ..launcher.lifecycle.transitions import Desk
+    from ..launcher.prepare.prepare import Prepared
+    from ..launcher.store.accounting import Limits
+    from ..launcher.store.launch_record import LaunchRecord
 
 
 def desk(
@@ -35,10 +35,10 @@ def desk(
         log: Where the engine's log and the jobs' go.
         changes: What a person changes of the guard's orders (`launcher/guard/orders.py`).
     """
-    from ..launcher.ledger import default_ledger
-    from ..launcher.lifecycle import Desk
-    from ..launcher.orders_file import renew_orders
-    from ..launcher.sky_engine import SkyEngine
+    from ..launcher.lifecycle.transitions import Desk
+    from ..launcher.prepare.orders_file import renew_orders
+    from ..launcher.skypilot.engine import SkyEngine
+    from ..launcher.store.launches import default_ledger
 
     clock = now or (lambda: datetime.now(UTC))
     return Desk(
@@ -54,8 +54,8 @@ def desk(
 
 def _keep_run(record: LaunchRecord, run: Mapping[str, Any], now: Callable[[], datetime]) -> None:
     """Keep what a run measured, if it ran on what its plan is for."""
-    from ..launcher.measured_steps import is_on_planned, keep_step
-    from ..launcher.store import Store
+    from ..launcher.store.estimates import Store
+    from ..launcher.store.measured_steps import is_on_planned, keep_step
 
     if record.workload is None or record.plan_key is None or record.accelerator is None:
         return
@@ -82,15 +82,14 @@ def priced(prepared: Prepared) -> Prepared:
     from pathlib import Path
 
     from ..catalog.snapshot import load_catalogue
-    from ..launcher import sky_home, sky_prices
-    from ..launcher.launch import at_higher_prices
+    from ..launcher.prepare.prepare import at_higher_prices
+    from ..launcher.skypilot import home as sky_home
+    from ..launcher.skypilot import prices
 
     home = sky_home.own_home()
     if home is not None:
         sky_home.write_prices(home, load_catalogue(None), person=Path.home())
-    differences = sky_prices.price_differences(
-        prepared.task.config, prepared.plan, prepared.all_places
-    )
+    differences = prices.price_differences(prepared.task.config, prepared.plan, prepared.all_places)
     return at_higher_prices(prepared, differences)
 
 
@@ -104,25 +103,26 @@ def start(desk: Desk, prepared: Prepared, limits: Limits | None = None) -> Launc
         NoCapacityError: No place has such machines; nothing was rented.
         EngineError: SkyPilot refused or failed; what was started is given back.
     """
-    from ..launcher import launch, lifecycle
-    from ..launcher.account import Limits
-    from ..launcher.intent import held_to_reservation, intent
+    from ..launcher.lifecycle import transitions
+    from ..launcher.prepare import prepare
+    from ..launcher.prepare.intent import held_to_reservation, intent
+    from ..launcher.store.accounting import Limits
 
     desk.engine.ready()
     if limits is not None and limits.any:
         prepared = held_to_reservation(prepared)
-    record = lifecycle.begin(
+    record = transitions.begin(
         desk,
         intent(prepared, now=desk.now),
         limits or Limits(),
         spot=prepared.request.buys_spot(prepared.plan),
     )
     try:
-        launch.write(prepared)
+        prepare.write(prepared)
     except BaseException:
-        lifecycle.end(desk, record, "cancelled", "its folder could not be written")
+        transitions.end(desk, record, "cancelled", "its folder could not be written")
         raise
-    return lifecycle.wait_started(desk, lifecycle.ask(desk, record))
+    return transitions.wait_started(desk, transitions.ask(desk, record))
 
 
 def follow(desk: Desk, run: str) -> LaunchRecord:
@@ -132,7 +132,7 @@ def follow(desk: Desk, run: str) -> LaunchRecord:
         UsageError: There is no such launch.
         EngineError: Its results could not be brought, or its machines not given back.
     """
-    from ..launcher import picking_up
+    from ..launcher.lifecycle import resume as picking_up
 
     return picking_up.follow(desk, desk.ledger.find(run))
 
@@ -144,7 +144,7 @@ def look_at(desk: Desk, runs: Iterable[str] = ()) -> list[tuple[LaunchRecord, Fi
         desk: The world.
         runs: Run ids or their beginnings; none: every launch that is open.
     """
-    from ..launcher.picking_up import pick_up
+    from ..launcher.lifecycle.resume import pick_up
 
     records = [desk.ledger.find(run) for run in runs] or desk.ledger.open()
     return [pick_up(desk, record) for record in records]
@@ -156,21 +156,21 @@ def show_log(desk: Desk, run: str, out: TextIO, *, follow: bool = False, lines: 
     Raises:
         UsageError: There is no such launch, or it has no job now.
     """
-    from ..launcher.picking_up import show_log as show
+    from ..launcher.lifecycle.resume import show_log as show
 
     show(desk, desk.ledger.find(run), out, follow=follow, lines=lines)
 
 
 def stop(desk: Desk, run: str, *, wait: Callable[[float], None] = time.sleep) -> LaunchRecord:
     """End a launch after a checkpoint, bring its results and give its machines back."""
-    from ..launcher import picking_up
+    from ..launcher.lifecycle import resume as picking_up
 
     return picking_up.stop(desk, desk.ledger.find(run), wait=wait)
 
 
 def down(desk: Desk, run: str) -> LaunchRecord:
     """Give the machines of a launch back at once."""
-    from ..launcher import picking_up
+    from ..launcher.lifecycle import resume as picking_up
 
     return picking_up.down(desk, desk.ledger.find(run))
 
@@ -185,8 +185,8 @@ def resume(
     changes: Mapping[str, Any] | None = None,
 ) -> LaunchRecord:
     """Launch a run again from its newest checkpoint; return it with its job submitted."""
-    from ..launcher import picking_up
-    from ..launcher.account import Limits
+    from ..launcher.lifecycle import resume as picking_up
+    from ..launcher.store.accounting import Limits
 
     return picking_up.resume(
         desk,
@@ -212,8 +212,8 @@ def reconcile(desk: Desk, *, owner: str | None = None) -> list[Discrepancy]:
             Those of others, and of other stores, are listed and left alone.
     """
     from ..catalog.snapshot import load_catalogue
-    from ..launcher.cloud_instances import labelled_instances
-    from ..launcher.reconcile import reconcile as compare
+    from ..launcher.lifecycle.cloud_instances import labelled_instances
+    from ..launcher.lifecycle.reconcile import reconcile as compare
 
     catalogue = load_catalogue(None)
     regions = sorted({one.region for one in catalogue.offers if one.provider == "aws"})
@@ -231,7 +231,7 @@ def take_down(desk: Desk, orphan: Discrepancy, *, confirmed: bool = False) -> No
     Raises:
         UsageError: They are another store's or owner's, or unattributed and nobody confirmed it.
     """
-    from ..launcher.cloud_instances import terminate
-    from ..launcher.reconcile import take_down as give_back
+    from ..launcher.lifecycle.cloud_instances import terminate
+    from ..launcher.lifecycle.reconcile import take_down as give_back
 
     give_back(desk, orphan, terminate=terminate, confirmed=confirmed)

@@ -17,8 +17,8 @@ from judging.scatter import draw
 from judging.speed import kept_speed, measure_speed
 from judging.truths import known_truths
 
-from gpuplan.launcher.validation import RecordedRuns
-from gpuplan.planner.folds import PROTOCOLS
+from gpuplan.api.validation import RecordedRuns
+from gpuplan.planner.validation.folds import PROTOCOLS
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "tests" / "published"

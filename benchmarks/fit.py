@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from gpuplan.launcher.validation import TimedRun, timed_runs
+from gpuplan.api.validation import TimedRun, timed_runs
 from gpuplan.planner.constants import known_constants, using
-from gpuplan.planner.folds import PROTOCOLS, Protocol, fold_key, held_out
+from gpuplan.planner.validation.folds import PROTOCOLS, Protocol, fold_key, held_out
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = [

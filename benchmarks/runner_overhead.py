@@ -28,8 +28,8 @@ from gpuplan.launcher.runner.job import CheckpointPolicy, Job
 from gpuplan.launcher.runner.loop import Loop
 from gpuplan.launcher.runner.processes import Processes, joined
 from gpuplan.launcher.runner.setup import build_trainer
-from gpuplan.profiles.contract import Workload, load_workload
-from gpuplan.profiles.spec import parse_model_spec
+from gpuplan.profiles.user_model.contract import Workload, load_workload
+from gpuplan.profiles.user_model.spec import parse_model_spec
 
 MODEL = Path(__file__).parents[1] / "examples" / "gpt2.py"
 SIZE = {"layers": 4, "hidden": 256, "heads": 4, "vocab": 1000, "seq_len": 128}

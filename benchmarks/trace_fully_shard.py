@@ -3,7 +3,7 @@
 One process stands for rank 0 of many: torch's fake process group answers the collectives, fake
 tensors stand for the memory. The second training step is traced (the first one initialises FSDP and
 the optimizer). The planner's closed formulas are tested against these files; their meaning, key
-by key, is in tests/planner/fsdp_golden/README.md.
+by key, is in tests/planner/parallelism/fsdp_golden/README.md.
 
     python benchmarks/trace_fully_shard.py                 # rewrite every golden file
     python benchmarks/trace_fully_shard.py gpt2-16-bf16-reshard --out-dir /tmp/golden

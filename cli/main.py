@@ -45,7 +45,7 @@ COMMANDS: dict[str, str] = {
     "config": "Keep defaults for options, so that you need not type them again.",
     "completion": "Print the completion script of a shell.",
 }
-"""Command name → one line of help. `cli/<name>.py` holds the command itself as `command`."""
+"""Command name → one line of help. `cli/commands/<name>.py` holds it as `command`."""
 
 EXIT_INTERRUPTED = 130
 
@@ -63,7 +63,7 @@ class LazyGroup(click.Group):
         """Import and return one command, or None if there is none of that name."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"..{cmd_name.replace('-', '_')}", __name__)
+        module = import_module(f".commands.{cmd_name.replace('-', '_')}", __package__)
         command: click.Command = module.command
         return command
 
@@ -82,7 +82,7 @@ class LazyGroup(click.Group):
             )
         resolved_name, command, rest = super().resolve_command(ctx, args)
         if resolved_name is not None and command is not None:
-            from .config_file import defaults
+            from .options.defaults import defaults
 
             ctx.default_map = {resolved_name: defaults(command)}
         return resolved_name, command, rest

@@ -10,6 +10,7 @@ JOB/guard.json
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable, Iterator
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -25,31 +26,12 @@ CARRIED = (
     "catalog/errors.py",
     "catalog/files.py",
     "catalog/units.py",
-    "planner/chunks.py",
-    "planner/runnable.py",
-    "planner/unsupported.py",
-    *(
-        f"profiles/{name}.py"
-        for name in (
-            "blocks",
-            "checks",
-            "contract",
-            "deepview",
-            "failures",
-            "forms",
-            "hugging_face",
-            "lightning",
-            "measure_step",
-            "placing",
-            "source",
-            "spec",
-            "stepping",
-            "tensor_plan",
-            "ties",
-        )
-    ),
+    "planner/parallelism/pipeline_chunks.py",
+    "planner/plan/errors.py",
+    "planner/plan/runnable.py",
+    "profiles/user_model",
 )
-"""What the runner imports from outside its own folder; a test keeps it complete."""
+"""What the runner imports from outside its own folder, a folder whole; a test keeps it complete."""
 ENTRY = '''"""Runs a job: python -m gpuplan_job JOB-FOLDER, alone or under torchrun."""
 
 import sys
@@ -89,8 +71,7 @@ def write_job_folder(folder: Path, job: Job) -> None:
     """
     package = _emptied(folder / PACKAGE)
     root = _root()
-    names = [f"launcher/runner/{name}" for name in _modules(root / "launcher" / "runner")]
-    for name in (*CARRIED, *names):
+    for name in _files(root, (*CARRIED, "launcher/runner")):
         target = package / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text((root / name).read_text(encoding="utf-8"), encoding="utf-8")
@@ -120,6 +101,17 @@ def write_orders(folder: Path, orders: Orders) -> None:
 
 def _root() -> Traversable:
     return resources.files(__name__.split(".")[0])
+
+
+def _files(root: Traversable, names: Iterable[str]) -> Iterator[str]:
+    """Yield the Python files of the names, those below a folder too, seen from the root."""
+    for name in names:
+        place = root.joinpath(name)
+        if place.is_dir():
+            inside = sorted(one.name for one in place.iterdir() if not one.name.startswith("__py"))
+            yield from _files(root, (f"{name}/{one}" for one in inside))
+        elif name.endswith(".py"):
+            yield name
 
 
 def _modules(folder: Traversable) -> list[str]:

@@ -8,7 +8,7 @@ import yaml
 
 from ..catalog.files import write_atomically
 from .labels import with_store
-from .task import write_tasks
+from .prepare.task import write_tasks
 
 
 def label_task(path: Path, store_id: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..catalog.errors import UsageError
-from ..profiles.data_source import DataSource, data_source
-from ..profiles.spec import ModelSpec
+from ..profiles.user_model.data_source import DataSource, data_source
+from ..profiles.user_model.spec import ModelSpec
 
 SHOUTED = "SYNTHETIC batches"
 """On the screen of a launch, which is asked about."""

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from gpuplan.launcher.validation import RecordedRuns
-from gpuplan.planner.folds import PROTOCOLS, Protocol
-from gpuplan.planner.judge import Observation, SummaryRow, summarise
+from gpuplan.api.validation import RecordedRuns
+from gpuplan.planner.validation.errors import Observation, SummaryRow, summarise
+from gpuplan.planner.validation.folds import PROTOCOLS, Protocol
 from gpuplan.profiles.records import RunRecord
 
 ROOT = Path(__file__).parents[1]

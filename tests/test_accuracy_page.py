@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuplan.planner.folds import PROTOCOLS
-from gpuplan.planner.judge import Observation
-from gpuplan.planner.plan import Estimated
+from gpuplan.planner.plan.plan import Estimated
+from gpuplan.planner.validation.errors import Observation
+from gpuplan.planner.validation.folds import PROTOCOLS
 from gpuplan.profiles.records import RunRecord
 
 ROOT = Path(__file__).parents[1]

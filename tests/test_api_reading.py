@@ -7,8 +7,8 @@ import pytest
 
 from gpuplan import api
 from gpuplan.catalog.errors import UsageError
-from gpuplan.profiles import service
 from gpuplan.profiles.profile import Affine, OptimizerFacts, Profile, StepTrace
+from gpuplan.profiles.tracing_process import service
 
 
 class Tracer:

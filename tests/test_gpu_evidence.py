@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import nn
 
+from gpuplan.api.validation import validate
 from gpuplan.catalog.names import resolve_accelerator
-from gpuplan.launcher.validation import validate
-from gpuplan.profiles.kernels import kind_of
-from gpuplan.profiles.recompute import KEPT_KINDS
+from gpuplan.profiles.passes.recompute import KEPT_KINDS
 from gpuplan.profiles.records import read_records
+from gpuplan.profiles.trace.kernels import kind_of
 
 ROOT = Path(__file__).parents[1]
 COMMAND = ROOT / "benchmarks" / "gpu_evidence.py"

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from gpuplan.launcher.actuals import Actuals
-from gpuplan.launcher.launch import LaunchAnswer
-from gpuplan.planner.fits import FitsAnswer
-from gpuplan.planner.ids import NOT_CONTENT, plan_id
-from gpuplan.planner.judge import Validation
-from gpuplan.planner.plan import Estimate
-from gpuplan.planner.schema import schema_of
+from gpuplan.launcher.local.actuals import Actuals
+from gpuplan.launcher.prepare.prepare import LaunchAnswer
+from gpuplan.planner.plan.ids import NOT_CONTENT, plan_id
+from gpuplan.planner.plan.plan import Estimate
+from gpuplan.planner.plan.schema import schema_of
+from gpuplan.planner.predict.fits import FitsAnswer
+from gpuplan.planner.validation.errors import Validation
 
 DOCS = Path(__file__).parents[1] / "docs"
 PRINTED: dict[str, type[BaseModel]] = {

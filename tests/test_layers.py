@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGE_FOLDERS = ("catalog", "profiles", "planner", "launcher", "api", "cli", "examples")
 MAY_IMPORT_TORCH = ("profiles/", "launcher/runner", "examples/")
-MAY_PRINT = ("cli/", "examples/", "launcher/runner", "profiles/check_curves.py")
+MAY_PRINT = ("cli/", "examples/", "launcher/runner", "profiles/calibrate/check_curves.py")
 
 
 def package_files() -> list[Path]:

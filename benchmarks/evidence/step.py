@@ -26,7 +26,7 @@ LOSS_SCALE = 2.0**10
 SIXTEEN_BIT = {"bf16-amp": torch.bfloat16, "fp16-amp": torch.float16, "bf16": torch.bfloat16}
 KEPT_OPERATIONS = (
     # What selective recompute keeps: matrix products, attention, convolutions (as the kinds of
-    # `profiles/recompute.py`). RNNs have no blocks that are recomputed.
+    # `profiles/passes/recompute.py`). RNNs have no blocks that are recomputed.
     *("mm", "addmm", "bmm", "baddbmm", "_scaled_mm", "convolution"),
     "_scaled_dot_product_flash_attention",
     "_scaled_dot_product_efficient_attention",
@@ -92,8 +92,8 @@ class TrainingStep:
 def load_model_file(case: Case) -> Any:
     """Return the Workload of a case, read as gpuplan reads every model file."""
     _register_package()
-    from gpuplan.profiles.contract import load_workload
-    from gpuplan.profiles.spec import parse_model_spec
+    from gpuplan.profiles.user_model.contract import load_workload
+    from gpuplan.profiles.user_model.spec import parse_model_spec
 
     example = EXAMPLES / case.model
     path = example if example.is_file() else Path(case.model)
@@ -109,7 +109,7 @@ def wrap_blocks(model: nn.Module, recompute: str) -> int:
     if recompute == "none":
         return 0
     _register_package()
-    from gpuplan.profiles.blocks import find_blocks
+    from gpuplan.profiles.user_model.blocks import find_blocks
 
     blocks = [block for run in find_blocks(model) for block in run.modules]
     if not blocks:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from gpuplan.planner.folds import Protocol
-from gpuplan.planner.judge import Observation, SummaryRow, summarise
+from gpuplan.planner.validation.errors import Observation, SummaryRow, summarise
+from gpuplan.planner.validation.folds import Protocol
 from gpuplan.profiles.records import RunRecord
 
 TARGETS: dict[str, float] = {

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from gpuplan.planner.judge import Observation, judge, summarise
+from gpuplan.planner.validation.errors import Observation, judge, summarise
 from gpuplan.profiles.records import RunRecord
 
 from .tables import percent, row_of, signed

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpuplan.cli.render.quantity import format_seconds
+from gpuplan.cli.render.text.quantity import format_seconds
 from gpuplan.planner.constants import known_constants
-from gpuplan.planner.folds import PROTOCOLS, Protocol
-from gpuplan.planner.judge import (
+from gpuplan.planner.validation.errors import (
     GroupedBy,
     JudgedRow,
     Observation,
@@ -17,6 +16,7 @@ from gpuplan.planner.judge import (
     judge,
     summarise,
 )
+from gpuplan.planner.validation.folds import PROTOCOLS, Protocol
 from gpuplan.profiles.records import RunRecord
 
 from .causes import cause_of

@@ -16,8 +16,8 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from gpuplan.planner.judge import Observation
-from gpuplan.planner.nulls import fold_of
+from gpuplan.planner.validation.errors import Observation
+from gpuplan.planner.validation.null_models import fold_of
 
 matplotlib.use("Agg")
 matplotlib.rcParams["svg.hashsalt"] = "gpuplan"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuplan.planner.folds import Protocol
-from gpuplan.planner.judge import SummaryRow
+from gpuplan.planner.validation.errors import SummaryRow
+from gpuplan.planner.validation.folds import Protocol
 
 from .groups import target_of
 

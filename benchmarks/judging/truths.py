@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuplan.launcher.validation import RecordedRuns
-from gpuplan.planner.judge import Observation
+from gpuplan.api.validation import RecordedRuns
+from gpuplan.planner.validation.errors import Observation
 from gpuplan.profiles.records import RunRecord
 
 RECORDS = Path(__file__).parents[2] / "tests" / "published" / "known_truths.jsonl"

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from ...catalog.sheets import AcceleratorLine, AcceleratorList, AcceleratorSheet, Seller
 from ...catalog.units import GB, GIB, MIB, TB, TERA
-from ..output import Screen
-from .answer import (
+from ..terminal.output import Screen
+from .text.answer import (
     LEGEND,
     UNKNOWN,
     best_text,
@@ -18,7 +18,7 @@ from .answer import (
     to_json,
     with_notes,
 )
-from .grid import Column, Grid, markdown_table, text_table
+from .text.grid import Column, Grid, markdown_table, text_table
 
 PEAKS = ("bf16", "fp16", "fp8")
 

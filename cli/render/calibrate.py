@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .columns import Align, aligned, column_widths
+from .text.columns import Align, aligned, column_widths
 
 if TYPE_CHECKING:
-    from ...profiles.calibrate import Calibration
-    from ...profiles.calibrate_check import CurveCheck
+    from ...profiles.calibrate.check import CurveCheck
+    from ...profiles.calibrate.parent import Calibration
 
 DASH = "–"
 ENDED = {

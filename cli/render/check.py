@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from ...launcher.sky_check import CloudCheck, SkyCheck
+from ...launcher.skypilot.check import CloudCheck, SkyCheck
 
 LABEL_WIDTH = 12
 

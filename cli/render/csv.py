@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from ...planner.plan import Estimate, Plan
+from ...planner.plan.plan import Estimate, Plan
 
 
 def render_csv(answer: Estimate) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
-from ...profiles.doctor import Check, Diagnosis
+from ...profiles.doctor.checks import Check, Diagnosis
 
 MARKS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "broken": ("✗", "red")}
 

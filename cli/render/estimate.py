@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from ...catalog.types import CPU_PREFIX
-from ...planner.plan import Estimate, Plan
-from .columns import Align, aligned, column_widths, packed, total_width
-from .money import format_money_range, format_price
-from .quantity import (
+from ...planner.plan.plan import Estimate, Plan
+from .text.columns import Align, aligned, column_widths, packed, total_width
+from .text.money import format_money_range, format_price
+from .text.quantity import (
     UNKNOWN,
     format_count,
     format_memory_use,
@@ -20,7 +20,7 @@ from .quantity import (
     format_share,
     format_spread,
 )
-from .wording import (
+from .text.wording import (
     describe_accelerators,
     describe_cost,
     describe_hours,

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from rich.text import Text
 
-from ...planner.plan import Basis, Estimate, EstimatedMemory, MemoryBreakdown, Plan
-from .columns import aligned, column_widths, packed
-from .money import format_money, format_price
-from .quantity import (
+from ...planner.plan.plan import Basis, Estimate, EstimatedMemory, MemoryBreakdown, Plan
+from .text.columns import aligned, column_widths, packed
+from .text.money import format_money, format_price
+from .text.quantity import (
     UNKNOWN,
     format_bytes,
     format_count,
@@ -18,7 +18,7 @@ from .quantity import (
     format_seconds,
     format_share,
 )
-from .wording import (
+from .text.wording import (
     describe_accelerators,
     describe_cost,
     describe_hours,

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from .columns import packed
 from .explain import memory_bars
-from .quantity import format_gib, format_samples
+from .text.columns import packed
+from .text.quantity import format_gib, format_samples
 
 if TYPE_CHECKING:
-    from ...planner.fits import FitsAnswer
+    from ...planner.predict.fits import FitsAnswer
 
 
 def render_fits(answer: FitsAnswer, *, width: int) -> list[Text]:

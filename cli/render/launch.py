@@ -8,11 +8,11 @@ from decimal import Decimal
 from rich.text import Text
 
 from ...catalog.units import SECONDS_PER_HOUR
-from ...launcher.launch import Prepared
-from ...launcher.places import Place
-from ...planner.plan import CostLine
-from .quantity import UNKNOWN, format_count
-from .wording import describe_accelerators, describe_place
+from ...launcher.prepare.prepare import Prepared
+from ...launcher.skypilot.placement import Place
+from ...planner.plan.plan import CostLine
+from .text.quantity import UNKNOWN, format_count
+from .text.wording import describe_accelerators, describe_place
 
 LABEL_WIDTH = 20
 MINUTE_S = 60

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...planner.plan import Estimate, Plan
-from .columns import Align
+from ...planner.plan.plan import Estimate, Plan
 from .estimate import TIE, Column, plan_columns, split_blocks
-from .wording import describe_place, describe_rejected
+from .text.columns import Align
+from .text.wording import describe_place, describe_rejected
 
 
 def render_markdown(answer: Estimate) -> str:

@@ -14,8 +14,8 @@ from ...profiles.measured import (
     Measurement,
     StepMemory,
 )
-from .columns import aligned, column_widths
-from .quantity import DASH, format_bytes, format_count, format_part, format_seconds
+from .text.columns import aligned, column_widths
+from .text.quantity import DASH, format_bytes, format_count, format_part, format_seconds
 
 LABEL_WIDTH = 13
 BAR_WIDTH = 40

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...catalog.errors import UsageError, UserFileError, did_you_mean
-from ...profiles.source import ModelClass, contract_lines
-from ...profiles.spec import ModelSpec
+from ...profiles.user_model.source import ModelClass, contract_lines
+from ...profiles.user_model.spec import ModelSpec
 
 EXAMPLE = '''\
 """A model file for gpuplan: the functions that build, feed and train one model.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...catalog.listing import OfferLine, OfferList
 from ...catalog.units import GIB, GIGABIT_BYTES
-from ..output import Screen
-from .answer import (
+from ..terminal.output import Screen
+from .text.answer import (
     LEGEND,
     UNKNOWN,
     count_text,
@@ -16,7 +16,7 @@ from .answer import (
     usd_text,
     with_notes,
 )
-from .grid import Column, Grid
+from .text.grid import Column, Grid
 
 
 def render_offers(listed: OfferList, form: str, screen: Screen) -> str:

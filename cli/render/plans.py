@@ -7,10 +7,10 @@ from datetime import datetime
 
 from rich.text import Text
 
-from ...planner.plan import Estimate, Plan
-from .columns import Align, aligned, column_widths, packed
-from .quantity import UNKNOWN, format_count
-from .wording import (
+from ...planner.plan.plan import Estimate, Plan
+from .text.columns import Align, aligned, column_widths, packed
+from .text.quantity import UNKNOWN, format_count
+from .text.wording import (
     describe_accelerators,
     describe_cost,
     describe_hours,

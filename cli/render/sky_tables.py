@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ...launcher.sky_catalogue import Export
+from ...launcher.skypilot.price_tables import Export
 
 
 def render_export(folder: Path, export: Export | None, missing: Sequence[str]) -> str:

@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...planner.plan import Plan
+from ...planner.plan.plan import Plan
 
 if TYPE_CHECKING:
-    from ...planner.timeline import Span
+    from ...planner.predict.timeline import Span
 
 PROCESS = 1
 MICROSECONDS = 1e6

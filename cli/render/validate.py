@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from rich.console import Console
 from rich.table import Table
 
-from ...planner.judge import JudgedRow, SummaryRow, Validation
-from .quantity import DASH, format_gib, format_seconds
+from ...planner.validation.errors import JudgedRow, SummaryRow, Validation
+from .text.quantity import DASH, format_gib, format_seconds
 
 WIDTH = 140
 HEADINGS = (

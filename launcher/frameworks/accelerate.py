@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from ...catalog.errors import UsageError
-from ...planner.plan import Plan
+from ...planner.plan.plan import Plan
 from . import facts
 from .types import Job, Parts, Program, Way
 from .words import Fact, Word

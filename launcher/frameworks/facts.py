@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...planner.plan import Plan
+from ...planner.plan.plan import Plan
 from .types import Job
 from .words import Word
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...catalog.errors import UsageError
-from ...planner.plan import Plan
+from ...planner.plan.plan import Plan
 from . import facts
 from .types import Job, Parts, Program, Way
 from .words import Fact, Word

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...catalog.errors import UsageError, did_you_mean
-from ...planner.plan import Plan
+from ...planner.plan.plan import Plan
 from . import accelerate, deepspeed, facts, horovod, lightning, torchrun, whole_node
 from .command import parse_command, shell_notes
 from .types import FRAMEWORKS, Device, Framework, FrameworkLaunch, Job, Parts

@@ -6,7 +6,7 @@ each node. Under torchrun it compares the Trainer with the ranks there are and s
 
 from __future__ import annotations
 
-from ...planner.plan import Plan
+from ...planner.plan.plan import Plan
 from . import facts
 from .torchrun import torchrun_way
 from .types import Job, Parts

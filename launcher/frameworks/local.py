@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...catalog.errors import UsageError
 from ...catalog.files import write_atomically
-from ..child import NotStartedError, run_child
+from ..process_group import NotStartedError, run_child
 from .types import FrameworkLaunch, Program, Way
 from .words import Fact, fill
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...planner.plan import Plan
+from ...planner.plan.plan import Plan
 from . import facts
 from .types import Job, Parts, Program, Way
 from .words import Fact, Word

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ...planner.plan import Plan
+from ...planner.plan.plan import Plan
 from .command import Target
 from .words import Word
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...catalog.errors import UsageError
 from ...catalog.files import write_atomically
-from ...profiles.spec import ModelSpec
+from ...profiles.user_model.spec import ModelSpec
 
 JOB_FILE = "job.json"
 PLAN_FILE = "plan.json"
@@ -24,7 +24,7 @@ DEFAULT_CHECKPOINT_EVERY_S = 600.0
 
 @dataclass(frozen=True)
 class Layout:
-    """Degrees of every parallelism, as in the plan; see `planner/layout.py` for their meaning."""
+    """Degrees of every parallelism, as in the plan; `planner/plan/layout.py` says their meaning."""
 
     data: int = 1
     shard: int = 1

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...catalog.errors import GpuplanError
 from ...catalog.files import write_atomically
-from ...profiles.failures import describe_failure
+from ...profiles.user_model.failures import describe_failure
 from .failure import write_failure
 from .job import Job, read_job
 
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
 def run(job: Job) -> None:
     """Join the other processes, train, and leave a run record."""
     # Imported late: a job that cannot be read says so without waiting for torch.
-    from ...profiles.contract import load_workload
+    from ...profiles.user_model.contract import load_workload
     from .data import data_words, refuse_no_data
     from .loop import train
     from .metrics import say

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
-from ...profiles.measure_step import LOSS_SCALE, SIXTEEN_BIT
+from ...profiles.user_model.training_step import LOSS_SCALE, SIXTEEN_BIT
 from .job import Execution, Layout
 
 
@@ -26,8 +26,8 @@ def use_matmul_format(precision: str | None) -> None:
 def runs_sixteen_bit_layers(execution: Execution) -> bool:
     """Return whether mixed precision is FSDP's own: 16-bit layers with fp32 shards behind them.
 
-    The planner predicts the same (`planner/stack.py`): FSDP, and ZeRO-2 which is FSDP that does not
-    reshard, gather 16-bit weights; everything else runs under autocast.
+    The planner predicts the same (`planner/software/stack.py`): FSDP, and ZeRO-2 which is
+    FSDP that does not reshard, gather 16-bit weights; everything else runs under autocast.
     """
     layout, precision = execution.layout, execution.precision or ""
     return precision.endswith("-amp") and layout.zero_stage in (2, 3) and layout.shard > 1

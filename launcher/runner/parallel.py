@@ -27,8 +27,8 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from ...catalog.errors import UserFileError
-from ...profiles.blocks import find_blocks
-from ...profiles.checks import Batch
+from ...profiles.user_model.blocks import find_blocks
+from ...profiles.user_model.checks import Batch
 from .job import Execution
 from .numerics import fsdp_policy
 

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
-from ...profiles.checks import Batch
-from ...profiles.contract import Workload
-from ...profiles.placing import placed
+from ...profiles.user_model.checks import Batch
+from ...profiles.user_model.contract import Workload
+from ...profiles.user_model.placing import placed
 from .job import Execution
 from .numerics import input_dtype
 from .parallel import compile_blocks, spread
-from .pipeline import PipelineSchedule, StageCut, build_stages, cut_model, make_schedule
+from .pipeline.schedule import PipelineSchedule, StageCut, build_stages, cut_model, make_schedule
 from .processes import Processes
 from .samples import seed_everything
 from .training import Mark

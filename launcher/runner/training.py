@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from ...profiles.checks import Batch
+from ...profiles.user_model.checks import Batch
 from .job import Execution
 from .numerics import LossScaler, clip_gradients
 from .parallel import micro_batch_sync

@@ -8,13 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuplan.catalog.build_snapshot import (
-    SnapshotError,
-    build_snapshot,
-    main,
-    outliers,
-    violations,
-)
+from gpuplan.catalog.build_snapshot import SnapshotError, build_snapshot, main, outliers, violations
 from gpuplan.catalog.rows import read_offers
 from gpuplan.catalog.snapshot import (
     CURATED_DIR,

@@ -36,7 +36,7 @@ def test_a_name_that_is_not_a_constant_is_refused():
 
 def test_every_constant_is_used_somewhere():
     folder = Path(gpuplan.planner.__file__).parent
-    text = "\n".join(path.read_text() for path in folder.glob("*.py"))
+    text = "\n".join(path.read_text() for path in folder.rglob("*.py"))
     for name in known_constants():
         family = name.split(".")[0]
         assert re.search(rf'"{family}["./]|"{family}\.', text) or f'"{family}.{{' in text, name

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Link
-from gpuplan.planner.layout import Layout
-from gpuplan.planner.predict import Prediction, predict
-from gpuplan.planner.setup import Setup
-from gpuplan.planner.site import Site
+from gpuplan.planner.hardware.cluster import Site
+from gpuplan.planner.plan.layout import Layout
+from gpuplan.planner.predict.predict import Prediction, predict
+from gpuplan.planner.predict.setup import Setup
 from gpuplan.profiles.profile import Profile
 
 relaxed = settings(

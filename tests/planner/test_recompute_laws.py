@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Link
-from gpuplan.planner.layout import Layout
-from gpuplan.planner.predict import predict
-from gpuplan.planner.setup import Setup
-from gpuplan.planner.site import Site
-from gpuplan.planner.workbench import Workbench
+from gpuplan.planner.hardware.cluster import Site
+from gpuplan.planner.plan.layout import Layout
+from gpuplan.planner.predict.model_cache import Workbench
+from gpuplan.planner.predict.predict import predict
+from gpuplan.planner.predict.setup import Setup
 from gpuplan.profiles.profile import Profile
-from gpuplan.profiles.service import make_profile
-from gpuplan.profiles.spec import parse_model_spec
+from gpuplan.profiles.tracing_process.service import make_profile
+from gpuplan.profiles.user_model.spec import parse_model_spec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIMS = {"layers": 4, "hidden": 256, "heads": 4, "kv_heads": 4, "ffn": 1024, "vocab": 1000}
@@ -91,8 +91,8 @@ def test_adapters_hold_less_than_full_training() -> None:
 
 @pytest.mark.slow
 def test_the_envelope_is_the_replayed_peak(bench: Workbench) -> None:
-    from gpuplan.planner.memory import rank_memory
-    from gpuplan.profiles.allocator import replay
+    from gpuplan.planner.memory.rank_memory import rank_memory
+    from gpuplan.profiles.analysis.caching_allocator import replay
 
     sizes = np.array([2, 5, 16])
     for policy in POLICIES:

@@ -12,8 +12,8 @@ from gpuplan import examples
 @pytest.fixture
 def example_workload() -> Callable[..., Any]:
     """Return a function that loads an example by name, with params."""
-    from gpuplan.profiles.contract import load_workload
-    from gpuplan.profiles.spec import ModelSpec
+    from gpuplan.profiles.user_model.contract import load_workload
+    from gpuplan.profiles.user_model.spec import ModelSpec
 
     folder = Path(examples.__path__[0])
 

@@ -7,9 +7,9 @@ from decimal import Decimal
 from typing import Any
 
 from gpuplan.catalog.units import GIB
-from gpuplan.planner.ids import plan_id
-from gpuplan.planner.layout import Layout, parse_layout
-from gpuplan.planner.plan import (
+from gpuplan.planner.plan.ids import plan_id
+from gpuplan.planner.plan.layout import Layout, parse_layout
+from gpuplan.planner.plan.plan import (
     Breakdown,
     CatalogueFacts,
     ChosenOffer,

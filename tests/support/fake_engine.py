@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import yaml
 
-from gpuplan.launcher.engine import (
+from gpuplan.launcher.lifecycle.engine import (
     Cluster,
     EngineError,
     Job,

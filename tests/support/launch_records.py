@@ -13,10 +13,10 @@ from typing import Any
 import yaml
 from fake_engine import Clock, FakeEngine
 
-from gpuplan.launcher.launch_record import LaunchRecord, PricedPlace
-from gpuplan.launcher.ledger import Ledger
-from gpuplan.launcher.lifecycle import Desk
-from gpuplan.launcher.store import Store
+from gpuplan.launcher.lifecycle.transitions import Desk
+from gpuplan.launcher.store.estimates import Store
+from gpuplan.launcher.store.launch_record import LaunchRecord, PricedPlace
+from gpuplan.launcher.store.launches import Ledger
 
 RUN = "net-20261122-120000-a1b2c3"
 

@@ -9,12 +9,12 @@ from typing import Any
 from answers import make_offer, make_plan
 
 from gpuplan.catalog.snapshot import Catalogue, load_catalogue
-from gpuplan.launcher.node_setup import Environment
-from gpuplan.launcher.places import own_place, places
-from gpuplan.launcher.project import Project
-from gpuplan.launcher.request import LaunchRequest, parse_data, parse_outputs
-from gpuplan.launcher.task import Task, build_task
-from gpuplan.planner.plan import Plan
+from gpuplan.launcher.prepare.node_setup import Environment
+from gpuplan.launcher.prepare.project import Project
+from gpuplan.launcher.prepare.request import LaunchRequest, parse_data, parse_outputs
+from gpuplan.launcher.prepare.task import Task, build_task
+from gpuplan.launcher.skypilot.placement import own_place, places
+from gpuplan.planner.plan.plan import Plan
 
 RUN_ID = "net-20261121-232638-a1b2c3"
 BUCKET = parse_outputs("s3://results/team")

@@ -10,12 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from gpuplan.launcher.runner.pipeline import (
-    StageModule,
-    build_stages,
-    cut_model,
-)
-from gpuplan.launcher.runner.pipeline_stage import Feed
+from gpuplan.launcher.runner.pipeline.schedule import StageModule, build_stages, cut_model
+from gpuplan.launcher.runner.pipeline.stage import Feed
 
 CPU = torch.device("cpu")
 WIDTH, TOKENS, VOCAB = 8, 6, 11

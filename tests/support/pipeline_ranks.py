@@ -22,7 +22,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.utils.checkpoint import checkpoint
 
-from gpuplan.launcher.runner.pipeline import (
+from gpuplan.launcher.runner.pipeline.schedule import (
     PipelineSchedule,
     StageModule,
     block_paths,
@@ -30,8 +30,8 @@ from gpuplan.launcher.runner.pipeline import (
     cut_model,
     make_schedule,
 )
-from gpuplan.profiles.contract import Workload, load_workload
-from gpuplan.profiles.spec import parse_model_spec
+from gpuplan.profiles.user_model.contract import Workload, load_workload
+from gpuplan.profiles.user_model.spec import parse_model_spec
 
 CPU = torch.device("cpu")
 TIMEOUT_S = 120

@@ -24,7 +24,7 @@ from forked_ranks import fork_server
 
 from gpuplan.launcher.bundle import write_job_folder
 from gpuplan.launcher.runner.job import CheckpointPolicy, Job, execution_of
-from gpuplan.profiles.spec import parse_model_spec
+from gpuplan.profiles.user_model.spec import parse_model_spec
 
 REPOSITORY = Path(__file__).parents[2]
 TIMEOUT_S = 180

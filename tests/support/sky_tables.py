@@ -10,14 +10,14 @@ from pathlib import Path
 
 from gpuplan.catalog.snapshot import Catalogue
 from gpuplan.catalog.types import Offer
-from gpuplan.launcher.places import (
+from gpuplan.launcher.skypilot.placement import (
     ANYWHERE,
     LAMBDA_MACHINES,
     NAMED_INSTANCES,
     TPU_SLICES,
     skypilot_name,
 )
-from gpuplan.launcher.sky_catalogue import GCP_HOSTS
+from gpuplan.launcher.skypilot.price_tables import GCP_HOSTS
 
 MACHINE_USD, SPOT_USD, GPUS_USD, HOST_USD = "777.7", "333.3", "111.1", "0.1"
 COLUMNS = (

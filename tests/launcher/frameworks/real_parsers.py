@@ -14,7 +14,7 @@ from answers import make_plan
 
 from gpuplan.launcher.frameworks.launch import launch
 from gpuplan.launcher.frameworks.words import Fact, fill
-from gpuplan.planner.plan import Plan
+from gpuplan.planner.plan.plan import Plan
 
 os.environ["DS_ACCELERATOR"] = "cpu"
 

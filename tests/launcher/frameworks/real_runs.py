@@ -17,7 +17,7 @@ from answers import make_plan
 from gpuplan.launcher.frameworks import local
 from gpuplan.launcher.frameworks.launch import launch
 from gpuplan.launcher.frameworks.shell import node_script
-from gpuplan.planner.plan import Plan
+from gpuplan.planner.plan.plan import Plan
 
 SCRIPTS = Path(__file__).parent / "scripts"
 NAME = 'it\'s a "name"; $(touch seen) *'

@@ -10,7 +10,7 @@ from answers import make_plan
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.frameworks.launch import launch
 from gpuplan.launcher.frameworks.types import Device, FrameworkLaunch
-from gpuplan.planner.plan import Plan
+from gpuplan.planner.plan.plan import Plan
 
 
 def planned(layout: str, **changes: Any) -> Plan:

@@ -12,7 +12,7 @@ from gpuplan.launcher.frameworks.launch import launch
 from gpuplan.launcher.frameworks.shell import node_script
 from gpuplan.launcher.frameworks.types import FRAMEWORKS, Framework
 from gpuplan.launcher.frameworks.words import fill
-from gpuplan.planner.plan import Plan
+from gpuplan.planner.plan.plan import Plan
 
 GOLDEN = Path(__file__).parent / "golden"
 LAYOUTS: dict[Framework, str] = {

@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset, IterableDataset
 
 from gpuplan.catalog.errors import UsageError, UserFileError
-from gpuplan.launcher.runner.data import (
-    SyntheticBatches,
-    data_words,
-    open_batches,
-    refuse_no_data,
-)
+from gpuplan.launcher.runner.data import SyntheticBatches, data_words, open_batches, refuse_no_data
 from gpuplan.launcher.runner.samples import Dealt, Share, StepOrder
 
 CPU = torch.device("cpu")

@@ -1,0 +1,402 @@
+"""`gpuplan validate`: predict every run of a record file and judge the predictions.
+
+Records → what they leave open filled in → one Profile per model and params → predictions → errors.
+A run that cannot be predicted is skipped with its reason; nothing else of the file suffers.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+from ..catalog.errors import GpuplanError
+from ..catalog.names import assumption_about, resolve_accelerator
+from ..catalog.snapshot import Catalogue, load_catalogue
+from ..catalog.types import Instance
+from ..catalog.version import VERSION
+from ..planner.hardware.cluster import Site
+from ..planner.hardware.device import peak_flops
+from ..planner.memory.rank_memory import RankMemory
+from ..planner.plan.plan import Estimated
+from ..planner.predict.model_cache import Workbench
+from ..planner.predict.peak_memory import memory_parts
+from ..planner.predict.predict import Prediction, predict
+from ..planner.predict.setup import Setup
+from ..planner.predict.step_time import doubts_of, planned_step_s, step_parts
+from ..planner.predict.supported import refuse_unsupported
+from ..planner.predict.warm_up import FP32_FORWARD_FIRST
+from ..planner.validation.errors import Observation, Validation, Verdict, judge
+from ..planner.validation.folds import Protocol, held_out
+from ..planner.validation.record_defaults import StatedRun, UnstatedError, state_run
+from ..profiles.passes.optimizers import with_optimizer
+from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
+from ..profiles.records import RunRecord, read_records
+from ..profiles.tracing_process.batch import Profiler, ProfileRequest, profile_all
+
+EXAMPLES = "gpuplan.examples"
+CONTRACT_FUNCTIONS = ("build_model", "make_batch")
+
+
+@dataclass(kw_only=True)
+class _Case:
+    """One record on its way to an observation."""
+
+    record: RunRecord
+    accelerator: str
+    run: StatedRun | None = None
+    setup: Setup | None = None
+    request: ProfileRequest | None = None
+    skipped: str | None = None
+    assumed: list[str] = field(default_factory=list)
+    memory: RankMemory | None = None
+    """Kept from one protocol to the next: no constant of the step model changes it."""
+
+
+def validate(
+    paths: Iterable[Path],
+    *,
+    profiler: Profiler = profile_all,
+    catalogue: Catalogue | None = None,
+    hold_out: Protocol | None = None,
+) -> Validation:
+    """Return predictions for every run of these record files, with their errors and summaries.
+
+    Args:
+        paths: JSON Lines files of run records; a record's model file is looked for beside its
+            record file, then among the examples that come with gpuplan.
+        profiler: Makes the Profiles; default: trace in child processes, cached.
+        catalogue: Where accelerators are looked up; default: the embedded one.
+        hold_out: Predict every run with constants that were fitted without its fold.
+
+    Raises:
+        UsageError: a file cannot be read, or lines of it are not run records.
+    """
+    return RecordedRuns(paths, profiler=profiler, catalogue=catalogue).judged(hold_out)
+
+
+class RecordedRuns:
+    """Run records that can be judged under several protocols: profiles and memory are made once."""
+
+    def __init__(
+        self,
+        paths: Iterable[Path],
+        *,
+        profiler: Profiler = profile_all,
+        catalogue: Catalogue | None = None,
+    ) -> None:
+        self._cases, self._benches = _load(paths, profiler, catalogue or load_catalogue())
+
+    @property
+    def records(self) -> list[RunRecord]:
+        """The records, in the order of their files."""
+        return [case.record for case in self._cases]
+
+    def observations(self, hold_out: Protocol | None = None) -> list[Observation]:
+        """Return every run, predicted as `validate` does under this protocol."""
+        seen = []
+        for case in self._cases:
+            with held_out(
+                hold_out,
+                configuration=_configuration(case.record),
+                source=case.record.source_group,
+                accelerator=case.accelerator,
+            ):
+                seen.append(_observe(case, self._benches))
+        return seen
+
+    def judged(self, hold_out: Protocol | None = None) -> Validation:
+        """Return what `validate` returns under this protocol."""
+        answer = judge(self.observations(hold_out), hold_out=hold_out)
+        return answer.model_copy(update={"gpuplan_version": VERSION})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedRun:
+    """A run that took a known time, ready to be predicted again and again."""
+
+    id: str
+    source: str
+    accelerator: str
+    configuration: str
+    measured_s: float
+    bench: Workbench
+    site: Site
+    setup: Setup
+
+    def seconds(self) -> float:
+        """Return the predicted step time with the constants of this context."""
+        return planned_step_s(self.bench, self.site, self.setup)
+
+    def doubts(self) -> dict[str, float]:
+        """Return what can be wrong with that time, as relative sizes by constant `doubt.*`."""
+        parts = step_parts(self.bench, self.site, self.setup)
+        return doubts_of(self.bench, self.site, self.setup, parts)
+
+
+def timed_runs(
+    paths: Iterable[Path], *, profiler: Profiler = profile_all, catalogue: Catalogue | None = None
+) -> list[TimedRun]:
+    """Return the runs of these record files that state a step time and can be predicted."""
+    cases, benches = _load(paths, profiler, catalogue or load_catalogue())
+    return [run for case in cases if (run := _timed(case, benches)) is not None]
+
+
+def _timed(case: _Case, benches: _Benches) -> TimedRun | None:
+    measured_s = case.record.measured.step_time_s
+    if case.run is None or case.request is None or not measured_s:
+        return None
+    try:
+        bench, setup = _on_bench(case, benches)
+        run = TimedRun(
+            id=case.record.id,
+            source=case.record.source_group,
+            accelerator=case.accelerator,
+            configuration=_configuration(case.record),
+            measured_s=measured_s,
+            bench=bench,
+            site=case.run.site,
+            setup=setup,
+        )
+        run.seconds()
+    except GpuplanError:
+        return None
+    return run
+
+
+def _load(
+    paths: Iterable[Path], profiler: Profiler, catalogue: Catalogue
+) -> tuple[list[_Case], _Benches]:
+    cases = [_prepare(record, path, catalogue) for path in paths for record in read_records(path)]
+    profiles = profiler(_merged(case.request for case in cases if case.request is not None))
+    return cases, _Benches(profiles)
+
+
+def _prepare(record: RunRecord, path: Path, catalogue: Catalogue) -> _Case:
+    """Return the record with its open fields filled in, or with the reason why it is skipped."""
+    case = _Case(record=record, accelerator=record.accelerator)
+    try:
+        case.accelerator = resolve_accelerator(record.accelerator, catalogue=catalogue)
+        accelerator = catalogue.accelerators.get(case.accelerator)
+        if accelerator is None:
+            raise UnstatedError(f"{case.accelerator} has no specification in the catalogue")
+        model_path = _find_model(record.model, path.parent)
+        case.run = run = state_run(
+            record,
+            accelerator,
+            instances=_instances(catalogue, accelerator.name),
+            model_takes=_params_taken(model_path),
+        )
+        case.assumed += [note for note in [assumption_about(record.accelerator)] if note]
+        case.assumed += run.assumed
+        case.setup = _setup(run)
+        refuse_unsupported(run.site, case.setup)
+        case.request = ProfileRequest(
+            path=model_path,
+            params=run.params,
+            numerics=_numerics(run),
+        )
+    except GpuplanError as error:
+        case.skipped = _one_line(error)
+    return case
+
+
+def _setup(run: StatedRun) -> Setup:
+    return Setup(
+        layout=run.layout,
+        precision=run.precision,
+        micro_batch=run.micro_batch,
+        grad_accum=run.grad_accum,
+        recompute=run.recompute,
+        stack=run.stack,
+        compile=run.compile,
+        optimizer=run.optimizer,
+        autocast=run.autocast,
+        software_date=run.software_date,
+        features=run.features,
+        offload=run.offload,
+    )
+
+
+def _numerics(run: StatedRun) -> frozenset[Numerics]:
+    """Return the traces that predicting the run takes: of its storage, and of its kernels."""
+    numerics = NUMERICS_OF_PRECISION[run.precision]
+    needed: set[Numerics] = {numerics}
+    if not run.autocast and numerics == "amp16":
+        needed.add("pure16")
+    if FP32_FORWARD_FIRST in run.features:
+        needed.add("fp32")
+    return frozenset(needed)
+
+
+def _find_model(model: str, folder: Path) -> Path:
+    beside = folder / model
+    if beside.is_file():
+        return beside.resolve()
+    example = Path(str(files(EXAMPLES).joinpath(model)))
+    if example.is_file():
+        return example
+    raise UnstatedError(f"there is no model file {model} beside the records or in {EXAMPLES}")
+
+
+@lru_cache(maxsize=64)
+def _params_taken(path: Path) -> frozenset[str]:
+    """Return the names of the params that the file's functions take, from its text alone."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return frozenset()  # The profiler says what is wrong with the file.
+    functions = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name in CONTRACT_FUNCTIONS
+    ]
+    return frozenset(
+        argument.arg
+        for function in functions
+        for argument in (*function.args.args, *function.args.kwonlyargs)
+    )
+
+
+def _instances(catalogue: Catalogue, name: str) -> list[Instance]:
+    return [one for one in catalogue.instances.values() if one.accelerator == name]
+
+
+def _merged(requests: Iterable[ProfileRequest]) -> list[ProfileRequest]:
+    """Return one request per model and params, with the numerics that any run of it needs."""
+    merged: dict[str, ProfileRequest] = {}
+    for request in requests:
+        known = merged.get(request.key)
+        numerics = request.numerics | (known.numerics if known else frozenset())
+        merged[request.key] = replace(request, numerics=numerics)
+    return list(merged.values())
+
+
+class _Benches:
+    """One workbench per Profile and optimizer, made when it is first asked for."""
+
+    def __init__(self, profiles: Mapping[str, Profile | GpuplanError]) -> None:
+        self._profiles = profiles
+        self._benches: dict[tuple[str, str | None], Workbench] = {}
+
+    def bench(self, key: str, optimizer: str | None) -> Workbench:
+        """Return the bench of one model; raises the error that profiling it ended with."""
+        if (key, optimizer) not in self._benches:
+            profile = self._profiles[key]
+            if isinstance(profile, GpuplanError):
+                raise profile
+            if optimizer not in (None, "none"):
+                profile = with_optimizer(profile, optimizer)
+            self._benches[key, optimizer] = Workbench(profile)
+        return self._benches[key, optimizer]
+
+
+def _observe(case: _Case, benches: _Benches) -> Observation:
+    """Return the run as the judge needs it, predicted unless it is skipped."""
+    record = case.record
+    base = Observation(
+        id=record.id,
+        source_group=record.source_group,
+        accelerator=case.accelerator,
+        stack=case.run.stack if case.run else record.stack or "unknown",
+        configuration=_configuration(record),
+        assumed=tuple(case.assumed),
+        skipped=case.skipped,
+        measured_step_time_s=record.measured.step_time_s,
+        measured_memory_bytes=record.measured.peak_memory_bytes,
+        verdict_measured=_measured_verdict(record),
+    )
+    if case.run is None or case.setup is None or case.request is None:
+        return base
+    try:
+        bench, setup = _on_bench(case, benches)
+        if case.memory is None:
+            case.memory = memory_parts(bench, setup)
+        site = case.run.site
+        prediction = predict(bench.profile, site, setup, bench=bench, memory=case.memory)
+        ideal_s = _ideal_step_time_s(case.run, bench)
+    except GpuplanError as error:
+        return replace(base, skipped=_one_line(error))
+    timed = replace(base, predicted_step_time_s=prediction.step_time_s, ideal_step_time_s=ideal_s)
+    unknown = _why_memory_is_unknown(case.run)
+    if unknown is not None:
+        return replace(timed, memory_skipped=unknown)
+    memory, assumed = _memory_as_measured(record, prediction)
+    return replace(
+        timed,
+        predicted_memory_bytes=memory,
+        verdict_predicted="fits" if prediction.fits else "out_of_memory",
+        assumed=(*base.assumed, *assumed),
+    )
+
+
+def _on_bench(case: _Case, benches: _Benches) -> tuple[Workbench, Setup]:
+    assert case.request is not None
+    assert case.setup is not None
+    setup = case.setup
+    bench = benches.bench(case.request.key, setup.optimizer)
+    if setup.optimizer != "none":
+        setup = replace(setup, optimizer=None)  # The bench holds it already.
+    return bench, setup
+
+
+def _why_memory_is_unknown(run: StatedRun) -> str | None:
+    if run.stack == "xla":
+        return "memory of XLA programs is not predicted yet"
+    if "activation-offload" in run.features and "activations" not in run.offload:
+        return "memory with activation-offload is predicted for data-parallel torch only"
+    return None
+
+
+def _configuration(record: RunRecord) -> str:
+    """Return text that is equal for runs of one model in one layout."""
+    parts = (record.model, record.params, record.layout.model_dump())
+    return json.dumps(parts, sort_keys=True, default=str)
+
+
+def _measured_verdict(record: RunRecord) -> Verdict | None:
+    if record.measured.oom:
+        return "out_of_memory"
+    ran = record.measured.step_time_s or record.measured.peak_memory_gib
+    return "fits" if ran else None
+
+
+def _ideal_step_time_s(run: StatedRun, bench: Workbench) -> float | None:
+    """Return the step at 100 % of the device's peak, recomputed FLOPs counted, in seconds."""
+    peak = peak_flops(run.site.accelerator, run.precision)
+    if not peak:
+        return None
+    layout = run.layout
+    flops = bench.hardware_flops(run.precision, run.recompute, run.micro_batch)
+    return flops * run.grad_accum / (layout.tensor * layout.pipeline * layout.context) / peak
+
+
+def _memory_as_measured(
+    record: RunRecord, prediction: Prediction
+) -> tuple[Estimated, tuple[str, ...]]:
+    """Return the predicted peak in the meaning the record measured, and what was assumed."""
+    peak = prediction.peak_memory_bytes
+    meaning = record.measured.memory_meaning
+    assumed: tuple[str, ...] = ()
+    if meaning == "unknown" and record.measured.peak_memory_gib is not None:
+        meaning, why = "allocated", "what logs print: max_memory_allocated"
+        if record.stack == "megatron":
+            # 4.5 GiB more than a model of 350 M parameters allocates (Sailor's runs).
+            meaning, why = "whole-device", "small models hold what contexts and NCCL take"
+        assumed = (f"measured.memory_meaning={meaning} ({why})",)
+    values = {
+        "allocated": prediction.peak_allocated_bytes,
+        "reserved": prediction.peak_reserved_bytes,
+    }
+    value = values.get(meaning, peak.value)
+    scale = value / peak.value
+    scaled = Estimated(value=value, low=peak.low * scale, high=peak.high * scale, basis=peak.basis)
+    return scaled, assumed
+
+
+def _one_line(error: GpuplanError) -> str:
+    return " ".join(error.message.split())

@@ -1,0 +1,167 @@
+"""`gpuplan calibrate`: measure the kernels of this machine's device, or check such a file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from ...catalog.errors import UsageError
+from ..main import EXIT_INTERRUPTED
+from ..options.shared import Count, Duration, GroupedCommand, OneOf, list_option, option
+from ..terminal.output import is_terminal
+
+if TYPE_CHECKING:
+    from ...catalog.types import Dtype
+
+FORMATS = ("table", "json")
+DTYPES = ("bf16", "fp16", "fp32", "tf32", "fp8")
+QUICK_BUDGET_S = 60.0
+BUDGET_S = 600.0
+
+
+@click.command("calibrate", cls=GroupedCommand)
+@option(
+    "Machine",
+    "--device",
+    type=OneOf(("cuda", "cpu")),
+    default="cuda",
+    show_default=True,
+    help="What to measure: the first visible GPU, or the host itself.",
+)
+@option(
+    "Machine",
+    "--name",
+    metavar="ACCELERATOR",
+    help="Its name in the catalogue (gpuplan gpus); default: by the name that the driver gives.",
+)
+@option(
+    "Machine",
+    "--offers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Your own machines, where the accelerator is described if the catalogue lacks it.",
+)
+@option(
+    "Machine",
+    "--ranks",
+    type=Count(whole=True),
+    help="Time collectives among so many devices at most; default: all GPUs, no CPU processes.",
+)
+@list_option(
+    "Work", "--dtype", OneOf(DTYPES), help="Only these; default: all that the device has peaks for."
+)
+@option(
+    "Work",
+    "--budget",
+    type=Duration(),
+    is_eager=True,  # Not a setting: `budget` is kept as money, for estimate.
+    help="Longest time to measure; default: 10min, with --quick 1min.",
+)
+@option("Work", "--quick", is_flag=True, help="Coarse grids only.")
+@option(
+    "Work",
+    "--check",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Measure nothing: judge this curve file by itself and against the embedded curves.",
+)
+@option(
+    "Output",
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where to write the curves; default: where gpuplan finds them by itself.",
+)
+@option(
+    "Output",
+    "--format",
+    "form",
+    type=OneOf(FORMATS),
+    default="table",
+    show_default=True,
+    help="How to print the summary.",
+)
+@option("Output", "-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
+def command(
+    device: str,
+    name: str | None,
+    offers: Path | None,
+    ranks: int | None,
+    dtype: tuple[str, ...],
+    budget: float | None,
+    quick: bool,
+    check: Path | None,
+    out: Path | None,
+    form: str,
+    quiet: bool,
+) -> int:
+    """Measure how fast this machine's kernels are, and keep it as a curve file.
+
+    GEMM, attention forward and backward, convolutions, pointwise, norm, softmax, copy, embedding
+    and optimizer kernels, and collectives where several devices are visible, coarse grids first: a
+    short budget gives a usable file, ten minutes a fine one. From then on every estimate for that
+    accelerator rests on it (docs/curves.md). Close other programs on the device first.
+    """
+    if check is not None:
+        return _check(check, offers, form)
+    from ...profiles.calibrate.parent import Request, calibrate
+    from ..render.calibrate import render_calibration
+
+    request = Request(
+        device=device,
+        name=name,
+        dtypes=cast("tuple[Dtype, ...]", dtype),
+        budget_s=budget or (QUICK_BUDGET_S if quick else BUDGET_S),
+        quick=quick,
+        ranks=ranks,
+        offers=offers,
+        command=_typed(device, name, dtype, budget, quick, ranks),
+        out=out,
+    )
+    shown = not quiet and is_terminal(sys.stderr)
+    try:
+        done = calibrate(request, progress=_show if shown else lambda *_: None)
+    finally:
+        if shown:
+            click.echo("\r\033[K", err=True, nl=False)
+    click.echo(render_calibration(done, form), nl=False)
+    if done.run.ended == "interrupted":
+        if not quiet:
+            click.echo(f"Interrupted; what was measured is kept in {done.path}.", err=True)
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def _check(file: Path, offers: Path | None, form: str) -> int:
+    from ...profiles.calibrate.check import check_curve_file
+    from ..render.calibrate import render_check
+
+    if not file.is_file():
+        raise UsageError(f"There is no file {file}.", fix="give a file that calibrate wrote.")
+    click.echo(render_check(check_curve_file(file, offers), form), nl=False)
+    return 0
+
+
+def _show(done: int, total: int, what: str) -> None:
+    click.echo(f"\r\033[K{done}/{total} {what}"[:100], err=True, nl=False)
+
+
+def _typed(
+    device: str,
+    name: str | None,
+    dtypes: tuple[str, ...],
+    budget_s: float | None,
+    quick: bool,
+    ranks: int | None,
+) -> str:
+    """Return the command that measures the same again; paths are nobody else's business."""
+    words = ["gpuplan calibrate", f"--device {device}"]
+    words += [f"--name {name}"] if name else []
+    words += [f"--dtype {','.join(dtypes)}"] if dtypes else []
+    words += [f"--budget {budget_s:g}s"] if budget_s else []
+    words += ["--quick"] if quick else []
+    words += [f"--ranks {ranks}"] if ranks else []
+    return " ".join(words)

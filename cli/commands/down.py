@@ -1,0 +1,24 @@
+"""`gpuplan down`: give the machines of a launch back now."""
+
+from __future__ import annotations
+
+import click
+
+from ..options.shared import GroupedCommand, option
+
+
+@click.command("down", cls=GroupedCommand)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@option("Output", "-q", "--quiet", is_flag=True, help="Say nothing on the way.")
+def command(runs: tuple[str, ...], quiet: bool) -> int:
+    """Give the machines of launches back at once; `gpuplan stop` writes a checkpoint first.
+
+    Doing it twice does nothing the second time.
+    """
+    from ... import api
+    from ..options.launches import make_desk, say_closing
+
+    desk = make_desk(quiet=quiet)
+    for run in runs:
+        say_closing(desk, api.launches.down(desk, run))
+    return 0

@@ -1,0 +1,240 @@
+"""`gpuplan estimate`: what training needs, takes and costs on every accelerator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...catalog.errors import GpuplanError, NoFeasiblePlanError, UsageError
+from ...planner.plan.plan import OFFLOADABLE, PRECISIONS, STACKS
+from ...planner.plan.question import Question
+from ..options.curves import curves_option
+from ..options.inputs import read_inputs
+from ..options.question import question_of
+from ..options.shared import (
+    Count,
+    Dollars,
+    Duration,
+    GroupedCommand,
+    LayoutText,
+    OneOf,
+    list_option,
+    model_options,
+    option,
+    output_options,
+)
+from ..terminal.progress import progress
+
+if TYPE_CHECKING:
+    from ...planner.plan.plan import Estimate, Plan
+
+FORMATS = ("table", "json", "csv", "markdown")
+OPTIMIZERS = ("adamw", "adam", "adamw8bit", "adafactor", "sgd", "muon")
+RECOMPUTES = ("none", "selective", "full")
+OFFLOADS = ("none", *OFFLOADABLE)
+SORTS = ("cost", "time", "throughput", "memory", "price")
+WHOLE = Count(whole=True)
+
+
+@click.command("estimate", cls=GroupedCommand)
+@model_options
+@option("Work", "--tokens", type=Count(), help="Train on so many tokens: 10B.")
+@option("Work", "--samples", type=Count(), help="Train on so many samples: 300M.")
+@option("Work", "--epochs", type=Count(), help="Go through the data set so often.")
+@option("Work", "--dataset-size", type=WHOLE, help="Samples in the data set, for --epochs.")
+@option("Work", "--steps", type=WHOLE, help="Take so many optimizer steps.")
+@option("Work", "--global-batch", type=WHOLE, help="Samples in one optimizer step.")
+@list_option("Machine", "--provider", help='Only these; "all" adds marketplaces.')
+@list_option("Machine", "--region", help="Only these regions.")
+@list_option("Machine", "--jurisdiction", help="Only in these: eu, eu27, uk, or a country (de).")
+@list_option("Machine", "--accelerator", help="Only these: H100, A100-80GB-SXM, H100:8.")
+@list_option("Machine", "--instance", help="Only these instance types.")
+@list_option("Machine", "--nodes", WHOLE, help="Exactly so many nodes; several are tried.")
+@option("Machine", "--cluster", metavar="NxNAME", help="N nodes of one instance type or of H100:8.")
+@option(
+    "Machine",
+    "--max-nodes",
+    type=WHOLE,
+    default=64,
+    show_default=True,
+    help="Try no more nodes than this.",
+)
+@curves_option
+@option(
+    "Machine",
+    "--offers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Your own machines and prices, YAML (docs/templates).",
+)
+@option(
+    "Machine",
+    "--offline",
+    is_flag=True,
+    hidden=True,  # Accepted for the scripts that give it: estimate never uses the network.
+    expose_value=False,
+    help="Never use the network; estimate never does.",
+)
+@list_option("Layout", "--layout", LayoutText(), help="Only these: dp8, fsdp16, hsdp2x8.")
+@list_option("Layout", "--micro-batch", WHOLE, help="Only these samples per device and pass.")
+@list_option("Layout", "--grad-accum", WHOLE, help="Only these accumulation steps.")
+@list_option("Layout", "--precision", OneOf(PRECISIONS), help="Only these.")
+@list_option("Layout", "--recompute", OneOf(RECOMPUTES), help="Only these.")
+@option("Layout", "--compile/--no-compile", default=None, help="With torch.compile, or without.")
+@option("Layout", "--stack", type=OneOf(STACKS), help="The software that runs the step.")
+@option("Layout", "--optimizer", type=OneOf(OPTIMIZERS), help="Instead of the file's own.")
+@list_option("Layout", "--offload", OneOf(OFFLOADS), help="What to keep in host memory.")
+@option("Money", "--deadline", type=Duration(), help="Done within this time: 48h, 3d.")
+@option("Money", "--budget", type=Dollars(), help="For no more than this: 500, 2k.")
+@option(
+    "Money",
+    "--on-demand",
+    "purchase",
+    flag_value="on-demand",
+    default=True,
+    help="Rank by on-demand prices (the default).",
+)
+@option("Money", "--spot", "purchase", flag_value="spot", help="Rank by spot prices.")
+@option("Money", "--any", "purchase", flag_value="any", help="Rank by the cheaper of both.")
+@option("Money", "--sort", type=OneOf(SORTS), help="What comes first; default: cost.")
+@option("Output", "--top", type=WHOLE, help="Show so many plans.")
+@option("Output", "--all-variants", is_flag=True, help="Every plan, not the best per accelerator.")
+@option("Output", "--vs-cpu", is_flag=True, help="Add host processors, for comparison.")
+@option("Output", "--explain", type=WHOLE, metavar="N", help="Show plan N in full.")
+@option(
+    "Output",
+    "--trace",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write the predicted step of plan N (or 1) for ui.perfetto.dev.",
+)
+@output_options(*FORMATS)
+def command(model: str, **options: Any) -> int:
+    """Say what training MODEL needs, takes and costs on every accelerator, with no GPU.
+
+    MODEL is a file with build_model() and make_batch(batch_size), MODEL.py:ClassName with --input,
+    hf:FOLDER for a Hugging Face config, or a Profile that `gpuplan profile` wrote.
+
+    \b
+    Examples:
+      gpuplan estimate model.py --tokens 10B
+      gpuplan estimate model.py --epochs 90 --dataset-size 1.28M --deadline 3d --provider aws,gcp
+      gpuplan estimate model.py --cluster 4xp5.48xlarge --layout fsdp32 --micro-batch 2 --explain 1
+
+    The exit code is 3 when no plan is feasible (docs/json.md lists all codes).
+    """  # noqa: D301
+    from ... import api
+
+    request = Request.of(model, options)
+    choices, machine = request.question.choices, request.question.machine
+    inputs = read_inputs(model, options, precisions=choices.precisions, machine=machine)
+    with progress("Comparing machines …", quiet=request.quiet):
+        answer = api.estimate(inputs, request.question)
+    plan = _plan_at(answer, request.explain or 1)
+    if request.explain and plan is None and answer.plans:
+        raise UsageError(
+            f"There is no plan {request.explain}; there are {len(answer.plans)}.",
+            fix=f"give --explain a number from 1 to {len(answer.plans)}.",
+        )
+    _write(answer, plan if request.explain else None, request)
+    if request.trace and plan is not None:
+        _write_trace(inputs, plan, request.trace)
+    _keep(answer, inputs, request)
+    return 0 if answer.plans else NoFeasiblePlanError.exit_code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was asked for, apart from how the model file is read."""
+
+    model: str
+    question: Question
+    offers: Path | None
+    explain: int | None
+    trace: str | None
+    form: str
+    out_file: str | None
+    quiet: bool
+
+    @classmethod
+    def of(cls, model: str, options: dict[str, Any]) -> Request:
+        """Return the request that the options make up.
+
+        Raises:
+            UsageError: Options contradict each other.
+        """
+        from ..terminal.output import chosen_format
+
+        return cls(
+            model=model,
+            question=question_of(options),
+            offers=options["offers"],
+            explain=options["explain"],
+            trace=options["trace"],
+            form=chosen_format(options["form"], options["out_file"], FORMATS),
+            out_file=options["out_file"],
+            quiet=options["quiet"],
+        )
+
+
+def _plan_at(answer: Estimate, position: int) -> Plan | None:
+    return next((plan for plan in answer.plans if plan.position == position), None)
+
+
+def _write(answer: Estimate, plan: Plan | None, request: Request) -> None:
+    from ..terminal.output import write_output
+
+    write_output(_rendered(answer, plan, request), request.out_file)
+    if request.form != "json" and not request.quiet:
+        for note in answer.notes:
+            click.echo(f"Note: {note}.", err=True)
+
+
+def _rendered(answer: Estimate, plan: Plan | None, request: Request) -> str:
+    if request.form == "json":
+        return answer.model_dump_json() + "\n"
+    if request.form == "csv":
+        from ..render.csv import render_csv
+
+        return render_csv(answer)
+    if request.form == "markdown":
+        from ..render.markdown import render_markdown
+
+        return render_markdown(answer)
+    from ..render.estimate import render_estimate
+    from ..render.text.columns import comfortable, to_text
+    from ..terminal.output import screen_for
+
+    screen = screen_for(request.out_file)
+    width = comfortable(screen.width)
+    if plan is None:
+        lines = render_estimate(answer, model=request.model, width=width)
+        return to_text(lines, colour=screen.color)
+    from ... import api
+    from ..render.explain import render_plan
+
+    sources = api.sources(plan, offers=request.offers)
+    lines = render_plan(plan, answer, sources=sources, width=width)
+    return to_text(lines, colour=screen.color)
+
+
+def _write_trace(inputs: Any, plan: Plan, path: str) -> None:
+    from ... import api
+    from ..render.trace import render_trace
+    from ..terminal.output import write_output
+
+    write_output(render_trace(api.timeline(inputs, plan), plan), path)
+
+
+def _keep(answer: Estimate, inputs: Any, request: Request) -> None:
+    """Keep the estimate; where that is not possible, the answer above is still good."""
+    from ... import api
+
+    try:
+        api.keep(answer, inputs=inputs, question=request.question)
+    except GpuplanError as error:
+        if not request.quiet:
+            click.echo(f"Warning: this estimate is not kept. {error}", err=True)

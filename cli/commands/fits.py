@@ -1,0 +1,126 @@
+"""`gpuplan fits`: does one training step fit on this accelerator, and what would make it fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...catalog.errors import NoFeasiblePlanError, UsageError
+from ...planner.plan.plan import PRECISIONS
+from ..options.inputs import read_inputs
+from ..options.question import offload_of
+from ..options.shared import (
+    Count,
+    GroupedCommand,
+    LayoutText,
+    OneOf,
+    list_option,
+    model_options,
+    option,
+    output_options,
+)
+from ..terminal.progress import progress
+from .estimate import OFFLOADS, OPTIMIZERS, RECOMPUTES
+
+if TYPE_CHECKING:
+    from ...planner.predict.fits import FitsAnswer
+
+FORMATS = ("table", "json")
+
+
+@click.command("fits", cls=GroupedCommand)
+@model_options
+@option(
+    "Machine",
+    "--on",
+    "on",
+    required=True,
+    metavar="ACCELERATOR",
+    help="Any name of one accelerator: A100-40GB, H100, RTX-4090.",
+)
+@option(
+    "Machine",
+    "--offers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Your own machines, YAML (docs/templates).",
+)
+@option(
+    "Layout",
+    "--layout",
+    type=LayoutText(),
+    help="How the state is split, such as fsdp8; default: one accelerator.",
+)
+@option(
+    "Layout",
+    "--micro-batch",
+    type=Count(whole=True),
+    help="Samples per accelerator in one pass; default: 1.",
+)
+@option("Layout", "--precision", type=OneOf(PRECISIONS), help="Default: the file's own, else fp32.")
+@option(
+    "Layout",
+    "--recompute",
+    type=OneOf(RECOMPUTES),
+    default="none",
+    show_default=True,
+    help="What is computed again in the backward pass instead of kept.",
+)
+@option("Layout", "--optimizer", type=OneOf(OPTIMIZERS), help="Instead of the file's own.")
+@list_option("Layout", "--offload", OneOf(OFFLOADS), help="What to keep in host memory.")
+@output_options(*FORMATS)
+def command(model: str, on: str, **options: Any) -> int:
+    """Say whether one training step of MODEL fits in the memory of an accelerator.
+
+    The first word of the answer is Yes or No; the exit code is 0 or 3.
+    """
+    from ... import api
+    from ...catalog.names import assumption_about
+    from ..terminal.output import chosen_format, write_output
+
+    refuse_count(on)
+    precision = options["precision"]
+    # A remedy may be 16-bit autocast, whatever was asked about.
+    precisions = () if precision is None else (precision, "bf16-amp")
+    machine = api.Machine(accelerators=(on,))
+    inputs = read_inputs(model, options, precisions=precisions, machine=machine)
+    with progress("Looking for what fits …", quiet=options["quiet"]):
+        answer = api.fits(
+            inputs,
+            on,
+            precision=precision,
+            micro_batch=options["micro_batch"],
+            recompute=options["recompute"],
+            layout=options["layout"],
+            optimizer=options["optimizer"],
+            offload=offload_of(options["offload"]) or (),
+        )
+    assumption = assumption_about(on)
+    if assumption and not options["quiet"]:
+        click.echo(f"Note: {on} is taken as {answer.accelerator}: {assumption}.", err=True)
+    form = chosen_format(options["form"], options["out_file"], FORMATS)
+    write_output(_rendered(answer, form, options["out_file"]), options["out_file"])
+    return 0 if answer.fits else NoFeasiblePlanError.exit_code
+
+
+def refuse_count(on: str) -> None:
+    """Raise UsageError for "H100:8": the number of accelerators is part of the layout."""
+    name, colon, count = on.rpartition(":")
+    if colon and count.isdecimal():
+        raise UsageError(
+            f"--on takes the name of one accelerator, not {on}.",
+            fix=f"write --on {name} --layout fsdp{count} (or dp{count}) for {count} of them.",
+        )
+
+
+def _rendered(answer: FitsAnswer, form: str, out_file: str | None) -> str:
+    if form == "json":
+        return answer.model_dump_json() + "\n"
+    from ..render.fits import render_fits
+    from ..render.text.columns import comfortable, to_text
+    from ..terminal.output import screen_for
+
+    screen = screen_for(out_file)
+    return to_text(render_fits(answer, width=comfortable(screen.width)), colour=screen.color)

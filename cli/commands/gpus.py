@@ -1,0 +1,49 @@
+"""`gpuplan gpus`: the accelerators the clouds sell, or the sheet of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..options.shared import GroupedCommand, option, output_options
+
+FORMATS = ("table", "json", "csv", "markdown")
+
+
+@click.command("gpus", cls=GroupedCommand)
+@click.argument("name", required=False)
+@option(
+    "Machine",
+    "--offers",
+    "offers_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Your own machines, to be listed too (docs/catalogue.md).",
+)
+@output_options(*FORMATS)
+def command(
+    name: str | None, offers_file: Path | None, form: str | None, out_file: str | None, quiet: bool
+) -> None:
+    """List the accelerators with their peaks and lowest prices, or all that is known of one.
+
+    Peaks are dense; the lowest prices are those of clouds, not of marketplaces.
+    """
+    from ...catalog.names import assumption_about, resolve_accelerator
+    from ...catalog.sheets import accelerator_sheet, list_accelerators
+    from ...catalog.snapshot import load_catalogue
+    from ..render import accelerators as render
+    from ..terminal.output import chosen_format, screen_for, write_output
+
+    form = chosen_format(form, out_file, FORMATS)
+    catalogue = load_catalogue(offers_file)
+    screen = screen_for(out_file)
+    if name is None:
+        text = render.render_accelerators(list_accelerators(catalogue), form, screen)
+    else:
+        canonical = resolve_accelerator(name, catalogue=catalogue)
+        assumption = assumption_about(name)
+        if assumption and not quiet:
+            click.echo(f"{name} is taken as {canonical}: {assumption}.", err=True)
+        text = render.render_sheet(accelerator_sheet(catalogue, canonical), form, screen)
+    write_output(text, out_file)

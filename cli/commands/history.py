@@ -1,0 +1,60 @@
+"""`gpuplan history`: every launch and what it came to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..options.shared import Count, Duration, GroupedCommand, list_option, option, output_options
+
+FORMATS = ("table", "json", "csv")
+
+
+@click.command("history", cls=GroupedCommand)
+@click.argument("run", required=False)
+@option("Work", "--project", metavar="NAME", help="Only launches of this project.")
+@option("Work", "--owner", metavar="NAME", help="Only launches of this owner.")
+@list_option("Work", "--outcome", help="Only those that ended so: succeeded, failed, guarded, …")
+@option("Work", "--since", type=Duration(), help="Only those made in this time: 30d.")
+@option("Output", "--limit", type=Count(whole=True), help="So many, the newest; totals count all.")
+@output_options(*FORMATS)
+def command(run: str | None, **options: Any) -> int:
+    """List every launch with its attempts, hours and dollars, and the totals; or one in full.
+
+    It asks nobody: a launch that is open costs what it had cost when it was last looked at, until
+    now. `gpuplan status` looks.
+    """
+    from ... import api
+    from ..options.launches import make_desk, say_unreadable
+    from ..render.launches import launches_csv, launches_json, render_history, render_one
+    from ..render.text.columns import to_text
+    from ..terminal.output import chosen_format, screen_for, write_output
+
+    desk = make_desk(quiet=True)
+    now, out_file = desk.now(), options["out_file"]
+    form = chosen_format(options["form"], out_file, FORMATS)
+    if run is not None:
+        record = desk.ledger.find(run)
+        records, lines = [record], render_one(record, desk.ledger.events(record.run), now=now)
+    else:
+        say_unreadable(desk)
+        records = [one for one in api.launches.history(desk) if _is_wanted(one, options, now)]
+        lines = render_history(records, now=now, limit=options["limit"])
+    if form == "json":
+        write_output(launches_json(records, now=now), out_file)
+    elif form == "csv":
+        write_output(launches_csv(records, now=now), out_file)
+    else:
+        write_output(to_text(lines, colour=screen_for(out_file).color), out_file)
+    return 0
+
+
+def _is_wanted(record: Any, options: dict[str, Any], now: Any) -> bool:
+    since_s = options["since"]
+    return (
+        options["project"] in (None, record.project)
+        and options["owner"] in (None, record.owner)
+        and (not options["outcome"] or (record.outcome or "open") in options["outcome"])
+        and (since_s is None or (now - record.created_at).total_seconds() <= since_s)
+    )

@@ -1,0 +1,38 @@
+"""`gpuplan logs`: what the job of a launch prints."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ..options.shared import Count, GroupedCommand, option
+
+
+@click.command("logs", cls=GroupedCommand)
+@click.argument("run")
+@option(
+    "Output", "-f", "--follow", is_flag=True, help="Stay until the job ends, then end the launch."
+)
+@option("Output", "--lines", type=Count(whole=True), help="Only the last so many lines.")
+def command(run: str, **options: Any) -> int:
+    """Show what the job of a launch prints, on standard output.
+
+    With -f the launch is brought to its end when the job is over, as `gpuplan launch` does.
+    """
+    from ... import api
+    from ..options.launches import left_running, make_desk, outcome_code, say_closing
+
+    desk = make_desk()
+    lines = options["lines"] or 0
+    run = desk.ledger.find(run).run
+    try:
+        api.launches.show_log(desk, run, sys.stdout, follow=options["follow"], lines=lines)
+    except KeyboardInterrupt:
+        return left_running(desk, run)
+    if not options["follow"]:
+        return 0
+    ((record, _),) = api.launches.look_at(desk, [run])
+    say_closing(desk, record)
+    return outcome_code(record)

@@ -1,0 +1,51 @@
+"""`gpuplan plans`: the estimates that were kept, and their plans."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from ..options.shared import Count, GroupedCommand, option, output_options
+
+FORMATS = ("table", "json")
+
+
+@click.command("plans", cls=GroupedCommand)
+@option(
+    "Output",
+    "--limit",
+    type=Count(whole=True),
+    default=10,
+    show_default=True,
+    help="So many estimates, the newest.",
+)
+@option(
+    "Output",
+    "--top",
+    type=Count(whole=True),
+    default=3,
+    show_default=True,
+    help="So many plans of each; JSON holds all of them.",
+)
+@output_options(*FORMATS)
+def command(**options: Any) -> None:
+    """List the kept estimates and their plans, newest first.
+
+    Every estimate is kept with its first 100 plans; `gpuplan show PLAN-ID` shows one in full.
+    """
+    from ... import api
+    from ..render.plans import render_kept
+    from ..render.text.columns import comfortable, to_text
+    from ..terminal.output import chosen_format, screen_for, write_output
+
+    estimates = api.kept_estimates(limit=options["limit"])
+    out_file = options["out_file"]
+    if chosen_format(options["form"], out_file, FORMATS) == "json":
+        kept = [estimate.model_dump(mode="json") for estimate in estimates]
+        write_output(json.dumps({"schema_version": "1.0", "estimates": kept}) + "\n", out_file)
+        return
+    screen = screen_for(out_file)
+    lines = render_kept(estimates, top=options["top"], width=comfortable(screen.width))
+    write_output(to_text(lines, colour=screen.color), out_file)

@@ -1,0 +1,71 @@
+"""`gpuplan resume`: go on with a launch from its newest checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..options.launch import LIMITS, F, with_options
+from ..options.shared import Count, Dollars, GroupedCommand, OneOf, option
+
+
+def _limits(command: F) -> F:
+    return with_options(LIMITS, command)
+
+
+@click.command("resume", cls=GroupedCommand)
+@click.argument("run")
+@option("Money", "--spot/--on-demand", default=None, help="How to buy; default: as before.")
+@option("Money", "--max-cost", type=Dollars(), help="Of all attempts together: 400, 2k.")
+@option("Money", "--max-hours", type=Count(), help="The same for hours of the machines.")
+@_limits
+@option(
+    "Guard",
+    "--on-projection",
+    type=OneOf(("ask", "stop", "continue")),
+    help="When the first steps say that the run costs more than was predicted.",
+)
+@option("Output", "--detach", is_flag=True, help="Return once the job is submitted.")
+@option("Output", "-q", "--quiet", is_flag=True, help="No log and no notes on stderr.")
+def command(run: str, **options: Any) -> int:
+    """Launch a run again that has not trained all its steps.
+
+    It goes on from its newest checkpoint, on the same kind of machines. One that its guard ended
+    needs another limit first.
+    """
+    from ... import api
+    from ..options.launch import limits_of
+    from ..options.launches import left_running, make_desk, outcome_code, say_closing
+
+    usd, hours = options["max_cost"], options["max_hours"]
+    named = {
+        "max_cost_usd": None if usd is None else float(usd),
+        "max_hours": hours,
+        "action": options["on_projection"],
+    }
+    changes = {key: value for key, value in named.items() if value is not None}
+    desk = make_desk(quiet=options["quiet"], changes=changes)
+    run = desk.ledger.find(run).run
+    try:
+        record = api.launches.resume(
+            desk,
+            run,
+            limits_of(options),
+            spot=options["spot"],
+            reserved_usd=usd,
+            changes=changes,
+        )
+    except KeyboardInterrupt:
+        return left_running(desk, run)
+    if options["detach"]:
+        click.echo(
+            f"Resumed {record.run}; follow it with `gpuplan logs -f {record.run}`.", err=True
+        )
+        return 0
+    try:
+        record = api.launches.follow(desk, run)
+    except KeyboardInterrupt:
+        return left_running(desk, run)
+    say_closing(desk, record)
+    return outcome_code(record)

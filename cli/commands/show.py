@@ -1,0 +1,39 @@
+"""`gpuplan show`: one kept plan in full."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..options.shared import GroupedCommand, output_options
+
+FORMATS = ("table", "json")
+
+
+@click.command("show", cls=GroupedCommand)
+@click.argument("plan_id", metavar="PLAN-ID")
+@output_options(*FORMATS)
+def command(plan_id: str, **options: Any) -> None:
+    """Show a kept plan in full: its step, its memory, its cost, and where each number comes from.
+
+    PLAN-ID is as `gpuplan estimate` and `gpuplan plans` print it, or its first characters.
+    """
+    from ... import api
+    from ..render.explain import render_plan
+    from ..render.text.columns import comfortable, to_text
+    from ..terminal.output import chosen_format, screen_for, write_output
+
+    kept = api.kept_plan(plan_id)
+    out_file = options["out_file"]
+    if chosen_format(options["form"], out_file, FORMATS) == "json":
+        write_output(kept.plan.model_dump_json() + "\n", out_file)
+        return
+    screen = screen_for(out_file)
+    lines = render_plan(
+        kept.plan,
+        kept.estimate,
+        sources=api.sources(kept.plan),
+        width=comfortable(screen.width),
+    )
+    write_output(to_text(lines, colour=screen.color), out_file)

@@ -1,0 +1,62 @@
+"""`gpuplan status`: what is rented now, brought up to date."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from ..options.shared import Duration, GroupedCommand, option, output_options
+
+FORMATS = ("table", "json")
+
+
+@click.command("status", cls=GroupedCommand)
+@click.argument("runs", metavar="[RUN]...", nargs=-1)
+@option("Output", "--watch", is_flag=True, help="Look again and again, until nothing is open.")
+@option(
+    "Output",
+    "--every",
+    type=Duration(bare_unit="s"),
+    default="15s",
+    show_default=True,
+    help="How often --watch looks.",
+)
+@output_options(*FORMATS)
+def command(runs: tuple[str, ...], **options: Any) -> int:
+    """Say what every open launch is doing and what it has cost, or those that are named.
+
+    A launch whose job has ended is brought to its end here, whoever began it: its results are
+    brought, its machines given back, its account closed.
+    """
+    from ... import api
+    from ..options.launches import make_desk, say_closing, say_unreadable
+
+    desk = make_desk(quiet=options["quiet"])
+    say_unreadable(desk)
+    while True:
+        found = api.launches.look_at(desk, runs)
+        _write(desk, found, options)
+        for record, _ in found:
+            if not options["quiet"]:
+                say_closing(desk, record)
+        if not options["watch"] or not any(record.is_open for record, _ in found):
+            return 0
+        try:
+            time.sleep(options["every"])
+        except KeyboardInterrupt:
+            return 0
+
+
+def _write(desk: Any, found: list[Any], options: dict[str, Any]) -> None:
+    from ..render.launches import launches_json, render_status
+    from ..render.text.columns import to_text
+    from ..terminal.output import chosen_format, screen_for, write_output
+
+    out_file = options["out_file"]
+    if chosen_format(options["form"], out_file, FORMATS) == "json":
+        write_output(launches_json([record for record, _ in found], now=desk.now()), out_file)
+        return
+    screen = screen_for(out_file)
+    write_output(to_text(render_status(found, now=desk.now()), colour=screen.color), out_file)

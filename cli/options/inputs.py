@@ -1,0 +1,43 @@
+"""How commands that start from a model file read it, with what is said on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ..terminal.progress import progress
+
+if TYPE_CHECKING:
+    from ...api import Inputs
+    from ...planner.plan.plan import Precision
+    from ...planner.plan.question import Machine
+
+
+def read_inputs(
+    model: str, options: dict[str, Any], *, precisions: Iterable[Precision], machine: Machine
+) -> Inputs:
+    """Return the Profile of the model and the catalogue, as the shared options ask for.
+
+    Args:
+        model: The model as it was typed.
+        options: What `model_options` added, and `offers` and `quiet`.
+        precisions: Those that will be asked about.
+        machine: Names to check against the catalogue at once.
+    """
+    from ... import api
+    from ...profiles.user_model.spec import parse_params
+    from ..terminal.notices import show_output_of_file, warnings_to_stderr
+
+    quiet = options["quiet"]
+    with warnings_to_stderr(quiet=quiet), progress(f"Tracing {model} …", quiet=quiet):
+        return api.read_inputs(
+            model,
+            params=parse_params(options["params"]),
+            inputs=options["inputs"],
+            precisions=precisions,
+            machine=machine,
+            offers=options["offers"],
+            timeout_s=options["timeout"],
+            use_cache=not options["no_cache"],
+            on_output=show_output_of_file if options["verbose"] else None,
+        )

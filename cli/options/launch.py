@@ -1,0 +1,338 @@
+"""The options of `gpuplan launch`, and the request that they make."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...catalog.errors import UsageError
+from .checkpoint_every import CheckpointEvery
+from .shared import Count, Dollars, Duration, F, OneOf, list_option, option
+
+if TYPE_CHECKING:
+    from ...launcher.prepare.request import LaunchRequest
+    from ...launcher.store.accounting import Limits
+
+WHOLE = Count(whole=True)
+
+
+class Share(click.ParamType):
+    """A part of the whole: 30% or 0.3, as a fraction."""
+
+    name = "share"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the fraction, above 0 and at most 1."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"\s*(\d*\.?\d+)\s*(%?)\s*", str(value))
+        share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+        if not 0 < share <= 1:
+            self.fail(f"{value!r} is not a share; write it as 30% or 0.3.", param, ctx)
+        return share
+
+
+LIMITS = (
+    option("Money", "--project-limit", type=Dollars(), help="Of all launches of the project."),
+    option("Money", "--owner-limit", type=Dollars(), help="Of all launches of the owner."),
+    option("Money", "--month-limit", type=Dollars(), help="Of all launches made this month."),
+)
+"""What is spent and what open launches cost at worst must stay below; usually kept as settings."""
+OPTIONS = (
+    option(
+        "Work",
+        "--model",
+        metavar="MODEL",
+        help="The model, for a plan from a file; a kept plan knows its own.",
+    ),
+    option(
+        "Work",
+        "--param",
+        "params",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A param for the functions of --model; repeatable.",
+    ),
+    option("Work", "--steps", type=WHOLE, help="Optimizer steps; default: the plan's."),
+    option("Work", "--replan", is_flag=True, help="Ask the plan's question again first."),
+    list_option("Machine", "--provider", help="Take the cheapest plan on one of these."),
+    list_option("Machine", "--region", help="Try these, in this order; default: the plan's."),
+    list_option("Machine", "--zone", help="Try these zones of the region, in this order."),
+    option(
+        "Machine",
+        "--infra",
+        metavar="INFRA",
+        help="A cluster of your own instead of a cloud: k8s/CONTEXT, slurm/CLUSTER or ssh/POOL.",
+    ),
+    option(
+        "Machine",
+        "--image",
+        metavar="IMAGE",
+        help="docker:NAME:TAG, or a machine image of the cloud.",
+    ),
+    option("Machine", "--disk-size", type=WHOLE, metavar="GB", help="Disk of each node."),
+    option(
+        "Job",
+        "--data",
+        multiple=True,
+        metavar="BUCKET:PATH",
+        help="Mount a bucket on every node, as s3://bucket/folder:/data; repeatable.",
+    ),
+    option(
+        "Job",
+        "--outputs",
+        metavar="BUCKET",
+        help="Where checkpoints and results go, as s3://bucket/folder.",
+    ),
+    option(
+        "Job",
+        "--shared",
+        metavar="FOLDER",
+        help="Where they go instead: a folder that all nodes share already, as /mnt/nfs/runs.",
+    ),
+    option(
+        "Job",
+        "--fetch",
+        type=click.Path(file_okay=False),
+        metavar="FOLDER",
+        help="Bring results here before the machines go; one node, no spot.",
+    ),
+    option(
+        "Job",
+        "--workdir",
+        type=click.Path(path_type=Path),
+        metavar="FOLDER",
+        help="The code to send; default: this folder, else the model's.",
+    ),
+    option(
+        "Job",
+        "--setup",
+        metavar="SHELL",
+        help="Lines that make the environment; default: from uv.lock, requirements.txt or"
+        " pyproject.toml, with the torch build that the node's driver runs.",
+    ),
+    option(
+        "Job",
+        "--env",
+        "variables",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A variable of the job; repeatable.",
+    ),
+    option(
+        "Job",
+        "--secret",
+        "secrets",
+        multiple=True,
+        metavar="NAME",
+        help="A secret variable, by name only: SkyPilot takes its value from your shell.",
+    ),
+    option(
+        "Job", "--project", metavar="NAME", help="Whose money it is; default: the folder's name."
+    ),
+    option("Job", "--owner", metavar="NAME", help="Who pays, for the labels; default: you."),
+    option(
+        "Job",
+        "--checkpoint-every",
+        type=CheckpointEvery(),
+        metavar="STEPS|TIME",
+        help="How often gpuplan's runner writes a checkpoint: 200, 10m; default: 10m.",
+    ),
+    option(
+        "Job",
+        "--synthetic",
+        is_flag=True,
+        help="Train on batches of make_batch(), data set or none: nothing useful is learned.",
+    ),
+    option(
+        "Job",
+        "--autodown",
+        type=click.IntRange(0, 1440),
+        metavar="MINUTES",
+        help="How long the machines stay after the job, if nobody follows it; default: 5, or 60"
+        " with --fetch.",
+    ),
+    option(
+        "Own script",
+        "--command",
+        "script",
+        metavar="COMMAND",
+        help='Run a script of your own on the plan\'s machines: "train.py --flags".',
+    ),
+    option(
+        "Own script",
+        "--framework",
+        help="What starts it: torchrun, accelerate, deepspeed, lightning, horovod, jax, tensorflow"
+        " or none; default: torchrun.",
+    ),
+    option(
+        "Money", "--spot/--on-demand", default=None, help="How to buy; default: as the plan does."
+    ),
+    option(
+        "Money",
+        "--max-cost",
+        type=Dollars(),
+        help="End the run, after a checkpoint, before it costs more: 400, 2k. Refuse what is"
+        " expected to.",
+    ),
+    option("Money", "--max-hours", type=Count(), help="The same for hours of the machines."),
+    option(
+        "Money", "--max-hourly-cost", type=Dollars(), help="Refuse machines that cost more an hour."
+    ),
+    option(
+        "Money",
+        "--deadline",
+        type=Duration(),
+        help="Results within this time: 12h, 3d. Spot machines are left for others once there is no"
+        " time to lose them.",
+    ),
+    *LIMITS,
+    option(
+        "Guard",
+        "--min-gpu-utilization",
+        type=Share(),
+        metavar="SHARE",
+        help="End a run whose GPUs are less busy than this: 30%.",
+    ),
+    option(
+        "Guard",
+        "--idle-for",
+        type=Duration(),
+        default="15m",
+        show_default=True,
+        help="For so long.",
+    ),
+    option(
+        "Guard",
+        "--on-projection",
+        type=OneOf(("ask", "stop", "continue")),
+        default="ask",
+        show_default=True,
+        help="When the first steps say that the run costs more than was predicted.",
+    ),
+    option(
+        "Guard",
+        "--smoke",
+        is_flag=True,
+        help="Run only those first steps, say what the whole would cost, and go.",
+    ),
+    option(
+        "Output",
+        "--dryrun",
+        is_flag=True,
+        help="Print the task and what it costs; write nothing, rent nothing.",
+    ),
+    option("Output", "-y", "--yes", is_flag=True, help="Rent without asking."),
+    option("Output", "--detach", is_flag=True, help="Return once the job is submitted."),
+    option(
+        "Machine",
+        "--any-plan",
+        is_flag=True,
+        help="Where there is no capacity, take the next-best plan of the estimate.",
+    ),
+)
+
+
+def launch_options(command: F) -> F:
+    """Add all of them to a command."""
+    return with_options(OPTIONS, command)
+
+
+def with_options(options: tuple[Callable[[Any], Any], ...], command: F) -> F:
+    """Add options to a command, in this order."""
+    for decorator in reversed(options):
+        command = decorator(command)
+    return command
+
+
+def limits_of(options: dict[str, Any]) -> Limits:
+    """Return the limits on spending."""
+    from ...launcher.store.accounting import Limits
+
+    return Limits(
+        project_usd=options["project_limit"],
+        owner_usd=options["owner_limit"],
+        month_usd=options["month_limit"],
+    )
+
+
+def refuse_contradictions(options: dict[str, Any]) -> None:
+    """Refuse options that say two things.
+
+    Raises:
+        UsageError: they do.
+    """
+    if options["framework"] is not None and options["script"] is None:
+        raise UsageError(
+            f"--framework {options['framework']} is for a script of your own.",
+            fix='give the script with --command "train.py --flags", or leave --framework out.',
+        )
+    if options["script"] is not None and options["checkpoint_every"] is not None:
+        raise UsageError(
+            "--checkpoint-every is for gpuplan's own runner.",
+            fix="leave it out, and let your script write its checkpoints.",
+        )
+    if options["infra"] is not None and (options["region"] or options["zone"]):
+        raise UsageError("--infra is given with --region or --zone.", fix="name the place once.")
+    if options["params"] and options["model"] is None:
+        raise UsageError(
+            "--param is given without --model; a kept plan knows its params.",
+            fix="leave --param out, or estimate with these params.",
+        )
+    if options["out_file"] is not None and not options["dryrun"]:
+        raise UsageError(
+            "--out-file is for --dryrun.", fix="add --dryrun, or leave --out-file out."
+        )
+
+
+def request_of(options: dict[str, Any]) -> LaunchRequest:
+    """Return the request.
+
+    Raises:
+        UsageError: a text is not of the form that its option takes.
+    """
+    from ...launcher.prepare import request
+
+    fetch, outputs, shared = options["fetch"], options["outputs"], options["shared"]
+    deadline_s = options["deadline"]
+    every_steps, every_s = options["checkpoint_every"] or (None, None)
+    return request.LaunchRequest(
+        providers=options["provider"],
+        spot=options["spot"],
+        infra=options["infra"],
+        regions=options["region"],
+        zones=options["zone"],
+        steps=options["steps"],
+        guard=request.GuardRequest(
+            max_cost_usd=options["max_cost"],
+            max_hours=options["max_hours"],
+            max_hourly_cost_usd=options["max_hourly_cost"],
+            min_gpu_utilization=options["min_gpu_utilization"],
+            idle_for_s=options["idle_for"],
+            on_projection=options["on_projection"],
+            smoke=options["smoke"],
+        ),
+        deadline=None if deadline_s is None else datetime.now(UTC) + timedelta(seconds=deadline_s),
+        data=tuple(request.parse_data(text) for text in options["data"]),
+        outputs=None if outputs is None else request.parse_outputs(outputs),
+        shared=None if shared is None else request.parse_shared(shared),
+        fetch=None if fetch is None else str(Path(fetch).expanduser().absolute()),
+        image=None if options["image"] is None else request.parse_image(options["image"]),
+        disk_gb=options["disk_size"],
+        checkpoint_every_steps=every_steps,
+        checkpoint_every_s=every_s,
+        autodown_minutes=options["autodown"],
+        synthetic=options["synthetic"],
+        setup=options["setup"],
+        environment=tuple(request.parse_variable(text) for text in options["variables"]),
+        secrets=tuple(request.parse_secret(text) for text in options["secrets"]),
+        command=options["script"],
+        framework=options["framework"],
+    )

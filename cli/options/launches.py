@@ -1,0 +1,86 @@
+"""What the commands about launches share: the desk they work at, and what they say at the end."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from ...launcher.lifecycle.transitions import Desk
+    from ...launcher.store.launch_record import LaunchRecord
+
+CODES = {
+    "succeeded": 0,
+    "stopped": 0,
+    "cancelled": 0,
+    "no-capacity": 3,
+    "guarded": 4,
+}
+"""Outcome → exit code; every other is a failure."""
+
+
+def make_desk(*, quiet: bool = False, changes: dict[str, Any] | None = None) -> Desk:
+    """Return the desk of this machine's user, which speaks on stderr."""
+    from ... import api
+
+    return api.launches.desk(
+        tell=(lambda _text: None) if quiet else say,
+        log=None if quiet else sys.stderr,
+        changes=changes,
+    )
+
+
+def say(text: str) -> None:
+    """Tell the person one thing."""
+    click.echo(text, err=True)
+
+
+def say_unreadable(desk: Desk) -> None:
+    """Name the launches whose records cannot be read, which are in no answer and in no sum."""
+    for run in desk.ledger.unreadable():
+        say(f"{run} is left out: its record in the store cannot be read; it may cost money.")
+
+
+def say_closing(desk: Desk, record: LaunchRecord) -> None:
+    """Say how a launch ended and what it came to; nothing while it is open."""
+    from ...launcher.store.accounting import closing_line
+
+    if record.is_open:
+        return
+    click.echo(f"{record.run} {record.outcome}: {record.why}", err=True)
+    click.echo(closing_line(record, now=desk.now()), err=True)
+
+
+def outcome_code(record: LaunchRecord) -> int:
+    """Return the exit code that tells how a launch ended; 0 while it is open."""
+    return 0 if record.outcome is None else CODES.get(record.outcome, 1)
+
+
+def is_projection(record: LaunchRecord) -> bool:
+    """Return whether the guard ended a launch for what its first steps said."""
+    return record.outcome == "guarded" and record.guard_why == "projection"
+
+
+def left_running(desk: Desk, run: str) -> int:
+    """Say how to find a launch again that Ctrl-C has left; return the exit code.
+
+    Args:
+        desk: Whose ledger knows whether it is open.
+        run: Its run id, or a part of it that was enough to find it.
+    """
+    from ..main import EXIT_INTERRUPTED
+
+    if not any(one.run.startswith(run) or one.cluster == run for one in desk.ledger.open()):
+        click.echo(f"\nInterrupted; {run} is not open, and no machine of it is left.", err=True)
+        return EXIT_INTERRUPTED
+    click.echo(
+        f"\nLeft {run} to itself: it goes on, and costs money until it ends.\n"
+        f"  gpuplan status {run}     what it is doing\n"
+        f"  gpuplan logs -f {run}    follow it again\n"
+        f"  gpuplan stop {run}       checkpoint, then give the machines back\n"
+        f"  gpuplan down {run}       give the machines back now",
+        err=True,
+    )
+    return EXIT_INTERRUPTED

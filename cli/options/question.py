@@ -1,0 +1,97 @@
+"""From the options of the command line to the question that the planner answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...catalog.errors import UsageError
+from ...planner.plan.plan import OFFLOADABLE, Offloaded
+from ...planner.plan.question import Choices, Machine, Money, Question, Work
+from .shared import parse_cluster
+
+AMOUNTS = ("tokens", "samples", "epochs", "steps")
+
+
+def question_of(options: dict[str, Any]) -> Question:
+    """Return the question that the options ask.
+
+    Raises:
+        UsageError: Options contradict each other.
+    """
+    given = [f"--{name}" for name in AMOUNTS if options[name] is not None]
+    if len(given) > 1:
+        raise UsageError(
+            f"{' and '.join(given)} are given; the amount of work is one of them.",
+            fix="keep one.",
+        )
+    if options["epochs"] is not None and options["dataset_size"] is None:
+        raise UsageError(
+            "--epochs is given without the size of the data set.",
+            fix="add --dataset-size with its number of samples.",
+        )
+    if not given:
+        for name in ("deadline", "budget"):
+            if options[name] is not None:
+                raise UsageError(
+                    f"--{name} is given without an amount of work.",
+                    fix="add --tokens, --samples, --epochs or --steps.",
+                )
+    return Question(
+        work=Work(
+            **{name: options[name] for name in (*AMOUNTS, "dataset_size", "global_batch")},
+        ),
+        machine=_machine_of(options),
+        choices=Choices(
+            layouts=options["layout"],
+            micro_batches=options["micro_batch"],
+            grad_accums=options["grad_accum"],
+            precisions=options["precision"],
+            recomputes=options["recompute"],
+            stack=options["stack"],
+            compile=options["compile"],
+            optimizer=options["optimizer"],
+            offload=offload_of(options["offload"]),
+        ),
+        money=Money(
+            deadline_s=options["deadline"],
+            budget_usd=options["budget"],
+            purchase=options["purchase"],
+            sort=options["sort"],
+        ),
+        all_variants=options["all_variants"],
+        vs_cpu=options["vs_cpu"],
+        top=options["top"],
+    )
+
+
+def offload_of(words: tuple[str, ...]) -> tuple[Offloaded, ...] | None:
+    """Return what is to be kept in host memory; None where the planner may choose.
+
+    Raises:
+        UsageError: "none" stands beside other words.
+    """
+    if not words:
+        return None
+    if "none" in words and len(words) > 1:
+        raise UsageError("--offload says none, and something else.", fix="keep one of them.")
+    return tuple(one for one in OFFLOADABLE if one in words)
+
+
+def _machine_of(options: dict[str, Any]) -> Machine:
+    named = {name: options[name] for name in ("accelerator", "instance", "nodes")}
+    if options["cluster"] is not None:
+        if any(named.values()):
+            raise UsageError(
+                "--cluster is given beside --accelerator, --instance or --nodes.",
+                fix="keep one way of naming the machines.",
+            )
+        named.update(parse_cluster(options["cluster"]))
+    return Machine(
+        providers=options["provider"],
+        regions=options["region"],
+        jurisdictions=options["jurisdiction"],
+        accelerators=named["accelerator"],
+        instances=named["instance"],
+        nodes=named["nodes"],
+        max_nodes=options["max_nodes"],
+    )

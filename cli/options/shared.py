@@ -1,0 +1,321 @@
+"""Options that several commands share, grouped as `--help` prints them, and what people may type.
+
+Amounts are written as people say them ("10B" tokens, "48h", "$500"); a list may be typed with
+commas or by repeating the option; a name that is not known is answered with the closest ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from ...catalog.errors import GpuplanError, UsageError, did_you_mean
+from ...catalog.units import SECONDS_PER_HOUR
+from ...planner.plan.layout import parse_layout
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+GROUPS = (
+    "Work",
+    "Machine",
+    "Layout",
+    "Measuring",
+    "Training",
+    "Job",
+    "Checkpoints",
+    "Own script",
+    "Money",
+    "Guard",
+    "Output",
+    "Model file",
+)
+"""Headings of `--help`, in this order; options of no group come last, as "Other"."""
+
+LARGEST_COUNT = 1e18
+LARGEST_WHOLE_COUNT = 1e12
+"""Products of two or three of these must stay exact."""
+COUNT_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
+DURATION_UNITS_S = {
+    "s": 1,
+    "min": 60,
+    "m": 60,
+    "h": SECONDS_PER_HOUR,
+    "d": 24 * SECONDS_PER_HOUR,
+    "w": 7 * 24 * SECONDS_PER_HOUR,
+}
+
+
+class GroupedOption(click.Option):
+    """An option that knows under which heading of `--help` it stands."""
+
+    def __init__(self, *args: Any, group: str | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.group = group
+
+
+class GroupedCommand(click.Command):
+    """A command whose `--help` lists its options under the headings of `GROUPS`."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one section for each group that has an option."""
+        sections: dict[str, list[tuple[str, str]]] = {group: [] for group in (*GROUPS, "Other")}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                sections[getattr(param, "group", None) or "Other"].append(record)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records, col_max=26)
+
+
+def option(group: str, *names: str, **attributes: Any) -> Callable[[F], F]:
+    """Return the decorator of an option that stands in a group of `--help`."""
+    assert group in GROUPS
+    return click.option(*names, cls=GroupedOption, group=group, **attributes)
+
+
+class Count(click.ParamType):
+    """A number of things above zero, with a suffix if it is large: 512, 300M, 10B, 1.5T, 1e9."""
+
+    name = "number"
+
+    def __init__(self, *, whole: bool = False) -> None:
+        self.whole = whole
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | int:
+        """Return the number; whole ones as int."""
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            number = float(value)
+        else:
+            match = re.fullmatch(r"([\d_,]*\.?\d+(?:e[+-]?\d+)?)\s*([kmbgt]?)", _folded(value))
+            if not match:
+                self.fail(
+                    f"{value!r} is not a number above zero; write it as 512, 300M or 10B.",
+                    param,
+                    ctx,
+                )
+            digits = match[1].replace("_", "").replace(",", "")
+            number = float(Decimal(digits) * COUNT_SUFFIXES[match[2]])
+        if not number > 0:
+            self.fail(f"{value!r} is not above zero.", param, ctx)
+        largest = LARGEST_WHOLE_COUNT if self.whole else LARGEST_COUNT
+        if number > largest:
+            self.fail(f"{value!r} is too large; at most {largest:.0e} is taken.", param, ctx)
+        if not self.whole:
+            return number
+        if number != int(number):
+            self.fail(f"{value!r} is not a whole number.", param, ctx)
+        return int(number)
+
+
+class Duration(click.ParamType):
+    """A span of time with its unit, in seconds: 90min, 48h, 3d, 2w.
+
+    Args:
+        bare_unit: The unit of a number without one; None: it is an error.
+    """
+
+    name = "duration"
+
+    def __init__(self, *, bare_unit: str | None = None) -> None:
+        self.bare_unit = bare_unit
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d*\.?\d+)\s*(s|min|m|h|d|w)?", _folded(value))
+        unit = (match[2] or self.bare_unit) if match else None
+        if match is None or unit is None:
+            self.fail(
+                f"{value!r} is not a span of time; write it with a unit, as 90min, 48h or 3d.",
+                param,
+                ctx,
+            )
+        seconds = float(match[1]) * DURATION_UNITS_S[unit]
+        if seconds <= 0:
+            self.fail(f"{value!r} is not above zero.", param, ctx)
+        return seconds
+
+
+class Dollars(click.ParamType):
+    """An amount of US dollars above zero: 500, $500, 1,500.50, 2k."""
+
+    name = "usd"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Decimal:
+        """Return the amount."""
+        text = _folded(value).removeprefix("$").removesuffix("usd").strip().replace(",", "")
+        factor = 1
+        if text.endswith(("k", "m")):
+            factor = COUNT_SUFFIXES[text[-1]]
+            text = text[:-1]
+        try:
+            usd = Decimal(text) * factor
+        except InvalidOperation:
+            self.fail(f"{value!r} is not an amount of US dollars; write 500 or 2k.", param, ctx)
+        if not (usd.is_finite() and usd > 0):
+            self.fail(f"{value!r} is not above zero.", param, ctx)
+        return usd
+
+
+class OneOf(click.ParamType):
+    """One of a few words; another is answered with the closest."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self.words = tuple(words)
+        self.name = "|".join(self.words)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """Return the words as they are typed; click before 8.2 gives no context."""
+        return self.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word as we spell it."""
+        folded = _folded(value).replace("_", "-")
+        if folded not in self.words:
+            self.fail(
+                f"{value!r} is not one of {', '.join(self.words)}."
+                f"{did_you_mean(folded, self.words)}",
+                param,
+                ctx,
+            )
+        return folded
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the words that begin with what is typed."""
+        return [CompletionItem(word) for word in self.words if word.startswith(incomplete)]
+
+
+class LayoutText(click.ParamType):
+    """A layout in its one-line form, such as fsdp16 or hsdp2x8.tp4."""
+
+    name = "layout"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the Layout."""
+        try:
+            return parse_layout(str(value))
+        except GpuplanError as error:
+            self.fail(str(error), param, ctx)
+
+
+class ListOf(click.ParamType):
+    """Values separated by commas; with `multiple=True` the option may be repeated as well."""
+
+    def __init__(self, item: click.ParamType | None = None) -> None:
+        self.item = item or click.STRING
+        self.name = "name,…" if self.item is click.STRING else f"{self.item.name},…"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """Return words as they are typed, and kinds of values in capitals."""
+        return self.name if isinstance(self.item, OneOf) else self.name.upper()
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Any, ...]:
+        """Return the converted items, in the order they were typed."""
+        if isinstance(value, tuple):
+            return value
+        parts = [part.strip() for part in str(value).split(",")]
+        if not all(parts):
+            self.fail(f"{value!r} has an empty item.", param, ctx)
+        return tuple(self.item.convert(part, param, ctx) for part in parts)
+
+
+def list_option(
+    group: str, name: str, item: click.ParamType | None = None, **attributes: Any
+) -> Callable[[F], F]:
+    """Return the decorator of an option that takes comma lists, repeats, or both."""
+    return option(group, name, type=ListOf(item), multiple=True, callback=_flatten, **attributes)
+
+
+def parse_cluster(text: str) -> dict[str, tuple[Any, ...]]:
+    """Return the machines that "4xp5.48xlarge" or "4xH100:8" names: nodes of one kind.
+
+    Raises:
+        UsageError: The text is not of that form.
+    """
+    match = re.fullmatch(r"\s*([1-9]\d*)\s*[x×*]\s*(\S+)\s*", text)  # noqa: RUF001
+    if match is None:
+        raise UsageError(
+            f"--cluster {text} is not of the form NxNAME.",
+            fix="write 4xp5.48xlarge (an instance type) or 4xH100:8 (nodes of eight H100).",
+        )
+    kind = "accelerator" if ":" in match[2] else "instance"
+    return {"nodes": (int(match[1]),), kind: (match[2],)}
+
+
+def model_options(command: F) -> F:
+    """Add the MODEL argument and how its file is to be read."""
+    decorators = (
+        click.argument("model"),
+        option("Work", "--param", "params", multiple=True, metavar="KEY=VALUE",
+               help="A param for the functions of the file; repeatable."),
+        option("Model file", "--input", "inputs", multiple=True, metavar="SHAPE[:DTYPE]",
+               help="One input tensor, for MODEL.py:ClassName; without the batch, as 3,224,224."),
+        option("Model file", "--timeout", type=Duration(bare_unit="s"), default="120s",
+               show_default=True, help="Longest time the file may take to load and be traced."),
+        option("Model file", "--no-cache", is_flag=True,
+               help="Trace the file again, whatever is cached."),
+        option("Output", "-v", "--verbose", is_flag=True,
+               help="Show on stderr what the file printed, and the whole traceback if it failed."),
+    )  # fmt: skip
+    return _apply(decorators, command)
+
+
+def output_options(*formats: str) -> Callable[[F], F]:
+    """Return the decorator that adds `--format`, `--out-file` and `-q`."""
+    return lambda command: _apply(
+        (
+            option(
+                "Output",
+                "--format",
+                "form",
+                type=OneOf(formats),
+                default=None,
+                help="How to print; without it, what the name of --out-file says, else table.",
+            ),
+            option(
+                "Output",
+                "--out-file",
+                type=click.Path(dir_okay=False),
+                metavar="FILE",
+                help="Write to a file, whole or not at all, instead of printing.",
+            ),
+            option(
+                "Output", "-q", "--quiet", is_flag=True, help="No progress and no notes on stderr."
+            ),
+        ),  # fmt: skip
+        command,
+    )
+
+
+def _apply(decorators: Iterable[Callable[[Any], Any]], command: F) -> F:
+    for decorator in reversed(tuple(decorators)):
+        command = decorator(command)
+    return command
+
+
+def _flatten(
+    _ctx: click.Context, _param: click.Parameter, lists: Iterable[tuple[Any, ...]]
+) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys(item for items in lists for item in items))
+
+
+def _folded(value: Any) -> str:
+    return str(value).strip().casefold()

@@ -1,0 +1,1 @@
+"""The parts of a rendered text: columns, tables, quantities, money, wording."""

@@ -1,0 +1,1 @@
+"""What the terminal is given: output, notices, progress."""

@@ -1,0 +1,79 @@
+"""Ends a launch that nobody saw end: what became of its machines, and what they cost."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ..store.launch_record import LaunchRecord, Outcome
+from .engine import EngineError, NoCapacityError
+from .observe import Finding, Seen, rented
+from .transitions import Desk, end, give_back, note_machines
+
+
+def close(desk: Desk, record: LaunchRecord, finding: Finding, seen: Seen) -> LaunchRecord:
+    """End a launch that has nothing left to wait for; give back what may still be there."""
+    if finding == "never-asked":
+        return end(desk, record, "cancelled", "its command ended before anything was asked for")
+    if finding in ("not-started", "gone"):
+        record, went = _note_past(desk, record, seen)
+        if finding == "gone" or went:
+            return end(desk, record, *_why_gone(record), is_bound=True, **went)
+        return end(desk, record, *_why_not_started(desk, seen))
+    record = note_machines(desk, record)
+    give_back(desk, record)
+    if not record.is_open:
+        return record
+    outcome, why = _why_gone(record) if record.state == "running" else _why_not_started(desk, seen)
+    return end(desk, record, outcome, why)
+
+
+def _note_past(
+    desk: Desk, record: LaunchRecord, seen: Seen
+) -> tuple[LaunchRecord, dict[str, datetime]]:
+    """Keep machines that came and went while nobody looked, and return when they had gone.
+
+    Where the engine has forgotten them, an attempt that did get machines is accounted for until
+    now, at the dearest place.
+    """
+    last = record.last
+    if last is None or record.managed:
+        return record, {}
+    # A name is used again when a run is resumed.
+    past = [one for one in desk.engine.past(record.cluster) if one.ended_at >= last.asked_at]
+    got_some = seen.request is not None and seen.request.status == "succeeded"
+    if not past:
+        if last.began_at is None and got_some:
+            dearest = max(place.usd_per_hour for place in record.places) * record.nodes
+            facts: dict[str, object] = {"usd_per_hour": dearest, "began_at": last.asked_at}
+            record = desk.ledger.update(
+                record.run, lambda one: one.with_last(**facts), what="machines that are forgotten"
+            )
+            return record, {"ended_at": desk.now()}
+        return record, {}
+    if last.began_at is None:
+        facts = rented(record, past[0].cluster)
+        record = desk.ledger.update(
+            record.run,
+            lambda one: one.with_last(**facts),
+            what=f"machines were in {past[0].cluster.infra}",
+        )
+    return record, {"ended_at": min(past[0].ended_at, desk.now())}
+
+
+def _why_gone(record: LaunchRecord) -> tuple[Outcome, str]:
+    again = f"`gpuplan resume {record.run}` goes on from the newest checkpoint"
+    if record.last is not None and record.last.spot:
+        return "preempted", f"its machines were taken away; {again}"
+    return "lost", f"its machines went, and nobody saw its job end; {again}"
+
+
+def _why_not_started(desk: Desk, seen: Seen) -> tuple[Outcome, str]:
+    if seen.request is None:
+        return "failed", "its machines were not started, and the engine does not say why"
+    try:
+        desk.engine.wait_launched(seen.request.request_id, None)
+    except NoCapacityError as error:
+        return "no-capacity", error.message
+    except EngineError as error:
+        return "failed", error.message
+    return "failed", "its machines are gone, and its job was never seen"

@@ -1,0 +1,68 @@
+"""The log of a launch's job: shown, and kept here once its machines are gone."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import TextIO
+
+from ...catalog.files import write_atomically
+from ..store.launch_record import LaunchRecord
+from .engine import Engine, EngineError, Job
+
+
+def log_path(record: LaunchRecord, attempt: int) -> Path:
+    """Return where the log of an attempt is kept once its job has ended."""
+    return Path(record.folder) / f"job-{attempt}.log"
+
+
+def keep_log(engine: Engine, record: LaunchRecord, job: Job, known: str | None) -> str:
+    """Keep the log of a job beside its task, since it goes with the machines; return it.
+
+    Args:
+        engine: where it is, unless it is known.
+        record: the launch.
+        job: its own.
+        known: the log as it was shown.
+    """
+    text = _log_of(engine, record, job) if known is None else known
+    if text is None:
+        return ""  # It may be gone already; the job's own status still tells.
+    last = record.last
+    number = 1 if last is None else last.number
+    # The folder may have been removed, and a log is not worth failing for.
+    with contextlib.suppress(OSError):
+        write_atomically(log_path(record, number), text)
+    return text
+
+
+def _log_of(engine: Engine, record: LaunchRecord, job: Job) -> str | None:
+    out = io.StringIO()
+    try:
+        if record.managed:
+            engine.tail_managed(job.job_id, out, follow=False)
+        else:
+            engine.tail(record.cluster, job.job_id, out, follow=False)
+    except EngineError:
+        return None
+    return out.getvalue()
+
+
+class Copied(io.StringIO):
+    """Keeps what is written, and writes it to a stream too, if there is one."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def write(self, text: str, /) -> int:
+        """Write a text to both."""
+        if self._stream is not None:
+            self._stream.write(text)
+        return super().write(text)
+
+    def flush(self) -> None:
+        """Show what was written."""
+        if self._stream is not None:
+            self._stream.flush()

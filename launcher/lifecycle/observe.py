@@ -1,0 +1,126 @@
+"""What became of a launch: the record beside what the engine has, judged. Pure but for `look`."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..store.launch_record import LaunchRecord
+from .engine import ENDED, Cluster, Engine, Job, Request
+
+Finding = Literal[
+    "nothing", "starting", "training", "job-ended", "never-asked", "not-started", "broken", "gone"
+]
+"""What is there of an open launch.
+
+nothing       it has ended, and nothing is left of it
+starting      it is being asked for, or its machines are being started
+training      its job waits or runs
+job-ended     its job has ended; the machines may still be there
+never-asked   the command that meant it died before it asked for anything
+not-started   it was asked for, and there are no machines and no job
+broken        there are machines, and no job that could run on them
+gone          machines that were there are gone, and nobody saw the job end
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What the engine has of one launch."""
+
+    cluster: Cluster | None = None
+    job: Job | None = None
+    """Its own; others may be on its machines."""
+    request: Request | None = None
+    """The newest."""
+    is_launcher_alive: bool = False
+    """Whether the command that launched it still runs on this machine."""
+
+
+def look(record: LaunchRecord, engine: Engine) -> Seen:
+    """Ask the engine for everything it has of a launch."""
+    requests = engine.requests(record.cluster)
+    request = requests[0] if requests else None
+    is_starting = request is not None and request.status == "running"
+    alive = is_alive(record)
+    if record.managed:
+        jobs = [job for job in engine.managed_jobs() if job.name == record.cluster]
+        # SkyPilot names no cluster in such a request.
+        return Seen(job=jobs[0] if jobs else None, request=request, is_launcher_alive=alive)
+    # A cluster that is being started is locked, and asking the cloud would wait for it.
+    cluster = engine.cluster(record.cluster, refresh=not is_starting)
+    jobs = engine.jobs(record.cluster) if cluster is not None and cluster.status == "up" else []
+    return Seen(cluster=cluster, job=job_of(record, jobs), request=request, is_launcher_alive=alive)
+
+
+def job_of(record: LaunchRecord, jobs: Sequence[Job]) -> Job | None:
+    """Return the job of a launch among those of its cluster, newest first.
+
+    Others may be there: whoever can reach the machines can give them more to do.
+    """
+    known = None if record.last is None else record.last.job_id
+    own = [job for job in jobs if job.name in (None, record.cluster)]
+    return next((job for job in own if known is None or job.job_id == known), None)
+
+
+def judge(record: LaunchRecord, seen: Seen) -> Finding:
+    """Return what is there of a launch."""
+    has_cluster = seen.cluster is not None
+    if not record.is_open:
+        return "broken" if has_cluster and not seen.is_launcher_alive else "nothing"
+    if seen.job is not None:
+        return "job-ended" if seen.job.status in ENDED else "training"
+    if seen.request is not None and seen.request.status == "running":
+        return "starting"
+    if seen.is_launcher_alive and record.state == "intended":
+        return "starting"
+    if has_cluster:
+        return "broken"
+    if record.state == "intended" and seen.request is None:
+        return "never-asked"
+    return "gone" if record.state == "running" else "not-started"
+
+
+def is_alive(record: LaunchRecord, *, host: str | None = None) -> bool:
+    """Return whether the command that launched a run still runs on this machine."""
+    if record.host != (host or platform.node()) or record.pid == os.getpid():
+        return False
+    try:
+        os.kill(record.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def rented(record: LaunchRecord, cluster: Cluster) -> dict[str, object]:
+    """Return what an attempt keeps of the machines it got.
+
+    Their price is the one that was planned with, of the place where they are; the engine's own
+    only where that place was not planned. They are counted from when they were asked for: a cloud
+    bills from their boot, which no engine tells, and SkyPilot's own time is after it.
+    """
+    last = record.last
+    planned = [
+        place.usd_per_hour * record.nodes
+        for place in record.places
+        if _is_in(cluster.infra, place.infra) and place.spot == cluster.is_spot
+    ]
+    dearest = max(place.usd_per_hour for place in record.places) * record.nodes
+    began_at = cluster.launched_at if last is None else last.asked_at
+    return {
+        "infra": cluster.infra,
+        "instance_type": cluster.instance_type,
+        "spot": cluster.is_spot,
+        "usd_per_hour": planned[0] if planned else cluster.usd_per_hour or dearest,
+        "began_at": began_at,
+    }
+
+
+def _is_in(infra: str | None, place: str) -> bool:
+    there = (infra or "").replace("kubernetes", "k8s")
+    return there == place or there.startswith(f"{place}/")

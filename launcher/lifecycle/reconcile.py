@@ -1,0 +1,264 @@
+"""The store beside what the engine and the clouds have: machines that no open launch owns.
+
+Looking changes nothing but what a launch has become; machines are taken down by `take_down`, and
+only those of this store unless a person says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal
+
+from ...catalog.errors import GpuplanError, UsageError
+from ..prepare.project import this_user
+from ..prepare.request import slug
+from ..store.launch_record import LaunchRecord
+from .engine import Cluster
+from .holder import Here, Holder, holder
+from .resume import pick_up
+from .transitions import Desk
+
+Kind = Literal[
+    "settled",
+    "running",
+    "orphan-cluster",
+    "orphan-instance",
+    "unattributed",
+    "others",
+    "unknown",
+    "skipped",
+]
+"""A launch that was brought up to date; one that runs as it should; machines of this store that
+the engine knows and no open launch owns; machines of this store that only the cloud knows; machines
+with gpuplan's label of which nobody can tell whose they are; machines of another store or owner;
+what could not be looked at; where nothing was looked for, since the account has nothing there."""
+LAST: dict[Kind, int] = {"others": 1, "skipped": 2}
+"""What is said for information alone, after what may cost this person money."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instance:
+    """A machine with gpuplan's labels, as its cloud lists it."""
+
+    cloud: str
+    region: str
+    instance_id: str
+    instance_type: str | None
+    run: str
+    launched_at: datetime | None
+    store_id: str | None = None
+    owner: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skipped:
+    """Regions of a cloud in which no machines were looked for."""
+
+    cloud: str
+    regions: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """The machines that a cloud lists, and where it was not asked or gave no answer."""
+
+    instances: tuple[Instance, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discrepancy:
+    """One line of what was found."""
+
+    kind: Kind
+    run: str | None
+    text: str
+    cluster: str | None = None
+    instances: tuple[Instance, ...] = ()
+    usd_per_hour: Decimal | None = None
+    store_id: str | None = None
+    """Of the store that its label names."""
+    owner: str | None = None
+    """As its label names it."""
+    by_hand: tuple[str, ...] = ()
+    """Commands that end machines which are not this store's for sure."""
+
+    @property
+    def is_orphan(self) -> bool:
+        """Return whether it costs money, is this store's, and no open launch owns it."""
+        return self.kind in ("orphan-cluster", "orphan-instance")
+
+
+Instances = Callable[[], Listing]
+
+
+def reconcile(
+    desk: Desk, *, instances: Instances | None = None, owner: str | None = None
+) -> list[Discrepancy]:
+    """Bring every open launch up to date, and return what was found.
+
+    Args:
+        desk: the world.
+        instances: lists the machines that carry gpuplan's labels, where credentials allow.
+        owner: whose machines may be ended, as `launch --owner`; default: this machine's user.
+    """
+    found = [_bring_up_to_date(desk, record) for record in desk.ledger.open()]
+    found += [
+        Discrepancy(kind="unknown", run=run, text="its record in the store cannot be read")
+        for run in desk.ledger.unreadable()
+    ]
+    clusters = desk.engine.clusters()
+    records = {record.cluster: record for record in desk.ledger.all()}
+    here = Here(
+        store_id=desk.ledger.known_store_id(),
+        owner=slug(owner or this_user()),
+        runs={slug(record.run) for record in records.values()},
+    )
+    found += [
+        _unowned(cluster, records.get(cluster.name), _holder(cluster, here))
+        for cluster in clusters
+        if (cluster.run is not None or cluster.name in records)
+        and not _is_owned(desk, cluster, records)
+    ]
+    if instances is not None:
+        listing = instances()
+        found += _unknown_machines(desk, listing.instances, clusters, records, here)
+        found += [_not_looked_at(one) for one in listing.skipped]
+    return sorted(found, key=lambda one: LAST.get(one.kind, 0))
+
+
+def take_down(
+    desk: Desk,
+    orphan: Discrepancy,
+    *,
+    terminate: Callable[[Sequence[Instance]], None],
+    confirmed: bool = False,
+) -> None:
+    """Give back machines that no open launch owns. Doing it twice does nothing the second time.
+
+    Args:
+        desk: the world.
+        orphan: what `reconcile` found.
+        terminate: ends machines that only their cloud knows.
+        confirmed: whether a person, asked about these very machines, wants unattributed ones ended.
+
+    Raises:
+        UsageError: they are not this store's, or not for sure and nobody has confirmed it.
+    """
+    if not (orphan.is_orphan or (orphan.kind == "unattributed" and confirmed)):
+        raise UsageError(
+            f"{orphan.run or orphan.cluster} is not this store's to end: {orphan.text}.",
+            fix="ask its owner"
+            if orphan.kind == "others"
+            else "look whose it is, then end it by"
+            f" hand: {'; '.join(orphan.by_hand) or 'in the console of its cloud'}.",
+        )
+    if orphan.cluster is not None:
+        desk.engine.down(orphan.cluster)
+    if orphan.instances:
+        terminate(orphan.instances)
+
+
+def _bring_up_to_date(desk: Desk, record: LaunchRecord) -> Discrepancy:
+    try:
+        after, finding = pick_up(desk, record)
+    except GpuplanError as error:
+        return Discrepancy(
+            kind="unknown", run=record.run, text=f"could not be looked at: {error.message}"
+        )
+    if after.is_open:
+        text = "is being started" if finding == "starting" else "runs"
+        return Discrepancy(kind="running", run=record.run, text=text)
+    return Discrepancy(
+        kind="settled", run=record.run, text=f"has ended: {after.outcome}, {after.why}"
+    )
+
+
+def _is_owned(desk: Desk, cluster: Cluster, records: dict[str, LaunchRecord]) -> bool:
+    record = records.get(cluster.name)
+    if record is not None:
+        record = desk.ledger.get(record.run)  # As it is now, after it was brought up to date.
+        return record.is_open
+    # SkyPilot names the cluster of a managed job after the job, with its number.
+    return any(
+        one.is_open and one.managed and cluster.name.startswith(f"{one.cluster}-")
+        for one in records.values()
+    )
+
+
+def _unowned(cluster: Cluster, record: LaunchRecord | None, holds: Holder) -> Discrepancy:
+    price = "" if cluster.usd_per_hour is None else f", ${cluster.usd_per_hour:,.2f} an hour"
+    text = f"{cluster.nodes} x {cluster.instance_type} in {cluster.infra}{price}: "
+    if holds.standing == "own":
+        ended = "no open launch" if record is None else f"{record.run}, which has ended"
+        text += f"owned by {ended}"
+    else:
+        text += holds.text
+    end = f"sky down {cluster.name}" if record is None else f"gpuplan down {record.run}"
+    return Discrepancy(
+        kind="orphan-cluster" if holds.standing == "own" else holds.standing,
+        run=cluster.run if record is None else record.run,
+        cluster=cluster.name,
+        text=text,
+        usd_per_hour=cluster.usd_per_hour,
+        store_id=cluster.store_id,
+        owner=cluster.owner,
+        by_hand=(end,) if holds.standing == "unattributed" else (),
+    )
+
+
+def _unknown_machines(
+    desk: Desk,
+    instances: Sequence[Instance],
+    clusters: Sequence[Cluster],
+    records: dict[str, LaunchRecord],
+    here: Here,
+) -> list[Discrepancy]:
+    """Return the machines of a cloud that belong to no cluster and no open launch."""
+    known = {slug(one.run) for one in clusters if one.run is not None}
+    known |= {slug(one.run) for one in desk.ledger.open()}
+    known |= {slug(records[one.name].run) for one in clusters if one.name in records}
+    together: dict[tuple[str, str | None, str | None], list[Instance]] = {}
+    for one in instances:
+        if one.run not in known:
+            together.setdefault((one.run, one.store_id, one.owner), []).append(one)
+    return [_unknown_to_engine(machines, here) for machines in together.values()]
+
+
+def _unknown_to_engine(machines: Sequence[Instance], here: Here) -> Discrepancy:
+    """Return the line on the machines of one run, of one store and one owner."""
+    first = machines[0]
+    holds = _holder(first, here)
+    text = f"{len(machines)} x {first.instance_type} in {first.cloud}/{first.region}: "
+    text += holds.text if holds.text else "SkyPilot does not know them"
+    return Discrepancy(
+        kind="orphan-instance" if holds.standing == "own" else holds.standing,
+        run=first.run,
+        instances=tuple(machines),
+        text=text,
+        store_id=first.store_id,
+        owner=first.owner,
+        by_hand=_terminations(machines) if holds.standing == "unattributed" else (),
+    )
+
+
+def _holder(machines: Cluster | Instance, here: Here) -> Holder:
+    return holder(here, run=machines.run, store_id=machines.store_id, owner=machines.owner)
+
+
+def _terminations(machines: Sequence[Instance]) -> tuple[str, ...]:
+    """Return the commands of AWS's own tool that end machines, one a region."""
+    return tuple(
+        f"aws ec2 terminate-instances --region {region} --instance-ids "
+        + " ".join(one.instance_id for one in machines if one.region == region)
+        for region in sorted({one.region for one in machines})
+    )
+
+
+def _not_looked_at(skipped: Skipped) -> Discrepancy:
+    where = ", ".join(f"{skipped.cloud}/{region}" for region in skipped.regions)
+    return Discrepancy(kind="skipped", run=None, text=f"not looked at: {where}: {skipped.why}")

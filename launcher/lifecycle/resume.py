@@ -1,0 +1,311 @@
+"""Going on with a launch that another command began: look, and do what is due. Idempotent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, TextIO
+
+import yaml
+
+from ...catalog.errors import UsageError
+from ...catalog.files import write_atomically
+from ..guard.orders import STOP_FILE
+from ..prepare.run_script import OUT_FOLDER
+from ..prepare.task import write_tasks
+from ..store.accounting import Limits
+from ..store.launch_record import LaunchRecord
+from .closing import close
+from .engine import ENDED, EngineError
+from .job_log import log_path
+from .observe import Finding, Seen, judge, look
+from .transitions import (
+    Desk,
+    ask,
+    attend,
+    end,
+    give_back,
+    newest_job,
+    note_machines,
+    settle,
+    this_process,
+    wait_started,
+)
+
+LOOK_EVERY_S = 3.0
+STOP_WAIT_S = 1800.0
+"""How long a job may take to write its checkpoint, before a person is told that it has not."""
+FOLLOWED_AGAIN = 5
+"""How often a log is asked for again that ended before its job did."""
+Wait = Callable[[float], None]
+
+
+def pick_up(desk: Desk, record: LaunchRecord) -> tuple[LaunchRecord, Finding]:
+    """Bring a record up to what the engine has, and do what is due: the end of a job that is over.
+
+    Raises:
+        EngineError: the engine does not answer, or cannot give machines back.
+    """
+    seen = look(record, desk.engine)
+    finding = judge(record, seen)
+    if finding in ("nothing", "starting"):
+        return _adopt(desk, record, seen) if finding == "starting" else record, finding
+    if finding in ("training", "job-ended"):
+        record = _adopt(desk, note_machines(desk, record), seen)
+        assert seen.job is not None
+        if finding == "job-ended":
+            record = settle(desk, record, seen.job)
+        return record, finding
+    return close(desk, record, finding, seen), finding
+
+
+def show_log(
+    desk: Desk, record: LaunchRecord, out: TextIO, *, follow: bool, lines: int = 0
+) -> None:
+    """Write the log of the newest job of a launch; one that is followed is waited for.
+
+    Raises:
+        EngineError: its machines could not be started.
+        UsageError: it has none, or its machines are gone and its log with them.
+    """
+    last = record.last
+    if not record.is_open and last is not None and log_path(record, last.number).is_file():
+        text = log_path(record, last.number).read_text(encoding="utf-8")
+        out.write("".join(text.splitlines(keepends=True)[-lines:]))
+        return
+    if last is None or last.job_id is None:
+        record, finding = pick_up(desk, record)
+        last = record.last
+        if follow and finding == "starting" and last is not None and last.request_id:
+            record = wait_started(desk, record)
+            last = record.last
+    if last is None or last.job_id is None:
+        raise UsageError(f"{record.run} has no job yet.", fix=f"see `gpuplan status {record.run}`.")
+    if record.managed:
+        desk.engine.tail_managed(last.job_id, out, follow=follow, lines=lines)
+        return
+    if desk.engine.cluster(record.cluster, refresh=False) is None:
+        raise UsageError(
+            f"The machines of {record.run} are gone, and the log with them.",
+            fix=f"what is left is at {record.results}.",
+        )
+    desk.engine.tail(record.cluster, last.job_id, out, follow=follow, lines=lines)
+
+
+def stop(desk: Desk, record: LaunchRecord, *, wait: Wait) -> LaunchRecord:
+    """End a job after a checkpoint, bring its results and give the machines back.
+
+    Raises:
+        UsageError: it has ended already.
+        EngineError: the job does not end; the machines are left to it.
+    """
+    if not _told(desk, record):
+        record, finding = pick_up(desk, record)
+        if not record.is_open:
+            if finding == "nothing":
+                raise UsageError(
+                    f"{record.run} has ended already.", fix="see it with `gpuplan history`."
+                )
+            return record
+        if finding == "starting":
+            return down(desk, record)
+        if record.managed:
+            _cancel_managed(desk, record)
+        else:
+            desk.engine.execute(record.cluster, f"touch {STOP_FILE}")
+            desk.ledger.update(record.run, lambda one: one, what="told to stop")
+    desk.tell("told to stop: it writes a checkpoint first")
+    waited_s = 0.0
+    while waited_s < STOP_WAIT_S:
+        job = newest_job(desk, record)
+        if job is not None and job.status in ENDED:
+            return settle(desk, desk.ledger.get(record.run), job)
+        if job is None:
+            record, _ = pick_up(desk, desk.ledger.get(record.run))
+            return record
+        wait(LOOK_EVERY_S)
+        waited_s += LOOK_EVERY_S
+    raise EngineError(
+        f"{record.run} was told to stop {STOP_WAIT_S / 60:.0f} minutes ago and still runs.",
+        fix=f"look at it with `gpuplan logs {record.run}`; `gpuplan down {record.run}` ends it now,"
+        " with what its newest checkpoint holds.",
+    )
+
+
+def _told(desk: Desk, record: LaunchRecord) -> bool:
+    """Tell a job that is known to stop, without a look at it first, which may take half a minute.
+
+    Returns whether its machines took it; a job that has ended already does not mind.
+    """
+    known = record.last is not None and record.last.job_id is not None
+    if record.state != "running" or record.managed or not known:
+        return False
+    try:
+        desk.engine.execute(record.cluster, f"touch {STOP_FILE}")
+    except EngineError:
+        return False
+    desk.ledger.update(record.run, lambda one: one, what="told to stop")
+    return True
+
+
+def down(desk: Desk, record: LaunchRecord) -> LaunchRecord:
+    """Give the machines of a launch back at once. Doing it twice does nothing the second time.
+
+    Raises:
+        EngineError: they are still there.
+    """
+    seen = look(record, desk.engine)
+    if not record.is_open:
+        if seen.cluster is not None:
+            desk.engine.down(record.cluster)
+        return record
+    if judge(record, seen) in ("job-ended", "never-asked", "not-started", "gone"):
+        return pick_up(desk, record)[0]
+    if seen.request is not None and seen.request.status == "running":
+        desk.engine.cancel_request(seen.request.request_id)
+    record = note_machines(desk, record)
+    give_back(desk, record)
+    why = "taken down by hand; what the newest checkpoint does not hold is lost"
+    had_machines = record.last is not None and record.last.began_at is not None
+    return end(
+        desk,
+        record,
+        "stopped" if had_machines else "cancelled",
+        why if had_machines else "taken back before any machine was there",
+    )
+
+
+def resume(
+    desk: Desk,
+    record: LaunchRecord,
+    limits: Limits,
+    *,
+    spot: bool | None = None,
+    reserved_usd: Decimal | None = None,
+    change_orders: bool = False,
+) -> LaunchRecord:
+    """Launch a run again, to go on from its newest checkpoint; return it with its job submitted.
+
+    Args:
+        desk: the world.
+        record: an ended launch that has not succeeded.
+        limits: on spending.
+        spot: how to buy this time; None: as before.
+        reserved_usd: what limits count for the whole launch from now on; None: as before.
+        change_orders: whether the guard's orders were changed, so that one that ended for them
+            may go on.
+
+    Raises:
+        UsageError: it has succeeded, is still open, or its task is gone.
+        LimitError: a limit would be passed.
+    """
+    record, _ = pick_up(desk, record)
+    _refuse_to_resume(record, change_orders=change_orders)
+    last = record.last
+    was_spot = last is not None and last.spot
+    buys_spot = was_spot if spot is None else spot
+    _retask(record, spot=buys_spot)
+    pid, host = this_process()
+    record = desk.ledger.begin_attempt(
+        record.run,
+        limits,
+        spot=buys_spot,
+        change=lambda one: one.model_copy(
+            update={
+                "managed": one.managed and buys_spot,
+                "pid": pid,
+                "host": host,
+                "reserved_usd": reserved_usd or one.reserved_usd,
+            }
+        ),
+    )
+    return wait_started(desk, ask(desk, record))
+
+
+def _refuse_to_resume(record: LaunchRecord, *, change_orders: bool) -> None:
+    if record.is_open:
+        raise UsageError(
+            f"{record.run} still runs.", fix=f"follow it with `gpuplan logs -f {record.run}`."
+        )
+    if record.outcome == "succeeded":
+        raise UsageError(
+            f"{record.run} has trained all its steps.", fix="launch a plan with more --steps."
+        )
+    if record.outcome == "guarded" and not change_orders:
+        raise UsageError(
+            f"{record.run} was ended by its guard: {record.why}.",
+            fix="allow more with --max-cost, --max-hours or --on-projection continue.",
+        )
+
+
+def follow(desk: Desk, record: LaunchRecord) -> LaunchRecord:
+    """Go on with an open launch until it has ended, showing its log."""
+    if record.state == "running" and (record.pid, record.host) == this_process():
+        # This command has just launched it: there is nothing to find.
+        record = attend(desk, record)
+    for _ in range(FOLLOWED_AGAIN):
+        if not record.is_open:
+            return record
+        record, finding = pick_up(desk, record)
+        if finding == "starting" and record.last is not None and record.last.request_id:
+            record = wait_started(desk, record)
+        if record.is_open:
+            record = attend(desk, record)
+    if record.is_open:
+        raise EngineError(
+            f"The log of {record.run} broke off {FOLLOWED_AGAIN} times; its job goes on.",
+            fix=f"follow it again with `gpuplan logs -f {record.run}`.",
+        )
+    return record
+
+
+def _adopt(desk: Desk, record: LaunchRecord, seen: Seen) -> LaunchRecord:
+    """Keep the request and the job of a launch whose command died before it could."""
+    last = record.last
+    assert last is not None
+    changes: dict[str, Any] = {}
+    if last.request_id is None and seen.request is not None:
+        changes["request_id"] = seen.request.request_id
+    if last.job_id is None and seen.job is not None:
+        changes["job_id"] = seen.job.job_id
+    state = "running" if seen.job is not None else "requested"
+    if not changes and record.state == state:
+        return record
+    if seen.request is None and seen.job is None:
+        return record
+    return desk.ledger.update(
+        record.run,
+        lambda one: one.with_last(**changes).model_copy(update={"state": state}),
+        what=f"picked up: {state}",
+    )
+
+
+def _cancel_managed(desk: Desk, record: LaunchRecord) -> None:
+    last = record.last
+    assert last is not None and last.job_id is not None
+    desk.engine.cancel_managed(last.job_id, gracefully=True)
+    desk.ledger.update(record.run, lambda one: one, what="managed job cancelled")
+
+
+def _retask(record: LaunchRecord, *, spot: bool) -> None:
+    """Write the task of a launch anew: bought as it is now, with what was fetched sent back.
+
+    Of two tasks the second is the one that is bought on demand.
+    """
+    path = Path(record.folder) / "task.yaml"
+    try:
+        tasks = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    except OSError:
+        raise UsageError(
+            f"{path} is gone, and it is what would be launched.", fix="launch the plan again."
+        ) from None
+    if not spot:
+        tasks = [{**tasks[-1], "name": record.cluster}]
+    resources = tasks[0]["resources"]
+    resources.pop("use_spot", None)
+    if spot:
+        resources["use_spot"] = True
+    if record.fetch is not None and Path(record.fetch).is_dir():
+        tasks[0].setdefault("file_mounts", {})[f"~/{OUT_FOLDER}"] = record.fetch
+    write_atomically(path, write_tasks(tasks))

@@ -1,0 +1,97 @@
+"""From a prepared launch to what the store keeps of it before anything is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+
+from ...catalog.units import SECONDS_PER_HOUR
+from ...planner.cost.run_cost import CENT
+from ...planner.predict.known_runs import run_key
+from ..lifecycle.transitions import this_process
+from ..skypilot.placement import Place
+from ..store.launch_record import LaunchRecord, PricedPlace
+from .prepare import Prepared
+from .request import LaunchRequest
+from .run_script import OUT_FOLDER
+from .task import idle_minutes
+
+
+def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:
+    """Return the record of a launch that is about to be asked for, with its worst case reserved."""
+    plan, request, cost = prepared.plan, prepared.request, prepared.cost
+    pid, host = this_process()
+    return LaunchRecord(
+        run=prepared.run_id,
+        created_at=now(),
+        plan=plan.id,
+        title=f"{plan.string} on {plan.nodes} x {plan.offer.instance_type}",
+        model=prepared.model,
+        project=prepared.project.name,
+        owner=prepared.project.owner,
+        folder=str(prepared.folder.absolute()),
+        cluster=prepared.task.cluster,
+        accelerator=plan.offer.accelerator,
+        workload=prepared.workload,
+        plan_key=run_key(plan),
+        managed=request.buys_spot(plan),
+        nodes=plan.nodes,
+        secrets=request.secrets,
+        places=(
+            *(_priced(place, spot=request.buys_spot(plan)) for place in prepared.places),
+            *(_priced(place, spot=False) for place in prepared.fallback),
+        ),
+        usd_expected=cost.usd_expected,
+        usd_low=cost.usd_low,
+        usd_high=cost.usd_high,
+        usd_worst=cost.usd_worst,
+        reserved_usd=reserved_usd(prepared),
+        billing_increment_s=None
+        if prepared.billing is None
+        else prepared.billing.billing_increment_s,
+        minimum_s=None if prepared.billing is None else prepared.billing.minimum_s,
+        fetch=request.fetch,
+        results=_results(request, prepared),
+        out_dir=OUT_FOLDER if request.fetch else prepared.task.out_dir,
+        pid=pid,
+        host=host,
+    )
+
+
+def _priced(place: Place, *, spot: bool) -> PricedPlace:
+    return PricedPlace(infra=place.infra, usd_per_hour=place.usd_per_hour, spot=spot)
+
+
+def reserved_usd(prepared: Prepared) -> Decimal | None:
+    """Return what limits count for a launch: its worst case, or what its guard ends it at.
+
+    None where neither is known.
+    """
+    guard, cost = prepared.request.guard, prepared.cost
+    bounds = [cost.usd_worst, guard.max_cost_usd]
+    if guard.max_hours is not None:
+        dearest = max(place.usd_per_hour for place in prepared.all_places) * prepared.plan.nodes
+        idle_hours = idle_minutes(prepared.request) * 60 / SECONDS_PER_HOUR
+        hours = Decimal(str(guard.max_hours + idle_hours))
+        bounds.append((dearest * hours).quantize(CENT))
+    known = [bound for bound in bounds if bound is not None]
+    return min(known) if known else None
+
+
+def held_to_reservation(prepared: Prepared) -> Prepared:
+    """Return a launch whose guard ends it before it costs more than limits count for it."""
+    reserved = reserved_usd(prepared)
+    if reserved is None or prepared.orders.max_cost_usd is not None:
+        return prepared
+    return replace(prepared, orders=replace(prepared.orders, max_cost_usd=float(reserved)))
+
+
+def _results(request: LaunchRequest, prepared: Prepared) -> str:
+    if request.fetch is not None:
+        return request.fetch
+    if request.shared is not None:
+        return prepared.task.out_dir
+    assert request.outputs is not None
+    return f"{request.outputs.source}/{prepared.task.out_dir.rpartition('/')[2]}"

@@ -1,0 +1,56 @@
+"""The guard's orders in a job folder, brought up to date each time that machines are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ...catalog.errors import UsageError
+from ..bundle import ORDERS_FILE, write_orders
+from ..guard.orders import Orders, OrdersError
+from ..store.accounting import node_hours, spent_usd
+from ..store.launch_record import LaunchRecord
+
+
+def orders_path(record: LaunchRecord) -> Path:
+    """Return where a launch keeps the orders that are sent to its machines."""
+    return Path(record.folder) / "job" / ORDERS_FILE
+
+
+def renew_orders(
+    record: LaunchRecord, now: datetime, *, changes: Mapping[str, Any] | None = None
+) -> None:
+    """Write the orders of the newest attempt: its time, and what the earlier ones took.
+
+    Args:
+        record: the launch.
+        now: when machines are asked for.
+        changes: fields of `Orders` that a person changes; `action` is the projection's.
+
+    Raises:
+        UsageError: the folder of the launch is gone or damaged.
+    """
+    path = orders_path(record)
+    try:
+        orders = Orders.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, OrdersError) as error:
+        raise UsageError(
+            f"{path} cannot be used ({error}), and it says what stops the run.",
+            fix="launch the plan again.",
+        ) from None
+    fields = dict(changes or {})
+    action = fields.pop("action", None)
+    if action is not None and orders.projection is not None:
+        fields["projection"] = replace(orders.projection, action=action)
+    earlier = record.model_copy(update={"attempts": record.attempts[:-1]})
+    orders = replace(
+        orders,
+        requested_at_s=now.timestamp(),
+        spent_before_usd=float(spent_usd(earlier, now=now)),
+        hours_before=node_hours(earlier, now=now) / record.nodes,
+        **fields,
+    )
+    write_orders(path.parent, orders)

@@ -1,0 +1,196 @@
+"""Which plan is launched, and whether it still holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from ...catalog.errors import NoFeasiblePlanError, PriceError, UsageError
+from ...catalog.snapshot import Catalogue, load_catalogue
+from ...planner.plan.plan import Estimate, Plan
+from ...profiles.user_model.spec import ModelSpec
+from ..skypilot.placement import Place, own_place, places
+from ..store.estimates import Store
+from ..store.origin import Origin, files_hash
+from ..store.plan_file import GivenPlan, given_plan
+from .request import LaunchRequest
+
+AGAIN = "give --replan to estimate again with the same question, or run `gpuplan estimate`."
+
+
+def chosen(text: str | None, request: LaunchRequest, *, folder: Path, store: Store) -> GivenPlan:
+    """Return the plan that is named, else the cheapest of the last estimate made in a folder.
+
+    Raises:
+        UsageError: there is no such plan, or no estimate was made here.
+        NoFeasiblePlanError: the last estimate has no plan that can be run there.
+    """
+    providers = request.providers
+    if text is not None:
+        given = given_plan(text)
+        if providers and given.plan.offer.provider not in providers:
+            raise UsageError(
+                f"Plan {given.plan.id} is on {given.plan.offer.provider}, not on"
+                f" {' or '.join(providers)}.",
+                fix="leave --provider out, or name another plan.",
+            )
+        return given
+    kept = store.newest_of(folder)
+    if kept is None:
+        raise UsageError(
+            "No plan is named, and no estimate was made in this folder.",
+            fix="run `gpuplan estimate model.py` here first, or name a plan of `gpuplan plans`.",
+        )
+    plan = cheapest(kept.estimate, request, catalogue=catalogue_of(kept.origin))
+    return GivenPlan(
+        plan=plan,
+        workload=kept.estimate.workload,
+        snapshot_date=kept.estimate.catalog.snapshot_date,
+        origin=kept.origin,
+    )
+
+
+def catalogue_of(origin: Origin | None) -> Catalogue:
+    """Return today's catalogue, with the person's own offers that a plan was made with."""
+    offers = None if origin is None else origin.offers
+    return load_catalogue(None if offers is None else Path(offers))
+
+
+def cheapest(estimate: Estimate, request: LaunchRequest, *, catalogue: Catalogue) -> Plan:
+    """Return the plan of an estimate that trains for the least money where it would be launched.
+
+    Raises:
+        NoFeasiblePlanError: there is none.
+        PriceError: nobody knows the price of any.
+    """
+    providers = request.providers
+    priced: list[tuple[float, int, Plan]] = []
+    unpriced: list[PriceError] = []
+    for plan in estimate.plans:
+        runs = plan.runnable is not False and not plan.needs_port
+        if (request.command is None and not runs) or (
+            providers and plan.offer.provider not in providers
+        ):
+            continue
+        try:
+            priced.append((_usd_per_sample(plan, request, catalogue), plan.position, plan))
+        except PriceError as error:
+            unpriced.append(error)
+        except UsageError:
+            continue  # SkyPilot does not reach it.
+    if priced:
+        return min(priced, key=lambda one: one[:2])[2]
+    if unpriced:
+        raise unpriced[0]
+    on = f" on {' or '.join(providers)}" if providers else ""
+    wanted = f" --provider {','.join(providers)}" if providers else ""
+    raise NoFeasiblePlanError(
+        f"The last estimate made in this folder has no priced plan{on} that gpuplan runs.",
+        fix=f"estimate again with{wanted or ' other machines'}, or name a plan.",
+    )
+
+
+def next_best(
+    estimate: Estimate,
+    request: LaunchRequest,
+    *,
+    catalogue: Catalogue,
+    besides: Iterable[Plan],
+) -> Plan | None:
+    """Return the cheapest plan on machines, or in a place, that have not been tried."""
+    tried_kinds = {_machines(plan) for plan in besides}
+    left = tuple(plan for plan in estimate.plans if _machines(plan) not in tried_kinds)
+    try:
+        return cheapest(estimate.model_copy(update={"plans": left}), request, catalogue=catalogue)
+    except (NoFeasiblePlanError, PriceError):
+        return None
+
+
+def same_plan(old: Plan, estimate: Estimate) -> Plan:
+    """Return the plan of a new estimate that is the old one, at today's prices and predictions.
+
+    Raises:
+        NoFeasiblePlanError: it is not among them.
+    """
+    for plan in estimate.plans:
+        if _kind(plan) == _kind(old):
+            return plan
+    best = f" The cheapest now is {estimate.plans[0].id}." if estimate.plans else ""
+    raise NoFeasiblePlanError(
+        f"Estimated again, plan {old.id} ({old.string} on {old.offer.instance_type}) is not among"
+        f" the best any more.{best}",
+        fix="choose one of `gpuplan plans`.",
+    )
+
+
+def tried(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[Place, ...]:
+    """Return where a plan is launched, in order; raises what `places` raises."""
+    spot = request.buys_spot(plan)
+    if request.infra is not None:
+        return (own_place(request.infra, plan, spot=spot),)
+    return places(plan, catalogue, spot=spot, regions=request.regions, zones=request.zones)
+
+
+def refuse_stale(given: GivenPlan, *, snapshot_date: date) -> None:
+    """Refuse a plan whose model or prices have changed since it was made.
+
+    Raises:
+        UsageError: they have.
+    """
+    plan, origin = given.plan, given.origin
+    if origin is not None and files_hash(origin.spec) != origin.files_hash:
+        raise UsageError(
+            f"{origin.spec.path.name}, or a file that it imports, has changed since plan {plan.id}"
+            " was made.",
+            fix=AGAIN,
+        )
+    if given.snapshot_date is not None and given.snapshot_date != snapshot_date:
+        raise UsageError(
+            f"Plan {plan.id} was made with the prices of {given.snapshot_date}; this gpuplan has"
+            f" those of {snapshot_date}.",
+            fix=AGAIN,
+        )
+
+
+def refuse_another_model(given: GivenPlan, spec: ModelSpec) -> None:
+    """Refuse a model, or params, that are not those the plan was made for.
+
+    Raises:
+        UsageError: they are not.
+    """
+    if given.origin is None:
+        return
+    planned = given.origin.spec
+    if (planned.path, planned.class_name) != (spec.path, spec.class_name):
+        raise UsageError(
+            f"Plan {given.plan.id} was made for {planned.text}, not for {spec.text}.",
+            fix="leave --model out, or estimate that model.",
+        )
+    if planned.params != spec.params or planned.inputs != spec.inputs:
+        raise UsageError(
+            f"Plan {given.plan.id} was made with {_shown(planned.params)}, not with"
+            f" {_shown(spec.params)}.",
+            fix="leave --param and --input out, or estimate with these.",
+        )
+
+
+def _usd_per_sample(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> float:
+    """Return what a sample costs where the plan is tried first."""
+    first, *_ = tried(plan, request, catalogue)
+    return float(first.usd_per_hour) * plan.nodes / plan.samples_per_s
+
+
+def _machines(plan: Plan) -> tuple[object, ...]:
+    offer = plan.offer
+    return offer.provider, offer.region, offer.instance_type, offer.purchase
+
+
+def _kind(plan: Plan) -> tuple[object, ...]:
+    offer = plan.offer
+    return offer.provider, offer.instance_type, offer.purchase, plan.nodes, plan.string
+
+
+def _shown(params: Mapping[str, Any]) -> str:
+    return " ".join(f"{key}={value}" for key, value in params.items()) or "no params"

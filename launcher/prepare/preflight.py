@@ -1,0 +1,157 @@
+"""What is not launched: a plan nobody could run, results that would be lost, a bill too high."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ...catalog.errors import LimitError, NoFeasiblePlanError, UsageError
+from ...catalog.units import SECONDS_PER_HOUR
+from ...planner.cost.launch_cost import LaunchCost
+from ...planner.plan.plan import Plan
+from ...profiles.user_model.spec import ModelSpec
+from ..skypilot.placement import NO_BUCKETS
+from .project import Project, needed_packages
+from .request import GuardRequest, LaunchRequest, refuse_keys, refuse_repeats
+
+
+def refuse_request(plan: Plan, request: LaunchRequest) -> None:
+    """Refuse what contradicts itself or the plan, before any price is looked up.
+
+    Raises:
+        UsageError: results would be lost, two buckets are put in one place, or a key is given.
+        NoFeasiblePlanError: gpuplan's runner does not run the plan.
+    """
+    _refuse_unrunnable(plan, request)
+    _refuse_loss(plan, request)
+    refuse_repeats(request.data)
+    if request.guard.smoke and request.command is not None:
+        raise UsageError(
+            "--smoke ends after the first steps, and nobody knows the steps of your own script.",
+            fix="leave --smoke out, and give --max-cost or --max-hours to end it.",
+        )
+    if request.synthetic and request.command is not None:
+        raise UsageError(
+            "--synthetic is for gpuplan's own runner; your own script reads its own data.",
+            fix="leave --synthetic out.",
+        )
+    for option, text in (("--command", request.command), ("--setup", request.setup)):
+        refuse_keys(text or "", option)
+
+
+def refuse_unmounted(cloud: str, request: LaunchRequest) -> None:
+    """Refuse buckets where SkyPilot mounts none.
+
+    Raises:
+        UsageError: one is asked for there.
+    """
+    if cloud in NO_BUCKETS and (request.outputs is not None or request.data):
+        raise UsageError(
+            f"SkyPilot mounts no buckets on {cloud}.",
+            fix="give --fetch FOLDER for the results, and let your script read its data itself.",
+        )
+
+
+def refuse_dear(cost: LaunchCost, guard: GuardRequest) -> None:
+    """Refuse a launch that is expected to pass what its guard allows, so that it would not end.
+
+    What may pass it at worst is launched: the guard ends it in time, after a checkpoint.
+
+    Raises:
+        LimitError: it is.
+    """
+    hourly, limit = guard.max_hourly_cost_usd, guard.max_cost_usd
+    if hourly is not None and cost.usd_per_hour > hourly:
+        raise LimitError(
+            f"These machines cost ${cost.usd_per_hour:,.2f} an hour, more than --max-hourly-cost"
+            f" ${hourly:,.2f}.",
+            fix="choose a plan with fewer or cheaper machines, --spot, or allow more.",
+        )
+    if limit is not None and cost.usd_expected is not None and cost.usd_expected > limit:
+        raise LimitError(
+            f"This is expected to cost ${cost.usd_expected:,.2f}, more than --max-cost"
+            f" ${limit:,.2f} (at worst: ${cost.usd_worst:,.2f}).",
+            fix="choose a cheaper plan, fewer steps or --spot, or allow more.",
+        )
+    hours = guard.max_hours
+    if hours is not None and cost.hours_expected is not None and cost.hours_expected > hours:
+        raise LimitError(
+            f"This is expected to take {cost.hours_expected:,.1f} hours, more than --max-hours"
+            f" {hours:,.1f}.",
+            fix="choose a faster plan or fewer steps, or allow more.",
+        )
+
+
+def refuse_late(cost: LaunchCost, deadline: datetime | None, *, now: datetime) -> None:
+    """Refuse a launch that is expected to end after its deadline.
+
+    Raises:
+        LimitError: it is.
+    """
+    if deadline is None or cost.hours_expected is None:
+        return
+    left_hours = (deadline.astimezone() - now.astimezone()).total_seconds() / SECONDS_PER_HOUR
+    if cost.hours_expected > left_hours:
+        raise LimitError(
+            f"This is expected to take {cost.hours_expected:,.1f} hours, and --deadline is in"
+            f" {max(left_hours, 0):,.2f} hours.",
+            fix="choose a faster plan (`gpuplan estimate --deadline`), or allow more time.",
+        )
+
+
+def refuse_missing_packages(
+    spec: ModelSpec | None, project: Project, request: LaunchRequest
+) -> None:
+    """Refuse a job that would fail on its first line, on machines that are paid for.
+
+    Raises:
+        UsageError: the model imports packages that nothing would install.
+    """
+    brings_own = request.setup is not None or (request.image or "").startswith("docker:")
+    if spec is None or brings_own or project.environment.found is not None:
+        return
+    needed = needed_packages(spec)
+    if needed:
+        raise UsageError(
+            f"{spec.text} needs {', '.join(needed)}, and no file of {project.workdir} says which"
+            " packages to install.",
+            fix="write a requirements.txt there, or give --setup or --image docker:….",
+        )
+
+
+def _refuse_unrunnable(plan: Plan, request: LaunchRequest) -> None:
+    if request.command is None and (plan.runnable is False or plan.needs_port):
+        raise NoFeasiblePlanError(
+            f"gpuplan's runner does not run plan {plan.id}:"
+            f" {plan.why_not_runnable or 'it needs a port to XLA.'}",
+            fix='launch a script of your own with --command "train.py …" --framework …, or choose'
+            " another plan.",
+        )
+
+
+def _refuse_loss(plan: Plan, request: LaunchRequest) -> None:
+    """Refuse a launch whose results would go with the machines."""
+    ways = {
+        "--outputs": request.outputs,
+        "--shared": request.shared,
+        "--fetch": request.fetch,
+    }
+    given = [option for option, value in ways.items() if value is not None]
+    if not given:
+        raise UsageError(
+            "The machines go when the job is done, and checkpoints and results would go with them.",
+            fix="give --outputs s3://bucket/folder, --shared a folder that all nodes have already,"
+            " or for one node --fetch FOLDER to have them brought here first.",
+        )
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} are both given.", fix="give one of them.")
+    if request.fetch is not None and request.command is None and plan.nodes > 1:
+        raise UsageError(
+            f"The {plan.nodes} nodes write one checkpoint together, and --fetch brings what is on"
+            " the first.",
+            fix="give --outputs s3://bucket/folder, which all nodes share, or --shared FOLDER.",
+        )
+    if request.fetch is not None and request.buys_spot(plan):
+        raise UsageError(
+            "A spot machine may go at any time, with what has not been fetched yet.",
+            fix="give --outputs s3://bucket/folder, --shared FOLDER, or --on-demand.",
+        )

@@ -1,0 +1,133 @@
+"""What the person's folder says: where the job's code is, which packages it needs, who asks."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import sys
+import tomllib
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ...catalog.errors import UsageError
+from ...profiles.user_model.source import installed_imports
+from ...profiles.user_model.spec import ModelSpec
+from .node_setup import Environment, Found
+
+ENVIRONMENT_FILES: tuple[Found, ...] = ("uv.lock", "requirements.txt", "pyproject.toml")
+"""The first that is there is taken."""
+OTHER_LOCKS = ("poetry.lock", "Pipfile.lock", "pdm.lock", "environment.yml", "conda-lock.yml")
+PINNED_TORCH = re.compile(r"torch\s*==\s*([0-9][0-9A-Za-z.]*)")
+FALLBACK_OWNER = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """A folder that travels to the nodes."""
+
+    workdir: Path
+    """Absolute."""
+    environment: Environment
+    owner: str
+    named: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Return what people call it."""
+        return self.named or self.workdir.name
+
+
+def read_project(workdir: Path, *, owner: str | None = None, named: str | None = None) -> Project:
+    """Return what a folder says of the job's environment.
+
+    Args:
+        workdir: sent to the nodes whole, but for what its .skyignore or .gitignore names.
+        owner: who pays; None: the name of this machine's user.
+        named: whose money it is; None: the folder's name.
+
+    Raises:
+        UsageError: there is no such folder, or a file of it cannot be read.
+    """
+    folder = workdir.expanduser().absolute()
+    if not folder.is_dir():
+        raise UsageError(
+            f"There is no folder {workdir}.", fix="give --workdir the folder of your code."
+        )
+    found: Found | None = next(
+        (name for name in ENVIRONMENT_FILES if (folder / name).is_file()), None
+    )
+    others = [name for name in OTHER_LOCKS if (folder / name).is_file()]
+    notes = [
+        f"{name} is not read; give --setup with the lines that use it"
+        for name in others
+        if found is None
+    ]
+    pinned = None if found is None else _pinned_torch(folder / found)
+    return Project(
+        workdir=folder,
+        environment=Environment(
+            found=found,
+            torch_version=pinned or _torch_here(),
+            python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
+        ),
+        owner=owner or this_user(),
+        named=named,
+        notes=tuple(notes),
+    )
+
+
+def default_workdir(model: Path | None, folder: Path) -> Path:
+    """Return the folder to send: this one if the model lies in it, else the model's own."""
+    if model is None or model.is_relative_to(folder):
+        return folder
+    return model.parent
+
+
+def this_user() -> str:
+    """Return the name of this machine's user."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return FALLBACK_OWNER
+
+
+def needed_packages(spec: ModelSpec) -> tuple[str, ...]:
+    """Return the packages besides torch that a model imports, by the names of their modules."""
+    if spec.kind == "hf":
+        return ("transformers",)
+    if spec.kind != "file":
+        return ()
+    roots = {name.partition(".")[0] for name in installed_imports(spec.path)}
+    return tuple(sorted(roots - sys.stdlib_module_names - {"torch"}))
+
+
+def _pinned_torch(path: Path) -> str | None:
+    """Return the version of torch that a file of packages fixes, without its build ("+cu130")."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.name == "uv.lock":
+            packages = tomllib.loads(text).get("package", [])
+            versions = [one.get("version") for one in packages if one.get("name") == "torch"]
+            return str(versions[0]).partition("+")[0] if versions and versions[0] else None
+        if path.name == "pyproject.toml":
+            wanted = tomllib.loads(text).get("project", {}).get("dependencies", [])
+        else:
+            wanted = text.splitlines()
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, AttributeError) as error:
+        raise UsageError(
+            f"{path} cannot be read: {error}.", fix="mend it, or give --setup instead."
+        ) from None
+    found = [PINNED_TORCH.match(str(line).strip()) for line in wanted]
+    return next((match[1] for match in found if match), None)
+
+
+def _torch_here() -> str:
+    try:
+        return version("torch").partition("+")[0]
+    except PackageNotFoundError:
+        raise UsageError(
+            "torch is not installed here, so its version is not known.",
+            fix="pin it in requirements.txt, as torch==2.13.0.",
+        ) from None

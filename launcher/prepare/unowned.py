@@ -1,0 +1,67 @@
+"""What machines cost that nobody owns any more: no laptop, no SkyPilot, no guard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...catalog.units import SECONDS_PER_HOUR
+from ..guard.limits import end_s
+from ..guard.orders import Orders, TimerOrders
+from ..skypilot.placement import Place
+from .power_off import power_off
+
+NOBODY = "if your laptop, SkyPilot and the guard are all gone"
+
+
+def unowned_notes(
+    orders: Orders, places: Sequence[Place], *, image: str | None, tpu: bool
+) -> tuple[str, ...]:
+    """Return what a person is told, before renting, of machines that nobody owns any more.
+
+    Args:
+        orders: of the launch, with its timer.
+        places: where machines are tried.
+        image: that the job runs in.
+        tpu: whether the machines are those of a TPU slice.
+    """
+    timer = orders.timer
+    if timer is None or all(place.usd_per_hour == 0 for place in places):
+        return ()
+    notes = [f"set-up is stopped after {timer.setup_s / SECONDS_PER_HOUR:.1f} h at the latest"]
+    for cloud in dict.fromkeys(place.cloud for place in places):
+        ended = power_off(cloud, image=image, tpu=tpu)
+        if cloud in timer.power_off_on:
+            notes.append(
+                f"{NOBODY}, machines of {cloud} power themselves off"
+                f" {_when(orders, timer)}; then billed until `gpuplan reconcile` or the provider's"
+                f" console deletes them: {ended.still_billed}"
+            )
+            continue
+        notes.append(
+            f"{NOBODY}, machines of {cloud} do not end themselves and cost"
+            f" ${orders.usd_per_hour:,.2f} an hour without end: look with `gpuplan status` and"
+            f" `gpuplan reconcile`, and in the provider's console (still billed after a power-off:"
+            f" {ended.still_billed})"
+        )
+    return tuple(notes)
+
+
+def _when(orders: Orders, timer: TimerOrders) -> str:
+    """Return when a machine ends itself, and what all of them cost until then."""
+    idle = (
+        f"after {_hours(timer.unowned_s)} ({_usd(orders, timer.unowned_s)}) without set-up or a run"
+    )
+    last_s = end_s(orders, timer, began_s=orders.requested_at_s)
+    if last_s is None:
+        return f"{idle}, and at no set time while a guard runs (--max-hours sets one)"
+    # The guard is asked to stop then, and has as long as a checkpoint may take.
+    last_s += orders.grace_s
+    return f"{idle}, and at the latest after {_hours(last_s)} ({_usd(orders, last_s)})"
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / SECONDS_PER_HOUR:,.1f} h"
+
+
+def _usd(orders: Orders, seconds: float) -> str:
+    return f"${seconds * orders.usd_per_s:,.2f}"

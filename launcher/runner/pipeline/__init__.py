@@ -1,0 +1,1 @@
+"""Pipeline parallelism: schedule, where the model is cut, what flows between stages."""

@@ -1,0 +1,1 @@
+"""Everything that talks to SkyPilot, and gpuplan's prices in its form."""

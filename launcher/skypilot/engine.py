@@ -1,0 +1,242 @@
+"""SkyPilot, the engine: the one file that asks it for machines. `sky` is imported on first use.
+
+Facts about SkyPilot 0.14 that this rests on: every call returns a request's id and the result is
+fetched with it; `launch` does not raise when the job fails; a cluster that went by itself is known
+to be gone only after its status was refreshed.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TextIO
+
+import yaml
+
+from ..lifecycle.engine import Cluster, EngineError, Job, JobStatus, NoEngineError, Past, Request
+from . import home
+from .errors import NothingThereError, explained
+from .rows import (
+    JOB_CODE,
+    REQUEST_STATUS,
+    cluster_of,
+    is_launch,
+    job_status,
+    managed_jobs_of,
+    moment,
+    past_of,
+    submitted,
+)
+
+INSTALL = (
+    'install it with `pip install "gpuplan[sky]"` and the extra of your cloud, as'
+    ' `pip install "skypilot[aws]"`.'
+)
+
+
+class SkyEngine:
+    """SkyPilot as it is installed here, with the server that the person uses."""
+
+    @cached_property
+    def _sky(self) -> Any:
+        home.enter()
+        try:
+            sky: Any = import_module("sky")
+            import_module("sky.jobs")
+        except ImportError as error:
+            raise NoEngineError(
+                f"SkyPilot is not installed here ({error}), and it is what rents machines.",
+                fix=INSTALL,
+            ) from None
+        return sky
+
+    def ready(self) -> None:
+        """Do nothing, if SkyPilot is installed."""
+        _ = self._sky
+
+    def launch(self, task: Path, cluster: str, secrets: Mapping[str, str]) -> str:
+        """Ask for machines and a job on them; return the request's id at once."""
+        with self._explained():
+            return str(self._sky.launch(self._task(task, secrets), cluster_name=cluster))
+
+    def wait_launched(self, request_id: str, out: TextIO | None) -> int:
+        """Wait until the job is submitted; return its id."""
+        with self._explained():
+            job_id, _ = self._sky.stream_and_get(request_id, output_stream=out or io.StringIO())
+        return submitted(job_id)
+
+    def requests(self, cluster: str) -> list[Request]:
+        """Return the launches of a name that were asked for, newest first."""
+        with self._explained():
+            found = self._sky.api_status(all_status=True, limit=None)
+        # A managed job has no cluster of its own yet, but its name is in what was asked.
+        rows = [one for one in found if is_launch(one.name) and cluster in one.request_body]
+        requests = [
+            Request(
+                request_id=one.request_id,
+                status=REQUEST_STATUS.get(one.status, "running"),
+                asked_at=datetime.fromtimestamp(one.created_at, UTC),
+            )
+            for one in rows
+        ]
+        return sorted(requests, key=lambda one: one.asked_at, reverse=True)
+
+    def cancel_request(self, request_id: str) -> None:
+        """End a request that still runs; nothing if it does not."""
+        with self._explained():
+            self._sky.get(self._sky.api_cancel([request_id], silent=True))
+
+    def cluster(self, name: str, *, refresh: bool = True) -> Cluster | None:
+        """Return a cluster as the cloud has it now; None where it is gone."""
+        found = self._status([name], refresh=refresh)
+        return found[0] if found else None
+
+    def clusters(self) -> list[Cluster]:
+        """Return all clusters of this person, asking the clouds."""
+        return self._status(None, refresh=True)
+
+    def past(self, name: str) -> list[Past]:
+        """Return the clusters of a name that are gone, newest first, of the last 30 days."""
+        with self._explained():
+            rows = self._sky.get(self._sky.cost_report())
+        found = [past_of(row) for row in rows if row["name"] == name and row["status"] is None]
+        return sorted((one for one in found if one), key=lambda one: one.ended_at, reverse=True)
+
+    def jobs(self, cluster: str) -> list[Job]:
+        """Return the jobs of a cluster, newest first."""
+        with self._explained():
+            rows = self._sky.get(self._sky.queue(cluster, all_users=True))
+        jobs = [
+            Job(
+                job_id=row["job_id"],
+                status=job_status(row["status"]),
+                name=row["job_name"],
+                started_at=moment(row["start_at"]),
+                ended_at=moment(row["end_at"]),
+            )
+            for row in rows
+        ]
+        return sorted(jobs, key=lambda job: job.job_id, reverse=True)
+
+    def tail(
+        self, cluster: str, job_id: int, out: TextIO, *, follow: bool, lines: int = 0
+    ) -> JobStatus | None:
+        """Write the log of a job; return how it has ended."""
+        with self._explained():
+            code = self._sky.tail_logs(
+                cluster, job_id, follow=follow, tail=lines, output_stream=out
+            )
+        return JOB_CODE.get(code) if isinstance(code, int) else None
+
+    def execute(self, cluster: str, command: str) -> None:
+        """Run a shell command on the first node, beside the job."""
+        # A job of its own would wait behind those of SkyPilot, on machines that are busy.
+        done = self._over_ssh(cluster, ["ssh", "-o", "BatchMode=yes", cluster, command])
+        if done.returncode != 0:
+            raise EngineError(
+                f"{cluster} did not do as it was told: {done.stderr.strip()[-300:]}",
+                fix=f"look whether `ssh {cluster}` works, then try again.",
+            )
+
+    def copy_back(self, cluster: str, source: str, target: Path) -> None:
+        """Bring what is in a folder of the first node into a local one."""
+        target.mkdir(parents=True, exist_ok=True)
+        line = ["rsync", "-a", "--partial", f"{cluster}:{source.rstrip('/')}/", f"{target}/"]
+        done = self._over_ssh(cluster, line)
+        if done.returncode != 0:
+            raise EngineError(
+                f"The results could not be brought from {cluster}: {done.stderr.strip()[-300:]}",
+                fix="the machines are still there: try again, or take them with"
+                f" `rsync -a {cluster}:{source}/ FOLDER/`.",
+            )
+
+    def cancel(self, cluster: str, job_id: int) -> None:
+        """End a job."""
+        with self._explained():
+            self._sky.get(self._sky.cancel(cluster, job_ids=[job_id]))
+
+    def down(self, cluster: str) -> None:
+        """Give all machines of a cluster back; nothing if it is gone."""
+        with self._explained():
+            try:
+                self._sky.get(self._sky.down(cluster))
+            except self._sky.exceptions.ClusterDoesNotExist:
+                return
+
+    def launch_managed(self, task: Path, name: str, secrets: Mapping[str, str]) -> str:
+        """Ask for a job that SkyPilot recovers by itself; return the request's id at once."""
+        with self._explained():
+            return str(self._sky.jobs.launch(self._tasks(task, secrets), name=name))
+
+    def wait_managed(self, request_id: str, out: TextIO | None) -> int:
+        """Wait until such a job is submitted; return its id."""
+        with self._explained():
+            job_ids, _ = self._sky.stream_and_get(request_id, output_stream=out or io.StringIO())
+        return submitted(job_ids[0] if isinstance(job_ids, list) and job_ids else job_ids)
+
+    def managed_jobs(self) -> list[Job]:
+        """Return the jobs that SkyPilot recovers by itself, newest first."""
+        try:
+            with self._explained():
+                rows, *_ = self._sky.get(self._sky.jobs.queue_v2(refresh=True))
+        except NothingThereError:
+            return []
+        return managed_jobs_of(rows)
+
+    def tail_managed(self, job_id: int, out: TextIO, *, follow: bool, lines: int = 0) -> None:
+        """Write the log of such a job."""
+        with self._explained():
+            self._sky.jobs.tail_logs(
+                job_id=job_id, follow=follow, tail=lines or None, output_stream=out
+            )
+
+    def cancel_managed(self, job_id: int, *, gracefully: bool) -> None:
+        """End such a job and its machines."""
+        with self._explained():
+            request = self._sky.jobs.cancel(job_ids=[job_id], graceful=gracefully)
+            self._sky.get(request)
+
+    def _over_ssh(self, cluster: str, line: list[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command of this machine that reaches a cluster by its name."""
+        sky_command: Any = import_module("sky.client.cli.command")
+        with self._explained():
+            # SkyPilot's own way to make `ssh CLUSTER` work; its SDK has none.
+            sky_command._get_cluster_records_and_set_ssh_config([cluster])
+        try:
+            return subprocess.run(line, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        except FileNotFoundError:
+            raise EngineError(
+                f"{line[0]} is not installed here, and it is what reaches the machines.",
+                fix=f"install {line[0]} (on Debian: apt-get install rsync openssh-client), then try"
+                " again.",
+            ) from None
+
+    def _task(self, path: Path, secrets: Mapping[str, str]) -> Any:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        # Given with the file: one that has no value as it is read is looked for on the server.
+        return self._sky.Task.from_yaml_config(
+            config, secrets_overrides=list(secrets.items()) or None
+        )
+
+    def _tasks(self, path: Path, secrets: Mapping[str, str]) -> Any:
+        """Return the tasks of a file, one after the other."""
+        dag_utils: Any = import_module("sky.utils.dag_utils")
+        return dag_utils.load_chain_dag_from_yaml_str(
+            path.read_text(encoding="utf-8"), secrets_overrides=list(secrets.items()) or None
+        )
+
+    def _status(self, names: list[str] | None, *, refresh: bool) -> list[Cluster]:
+        modes = self._sky.StatusRefreshMode
+        mode = modes.FORCE if refresh else modes.NONE
+        with self._explained():
+            rows = self._sky.get(self._sky.status(names, refresh=mode))
+        return [cluster_of(row) for row in rows]
+
+    def _explained(self) -> AbstractContextManager[None]:
+        return explained(self._sky.exceptions)

@@ -1,0 +1,1 @@
+"""One SQLite store: estimates, launches, what they cost and what they measured."""

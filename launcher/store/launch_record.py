@@ -1,0 +1,120 @@
+"""What is kept of a launch: what was meant, what was asked of the engine, what it came to."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from ...planner.plan.plan import Answer, Usd
+
+State = Literal["intended", "requested", "running", "ended"]
+"""Kept before anything is asked; asked of the engine; its machines are paid for; all is gone."""
+Outcome = Literal[
+    "succeeded", "failed", "stopped", "guarded", "no-capacity", "cancelled", "preempted", "lost"
+]
+"""Guarded: the guard ended it for a limit or its projection. Cancelled: nothing was rented. Lost:
+the machines went, and nobody saw how the job ended."""
+
+
+class PricedPlace(Answer):
+    """A place where a launch is tried, and what one node costs there."""
+
+    infra: str
+    """As SkyPilot names it: `aws/us-east-1`."""
+    usd_per_hour: Usd
+    spot: bool = False
+
+
+class Attempt(Answer):
+    """One time that machines were asked for."""
+
+    number: int
+    spot: bool
+    asked_at: datetime
+    request_id: str | None = None
+    """Of the engine; None until it has answered."""
+    job_id: int | None = None
+    infra: str | None = None
+    instance_type: str | None = None
+    usd_per_hour: Usd | None = None
+    """All nodes; None where nothing was rented."""
+    began_at: datetime | None = None
+    """Since when the machines are paid for; None where nothing was rented."""
+    ended_at: datetime | None = None
+    """When they were seen to be gone."""
+    is_bound: bool = False
+    """Whether they may have been gone earlier: the dollars are then the most it can have cost."""
+    counted_usd: Usd | None = None
+    """As the guard on the machines counted, where the engine changed them in between."""
+    preemptions: int = 0
+    """Recoveries that the engine made by itself."""
+    outcome: Outcome | None = None
+
+
+class LaunchRecord(Answer):
+    """A launch. Its attempts are in the order in which they were made."""
+
+    run: str
+    state: State = "intended"
+    outcome: Outcome | None = None
+    why: str | None = None
+    """One sentence on how it ended."""
+    guard_why: str | None = None
+    """What its guard ended it for, in a word; None where it did not."""
+    created_at: datetime
+    plan: str
+    """Its id."""
+    title: str
+    """The plan in a line."""
+    model: str | None
+    project: str
+    owner: str
+    folder: str
+    """Local and absolute: the task and what it sends."""
+    cluster: str
+    accelerator: str | None = None
+    """As the catalogue names what the plan is for."""
+    workload: str | None = None
+    """What tells one model, with its params, from another (`measured_steps.py`)."""
+    plan_key: str | None = None
+    """What tells one plan's step from another's (`planner/predict/known_runs.py`)."""
+    managed: bool
+    """Whether the engine recovers the job by itself (spot machines)."""
+    nodes: int
+    secrets: tuple[str, ...] = ()
+    """Names."""
+    places: tuple[PricedPlace, ...]
+    usd_expected: Usd | None
+    usd_low: Usd | None
+    usd_high: Usd | None
+    usd_worst: Usd | None
+    reserved_usd: Usd | None
+    """What limits count while it is open; None where the worst case is not known."""
+    billing_increment_s: float | None = None
+    minimum_s: float | None = None
+    fetch: str | None = None
+    """A local folder to which results are brought before the machines go."""
+    results: str
+    """Where a person finds them."""
+    out_dir: str
+    """On the first node, below its home or absolute."""
+    pid: int
+    """Of the command that launches it, on `host`."""
+    host: str
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def last(self) -> Attempt | None:
+        """Return the newest attempt."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it may still cost money."""
+        return self.state != "ended"
+
+    def with_last(self, **changes: object) -> LaunchRecord:
+        """Return the record with its newest attempt changed."""
+        *earlier, last = self.attempts
+        changed = last.model_copy(update=changes)
+        return self.model_copy(update={"attempts": (*earlier, changed)})

@@ -1,0 +1,244 @@
+"""The launches of the store. Each change is one transaction that waits for the others.
+
+What is kept is written before money can be spent; nothing here asks the engine anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import sqlalchemy as sa
+from pydantic import ValidationError
+
+from ...catalog.errors import UsageError
+from .accounting import Limits, refuse_beyond
+from .estimates import SHORTEST_PREFIX, Store, StoreError
+from .launch_record import Attempt, LaunchRecord
+
+_tables = sa.MetaData()
+_launches = sa.Table(
+    "launches",
+    _tables,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("created_at", sa.Text),
+    sa.Column("state", sa.Text),
+    sa.Column("cluster", sa.Text),
+    sa.Column("record", sa.Text),
+)
+_events = sa.Table(
+    "launch_events",
+    _tables,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("run", sa.Text),
+    sa.Column("at", sa.Text),
+    sa.Column("what", sa.Text),
+)
+
+
+class Ledger:
+    """Every launch that was ever meant, in the store's file."""
+
+    def __init__(self, store: Store, *, now: Callable[[], datetime]) -> None:
+        self._store = store
+        self._now = now
+
+    def store_id(self) -> str:
+        """Return the id of the store, which the machines of its launches carry."""
+        return self._store.id()
+
+    def known_store_id(self) -> str | None:
+        """Return the id of the store; None where there is none yet."""
+        return self._store.known_id()
+
+    def reserve(self, record: LaunchRecord, limits: Limits) -> None:
+        """Keep a launch that is about to be asked for, with its worst case counted.
+
+        Limits are looked at and the launch is kept in one transaction, so that of two launches at
+        once the second sees the first.
+
+        Raises:
+            LimitError: a limit would be passed; nothing is kept.
+        """
+        with self._store.transaction("IMMEDIATE") as connection:
+            refuse_beyond(record, _all_for(connection, limits), limits, now=self._now())
+            connection.execute(_launches.insert(), _row(record))
+            self._note(connection, record.run, "intended")
+
+    def begin_attempt(
+        self,
+        run: str,
+        limits: Limits,
+        *,
+        spot: bool,
+        change: Callable[[LaunchRecord], LaunchRecord] = lambda record: record,
+    ) -> LaunchRecord:
+        """Keep that machines are about to be asked for (again), before they are.
+
+        Raises:
+            UsageError: an attempt is open already, so that two would run at once.
+            LimitError: a limit would be passed.
+        """
+        with self._store.transaction("IMMEDIATE") as connection:
+            record = change(_read(connection, run))
+            last = record.last
+            if last is not None and last.outcome is None:
+                raise UsageError(
+                    f"{run} is launched already: attempt {last.number} is still open.",
+                    fix=f"look at it with `gpuplan status {run}`.",
+                )
+            refuse_beyond(record, _all_for(connection, limits), limits, now=self._now())
+            number = len(record.attempts) + 1
+            attempt = Attempt(number=number, spot=spot, asked_at=self._now())
+            record = record.model_copy(
+                update={
+                    "state": "intended",
+                    "outcome": None,
+                    "why": None,
+                    "attempts": (*record.attempts, attempt),
+                }
+            )
+            _write(connection, record)
+            self._note(connection, run, f"attempt {number} intended")
+        return record
+
+    def update(
+        self, run: str, change: Callable[[LaunchRecord], LaunchRecord], *, what: str
+    ) -> LaunchRecord:
+        """Change a launch as it stands now, and note what happened."""
+        with self._store.transaction("IMMEDIATE") as connection:
+            record = change(_read(connection, run))
+            _write(connection, record)
+            self._note(connection, run, what)
+        return record
+
+    def find(self, prefix: str) -> LaunchRecord:
+        """Return the one launch whose run id begins with `prefix`, or whose cluster is that.
+
+        Raises:
+            UsageError: there is none, or several.
+        """
+        wanted = prefix.strip()
+        if len(wanted) < SHORTEST_PREFIX:
+            raise UsageError(
+                f"{prefix!r} is too short for a run id.", fix="Give two characters or more."
+            )
+        found = [one for one in self.all() if one.run == wanted or one.cluster == wanted] or [
+            one for one in self.all() if one.run.startswith(wanted)
+        ]
+        damaged = next((run for run in self.unreadable() if run.startswith(wanted)), None)
+        if not found and damaged is not None:
+            raise _damaged(damaged)
+        if not found:
+            raise UsageError(
+                f"No launch has a run id that begins with {prefix!r}.",
+                fix="See them with `gpuplan history`.",
+            )
+        if len(found) > 1:
+            listed = ", ".join(one.run for one in found[:5])
+            raise UsageError(
+                f"Several launches begin with {prefix!r}: {listed}{' …' if found[5:] else ''}.",
+                fix="Give more of the run id.",
+            )
+        return found[0]
+
+    def get(self, run: str) -> LaunchRecord:
+        """Return a launch as it stands now."""
+        with self._store.transaction() as connection:
+            return _read(connection, run)
+
+    def all(self) -> list[LaunchRecord]:
+        """Return every launch that can be read, newest first; `unreadable` names the others."""
+        return [record for _, record in self._rows() if record is not None]
+
+    def unreadable(self) -> list[str]:
+        """Return the runs whose records are damaged, or of a version that this one cannot read."""
+        return [run for run, record in self._rows() if record is None]
+
+    def _rows(self) -> list[tuple[str, LaunchRecord | None]]:
+        if not self._store.path.exists():
+            return []
+        with self._store.transaction() as connection:
+            return _records(connection)
+
+    def open(self) -> list[LaunchRecord]:
+        """Return the launches that may still cost money, newest first."""
+        return [record for record in self.all() if record.is_open]
+
+    def events(self, run: str) -> list[tuple[datetime, str]]:
+        """Return what happened to a launch, oldest first."""
+        if not self._store.path.exists():
+            return []
+        rows_of = sa.select(_events.c.at, _events.c.what).where(_events.c.run == run)
+        with self._store.transaction() as connection:
+            rows = connection.execute(rows_of.order_by(_events.c.id)).all()
+        return [(datetime.fromisoformat(row.at), row.what) for row in rows]
+
+    def _note(self, connection: sa.Connection, run: str, what: str) -> None:
+        row = {"run": run, "at": self._now().isoformat(), "what": what}
+        connection.execute(_events.insert(), row)
+
+
+def default_ledger(now: Callable[[], datetime], path: Path | None = None) -> Ledger:
+    """Return the ledger of this machine's user."""
+    return Ledger(Store(path), now=now)
+
+
+def _row(record: LaunchRecord) -> dict[str, str]:
+    return {
+        "run": record.run,
+        "created_at": record.created_at.isoformat(),
+        "state": record.state,
+        "cluster": record.cluster,
+        "record": record.model_dump_json(),
+    }
+
+
+def _read(connection: sa.Connection, run: str) -> LaunchRecord:
+    row = connection.scalar(sa.select(_launches.c.record).where(_launches.c.run == run))
+    if row is None:
+        raise UsageError(f"There is no launch {run}.", fix="See them with `gpuplan history`.")
+    record = _parsed(row)
+    if record is None:
+        raise _damaged(run)
+    return record
+
+
+def _records(connection: sa.Connection) -> list[tuple[str, LaunchRecord | None]]:
+    """Return the runs, newest first, with their records; None where one cannot be read."""
+    newest = sa.select(_launches.c.run, _launches.c.record).order_by(_launches.c.created_at.desc())
+    return [(row.run, _parsed(row.record)) for row in connection.execute(newest)]
+
+
+def _all_for(connection: sa.Connection, limits: Limits) -> list[LaunchRecord]:
+    """Return every launch that limits count.
+
+    Raises:
+        StoreError: one cannot be read, so that nobody knows what it has committed.
+    """
+    rows = _records(connection)
+    if limits.any:
+        for run, record in rows:
+            if record is None:
+                raise _damaged(run, " and what it costs counts towards the limits")
+    return [record for _, record in rows if record is not None]
+
+
+def _parsed(row: str) -> LaunchRecord | None:
+    try:
+        return LaunchRecord.model_validate_json(row)
+    except ValidationError:
+        return None
+
+
+def _damaged(run: str, so: str = "") -> StoreError:
+    return StoreError(
+        f"The record of {run} in the store cannot be read{so}.",
+        fix="upgrade gpuplan if a later one wrote it; else look for its machines with `sky status`"
+        " and in the console of its cloud.",
+    )
+
+
+def _write(connection: sa.Connection, record: LaunchRecord) -> None:
+    connection.execute(_launches.update().where(_launches.c.run == record.run), _row(record))

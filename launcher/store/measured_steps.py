@@ -1,0 +1,111 @@
+"""What runs measured, kept so that later estimates of the same plan rest on it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite import insert
+
+from ...catalog.errors import GpuplanError
+from ...catalog.names import resolve_accelerator
+from ...catalog.snapshot import load_catalogue
+from ...catalog.types import CPU_PREFIX
+from ...planner.predict.known_runs import KnownRuns, KnownStep
+from ...profiles.user_model.spec import ModelSpec
+from .estimates import Store
+from .origin import files_hash
+
+LEAST_STEPS = 10
+"""A shorter run says little of a step."""
+_tables = sa.MetaData()
+_steps = sa.Table(
+    "measured_steps",
+    _tables,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("workload", sa.Text),
+    sa.Column("plan_key", sa.Text),
+    sa.Column("at", sa.Text),
+    sa.Column("step_time_s", sa.Float),
+    sa.Column("record", sa.Text),
+)
+
+
+def workload_key(spec: ModelSpec, *, files: str | None = None) -> str:
+    """Return what two runs must share to be of one workload: the files, the params, the inputs.
+
+    Args:
+        spec: the model.
+        files: `files_hash` of it, where that is known already.
+    """
+    parts = {
+        "files": files or files_hash(spec),
+        "class": spec.class_name,
+        "params": dict(spec.params),
+        "inputs": [one.text for one in spec.inputs],
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def is_on_planned(record: Mapping[str, Any], accelerator: str) -> bool:
+    """Return whether a run was on the accelerator of its plan, and not a rehearsal elsewhere."""
+    named = str(record.get("accelerator"))
+    if named == "cpu":
+        return accelerator.startswith(CPU_PREFIX)
+    try:
+        return resolve_accelerator(named, catalogue=load_catalogue(None)) == accelerator
+    except GpuplanError:
+        return False
+
+
+def keep_step(
+    store: Store,
+    record: Mapping[str, Any],
+    *,
+    run: str,
+    workload: str,
+    plan_key: str,
+    now: Callable[[], datetime],
+) -> bool:
+    """Keep the step time of a run record; return whether it says one.
+
+    A run that is recorded again, after it went on, takes the place of its older record.
+    """
+    seconds = (record.get("measured") or {}).get("step_time_s")
+    steps = record.get("steps")
+    if not isinstance(seconds, int | float) or not seconds > 0:
+        return False
+    if not isinstance(steps, int) or steps < LEAST_STEPS:
+        return False
+    row = {
+        "run": run,
+        "workload": workload,
+        "plan_key": plan_key,
+        "at": now().isoformat(),
+        "step_time_s": float(seconds),
+        "record": json.dumps(dict(record)),
+    }
+    with store.transaction("IMMEDIATE") as connection:
+        kept = insert(_steps).values(row)
+        connection.execute(kept.on_conflict_do_update(index_elements=["run"], set_=row))
+    return True
+
+
+def known_runs(store: Store, workload: str) -> KnownRuns:
+    """Return what earlier runs of a workload measured, by plan."""
+    if not store.path.exists():
+        return {}
+    wanted = sa.select(_steps).where(_steps.c.workload == workload).order_by(_steps.c.at)
+    with store.transaction() as connection:
+        rows = connection.execute(wanted).all()
+    by_plan: dict[str, list[Any]] = {}
+    for row in rows:
+        by_plan.setdefault(row.plan_key, []).append(row)
+    return {
+        key: KnownStep(times_s=tuple(one.step_time_s for one in found), run=found[-1].run)
+        for key, found in by_plan.items()
+    }

@@ -1,0 +1,133 @@
+"""How the store's tables came to be: one function a version, applied in order, each exactly once.
+
+A migration that has been released is never edited; a change is a new function at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from secrets import token_hex
+
+import sqlalchemy as sa
+
+from ...catalog.errors import GpuplanError
+
+Migration = Callable[[sa.Connection], None]
+
+
+class StoreError(GpuplanError):
+    """The store cannot be read or written."""
+
+
+class StoreTooNewError(StoreError):
+    """The store was written by a later gpuplan than this one."""
+
+
+def migrate(connection: sa.Connection) -> None:
+    """Bring the tables up to this version, inside the caller's transaction.
+
+    Raises:
+        StoreTooNewError: A later gpuplan has changed them already.
+    """
+    version = _version(connection)
+    if version > len(MIGRATIONS):
+        raise StoreTooNewError(
+            f"The plan store has version {version}; this gpuplan knows {len(MIGRATIONS)}.",
+            fix="Upgrade gpuplan, or choose another folder with GPUPLAN_HOME.",
+        )
+    for migration in MIGRATIONS[version:]:
+        migration(connection)
+    if version < len(MIGRATIONS):
+        connection.exec_driver_sql("DELETE FROM schema_version")
+        connection.exec_driver_sql(
+            "INSERT INTO schema_version (version) VALUES (?)", (len(MIGRATIONS),)
+        )
+
+
+def _version(connection: sa.Connection) -> int:
+    known = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'"
+    if connection.exec_driver_sql(known).scalar() is None:
+        return 0
+    return int(connection.exec_driver_sql("SELECT max(version) FROM schema_version").scalar() or 0)
+
+
+def _make_estimates_and_plans(connection: sa.Connection) -> None:
+    statements = (
+        "CREATE TABLE schema_version (version INTEGER NOT NULL)",
+        """CREATE TABLE estimates (
+            id INTEGER PRIMARY KEY,
+            inputs_hash TEXT NOT NULL UNIQUE,
+            kept_at TEXT NOT NULL,
+            snapshot_date TEXT NOT NULL,
+            facts TEXT NOT NULL
+        )""",
+        "CREATE TABLE plans (id TEXT PRIMARY KEY, content TEXT NOT NULL)",
+        """CREATE TABLE listed_plans (
+            estimate_id INTEGER NOT NULL REFERENCES estimates (id),
+            position INTEGER NOT NULL,
+            plan_id TEXT NOT NULL REFERENCES plans (id),
+            tie_with_previous INTEGER NOT NULL,
+            PRIMARY KEY (estimate_id, position)
+        )""",
+        "CREATE INDEX listed_plans_by_plan ON listed_plans (plan_id)",
+        "CREATE INDEX estimates_by_time ON estimates (kept_at)",
+    )
+    for statement in statements:
+        connection.exec_driver_sql(statement)
+
+
+def _keep_where_an_estimate_is_from(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("ALTER TABLE estimates ADD COLUMN folder TEXT")
+    connection.exec_driver_sql("ALTER TABLE estimates ADD COLUMN origin TEXT")
+
+
+def _keep_launches(connection: sa.Connection) -> None:
+    statements = (
+        """CREATE TABLE launches (
+            run TEXT PRIMARY KEY,
+            created_at TEXT NOT NULL,
+            state TEXT NOT NULL,
+            cluster TEXT NOT NULL UNIQUE,
+            record TEXT NOT NULL
+        )""",
+        """CREATE TABLE launch_events (
+            id INTEGER PRIMARY KEY,
+            run TEXT NOT NULL REFERENCES launches (run),
+            at TEXT NOT NULL,
+            what TEXT NOT NULL
+        )""",
+        "CREATE INDEX launch_events_by_run ON launch_events (run)",
+    )
+    for statement in statements:
+        connection.exec_driver_sql(statement)
+
+
+def _keep_what_runs_measured(connection: sa.Connection) -> None:
+    connection.exec_driver_sql(
+        """CREATE TABLE measured_steps (
+            run TEXT PRIMARY KEY,
+            workload TEXT NOT NULL,
+            plan_key TEXT NOT NULL,
+            at TEXT NOT NULL,
+            step_time_s REAL NOT NULL,
+            record TEXT NOT NULL
+        )"""
+    )
+    connection.exec_driver_sql(
+        "CREATE INDEX measured_steps_by_workload ON measured_steps (workload)"
+    )
+
+
+def _name_the_store(connection: sa.Connection) -> None:
+    """Give the store an id: machines carry it, so that no other store takes them for its own."""
+    connection.exec_driver_sql("CREATE TABLE store_identity (id TEXT NOT NULL)")
+    connection.exec_driver_sql("INSERT INTO store_identity (id) VALUES (?)", (token_hex(8),))
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    _make_estimates_and_plans,
+    _keep_where_an_estimate_is_from,
+    _keep_launches,
+    _keep_what_runs_measured,
+    _name_the_store,
+)

@@ -1,0 +1,75 @@
+"""What an estimate was made from: the model, its files, the question. Kept with its plans."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from ...planner.plan.question import Question
+from ...profiles.user_model.source import local_files
+from ...profiles.user_model.spec import ModelSpec
+
+RELATIVE = re.compile(rb"^\s*from\s+\.", re.MULTILINE)
+
+
+class Origin(BaseModel):
+    """Where an estimate is from; enough to ask again, and to see that nothing has changed."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    folder: str
+    """Where the command was run, absolute."""
+    spec_json: str
+    files_hash: str
+    """Of the model file and the modules beside it that it imports."""
+    question: Question
+    offers: str | None = None
+    """The person's own machines and prices, absolute."""
+
+    @property
+    def spec(self) -> ModelSpec:
+        """Return the model, with its params."""
+        return ModelSpec.from_json(self.spec_json)
+
+
+def origin_of(spec: ModelSpec, question: Question, *, folder: Path, offers: Path | None) -> Origin:
+    """Return what an estimate of a model, asked now, is made from."""
+    return Origin(
+        folder=str(folder),
+        spec_json=spec.to_json(),
+        files_hash=files_hash(spec),
+        question=question,
+        offers=None if offers is None else str(offers.expanduser().absolute()),
+    )
+
+
+def files_hash(spec: ModelSpec) -> str:
+    """Return the SHA-256 of a model's file and of the modules beside it that it imports.
+
+    A file that cannot be read any more counts as changed.
+    """
+    paths = _files(spec.path) if spec.kind == "file" else {spec.path}
+    hashes: dict[str, str | None] = {}
+    for path in sorted(paths):
+        try:
+            hashes[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError:
+            hashes[str(path)] = None
+    return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
+
+
+def _files(path: Path) -> set[Path]:
+    """Return the files; of a package that imports relatively, all that lie beside the importer."""
+    found = set(local_files(path))
+    for file in tuple(found):
+        try:
+            is_relative = RELATIVE.search(file.read_bytes()) is not None
+        except OSError:
+            continue
+        if is_relative:
+            found |= set(file.parent.glob("*.py"))
+    return found

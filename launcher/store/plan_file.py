@@ -1,0 +1,114 @@
+"""Which plan is meant: one that is kept, or one in a JSON file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ...catalog.errors import UsageError
+from ...planner.plan.plan import Estimate, Plan, WorkloadFacts
+from .estimates import Store
+from .origin import Origin
+
+SHOWN_IDS = 5
+WRITE_ONE = "write one with `gpuplan show PLAN-ID --format json --out-file plan.json`."
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenPlan:
+    """A plan, with the workload it was made for where that is known."""
+
+    plan: Plan
+    workload: WorkloadFacts | None
+    snapshot_date: date | None = None
+    """Of the prices it was planned with, where that is known."""
+    origin: Origin | None = None
+    """What a kept plan was made from."""
+
+
+def given_plan(text: str) -> GivenPlan:
+    """Return the plan that a person named.
+
+    Args:
+        text: the id of a kept plan or its beginning; `plan.json`, a plan or an estimate; or
+            `estimate.json#ID` for one plan of several.
+
+    Raises:
+        UsageError: there is no such plan, or the file holds none, or several.
+    """
+    place, _, wanted = text.partition("#")
+    if not (wanted or place.endswith(".json") or "/" in place or Path(place).is_file()):
+        kept = Store().find_plan(text)
+        return GivenPlan(
+            plan=kept.plan,
+            workload=kept.estimate.workload,
+            snapshot_date=kept.estimate.catalog.snapshot_date,
+            origin=kept.origin,
+        )
+    values = _read(Path(place))
+    if "plans" in values:
+        return _of_estimate(place, values, wanted)
+    try:
+        plan = Plan.model_validate(values)
+    except ValidationError as error:
+        raise UsageError(f"{place} is not a plan: {_first_fault(error)}.", fix=WRITE_ONE) from None
+    if wanted and not plan.id.startswith(wanted.lower()):
+        raise UsageError(
+            f"{place} holds plan {plan.id}, not {wanted}.", fix=f"give --plan {place}."
+        )
+    return GivenPlan(plan=plan, workload=None)
+
+
+def _of_estimate(place: str, values: dict[str, Any], wanted: str) -> GivenPlan:
+    try:
+        answer = Estimate.model_validate(values)
+    except ValidationError as error:
+        raise UsageError(
+            f"{place} is not an estimate: {_first_fault(error)}.",
+            fix="write one with `gpuplan estimate model.py --format json --out-file answer.json`.",
+        ) from None
+    found = [plan for plan in answer.plans if plan.id.startswith(wanted.lower())]
+    if len(found) == 1:
+        return GivenPlan(
+            plan=found[0],
+            workload=answer.workload,
+            snapshot_date=answer.catalog.snapshot_date,
+        )
+    if not answer.plans:
+        raise UsageError(f"{place} holds no plan.", fix="make an estimate that has one.")
+    ids = [plan.id for plan in found or answer.plans]
+    listed = ", ".join(ids[:SHOWN_IDS]) + (" …" if len(ids) > SHOWN_IDS else "")
+    if not found:
+        said = f"{place} holds no plan {wanted}; it holds {listed}."
+    elif wanted:
+        said = f"Several plans of {place} begin with {wanted}: {listed}."
+    else:
+        said = f"{place} holds {len(ids)} plans: {listed}."
+    raise UsageError(said, fix=f"say which: --plan {place}#{ids[0]}.")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.expanduser().read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror or error}.",
+            fix="give the path of a plan.json, or the id of a kept plan (`gpuplan plans`).",
+        ) from None
+    except ValueError:
+        raise UsageError(f"{path} is not JSON.", fix=WRITE_ONE) from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} holds no plan.", fix=WRITE_ONE)
+    return found
+
+
+def _first_fault(error: ValidationError) -> str:
+    fault = error.errors()[0]
+    where = ".".join(map(str, fault["loc"]))
+    said = "is missing" if fault["type"] == "missing" else f"is wrong ({fault['msg']})"
+    return f"{where} {said}" if where else fault["msg"]

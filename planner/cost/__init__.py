@@ -1,0 +1,1 @@
+"""Dollars of a run and of its launch."""

@@ -1,0 +1,151 @@
+"""What a launch costs beside its training: the start of the machines, and how providers bill."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from importlib.resources import files
+
+from ...catalog.types import Provider
+from ...catalog.units import SECONDS_PER_HOUR
+from ..plan.plan import CostLine, Estimated
+from .run_cost import CENT
+
+UNIT = "instance-hour"
+MICROSECONDS_PER_SECOND = 10**6
+"""Time is added and rounded up in whole microseconds: sums of float seconds are off by their last
+digits, which would bill a whole increment too much, or a negative one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartUp:
+    """Something that every node does, and is paid for, before it trains."""
+
+    name: str
+    value_s: float
+    high_s: float
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchCost:
+    """What a launch costs; dollars are None where nobody knows how long it trains."""
+
+    lines: tuple[CostLine, ...]
+    """Add up to `usd_expected`; without a known training time, only the start."""
+    usd_per_hour: Decimal
+    """All nodes, where they are tried first."""
+    usd_expected: Decimal | None = None
+    usd_low: Decimal | None = None
+    usd_high: Decimal | None = None
+    """With the training time at the ends of its 80 % interval."""
+    usd_worst: Decimal | None = None
+    """The slowest start, the top of that interval and the idle end, at the dearest place."""
+    hours_expected: float | None = None
+    hours_worst: float | None = None
+
+
+def launch_cost(
+    training_s: Estimated | None,
+    *,
+    nodes: int,
+    usd_per_hour: Decimal,
+    dearest_usd_per_hour: Decimal,
+    billing: Provider | None,
+    idle_s: float = 0.0,
+) -> LaunchCost:
+    """Return the cost of a launch, line by line.
+
+    Args:
+        training_s: the run itself, seconds; None where that is not known.
+        nodes: how many are rented.
+        usd_per_hour: one node, where they are tried first.
+        dearest_usd_per_hour: one node, where it costs most of the places that are tried.
+        billing: the provider, with its increment and minimum; where the increment is not known
+            there is no line of it.
+        idle_s: how long the machines stay after the job where no command gives them back at once.
+    """
+    parts = [(one.name, _us(one.value_s)) for one in startups()]
+    start_us = sum(us for _, us in parts)
+    rate = usd_per_hour * nodes
+    if training_s is None:
+        lines = tuple(_line(name, us, nodes, usd_per_hour) for name, us in parts)
+        return LaunchCost(lines=lines, usd_per_hour=rate)
+    ran_us = start_us + _us(training_s.value)
+    expected_us = _billed_us(ran_us, billing)
+    parts.append(("training", _us(training_s.value)))
+    if billing is not None and billing.billing_increment_s is not None:
+        parts.append(("billing increment", expected_us - ran_us))
+    lines = tuple(_line(name, us, nodes, usd_per_hour) for name, us in parts)
+    low_us = _billed_us(start_us + _us(training_s.low), billing)
+    high_us = _billed_us(start_us + _us(training_s.high), billing)
+    slowest_start_us = sum(_us(one.high_s) for one in startups())
+    worst_us = _billed_us(slowest_start_us + _us(training_s.high) + _us(idle_s), billing)
+    return LaunchCost(
+        lines=lines,
+        usd_per_hour=rate,
+        usd_expected=sum((line.usd for line in lines), Decimal(0)),
+        usd_low=_usd(low_us, nodes, usd_per_hour),
+        usd_high=_usd(high_us, nodes, usd_per_hour),
+        usd_worst=_usd(worst_us, nodes, dearest_usd_per_hour),
+        hours_expected=_hours(expected_us),
+        hours_worst=_hours(worst_us),
+    )
+
+
+def billed_s(seconds: float, billing: Provider | None) -> float:
+    """Return how many seconds of a node a provider bills when it ran for `seconds`."""
+    return _billed_us(_us(seconds), billing) / MICROSECONDS_PER_SECOND
+
+
+def billed_seconds(seconds: float, *, increment_s: float | None, minimum_s: float | None) -> float:
+    """Return seconds rounded up to what is billed; None where a provider states no such thing."""
+    us = _rounded_up_us(_us(seconds), increment_s=increment_s, minimum_s=minimum_s)
+    return us / MICROSECONDS_PER_SECOND
+
+
+@cache
+def startups() -> tuple[StartUp, ...]:
+    """Return what every node does before it trains, in that order."""
+    text = (files("gpuplan.planner") / "data/startup.toml").read_text(encoding="utf-8")
+    rows = tomllib.loads(text)
+    return tuple(StartUp(name=name, **row) for name, row in rows.items())
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * MICROSECONDS_PER_SECOND)
+
+
+def _hours(us: int) -> float:
+    return us / (MICROSECONDS_PER_SECOND * SECONDS_PER_HOUR)
+
+
+def _billed_us(us: int, billing: Provider | None) -> int:
+    if billing is None:
+        return us
+    return _rounded_up_us(us, increment_s=billing.billing_increment_s, minimum_s=billing.minimum_s)
+
+
+def _rounded_up_us(us: int, *, increment_s: float | None, minimum_s: float | None) -> int:
+    whole_us = us
+    if increment_s:
+        increment_us = _us(increment_s)
+        whole_us = -(-us // increment_us) * increment_us
+    return max(whole_us, _us(minimum_s or 0))
+
+
+def _line(name: str, us: int, nodes: int, usd_per_hour: Decimal) -> CostLine:
+    return CostLine(
+        name=name,
+        quantity=nodes * _hours(us),
+        unit=UNIT,
+        unit_usd=usd_per_hour,
+        usd=_usd(us, nodes, usd_per_hour),
+    )
+
+
+def _usd(us: int, nodes: int, usd_per_hour: Decimal) -> Decimal:
+    node_hours = Decimal(nodes * us) / Decimal(MICROSECONDS_PER_SECOND * SECONDS_PER_HOUR)
+    return (node_hours * usd_per_hour).quantize(CENT)

@@ -1,0 +1,101 @@
+"""From a step time to the whole run: steps, hours, dollars."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+from ...catalog.errors import UsageError
+from ...catalog.units import SECONDS_PER_HOUR
+from ..plan.plan import CostLine, Estimated, RunCost
+from ..plan.question import Work
+
+CENT = Decimal("0.01")
+
+
+def samples_of(work: Work, tokens_per_sample: float | None, global_batch: int) -> float | None:
+    """Return how many samples the work is, or None when no amount was given.
+
+    Raises:
+        UsageError: tokens are given but the file does not say how many a sample has, or epochs
+            without the size of the data set.
+    """
+    if work.steps is not None:
+        return float(work.steps * global_batch)
+    if work.samples is not None:
+        return work.samples
+    if work.epochs is not None:
+        if work.dataset_size is None:
+            raise UsageError(
+                "--epochs needs the number of samples of the data set.", fix="add --dataset-size."
+            )
+        return work.epochs * work.dataset_size
+    if work.tokens is not None:
+        if tokens_per_sample is None:
+            raise UsageError(
+                "--tokens was given, but the model file does not say how many tokens a sample has.",
+                fix="set TOKENS_PER_SAMPLE in the file, or give --samples.",
+            )
+        return work.tokens / tokens_per_sample
+    return None
+
+
+def run_cost(
+    step: Estimated,
+    *,
+    samples: float,
+    global_batch: int,
+    nodes: int,
+    usd_per_hour: Decimal | None,
+    spot_usd_per_hour: Decimal | None,
+    tokens_per_sample: float | None,
+) -> RunCost:
+    """Return what training on `samples` samples takes, at one node price.
+
+    Args:
+        step: one optimizer step.
+        samples: work to do.
+        global_batch: samples per step.
+        nodes: how many are rented.
+        usd_per_hour: one node; None when unknown, and then every dollar field is None.
+        spot_usd_per_hour: one node on the spot market, if known.
+        tokens_per_sample: for the price of a million tokens.
+    """
+    steps = max(1, math.ceil(samples / global_batch))
+    hours, low, high = (steps * s / SECONDS_PER_HOUR for s in (step.value, step.low, step.high))
+
+    def dollars(node_usd_per_hour: Decimal | None, run_hours: float) -> float | None:
+        if node_usd_per_hour is None:
+            return None
+        return float(node_usd_per_hour) * nodes * run_hours
+
+    usd = dollars(usd_per_hour, hours)
+    per_sample = None if usd is None else usd / samples
+    lines: tuple[CostLine, ...] = ()
+    if usd_per_hour is not None and usd is not None:
+        lines = (
+            CostLine(
+                name="instances",
+                quantity=nodes * hours,
+                unit="instance-hour",
+                unit_usd=usd_per_hour,
+                usd=Decimal(usd).quantize(CENT),
+            ),
+        )
+    return RunCost(
+        steps=steps,
+        hours=hours,
+        hours_low=low,
+        hours_high=high,
+        usd=usd,
+        usd_low=dollars(usd_per_hour, low),
+        usd_high=dollars(usd_per_hour, high),
+        spot_usd=dollars(spot_usd_per_hour, hours),
+        usd_per_million_samples=None if per_sample is None else per_sample * 1e6,
+        usd_per_million_tokens=(
+            None
+            if per_sample is None or not tokens_per_sample
+            else per_sample / tokens_per_sample * 1e6
+        ),
+        cost_lines=lines,
+    )

@@ -1,0 +1,1 @@
+"""A device and the links of its cluster: peaks, collectives, host links."""

@@ -1,0 +1,68 @@
+"""What a device offers a training process: peaks by precision, memory, and what to know of it."""
+
+from __future__ import annotations
+
+from ...catalog.types import Accelerator
+from ...catalog.units import GIB
+from ...profiles.curves.device_curves import DeviceCurves
+from ..plan.plan import EstimatedMemory, Precision
+
+VISIBLE_SHARE = 0.985
+"""Visible ÷ nominal memory where the visible figure is unknown: the median of the catalogue rows
+that state both."""
+CUDA_13_CAPABILITY = 7.5
+"""Oldest NVIDIA compute capability that CUDA 13 supports (its release notes: Turing)."""
+
+
+def supported_precisions(accelerator: Accelerator) -> tuple[Precision, ...]:
+    """Return the precisions that a device has fast arithmetic for."""
+    every: tuple[Precision, ...] = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16", "fp8")
+    return tuple(p for p in every if peak_flops(accelerator, p) is not None)
+
+
+def peak_flops(accelerator: Accelerator, precision: Precision) -> float | None:
+    """Return the dense peak, FLOP/s, of the dtype a precision computes in; None without units."""
+    dtype = precision.removesuffix("-amp")
+    return accelerator.peak_flops.get(dtype)  # pyright: ignore[reportArgumentType]
+
+
+def capacity_bytes(accelerator: Accelerator) -> float:
+    """Return the memory that a process can use on one device."""
+    if accelerator.memory_visible_bytes is not None:
+        return accelerator.memory_visible_bytes
+    return VISIBLE_SHARE * accelerator.memory_bytes
+
+
+def memory_notes(accelerator: Accelerator, peak: EstimatedMemory) -> list[str]:
+    """Return what a person should know of a memory verdict."""
+    notes = []
+    if accelerator.memory_visible_bytes is None:
+        notes.append(
+            f"memory visible on {accelerator.name} is unknown; taken as"
+            f" {VISIBLE_SHARE:.1%} of {accelerator.memory_bytes / GIB:.0f} GiB"
+        )
+    if peak.value <= peak.capacity < peak.high:
+        notes.append(
+            "close to the memory limit: it may run out, and allocator retries can slow the step"
+        )
+    return notes
+
+
+def device_notes(accelerator: Accelerator, curves: DeviceCurves, dtype: str) -> list[str]:
+    """Return what a person should know of a device: borrowed curves, software it needs."""
+    notes = []
+    if curves.basis_of("gemm", dtype) == "derived":
+        relative = curves.relative_of("gemm", dtype)
+        notes.append(f"kernel times of {accelerator.name} are scaled from {relative}")
+    capability = accelerator.compute_capability if accelerator.vendor == "NVIDIA" else None
+    if capability is not None and float(capability) < CUDA_13_CAPABILITY:
+        notes.append(
+            f"{accelerator.name} (compute capability {capability}) needs a torch build for CUDA 12:"
+            " CUDA 13 no longer supports it"
+        )
+    if accelerator.name.startswith("Gaudi"):
+        notes.append(
+            f"{accelerator.name} runs torch through Intel's Gaudi software: the file's CUDA calls"
+            ' must become device "hpu"'
+        )
+    return notes

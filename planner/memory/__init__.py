@@ -1,0 +1,1 @@
+"""Memory of one rank: activations, sharded state, stages, the framework's own."""

@@ -1,0 +1,219 @@
+"""The memory of a step as an envelope: where the peak can lie, for any micro-batch at once.
+
+Between two births of gradients the sharded part of memory is constant, so only the largest
+activation total matters there. Such a stretch is a *plateau*; a step of thousands of storages has a
+few hundred. The peak over plateaus is exact, not a bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...profiles.profile import CATEGORIES, StepTrace
+from ..parallelism.fsdp import Moment
+
+Array = np.ndarray
+
+ALLOCATION_GRAIN_BYTES = 512
+"""The CUDA caching allocator hands out multiples of this (c10/cuda/CUDACachingAllocator)."""
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """Live bytes by plateau (P rows) and micro-batch (B columns)."""
+
+    micro_batches: Array
+    persistent_bytes: dict[str, float]
+    """Bytes that live through the whole step, by category (parameters, optimizer, buffers)."""
+    activation_bytes: Array
+    """[P, B] activations alive at the plateau's highest point."""
+    temporary_bytes: Array
+    """[P, B] temporaries alive at the same moment."""
+    input_bytes: Array
+    """[P, B] the batch itself."""
+    gradient_bytes: Array
+    """[P] unsharded gradients that are alive."""
+    block_gradient_bytes: Array
+    """[P] those of the block whose backward pass runs."""
+    weight_copy_bytes: Array
+    """[P] 16-bit copies of weights that autocast keeps, alive at the highest point."""
+    moments: tuple[Moment, ...]
+    """[P] where in the step each plateau lies."""
+    blocks_held: dict[str, Array]
+    """[P] blocks of each group whose forward pass has begun and whose backward has not ended."""
+
+
+def envelope(trace: StepTrace, micro_batches: Array) -> Envelope:
+    """Return the plateaus of one traced step at these micro-batch sizes.
+
+    Args:
+        trace: one step; its stream must hold every storage's birth and death.
+        micro_batches: [B] micro-batch sizes.
+    """
+    stream = trace.memory
+    birth = np.asarray(stream.birth_tick)
+    death = np.asarray(stream.death_tick)
+    category = np.asarray(stream.category)
+    base = np.asarray(stream.bytes_base, dtype=np.float64)
+    per_sample = np.asarray(stream.bytes_per_sample, dtype=np.float64)
+
+    through = (birth < 0) & (death >= stream.end_tick)
+    category = _with_kept(trace, death, category, per_sample)
+    persistent = {
+        name: _rounded(base[through & (category == i)]) for i, name in enumerate(CATEGORIES)
+    }
+    moving = ~through
+    ticks = stream.end_tick + 1
+    rounded = _rounded_sizes(base[moving], per_sample[moving], micro_batches)
+    running = _running_totals(
+        birth[moving], death[moving], category[moving], per_sample[moving] == 0, rounded, ticks
+    )
+    starts = _plateau_starts(trace, running["gradients"][:, 0], ticks)
+    transient = (
+        running["activations"] + running["temporary"] + running["inputs"] + running["weight_copies"]
+    )
+    highest = _highest_tick(transient, starts)
+    columns = np.arange(len(micro_batches))
+    instance = np.searchsorted(np.asarray(trace.start_tick), starts, side="right") - 1
+    where = moments_of(trace)
+    gradients = running["gradients"][:, 0]
+    return Envelope(
+        micro_batches=micro_batches,
+        persistent_bytes=persistent,
+        activation_bytes=running["activations"][highest, columns],
+        temporary_bytes=running["temporary"][highest, columns],
+        input_bytes=running["inputs"][highest, columns],
+        gradient_bytes=gradients[starts],
+        block_gradient_bytes=_block_gradients(trace, gradients, starts, np.maximum(instance, 0)),
+        weight_copy_bytes=running["weight_copies"][highest, columns].max(axis=1),
+        moments=tuple(where[max(i, 0)] for i in instance),
+        blocks_held=_blocks_held(trace, np.maximum(instance, 0)),
+    )
+
+
+def moments_of(trace: StepTrace) -> list[Moment]:
+    """Return the moment of every instance of the schedule: its pass, block and neighbours.
+
+    A block's recompute and its backward are one stay of the block: they are not each other's
+    neighbours.
+    """
+    segments = [trace.segments[i] for i in trace.schedule]
+    passes = ["forward" if s.phase == "forward" else s.phase for s in segments]
+    passes = ["backward" if p == "recompute" else p for p in passes]
+    stays: list[tuple[str, str | None]] = []
+    stay_of: list[int] = []
+    for i, (phase, segment) in enumerate(zip(passes, segments, strict=True)):
+        continues = i > 0 and segments[i - 1].phase == "recompute" and segment.block is not None
+        if not continues:
+            stays.append((phase, segment.block))
+        stay_of.append(len(stays) - 1)
+    moments = []
+    for i in stay_of:
+        phase, block = stays[i]
+        before = [b for p, b in stays[:i] if p == phase and b is not None]
+        after = [b for p, b in stays[i + 1 :] if p == phase and b is not None]
+        moments.append(
+            Moment(
+                phase=phase,
+                unit=block,
+                previous=before[-1] if before else None,
+                following=after[0] if after else None,
+                final=phase == "backward" and block is None and bool(before) and not after,
+            )
+        )
+    return moments
+
+
+def _with_kept(trace: StepTrace, death: Array, category: Array, per_sample: Array) -> Array:
+    """Return the categories, with what of the batch outlives backward among the activations.
+
+    Logits that a loop's variable holds are no temporaries of the optimizer, which ranks divide.
+    """
+    stepping = [
+        tick
+        for tick, index in zip(trace.start_tick, trace.schedule, strict=True)
+        if trace.segments[index].phase == "optimizer"
+    ]
+    if not stepping:
+        return category
+    temporary, activations = CATEGORIES.index("temporary"), CATEGORIES.index("activations")
+    kept = (category == temporary) & (per_sample > 0) & (death > min(stepping))
+    return np.where(kept, activations, category)
+
+
+def _block_gradients(
+    trace: StepTrace, gradient_bytes: Array, starts: Array, instance: Array
+) -> Array:
+    """Return [P] gradients made since the backward pass of the plateau's block began."""
+    segments = [trace.segments[i] for i in trace.schedule]
+    in_block = np.array([s.phase == "backward" and s.block is not None for s in segments])
+    before = np.maximum(np.asarray(trace.start_tick)[instance] - 1, 0)
+    return np.where(in_block[instance], gradient_bytes[starts] - gradient_bytes[before], 0.0)
+
+
+def _blocks_held(trace: StepTrace, instance: Array) -> dict[str, Array]:
+    segments = [trace.segments[i] for i in trace.schedule]
+    held = {}
+    for name in {segment.block for segment in segments} - {None}:
+        begun = [s.phase == "forward" and s.block == name for s in segments]
+        ended = [s.phase == "backward" and s.block == name for s in segments]
+        # A block that ends here holds its parameters to the end.
+        held[name] = (np.cumsum(begun) - np.cumsum(ended) + ended)[instance]
+    return held
+
+
+def _rounded(sizes: Array) -> float:
+    grain = ALLOCATION_GRAIN_BYTES
+    return float((np.ceil(sizes / grain) * grain).sum())
+
+
+def _rounded_sizes(base: Array, per_sample: Array, micro_batches: Array) -> Array:
+    """Return [storages, B] sizes as the allocator rounds them."""
+    sizes = base[:, None] + per_sample[:, None] * micro_batches[None, :]
+    return np.ceil(sizes / ALLOCATION_GRAIN_BYTES) * ALLOCATION_GRAIN_BYTES
+
+
+def _running_totals(
+    birth: Array, death: Array, category: Array, constant: Array, sizes: Array, ticks: int
+) -> dict[str, Array]:
+    """Return live bytes [ticks, B] by group, as `allocator.events` orders them."""
+    names = {name: i for i, name in enumerate(CATEGORIES)}
+    activation = category == names["activations"]
+    groups = {
+        "gradients": category == names["gradients"],
+        "weight_copies": activation & constant,
+        "activations": activation & ~constant,
+        "inputs": (category == names["inputs"]) | (category == names["buffers"]),
+        "temporary": (category == names["temporary"])
+        | (category == names["optimizer"])
+        | (category == names["parameters"]),
+    }
+    totals: dict[str, Array] = {}
+    for name, rows in groups.items():
+        change = np.zeros((ticks + 2, sizes.shape[1]))
+        np.add.at(change, np.clip(birth[rows], 0, ticks), sizes[rows])
+        # At one tick deaths come before births; what is born and dies there is seen once.
+        gone = np.maximum(death[rows], birth[rows] + 1)
+        np.add.at(change, np.clip(gone, 0, ticks + 1), -sizes[rows])
+        totals[name] = np.cumsum(change[:ticks], axis=0)
+    return totals
+
+
+def _plateau_starts(trace: StepTrace, gradient_bytes: Array, ticks: int) -> Array:
+    """Return the ticks at which a plateau starts: instances, and every change of the gradients."""
+    changes = np.flatnonzero(np.diff(gradient_bytes)) + 1
+    starts = np.unique(np.concatenate([[0], np.asarray(trace.start_tick), changes]))
+    return starts[(starts >= 0) & (starts < ticks)].astype(int)
+
+
+def _highest_tick(transient: Array, starts: Array) -> Array:
+    """Return [P, B]: the tick of each plateau's largest transient total."""
+    ends = np.append(starts[1:], len(transient))
+    return np.stack(
+        [
+            start + transient[start:end].argmax(axis=0)
+            for start, end in zip(starts, ends, strict=True)
+        ]
+    )

@@ -1,0 +1,276 @@
+"""Memory per rank: what each ZeRO stage keeps, gathers and throws away, plateau by plateau.
+
+Sources: Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, table 1 and section 5) for what each stage
+shards; torch `fully_shard` (torch 2.13, torch/distributed/fsdp/_fully_shard) for the buffers that
+gathering and reducing hold, checked against traces of it in tests/planner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from ...profiles.profile import Profile
+from ..parallelism.fsdp import REDUCE_BYTES, Made, Moment, Sharding, Unit, buffer_bytes, units_of
+from ..plan.layout import Layout
+from ..software.state_bytes import AS_TRACED, StateScale
+from .no_sync import kept_gradient_bytes, unsynced_buffer_bytes
+from .plateaus import Array, Envelope
+
+DDP_BUCKET_BYTES = 25 * 2**20
+"""torch DistributedDataParallel's default `bucket_cap_mb`."""
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """Bytes on the fullest rank by micro-batch [B], split at the moment of the peak."""
+
+    parameters_bytes: Array
+    gradients_bytes: Array
+    optimizer_bytes: Array
+    activations_bytes: Array
+    temporary_bytes: Array
+
+    @property
+    def peak_bytes(self) -> Array:
+        """[B] bytes that the allocator has handed out at the peak."""
+        return (
+            self.parameters_bytes
+            + self.gradients_bytes
+            + self.optimizer_bytes
+            + self.activations_bytes
+            + self.temporary_bytes
+        )
+
+    def beside(self, buffer_bytes: float) -> RankMemory:
+        """Return the same with buffers that are held all the time."""
+        return replace(self, temporary_bytes=self.temporary_bytes + buffer_bytes)
+
+
+def rank_memory(
+    shape: Envelope,
+    profile: Profile,
+    layout: Layout,
+    *,
+    compute_bytes: int,
+    grad_accum: int = 1,
+    state: StateScale = AS_TRACED,
+    units: Sequence[Unit] | None = None,
+    reduces_once: bool = False,
+) -> RankMemory:
+    """Return memory of the fullest rank at every micro-batch of the envelope.
+
+    Args:
+        shape: plateaus of the (possibly recomputed) step.
+        profile: parameters by unit.
+        layout: only its data dimension is used here.
+        compute_bytes: bytes per parameter that FSDP gathers (2 for 16-bit compute, else 4).
+        grad_accum: with more than one micro-batch, gradients live through the forward passes too.
+        state: what is kept relative to the trace.
+        units: FSDP units of the rank, the root last; None for those of the whole model.
+        reduces_once: whether FSDP leaves gradients whole until the last micro-batch (`no_sync`).
+    """
+    units = units_of(profile) if units is None else units
+    stage, shard = layout.zero_stage, layout.shard
+    gathers = state.gathers_parameters(layout)
+    optimizing = np.array([m.phase == "optimizer" for m in shape.moments])[:, None]
+
+    padding = _padding(units, shard) if gathers else 1.0
+    parameters, optimizer = _state_bytes(shape, profile, layout, state, padding)
+    kept = _gradient_bytes(shape, layout, grad_accum, gathers)
+    gradients = padding * state.gradients * kept[:, None]
+    unsynced = reduces_once and stage == 3 and gathers and grad_accum > 1
+    if unsynced:
+        whole = kept_gradient_bytes(
+            shape, _by_name(units), shard=shard, width=compute_bytes, grad_accum=grad_accum
+        )
+        gradients = np.where(optimizing, gradients, whole[:, None])
+    width = _gradient_width(shape, units, state)
+    gathered = _sharding_buffers(
+        shape, units, layout, compute_bytes, gathers, None if unsynced else width
+    )[:, None]
+    copies = shape.weight_copy_bytes[:, None] * (0 if gathers else 1)
+    stepped = state.optimizer_temporary / (shard if stage >= 1 else 1)
+    temporary = shape.temporary_bytes * np.where(optimizing, stepped, 1)
+    activations = shape.activation_bytes + shape.input_bytes + shape.persistent_bytes["buffers"]
+    activations = activations + shape.persistent_bytes["inputs"]
+
+    return _at_peak(
+        parameters=parameters,
+        optimizer=optimizer,
+        gradients=gradients,
+        gathered=gathered,
+        copies=copies,
+        temporary=temporary,
+        activations=activations,
+    )
+
+
+def _state_bytes(
+    shape: Envelope, profile: Profile, layout: Layout, state: StateScale, padding: float
+) -> tuple[float, float]:
+    """Return bytes of the parameters and of the optimizer's state that a rank keeps throughout."""
+    shard, stage = layout.shard, layout.zero_stage
+    divided = stage == 3 or state.gathers_parameters(layout)
+    parameters = state.parameters * shape.persistent_bytes["parameters"]
+    optimizer = state.optimizer * shape.persistent_bytes["optimizer"]
+    optimizer += state.master_bytes * profile.trainable_parameters
+    return (
+        padding * parameters / (shard if divided else 1),
+        padding * optimizer / (shard if stage >= 1 else 1),
+    )
+
+
+def _at_peak(
+    *,
+    parameters: float,
+    optimizer: float,
+    gradients: Array,
+    gathered: Array,
+    copies: Array,
+    temporary: Array,
+    activations: Array,
+) -> RankMemory:
+    """Return every part on the plateau where all of them together are the largest.
+
+    What depends on the micro-batch is [P, B], the other arrays are [P, 1].
+    """
+    total = parameters + optimizer + gradients + gathered + copies + temporary + activations
+    peak = total.argmax(axis=0)
+    columns = np.arange(total.shape[1])
+    ones = np.ones(total.shape[1])
+    return RankMemory(
+        parameters_bytes=parameters * ones + (gathered + copies)[peak, 0],
+        gradients_bytes=gradients[peak, 0] * ones,
+        optimizer_bytes=optimizer * ones,
+        activations_bytes=activations[peak, columns],
+        temporary_bytes=temporary[peak, columns],
+    )
+
+
+def _padding(units: Sequence[Unit], shard: int) -> float:
+    """Return sharded elements of the first rank, times `shard`, over those of the model."""
+    whole = sum(unit.count * unit.parameters for unit in units)
+    return sum(unit.count * unit.padded(shard) for unit in units) / max(1, whole)
+
+
+def _gradient_width(shape: Envelope, units: Sequence[Unit], state: StateScale) -> int:
+    """Return bytes of one gradient that is kept, and so reduced; fp32 where none is."""
+    trainable = sum(unit.count * unit.trainable for unit in units)
+    kept = state.gradients * shape.gradient_bytes.max(initial=0.0) / max(1, trainable)
+    return 2 if 0 < kept < 3 else REDUCE_BYTES
+
+
+def _gradient_bytes(shape: Envelope, layout: Layout, grad_accum: int, gathers: bool) -> Array:
+    """Return [P] gradient bytes that a rank keeps.
+
+    DDP keeps every gradient as a view of its buckets, allocated once (gradient_as_bucket_view).
+    ZeRO-2 and FSDP keep a shard; what is whole for a while is among the sharding buffers.
+    """
+    full = shape.gradient_bytes.max(initial=0.0)
+    if layout.zero_stage <= 1 or layout.shard == 1:
+        held_throughout = layout.data > 1 or grad_accum > 1
+        return np.full(len(shape.moments), full) if held_throughout else shape.gradient_bytes
+    if grad_accum > 1:
+        return np.full(len(shape.moments), full) / layout.shard
+    kept = shape.gradient_bytes
+    if gathers:
+        # Neither the block's nor the root's gradients are reduced yet.
+        last = np.array([m.final or m.phase == "optimizer" for m in shape.moments])
+        unreduced = shape.block_gradient_bytes + np.where(last, 0.0, _root_gradients(shape))
+        kept = np.maximum(0.0, kept - unreduced)
+    return kept / layout.shard
+
+
+def _sharding_buffers(
+    shape: Envelope,
+    units: Sequence[Unit],
+    layout: Layout,
+    compute_bytes: int,
+    gathers: bool,
+    reduce_bytes: int | None,
+) -> Array:
+    """Return [P] bytes of whole parameters and gradients that sharding holds for a while.
+
+    No `reduce_bytes` means that gradients stay whole (`no_sync`).
+    """
+    if layout.shard == 1 or layout.zero_stage < 2:
+        return np.zeros(len(shape.moments))
+    if not gathers:
+        # A bucket of gradients and its reduced copy, while backward runs.
+        bucket = min(DDP_BUCKET_BYTES, shape.gradient_bytes.max(initial=0.0))
+        backward = np.array([m.phase == "backward" for m in shape.moments])
+        return np.where(backward, 2 * bucket, 0.0)
+    named = _by_name(units)
+    sharding = Sharding(units=named, shard=layout.shard, gather_bytes=compute_bytes)
+    bytes_at = (
+        unsynced_buffer_bytes
+        if reduce_bytes is None
+        else partial(buffer_bytes, keeps_blocks=layout.zero_stage == 2, reduce_bytes=reduce_bytes)
+    )
+    at = _gradients_made(shape, units, named)
+    held = {(moment, made): bytes_at(moment, sharding, made) for moment, made in set(at)}
+    found = np.array([held[one] for one in at])
+    if layout.zero_stage == 2:
+        for name, count in shape.blocks_held.items():
+            found += count * compute_bytes * named[name].padded(layout.shard)
+    return found
+
+
+def _gradients_made(
+    shape: Envelope, units: Sequence[Unit], named: dict[str | None, Unit]
+) -> list[tuple[Moment, Made]]:
+    """Return [P] the moment of every plateau, with the parts of the gradients that are made."""
+    trainable = sum(unit.count * unit.trainable for unit in units)
+    per_gradient = shape.gradient_bytes.max(initial=0.0) / max(1, trainable)
+    roots, blocks = _root_gradients(shape), shape.block_gradient_bytes
+    return [
+        (
+            moment,
+            Made(
+                root=_share(root, named[None], per_gradient),
+                block=_share(own, named[moment.unit], per_gradient),
+            ),
+        )
+        for moment, root, own in zip(shape.moments, roots.tolist(), blocks.tolist(), strict=True)
+    ]
+
+
+def _by_name(units: Sequence[Unit]) -> dict[str | None, Unit]:
+    """Return the units by block group; a block's experts are gathered with the rest of it."""
+    named: dict[str | None, Unit] = {}
+    for unit in units:
+        one = named.get(unit.name)
+        named[unit.name] = (
+            unit
+            if one is None
+            else replace(
+                one,
+                parameters=one.parameters + unit.parameters,
+                trainable=one.trainable + unit.trainable,
+                tensors=(),
+            )
+        )
+    return named
+
+
+def _share(gradient_bytes: float, unit: Unit, bytes_per_gradient: float) -> float:
+    """Return the part of a unit's gradients that is made."""
+    full = bytes_per_gradient * unit.trainable
+    return min(1.0, gradient_bytes / full) if full else 0.0
+
+
+def _root_gradients(shape: Envelope) -> Array:
+    """Return [P] bytes of the root's gradients that are made before the blocks' backward ends.
+
+    The head's, where it is not tied: what the pass makes before it enters the first block.
+    """
+    before = [
+        size
+        for size, moment in zip(shape.gradient_bytes, shape.moments, strict=True)
+        if moment.phase == "backward" and moment.unit is None and moment.previous is None
+    ]
+    return np.minimum(shape.gradient_bytes, max(before, default=0.0))

@@ -1,0 +1,1 @@
+"""How a model is split over ranks: linears, sequence, stages, sharded parameters."""

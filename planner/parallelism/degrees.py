@@ -1,0 +1,56 @@
+"""The degrees that divide a step's kernels, and how a software stack divides them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..plan.layout import Layout
+from ..plan.plan import Stack
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """The degrees that divide kernels, and what the stack does around them."""
+
+    tensor: int = 1
+    context: int = 1
+    expert: int = 1
+    sequence_parallel: bool = False
+    splits_vocabulary: bool = False
+    """Whether embedding and head are split too, by the vocabulary."""
+    gathers_logits: bool = False
+    """Whether every rank computes the loss on all logits, not on its part of the vocabulary."""
+    reduces_per_layer: bool = False
+    """Whether every column layer reduces its own input gradient, as a plan of torch's
+    ColwiseParallel does, instead of one reduction for those that share an input."""
+    keeps_gathered: bool = False
+    """Whether what sequence parallelism gathers for column layers is kept for the backward pass
+    (torch), not gathered again while the input's gradient is computed (Megatron)."""
+    copies_logits: bool = False
+    """Whether the backward of a loss on split logits holds their gradient twice over: torch's
+    loss_parallel is written in eager operations (torch/distributed/tensor/parallel/loss.py)."""
+    reduces_norms: bool = False
+    """Whether sequence parallelism reduces the gradient of every norm's parameter by itself in each
+    backward pass (torch), not all of them together once a step (Megatron)."""
+
+    @classmethod
+    def of(cls, layout: Layout, stack: Stack) -> Split:
+        """Return the split that a layout asks of a stack.
+
+        torch's is the plan of its tutorial (intermediate/TP_tutorial): with sequence parallelism
+        the loss is parallel too, as in torchtitan; without, logits are gathered.
+        """
+        sequence_parallel = layout.sequence_parallel and layout.tensor > 1
+        of_torch = stack.startswith("torch") and layout.tensor > 1
+        return cls(
+            tensor=layout.tensor,
+            context=layout.context,
+            expert=layout.expert,
+            sequence_parallel=sequence_parallel,
+            splits_vocabulary=True,
+            gathers_logits=of_torch and not sequence_parallel,
+            reduces_per_layer=of_torch and not sequence_parallel,
+            keeps_gathered=of_torch and sequence_parallel,
+            copies_logits=sequence_parallel and stack == "torch-eager",
+            reduces_norms=of_torch and sequence_parallel,
+        )

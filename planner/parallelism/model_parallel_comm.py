@@ -1,0 +1,182 @@
+"""What tensor, context and expert ranks send each other between the kernels of a step.
+
+The volumes of torch's own plans are checked against torch in
+tests/planner/parallelism/test_torch_volumes.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...profiles.profile import Affine, Kernel, Segment
+from ..hardware.collectives import Collective
+from .degrees import Split
+from .linear_roles import Roles, is_dense_linear, is_expert_product
+
+LOSS_REDUCTIONS = 3
+"""Of a loss on split logits: the largest logit, the sum of exponentials, the target's logit
+(Shoeybi et al. 2019, section 3; torch's loss_parallel does the same)."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A collective that a segment runs: among which ranks, and its whole buffer."""
+
+    among: str
+    """tensor, context or expert."""
+    kind: Collective
+    total_bytes: Affine
+    count: int = 1
+    copies: float = 1.0
+    """How many experts a token goes to."""
+
+
+def exchanges_of(
+    segment: Segment, roles: Roles, split: Split, table: Kernel | None
+) -> list[Exchange]:
+    """Return the collectives of one segment.
+
+    Args:
+        segment: of the whole step.
+        roles: of its linear layers.
+        split: degrees.
+        table: lookup in the embedding that is split by the vocabulary.
+    """
+    exchanges = []
+    if split.tensor > 1:
+        exchanges += _of_residual_stream(segment, roles, split, table)
+        exchanges += _of_loss(segment, roles, split)
+        if split.reduces_norms:
+            exchanges += _of_norms(segment, roles)
+    if split.context > 1:
+        exchanges += _ring_exchanges(segment, roles, split)
+    if split.expert > 1:
+        exchanges += _expert_exchanges(segment, split)
+    return exchanges
+
+
+def is_table(kernel: Kernel, table: Kernel | None) -> bool:
+    """Return whether a kernel looks up this embedding, or makes its gradient."""
+    return (
+        table is not None
+        and kernel.kind == "embedding"
+        and kernel.dims["elements"].base == table.dims["elements"].base
+    )
+
+
+def _of_residual_stream(
+    segment: Segment, roles: Roles, split: Split, table: Kernel | None
+) -> list[Exchange]:
+    """Return reductions of the residual stream: one a group and pass.
+
+    With sequence parallelism, gathering what a group takes and scattering what it gives move the
+    same bytes.
+    """
+    backward = segment.phase == "backward"
+    entered: dict[object, float] = {}
+    left: dict[object, float] = {}
+    for kernel in segment.kernels:
+        role = roles.role.get(kernel.module, "whole")
+        if table is not None and split.splits_vocabulary and is_table(kernel, table):
+            (entered if backward else left)[kernel.module] = table.bytes_written.per_sample
+        elif is_dense_linear(kernel) and role != "whole" and kernel.dims["m"].per_sample:
+            leaves = role == ("column" if backward else "row")
+            per_layer = backward and split.reduces_per_layer
+            key = kernel.module if per_layer else roles.group[kernel.module]
+            if leaves:
+                left.setdefault(key, kernel.bytes_written.per_sample)
+            else:
+                width = 4 if kernel.dtype == "fp32" else 2
+                size = width * kernel.dims["m"].per_sample * kernel.dims["k"].base
+                entered.setdefault(key, size)
+    share = 1 / split.context
+
+    def each(kind: Collective, sizes: dict[object, float]) -> list[Exchange]:
+        return [Exchange("tensor", kind, Affine(0, size * share)) for size in sizes.values()]
+
+    if split.sequence_parallel:
+        return [*each("all_gather", entered), *each("reduce_scatter", left)]
+    return each("all_reduce", left)
+
+
+def _of_loss(segment: Segment, roles: Roles, split: Split) -> list[Exchange]:
+    """Return what the loss needs of the logits that other ranks hold.
+
+    Gathered logits are padded to equal parts.
+    """
+    if segment.block is not None or segment.phase != "forward":
+        return []
+    heads = [
+        kernel
+        for kernel in segment.kernels
+        if is_dense_linear(kernel) and roles.role.get(kernel.module) == "column"
+    ]
+    if not heads:
+        return []
+    head, share = heads[-1], 1 / split.context
+    if split.gathers_logits:
+        vocabulary = head.dims["n"].base
+        padding = -(-vocabulary // split.tensor) * split.tensor / vocabulary
+        logits = head.bytes_written.per_sample * padding
+        return [Exchange("tensor", "all_gather", Affine(0, logits * share))]
+    tokens = head.dims["m"].per_sample
+    return [Exchange("tensor", "all_reduce", Affine(0, 4 * tokens * share), LOSS_REDUCTIONS)]
+
+
+def _of_norms(segment: Segment, roles: Roles) -> list[Exchange]:
+    """Return reductions of the gradients of norms, of which each rank has those of its tokens."""
+    if segment.phase != "backward" or not roles.shapes:
+        return []
+    width = next(iter(roles.shapes.values())).width_in
+    found = []
+    for kernel in segment.kernels:
+        size = width * (4 if kernel.dtype == "fp32" else 2)
+        # Weight, or weight and bias, of the residual stream's width.
+        parameters, rest = divmod(kernel.bytes_written.base, size)
+        if kernel.kind == "norm" and parameters and not rest:
+            found.append(Exchange("tensor", "all_reduce", Affine(size), int(parameters)))
+    return found
+
+
+def _ring_exchanges(segment: Segment, roles: Roles, split: Split) -> list[Exchange]:
+    """Return the keys and values (and, backward, their gradients) that go round the ring."""
+    exchanges = []
+    for kernel in segment.kernels:
+        if kernel.kind != "attention":
+            continue
+        dims = kernel.dims
+        elements = 2 * dims["kv_heads"].base * dims["head_dim"].base * dims["seq_kv"].base
+        width = 4 if kernel.dtype == "fp32" else 2
+        batch = Affine(*dims["batch"])
+        held = roles.heads.keys_of_rank(split.tensor) / roles.heads.key if roles.heads else 1.0
+        per_sample = elements * width * held
+        size = Affine(batch.base * per_sample, batch.per_sample * per_sample)
+        exchanges.append(Exchange("context", "all_gather", size, 2 if kernel.backward else 1))
+    return exchanges
+
+
+def _expert_exchanges(segment: Segment, split: Split) -> list[Exchange]:
+    """Return the all-to-alls that bring tokens to their experts and back: two a pass.
+
+    Each is as large as what goes into a layer's first product of experts: tokens · active experts
+    · hidden, divided by the ranks that hold the micro-batch's tokens.
+    """
+    widths = [
+        kernel
+        for kernel in segment.kernels
+        if is_expert_product(kernel) and not kernel.dims["k"].per_sample
+    ]
+    if not widths:
+        return []
+    first = widths[-1] if segment.phase != "backward" else widths[0]
+    # Tokens · width of the result of the last forward product, or of the gradient that enters it.
+    dims = first.dims
+    width = dims["n"].base if segment.phase != "backward" else dims["k"].base
+    bytes_each = 4 if first.dtype == "fp32" else 2
+    share = width * bytes_each * dims["batch"].base / (split.tensor * split.context)
+    size = Affine(0, dims["m"].per_sample * share)
+    tokens = max(
+        (k.dims["m"].per_sample for k in segment.kernels if is_dense_linear(k)), default=0.0
+    )
+    copies = dims["batch"].base * dims["m"].per_sample / tokens if tokens else 1.0
+    return [Exchange("expert", "all_to_all", size, 2, max(1.0, copies))]

@@ -1,0 +1,262 @@
+"""Parameters that one rank holds when stages, tensor ranks and experts divide a model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...profiles.profile import BlockGroup, Kernel, ParameterTensor, Profile, StepTrace
+from ..plan.layout import Layout
+from .fsdp import Unit
+from .linear_roles import Roles, is_dense_linear, is_expert_product, roles_of
+from .pipeline_stages import stage_of_instances
+from .rank_trace import Split
+
+
+@dataclass(frozen=True)
+class RankUnits:
+    """FSDP units of one rank of a stage; experts apart, for other ranks share their gradients."""
+
+    dense: tuple[Unit, ...]
+    experts: tuple[Unit, ...]
+
+    @property
+    def parameters(self) -> float:
+        """Parameters on the rank."""
+        return sum(unit.count * unit.parameters for unit in (*self.dense, *self.experts))
+
+    @property
+    def trainable(self) -> float:
+        """Trainable parameters on the rank."""
+        return sum(unit.count * unit.trainable for unit in (*self.dense, *self.experts))
+
+    def sharded(self, layout: Layout, *, trainable: bool = True) -> float:
+        """Return parameters of the rank's share where the state is divided over `shard` ranks."""
+        dense = sum(u.count * (u.trainable if trainable else u.parameters) for u in self.dense)
+        expert = sum(u.count * (u.trainable if trainable else u.parameters) for u in self.experts)
+        over = expert_data_layout(layout)
+        return dense / layout.shard + (expert / over.shard if expert else 0.0)
+
+
+def data_layout(layout: Layout) -> Layout:
+    """Return the data dimension of a hybrid layout: context ranks share gradients too."""
+    return Layout(
+        data=layout.data * layout.context, shard=layout.shard, zero_stage=layout.zero_stage
+    )
+
+
+def expert_data_layout(layout: Layout) -> Layout:
+    """Return the ranks that hold the same experts, as a data dimension."""
+    ranks = layout.data * layout.context * layout.tensor // layout.expert
+    whole = layout.shard >= layout.data * layout.context
+    shard = ranks if layout.zero_stage and whole else min(layout.shard, ranks)
+    return Layout(data=ranks, shard=max(1, shard), zero_stage=layout.zero_stage)
+
+
+def rank_units(
+    profile: Profile, units: Sequence[Unit], trace: StepTrace, layout: Layout, split: Split
+) -> list[RankUnits]:
+    """Return what a rank of each stage holds.
+
+    Args:
+        profile: parameters and linear layers by block.
+        units: as the stack shards them.
+        trace: shows which layers are split, which are experts, and where the stages begin.
+        layout: stages.
+        split: how linear layers and experts are divided.
+    """
+    roles = roles_of(trace, splits_head=split.splits_vocabulary)
+    by_stage = _blocks_by_stage(trace, layout)
+    groups = {group.name: group for group in profile.blocks}
+    root = units[-1]
+    ends = _root_parameters(trace, split, root)
+    stages = []
+    for stage, counts in enumerate(by_stage):
+        dense, experts = [], []
+        for unit in units[:-1]:
+            if not counts[unit.name]:
+                continue
+            weights = _expert_weights(trace, unit.name)
+            whole = replace(unit, count=counts[unit.name])
+            dense.append(_dense_share(whole, groups[unit.name or ""], roles, split, weights))
+            if weights:
+                experts.append(_scaled(whole, weights / split.expert / unit.parameters))
+        at_root = ends[0] if stage == 0 else 0.0
+        if stage == layout.pipeline - 1:
+            at_root += ends[1]
+        dense.append(_root_share(root, at_root, trace, layout, split))
+        stages.append(RankUnits(tuple(dense), tuple(experts)))
+    return stages
+
+
+def _blocks_by_stage(trace: StepTrace, layout: Layout) -> list[Counter[str | None]]:
+    stages = stage_of_instances(trace, layout)
+    found: list[Counter[str | None]] = [Counter() for _ in range(layout.pipeline)]
+    for index, stage in zip(trace.schedule, stages, strict=True):
+        segment = trace.segments[index]
+        if segment.phase == "forward" and segment.block is not None:
+            found[stage][segment.block] += 1
+    return found
+
+
+def _dense_share(
+    unit: Unit, group: BlockGroup, roles: dict[str | None, Roles], split: Split, experts: float
+) -> Unit:
+    """Return a block's unit with its split layers divided and its experts left out."""
+    if split.tensor == 1 and not experts:
+        return unit
+    share_of = _shares_by_name(roles.get(unit.name), group, split.tensor)
+    tensors = None if experts else _split_tensors(unit.tensors, group, share_of)
+    if tensors is not None:
+        return of_tensors(unit, tensors)
+    dropped = sum(
+        linear.in_features * linear.out_features * (1 - share_of[linear.name][1])
+        for linear in group.linears
+        if linear.name in share_of
+    )
+    return _scaled(unit, (unit.parameters - experts - dropped) / unit.parameters)
+
+
+def of_tensors(unit: Unit, tensors: tuple[ParameterTensor, ...]) -> Unit:
+    """Return a unit that holds these parameters instead."""
+    sizes = [(t.rows * t.row_elements, t.trainable) for t in tensors]
+    return replace(
+        unit,
+        parameters=sum(size for size, _ in sizes),
+        trainable=sum(size for size, trained in sizes if trained),
+        tensors=tensors,
+    )
+
+
+def _shares_by_name(
+    roles: Roles | None, group: BlockGroup, tensor: int
+) -> dict[str, tuple[str, float]]:
+    """Return role and rank's share of a block's split layers by their names inside the block."""
+    found: dict[str, tuple[str, float]] = {}
+    for linear in group.linears:
+        for module, role in (roles.role if roles else {}).items():
+            if roles and role != "whole" and module.endswith(f".{linear.name}"):
+                found[linear.name] = (role, roles.share(module, tensor))
+    return found
+
+
+def _split_tensors(
+    tensors: tuple[ParameterTensor, ...], group: BlockGroup, share_of: dict[str, tuple[str, float]]
+) -> tuple[ParameterTensor, ...] | None:
+    """Return the tensors as a tensor rank holds them; None where one cannot be told from another.
+
+    Parameters and layers stand in the same order, a layer's weight before its bias. A column
+    layer's bias is divided like its rows; a row layer's is whole on every rank.
+    """
+    split: list[ParameterTensor] = []
+    linears = list(group.linears)
+    bias_share: float | None = None
+    for tensor in tensors:
+        shape = (tensor.rows, tensor.row_elements)
+        changed: dict[str, int] = {}
+        if bias_share is not None:
+            changed, bias_share = {"rows": round(tensor.rows * bias_share)}, None
+        elif linears and shape == (linears[0].out_features, linears[0].in_features):
+            linear = linears.pop(0)
+            role, share = share_of.get(linear.name, ("whole", 1.0))
+            if role == "column":
+                changed = {"rows": round(tensor.rows * share)}
+            elif role == "row":
+                changed = {"row_elements": round(tensor.row_elements * share)}
+            if linear.parameters > linear.out_features * linear.in_features:
+                bias_share = share if role == "column" else 1.0
+        split.append(tensor.model_copy(update=changed) if changed else tensor)
+    return None if linears or not tensors else tuple(split)
+
+
+def _expert_weights(trace: StepTrace, block: str | None) -> float:
+    """Return the parameters of all experts of one block."""
+    for segment in trace.segments:
+        if segment.phase == "forward" and segment.block == block:
+            return sum(_weights(k) for k in segment.kernels if is_expert_product(k))
+    return 0.0
+
+
+def _weights(kernel: Kernel) -> float:
+    dims = kernel.dims
+    return dims["batch"].base * dims["n"].base * dims["k"].base
+
+
+def _root_share(
+    root: Unit, parameters: float, trace: StepTrace, layout: Layout, split: Split
+) -> Unit:
+    """Return the root's unit with the parameters that a rank of a stage holds of it."""
+    if layout.pipeline == 1 and split.tensor > 1 and split.splits_vocabulary and root.tensors:
+        divided = _vocabulary_sizes(trace)
+        return of_tensors(
+            root,
+            tuple(
+                tensor.model_copy(update={"rows": -(-tensor.rows // split.tensor)})
+                if tensor.rows * tensor.row_elements in divided
+                else tensor
+                for tensor in root.tensors
+            ),
+        )
+    share = min(1.0, parameters / root.parameters) if root.parameters else 1.0
+    return root if share == 1 else _scaled(root, share)
+
+
+def _vocabulary_sizes(trace: StepTrace) -> set[float]:
+    """Return elements of the largest embedding and of the last linear layer of the root."""
+    tables, head = [0.0], 0.0
+    for segment in trace.segments:
+        if segment.phase != "forward" or segment.block is not None:
+            continue
+        for kernel in segment.kernels:
+            if kernel.kind == "embedding" and kernel.module and "elements" in kernel.dims:
+                tables.append(kernel.dims["elements"].base)
+            elif is_dense_linear(kernel):
+                head = _weights(kernel)
+    return {max(tables), head} - {0.0}
+
+
+def _root_parameters(trace: StepTrace, split: Split, root: Unit) -> tuple[float, float]:
+    """Return parameters of a rank before the first layer and behind the last.
+
+    A tied embedding stands on both, as stages that are apart each need it.
+    """
+    before, behind = 0.0, 0.0
+    seen_block = False
+    tables: list[float] = []
+    whole_before = whole_behind = 0.0
+    for index in trace.schedule:
+        segment = trace.segments[index]
+        if segment.phase != "forward":
+            break
+        seen_block = seen_block or segment.block is not None
+        if segment.block is not None:
+            continue
+        for kernel in segment.kernels:
+            if kernel.kind == "embedding" and kernel.module and "elements" in kernel.dims:
+                tables.append(kernel.dims["elements"].base)
+            elif is_dense_linear(kernel):
+                size = _weights(kernel)
+                if seen_block:
+                    whole_behind += size
+                    behind += size / (split.tensor if split.splits_vocabulary else 1)
+                else:
+                    whole_before += size
+                    before += size
+    largest = max(tables, default=0.0)
+    whole_before += sum(tables)
+    before += sum(tables) - largest
+    before += largest / (split.tensor if split.splits_vocabulary else 1)
+    rest = max(0.0, root.parameters - whole_before - whole_behind)
+    if not whole_behind:
+        return before + rest, 0.0
+    return before, behind + rest
+
+
+def _scaled(unit: Unit, share: float) -> Unit:
+    return replace(
+        unit,
+        parameters=round(unit.parameters * share),
+        trainable=round(unit.trainable * share),
+        tensors=(),
+    )

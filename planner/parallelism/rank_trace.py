@@ -1,0 +1,328 @@
+"""What one rank runs when tensor, context and expert parallelism split a traced step.
+
+Every kernel keeps its place; its sizes are those of the rank's share:
+
+- tensor: column- and row-parallel layers (`roles`), attention by heads, everything between a column
+  layer and its row layer by the same share (Shoeybi et al. 2019, arXiv:1909.08053, section 3);
+- sequence parallel: the residual stream and its norms by tokens (Korthikanti et al. 2022,
+  arXiv:2205.05198, section 4.2.2);
+- context: every token-wise kernel by tokens; attention by queries against all keys, which are
+  passed round a ring (Liu et al. 2023, arXiv:2310.01889), balanced under a causal mask;
+- expert: experts over ranks, the tokens of all ranks exchanged (Lepikhin et al. 2020,
+  arXiv:2006.16668, section 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...profiles.profile import Affine, Kernel, Segment, StepTrace
+from ..plan.errors import UnsupportedError
+from .degrees import Split as Split
+from .linear_roles import Roles, is_dense_linear, is_expert_product, roles_of
+from .model_parallel_comm import Exchange as Exchange
+from .model_parallel_comm import exchanges_of, is_table
+from .sequence_parallel import Gathered, gathered_of
+
+
+@dataclass(frozen=True)
+class SplitTrace:
+    """One rank's share of a step."""
+
+    trace: StepTrace
+    exchanges: tuple[tuple[Exchange, ...], ...]
+    """By segment."""
+    output_shares: tuple[tuple[tuple[float, float], ...], ...]
+    """By segment and kernel: share of what it writes that the rank holds, (constant part, part
+    that grows with the micro-batch)."""
+    gathered: tuple[tuple[Gathered, ...], ...]
+    """By segment: what is whole for a moment."""
+
+
+def split_trace(trace: StepTrace, split: Split) -> SplitTrace:
+    """Return one rank's share of a traced step.
+
+    Raises:
+        UnsupportedError: the model cannot be split that way.
+    """
+    roles = roles_of(trace, splits_head=split.splits_vocabulary)
+    check_divisible(trace, roles, split)
+    splitter = _Splitter(split, roles, trace)
+    parts = [splitter.segment(segment) for segment in trace.segments]
+    return SplitTrace(
+        trace=trace.model_copy(update={"segments": tuple(part[0] for part in parts)}),
+        exchanges=tuple(part[1] for part in parts),
+        output_shares=tuple(part[2] for part in parts),
+        gathered=tuple(gathered_of(s, roles.get(s.block), split) for s in trace.segments),
+    )
+
+
+def check_divisible(trace: StepTrace, roles: dict[str | None, Roles], split: Split) -> None:
+    """Raise UnsupportedError where a degree does not divide what it splits."""
+    t, name = split.tensor, "tensor"
+    if t > 1:
+        for block, found in roles.items():
+            if block is not None and "row" not in found.role.values():
+                raise UnsupportedError(
+                    f"Block {block} has no pair of linear layers that tensor parallelism splits.",
+                    fix="use data parallelism (dp, fsdp) or pipeline stages for this model.",
+                )
+            for module, role in found.role.items():
+                shape = found.shapes[module]
+                width = {"column": shape.width_out, "row": shape.width_in, "whole": 0}[role]
+                held = width * found.share(module, t)
+                if block is not None and abs(held - round(held)) > 1e-6:
+                    _refuse_indivisible(name, t, f"width {width:g} of {module}")
+    for segment in trace.segments:
+        for kernel in segment.kernels:
+            if kernel.kind == "attention":
+                heads = kernel.dims["heads"].base
+                if heads % t:
+                    _refuse_indivisible(name, t, f"{heads:g} attention heads")
+            elif is_expert_product(kernel) and kernel.dims["batch"].base % split.expert:
+                experts = kernel.dims["batch"].base
+                _refuse_indivisible("expert", split.expert, f"{experts:g} experts")
+            elif kernel.kind == "gemm" and not kernel.linear and split.context > 1:
+                raise UnsupportedError(
+                    "Context parallelism is predicted for fused attention only; this model writes"
+                    " its attention out.",
+                    fix="use scaled_dot_product_attention.",
+                )
+    if split.expert > 1 and not any(
+        is_expert_product(k) for s in trace.segments for k in s.kernels
+    ):
+        raise UnsupportedError(
+            "The model has no experts that expert parallelism could spread.",
+            fix="leave expert parallelism out.",
+        )
+
+
+def _refuse_indivisible(degree: str, size: int, what: str) -> None:
+    raise UnsupportedError(
+        f"{degree} {size} does not divide the {what}.", fix=f"choose another {degree} degree."
+    )
+
+
+class _Splitter:
+    """Splits the segments of one trace; equal kernels stay equal, so that they are timed once."""
+
+    def __init__(self, split: Split, roles: dict[str | None, Roles], trace: StepTrace) -> None:
+        self.split = split
+        self.roles = roles
+        tables = [
+            kernel
+            for segment in trace.segments
+            if segment.block is None and segment.phase == "forward"
+            for kernel in segment.kernels
+            if kernel.kind == "embedding" and kernel.module and "elements" in kernel.dims
+        ]
+        self.table = max(tables, key=lambda kernel: kernel.dims["elements"].base, default=None)
+        self._known: dict[tuple[int, bool, bool], tuple[Kernel, tuple[float, float]]] = {}
+
+    def segment(
+        self, segment: Segment
+    ) -> tuple[Segment, tuple[Exchange, ...], tuple[tuple[float, float], ...]]:
+        """Return the rank's kernels, its exchanges and its share of each kernel's output."""
+        if segment.phase == "optimizer":
+            return segment, (), tuple((1.0, 1.0) for _ in segment.kernels)
+        roles = self.roles.get(segment.block) or Roles({}, {}, {}, 0)
+        backward = segment.phase == "backward"
+        walk = _Walk(roles, segment, loss_inside=not self.split.gathers_logits)
+        kernels, shares = [], []
+        for kernel in segment.kernels:
+            was_inside, inside = walk.inside, walk.step(kernel)
+            if self.split.keeps_gathered and inside and not was_inside and shares and not backward:
+                # Kept is what was gathered of the kernel's result.
+                shares[-1] = (shares[-1][0], shares[-1][1] * self.split.tensor)
+            key = (id(kernel), inside, backward)
+            if key not in self._known:
+                self._known[key] = self._kernel(kernel, roles, inside, backward)
+            part, share = self._known[key]
+            kernels.append(part)
+            gathered = self.split.gathers_logits and segment.block is None and not backward
+            shares.append((1.0, 1.0) if gathered and is_split(kernel, roles) else share)
+        if self.split.copies_logits and backward and segment.block is None and kernels:
+            at = max(range(len(kernels)), key=lambda i: segment.kernels[i].bytes_written.per_sample)
+            shares[at] = (shares[at][0], 2 * shares[at][1])
+        return (
+            segment.model_copy(update={"kernels": tuple(kernels)}),
+            tuple(exchanges_of(segment, roles, self.split, self.table)),
+            tuple(shares),
+        )
+
+    def _kernel(
+        self, kernel: Kernel, roles: Roles, inside: bool, backward: bool
+    ) -> tuple[Kernel, tuple[float, float]]:
+        split = self.split
+        if is_expert_product(kernel):
+            return _expert_product(kernel, split)
+        role = roles.role.get(kernel.module, "whole")
+        if is_dense_linear(kernel) and role != "whole":
+            return _linear(kernel, role, roles, split, backward)
+        if kernel.kind == "attention":
+            return _attention(kernel, roles, split)
+        if kernel.kind == "gemm" and not kernel.linear:
+            return _batched(kernel, split, inside)
+        tokens = 1 / split.context
+        if inside or split.sequence_parallel:
+            tokens /= split.tensor
+        weights = 1.0
+        # Casts and gradients of a layer's own parameters.
+        if role != "whole":
+            weights = roles.share(kernel.module, split.tensor)
+        elif split.splits_vocabulary and is_table(kernel, self.table):
+            weights = 1 / split.tensor
+        return _scaled(kernel, weights, tokens), (weights, tokens)
+
+
+def is_split(kernel: Kernel, roles: Roles) -> bool:
+    """Return whether a kernel is the product of a layer that tensor parallelism splits."""
+    return is_dense_linear(kernel) and roles.role.get(kernel.module, "whole") != "whole"
+
+
+class _Walk:
+    """Follows a segment's kernels: between a column layer and its row layer they are split too.
+
+    The loss is behind a column layer, the head, that no row layer follows.
+    """
+
+    def __init__(self, roles: Roles, segment: Segment, *, loss_inside: bool) -> None:
+        self.roles = roles
+        self.loss_inside = loss_inside
+        self.backward = segment.phase == "backward"
+        self.pending: set[str] = set()
+        self.inside = False
+        first = next((r for k in segment.kernels if (r := self._role(k)) != "whole"), "whole")
+        if self.backward and first == "column" and loss_inside:
+            self.inside = True
+            self.pending = {m for m, r in roles.role.items() if r == "column"}
+
+    def step(self, kernel: Kernel) -> bool:
+        """Return whether this kernel works on split activations, and go on behind it."""
+        role = self._role(kernel)
+        if role == "whole":
+            bias = self.roles.role.get(kernel.module)
+            return self.inside if bias in (None, "whole") else bias == "column"
+        if self.backward:
+            self._step_back(kernel.module, role)
+        else:
+            self.inside = role == "column" and (self.loss_inside or not self._is_head(kernel))
+        return self.inside
+
+    def _is_head(self, kernel: Kernel) -> bool:
+        return "row" not in self.roles.role.values()
+
+    def _step_back(self, module: str, role: str) -> None:
+        if role == "row":
+            self.inside = True
+            group = self.roles.group[module]
+            self.pending = {
+                m
+                for m, g in self.roles.group.items()
+                if g == group and self.roles.role[m] == "column"
+            }
+        else:
+            self.pending.discard(module)
+            self.inside = bool(self.pending)
+
+    def _role(self, kernel: Kernel) -> str:
+        return self.roles.role.get(kernel.module, "whole") if is_dense_linear(kernel) else "whole"
+
+
+def _linear(
+    kernel: Kernel, role: str, roles: Roles, split: Split, backward: bool
+) -> tuple[Kernel, tuple[float, float]]:
+    """Return a split layer's product: forward (m,n,k), input gradient and weight gradient."""
+    shape = roles.shapes[kernel.module]
+    divided = shape.width_out if role == "column" else shape.width_in
+    other = shape.width_in if role == "column" else shape.width_out
+    free = [name for name in ("m", "n", "k") if not kernel.dims[name].per_sample]
+    candidates = [name for name in free if kernel.dims[name].base == divided]
+    if divided == other and len(candidates) == 2:
+        candidates = [_square_axis(kernel, role, backward)]
+    factors: dict[str, float] = dict.fromkeys(("m", "n", "k"), 1.0)
+    if candidates:
+        factors[candidates[0]] = roles.share(kernel.module, split.tensor)
+    for name in ("m", "n", "k"):
+        if kernel.dims[name].per_sample:
+            factors[name] = 1 / split.context
+    return _product(kernel, factors)
+
+
+def _square_axis(kernel: Kernel, role: str, backward: bool) -> str:
+    """Return the axis of the split width where input and output are equally wide.
+
+    Forward is (tokens, out, in), the input's gradient (tokens, in, out), the weight's (out, in,
+    tokens).
+    """
+    if kernel.dims["k"].per_sample:
+        return "m" if role == "column" else "n"
+    return "n" if (role == "column") != backward else "k"
+
+
+def _expert_product(kernel: Kernel, split: Split) -> tuple[Kernel, tuple[float, float]]:
+    """Return the products of a rank's experts: fewer of them, with the tokens of all ranks.
+
+    The `tensor` ranks of a micro-batch hold its tokens in equal parts.
+    """
+    tokens = split.expert / (split.tensor * split.context)
+    factors = {name: tokens if kernel.dims[name].per_sample else 1.0 for name in ("m", "n", "k")}
+    factors["batch"] = 1 / split.expert
+    return _product(kernel, factors)
+
+
+def _batched(kernel: Kernel, split: Split, inside: bool) -> tuple[Kernel, tuple[float, float]]:
+    factors: dict[str, float] = dict.fromkeys(("m", "n", "k"), 1.0)
+    factors["batch"] = 1 / split.tensor if inside else 1.0
+    return _product(kernel, factors)
+
+
+def _product(kernel: Kernel, factors: dict[str, float]) -> tuple[Kernel, tuple[float, float]]:
+    """Return a product with scaled dimensions, and the share of its result."""
+    batch = factors.get("batch", 1.0)
+    m, n, k = (factors[name] for name in ("m", "n", "k"))
+    dims = {name: _times(size, factors.get(name, 1.0)) for name, size in kernel.dims.items()}
+    written = batch * m * n
+    read = batch * (m * k + k * n) / 2
+    part = kernel.model_copy(
+        update={
+            "dims": dims,
+            "flops": _times(kernel.flops, batch * m * n * k),
+            "bytes_read": _times(kernel.bytes_read, read),
+            "bytes_written": _times(kernel.bytes_written, written),
+        }
+    )
+    return part, (written, written)
+
+
+def _attention(kernel: Kernel, roles: Roles, split: Split) -> tuple[Kernel, tuple[float, float]]:
+    share = 1 / (split.tensor * split.context)
+    dims = dict(kernel.dims)
+    dims["heads"] = _times(dims["heads"], 1 / split.tensor)
+    if roles.heads:
+        dims["kv_heads"] = Affine(roles.heads.keys_of_rank(split.tensor))
+    dims["seq_q"] = _times(dims["seq_q"], 1 / split.context)
+    part = _scaled(kernel, 1.0, share)
+    return part.model_copy(update={"dims": dims, "flops": _times(kernel.flops, share)}), (1, share)
+
+
+def _scaled(kernel: Kernel, weights: float, tokens: float) -> Kernel:
+    """Return a kernel with its constant sizes times `weights`, the growing ones times `tokens`."""
+    if weights == tokens == 1:
+        return kernel
+
+    def scale(size: Affine) -> Affine:
+        return Affine(size.base * weights, size.per_sample * tokens)
+
+    return kernel.model_copy(
+        update={
+            "dims": {name: scale(size) for name, size in kernel.dims.items()},
+            "flops": scale(kernel.flops),
+            "bytes_read": scale(kernel.bytes_read),
+            "bytes_written": scale(kernel.bytes_written),
+        }
+    )
+
+
+def _times(size: Affine, factor: float) -> Affine:
+    return Affine(size.base * factor, size.per_sample * factor)

@@ -1,0 +1,261 @@
+"""Does it fit on one kind of device: yes or no, how much is spare, and what would make it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ...catalog.types import Accelerator, Link
+from ...profiles.passes.optimizers import with_optimizer
+from ...profiles.profile import Profile
+from ..hardware.cluster import Site
+from ..hardware.device import memory_notes, supported_precisions
+from ..offload.host_copies import NOTHING
+from ..offload.host_memory import host_memory_note, ordered
+from ..plan.layout import Layout
+from ..plan.plan import (
+    SCHEMA_VERSION,
+    Answer,
+    EstimatedHostMemory,
+    EstimatedMemory,
+    MemoryBreakdown,
+    Offloaded,
+    Precision,
+    RecomputeKind,
+)
+from ..software.stack import casts_layers
+from .model_cache import Workbench
+from .predict import Prediction, predict
+from .setup import Setup
+
+LARGEST_TRIED = 2**30
+
+
+class Remedy(Answer):
+    """One change that makes the model fit, and the peak it leads to."""
+
+    text: str
+    peak_bytes: float
+    micro_batch: int
+
+
+class FitsAnswer(Answer):
+    """Whether one training step fits on one device of a layout."""
+
+    schema_version: str = SCHEMA_VERSION
+    accelerator: str
+    layout: Layout
+    precision: Precision
+    recompute: RecomputeKind
+    optimizer: str
+    fits: bool
+    micro_batch: int
+    """The micro-batch that was asked for, or 1."""
+    largest_micro_batch: int | None
+    """None when not even one sample fits."""
+    peak_memory_bytes: EstimatedMemory
+    memory_breakdown_bytes: MemoryBreakdown
+    spare_bytes: float
+    """Negative when it does not fit."""
+    remedies: tuple[Remedy, ...]
+    notes: tuple[str, ...]
+    offloaded: tuple[Offloaded, ...] = ()
+    """What is kept in host memory."""
+    host_memory_bytes: EstimatedHostMemory | None = None
+    """For all ranks of the layout, taken as one node's; None where nothing is offloaded."""
+
+
+def fits(
+    profile: Profile,
+    accelerator: Accelerator,
+    *,
+    precision: Precision,
+    micro_batch: int | None = None,
+    recompute: RecomputeKind = "none",
+    layout: Layout | None = None,
+    optimizer: str | None = None,
+    offload: frozenset[Offloaded] = NOTHING,
+) -> FitsAnswer:
+    """Return whether a step fits, with the largest micro-batch and remedies when it does not.
+
+    Args:
+        profile: the traced model.
+        accelerator: the device.
+        precision: numerics of the run.
+        micro_batch: samples per rank; None asks for one.
+        recompute: activation recompute policy.
+        layout: None is one device.
+        optimizer: a what-if, or None for the file's own.
+        offload: what is kept in host memory.
+
+    Raises:
+        UnsupportedError: the device lacks the precision, or the layout cannot offload that.
+    """
+    question = _Question(profile, accelerator, layout or Layout(), optimizer)
+    setup = Setup(
+        layout=question.layout,
+        precision=precision,
+        micro_batch=micro_batch or 1,
+        recompute=recompute,
+        offload=offload,
+    )
+    prediction = question.ask(setup)
+    peak = prediction.peak_memory_bytes
+    return FitsAnswer(
+        accelerator=accelerator.name,
+        layout=question.layout,
+        precision=precision,
+        recompute=recompute,
+        optimizer=question.profile.optimizer.name,
+        fits=prediction.fits,
+        micro_batch=setup.micro_batch,
+        largest_micro_batch=question.largest(setup),
+        peak_memory_bytes=peak,
+        memory_breakdown_bytes=prediction.memory_breakdown_bytes,
+        spare_bytes=peak.capacity - peak.value,
+        remedies=() if prediction.fits else tuple(_remedies(question, setup)),
+        notes=(*memory_notes(accelerator, peak), *_host_notes(prediction, setup)),
+        offloaded=ordered(offload),
+        host_memory_bytes=prediction.host_memory_bytes,
+    )
+
+
+def _host_notes(prediction: Prediction, setup: Setup) -> Iterator[str]:
+    memory = prediction.host_memory_bytes
+    if memory is not None:
+        yield host_memory_note(setup.offload, memory)
+
+
+class _Question:
+    """One model on one device, asked several times."""
+
+    def __init__(
+        self, profile: Profile, accelerator: Accelerator, layout: Layout, optimizer: str | None
+    ) -> None:
+        self.profile = with_optimizer(profile, optimizer) if optimizer else profile
+        self.original = profile
+        self.accelerator = accelerator
+        self.layout = layout
+        self.bench = Workbench(self.profile)
+
+    def ask(self, setup: Setup, *, bench: Workbench | None = None) -> Prediction:
+        bench = bench or self.bench
+        autocast = casts_layers(setup.stack, setup.layout, setup.offload)
+        setup = replace(setup, autocast=autocast)
+        return predict(bench.profile, self._site(setup.layout), setup, bench=bench)
+
+    def _site(self, layout: Layout) -> Site:
+        # Memory does not depend on links; the ranks are taken as one node's.
+        link = Link(name=None, bytes_per_s=self.accelerator.link_bytes_per_s)
+        return Site(
+            accelerator=self.accelerator,
+            per_node=layout.accelerators,
+            nodes=1,
+            intra_link=link,
+            inter_link=Link(name=None, bytes_per_s=None),
+        )
+
+    def largest(self, setup: Setup) -> int | None:
+        """Return the largest micro-batch that fits, by bisection; None if one does not."""
+
+        def fit(size: int) -> bool:
+            return self.ask(replace(setup, micro_batch=size)).fits
+
+        if not fit(1):
+            return None
+        low, high = 1, 2
+        while fit(high):
+            low, high = high, high * 2
+            if high > LARGEST_TRIED:
+                return low
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fit(middle) else (low, middle)
+        return low
+
+
+SHARDS_TRIED = (2, 4, 8, 16, 32, 64)
+LIGHTER_OPTIMIZERS = ("adamw8bit", "adafactor")
+
+
+def _remedies(question: _Question, setup: Setup) -> Iterator[Remedy]:
+    """Yield changes that make it fit: each by itself, or the mildest combination of them."""
+    single = [
+        r for text, changed in _changes(question, setup) if (r := _try(question, text, changed))
+    ]
+    yield from single
+    for name in LIGHTER_OPTIMIZERS:
+        if question.profile.optimizer.name != name:
+            lighter = Workbench(with_optimizer(question.original, name))
+            remedy = _try(question, f"--optimizer {name}", setup, bench=lighter)
+            if remedy:
+                single.append(remedy)
+                yield remedy
+    if not single:
+        yield from _combined(question, setup)
+
+
+def _try(
+    question: _Question, text: str, setup: Setup, *, bench: Workbench | None = None
+) -> Remedy | None:
+    prediction = question.ask(setup, bench=bench)
+    if not prediction.fits:
+        return None
+    peak_bytes = prediction.peak_memory_bytes.value
+    return Remedy(text=text, peak_bytes=peak_bytes, micro_batch=setup.micro_batch)
+
+
+def _changes(question: _Question, setup: Setup) -> Iterator[tuple[str, Setup]]:
+    """Yield single changes, the least invasive first."""
+    size = question.largest(setup)
+    if size is not None and size < setup.micro_batch:
+        yield f"--micro-batch {size}", replace(setup, micro_batch=size)
+    policies: tuple[RecomputeKind, ...] = ("selective", "full") if question.profile.blocks else ()
+    for policy in policies:
+        if setup.recompute != policy:
+            yield f"--recompute {policy}", replace(setup, recompute=policy)
+    half = _half_precision(question, setup)
+    if half:
+        yield f"--precision {half}", replace(setup, precision=half)
+    if not setup.offload:
+        yield "--offload optimizer", replace(setup, offload=frozenset({"optimizer"}))
+    for ranks in SHARDS_TRIED:
+        if ranks > setup.layout.accelerators:
+            layout = Layout(data=ranks, shard=ranks, zero_stage=3)
+            yield _sharded_text(layout), replace(setup, layout=layout)
+
+
+def _combined(question: _Question, setup: Setup) -> Iterator[Remedy]:
+    """Yield the first combination that fits: 16-bit layers, recompute, then sharding as well."""
+    words: list[str] = []
+    if setup.micro_batch > 1:
+        setup = replace(setup, micro_batch=1)
+        words.append("--micro-batch 1")
+    half = _half_precision(question, setup)
+    if half:
+        setup = replace(setup, precision=half)
+        words.append(f"--precision {half}")
+    if question.profile.blocks and setup.recompute != "full":
+        setup = replace(setup, recompute="full")
+        words.append("--recompute full")
+    layouts = [Layout(data=n, shard=n, zero_stage=3) for n in SHARDS_TRIED]
+    for layout in (None, *layouts):
+        changed = setup if layout is None else replace(setup, layout=layout)
+        text = [*words, *([] if layout is None else [_sharded_text(layout)])]
+        remedy = _try(question, " ".join(text), changed)
+        if remedy:
+            yield remedy
+            return
+
+
+def _half_precision(question: _Question, setup: Setup) -> Precision | None:
+    """Return the device's 16-bit mixed precision, if the setup does not use 16 bits yet."""
+    if setup.precision not in ("fp32", "tf32"):
+        return None
+    able = supported_precisions(question.accelerator)
+    halves: tuple[Precision, ...] = ("bf16-amp", "fp16-amp")
+    return next((precision for precision in halves if precision in able), None)
+
+
+def _sharded_text(layout: Layout) -> str:
+    return f"--layout {layout} ({layout.accelerators} accelerators)"

@@ -1,0 +1,99 @@
+"""The host's side of one setup: what its ranks copy, step and keep in host memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...profiles.passes.residence import offloaded_activation_bytes
+from ..hardware.cluster import Site
+from ..offload.host_copies import HostWork, host_work
+from ..offload.host_memory import HostState, host_memory, steps_on_host
+from ..plan.layout import Layout
+from ..plan.plan import EstimatedHostMemory
+from .fullest_rank import stepped_parameters
+from .model_cache import Workbench
+from .setup import Setup
+
+
+def data_parallel_host_work(
+    bench: Workbench,
+    site: Site,
+    setup: Setup,
+    layouts: Sequence[Layout],
+    *,
+    activation_bytes: np.ndarray | float,
+) -> HostWork:
+    """Return what a rank and its host do in a step of each layout, arrays of [L, 1] or [V].
+
+    Args:
+        bench: the model.
+        site: links, and ranks per node.
+        setup: what is offloaded; its layout does not matter.
+        layouts: data-parallel ones.
+        activation_bytes: of one micro-batch that leave the device.
+    """
+    shards = _shards(layouts)
+    return host_work(
+        bench.profile,
+        setup.precision,
+        setup.offload,
+        site,
+        stepped=bench.profile.trainable_parameters / shards,
+        gathered=bench.profile.parameters / shards,
+        activation_bytes=activation_bytes,
+    )
+
+
+def host_bytes(
+    bench: Workbench,
+    setup: Setup,
+    layouts: Sequence[Layout],
+    *,
+    activation_bytes: np.ndarray | float,
+) -> np.ndarray:
+    """Return [L, V] bytes of host memory that one rank needs under data-parallel layouts."""
+    kept = np.asarray(activation_bytes)
+    if not steps_on_host(setup.offload):
+        return kept + np.zeros((len(layouts), 1))
+    state = HostState.of(bench.profile, setup.precision, setup.offload)
+    return bench.profile.trainable_parameters / _shards(layouts) * state.kept_bytes + kept
+
+
+def activations_on_host(bench: Workbench, setup: Setup) -> float:
+    """Return bytes of one micro-batch's activations that wait on the host for the backward pass."""
+    if "activations" not in setup.offload:
+        return 0.0
+    numerics = bench.numerics(setup.precision, autocast=setup.autocast)
+    trace = bench.trace_in(numerics, setup.recompute)
+    return offloaded_activation_bytes(trace).at(setup.micro_batch)
+
+
+def staging_bytes(bench: Workbench, setup: Setup, *, gather_bytes: int) -> float:
+    """Return bytes of the device copies of offloaded parameters where one rank has all of them.
+
+    Where several ranks share them these are FSDP's gathers, which the memory of a layout has.
+    """
+    if "parameters" not in setup.offload or setup.layout.shard > 1:
+        return 0.0
+    *blocks, root = bench.units
+    largest = max((unit.parameters for unit in blocks), default=0)
+    return gather_bytes * (root.parameters + 2 * largest)
+
+
+def host_memory_of(bench: Workbench, site: Site, setup: Setup) -> EstimatedHostMemory:
+    """Return the host memory that one node needs for a setup."""
+    return host_memory(
+        bench.profile,
+        setup.precision,
+        setup.offload,
+        site,
+        stepped=stepped_parameters(bench, setup),
+        activation_bytes=activations_on_host(bench, setup),
+    )
+
+
+def _shards(layouts: Sequence[Layout]) -> np.ndarray:
+    """Return [L, 1] ranks that share one copy of the optimizer's state."""
+    return np.array([[layout.shard if layout.zero_stage else 1] for layout in layouts])

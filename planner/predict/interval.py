@@ -1,0 +1,134 @@
+"""How sure a prediction is: the 80 % interval of a step time and of a peak.
+
+The interval of a step is multiplicative and split-conformal (Vovk et al. 2005; Lei et al. 2018,
+arXiv:1604.04173): every prediction has a doubt σ, made of what can be wrong with it, and the
+interval is ×÷ exp(q·σ), where q is the quantile of |ln(predicted / measured)| / σ that covers 80 %
+of published runs predicted without having been seen. Both are fitted by benchmarks/fit.py, q once
+for accelerators that are among those runs and once for all others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...profiles.curves.device_curves import DeviceCurves
+from ...profiles.curves.user_curves import is_left_out
+from ..constants import fitted
+from ..plan.plan import Basis, Estimated, EstimatedMemory, Stack
+from ..software.versions import NATIVE_AUTOCAST, Date
+from ..step.data_parallel_step import StepTimes
+from ..validation.folds import fitted_accelerators
+
+Z_80 = 1.2816
+"""Half-width of a central 80 % interval of a normal distribution, in standard deviations."""
+MEMORY_SIGMA = {"torch-eager": 0.05, "torch-compile": 0.05}
+"""Relative error of allocator peaks, by stack: torch's own pool is replayed, and equals torch's to
+2 % where nothing but the model counts; libraries' workspaces vary by version."""
+OTHER_MEMORY_SIGMA = 0.12
+"""As `MEMORY_SIGMA` for stacks with buffers of their own: Megatron, DeepSpeed, XLA. Published peaks
+leave 0.12 at the 80th percentile (docs/accuracy.md)."""
+FRAMEWORK_SIGMA = 0.30
+"""Relative error of context and communicator memory (sources give ranges of that width)."""
+
+
+def step_doubts(
+    parts: StepTimes,
+    curves: DeviceCurves,
+    *,
+    dtype: str,
+    stack: Stack,
+    date: Date | None,
+    accelerators: int,
+    nodes: int,
+    has_experts: bool,
+    has_convolutions: bool,
+    host_s: float = 0.0,
+) -> dict[str, float]:
+    """Return what can be wrong with a predicted step, each as its relative size.
+
+    The keys name the constants `doubt.*` that weigh them: the form of the model by stack, the
+    curves of the device by the share of the step that rests on them, launches, collectives.
+
+    Args:
+        parts: the step, [1, 1].
+        curves: of its device.
+        dtype: of its products.
+        stack: how it is launched.
+        date: of the software; None means today.
+        accelerators: of the job.
+        nodes: of the job.
+        has_experts: whether tokens are routed to experts.
+        has_convolutions: whether it convolves.
+        host_s: time that parts in host memory take.
+    """
+    total_s = max(parts.total_s.item(), 1e-12)
+
+    def share(*names: str) -> float:
+        return sum(np.asarray(getattr(parts, f"{name}_s")).item() for name in names) / total_s
+
+    streamed = share("memory_bound", "optimizer")
+    exchanged = share("data_comm_exposed", "tensor_comm", "context_comm", "expert_comm")
+    return {
+        f"form.{stack}": 1.0,
+        "curves": share("compute") * curves.relative_error("gemm", dtype),
+        "memory": streamed * curves.relative_error("memory_bound", "fp32"),
+        "launch": share("launch"),
+        "communication": exchanged + host_s / total_s,
+        "pipeline": share("pipeline_bubble"),
+        "alone": float(accelerators == 1),
+        "nodes": float(nodes > 1),
+        "experts": float(has_experts),
+        "convolutions": float(has_convolutions),
+        "maker": float(curves.device.vendor not in ("NVIDIA", "Google")),
+        "old": float(date is not None and date < NATIVE_AUTOCAST),
+    }
+
+
+def step_interval(
+    value_s: float,
+    doubts: Mapping[str, float],
+    *,
+    accelerator: str,
+    calibration: float | None = None,
+) -> Estimated:
+    """Return the step time with its 80 % interval.
+
+    Args:
+        value_s: predicted step time.
+        doubts: of the prediction (`step_doubts`).
+        accelerator: its device.
+        calibration: how much of a measurement elsewhere holds here, between 0 and 1; None without
+            one. Where all of it holds, half of the doubt is gone.
+    """
+    basis: Basis = "analytic" if calibration is None else "calibrated"
+    if value_s <= 0:
+        return Estimated(value=value_s, low=value_s, high=value_s, basis=basis)
+    sigma = doubt(doubts) * (1 - (calibration or 0.0) / 2)
+    spread = math.exp(fitted(f"interval.{familiarity(accelerator)}") * sigma)
+    return Estimated(value=value_s, low=value_s / spread, high=value_s * spread, basis=basis)
+
+
+def doubt(doubts: Mapping[str, float]) -> float:
+    """Return the relative standard deviation of a prediction with these doubts."""
+    return math.sqrt(sum((fitted(f"doubt.{name}") * size) ** 2 for name, size in doubts.items()))
+
+
+def familiarity(accelerator: str) -> str:
+    """Return "seen" for an accelerator of the runs that the model was fitted to, else "unseen"."""
+    hidden = is_left_out(accelerator) or accelerator not in fitted_accelerators()
+    return "unseen" if hidden else "seen"
+
+
+def memory_interval(
+    allocator_bytes: float, framework_bytes: float, *, capacity_bytes: float, stack: Stack
+) -> EstimatedMemory:
+    """Return what the device must hold with its 80 % interval."""
+    sigma = MEMORY_SIGMA.get(stack, OTHER_MEMORY_SIGMA)
+    half = Z_80 * math.hypot(sigma * allocator_bytes, FRAMEWORK_SIGMA * framework_bytes)
+    value = allocator_bytes + framework_bytes
+    return EstimatedMemory(
+        value=value, low=value - half, high=value + half, basis="analytic", capacity=capacity_bytes
+    )

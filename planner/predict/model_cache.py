@@ -1,0 +1,280 @@
+"""One Profile on the bench: its recomputed traces, envelopes and kernel times, each made once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...catalog.errors import UsageError
+from ...catalog.types import Accelerator
+from ...profiles.analysis.caching_allocator import PoolExhaustedError, replay
+from ...profiles.curves.device_curves import DeviceCurves, curves_for
+from ...profiles.curves.user_curves import is_left_out
+from ...profiles.passes.recompute import recomputed
+from ...profiles.passes.residence import ON_DEVICE, Residence, resident
+from ...profiles.profile import (
+    NUMERICS_OF_PRECISION,
+    Affine,
+    KernelKind,
+    Numerics,
+    Profile,
+    Recompute,
+    StepTrace,
+)
+from ..memory.chunked_head import with_chunked_head
+from ..memory.plateaus import Envelope, envelope
+from ..parallelism.fsdp import Unit, units_of
+from ..parallelism.linear_roles import is_expert_product
+from ..parallelism.rank_trace import Split, SplitTrace, split_trace
+from ..plan.plan import Precision, Stack
+from ..software.stack import StackFacts
+from ..step.kernel_totals import SegmentTimes, StepKernels
+
+if TYPE_CHECKING:
+    from .calibration import Calibration
+
+Array = np.ndarray
+
+TIGHT_RATIOS = (1.0, 1.01, 1.02, 1.03, 1.05, 1.08, 1.12)
+"""Pool sizes over the allocated peak that are tried when memory is short."""
+
+
+class Workbench:
+    """Caches what several plans of one Profile share; everything it returns is immutable."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.calibration: Calibration | None = getattr(profile, "calibration", None)
+        self._traces: dict[tuple[Numerics, Recompute, bool, Residence], StepTrace] = {}
+        self._envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...], Residence], Envelope] = {}
+        self._kernels: dict[tuple[object, ...], StepKernels] = {}
+        self._curves: dict[tuple[str, bool], DeviceCurves] = {}
+        self._reserved: dict[tuple[Numerics, Recompute, int, bool, Residence], float] = {}
+        self._flops: dict[tuple[Numerics, Recompute], Affine] = {}
+        self._splits: dict[tuple[object, ...], SplitTrace] = {}
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        """FSDP units of the model."""
+        return units_of(self.profile)
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """Kinds of kernels in the step, and "experts" where some are products of experts."""
+        trace = self.profile.step(self.profile.numerics()[0])
+        kernels = [kernel for segment in trace.segments for kernel in segment.kernels]
+        routed = {"experts"} if any(map(is_expert_product, kernels)) else set()
+        return frozenset({kernel.kind for kernel in kernels} | routed)
+
+    def units_in(self, stack: Stack) -> tuple[Unit, ...]:
+        """Return the units as a stack shards them: only torch pads every parameter by its rows."""
+        return self.units if stack.startswith("torch") else self._flat_units
+
+    @cached_property
+    def _flat_units(self) -> tuple[Unit, ...]:
+        return tuple(replace(unit, tensors=()) for unit in self.units)
+
+    def curves(self, accelerator: Accelerator) -> DeviceCurves:
+        """Return the efficiency curves of a device."""
+        key = (accelerator.name, is_left_out(accelerator.name))
+        if key not in self._curves:
+            self._curves[key] = curves_for(accelerator)
+        return self._curves[key]
+
+    def trace(self, precision: Precision, recompute: Recompute) -> StepTrace:
+        """Return the step in the numerics of `precision` under this recompute policy.
+
+        Raises:
+            UsageError: the Profile was made without those numerics.
+        """
+        return self.trace_in(NUMERICS_OF_PRECISION[precision], recompute)
+
+    def trace_in(
+        self,
+        numerics: Numerics,
+        recompute: Recompute,
+        *,
+        early_stop: bool = True,
+        residence: Residence = ON_DEVICE,
+    ) -> StepTrace:
+        """Return the step in these numerics under this recompute policy (`recomputed`, `resident`).
+
+        Raises:
+            UsageError: the Profile was made without those numerics.
+        """
+        key = (numerics, recompute, early_stop, residence)
+        if key not in self._traces and residence != ON_DEVICE:
+            whole = self.trace_in(numerics, recompute, early_stop=early_stop)
+            found = resident(whole, residence)
+            self._traces[key] = with_chunked_head(found) if residence.loss == "chunked" else found
+        if key not in self._traces:
+            try:
+                plain = self.profile.step(numerics)
+            except KeyError:
+                raise UsageError(
+                    f"This profile holds no {numerics} trace; it holds"
+                    f" {', '.join(self.profile.numerics())}.",
+                    fix="profile the model again with that precision.",
+                ) from None
+            self._traces[key] = recomputed(plain, self.profile, recompute, early_stop=early_stop)
+        return self._traces[key]
+
+    def envelope(
+        self,
+        precision: Precision,
+        recompute: Recompute,
+        micro_batches: Array,
+        *,
+        autocast: bool = True,
+        residence: Residence = ON_DEVICE,
+    ) -> Envelope:
+        """Return the memory plateaus of that step."""
+        numerics = self.numerics(precision, autocast=autocast)
+        key = (numerics, recompute, tuple(int(b) for b in micro_batches), residence)
+        if key not in self._envelopes:
+            trace = self.trace_in(numerics, recompute, residence=residence)
+            self._envelopes[key] = envelope(trace, micro_batches)
+        return self._envelopes[key]
+
+    def numerics(self, precision: Precision, *, autocast: bool) -> Numerics:
+        """Return the trace that runs: 16-bit layers where nothing is cast around them.
+
+        A Profile without that trace is taken with autocast's casts.
+        """
+        numerics = NUMERICS_OF_PRECISION[precision]
+        if numerics == "amp16" and not autocast and "pure16" in self.profile.numerics():
+            return "pure16"
+        return numerics
+
+    def times(
+        self,
+        accelerator: Accelerator,
+        precision: Precision,
+        recomputes: tuple[Recompute, ...],
+        *,
+        stack: StackFacts,
+        micro_batches: Array,
+        split: Split | None = None,
+    ) -> list[SegmentTimes]:
+        """Return kernel times on one device, one result per recompute policy.
+
+        Args:
+            accelerator: the device.
+            precision: decides the trace and the dtype of its kernels.
+            recomputes: policies.
+            stack: launch costs and fusion.
+            micro_batches: sizes.
+            split: how ranks divide the kernels; None for whole ones.
+        """
+        sizes = tuple(int(b) for b in micro_batches)
+        numerics = self.numerics(precision, autocast=stack.autocast)
+        early_stop = stack.name != "megatron"
+        key = (numerics, recomputes, stack.fuses, early_stop, sizes, split)
+        if key not in self._kernels:
+            traces = [
+                self.trace_in(numerics, recompute, early_stop=early_stop)
+                if split is None
+                else self.split_in(numerics, recompute, split, early_stop=early_stop).trace
+                for recompute in recomputes
+            ]
+            self._kernels[key] = StepKernels(traces, micro_batches, fused=stack.fuses)
+        return self._kernels[key].times(
+            self.curves(accelerator),
+            precision=precision,
+            stack=stack,
+            factors=self.calibration.factors(accelerator) if self.calibration else None,
+        )
+
+    def kind_seconds(
+        self,
+        accelerator: Accelerator,
+        precision: Precision,
+        recompute: Recompute,
+        *,
+        stack: StackFacts,
+        micro_batches: Array,
+    ) -> dict[KernelKind, float]:
+        """Return device seconds of each kernel kind in one step, uncalibrated."""
+        traces = [self.trace(precision, recompute)]
+        kernels = StepKernels(traces, micro_batches, fused=stack.fuses)
+        return kernels.kind_seconds(self.curves(accelerator), precision=precision, stack=stack)
+
+    def split_in(
+        self, numerics: Numerics, recompute: Recompute, split: Split, *, early_stop: bool = True
+    ) -> SplitTrace:
+        """Return one rank's share of the step in these numerics under this policy.
+
+        Raises:
+            UnsupportedError: the model cannot be split that way.
+        """
+        key = (numerics, recompute, split, early_stop)
+        if key not in self._splits:
+            trace = self.trace_in(numerics, recompute, early_stop=early_stop)
+            self._splits[key] = split_trace(trace, split)
+        return self._splits[key]
+
+    def fragmentation(
+        self,
+        precision: Precision,
+        recompute: Recompute,
+        micro_batch: int,
+        *,
+        autocast: bool = True,
+        tight: bool = False,
+        residence: Residence = ON_DEVICE,
+    ) -> float:
+        """Return reserved ÷ allocated peak of the step on one device, by replaying the pool.
+
+        Args:
+            precision: with `autocast`, decides which trace runs.
+            recompute: policy.
+            micro_batch: samples.
+            autocast: whether mixed precision is torch.autocast's.
+            tight: the least that the step runs in, the allocator giving free segments back, instead
+                of what it takes when memory is plentiful.
+            residence: what of the step is not on the device.
+        """
+        numerics = self.numerics(precision, autocast=autocast)
+        key = (numerics, recompute, micro_batch, tight, residence)
+        if key not in self._reserved:
+            trace = self.trace_in(numerics, recompute, residence=residence)
+            pool = replay(trace, micro_batch)
+            allocated = max(1, pool.peak_allocated_bytes)
+            usual = pool.peak_reserved_bytes / allocated
+            self._reserved[key] = (
+                _least_ratio(trace, micro_batch, allocated, usual) if tight else usual
+            )
+        return self._reserved[key]
+
+    def hardware_flops(
+        self, precision: Precision, recompute: Recompute, micro_batch: float
+    ) -> float:
+        """Return FLOPs of one micro-batch with the recomputed forward passes counted.
+
+        What a fused attention kernel recomputes inside is not counted, as in Megatron's HFU.
+        """
+        key = (NUMERICS_OF_PRECISION[precision], recompute)
+        if key not in self._flops:
+            trace = self.trace(precision, recompute)
+            again = [trace.segments[i] for i in trace.schedule]
+            kernels = [k for s in again if s.phase == "recompute" for k in s.kernels]
+            self._flops[key] = Affine(
+                sum(k.flops.base for k in kernels), sum(k.flops.per_sample for k in kernels)
+            )
+        return self.profile.flops.at(micro_batch) + self._flops[key].at(micro_batch)
+
+
+def _least_ratio(trace: StepTrace, micro_batch: int, allocated: int, usual: float) -> float:
+    """Return the smallest tried pool, relative to the allocated peak, that the step runs in."""
+    for ratio in TIGHT_RATIOS:
+        if ratio >= usual:
+            break
+        try:
+            replay(trace, micro_batch, limit_bytes=ratio * allocated)
+        except PoolExhaustedError:
+            continue
+        return ratio
+    return usual

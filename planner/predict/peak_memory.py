@@ -1,0 +1,171 @@
+"""The memory peak of a setup's fullest rank: what is allocated, reserved, and held outside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...profiles.passes.loss import with_loss
+from ...profiles.profile import NUMERICS_OF_PRECISION, Numerics
+from ..hardware.cluster import Site
+from ..hardware.device import capacity_bytes
+from ..memory.framework_memory import communicators, framework_bytes
+from ..memory.no_sync import NO_SYNC
+from ..memory.plateaus import Envelope
+from ..memory.rank_memory import RankMemory, rank_memory
+from ..memory.stage_memory import checked_stages, stage_memories
+from ..offload.host_copies import state_on_device
+from ..parallelism.pipeline_stages import in_flight
+from ..parallelism.rank_trace import Split
+from ..software.deepspeed_engine import (
+    FUSED_OPTIMIZER,
+    engine_bytes,
+    received_bytes,
+    runs_deepspeed,
+)
+from ..software.state_bytes import StateScale, state_scale
+from ..step.model_parallel_step import boundary_bytes
+from .fullest_rank import units_by_stage
+from .host_work import staging_bytes
+from .model_cache import Workbench
+from .setup import Setup, wire_bytes
+from .warm_up import warm_up_bytes
+
+
+def memory_parts(bench: Workbench, setup: Setup) -> RankMemory:
+    """Return memory of the fullest rank of one fixed setup, before fragmentation."""
+    if not setup.layout.is_data_parallel_only:
+        return _split_memory(bench, setup)
+    return memory_of(
+        bench,
+        setup,
+        bench.envelope(
+            setup.precision,
+            setup.recompute,
+            np.array([setup.micro_batch]),
+            autocast=setup.autocast,
+            residence=setup.residence,
+        ),
+    )
+
+
+def memory_of(bench: Workbench, setup: Setup, shape: Envelope) -> RankMemory:
+    """Return memory of the fullest rank at every micro-batch of an envelope of this setup."""
+    traced = bench.numerics(setup.precision, autocast=setup.autocast)
+    gather = wire_bytes(setup.precision).gather
+    memory = rank_memory(
+        shape,
+        bench.profile,
+        setup.layout,
+        compute_bytes=gather,
+        grad_accum=setup.grad_accum,
+        state=_state(setup, traced, resident=True),
+        reduces_once=NO_SYNC in setup.features,
+    )
+    staged = staging_bytes(bench, setup, gather_bytes=gather)
+    engine = _engine_bytes(bench, setup, bench.profile.trainable_parameters)
+    memory = memory.beside(engine)
+    return replace(memory, parameters_bytes=memory.parameters_bytes + staged)
+
+
+def reserved_bytes(
+    bench: Workbench, setup: Setup, allocated: float, room: float
+) -> tuple[float, bool]:
+    """Return (reserved bytes, whether memory is short) of a pool that has `room` bytes.
+
+    With room enough the allocator keeps what it once took, before the step too; when it runs short
+    it gives free segments back and tries again, so that the step still runs in little more than it
+    allocates.
+    """
+
+    def ratio(*, tight: bool) -> float:
+        found = bench.fragmentation(
+            setup.precision,
+            setup.recompute,
+            setup.micro_batch,
+            autocast=setup.autocast,
+            tight=tight,
+            residence=setup.residence,
+        )
+        return max(1.0, found)
+
+    before = warm_up_bytes(bench, setup)
+    usual = max(before, allocated * ratio(tight=False))
+    if usual <= room:
+        return usual, False
+    least = max(before, allocated * ratio(tight=True))
+    return max(least, min(usual, room)), True
+
+
+def is_roomy(bench: Workbench, site: Site, setup: Setup, memory: RankMemory) -> bool:
+    """Return whether the device holds what the allocator takes when it need not give back."""
+    framework = framework_of(site, setup)
+    ratio = bench.fragmentation(
+        setup.precision,
+        setup.recompute,
+        setup.micro_batch,
+        autocast=setup.autocast,
+        residence=setup.residence,
+    )
+    reserved = memory.peak_bytes.item() * max(1.0, ratio)
+    return reserved + framework <= capacity_bytes(site.accelerator)
+
+
+def framework_of(site: Site, setup: Setup) -> float:
+    """Return bytes that a process of this setup holds outside the allocator's pool."""
+    return framework_bytes(
+        site.accelerator,
+        communicators=communicators(setup.layout, setup.stack),
+        date=setup.software_date,
+    )
+
+
+def _split_memory(bench: Workbench, setup: Setup) -> RankMemory:
+    """Return memory of the fullest rank of a setup whose model is split."""
+    layout = setup.layout
+    numerics = bench.numerics(setup.precision, autocast=setup.autocast)
+    units = units_by_stage(bench, setup)
+    share = bench.split_in(numerics, setup.recompute, Split.of(layout, setup.stack))
+    share = replace(share, trace=with_loss(share.trace, setup.residence.loss))
+    memories = stage_memories(
+        share,
+        bench.profile,
+        units,
+        layout,
+        micro_batches=np.array([setup.micro_batch]),
+        compute_bytes=wire_bytes(setup.precision).gather,
+        grad_accum=setup.grad_accum,
+        state=_state(setup, numerics, resident=False),
+    )
+    boundary = boundary_bytes(share) * setup.micro_batch
+    held = []
+    for stage, memory in zip(checked_stages(layout), memories, strict=True):
+        received = received_bytes(boundary, in_flight(stage, layout, setup.grad_accum))
+        engine = _engine_bytes(bench, setup, units[stage].trainable, received=received)
+        held.append(memory.beside(engine))
+    return max(held, key=lambda one: one.peak_bytes.item())
+
+
+def _state(setup: Setup, traced: Numerics, *, resident: bool) -> StateScale:
+    """Return the state on the device relative to a trace, which may be `resident` already."""
+    own = NUMERICS_OF_PRECISION[setup.precision]
+    scale = state_scale(
+        setup.precision,
+        setup.stack,
+        sixteen_bit_layers=traced != own,
+        deepspeed=runs_deepspeed(setup.stack, setup.software_date, setup.layout),
+    )
+    if FUSED_OPTIMIZER in setup.features:
+        scale = replace(scale, optimizer_temporary=0)
+    return state_on_device(scale, setup.offload, resident=resident)
+
+
+def _engine_bytes(
+    bench: Workbench, setup: Setup, trainable: float, *, received: float = 0.0
+) -> float:
+    """Return bytes of DeepSpeed's buffers, and of what a stage of its pipeline received."""
+    if not runs_deepspeed(setup.stack, setup.software_date, setup.layout):
+        return 0.0
+    buffers = engine_bytes(bench.profile, setup.layout, setup.precision, trainable=trainable)
+    return buffers + received

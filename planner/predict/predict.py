@@ -1,0 +1,160 @@
+"""Predict one fixed plan: step time, memory per rank and utilisation, each with its interval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from ...profiles.passes.optimizers import with_optimizer
+from ...profiles.profile import Profile
+from ..hardware.cluster import Site
+from ..hardware.device import capacity_bytes, device_notes, memory_notes, peak_flops
+from ..memory.rank_memory import RankMemory
+from ..offload.host_memory import offload_notes, steps_on_host
+from ..plan.plan import Breakdown, Estimated, EstimatedHostMemory, EstimatedMemory, MemoryBreakdown
+from ..step.data_parallel_step import StepTimes
+from .host_work import host_memory_of
+from .interval import memory_interval, step_interval
+from .model_cache import Workbench
+from .peak_memory import framework_of, memory_parts, reserved_bytes
+from .setup import Setup
+from .step_time import doubts_of, step_parts
+from .supported import refuse_unsupported
+
+TIGHT_NOTE = (
+    "memory is short: the allocator has to give segments back and ask again, which slows the step"
+    " (up to 25 % in published runs)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What one fixed plan is predicted to take."""
+
+    step_time_s: Estimated
+    breakdown_s: Breakdown
+    peak_memory_bytes: EstimatedMemory
+    memory_breakdown_bytes: MemoryBreakdown
+    peak_allocated_bytes: float
+    peak_reserved_bytes: float
+    tight: bool
+    """Whether the allocator would take more than the device has, were it not to give some back."""
+    mfu: float | None
+    hfu: float | None
+    notes: tuple[str, ...]
+    host_memory_bytes: EstimatedHostMemory | None = None
+    """Per node; None where nothing is offloaded."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the device, and the host of what is offloaded, can hold the predicted peak."""
+        on_host = self.host_memory_bytes
+        on_device = self.peak_memory_bytes.value <= self.peak_memory_bytes.capacity
+        return on_device and (on_host is None or on_host.fits)
+
+
+def predict(
+    profile: Profile,
+    site: Site,
+    setup: Setup,
+    *,
+    bench: Workbench | None = None,
+    memory: RankMemory | None = None,
+) -> Prediction:
+    """Return the prediction of one fixed plan.
+
+    Args:
+        profile: the traced model.
+        site: the nodes it runs on; must hold exactly the layout's accelerators.
+        setup: layout, precision and the rest.
+        bench: caches to share between calls on the same Profile and optimizer.
+        memory: that of this very setup, where it is known already (`memory_parts`).
+
+    Raises:
+        UnsupportedError: the layout or precision is not predicted by this version, or not by the
+            device.
+    """
+    refuse_unsupported(site, setup)
+    if setup.optimizer not in (None, "none"):
+        profile, bench = with_optimizer(profile, setup.optimizer), None
+    bench = bench or Workbench(profile)
+    parts = step_parts(bench, site, setup)
+    if setup.optimizer == "none":
+        parts = replace(parts, optimizer_s=np.zeros((1, 1)))
+    return assemble(bench, site, setup, parts, memory or memory_parts(bench, setup))
+
+
+def assemble(
+    bench: Workbench, site: Site, setup: Setup, parts: StepTimes, memory: RankMemory
+) -> Prediction:
+    """Return the prediction of one setup from its parts: intervals, utilisation, notes."""
+    device = site.accelerator
+    breakdown = _breakdown(parts)
+    by_host_s = breakdown.host_comm_exposed
+    by_host_s += breakdown.optimizer if steps_on_host(setup.offload) else 0.0
+    total_s = parts.total_s.item()
+    allocated = memory.peak_bytes.item()
+    framework = framework_of(site, setup)
+    capacity = capacity_bytes(device)
+    room = capacity - framework
+    reserved, tight = reserved_bytes(bench, setup, allocated, room)
+    peak = memory_interval(reserved, framework, capacity_bytes=capacity, stack=setup.stack)
+    mfu, hfu = utilisation(bench, site, setup, total_s)
+    on_host = host_memory_of(bench, site, setup) if setup.offload else None
+    return Prediction(
+        step_time_s=step_interval(
+            total_s,
+            doubts_of(bench, site, setup, parts, host_s=by_host_s),
+            accelerator=device.name,
+            calibration=bench.calibration.weight(device) if bench.calibration else None,
+        ),
+        breakdown_s=breakdown,
+        peak_memory_bytes=peak,
+        memory_breakdown_bytes=_memory_breakdown(memory, framework, reserved),
+        peak_allocated_bytes=allocated,
+        peak_reserved_bytes=reserved,
+        tight=tight,
+        mfu=mfu,
+        hfu=hfu,
+        notes=(
+            *memory_notes(device, peak),
+            *([TIGHT_NOTE] if tight and reserved <= room else []),
+            *(offload_notes(setup.offload, on_host, site) if on_host else ()),
+            *device_notes(device, bench.curves(device), setup.precision.removesuffix("-amp")),
+        ),
+        host_memory_bytes=on_host,
+    )
+
+
+def utilisation(
+    bench: Workbench, site: Site, setup: Setup, step_s: float
+) -> tuple[float | None, float | None]:
+    """Return (MFU, HFU): model and hardware FLOPs over dense peak; None where mixed (fp8)."""
+    peak = peak_flops(site.accelerator, setup.precision)
+    if setup.precision == "fp8" or not peak or step_s <= 0:
+        return None, None
+    layout = setup.layout
+    split = layout.tensor * layout.pipeline * layout.context
+    per_rank = setup.grad_accum / (step_s * peak * split)
+    model = bench.profile.flops.at(setup.micro_batch) * per_rank
+    hardware = bench.hardware_flops(setup.precision, setup.recompute, setup.micro_batch) * per_rank
+    return model, hardware
+
+
+def _breakdown(parts: StepTimes) -> Breakdown:
+    """Return the seconds of each part, of parts of shape [1, 1]."""
+    seconds = {one.name: np.asarray(getattr(parts, one.name)).item() for one in fields(parts)}
+    return Breakdown(**{name.removesuffix("_s"): value for name, value in seconds.items()})
+
+
+def _memory_breakdown(memory: RankMemory, framework: float, reserved: float) -> MemoryBreakdown:
+    """Return what the peak is made of; what the pool holds unused counts as temporary."""
+    return MemoryBreakdown(
+        parameters=memory.parameters_bytes.item(),
+        gradients=memory.gradients_bytes.item(),
+        optimizer=memory.optimizer_bytes.item(),
+        activations=memory.activations_bytes.item(),
+        temporary=memory.temporary_bytes.item() + reserved - memory.peak_bytes.item(),
+        framework=framework,
+    )

@@ -1,0 +1,155 @@
+"""How one step is run: the setup, and what follows from its software and precision alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...profiles.passes.loss import Loss
+from ...profiles.passes.residence import Residence
+from ...profiles.profile import NUMERICS_OF_PRECISION
+from ..constants import fitted
+from ..offload.host_copies import NOTHING, residence_of
+from ..plan.layout import Layout
+from ..plan.plan import Offloaded, Precision, RecomputeKind, Stack
+from ..software.deepspeed_engine import KEPT_LOGITS, loss_of
+from ..software.stack import StackFacts, facts_of
+from ..software.versions import (
+    COALESCED_ZERO_3,
+    FLASH_PACKAGE,
+    Date,
+    is_python_bound,
+    launches_serially,
+    optimizer_traffic,
+    scripts_gelu,
+)
+from ..step.data_parallel_comm import WireBytes
+
+MEGATRON_BUCKET_BYTES = 500 * 10**6
+"""DeepSpeed's `reduce_bucket_size` (5e8 elements) and Megatron's (40 M parameters and more) differ;
+at this size the network is at its peak rate with either."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """How the step is run."""
+
+    layout: Layout
+    precision: Precision
+    micro_batch: int
+    grad_accum: int = 1
+    recompute: RecomputeKind = "none"
+    stack: Stack = "torch-eager"
+    compile: bool = False
+    optimizer: str | None = None
+    """None: the file's own; "none": forward and backward only; else a what-if."""
+    autocast: bool = True
+    """Whether 16-bit compute comes from torch.autocast; False where the layers are 16-bit
+    themselves: FSDP's MixedPrecision, Megatron, XLA, Apex O2."""
+    software_date: Date | None = None
+    """Year and month of the software; None is today."""
+    features: frozenset[str] = frozenset()
+    """What else was switched on, as run records name it."""
+    offload: frozenset[Offloaded] = NOTHING
+    """What is kept in host memory."""
+
+    @property
+    def residence(self) -> Residence:
+        """What of the step is not on the device all the time."""
+        away = residence_of(self.offload, self.features)
+        return replace(
+            away,
+            loss=away.loss if away.loss != "whole" else self._loss,
+            keeps_logits=KEPT_LOGITS in self.features,
+            scripts_gelu=scripts_gelu(self.stack, self.software_date),
+        )
+
+    @property
+    def _loss(self) -> Loss:
+        return loss_of(self.stack, self.features, compiled=self.compile)
+
+
+def stack_facts(setup: Setup) -> StackFacts:
+    """Return launch costs of the stack; compiling an eager file makes it a compiled one."""
+    compiled = setup.compile and setup.stack == "torch-eager"
+    date = setup.software_date
+    facts = facts_of(
+        "torch-compile" if compiled else setup.stack,
+        python_bound=is_python_bound(setup.stack, date),
+    )
+    return replace(
+        facts,
+        autocast=setup.autocast,
+        date=date,
+        flash_package=FLASH_PACKAGE in setup.features,
+        launches_serially=launches_serially(setup.stack, date, setup.layout),
+        optimizer_traffic=optimizer_traffic(
+            setup.stack,
+            date,
+            autocast=setup.autocast,
+            sixteen_bit=NUMERICS_OF_PRECISION[setup.precision] == "amp16",
+        ),
+    )
+
+
+def recompute_policies(setup: Setup) -> dict[RecomputeKind, float]:
+    """Return what a recompute setting does, as shares of the policies that are traced.
+
+    Ours keeps every matrix product under "selective". torchtitan's per-op mode computes every
+    second one again, its per-layer mode every second layer; MaxText's policies keep two thirds of
+    the projections.
+    """
+    if setup.recompute == "selective" and "recompute-per-layer" in setup.features:
+        return {"none": 0.5, "full": 0.5}
+    if setup.recompute == "selective" and "recompute-per-op" in setup.features:
+        return {"selective": 0.5, "full": 0.5}
+    if setup.recompute == "selective" and setup.stack == "xla":
+        return {"selective": 2 / 3, "full": 1 / 3}
+    return {setup.recompute: 1.0}
+
+
+def wire_bytes(
+    precision: Precision,
+    stack: Stack = "torch-eager",
+    date: Date | None = None,
+    features: frozenset[str] = frozenset(),
+) -> WireBytes:
+    """Return bytes per parameter of each collective.
+
+    FSDP gathers in the compute dtype and reduces in fp32 (MixedPrecisionPolicy(param_dtype=16-bit,
+    reduce_dtype=fp32)); DDP reduces gradients in the parameters' dtype. Megatron and DeepSpeed keep
+    16-bit parameters and gradients beside the fp32 master and send those. With one scale a tensor
+    torchao's FSDP gathers in 8 bits (float8 all-gather); scales by row leave it at 16.
+    """
+    if stack == "megatron" and NUMERICS_OF_PRECISION[precision] != "fp32":
+        coalesced = date is None or date >= COALESCED_ZERO_3
+        return WireBytes(
+            gather=2,
+            reduce=2,
+            refresh=2,
+            ring_bytes_per_s=None if coalesced else fitted("uncoalesced_bytes_per_s"),
+            bucket_bytes=MEGATRON_BUCKET_BYTES,
+            zero_2_gathers=False,
+        )
+    if NUMERICS_OF_PRECISION[precision] == "pure16":
+        return WireBytes(gather=2, reduce=2, refresh=2)
+    if NUMERICS_OF_PRECISION[precision] == "fp32":
+        return WireBytes(gather=4, reduce=4, refresh=4)
+    if precision == "fp8" and "fp8-rowwise" not in features:
+        return WireBytes(gather=1, reduce=4, refresh=4)
+    return WireBytes(gather=2, reduce=4, refresh=4)
+
+
+def accumulation_bytes(setup: Setup) -> float:
+    """Return bytes per parameter that adding a further micro-batch's gradient moves.
+
+    A gradient and its sum are read, the sum is written: 12 bytes in fp32, 6 in 16 bits. Megatron
+    keeps the sum of bf16 gradients in fp32 (accumulate_allreduce_grads_in_fp32 is forced for bf16);
+    since the products that make a gradient add into that sum themselves
+    (gradient_accumulation_fusion) nothing is left to do.
+    """
+    numerics = NUMERICS_OF_PRECISION[setup.precision]
+    if setup.stack == "megatron" and numerics != "fp32":
+        if not is_python_bound(setup.stack, setup.software_date):
+            return 0.0
+        return 6.0 if setup.precision == "fp16-amp" else 10.0
+    return 6.0 if numerics == "pure16" else 12.0

@@ -1,0 +1,107 @@
+"""The predicted step as a timeline: segments on the device, collectives, the optimizer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...catalog.errors import UsageError
+from ...catalog.types import Accelerator
+from ...profiles.profile import Profile
+from ..plan.plan import Plan
+from ..software.stack import casts_layers
+from .model_cache import Workbench
+from .setup import Setup, stack_facts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """One bar of the timeline, seconds from the start of the step."""
+
+    name: str
+    track: str
+    """"compute", "communication" or "optimizer"."""
+    start_s: float
+    duration_s: float
+    facts: dict[str, object] = field(default_factory=dict)
+
+
+def timeline(profile: Profile, plan: Plan, accelerator: Accelerator) -> list[Span]:
+    """Return the spans of one predicted step, which end at the plan's step time.
+
+    Segments run in the order of the trace, once per accumulated micro-batch. Time that the
+    prediction adds without a place of its own (exposed communication) stands where it is waited
+    for: at the end of the backward passes.
+
+    Raises:
+        UsageError: the layout splits the model, so that no one rank stands for all.
+    """
+    if not plan.layout.is_data_parallel_only:
+        raise UsageError(
+            f"The timeline of {plan.layout} cannot be drawn: its ranks run different parts.",
+            fix="ask for a data-parallel layout, or leave --trace out.",
+        )
+    setup = Setup(
+        layout=plan.layout,
+        precision=plan.precision,
+        micro_batch=plan.micro_batch,
+        grad_accum=plan.grad_accum,
+        recompute=plan.recompute,
+        stack=plan.stack,
+        compile=plan.compile,
+        autocast=casts_layers(plan.stack, plan.layout, plan.offloaded),
+    )
+    bench = Workbench(profile)
+    (times,) = bench.times(
+        accelerator,
+        plan.precision,
+        (plan.recompute,),
+        stack=stack_facts(setup),
+        micro_batches=np.array([plan.micro_batch]),
+    )
+    numerics = bench.numerics(plan.precision, autocast=setup.autocast)
+    trace = bench.trace_in(numerics, plan.recompute)
+    spans: list[Span] = []
+    now = 0.0
+    for micro_batch in range(plan.grad_accum):
+        for index in trace.schedule:
+            segment = trace.segments[index]
+            if segment.phase == "optimizer":
+                continue
+            duration = float(times.total_s[index, 0])
+            spans.append(
+                Span(
+                    name=segment.name,
+                    track="compute",
+                    start_s=now,
+                    duration_s=duration,
+                    facts={
+                        "micro_batch": micro_batch,
+                        "block": segment.block,
+                        "compute_s": float(times.compute_s[index, 0]),
+                        "memory_bound_s": float(times.memory_s[index, 0]),
+                        "kernels": len(segment.kernels),
+                    },
+                )
+            )
+            now += duration
+    parts = (
+        ("exposed data communication", "communication", plan.breakdown_s.data_comm_exposed),
+        ("exposed host copies", "communication", plan.breakdown_s.host_comm_exposed),
+        ("optimizer step", "optimizer", plan.breakdown_s.optimizer),
+        (
+            "loop overhead",
+            "compute",
+            plan.step_time_s.value
+            - now
+            - plan.breakdown_s.optimizer
+            - plan.breakdown_s.data_comm_exposed
+            - plan.breakdown_s.host_comm_exposed,
+        ),
+    )
+    for name, track, duration in parts:
+        if duration > 0:
+            spans.append(Span(name=name, track=track, start_s=now, duration_s=duration))
+            now += duration
+    return spans

@@ -1,0 +1,1 @@
+"""Candidates, their ranking, and why a question has no plan."""

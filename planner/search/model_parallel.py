@@ -1,0 +1,134 @@
+"""Layouts that split the model, given by hand: every setup of them is predicted by itself.
+
+Unlike the data-parallel family, the kernels of a rank depend on the layout, so nothing is shared
+between layouts; there are few, because a person typed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ..hardware.cluster import Site
+from ..hardware.device import capacity_bytes
+from ..memory.framework_memory import communicators, framework_bytes
+from ..plan.errors import UnsupportedError
+from ..plan.layout import Layout
+from ..predict.model_cache import Workbench
+from ..predict.peak_memory import memory_parts
+from ..predict.setup import Setup
+from ..predict.step_time import step_parts
+from ..predict.supported import refuse_unsupported
+from .search_space import Space
+
+MOST_BATCHES = 6
+"""Micro-batch sizes tried where none was given: the powers of two up to 32."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """What became of one layout on one site: its fastest setup that fits, and counts."""
+
+    best: Setup | None
+    step_s: float
+    fitting: int
+    out_of_memory: int
+    indivisible: int
+    refusal: str | None = None
+    """Why the layout cannot be predicted for this model, if it cannot."""
+
+    @property
+    def setups(self) -> int:
+        """How many setups were looked at."""
+        return self.fitting + self.out_of_memory + self.indivisible
+
+
+@dataclass
+class HandLayouts:
+    """Predicts hand-given layouts; memory, which no device changes, is made once."""
+
+    bench: Workbench
+    space: Space
+    _peaks: dict[Setup, float] = field(default_factory=dict)
+
+    def try_layout(self, site: Site, base: Setup, layout: Layout, *, usual: float) -> Tried:
+        """Return the fastest setup of a layout that fits on a site.
+
+        Args:
+            site: nodes enough for the layout.
+            base: precision, stack and whether layers are cast.
+            layout: splits more than the data.
+            usual: reserved over allocated bytes that the search assumes.
+        """
+        best, best_rate, best_s = None, 0.0, 0.0
+        fitting = short = uneven = 0
+        room = capacity_bytes(site.accelerator) - framework_bytes(
+            site.accelerator, communicators=communicators(layout, base.stack)
+        )
+        try:
+            for setup in self._setups(base, layout):
+                if setup is None:
+                    uneven += 1
+                    continue
+                refuse_unsupported(site, setup)
+                if self._peak_bytes(setup) * usual > room:
+                    short += 1
+                    continue
+                fitting += 1
+                seconds = step_parts(self.bench, site, setup).total_s.item()
+                rate = setup.micro_batch * setup.grad_accum / seconds
+                if rate > best_rate:
+                    best, best_rate, best_s = setup, rate, seconds
+        except UnsupportedError as error:
+            return Tried(
+                best=None,
+                step_s=0.0,
+                fitting=0,
+                out_of_memory=0,
+                indivisible=0,
+                refusal=error.message.removesuffix("."),
+            )
+        return Tried(
+            best=best,
+            step_s=best_s,
+            fitting=fitting,
+            out_of_memory=short,
+            indivisible=uneven,
+        )
+
+    def _setups(self, base: Setup, layout: Layout) -> Iterator[Setup | None]:
+        """Yield the setups to try; None stands for one that misses the global batch."""
+        for recompute in self.space.recomputes:
+            for size in self._micro_batches():
+                accum = self._accumulation(layout, size)
+                if accum is None:
+                    yield None
+                else:
+                    yield replace(
+                        base,
+                        layout=layout,
+                        recompute=recompute,
+                        micro_batch=size,
+                        grad_accum=accum,
+                    )
+
+    def _micro_batches(self) -> list[int]:
+        sizes = [int(size) for size in self.space.micro_batches]
+        if len(sizes) <= MOST_BATCHES:
+            return sizes
+        return [size for size in sizes if size in {2**i for i in range(MOST_BATCHES)}]
+
+    def _accumulation(self, layout: Layout, size: int) -> int | None:
+        wanted = self.space.global_batch
+        given = self.space.grad_accums[0] if self.space.grad_accums else None
+        if wanted is None:
+            return given or 1
+        accum = given or max(1, wanted // (size * layout.data))
+        return accum if accum * size * layout.data == wanted else None
+
+    def _peak_bytes(self, setup: Setup) -> float:
+        if setup not in self._peaks:
+            self._peaks[setup] = float(np.max(memory_parts(self.bench, setup).peak_bytes))
+        return self._peaks[setup]

@@ -1,0 +1,129 @@
+"""Which machines are on offer for a question, and what each costs at its cheapest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ...catalog.query import parse_filter, select_offers
+from ...catalog.snapshot import Catalogue
+from ...catalog.types import Accelerator, Instance, Offer
+from ..plan.plan import ChosenOffer, Purchase
+from ..plan.question import Machine, Money
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """One instance type and its cheapest region."""
+
+    instance: Instance
+    accelerator: Accelerator
+    offer: Offer
+    purchase: Purchase
+    usd_per_hour: Decimal | None
+    spot_usd_per_hour: Decimal | None
+    """The market's spot price of this type in this very region; None where it is not known."""
+
+    def chosen(self) -> ChosenOffer:
+        """Return the offer as a plan states it."""
+        spot = self.spot_usd_per_hour
+        return ChosenOffer(
+            provider=self.offer.provider,
+            region=self.offer.region,
+            instance_type=self.offer.instance_type,
+            accelerator=self.accelerator.name,
+            accelerators_per_node=int(self.instance.accelerators),
+            purchase=self.purchase,
+            usd_per_hour=None if self.usd_per_hour is None else float(self.usd_per_hour),
+            spot_usd_per_hour=None if spot is None else float(spot),
+            price_basis=self.offer.price_basis,
+            price_date=self.offer.price_date,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Market:
+    """The machines of a question, and how many offers could not be used."""
+
+    choices: tuple[Choice, ...]
+    without_spec: int
+    without_price: int
+    cannot_train: int
+    """Offers of a slice of a device (vGPU), or of a device that only infers."""
+
+
+def survey(
+    catalogue: Catalogue, machine: Machine, money: Money, *, with_cpus: bool = False
+) -> Market:
+    """Return one choice per instance type: its cheapest region for the way of buying.
+
+    A type without any price stays as a choice when nothing of it is priced, so that the person sees
+    it exists; it is counted in `without_price` and cannot be ranked by money.
+    """
+    everywhere = "all" in machine.providers
+    named = tuple(p for p in machine.providers if p != "all")
+    wanted = parse_filter(
+        catalogue,
+        accelerators=machine.accelerators,
+        providers=named,
+        regions=machine.regions,
+        jurisdictions=machine.jurisdictions,
+        instance_types=machine.instances,
+        launchable_only=not (everywhere or named or machine.instances),
+    )
+    offers = select_offers(catalogue, wanted)
+    if with_cpus:
+        offers += list(catalogue.cpu_offers)
+    by_type: dict[tuple[str, str], list[Offer]] = {}
+    without_spec = cannot_train = 0
+    for offer in offers:
+        instance = catalogue.instance_of(offer)
+        accelerator = catalogue.accelerator_of(offer)
+        if accelerator is None or instance is None:
+            without_spec += 1
+        elif instance.is_fractional or not accelerator.can_train:
+            cannot_train += 1
+        else:
+            by_type.setdefault((offer.provider, offer.instance_type), []).append(offer)
+    choices = []
+    without_price = 0
+    for group in by_type.values():
+        choice = _cheapest(group, catalogue, money)
+        if choice.usd_per_hour is None:
+            without_price += 1
+        choices.append(choice)
+    return Market(
+        choices=tuple(choices),
+        without_spec=without_spec,
+        without_price=without_price,
+        cannot_train=cannot_train,
+    )
+
+
+def _cheapest(offers: list[Offer], catalogue: Catalogue, money: Money) -> Choice:
+    def price(offer: Offer) -> tuple[Decimal | None, Purchase]:
+        on_demand, spot = offer.on_demand_usd_per_hour, offer.market_spot_usd_per_hour
+        own: Purchase = "owned" if offer.price_basis == "owned" else "on-demand"
+        if money.purchase == "spot":
+            return spot, "spot"
+        if money.purchase == "any" and spot is not None and (on_demand is None or spot < on_demand):
+            return spot, "spot"
+        return on_demand, own
+
+    def order(offer: Offer) -> tuple[bool, Decimal, str]:
+        usd, _ = price(offer)
+        return usd is None, usd or Decimal(0), offer.region
+
+    best = min(offers, key=order)
+    usd, purchase = price(best)
+    accelerator = catalogue.accelerator_of(best)
+    instance = catalogue.instance_of(best)
+    assert accelerator is not None and instance is not None
+    return Choice(
+        instance=instance,
+        accelerator=accelerator,
+        offer=best,
+        purchase=purchase,
+        usd_per_hour=usd,
+        spot_usd_per_hour=best.market_spot_usd_per_hour,
+    )

@@ -1,0 +1,151 @@
+"""The candidates of a question: node counts, layouts, precisions, recompute, batch sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from ...catalog.types import Accelerator
+from ...profiles.profile import Profile
+from ..hardware.device import supported_precisions
+from ..plan.layout import Layout
+from ..plan.plan import PRECISIONS, Precision, RecomputeKind, Stack
+from ..plan.question import Choices, Machine, Question
+
+LARGEST_MICRO_BATCH = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """What the question leaves free, spelled out."""
+
+    node_counts: tuple[int, ...]
+    layouts: tuple[Layout, ...]
+    """Empty: the data-parallel family for each number of ranks."""
+    recomputes: tuple[RecomputeKind, ...]
+    micro_batches: np.ndarray
+    grad_accums: tuple[int, ...]
+    """Empty: 1, or what the global batch asks for."""
+    global_batch: int | None
+    fixed: bool
+    """One instance, node count, layout and micro-batch: exactly one plan."""
+
+    def layouts_for(self, nodes: int, per_node: int) -> Sequence[Layout]:
+        """Return the layouts to try on this many ranks."""
+        if self.layouts:
+            ranks = nodes * per_node
+            return [layout for layout in self.layouts if layout.accelerators == ranks]
+        return _data_parallel_family(nodes, per_node)
+
+
+def space_of(question: Question, profile: Profile) -> Space:
+    """Return the space that a question spans for this model."""
+    choices, machine = question.choices, question.machine
+    fixed = is_fixed(machine, choices)
+    global_batch = question.work.global_batch
+    if global_batch is None and not fixed:
+        global_batch = profile.default_micro_batch
+    recomputes: tuple[RecomputeKind, ...] = choices.recomputes or (
+        ("none", "selective", "full") if profile.blocks and not fixed else ("none",)
+    )
+    return Space(
+        node_counts=_node_counts(machine),
+        layouts=choices.layouts,
+        recomputes=recomputes,
+        micro_batches=_micro_batches(choices, global_batch),
+        grad_accums=choices.grad_accums,
+        global_batch=global_batch,
+        fixed=fixed,
+    )
+
+
+def is_fixed(machine: Machine, choices: Choices) -> bool:
+    """Return whether the question names exactly one plan."""
+    return all(
+        len(given) == 1
+        for given in (machine.instances, machine.nodes, choices.layouts, choices.micro_batches)
+    )
+
+
+def precisions_for(
+    accelerator: Accelerator, profile: Profile, choices: Choices, *, fixed: bool
+) -> tuple[Precision, ...]:
+    """Return the precisions to try on a device.
+
+    Free choice: what the file itself sets; else fp32 (as TF32 where the device has it) and 16-bit
+    autocast in the best format of the device.
+    """
+    able = supported_precisions(accelerator)
+    if choices.precisions:
+        return tuple(p for p in choices.precisions if p in able)
+    own = file_precision(profile)
+    if fixed:
+        only: Precision = own or "fp32"
+        return (only,) if only in able else ()
+    full: tuple[Precision, ...] = ("tf32", "fp32")
+    half: tuple[Precision, ...] = ("bf16-amp", "fp16-amp")
+    if own is not None and own in half:
+        preferred: tuple[Precision, ...] = (own, *half)
+        return _first(preferred, able)
+    if own == "bf16" or own == "fp8":
+        return _first((own,), able)
+    return _first(full, able) + _first(half, able)
+
+
+def file_precision(profile: Profile) -> Precision | None:
+    """Return the precision that the file itself sets, as one of ours."""
+    return next((p for p in PRECISIONS if p == profile.file_precision), None)
+
+
+def stack_for(accelerator: Accelerator, profile: Profile, choices: Choices) -> Stack:
+    """Return the software stack a device is planned with unless the person names one."""
+    if choices.stack is not None:
+        return choices.stack
+    if accelerator.needs_xla:
+        return "xla"
+    compiled = profile.file_compiles if choices.compile is None else choices.compile
+    return "torch-compile" if compiled else "torch-eager"
+
+
+def _first(wanted: tuple[Precision, ...], able: tuple[Precision, ...]) -> tuple[Precision, ...]:
+    found: list[Precision] = [precision for precision in wanted if precision in able]
+    return tuple(found[:1])
+
+
+@lru_cache(maxsize=1024)
+def _data_parallel_family(nodes: int, per_node: int) -> tuple[Layout, ...]:
+    ranks = nodes * per_node
+    if ranks == 1:
+        return (Layout(),)
+    family = [
+        Layout(data=ranks),
+        *(Layout(data=ranks, shard=ranks, zero_stage=stage) for stage in (1, 2, 3)),
+    ]
+    if nodes > 1 and per_node > 1:
+        family.append(Layout(data=ranks, shard=per_node, zero_stage=3))
+    return tuple(family)
+
+
+def _node_counts(machine: Machine) -> tuple[int, ...]:
+    if machine.nodes:
+        return machine.nodes
+    counts = []
+    count = 1
+    while count <= machine.max_nodes:
+        counts.append(count)
+        count *= 2
+    return tuple(counts)
+
+
+def _micro_batches(choices: Choices, global_batch: int | None) -> np.ndarray:
+    if choices.micro_batches:
+        return np.array(sorted(set(choices.micro_batches)))
+    limit = min(LARGEST_MICRO_BATCH, global_batch or LARGEST_MICRO_BATCH)
+    sizes = {2**i for i in range(limit.bit_length()) if 2**i <= limit}
+    if global_batch is not None:
+        # A global batch such as 48 or 100 also divides into sizes that are no power of two.
+        sizes |= {d for d in range(1, limit + 1) if global_batch % d == 0}
+    return np.array(sorted(sizes))

@@ -1,0 +1,245 @@
+"""The sweep over sites: every offer, node count, layout, precision, recompute and micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+import numpy as np
+
+from ..hardware.cluster import Site
+from ..offload.host_copies import NOTHING
+from ..plan.layout import Layout
+from ..plan.plan import Offloaded, Precision, Rejected, Stack
+from ..plan.question import Question
+from ..predict.model_cache import Workbench
+from ..predict.setup import Setup
+from ..software.stack import casts_layers
+from .data_parallel import USUAL_FRAGMENTATION, Family, Variants
+from .model_parallel import HandLayouts
+from .offers import Choice, Market
+from .ranking import Candidate
+from .search_space import Space, precisions_for, stack_for
+
+
+class Sweep:
+    """Walks the space once, yields feasible candidates and counts the others."""
+
+    def __init__(
+        self,
+        question: Question,
+        bench: Workbench,
+        space: Space,
+        market: Market,
+        *,
+        offload: frozenset[Offloaded] = NOTHING,
+    ) -> None:
+        self.question = question
+        self.offload = offload
+        self.bench = bench
+        self.space = space
+        self.market = market
+        self.counts = dict.fromkeys(Rejected.model_fields, 0)
+        self.counts["no_spec"] = market.without_spec
+        self.counts["unsupported"] = market.cannot_train
+        self.tried = 0
+        self._family = Family(bench=bench, space=space)
+        self._by_hand = HandLayouts(bench=bench, space=space)
+        self.refusals: set[str] = set()
+        """Why hand-given layouts cannot be predicted."""
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Yield the best micro-batch of every site, layout and precision that fits."""
+        for choices in self._sites().values():
+            accelerator = choices[0].accelerator
+            if self.offload and accelerator.is_cpu:
+                continue  # Its memory is the host's already.
+            stack = stack_for(accelerator, self.bench.profile, self.question.choices)
+            precisions = precisions_for(
+                accelerator, self.bench.profile, self.question.choices, fixed=self.space.fixed
+            )
+            if not precisions:
+                self.counts["unsupported"] += len(choices)
+            for precision in precisions:
+                yield from self._of_device(choices, precision, stack)
+
+    def _sites(self) -> dict[tuple[object, ...], list[Choice]]:
+        """Group instance types that differ in nothing but seller and price."""
+        sites: dict[tuple[object, ...], list[Choice]] = {}
+        for choice in self.market.choices:
+            if choice.usd_per_hour is None and not self.space.fixed:
+                self.counts["no_price"] += 1
+                continue
+            instance = choice.instance
+            key = (
+                choice.accelerator.name,
+                int(instance.accelerators),
+                instance.intra_link.bytes_per_s,
+                instance.inter_link.bytes_per_s,
+                instance.inter_link.rdma,
+                instance.link_domain_accelerators,
+                (instance.memory_bytes, instance.vcpus) if self.offload else None,
+            )
+            sites.setdefault(key, []).append(choice)
+        return sites
+
+    def _of_device(
+        self, choices: list[Choice], precision: Precision, stack: Stack
+    ) -> Iterator[Candidate]:
+        """Yield the fastest variant that fits of every layout.
+
+        Equal machines differ in nothing but their price, so only the cheapest seller's is a
+        candidate, unless all variants are asked for.
+        """
+        instance = choices[0].instance
+        site = Site(
+            accelerator=choices[0].accelerator,
+            per_node=int(instance.accelerators),
+            nodes=1,
+            intra_link=instance.intra_link,
+            inter_link=instance.inter_link,
+            link_domain=instance.link_domain_accelerators,
+            host_memory_bytes=instance.memory_bytes,
+            vcpus=instance.vcpus,
+        )
+        layouts = self._layouts(site, len(choices))
+        for layout in layouts:
+            if not layout.is_data_parallel_only:
+                yield from self._of_hand_layout(choices, site, layout, precision, stack)
+        family = [layout for layout in layouts if layout.is_data_parallel_only]
+        for autocast in (True, False):
+            same = tuple(
+                one for one in family if casts_layers(stack, one, self.offload) == autocast
+            )
+            if same:
+                base = self._base(precision, stack, autocast=autocast)
+                variants = self._family.variants(site.accelerator, base)
+                yield from self._of_layouts(choices, site, same, variants)
+
+    def _of_hand_layout(
+        self,
+        choices: list[Choice],
+        site: Site,
+        layout: Layout,
+        precision: Precision,
+        stack: Stack,
+    ) -> Iterator[Candidate]:
+        """Yield the fastest setup of a layout that splits the model, if one fits."""
+        autocast = casts_layers(stack, layout, self.offload)
+        base = self._base(precision, stack, autocast=autocast)
+        placed = replace(site, nodes=layout.accelerators // site.per_node)
+        tried = self._by_hand.try_layout(placed, base, layout, usual=USUAL_FRAGMENTATION)
+        many = len(choices)
+        if tried.refusal is not None:
+            self.refusals.add(tried.refusal)
+            self.counts["unsupported"] += many
+            return
+        self.tried += many * tried.setups
+        self.counts["out_of_memory"] += many * tried.out_of_memory
+        self.counts["indivisible"] += many * tried.indivisible
+        if tried.best is None:
+            return
+        shown = self._shown(choices)
+        for choice in shown:
+            yield Candidate(
+                choice=choice,
+                one_node=site,
+                base=base,
+                layout=layout,
+                micro_batch=tried.best.micro_batch,
+                grad_accum=tried.best.grad_accum,
+                recompute=tried.best.recompute,
+                step_s=tried.step_s,
+                global_batch=tried.best.micro_batch * tried.best.grad_accum * layout.data,
+                variants_that_fit=tried.fitting * many // len(shown),
+            )
+
+    def _of_layouts(
+        self, choices: list[Choice], site: Site, layouts: tuple[Layout, ...], variants: Variants
+    ) -> Iterator[Candidate]:
+        accum, divisible = self._family.accumulation(layouts, variants.micro_batch)
+        fits = divisible & self._family.fits(site, layouts, variants.base, accum)
+        many = len(choices)
+        shown = self._shown(choices)
+        self.tried += many * fits.size
+        self.counts["indivisible"] += many * int((~divisible).sum())
+        self.counts["out_of_memory"] += many * int((divisible & ~fits).sum())
+        total_s = self._family.step_s(site, layouts, variants, accum)
+        data = np.array([[layout.data] for layout in layouts])
+        batch = variants.micro_batch * data * accum
+        rate = np.where(fits, batch / total_s, -np.inf)
+        best = rate.argmax(axis=1)
+        for row, fitting in self._rows_to_show(layouts, rate).items():
+            layout, column = layouts[row], int(best[row])
+            for choice in shown:
+                yield Candidate(
+                    choice=choice,
+                    one_node=site,
+                    base=variants.base,
+                    layout=layout,
+                    micro_batch=int(variants.micro_batch[column]),
+                    grad_accum=int(accum[row, column]),
+                    recompute=variants.recompute[column],
+                    step_s=float(total_s[row, column]),
+                    global_batch=int(batch[row, column]),
+                    variants_that_fit=fitting * many // len(shown),
+                )
+
+    def _rows_to_show(self, layouts: tuple[Layout, ...], rate: np.ndarray) -> dict[int, int]:
+        """Return rows of layouts to show, with how many variants that fit each stands for.
+
+        The same nodes cost the same, so a slower layout of them is neither cheaper nor faster: only
+        the fastest is shown, unless all variants are asked for.
+        """
+        fitting = (rate > 0).sum(axis=1)
+        top = rate.max(axis=1)
+        rows = [row for row in range(len(layouts)) if fitting[row]]
+        if self.question.all_variants:
+            return {row: int(fitting[row]) for row in rows}
+        groups: dict[int, list[int]] = {}
+        for row in rows:
+            groups.setdefault(layouts[row].accelerators, []).append(row)
+        return {
+            max(group, key=lambda row: top[row]): int(fitting[group].sum())
+            for group in groups.values()
+        }
+
+    def _layouts(self, site: Site, many: int) -> list[Layout]:
+        """Return the layouts to try on one kind of node, over every node count."""
+        layouts: list[Layout] = []
+        for nodes in self.space.node_counts:
+            if nodes > 1 and site.inter_link.bytes_per_s is None:
+                self.counts["no_topology"] += many
+                continue
+            layouts += self.space.layouts_for(nodes, site.per_node)
+        if "parameters" in self.offload:
+            one_rank = Layout(zero_stage=3)
+            layouts = [one_rank if layout == Layout() else layout for layout in layouts]
+            for layout in self.space.layouts:
+                if layout.accelerators > 1 and layout.zero_stage != 3:
+                    self.refusals.add(f"parameters are offloaded by FSDP, which {layout} is not")
+            layouts = [layout for layout in layouts if layout.zero_stage == 3]
+        return layouts
+
+    def _base(self, precision: Precision, stack: Stack, *, autocast: bool) -> Setup:
+        """Return a setup with everything but the layout, the batch and the recompute policy."""
+        return Setup(
+            layout=Layout(),
+            precision=precision,
+            micro_batch=1,
+            stack=stack,
+            compile=bool(self.question.choices.compile),
+            autocast=autocast,
+            offload=self.offload,
+        )
+
+    def _shown(self, choices: Sequence[Choice]) -> Sequence[Choice]:
+        """Return the choices of equal machines that become candidates: the cheapest, or all."""
+        return choices if self.question.all_variants else [min(choices, key=_price)]
+
+
+def _price(choice: Choice) -> tuple[bool, Decimal]:
+    """Return what choices of equal machines are ordered by; an unknown price comes last."""
+    usd = choice.usd_per_hour
+    return usd is None, usd or Decimal(0)

@@ -1,0 +1,153 @@
+"""From a finished candidate to the Plan that is stored and shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...catalog.units import SECONDS_PER_HOUR
+from ...profiles.profile import Profile
+from ..cost.run_cost import run_cost, samples_of
+from ..offload.host_memory import ordered
+from ..plan.ids import plan_id
+from ..plan.plan import Estimated, Plan, RunCost
+from ..plan.question import Question, Work
+from ..plan.runnable import why_not_runnable
+from ..predict.predict import Prediction
+from .ranking import Candidate
+
+
+def as_plan(
+    candidate: Candidate, prediction: Prediction, profile: Profile, question: Question
+) -> Plan:
+    """Return the plan with throughput, dollars and its id; position is given when it is ranked."""
+    setup, site, choice = candidate.setup, candidate.site, candidate.choice
+    global_batch = setup.micro_batch * setup.layout.data * setup.grad_accum
+    step = prediction.step_time_s
+    rates = _rates(candidate, global_batch / step.value, profile.tokens_per_sample)
+    plan = Plan(
+        id="",
+        position=0,
+        string=plan_string(candidate),
+        offer=choice.chosen(),
+        nodes=site.nodes,
+        accelerators=site.accelerators,
+        layout=setup.layout,
+        precision=setup.precision,
+        micro_batch=setup.micro_batch,
+        grad_accum=setup.grad_accum,
+        global_batch=global_batch,
+        recompute=setup.recompute,
+        compile=setup.compile or setup.stack == "torch-compile",
+        stack=setup.stack,
+        optimizer=profile.optimizer.name,
+        offload=bool(setup.offload),
+        offloaded=ordered(setup.offload),
+        host_memory_bytes=prediction.host_memory_bytes,
+        step_time_s=step,
+        breakdown_s=prediction.breakdown_s,
+        peak_memory_bytes=prediction.peak_memory_bytes,
+        memory_breakdown_bytes=prediction.memory_breakdown_bytes,
+        samples_per_s=rates.samples_per_s,
+        tokens_per_s=rates.tokens_per_s,
+        mfu=prediction.mfu,
+        hfu=prediction.hfu,
+        usd_per_hour=rates.usd_per_hour,
+        usd_per_million_samples=rates.usd_per_million_samples,
+        usd_per_million_tokens=rates.usd_per_million_tokens,
+        run=_run(candidate, step, global_batch, profile.tokens_per_sample, question.work),
+        needs_port=site.accelerator.needs_xla,
+        notes=prediction.notes,
+    )
+    return _named(plan, profile)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rates:
+    """What a plan trains per second, and for how much money; None where that is not known."""
+
+    samples_per_s: float
+    tokens_per_s: float | None
+    usd_per_hour: float | None
+    """All nodes."""
+    usd_per_million_samples: float | None
+    usd_per_million_tokens: float | None
+
+
+def _rates(candidate: Candidate, samples_per_s: float, tokens_per_sample: float | None) -> _Rates:
+    node_usd_per_hour = candidate.choice.usd_per_hour
+    usd_per_hour = usd_per_sample = None
+    if node_usd_per_hour is not None:
+        usd_per_hour = float(node_usd_per_hour) * candidate.site.nodes
+        usd_per_sample = usd_per_hour / SECONDS_PER_HOUR / samples_per_s
+    usd_per_token = None
+    if usd_per_sample is not None and tokens_per_sample:
+        usd_per_token = usd_per_sample / tokens_per_sample
+    return _Rates(
+        samples_per_s=samples_per_s,
+        tokens_per_s=None if tokens_per_sample is None else samples_per_s * tokens_per_sample,
+        usd_per_hour=usd_per_hour,
+        usd_per_million_samples=None if usd_per_sample is None else usd_per_sample * 1e6,
+        usd_per_million_tokens=None if usd_per_token is None else usd_per_token * 1e6,
+    )
+
+
+def _run(
+    candidate: Candidate,
+    step: Estimated,
+    global_batch: int,
+    tokens_per_sample: float | None,
+    work: Work,
+) -> RunCost | None:
+    """Return what the whole work takes and costs; None where no amount of it was given."""
+    samples = samples_of(work, tokens_per_sample, global_batch)
+    if samples is None:
+        return None
+    return run_cost(
+        step,
+        samples=samples,
+        global_batch=global_batch,
+        nodes=candidate.site.nodes,
+        usd_per_hour=candidate.choice.usd_per_hour,
+        spot_usd_per_hour=candidate.choice.spot_usd_per_hour,
+        tokens_per_sample=tokens_per_sample,
+    )
+
+
+def _named(plan: Plan, profile: Profile) -> Plan:
+    """Return the plan with its id, and with whether gpuplan's runner runs it."""
+    reason = why_not_runnable(
+        plan.layout,
+        precision=plan.precision,
+        stack=plan.stack,
+        grad_accum=plan.grad_accum,
+        recompute=plan.recompute,
+        offloaded=plan.offloaded,
+        tensor_plan=profile.tensor_plan,
+        tied_modules=profile.tied_modules,
+        tied_blocks=profile.tied_blocks,
+        blocks=max((group.count for group in profile.blocks), default=0),
+        needs_port=plan.needs_port,
+    )
+    return plan.model_copy(
+        update={
+            "id": plan_id(dict(plan)),
+            "runnable": reason is None,
+            "why_not_runnable": reason,
+        }
+    )
+
+
+def plan_string(candidate: Candidate) -> str:
+    """Return the plan in one line: layout, batch, recompute, precision (DESIGN §5)."""
+    setup = candidate.setup
+    parts = [str(setup.layout), f"mb{setup.micro_batch}"]
+    if setup.grad_accum > 1:
+        parts.append(f"ga{setup.grad_accum}")
+    if setup.recompute != "none":
+        parts.append(f"rc={setup.recompute}")
+    parts.append(setup.precision)
+    if setup.offload:
+        parts.append(f"offload={'+'.join(ordered(setup.offload))}")
+    if setup.compile or setup.stack == "torch-compile":
+        parts.append("compile")
+    return " ".join(parts)

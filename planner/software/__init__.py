@@ -1,0 +1,1 @@
+"""What a software stack does: versions, fusion, bytes per parameter, engines' own memory."""

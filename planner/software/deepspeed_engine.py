@@ -1,0 +1,88 @@
+"""Memory that DeepSpeed's engine of 2021-22 holds beside the model, its state and its activations.
+
+ZeRO-1 and 2 beside Megatron were DeepSpeed's then. Its buffers are single blocks as large as what
+they flatten, which the pool cannot make of the gradients' own blocks: they add to the peak even
+where those gradients are free by then. Source: DeepSpeed 0.5-0.6, runtime/zero/stage_1_and_2.py
+(`reduce_bucket_size`, `get_grad_norm_direct`, `step`), runtime/bf16_optimizer.py
+(`update_hp_grads`), runtime/pipe/engine.py (`_exec_forward_pass` clones its input).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ...profiles.passes.loss import Loss
+from ...profiles.profile import Profile
+from ..plan.layout import Layout
+from ..plan.plan import Precision, Stack
+from .versions import DISTRIBUTED_OPTIMIZER, Date
+
+KEPT_LOGITS = "kept-logits"
+FUSED_LOSS = "fused-cross-entropy"
+FUSED_OPTIMIZER = "fused-optimizer"
+"""Features, as run records name them."""
+REDUCE_BUCKET_ELEMENTS = 500_000_000
+"""`reduce_bucket_size`, the default and what published configurations leave."""
+SIXTEEN_BIT_BYTES = 2
+FP32_BYTES = 4
+DOUBLE_BYTES = 8
+
+
+def runs_deepspeed(stack: Stack, date: Date | None, layout: Layout) -> bool:
+    """Return whether DeepSpeed's engine of 2021-22 reduces gradients and steps the optimizer.
+
+    Megatron had no sharded optimizer of its own before `DISTRIBUTED_OPTIMIZER`.
+    """
+    sharded = stack == "megatron" and layout.zero_stage in (1, 2)
+    return sharded and date is not None and date < DISTRIBUTED_OPTIMIZER
+
+
+def engine_bytes(
+    profile: Profile, layout: Layout, precision: Precision, *, trainable: float
+) -> float:
+    """Return bytes of the buffers that reducing and scaling gradients needs on one rank.
+
+    fp16: a bucket of gradients is flattened to be reduced, and the norm is taken tensor by tensor
+    in double precision, of the part that the rank steps. bf16: gradients are added to their fp32
+    sums tensor by tensor through a copy in fp32; one flat block, they are reduced in place.
+
+    Args:
+        profile: the whole model, for its largest tensor.
+        layout: how tensors and state are divided.
+        precision: of the plan.
+        trainable: trainable parameters on the rank.
+    """
+    largest = _largest_tensor(profile) / layout.tensor
+    if precision != "fp16-amp":
+        return FP32_BYTES * largest
+    bucket = min(REDUCE_BUCKET_ELEMENTS, trainable) if layout.data > 1 else 0.0
+    return SIXTEEN_BIT_BYTES * bucket + DOUBLE_BYTES * min(largest, trainable / layout.shard)
+
+
+def received_bytes(boundary_bytes: float, in_flight: float) -> float:
+    """Return bytes of what a stage received, kept beside the copies that it ran on.
+
+    Args:
+        boundary_bytes: of the residual stream of one micro-batch.
+        in_flight: micro-batches between their two passes.
+    """
+    return boundary_bytes * in_flight
+
+
+def _largest_tensor(profile: Profile) -> int:
+    tensors = [*profile.root_tensors, *(t for group in profile.blocks for t in group.tensors)]
+    return max((tensor.rows * tensor.row_elements for tensor in tensors), default=0)
+
+
+def loss_of(stack: Stack, features: Collection[str] = (), *, compiled: bool = False) -> Loss:
+    """Return how a stack computes cross-entropy where no feature says more.
+
+    Args:
+        stack: Megatron has a loss of its own, for split vocabularies; a compiler fuses it.
+        features: as run records name them.
+        compiled: whether an eager file is compiled.
+    """
+    if stack == "megatron":
+        return "softmax kept"
+    one = FUSED_LOSS in features or compiled or stack == "torch-compile"
+    return "one kernel" if one else "whole"

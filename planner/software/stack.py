@@ -1,0 +1,77 @@
+"""What the software stack adds to the kernels: launch cost, fusion, era of its kernels.
+
+The constants, with their sources, are in `data/constants.toml`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ..constants import fitted
+from ..plan.layout import Layout
+from ..plan.plan import Offloaded, Stack
+from .versions import Date
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackFacts:
+    """How one software stack launches and fuses."""
+
+    name: Stack
+    forward_launch_s: float
+    """Host time per operation of the forward pass, autograd's bookkeeping included."""
+    backward_launch_s: float
+    """Host time per operation of the backward pass (the autograd engine, in C++)."""
+    optimizer_launch_s: float
+    fuses: bool
+    """Whether runs of memory-bound kernels become one kernel."""
+    step_overhead_s: float
+    """Host work once a step: zero_grad, data handling, the loop itself."""
+    autocast: bool = True
+    """Whether 16-bit compute is torch.autocast's, with casts around every layer; False where the
+    layers are 16-bit themselves."""
+    date: Date | None = None
+    """Of the software; None is today."""
+    flash_package: bool = False
+    """Whether attention is the flash-attn package's, not torch's own."""
+    launches_serially: bool = False
+    """Whether the device waits for each launch: host time is added, not hidden."""
+    optimizer_traffic: float = 1.0
+    """Bytes that the optimizer step moves, relative to torch's foreach implementation."""
+
+
+def casts_layers(stack: Stack, layout: Layout, offload: Collection[Offloaded] = ()) -> bool:
+    """Return whether mixed precision is torch.autocast's, with casts around fp32 layers.
+
+    FSDP's MixedPrecisionPolicy (ZeRO-2 is FSDP that does not reshard), Megatron and XLA run layers
+    that are 16-bit themselves, and so do engines that keep the fp32 weights on the host.
+    """
+    sharded = layout.zero_stage in (2, 3) and layout.shard > 1
+    on_host = "optimizer" in offload or "parameters" in offload
+    return stack not in ("megatron", "xla") and not sharded and not on_host
+
+
+def facts_of(stack: Stack, *, python_bound: bool = False) -> StackFacts:
+    """Return what a stack adds to the kernels.
+
+    Args:
+        stack: which.
+        python_bound: whether Megatron's kernels are launched one by one from Python.
+    """
+    launch_s = fitted(f"launch_s.{'megatron-python' if python_bound else stack}")
+    return StackFacts(
+        name=stack,
+        forward_launch_s=launch_s,
+        backward_launch_s=launch_s * fitted("backward_launch"),
+        optimizer_launch_s=_OPTIMIZER_LAUNCH
+        * fitted(_OPTIMIZER_HOST.get(stack, f"launch_s.{stack}")),
+        fuses=stack != "torch-eager",
+        step_overhead_s=fitted("step_overhead_s") * (0.5 if stack == "xla" else 1.0),
+    )
+
+
+_OPTIMIZER_HOST = {"megatron": "launch_s.torch-eager"}
+"""Apex's and Megatron's optimizers are stepped from Python whatever launches the layers."""
+_OPTIMIZER_LAUNCH = 0.8
+"""Host time of a launch of the optimizer, in Python but without autograd, over one of forward."""

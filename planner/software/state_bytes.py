@@ -1,0 +1,82 @@
+"""Bytes of state per parameter where they differ from those of the traced step.
+
+| numerics, stack | parameters | gradients | master | two moments |
+|---|---|---|---|---|
+| fp32, tf32; torch | 4 | 4 | - | 8 |
+| amp under torch.autocast | 4, and 2 for the copies autocast keeps | 4 | - | 8 |
+| amp by FSDP (MixedPrecisionPolicy) | 4, sharded; gathered in 2 | 4, sharded | - | 8, sharded |
+| amp by Megatron or DeepSpeed, fp16 | 2 | 2 | 4 | 8 |
+| the same by DeepSpeed's engine of 2021-22 | 2 | 2, and 4 for what the rank steps | 4 | 8 |
+| amp by Megatron, bf16 | 2 | 4 (accumulated in fp32) | 4 | 8 |
+| the same by DeepSpeed | 2 | 2, and 4 to accumulate in | 4 | 8 |
+| bf16 (everything 16-bit) | 2 | 2 | - | 4 |
+
+Sources: torch 2.13 FSDP2 `MixedPrecisionPolicy`; Rajbhandari et al. 2020 (arXiv:1910.02054, section
+3.1: 2 + 2 + 12 bytes); Megatron-LM `--accumulate-allreduce-grads-in-fp32`, which bf16 implies;
+DeepSpeed 0.5-0.6 runtime/zero/stage_1_and_2.py (`step` makes one fp32 gradient of the partition)
+and runtime/bf16_optimizer.py (`update_hp_grads` with clear_lp_grads=False).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..plan.layout import Layout
+from ..plan.plan import Precision, Stack
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateScale:
+    """What is kept relative to a traced step."""
+
+    parameters: float = 1
+    gradients: float = 1
+    optimizer: float = 1
+    optimizer_temporary: float = 1
+    master_bytes: float = 0
+    """Per trainable parameter, kept and sharded with the optimizer's state."""
+    zero_2_gathers: bool = False
+    """Whether ZeRO-2 is FSDP whose blocks keep what they gathered in forward (torch)."""
+
+    def gathers_parameters(self, layout: Layout) -> bool:
+        """Return whether ranks hold a part of the parameters, and gather the rest to compute."""
+        return layout.shard > 1 and (
+            layout.zero_stage == 3 or (layout.zero_stage == 2 and self.zero_2_gathers)
+        )
+
+
+AS_TRACED = StateScale()
+FP32_AROUND_16_BIT_LAYERS = StateScale(
+    parameters=2, gradients=2, optimizer=2, optimizer_temporary=2
+)
+"""FSDP: the trace of 16-bit layers, with state that stays in fp32."""
+MASTER_BESIDE_FP16 = StateScale(optimizer=2, optimizer_temporary=0, master_bytes=4)
+MASTER_BESIDE_BF16 = StateScale(gradients=2, optimizer=2, optimizer_temporary=0, master_bytes=4)
+DEEPSPEED_FP16 = StateScale(optimizer=2, optimizer_temporary=0, master_bytes=8)
+"""The master copy, and the fp32 gradients of the partition."""
+DEEPSPEED_BF16 = StateScale(gradients=3, optimizer=2, optimizer_temporary=0, master_bytes=4)
+
+
+def state_scale(
+    precision: Precision,
+    stack: Stack,
+    *,
+    sixteen_bit_layers: bool,
+    deepspeed: bool = False,
+) -> StateScale:
+    """Return how state differs from the step that was traced.
+
+    Args:
+        precision: of the plan.
+        stack: Megatron keeps a master copy beside 16-bit weights; FSDP keeps fp32 shards.
+        sixteen_bit_layers: whether the trace of 16-bit layers stands for a mixed precision.
+        deepspeed: whether DeepSpeed's engine of 2021-22 steps the optimizer.
+    """
+    of_torch = stack.startswith("torch")
+    if not sixteen_bit_layers:
+        return replace(AS_TRACED, zero_2_gathers=of_torch)
+    if deepspeed:
+        return DEEPSPEED_FP16 if precision == "fp16-amp" else DEEPSPEED_BF16
+    if not of_torch:
+        return MASTER_BESIDE_FP16 if precision == "fp16-amp" else MASTER_BESIDE_BF16
+    return replace(FP32_AROUND_16_BIT_LAYERS, zero_2_gathers=True)

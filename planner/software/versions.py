@@ -1,0 +1,193 @@
+"""What software of an earlier date did differently from the kernels and stacks measured today.
+
+The keys are the stack, the date of the software and the architecture of the device. A user's plan
+is for today's software; dates matter when past runs are predicted (`gpuplan validate`).
+"""
+
+from __future__ import annotations
+
+from ...catalog.types import Accelerator
+from ...profiles.profile import KernelKind
+from ..constants import fitted, has_constant
+from ..plan.layout import Layout
+from ..plan.plan import Stack
+
+Date = tuple[int, int]
+"""Year and month of a software release."""
+
+FLASH_2: dict[Stack, Date] = {
+    # torch 2.2: "scaled_dot_product_attention now supports FlashAttention-2" (its release notes).
+    "torch-eager": (2024, 1),
+    "torch-compile": (2024, 1),
+    # The package itself (arXiv:2307.08691), which Megatron calls.
+    "megatron": (2023, 7),
+    "xla": (2023, 7),
+}
+"""FlashAttention-2; FlashAttention-1 and its Triton port before."""
+FLASH_PACKAGE = "flash-attention-package"
+"""Feature: attention is the flash-attn package's, which a record calls "flash", torch's "fused"."""
+FLASH_3: Date = (2024, 7)
+"""FlashAttention-3 (arXiv:2407.08608) and cuDNN's fused attention of that year, for Hopper."""
+NATIVE_AUTOCAST: Date = (2022, 1)
+"""Mixed precision was Apex O2 (16-bit layers) before torch 1.6 brought torch.autocast (2020-07),
+and stayed so in most training scripts until Apex gave its amp up."""
+
+NATIVE_GELU: Date = (2021, 1)
+"""torch.nn.functional.gelu came with torch 1.4 (2020-01); published code took it up by the end of
+that year (DeepLearningExamples' BERT went back and forth in 2020-04)."""
+FOREACH_OPTIMIZERS: Date = (2023, 3)
+"""torch 2.0 made its optimizers step all tensors of a list at once."""
+LEAN_MEGATRON: Date = (2025, 1)
+"""Megatron with Transformer Engine and CUDA graphs, as recipes use it since."""
+DISTRIBUTED_OPTIMIZER: Date = (2022, 9)
+"""Megatron-LM's --use-distributed-optimizer, in the 2022-09 releases."""
+CUDA_12: Date = (2022, 12)
+"""CUDA 12.0; cuBLAS of CUDA 11 before."""
+FIRST_SOLD: dict[str, Date] = {
+    "Volta": (2017, 6),
+    "Turing": (2018, 9),
+    "Ampere": (2020, 5),
+    "Ada": (2022, 10),
+    "Hopper": (2022, 10),
+    "Blackwell": (2024, 12),
+    "CDNA3": (2023, 12),
+}
+"""First devices of an architecture (the makers' announcements of availability)."""
+YOUNG_MONTHS = 18
+COALESCED_ZERO_3: Date = (2022, 1)
+"""DeepSpeed gathered parameter by parameter before, over one rail at a time, whatever the model and
+the fabric (Narayanan et al. 2021, table 2: the same step on 768 and on 1,536 accelerators)."""
+_TENSOR_KINDS = ("gemm", "attention", "convolution", "rnn")
+
+
+def scripts_gelu(stack: Stack, date: Date | None) -> bool:
+    """Return whether transformers' GELU was a TorchScript function."""
+    return stack == "torch-eager" and date is not None and date < NATIVE_GELU
+
+
+def is_python_bound(stack: Stack, date: Date | None) -> bool:
+    """Return whether Python launches Megatron's kernels one by one, as it did to 2024."""
+    return stack == "megatron" and date is not None and date < LEAN_MEGATRON
+
+
+def launches_serially(stack: Stack, date: Date | None, layout: Layout) -> bool:
+    """Return whether host time adds to the device's, as under DeepSpeed's engine of 2021-22.
+
+    Megatron had no sharded optimizer of its own before `DISTRIBUTED_OPTIMIZER`: ZeRO beside it was
+    DeepSpeed's. Published steps of its engine with tensor parallelism show host time that nothing
+    hides, a fixed cost per layer and micro-batch; without tensor parallelism they do not.
+    """
+    of_deepspeed = stack == "megatron" and layout.zero_stage in (1, 2) and layout.tensor > 1
+    return of_deepspeed and date is not None and date < DISTRIBUTED_OPTIMIZER
+
+
+def optimizer_traffic(
+    stack: Stack, date: Date | None, *, autocast: bool, sixteen_bit: bool
+) -> float:
+    """Return the bytes an optimizer step moves relative to torch's foreach implementation.
+
+    One fused kernel reads gradient, parameter and moments and writes the last three: a third of
+    what foreach moves, whose every term is a pass of its own. The loops over tensors before it also
+    wrote temporaries, and clipped gradients in passes of their own.
+    """
+    fused = stack in ("megatron", "xla") or (
+        sixteen_bit and not autocast and date is not None and date < NATIVE_AUTOCAST
+    )
+    if fused:
+        return fitted("optimizer_traffic.fused")
+    return (
+        fitted("optimizer_traffic.looped")
+        if date is not None and date < FOREACH_OPTIMIZERS
+        else 1.0
+    )
+
+
+def in_step(
+    device: Accelerator, kind: KernelKind, *, fp32: bool, stack: Stack, date: Date | None = None
+) -> float:
+    """Return the time of a kernel in a training step relative to its micro-benchmark.
+
+    Args:
+        device: its architecture decides.
+        kind: of the kernel.
+        fp32: whether it runs without tensor cores.
+        stack: how runs of memory-bound kernels are fused.
+        date: of the software; None means today.
+    """
+    family = _step_family(device)
+    if kind not in _TENSOR_KINDS:
+        memory = _of_family("memory_step", family)
+        if date is not None and date < NATIVE_AUTOCAST:
+            memory *= fitted("memory_step_of_old")
+        if stack == "torch-eager":
+            return memory
+        return memory * _of_family("fused_memory_step", stack)
+    if fp32 and device.vendor == "NVIDIA":
+        return _of_family("fp32_step", family)
+    slowdown = fitted(f"real_step.{family}") if has_constant(f"real_step.{family}") else 1.0
+    if kind in ("convolution", "rnn"):
+        slowdown *= _of_family("convolution_step", family)
+    if fp32 and has_constant(f"fp32_step.{family}"):
+        slowdown *= fitted(f"fp32_step.{family}")
+    if _is_young(device.arch, date):
+        slowdown *= fitted("young_kernels")
+    if date is not None and date < CUDA_12:
+        slowdown *= fitted("kernels_of_cuda_11")
+    return slowdown
+
+
+def _is_young(architecture: str, date: Date | None) -> bool:
+    """Return whether libraries had not yet been tuned for an architecture at that date."""
+    released = FIRST_SOLD.get(architecture)
+    if released is None or date is None:
+        return False
+    months = 12 * (date[0] - released[0]) + date[1] - released[1]
+    return months < YOUNG_MONTHS
+
+
+def _step_family(device: Accelerator) -> str:
+    """Return the architectures that share the constants of a step."""
+    if device.vendor == "Google":
+        return "TPU"
+    family = {"CDNA4": "CDNA3", "Blackwell Ultra": "Blackwell"}.get(device.arch, device.arch)
+    unknown = device.vendor == "NVIDIA" and not has_constant(f"real_step.{family}")
+    return "Ampere" if unknown else family
+
+
+def _of_family(name: str, family: str) -> float:
+    return fitted(f"{name}.{family}" if has_constant(f"{name}.{family}") else name)
+
+
+def tensor_exposure(stack: Stack, date: Date | None, features: frozenset[str]) -> float:
+    """Return the share of tensor-parallel collectives that lengthens the step.
+
+    They stand between dependent kernels; only where products are cut up to run beside them (torch's
+    async tensor parallelism, the user buffers of Megatron's recipes) is part of them hidden.
+    """
+    modern = stack == "megatron" and (date is None or date >= LEAN_MEGATRON)
+    overlapped = modern or "async-tensor-parallel" in features or stack == "xla"
+    return fitted("tensor_exposure.overlapped" if overlapped else "tensor_exposure")
+
+
+def attention_slowdown(
+    architecture: str, stack: Stack, date: Date | None, *, own_package: bool = False
+) -> float:
+    """Return the time of a fused attention kernel relative to the measured kernels of today.
+
+    Args:
+        architecture: of the device, as the catalogue names it.
+        stack: torch's own scaled_dot_product_attention stays with FlashAttention-2; Megatron
+            follows the newest kernels.
+        date: of the software; None means today.
+        own_package: whether the flash-attn package is called instead of torch's function; it
+            follows the newest kernels as well.
+    """
+    today = fitted("attention_step")
+    if date is not None and date < FLASH_2[stack]:
+        return today * _slowdown(f"flash_1.{architecture}")
+    newest = (stack == "megatron" or own_package) and (date is None or date >= FLASH_3)
+    return today if newest else today * _slowdown(f"flash_2.{architecture}")
+
+
+def _slowdown(name: str) -> float:
+    return fitted(name) if has_constant(name) else 1.0

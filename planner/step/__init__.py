@@ -1,0 +1,1 @@
+"""Time of one step: kernels, collectives and their overlap."""

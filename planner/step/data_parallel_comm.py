@@ -1,0 +1,267 @@
+"""The data dimension's collectives of one step, and how much of them compute hides.
+
+Communication C hides under compute W that covers it, but neither perfectly nor for free,
+
+    exposed = (C^6 + (wW)^6)^(1/6) - wW + k·min(C, wW)
+
+with w the share of compute that can hide communication (`hiding_share`) and k the slowdown while
+both run (`hiding_cost`: they compete for SMs and memory bandwidth).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from ...profiles.curves.device_curves import DeviceCurves
+from ..constants import fitted
+from ..hardware.cluster import Site
+from ..hardware.collectives import Ask, Collective, Group, collective_s
+from ..memory.rank_memory import DDP_BUCKET_BYTES
+from ..parallelism.fsdp import Unit, collective_calls
+from ..plan.layout import Layout
+
+Array = np.ndarray
+
+HIDING_SHARPNESS = 6
+
+Slot = Literal[
+    "forward_s",
+    "forward_bare_s",
+    "backward_s",
+    "backward_bare_s",
+    "last_backward_s",
+    "last_backward_bare_s",
+    "after_s",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WireBytes:
+    """Bytes per parameter on the wire."""
+
+    gather: int
+    """FSDP's all-gather, in the compute dtype."""
+    reduce: int
+    """Gradient reduction."""
+    refresh: int
+    """All-gather of updated parameters under ZeRO-1 and ZeRO-2."""
+    ring_bytes_per_s: float | None = None
+    """Rate that the software's own collectives never exceed, where it is below the links'."""
+    bucket_bytes: int = DDP_BUCKET_BYTES
+    """Gradients that are reduced in one call without FSDP."""
+    zero_2_gathers: bool = True
+    """Whether ZeRO-2 is FSDP that keeps what it gathered in forward (torch), not a refresh after
+    the optimizer (DeepSpeed)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """Seconds of collectives, were nothing overlapped; [L, 1] over layouts.
+
+    `forward_s` and `backward_s` run in every micro-batch, `last_backward_s` only in the last one,
+    `after_s` after the optimizer. Of each, `*_bare_s` has no compute to hide under: the first
+    gather, and the last bucket or reduce-scatter.
+    """
+
+    forward_s: Array
+    forward_bare_s: Array
+    backward_s: Array
+    backward_bare_s: Array
+    last_backward_s: Array
+    last_backward_bare_s: Array
+    after_s: Array
+    hiding_cost: Array
+    straggling: Array
+    """Share of the computing time that ranks wait for the slowest of all."""
+
+    def exposed_s(self, forward_s: Array, backward_s: Array, grad_accum: Array) -> Array:
+        """Return [L, V] seconds by which the collectives lengthen one step of V variants."""
+        cost = self.hiding_cost
+        once = exposed_s(self.forward_s, self.forward_bare_s, forward_s, cost)
+        each = exposed_s(self.backward_s, self.backward_bare_s, backward_s, cost)
+        last = exposed_s(
+            self.backward_s + self.last_backward_s,
+            self.backward_bare_s + self.last_backward_bare_s,
+            backward_s,
+            cost,
+        )
+        waiting = self.straggling * grad_accum * (forward_s + backward_s)
+        return grad_accum * once + (grad_accum - 1) * each + last + self.after_s + waiting
+
+
+def exposed_s(communication_s: Array, bare_s: Array, cover_s: Array, cost: Array) -> Array:
+    """Return seconds by which communication lengthens the compute that covers it.
+
+    Args:
+        communication_s: all of it; of which
+        bare_s: has nothing to hide under.
+        cover_s: compute that runs at the same time.
+        cost: slowdown k while both run.
+    """
+    p = HIDING_SHARPNESS
+    covered = communication_s - bare_s
+    shade = fitted("hiding_share") * cover_s
+    # Scaled by the larger of the two, so that the powers neither overflow nor vanish.
+    scale = np.maximum(np.maximum(covered, shade), 1e-12)
+    smooth = scale * ((covered / scale) ** p + (shade / scale) ** p) ** (1 / p)
+    return smooth - shade + cost * np.minimum(covered, shade) + bare_s
+
+
+def data_traffic(
+    units: tuple[Unit, ...],
+    layouts: Sequence[Layout],
+    site: Site,
+    curves: DeviceCurves,
+    wire: WireBytes,
+    *,
+    stride: int = 1,
+) -> Traffic:
+    """Return the collectives of the data dimension under each layout.
+
+    Args:
+        units: FSDP units of the model.
+        layouts: each on as many nodes of the site's kind as it needs.
+        site: links, and accelerators per node.
+        curves: measured rates inside a node.
+        wire: bytes per parameter of each collective.
+        stride: how far apart neighbouring data ranks lie (tensor ranks stand between them).
+    """
+    asks, places = _asks(units, tuple(layouts), site.domain, wire, stride)
+    table = np.zeros((len(layouts), len(_SLOTS)))
+    if asks:
+        seconds = collective_s(asks, site, curves)
+        if wire.ring_bytes_per_s is not None:
+            sizes = np.array([ask.total_bytes for ask in asks])
+            seconds = np.maximum(seconds, sizes / wire.ring_bytes_per_s)
+        np.add.at(table, (places[:, 0], places[:, 1]), places[:, 2] * seconds)
+    fsdp_stage = 2 if wire.zero_2_gathers else 3
+    fsdp, buckets = fitted("hiding_cost.fsdp"), fitted("hiding_cost.buckets")
+    costs = [fsdp if layout.zero_stage >= fsdp_stage else buckets for layout in layouts]
+    return Traffic(
+        **{name: table[:, i, None] for i, name in enumerate(_SLOTS)},
+        hiding_cost=np.array(costs)[:, None],
+        straggling=np.array([[straggling(layout)] for layout in layouts]),
+    )
+
+
+_SLOTS = tuple(field.name for field in fields(Traffic) if field.name.endswith("_s"))
+
+
+def straggling(layout: Layout) -> float:
+    """Return the share of a step that synchronous ranks wait for the slowest: more, the more nodes.
+
+    Clocks, memory errors and neighbours make some node slow in every step; the expected maximum
+    over nodes grows with their logarithm.
+    """
+    return fitted("straggler") * max(0.0, math.log2(layout.accelerators / _ONE_NODE))
+
+
+_ONE_NODE = 8
+
+
+@lru_cache(maxsize=256)
+def _asks(
+    units: tuple[Unit, ...],
+    layouts: tuple[Layout, ...],
+    domain: int,
+    wire: WireBytes,
+    stride: int,
+) -> tuple[tuple[Ask, ...], Array]:
+    """Return the collectives of all layouts, and [calls, 3]: their layout, slot and count."""
+    asks: list[Ask] = []
+    places: list[tuple[int, int, int]] = []
+    for row, layout in enumerate(layouts):
+        for call in slotted_calls(units, layout, wire):
+            group = (
+                Group.of_replicas(layout, domain, stride=stride)
+                if call.across_replicas
+                else Group.packed(call.ranks, domain, stride=stride)
+            )
+            asks.append(Ask(kind=call.kind, total_bytes=call.total_bytes, group=group))
+            places.append((row, _SLOTS.index(call.slot), call.count))
+    return tuple(asks), np.array(places, dtype=int).reshape(-1, 3)
+
+
+@dataclass(frozen=True)
+class SlottedCall:
+    """A collective that runs `count` times, and where in the step."""
+
+    slot: Slot
+    kind: Collective
+    total_bytes: float
+    ranks: int
+    count: int = 1
+    across_replicas: bool = False
+
+
+@lru_cache(maxsize=4096)
+def slotted_calls(
+    units: tuple[Unit, ...], layout: Layout, wire: WireBytes
+) -> tuple[SlottedCall, ...]:
+    """Return the collectives of one step under a layout; they do not depend on the machine.
+
+    DDP all-reduces buckets of gradients during the last backward; ZeRO-1 and DeepSpeed's ZeRO-2
+    reduce-scatter them (ZeRO-2 in every micro-batch) and gather the updated parameters after the
+    optimizer; FSDP is `collective_calls`, and torch's ZeRO-2 is FSDP that gathers once.
+    """
+    if layout.data == 1:
+        return ()
+    is_fsdp = layout.zero_stage == 3 or (layout.zero_stage == 2 and wire.zero_2_gathers)
+    if is_fsdp and layout.shard > 1:
+        return tuple(_fsdp_calls(units, layout, wire))
+    trainable = sum(unit.trainable * unit.count for unit in units)
+    gradients = trainable * wire.reduce
+    buckets = max(1, round(gradients / wire.bucket_bytes))
+    sharded = layout.zero_stage in (1, 2) and layout.shard > 1
+    kind: Collective = "reduce_scatter" if sharded else "all_reduce"
+    slot: Slot = "backward_s" if layout.zero_stage == 2 else "last_backward_s"
+    bare: Slot = "backward_bare_s" if layout.zero_stage == 2 else "last_backward_bare_s"
+    size, ranks = gradients / buckets, layout.shard if sharded else layout.data
+    calls = (
+        SlottedCall(slot, kind, size, ranks, buckets),
+        SlottedCall(bare, kind, size, ranks),
+    )
+    if sharded and layout.replicas > 1:
+        # State is shared by fewer ranks than there are: each shard is reduced over its copies.
+        across = size / layout.shard
+        calls += (
+            SlottedCall(slot, "all_reduce", across, layout.shard, buckets, across_replicas=True),
+        )
+    if sharded:
+        calls += (SlottedCall("after_s", "all_gather", trainable * wire.refresh, ranks),)
+    return calls
+
+
+def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> list[SlottedCall]:
+    """Return FSDP's collectives; HSDP's all-reduce of shards runs in the last backward only."""
+    calls = collective_calls(
+        units,
+        shard=layout.shard,
+        replicas=layout.replicas,
+        gather_bytes=wire.gather,
+        reduce_bytes=wire.reduce,
+    )
+    counts: dict[SlottedCall, int] = {}
+    for call in calls:
+        if layout.zero_stage == 2 and (call.phase, call.kind) == ("backward", "all_gather"):
+            continue  # What was gathered in forward is kept.
+        across = call.kind == "all_reduce"
+        slot: Slot = "forward_s" if call.phase == "forward" else "backward_s"
+        places: list[Slot] = ["last_backward_s"] if across else [slot]
+        if call.unit is None and not across:
+            # The root is gathered first and reduced last: nothing runs beside it.
+            places.append("forward_bare_s" if call.kind == "all_gather" else "backward_bare_s")
+        for place in places:
+            size = call.total_bytes
+            one = SlottedCall(place, call.kind, size, layout.shard, across_replicas=across)
+            counts[one] = counts.get(one, 0) + 1
+    return [
+        SlottedCall(c.slot, c.kind, c.total_bytes, c.ranks, n, c.across_replicas)
+        for c, n in counts.items()
+    ]

@@ -1,0 +1,122 @@
+"""One optimizer step of a data-parallel job: compute, exposed communication, optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...profiles.curves.device_curves import DeviceCurves
+from ...profiles.profile import Profile
+from ..plan.layout import Layout
+from ..software.stack import StackFacts
+from .data_parallel_comm import Traffic
+from .kernel_totals import MicroBatchTimes
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Seconds of one optimizer step by part, [L, V] over layouts and variants."""
+
+    compute_s: Array
+    memory_bound_s: Array
+    launch_s: Array
+    optimizer_s: Array
+    data_comm_exposed_s: Array
+    tensor_comm_s: Array | float = 0.0
+    context_comm_s: Array | float = 0.0
+    expert_comm_s: Array | float = 0.0
+    pipeline_bubble_s: Array | float = 0.0
+    host_comm_exposed_s: Array | float = 0.0
+
+    @property
+    def total_s(self) -> Array:
+        """[L, V] the whole step."""
+        return (
+            self.compute_s
+            + self.memory_bound_s
+            + self.launch_s
+            + self.optimizer_s
+            + self.data_comm_exposed_s
+            + self.tensor_comm_s
+            + self.context_comm_s
+            + self.expert_comm_s
+            + self.pipeline_bubble_s
+            + self.host_comm_exposed_s
+        )
+
+
+def step_times(
+    times: MicroBatchTimes,
+    traffic: Traffic,
+    *,
+    optimizer_s: Array,
+    step_overhead_s: float,
+    grad_accum: Array,
+    accumulation_s: Array | float = 0.0,
+) -> StepTimes:
+    """Return the parts of one optimizer step on every rank, seconds.
+
+    Args:
+        times: kernels of one micro-batch, [V].
+        traffic: collectives of the data dimension, [L, 1].
+        optimizer_s: the optimizer step, [L, 1].
+        step_overhead_s: host work once a step.
+        grad_accum: [L, V] micro-batches per step.
+        accumulation_s: adding the gradients of a further micro-batch to those before it, [L, 1].
+    """
+    compute = grad_accum * times.compute_s
+    adding = (grad_accum - 1) * accumulation_s
+    memory = grad_accum * times.memory_bound_s + adding
+    busy = grad_accum * (times.forward_s + times.backward_s) + adding
+    return StepTimes(
+        compute_s=compute,
+        memory_bound_s=memory,
+        launch_s=busy - compute - memory + step_overhead_s,
+        optimizer_s=optimizer_s + np.zeros_like(busy),
+        data_comm_exposed_s=traffic.exposed_s(times.forward_s, times.backward_s, grad_accum),
+    )
+
+
+def optimizer_s(
+    profile: Profile, layouts: Sequence[Layout], curves: DeviceCurves, stack: StackFacts
+) -> Array:
+    """Return [L, 1] seconds of the optimizer step on a rank: its bytes, or its launches if longer.
+
+    ZeRO of any stage steps only the rank's own shard.
+    """
+    ranks = np.array([layout.shard if layout.zero_stage else 1 for layout in layouts])
+    stepped = profile.trainable_parameters / ranks
+    return optimizer_step_s(stepped, profile, curves, stack)[:, None]
+
+
+def optimizer_step_s(
+    parameters: Array, profile: Profile, curves: DeviceCurves, stack: StackFacts
+) -> Array:
+    """Return seconds of the optimizer step over this many parameters of a rank, element-wise.
+
+    Multi-tensor kernels take so many elements a launch: a rank that holds a share of the model
+    launches that share of them, but not fewer than there are tensors.
+    """
+    facts = profile.optimizer
+    moved = parameters * facts.step_bytes_per_parameter * stack.optimizer_traffic
+    device = curves.memory_bound_s(moved, kind="optimizer", dtype="fp32")
+    share = parameters / max(1, profile.trainable_parameters)
+    fewest = min(facts.launches, profile.parameter_tensors)
+    launches = np.clip(facts.launches * share, fewest, facts.launches)
+    return np.maximum(device, launches * stack.optimizer_launch_s)
+
+
+def accumulation_s(
+    profile: Profile, layouts: Sequence[Layout], curves: DeviceCurves, bytes_per_parameter: float
+) -> Array:
+    """Return [L, 1] seconds that adding one micro-batch's gradients to the others' takes a rank.
+
+    FSDP keeps its gradients in shards; all other layouts add whole ones.
+    """
+    ranks = np.array([layout.shard if layout.zero_stage == 3 else 1 for layout in layouts])
+    moved = bytes_per_parameter * profile.trainable_parameters / ranks
+    return curves.memory_bound_s(moved, kind="optimizer", dtype="fp32")[:, None]

@@ -1,0 +1,176 @@
+"""Device seconds of many kernels at many micro-batch sizes, read from efficiency curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from ...profiles.curves.device_curves import DeviceCurves, StreamKind
+from ...profiles.profile import Affine, Kernel, KernelKind
+from ..constants import fitted
+from ..plan.plan import Precision
+
+Array = np.ndarray
+
+MATMUL_KINDS: frozenset[KernelKind] = frozenset({"gemm", "attention", "convolution", "rnn"})
+STREAM_KIND: dict[KernelKind, StreamKind] = {
+    "norm": "norm",
+    "softmax": "softmax",
+    "pointwise": "pointwise",
+    "reduction": "norm",
+    "embedding": "embedding",
+    "copy": "copy",
+    "optimizer": "optimizer",
+    "other": "pointwise",
+}
+"""The curve that each memory-bound kind is read from."""
+
+
+def kernel_dtype(kernel: Kernel, precision: Precision) -> str:
+    """Return the dtype that a kernel computes in under a precision.
+
+    16-bit kernels follow the precision's own format; under fp8 only linear layers run in 8 bits;
+    under tf32 matmul-like fp32 kernels run on the tensor cores. Convolutions do so under fp32 as
+    well: torch allows TF32 there by default (torch.backends.cudnn.allow_tf32). Fused attention of
+    fp32 tensors follows neither switch.
+    """
+    if kernel.dtype == "16bit":
+        if precision == "fp8" and kernel.linear:
+            return "fp8"
+        return "fp16" if precision == "fp16-amp" else "bf16"
+    by_default = kernel.kind in ("convolution", "rnn")
+    if by_default or (kernel.kind == "gemm" and precision == "tf32"):
+        return "tf32"
+    return "fp32"
+
+
+class KernelTable:
+    """Kernels with their sizes at every micro-batch [K, B], made once for all devices."""
+
+    def __init__(self, kernels: Sequence[Kernel], micro_batches: Array) -> None:
+        self._kernels = tuple(kernels)
+        self._micro_batches = np.asarray(micro_batches, dtype=float)
+        self._groups: dict[Precision, dict[tuple[KernelKind, str], list[int]]] = {}
+        self._dims: dict[tuple[int, ...], dict[str, Array]] = {}
+
+    def device_s(self, curves: DeviceCurves, precision: Precision) -> Array:
+        """Return [K, B] seconds on the device, without the host."""
+        seconds = np.zeros((len(self._kernels), len(self._micro_batches)))
+        for (kind, dtype), rows in self._by_kind(precision).items():
+            if kind == "gemm":
+                seconds[rows] = self._gemm_s(rows, curves, dtype)
+            elif kind in MATMUL_KINDS:
+                one = {
+                    "attention": self._attention_s,
+                    "convolution": self._convolution_s,
+                    "rnn": self._rnn_s,
+                }[kind]
+                for row in rows:
+                    seconds[row] = one(row, curves, dtype)
+            else:
+                moved = self._moved_bytes[rows]
+                seconds[rows] = curves.memory_bound_s(moved, kind=STREAM_KIND[kind], dtype=dtype)
+        return seconds
+
+    def _by_kind(self, precision: Precision) -> dict[tuple[KernelKind, str], list[int]]:
+        if precision not in self._groups:
+            groups: dict[tuple[KernelKind, str], list[int]] = {}
+            for row, kernel in enumerate(self._kernels):
+                key = (kernel.kind, kernel_dtype(kernel, precision))
+                groups.setdefault(key, []).append(row)
+            self._groups[precision] = groups
+        return self._groups[precision]
+
+    @cached_property
+    def _moved_bytes(self) -> Array:
+        read = self._at([k.bytes_read for k in self._kernels])
+        return read + self._at([k.bytes_written for k in self._kernels])
+
+    @cached_property
+    def _flops(self) -> Array:
+        return self._at([k.flops for k in self._kernels])
+
+    def _at(self, values: Sequence[Affine]) -> Array:
+        table = np.array(values, dtype=np.float64).reshape(-1, 2)
+        return table[:, :1] + table[:, 1:] * self._micro_batches[None, :]
+
+    def _dims_of(self, rows: Sequence[int]) -> dict[str, Array]:
+        key = tuple(rows)
+        if key not in self._dims:
+            names = self._kernels[rows[0]].dims
+            self._dims[key] = {
+                name: self._at([self._kernels[row].dims[name] for row in rows]) for name in names
+            }
+        return self._dims[key]
+
+    def _gemm_s(self, rows: list[int], curves: DeviceCurves, dtype: str) -> Array:
+        dims = self._dims_of(rows)
+        batched = dims["batch"].max(axis=1) > 1
+        seconds = np.empty_like(dims["m"])
+        # A batched product has curves of its own; the two kinds are never looked up together.
+        for part in (batched, ~batched):
+            if part.any():
+                m, n, k, batch = (dims[name][part] for name in ("m", "n", "k", "batch"))
+                seconds[part] = curves.gemm_s(m, n, k, batch=batch, dtype=dtype)
+        return seconds
+
+    def _attention_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
+        kernel, dims = self._kernels[row], self._dims_of([row])
+        return curves.attention_s(
+            dims["batch"][0],
+            dims["heads"][0],
+            dims["kv_heads"][0],
+            dims["seq_q"][0],
+            dims["seq_kv"][0],
+            dims["head_dim"][0],
+            causal=kernel.causal,
+            dtype=dtype,
+            backward=kernel.backward,
+            flops=self._flops[row],
+        )
+
+    def _convolution_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
+        kernel, dims = self._kernels[row], self._dims_of([row])
+        seconds = curves.conv_s(
+            dims["batch"][0],
+            dims["in_channels"][0],
+            dims["out_channels"][0],
+            dims["kernel_elements"][0],
+            dims["out_pixels"][0],
+            dims["groups"][0],
+            flops=self._flops[row],
+            bytes=self._moved_bytes[row],
+            dtype=dtype,
+            phase="backward" if kernel.backward else "forward",
+        )
+        if not _is_transposed(kernel, curves, dtype):
+            return seconds
+        transposing_s = curves.memory_bound_s(2 * self._moved_bytes[row], kind="copy")
+        return seconds + fitted("transposition") * transposing_s
+
+    def _rnn_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
+        """Return [B] seconds of a recurrent layer: its steps run one after another.
+
+        A step multiplies (batch, hidden) by (hidden, 4·hidden); the rest of the FLOPs, the input
+        projections of all steps, run as one product.
+        """
+        kernel, dims = self._kernels[row], self._dims_of([row])
+        batch, hidden, width = dims["batch"][0], dims["hidden"][0], dims["input"][0]
+        one_step_s = curves.gemm_s(batch, 4 * hidden, hidden, dtype=dtype)
+        steps = dims["steps"][0] * dims["layers"][0] * (2 if kernel.backward else 1)
+        rest_flops = np.maximum(self._flops[row] - 8 * batch * hidden**2 * steps, 0)
+        rows = batch * dims["steps"][0]
+        projection_s = curves.gemm_s(rows, 4 * hidden, width, dtype=dtype)
+        return one_step_s * steps + projection_s * rest_flops / (8 * rows * hidden * width)
+
+
+def _is_transposed(kernel: Kernel, curves: DeviceCurves, dtype: str) -> bool:
+    """Return whether cuDNN turns a convolution's tensors to channels-last and back around it.
+
+    Its 16-bit tensor-core kernels take no other order (cuDNN developer guide, "Tensor Core
+    Operations": NCHW data is padded and transposed); in TF32 and FP32 they do.
+    """
+    in_order = kernel.op.endswith(".channels_last")
+    return curves.device.vendor == "NVIDIA" and dtype in ("fp16", "bf16") and not in_order

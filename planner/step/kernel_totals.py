@@ -1,0 +1,203 @@
+"""Time of the kernels of one step on one device, for every micro-batch size at once.
+
+kernel time = max(FLOPs / achieved FLOP/s, bytes / achieved bytes/s), both read from the device's
+efficiency curves (docs/curves.md). The host launches every kernel; a segment takes as long as the
+slower of host and device, with a smooth change-over: (device^4 + host^4)^(1/4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...profiles.curves.device_curves import DeviceCurves
+from ...profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
+from ..constants import fitted
+from ..plan.plan import Precision
+from ..software.fusion import fuse
+from ..software.stack import StackFacts
+from ..software.versions import attention_slowdown, in_step
+from .kernel_times import MATMUL_KINDS, KernelTable
+
+Array = np.ndarray
+
+OVERLAP_POWER = 4
+"""Sharpness of the change-over between device-bound and host-bound (step-time ablation: 4 fits
+launch-bound runs better than a hard maximum, a sum is far worse)."""
+
+
+@dataclass(frozen=True)
+class SegmentTimes:
+    """Seconds per segment [S] and micro-batch [B], and how often each segment runs."""
+
+    phase: tuple[Phase, ...]
+    block: tuple[str | None, ...]
+    count: Array
+    compute_s: Array
+    """[S, B] device time of matmul-like kernels."""
+    memory_s: Array
+    """[S, B] device time of memory-bound kernels."""
+    total_s: Array
+    """[S, B] with the host's launches."""
+
+    def of(self, *phases: Phase) -> tuple[Array, Array, Array]:
+        """Return ([B] total, [B] compute, [B] memory-bound) seconds of these phases of one step."""
+        rows = np.array([p in phases for p in self.phase])
+        weight = np.where(rows, self.count, 0)
+        return weight @ self.total_s, weight @ self.compute_s, weight @ self.memory_s
+
+    def micro_batch(self) -> MicroBatchTimes:
+        """Return the totals of one micro-batch; recompute counts with the backward pass."""
+        forward, forward_compute, forward_memory = self.of("forward")
+        backward, backward_compute, backward_memory = self.of("recompute", "backward")
+        return MicroBatchTimes(
+            forward_s=forward,
+            backward_s=backward,
+            compute_s=forward_compute + backward_compute,
+            memory_bound_s=forward_memory + backward_memory,
+        )
+
+
+@dataclass(frozen=True)
+class MicroBatchTimes:
+    """Seconds of one micro-batch on one device, [V] over variants (batch sizes, policies)."""
+
+    forward_s: Array
+    backward_s: Array
+    compute_s: Array
+    """Matmul-like kernels of both passes, device time."""
+    memory_bound_s: Array
+    """The other kernels of both passes, device time."""
+
+    @staticmethod
+    def weighted(parts: Sequence[MicroBatchTimes], shares: Sequence[float]) -> MicroBatchTimes:
+        """Return the mean of several results of equal shape, by their shares."""
+        weights = np.array(shares)
+        return MicroBatchTimes(
+            *(
+                weights @ np.array([getattr(part, name) for part in parts])
+                for name in ("forward_s", "backward_s", "compute_s", "memory_bound_s")
+            )
+        )
+
+    @staticmethod
+    def stack(parts: Sequence[MicroBatchTimes]) -> MicroBatchTimes:
+        """Return the variants of several results behind one another."""
+        return MicroBatchTimes(
+            *(
+                np.concatenate([getattr(part, name) for part in parts])
+                for name in ("forward_s", "backward_s", "compute_s", "memory_bound_s")
+            )
+        )
+
+
+class StepKernels:
+    """The kernels of several traces of one model, laid out for evaluation on any device.
+
+    Equal kernels (the recomputed forward is the forward again) are evaluated once.
+    """
+
+    def __init__(self, traces: Sequence[StepTrace], micro_batches: Array, *, fused: bool) -> None:
+        self._traces = traces
+        self._segments = [_running_segments(trace, fused) for trace in traces]
+        rows: dict[int, int] = {}
+        kernels: list[Kernel] = []
+        for segments in self._segments:
+            for segment in segments:
+                for kernel in segment.kernels:
+                    if id(kernel) not in rows:
+                        rows[id(kernel)] = len(kernels)
+                        kernels.append(kernel)
+        self._table = KernelTable(kernels, micro_batches)
+        self._rows: dict[KernelKind, list[int]] = {}
+        for row, kernel in enumerate(kernels):
+            self._rows.setdefault(kernel.kind, []).append(row)
+        self._flash = [
+            row for row, k in enumerate(kernels) if k.kind == "attention" and k.dtype == "16bit"
+        ]
+        self._matmul = np.array([k.kind in MATMUL_KINDS for k in kernels], dtype=bool)
+        self._uses = [_uses(segments, rows, len(kernels)) for segments in self._segments]
+
+    def times(
+        self,
+        curves: DeviceCurves,
+        *,
+        precision: Precision,
+        stack: StackFacts,
+        factors: Mapping[KernelKind, float] | None = None,
+    ) -> list[SegmentTimes]:
+        """Return the segment times of every trace on one device.
+
+        Args:
+            curves: achieved rates of the device.
+            precision: decides the dtype of each kernel.
+            stack: launch costs.
+            factors: what a measurement multiplies the time of each kernel kind by.
+        """
+        device_s = self._device_s(curves, precision, stack)
+        for kind, factor in (factors or {}).items():
+            device_s[self._rows.get(kind, [])] *= factor
+        matmul = device_s * self._matmul[:, None]
+        times = []
+        for trace, segments, uses in zip(self._traces, self._segments, self._uses, strict=True):
+            compute, every = uses @ matmul, uses @ device_s
+            host_s = np.array([[_host_s(segment, stack)] for segment in segments])
+            host_s = host_s * (fitted("serial_host") if stack.launches_serially else 1)
+            p = 1 if stack.launches_serially else OVERLAP_POWER
+            count = np.bincount(np.asarray(trace.schedule), minlength=len(segments))
+            times.append(
+                SegmentTimes(
+                    phase=tuple(s.phase for s in segments),
+                    block=tuple(s.block for s in segments),
+                    count=count.astype(float),
+                    compute_s=compute,
+                    memory_s=every - compute,
+                    total_s=(every**p + host_s**p) ** (1 / p),
+                )
+            )
+        return times
+
+    def kind_seconds(
+        self, curves: DeviceCurves, *, precision: Precision, stack: StackFacts
+    ) -> dict[KernelKind, float]:
+        """Return device seconds of each kernel kind in one step of the first trace and size."""
+        counts = np.bincount(np.asarray(self._traces[0].schedule), minlength=len(self._segments[0]))
+        seconds = counts @ self._uses[0] * self._device_s(curves, precision, stack)[:, 0]
+        return {kind: float(seconds[rows].sum()) for kind, rows in self._rows.items()}
+
+    def _device_s(self, curves: DeviceCurves, precision: Precision, stack: StackFacts) -> Array:
+        """Return [K, B] seconds of every kernel on the device, without the host."""
+        device_s = self._table.device_s(curves, precision)
+        device = curves.device
+        device_s[self._flash] *= attention_slowdown(
+            device.arch, stack.name, stack.date, own_package=stack.flash_package
+        )
+        plain = precision == "fp32"
+        for kind, rows in self._rows.items():
+            device_s[rows] *= in_step(device, kind, fp32=plain, stack=stack.name, date=stack.date)
+        return device_s
+
+
+def _running_segments(trace: StepTrace, fused: bool) -> tuple[Segment, ...]:
+    """Return the segments as they run; the optimizer's kernels are accounted for elsewhere."""
+    segments = tuple(fuse(s) for s in trace.segments) if fused else trace.segments
+    return tuple(
+        s.model_copy(update={"kernels": ()}) if s.phase == "optimizer" else s for s in segments
+    )
+
+
+def _uses(segments: Sequence[Segment], rows: dict[int, int], kernels: int) -> Array:
+    """Return [S, K] how often each segment launches each kernel."""
+    uses = np.zeros((len(segments), kernels))
+    for i, segment in enumerate(segments):
+        for kernel in segment.kernels:
+            uses[i, rows[id(kernel)]] += 1
+    return uses
+
+
+def _host_s(segment: Segment, stack: StackFacts) -> float:
+    backward = segment.phase == "backward"
+    per_launch = stack.backward_launch_s if backward else stack.forward_launch_s
+    return per_launch * sum(kernel.launches for kernel in segment.kernels)

@@ -1,0 +1,1 @@
+"""Predictions beside measured runs: errors, null models, held-out folds."""

@@ -1,0 +1,64 @@
+"""Held-out predictions: the constants that were fitted without a run, for three ways to leave out.
+
+    configuration   five folds; no model and layout stands in two of them
+    source          all records of one source
+    accelerator     all records of one accelerator, and everything measured on it
+
+`benchmarks/fit.py` writes the constants of every fold to `data/held_out.json`; a run whose fold is
+not there took no part in the fit, and is predicted with the usual ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+from typing import Literal, get_args
+
+from ...profiles.curves.user_curves import without_curves_of
+from ..constants import using
+from .null_models import fold_of
+
+Protocol = Literal["configuration", "source", "accelerator"]
+PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
+
+
+def fold_key(protocol: Protocol, *, configuration: str, source: str, accelerator: str) -> str:
+    """Return the fold that a run belongs to under a protocol."""
+    if protocol == "configuration":
+        return str(fold_of(configuration))
+    return source if protocol == "source" else accelerator
+
+
+@contextmanager
+def held_out(
+    protocol: Protocol | None, *, configuration: str, source: str, accelerator: str
+) -> Iterator[None]:
+    """Predict as if a run and all others of its fold had never been seen, while the block runs.
+
+    Args:
+        protocol: what is left out; None: nothing.
+        configuration: text that is equal for runs of one model and layout.
+        source: the run's source.
+        accelerator: its device.
+    """
+    if protocol is None:
+        yield
+        return
+    key = fold_key(protocol, configuration=configuration, source=source, accelerator=accelerator)
+    hidden = (accelerator,) if protocol == "accelerator" else ()
+    with using(_fitted_without().get(protocol, {}).get(key, {})), without_curves_of(hidden):
+        yield
+
+
+def fitted_accelerators() -> frozenset[str]:
+    """Return the accelerators of the runs that the constants were fitted to."""
+    return frozenset(_fitted_without().get("accelerator", {}))
+
+
+@cache
+def _fitted_without() -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+    path = files("gpuplan.planner").joinpath("data/held_out.json")
+    return json.loads(path.read_text(encoding="utf-8"))["constants"]

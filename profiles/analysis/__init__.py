@@ -1,0 +1,1 @@
+"""Numbers read off a traced step: the allocator's peak, the costliest kernels."""

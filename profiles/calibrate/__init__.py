@@ -1,0 +1,1 @@
+"""Kernels of a device measured and fitted to curves."""

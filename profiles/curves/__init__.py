@@ -1,0 +1,1 @@
+"""What devices and links achieve: efficiency curves and where they come from."""

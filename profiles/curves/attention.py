@@ -1,0 +1,95 @@
+"""Time of fused attention from measured forward kernels (flash attention or its like)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .files import Array, AttentionGrid
+from .gemm import interpolate
+
+BACKWARD_OVER_FORWARD = 3.15
+"""Backward time over forward time: 2.5 times the FLOPs (five matrix products for two) at 0.79 of
+the forward's rate. Fitted to end-to-end training steps; backward kernels are not measured."""
+BACKWARD_FLOPS_OVER_FORWARD = 2.5
+_HEAD_DIM_STEP = 8
+_BLOCK = 128.0
+"""Rows that a causal kernel computes whole although half of them are masked."""
+_NARROW_HEAD = 16.0
+"""Head dimensions' worth of softmax work per score, for heads narrower than any measured."""
+
+
+def forward_attention_s(
+    grids: tuple[AttentionGrid, ...],
+    batch: Array,
+    heads: Array,
+    kv_heads: Array,
+    seq_q: Array,
+    seq_kv: Array,
+    head_dim: Array,
+    causal: bool,
+) -> Array:
+    """Return the forward seconds of fused attention on the device that `grids` were measured on.
+
+    Above the measured sizes the time per FLOP stays that of the nearest measured size; below them
+    tiles and bytes shrink (`_shorter`).
+    """
+    head_dim = np.ceil(np.asarray(head_dim, dtype=float) / _HEAD_DIM_STEP) * _HEAD_DIM_STEP
+    grids = _around(grids, head_dim)
+    batch_heads, group = batch * heads, heads / kv_heads
+    seq = np.sqrt(seq_q * seq_kv)
+    log_times = np.stack([_log_causal_s(grid, batch_heads, seq, group) for grid in grids])
+    dims = np.array([grid.head_dim for grid in grids], dtype=float)
+    time = np.exp(_along_head_dim(dims, log_times, head_dim))
+    if causal:
+        return time
+    # The whole square: twice the triangle, without the masked half of its diagonal blocks.
+    return time * 2 / (1 + _BLOCK / np.maximum(seq, _BLOCK))
+
+
+def forward_attention_flops(
+    batch: Array, heads: Array, seq_q: Array, seq_kv: Array, head_dim: Array, causal: bool
+) -> Array:
+    """Return the FLOPs of the two forward products; causal counts half."""
+    return 4.0 * batch * heads * seq_q * seq_kv * head_dim * (0.5 if causal else 1.0)
+
+
+def _around(grids: tuple[AttentionGrid, ...], head_dim: Array) -> tuple[AttentionGrid, ...]:
+    """Return the grids whose head dimensions enclose those asked for."""
+    dims = np.array([grid.head_dim for grid in grids])
+    first = max(int(np.searchsorted(dims, head_dim.min(), side="right")) - 1, 0)
+    last = min(int(np.searchsorted(dims, head_dim.max())), len(dims) - 1)
+    return grids[min(first, last) : last + 1]
+
+
+def _log_causal_s(grid: AttentionGrid, batch_heads: Array, seq: Array, group: Array) -> Array:
+    inside = tuple(
+        np.clip(value, axis[0], axis[-1])
+        for value, axis in ((batch_heads, grid.batch_heads), (seq, grid.seq), (group, grid.group))
+    )
+    log_time = interpolate((grid.batch_heads, grid.seq, grid.group), grid.log_time, inside)
+    beyond = np.maximum(batch_heads / inside[0], 1) * np.maximum(seq / inside[1], 1) ** 2
+    return log_time + np.log(beyond * _shorter(seq, float(grid.seq[0])))
+
+
+def _shorter(seq: Array, shortest: float) -> Array:
+    """Return the time of a sequence over that of the shortest measured one, 1 above it.
+
+    What is left is the larger of the tiles still to be computed (those under the diagonal) and of
+    the bytes still to be moved, which are linear in the sequence.
+    """
+    tiles, most = np.ceil(seq / _BLOCK), np.ceil(shortest / _BLOCK)
+    computed = tiles * (tiles + 1) / (most * (most + 1))
+    return np.where(seq < shortest, np.maximum(computed, seq / shortest), 1.0)
+
+
+def _along_head_dim(dims: Array, log_times: Array, head_dim: Array) -> Array:
+    """Return log seconds at `head_dim` from those at the measured `dims` (first axis)."""
+    result = np.broadcast_to(log_times[0], np.broadcast_shapes(log_times[0].shape, head_dim.shape))
+    below = np.log((head_dim + _NARROW_HEAD) / (dims[0] + _NARROW_HEAD))
+    result = np.where(head_dim <= dims[0], result + below, result)
+    for i in range(len(dims) - 1):
+        share = np.log(head_dim / dims[i]) / np.log(dims[i + 1] / dims[i])
+        between = log_times[i] * (1 - share) + log_times[i + 1] * share
+        result = np.where((head_dim > dims[i]) & (head_dim <= dims[i + 1]), between, result)
+    above = log_times[-1] + np.log(head_dim / dims[-1])
+    return np.where(head_dim > dims[-1], above, result)

@@ -1,0 +1,105 @@
+"""Time of a convolution on tensor cores: its arithmetic, then the bytes it cannot hide.
+
+    t = padded FLOPs / (share · rate of a large product) + bytes / (share · bandwidth)
+
+Checked against a traced ResNet-50 and VGG-13 (docs/curves.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .files import Array, TileModel
+from .gemm import Machine, tile_kernel_s
+
+_TILE = 128.0
+"""Output channels that a kernel computes at least."""
+_GROUPED_TILE = 16.0
+_CHANNELS = 8.0
+"""Input channels are padded to a multiple of this."""
+_MEMORY_SHARE = 0.85
+_DIRECT_COMPUTE_SHARE = 0.25
+_DIRECT_MEMORY_SHARE = 0.5
+"""Depthwise kernels use no tensor cores and reach about half of the bandwidth (estimate)."""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """One convolution call; a backward call computes two gradients of the forward's size."""
+
+    batch: Array
+    in_channels: Array
+    out_channels: Array
+    kernel_elements: Array
+    out_pixels: Array
+    groups: Array
+    flops: Array
+    size_bytes: Array
+
+    @property
+    def rows(self) -> Array:
+        """Rows of the matrix product it amounts to: output positions."""
+        return self.batch * self.out_pixels
+
+    @property
+    def columns(self) -> Array:
+        """Output channels of one group."""
+        return self.out_channels / self.groups
+
+    @property
+    def depth(self) -> Array:
+        """Products summed into one output."""
+        return self.in_channels / self.groups * self.kernel_elements
+
+    @property
+    def calls(self) -> Array:
+        """Forward-sized products in this call, by FLOPs."""
+        return self.flops / (2 * self.rows * self.columns * self.depth * self.groups)
+
+
+def tensor_core_conv_s(
+    conv: Convolution,
+    machine: Machine,
+    *,
+    gemm_flops_per_s: Array | float,
+    vector_flops_per_s: float,
+) -> Array:
+    """Return the seconds of a convolution.
+
+    Args:
+        conv: The call.
+        machine: The device, for bytes.
+        gemm_flops_per_s: What convolutions of many channels reach.
+        vector_flops_per_s: Peak without tensor cores, for depthwise kernels.
+    """
+    tile = np.where(conv.groups > 1, _GROUPED_TILE, _TILE)
+    channels = conv.in_channels / conv.groups
+    padding = _padding(conv.columns, tile) * _padding(channels, _CHANNELS)
+    bandwidth = machine.bandwidth_bytes_per_s
+    dense = conv.flops * padding / gemm_flops_per_s + conv.size_bytes / (_MEMORY_SHARE * bandwidth)
+    direct = conv.flops / (_DIRECT_COMPUTE_SHARE * vector_flops_per_s) + conv.size_bytes / (
+        _DIRECT_MEMORY_SHARE * bandwidth
+    )
+    depthwise = (conv.groups > 1) & (conv.in_channels == conv.groups)
+    return np.where(depthwise, direct, dense)
+
+
+def tiled_conv_s(conv: Convolution, tiles: TileModel, machine: Machine) -> Array:
+    """Return the seconds of a convolution without tensor cores, by output tiles and waves."""
+    calls = np.maximum(conv.calls, 1e-9)
+    return calls * tile_kernel_s(
+        tiles,
+        machine,
+        conv.rows,
+        conv.columns,
+        conv.depth,
+        conv.groups,
+        conv.flops / calls,
+        conv.size_bytes / calls,
+    )
+
+
+def _padding(length: Array, tile: Array | float) -> Array:
+    return np.ceil(length / tile) * tile / length

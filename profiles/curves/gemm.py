@@ -1,0 +1,148 @@
+"""Time of one matrix multiplication: a measured grid or a tile model, moved by its roofline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .files import Array, GemmGrid, TileModel
+
+_SHARPNESS = 4.0
+"""How abruptly a kernel turns from memory-bound to compute-bound; 4 transfers best between the
+nine measured devices (docs/curves.md, leave-one-device-out)."""
+_COMPUTE_SHARE = 0.8
+_MEMORY_SHARE = 0.85
+_FLOOR_S = 2e-6
+_BATCHED_COMPUTE_SHARE = 0.6
+_BATCHED_MEMORY_SHARE = 0.8
+"""What batched products of attention reach at least, from published eager-attention steps."""
+_LARGEST_PADDED_TILE = 64.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The datasheet numbers of one device that a kernel's time scales with, for one dtype."""
+
+    peak_flops: float
+    bandwidth_bytes_per_s: float
+    operand_bytes: float
+    output_bytes: float
+    l2_bytes: float
+    compute_units: float
+    level: float = 1.0
+    """Achieved share of peak, relative to the device that the curve was measured on."""
+
+    def gemm_bytes(self, m: Array, n: Array, k: Array, batch: Array) -> Array:
+        """Return the bytes that `batch` multiplications move at least."""
+        return batch * (self.operand_bytes * (m * k + n * k) + self.output_bytes * m * n)
+
+    def roofline_s(self, flops: Array, size_bytes: Array) -> Array:
+        """Return the smooth roofline in seconds: what a typical kernel of this size takes."""
+        compute = flops / (_COMPUTE_SHARE * self.level * self.peak_flops)
+        memory = size_bytes / (_MEMORY_SHARE * self.bandwidth_bytes_per_s)
+        return (compute**_SHARPNESS + memory**_SHARPNESS) ** (1 / _SHARPNESS) + _FLOOR_S
+
+    def floor_s(self, flops: Array, size_bytes: Array) -> Array:
+        """Return the physical lower bound in seconds; what fits in L2 need not come from memory."""
+        beyond_l2 = np.clip(size_bytes / max(self.l2_bytes, 1.0) - 1, 0, 1)
+        return np.maximum(
+            flops / self.peak_flops, beyond_l2 * size_bytes / self.bandwidth_bytes_per_s
+        )
+
+
+def grid_gemm_s(
+    grid: GemmGrid,
+    measured: Machine,
+    target: Machine,
+    m: Array,
+    n: Array,
+    k: Array,
+    batch: Array,
+) -> Array:
+    """Return the seconds of `batch` multiplications (m×k)·(k×n) on `target`.
+
+    Inside the grid and on the measured device this interpolates the measured times. Outside the
+    grid, for batched operands and on another device, the nearest measured time is moved by the
+    ratio of the two rooflines, so that what is bound by bytes scales with bytes.
+    """
+    rows = batch * m
+    inside = (_clamp(rows, grid.m), _clamp(n, grid.n), _clamp(k, grid.k))
+    time = np.exp(interpolate((grid.m, grid.n, grid.k), grid.log_time, inside))
+    at_grid = measured.roofline_s(
+        2 * inside[0] * inside[1] * inside[2], measured.gemm_bytes(*inside, np.ones(()))
+    )
+    flops = 2 * rows * n * k
+    size_bytes = target.gemm_bytes(m, n, k, batch)
+    # A batch of small matrices pads each of them to whole tiles; one tall matrix pads once.
+    padding = np.where(batch > 1, _padding(m, _LARGEST_PADDED_TILE), 1.0)
+    moved = time * target.roofline_s(flops * padding, size_bytes) / at_grid
+    # A thin product in the grid fills its pipeline once per tile; batched kernels overlap that.
+    overlapped = np.maximum(
+        flops * padding / (_BATCHED_COMPUTE_SHARE * target.level * target.peak_flops),
+        size_bytes / (_BATCHED_MEMORY_SHARE * target.bandwidth_bytes_per_s),
+    )
+    moved = np.where(batch > 1, np.minimum(moved, overlapped + _FLOOR_S), moved)
+    return np.maximum(moved, target.floor_s(flops, size_bytes))
+
+
+def tile_gemm_s(
+    tiles: TileModel, target: Machine, m: Array, n: Array, k: Array, batch: Array
+) -> Array:
+    """Return the seconds of `batch` multiplications by counting output tiles and waves."""
+    flops = 2 * batch * m * n * k
+    size_bytes = target.gemm_bytes(m, n, k, batch)
+    return tile_kernel_s(tiles, target, m, n, k, batch, flops, size_bytes)
+
+
+def tile_kernel_s(
+    tiles: TileModel,
+    target: Machine,
+    m: Array,
+    n: Array,
+    k: Array,
+    batch: Array,
+    flops: Array,
+    size_bytes: Array,
+) -> Array:
+    """Return the seconds of a kernel that computes `batch` m×n outputs with depth k."""
+    waves = np.ceil(m / tiles.tile) * np.ceil(n / tiles.tile) * batch / target.compute_units
+    waste = np.ceil(waves) / waves * _padding(m, tiles.tile) * _padding(n, tiles.tile)
+    achieved = tiles.efficiency * target.level * target.peak_flops
+    compute = flops / achieved * (1 + tiles.k_half / k) * waste**tiles.wave_exponent
+    memory = size_bytes / (_MEMORY_SHARE * target.bandwidth_bytes_per_s)
+    return (compute**_SHARPNESS + memory**_SHARPNESS) ** (1 / _SHARPNESS) + _FLOOR_S
+
+
+def interpolate(axes: tuple[Array, ...], values: Array, points: tuple[Array, ...]) -> Array:
+    """Return `values` interpolated linearly in the logarithm of every axis; points lie inside."""
+    shape = np.broadcast_shapes(*(np.shape(point) for point in points))
+    base: Array | int = 0
+    corners, weights = np.zeros(1, dtype=int), np.ones((1, 1))
+    for i, (axis, point) in enumerate(zip(axes, points, strict=True)):
+        stride = int(np.prod(values.shape[i + 1 :]))
+        log_point = np.broadcast_to(np.log(point), shape).ravel()
+        lower, share = _bracket(np.log(axis), log_point)
+        base = base + lower * stride
+        step = stride if len(axis) > 1 else 0
+        corners = (corners[:, None] + np.array([0, step])).ravel()
+        pair = np.stack([1 - share, share])
+        weights = (weights[:, None] * pair[None]).reshape(len(corners), -1)
+    return (values.ravel()[base + corners[:, None]] * weights).sum(axis=0).reshape(shape)
+
+
+def _bracket(log_axis: Array, log_point: Array) -> tuple[Array, Array]:
+    """Return (index of the node below, share of the way to the next) for every point."""
+    if len(log_axis) == 1:
+        return np.zeros(len(log_point), dtype=int), np.zeros(len(log_point))
+    lower = np.searchsorted(log_axis, log_point, side="right") - 1
+    lower = np.minimum(np.maximum(lower, 0), len(log_axis) - 2)
+    return lower, (log_point - log_axis[lower]) / (log_axis[lower + 1] - log_axis[lower])
+
+
+def _clamp(value: Array, axis: Array) -> Array:
+    return np.clip(value, axis[0], axis[-1])
+
+
+def _padding(length: Array, tile: float) -> Array:
+    return np.ceil(length / tile) * tile / length

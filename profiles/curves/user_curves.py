@@ -1,0 +1,139 @@
+"""Which curve file is a device's own: one that a person measured, the embedded one, or none.
+
+A file made by `gpuplan calibrate` is used before the embedded one of the same accelerator. It is
+looked for in this order: files given for a while (`with_curve_files`), `GPUPLAN_CURVES`, the folder
+`curves` of gpuplan's data. A device that is being judged can have its own curves left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from pathlib import Path
+
+from ...catalog.errors import UserFileError
+from ...catalog.paths import data_dir
+from .files import CurveFile, embedded_curve_file, measured_accelerators, read_curve_file
+
+CURVES_VARIABLE = "GPUPLAN_CURVES"
+_given: ContextVar[tuple[Path, ...]] = ContextVar("curve files given", default=())
+_left_out: ContextVar[frozenset[str]] = ContextVar("curves left out", default=frozenset())
+
+
+@contextmanager
+def with_curve_files(paths: Iterable[Path]) -> Iterator[None]:
+    """Use these curve files before all others while the block runs.
+
+    Raises:
+        UserFileError: One of them is not a curve file.
+    """
+    paths = tuple(paths)
+    for path in paths:
+        _read(path)
+    token = _given.set(paths + _given.get())
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+@contextmanager
+def without_curves_of(accelerators: Iterable[str]) -> Iterator[None]:
+    """Predict these accelerators as if nobody had measured them while the block runs."""
+    token = _left_out.set(_left_out.get() | frozenset(accelerators))
+    try:
+        yield
+    finally:
+        _left_out.reset(token)
+
+
+def own_curves(accelerator: str) -> CurveFile | None:
+    """Return what was measured on this very accelerator; None if nothing was, or it is left out.
+
+    Parts that a person's file does not have are those of the embedded file.
+    """
+    if accelerator in _left_out.get():
+        return None
+    embedded = accelerator in measured_accelerators()
+    user = user_curve_file(accelerator)
+    if user is None:
+        return embedded_curve_file(accelerator) if embedded else None
+    return _laid_over(user) if embedded else user
+
+
+def user_curve_file(accelerator: str) -> CurveFile | None:
+    """Return the curves that a person measured on this accelerator, or None.
+
+    Raises:
+        UserFileError: A file that was given is not a curve file; in the folder such a file is not
+            looked at.
+    """
+    for path in (*_given.get(), *_from_environment()):
+        curves = _read(path)
+        if curves.accelerator == accelerator:
+            return curves
+    for path in sorted(curves_dir().glob("*.json")):
+        try:
+            curves = _read(path)
+        except UserFileError:
+            continue
+        if curves.accelerator == accelerator:
+            return curves
+    return None
+
+
+def curves_dir() -> Path:
+    """Return the folder where calibrated curve files are kept; it need not exist."""
+    return data_dir() / "curves"
+
+
+def is_left_out(accelerator: str) -> bool:
+    """Return whether this accelerator is predicted as if nobody had measured it."""
+    return accelerator in _left_out.get()
+
+
+def _from_environment() -> tuple[Path, ...]:
+    value = os.environ.get(CURVES_VARIABLE)
+    return (Path(value).expanduser(),) if value else ()
+
+
+def _read(path: Path) -> CurveFile:
+    try:
+        changed_ns = path.stat().st_mtime_ns
+    except OSError as error:
+        raise UserFileError(
+            f"The curve file {path} cannot be read: {error.strerror or error}.",
+            fix="give the path of a file that gpuplan calibrate wrote.",
+        ) from error
+    return _read_once(path, changed_ns)
+
+
+@lru_cache(maxsize=64)
+def _read_once(path: Path, changed_ns: int) -> CurveFile:
+    del changed_ns  # Only part of the key: a file that was measured again is read again.
+    return read_curve_file(path)
+
+
+@lru_cache(maxsize=64)
+def _merged(user: _ById) -> CurveFile:
+    return user.curves.over(embedded_curve_file(user.curves.accelerator))
+
+
+class _ById:
+    """A curve file as a cache key: the same object is the same key."""
+
+    def __init__(self, curves: CurveFile) -> None:
+        self.curves = curves
+
+    def __hash__(self) -> int:
+        return id(self.curves)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and other.curves is self.curves
+
+
+def _laid_over(user: CurveFile) -> CurveFile:
+    return _merged(_ById(user))

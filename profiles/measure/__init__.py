@@ -1,0 +1,1 @@
+"""Memory and step time of a model, measured on this machine."""

@@ -1,0 +1,149 @@
+"""A step whose cross-entropy is one kernel, derived from the step that writes it out.
+
+Written out in torch, a 16-bit model's loss holds four tensors of one value per token and vocabulary
+entry: the logits, their fp32 copy, its log-softmax, and one fp32 gradient per operation of the
+backward pass. Kernels for it hold less:
+
+- "one kernel": logits are read once and again in the backward pass, which writes their gradient
+  (flash_attn/ops/triton/cross_entropy.py; what Inductor makes of the written-out form).
+- "softmax kept": the softmax is kept in fp32 and becomes the gradient in place (Megatron-LM
+  core/tensor_parallel/cross_entropy.py).
+
+Losses in chunks, and those fused with the head, are `residence.resident`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..profile import MemoryStream, StepTrace
+
+Loss = Literal["whole", "one kernel", "softmax kept", "chunked", "fused"]
+Row = dict[str, int]
+
+
+def with_loss(step: StepTrace, loss: Loss, *, keeps_logits: bool = False) -> StepTrace:
+    """Return the step with only the storages that this kind of loss needs.
+
+    Args:
+        step: the step with its loss written out; models without cross-entropy stay as they are.
+        loss: which kernel takes its place.
+        keeps_logits: whether a variable of the training loop holds the logits until the step ends.
+    """
+    if loss not in ("one kernel", "softmax kept") and not keeps_logits:
+        return step
+    columns = [name for name, value in step.memory if isinstance(value, list) and value]
+    values = [getattr(step.memory, name) for name in columns]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+    for found in _losses(step, rows):
+        if loss in ("one kernel", "softmax kept"):
+            found.shorten(keeps_softmax=loss == "softmax kept")
+        if keeps_logits and loss != "fused":
+            found.logits["death_tick"] = step.memory.end_tick - 1
+    kept = [row for row in rows if row["birth_tick"] < row["death_tick"]]
+    stream = MemoryStream(
+        end_tick=step.memory.end_tick, **{name: [row[name] for row in kept] for name in columns}
+    )
+    return step.model_copy(update={"memory": stream})
+
+
+@dataclass(frozen=True)
+class _CrossEntropy:
+    """The storages of one cross-entropy, of tokens x vocabulary values each."""
+
+    logits: Row
+    copy: Row | None
+    """In fp32, of 16-bit logits."""
+    log_softmax: Row
+    of_log_softmax: Row | None
+    """The gradient of the log-softmax, and"""
+    of_copy: Row
+    """that of the copy (of the logits, if there is none)."""
+    of_logits: Row | None
+    """In 16 bits, of 16-bit logits."""
+
+    def shorten(self, *, keeps_softmax: bool) -> None:
+        """Let each storage live as long as the kernel needs it."""
+        gradient = self.of_logits or self.of_copy
+        made = gradient["birth_tick"]
+        _drop(self.of_log_softmax)
+        if self.of_logits:
+            _drop(self.of_copy)
+        if keeps_softmax:
+            self.log_softmax["death_tick"] = made + 1
+            if not self.of_logits:
+                _drop(self.log_softmax)
+                gradient["birth_tick"] = self.log_softmax["birth_tick"]
+            return
+        _drop(self.copy)
+        _drop(self.log_softmax)
+        self.logits["death_tick"] = max(self.logits["death_tick"], made + 1)
+
+
+def _drop(row: Row | None) -> None:
+    if row is not None:
+        row["death_tick"] = row["birth_tick"]
+
+
+def _losses(step: StepTrace, rows: list[Row]) -> list[_CrossEntropy]:
+    """Return the cross-entropies of a step, found by their operations."""
+    ticks = _ticks(step, ("_log_softmax", "nll_loss_backward", "_log_softmax_backward_data"))
+    forward, backward = ticks["_log_softmax"], ticks["_log_softmax_backward_data"]
+    found = []
+    for start, gradient in zip(forward, reversed(backward), strict=False):
+        before = max((t for t in ticks["nll_loss_backward"] if t < gradient), default=-1)
+        loss = _cross_entropy(rows, start, before, gradient)
+        if loss is not None:
+            found.append(loss)
+    return found
+
+
+def _ticks(step: StepTrace, names: tuple[str, ...]) -> dict[str, list[int]]:
+    ticks: dict[str, list[int]] = {name: [] for name in names}
+    for at, number in enumerate(step.schedule):
+        segment = step.segments[number]
+        for kernel, offset in zip(segment.kernels, segment.offsets, strict=False):
+            if kernel.op in ticks:
+                ticks[kernel.op].append(step.start_tick[at] + offset)
+    return ticks
+
+
+def _cross_entropy(rows: list[Row], start: int, before: int, gradient: int) -> _CrossEntropy | None:
+    """Return the storages around a log-softmax; None where its input is not there to be seen."""
+    log_softmax = _born(rows, start, start)
+    of_copy = _born(rows, gradient, gradient)
+    if log_softmax is None or of_copy is None:
+        return None
+    size = _size(log_softmax)
+    inputs = [
+        row
+        for row in rows
+        if start - 3 <= row["birth_tick"] < start and _size(row) in (size, size / 2)
+    ]
+    if not inputs:
+        return None
+    whole = [row for row in inputs if _size(row) == size]
+    halves = [row for row in inputs if _size(row) == size / 2]
+    return _CrossEntropy(
+        logits=halves[-1] if halves else whole[-1],
+        copy=whole[-1] if halves and whole else None,
+        log_softmax=log_softmax,
+        of_log_softmax=_born(rows, before, before),
+        of_copy=of_copy,
+        of_logits=_born(rows, gradient + 1, gradient + 2, size / 2) if halves else None,
+    )
+
+
+def _born(rows: list[Row], first: int, last: int, size: float | None = None) -> Row | None:
+    """Return the largest storage born in these ticks, of this size if one is given."""
+    born = [
+        row
+        for row in rows
+        if first <= row["birth_tick"] <= last and (size is None or _size(row) == size)
+    ]
+    return max(born, key=_size, default=None)
+
+
+def _size(row: Row) -> float:
+    return row["bytes_per_sample"] or row["bytes_base"]

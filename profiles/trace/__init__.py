@@ -1,0 +1,1 @@
+"""One training step as kernels and storages, traced without a GPU."""

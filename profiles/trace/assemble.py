@@ -1,0 +1,212 @@
+"""From a step recorded at two micro-batch sizes to a StepTrace: segments, schedule, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..profile import KERNEL_KINDS, Kernel, MemoryStream, Numerics, Segment, StepTrace
+from . import recorder as rec
+from .kernels import Call, Counts, affine, count, kind_of, line, make_kernel, op_name
+from .recorder import Instance, Recorder
+
+if TYPE_CHECKING:
+    from .trace import Built, Step
+
+
+@dataclass
+class PairedRuns:
+    """The same step at a small and at a large micro-batch; the large one has no optimizer step."""
+
+    numerics: Numerics
+    built: Built
+    small: Step
+    large: Step
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Return both micro-batch sizes."""
+        return self.small.size, self.large.size
+
+    def difference(self) -> str:
+        """Return the first difference in words, or an empty string."""
+        small = _before_optimizer(self.small)
+        large = _before_optimizer(self.large)
+        for one, other in zip(small, large, strict=False):
+            first = [op_name(call.func) for call, _, _ in one.calls]
+            second = [op_name(call.func) for call, _, _ in other.calls]
+            if (one.phase, one.run, first) != (other.phase, other.run, second):
+                return _first_difference(first, second)
+        if len(small) != len(large):
+            return f"{len(small)} parts at one size, {len(large)} at the other"
+        return self._row_difference()
+
+    def _row_difference(self) -> str:
+        ends = self.small.optimizer_tick, self.large.optimizer_tick
+        rows = self.small.recorder.rows, self.large.recorder.rows
+        sides = [
+            [
+                (birth, min(death, end), producer)
+                for birth, death, producer in zip(
+                    each.birth, each.death, each.producer, strict=True
+                )
+                if birth < end
+            ]
+            for each, end in zip(rows, ends, strict=True)
+        ]
+        if sides[0] == sides[1]:
+            return ""
+        for (birth, _, producer), other in zip(*sides, strict=False):
+            if (birth, producer) != (other[0], other[2]):
+                return (
+                    f"{producer or 'a tensor'} at one size, {other[2] or 'a tensor'} at the other"
+                )
+        return "tensors that live longer at one size"
+
+
+def assemble_step(runs: PairedRuns) -> StepTrace:
+    """Return the StepTrace of a step recorded at two sizes."""
+    segments, schedule = _Segments(runs).build()
+    small = runs.small.recorder
+    forward_of = _first_forward(small)
+    return StepTrace(
+        numerics=runs.numerics,
+        recompute="none",
+        segments=segments,
+        schedule=schedule,
+        start_tick=[instance.start_tick for instance in small.instances],
+        forward_of=[forward_of.get(instance.run, -1) for instance in small.instances],
+        rerun_end_tick=[
+            small.rerun_end.get(instance.run, instance.start_tick) for instance in small.instances
+        ],
+        release_tick=[small.release.get(instance.run, -1) for instance in small.instances],
+        memory=_memory(runs),
+    )
+
+
+def _first_forward(recorder: Recorder) -> dict[int, int]:
+    """Return the index of the first forward instance of every block execution."""
+    return {
+        instance.run: index
+        for index, instance in reversed(list(enumerate(recorder.instances)))
+        if instance.phase == "forward" and instance.run != rec.ROOT
+    }
+
+
+class _Segments:
+    """Stores equal segments once. Kernels are compared by their calls at both sizes."""
+
+    def __init__(self, runs: PairedRuns) -> None:
+        self.runs = runs
+        self._counts: dict[Call, Counts] = {}
+        self._kernels: dict[tuple[Any, ...], Kernel] = {}
+        self._number_of: dict[tuple[Any, ...], int] = {}
+        self._group_of: list[tuple[str, str, str]] = [
+            (run.name, run.paths[0], path) for run in runs.built.blocks for path in run.paths
+        ]
+
+    def build(self) -> tuple[tuple[Segment, ...], list[int]]:
+        segments: dict[tuple[Any, ...], int] = {}
+        made: list[Segment] = []
+        schedule: list[int] = []
+        for small, large in self._pairs():
+            keys = tuple(self._keys(small, large))
+            group = None if small.block is None else self._group_of[small.block][0]
+            offsets = tuple(tick - small.start_tick for tick in small.ticks)
+            key = (small.phase, group, keys, offsets)
+            if key not in segments:
+                segments[key] = len(made)
+                made.append(
+                    Segment(
+                        name=f"{group or 'root'} {small.phase}",
+                        phase=small.phase,
+                        block=group,
+                        kernels=tuple(self._kernels[each] for each in keys),
+                        offsets=offsets,
+                    )
+                )
+            schedule.append(segments[key])
+        return tuple(made), schedule
+
+    def _pairs(self) -> Iterator[tuple[Instance, Instance]]:
+        large = self.runs.large.recorder.instances
+        for index, small in enumerate(self.runs.small.recorder.instances):
+            yield small, large[index] if small.phase != "optimizer" else small
+
+    def _keys(self, small: Instance, large: Instance) -> Iterator[tuple[Any, ...]]:
+        for (one, path, weighs), (other, _, _) in zip(small.calls, large.calls, strict=True):
+            module = self._in_first(path, small.block)
+            key = (self._number(one), self._number(other), module, weighs)
+            if key not in self._kernels:
+                counts = self._count(one), self._count(other)
+                numbers = affine(*counts, self.runs.sizes)
+                if small.phase == "optimizer" and numbers["kind"] != "gemm":
+                    numbers["kind"] = "optimizer"
+                self._kernels[key] = make_kernel(numbers, module=module, linear=weighs)
+            yield key
+
+    def _number(self, call: Call) -> int:
+        return self._number_of.setdefault(call, len(self._number_of))
+
+    def _count(self, call: Call) -> Counts:
+        if call not in self._counts:
+            self._counts[call] = count(call)
+        return self._counts[call]
+
+    def _in_first(self, path: str, block: int | None) -> str:
+        """Return a module path as it is in the first repetition of its block."""
+        if block is None:
+            return path
+        _, first, own = self._group_of[block]
+        return first + path[len(own) :] if path.startswith(own) else path
+
+
+def _memory(runs: PairedRuns) -> MemoryStream:
+    recorder = runs.small.recorder
+    rows, large = recorder.rows, runs.large.recorder.rows
+    # One past the last operation: what the end of the step frees is dead before it.
+    end_tick = recorder.tick + 1
+    deaths = [min(death, end_tick) for death in rows.death]
+    forward_of = _first_forward(recorder)
+    lines = [
+        line(size, large.bytes[row], runs.sizes)
+        if rows.birth[row] < runs.small.optimizer_tick
+        else line(size, size, runs.sizes)
+        for row, size in enumerate(rows.bytes)
+    ]
+    return MemoryStream(
+        birth_tick=rows.birth,
+        death_tick=deaths,
+        bytes_base=[round(each.base) for each in lines],
+        bytes_per_sample=[round(each.per_sample) for each in lines],
+        category=[
+            _category(category, birth, death, runs.small.forward_end_tick)
+            for category, birth, death in zip(rows.category, rows.birth, deaths, strict=True)
+        ],
+        instance=rows.instance,
+        end_tick=end_tick,
+        producer=[KERNEL_KINDS.index(kind_of(p)) if p else -1 for p in rows.producer],
+        entered=[-1 if run == rec.ROOT else forward_of.get(run, -1) for run in rows.entered],
+        outside_tick=rows.outside,
+        inside_tick=rows.inside,
+        kept=[int(kept) for kept in rows.kept],
+    )
+
+
+def _category(noted: int, birth: int, death: int, forward_end_tick: int) -> int:
+    """Return activations for what is born in the forward pass and needed after it."""
+    if noted != rec.TEMPORARY or birth < 0:
+        return noted
+    return rec.ACTIVATIONS if birth < forward_end_tick < death else rec.TEMPORARY
+
+
+def _before_optimizer(step: Step) -> list[Instance]:
+    return [each for each in step.recorder.instances if each.phase != "optimizer"]
+
+
+def _first_difference(first: list[str], second: list[str]) -> str:
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            return f"{one} at one size, {other} at the other"
+    return f"{len(first)} operations at one size, {len(second)} at the other"

@@ -1,0 +1,207 @@
+"""From traced steps to the Profile: totals, block groups, the optimizer's own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..profile import (
+    Affine,
+    BlockGroup,
+    Kernel,
+    OptimizerFacts,
+    ParameterTensor,
+    Profile,
+    StepTrace,
+)
+from ..user_model.blocks import BlockRun, linears_of
+from ..user_model.contract import Workload
+from ..user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
+from ..user_model.ties import tied_blocks, tied_modules
+from . import recorder as rec
+from .assemble import PairedRuns
+from .kernels import line
+
+if TYPE_CHECKING:
+    from .trace import Built, _Tracer
+
+NAMES_OF_OPTIMIZERS = {"adamw8bit": "adamw8bit", "adam8bit": "adamw8bit"}
+PRECISION_OF_AUTOCAST = {torch.float16: "fp16-amp", torch.bfloat16: "bf16-amp"}
+
+
+def make_profile(
+    workload: Workload, tracer: _Tracer, runs: list[PairedRuns], steps: list[StepTrace]
+) -> Profile:
+    """Return the Profile of these steps."""
+    built = runs[0].built
+    parameters = list(built.model.parameters())
+    trainable = sum(p.numel() for p in parameters if p.requires_grad)
+    boundary = next((run for run in runs if run.numerics == "amp16"), runs[0])
+    return Profile(
+        name=workload.name,
+        source_hash="",
+        params=workload.params,
+        torch_version=torch.__version__.split("+")[0],
+        parameters=sum(p.numel() for p in parameters),
+        trainable_parameters=trainable,
+        parameter_tensors=len(parameters),
+        blocks=tuple(_groups(boundary, steps)),
+        root_tensors=tensors_of(_outside_blocks(built)),
+        flops=model_flops(_most_fused(steps)),
+        tokens_per_sample=workload.tokens_per_sample,
+        batch_bytes=line(runs[0].small.batch_bytes, runs[0].large.batch_bytes, runs[0].sizes),
+        file_precision=_file_precision(tracer.file_autocast, built),
+        file_compiles=tracer.compiles,
+        default_micro_batch=workload.default_micro_batch,
+        optimizer=_optimizer_facts(built, steps[0], trainable),
+        tensor_plan=tensor_plan_kind(tensor_plan_of(workload, built.model)),
+        tied_modules=tied_modules(built.model),
+        tied_blocks=tied_blocks(built.model),
+        steps=tuple(steps),
+        notes=(*tracer.notes, *_notes(steps)),
+    )
+
+
+def tensors_of(parameters: Iterable[torch.nn.Parameter]) -> tuple[ParameterTensor, ...]:
+    """Return the shapes of parameters as FSDP shards them; a scalar is one row."""
+    return tuple(
+        ParameterTensor(
+            rows=p.shape[0] if p.dim() else 1,
+            row_elements=prod(p.shape[1:]),
+            trainable=p.requires_grad,
+        )
+        for p in parameters
+    )
+
+
+def _outside_blocks(built: Built) -> list[torch.nn.Parameter]:
+    inside = {id(p) for run in built.blocks for module in run.modules for p in module.parameters()}
+    return [p for p in built.model.parameters() if id(p) not in inside]
+
+
+def model_flops(step: StepTrace) -> Affine:
+    """Return the FLOPs of forward and backward as the model needs them.
+
+    The backward kernel of fused attention also computes the scores again; that fifth product is in
+    its `Kernel.flops` but not here: attention counts twice its forward pass, as in MFU.
+    """
+    base = per_sample = 0.0
+    for kernel in _kernels(step, ("forward", "backward")):
+        if kernel.kind == "attention" and kernel.backward:
+            continue
+        times = 3 if kernel.kind == "attention" and _trains_attention(step) else 1
+        base += times * kernel.flops.base
+        per_sample += times * kernel.flops.per_sample
+    return Affine(base, per_sample)
+
+
+def _notes(steps: list[StepTrace]) -> list[str]:
+    """Return what a reader of this Profile must know."""
+    crossed = {
+        kernel.module or "the loss"
+        for step in steps
+        for segment in step.segments
+        for kernel in segment.kernels
+        if kernel.kind == "gemm" and sum(bool(d.per_sample) for d in kernel.dims.values()) > 1
+    }
+    if not crossed:
+        return []
+    return [
+        f"{', '.join(sorted(crossed))} multiplies samples with samples: its FLOPs and its memory "
+        "grow with the square of the micro-batch, and are right only near the traced sizes."
+    ]
+
+
+def _most_fused(steps: list[StepTrace]) -> StepTrace:
+    """Return the step to count FLOPs in: 16-bit attention is fused, where causal counts half."""
+    return next((step for step in steps if step.numerics != "fp32"), steps[0])
+
+
+def _trains_attention(step: StepTrace) -> bool:
+    return any(k.kind == "attention" and k.backward for s in step.segments for k in s.kernels)
+
+
+def _kernels(step: StepTrace, phases: tuple[str, ...]) -> list[Kernel]:
+    return [
+        kernel
+        for index in step.schedule
+        if step.segments[index].phase in phases
+        for kernel in step.segments[index].kernels
+    ]
+
+
+def _groups(runs: PairedRuns, steps: list[StepTrace]) -> list[BlockGroup]:
+    groups: list[BlockGroup] = []
+    first_block = 0
+    for run in runs.built.blocks:
+        groups.append(_group(run, first_block, runs, steps))
+        first_block += len(run.modules)
+    return groups
+
+
+def _group(run: BlockRun, first_block: int, runs: PairedRuns, steps: list[StepTrace]) -> BlockGroup:
+    parameters = list(run.first.parameters())
+    small = runs.small.recorder.boundary_bytes.get(first_block, 0)
+    large = runs.large.recorder.boundary_bytes.get(first_block, 0)
+    attention = [
+        kernel
+        for step in steps
+        for segment in step.segments
+        if segment.block == run.name
+        for kernel in segment.kernels
+        if kernel.kind == "attention"
+    ]
+    return BlockGroup(
+        name=run.name,
+        class_name=type(run.first).__name__,
+        count=len(run.modules),
+        parameters=sum(p.numel() for p in parameters),
+        trainable_parameters=sum(p.numel() for p in parameters if p.requires_grad),
+        parameter_tensors=len(parameters),
+        boundary_bytes=line(small, large, runs.sizes),
+        tensors=tensors_of(parameters),
+        linears=linears_of(run.first),
+        attention_heads=int(attention[0].dims["heads"].base) if attention else None,
+        attention_kv_heads=int(attention[0].dims["kv_heads"].base) if attention else None,
+    )
+
+
+def _file_precision(autocast: torch.dtype | None, built: Built) -> str | None:
+    if autocast is not None:
+        return PRECISION_OF_AUTOCAST.get(autocast)
+    dtypes = {p.dtype for p in built.model.parameters()}
+    return "bf16" if dtypes == {torch.bfloat16} else None
+
+
+def _optimizer_facts(built: Built, step: StepTrace, trainable: int) -> OptimizerFacts:
+    name = type(built.optimizer).__name__.lower()
+    kernels = _kernels(step, ("optimizer",))
+    moved = sum(k.bytes_read.base + k.bytes_written.base for k in kernels)
+    state = sum(t.numel() * t.element_size() for t in built.optimizer_state())
+    return OptimizerFacts(
+        name=NAMES_OF_OPTIMIZERS.get(name, name),
+        state_bytes_per_parameter=state / trainable,
+        step_bytes_per_parameter=moved / trainable,
+        temporary_bytes_per_parameter=_temporary_bytes(step) / trainable,
+        launches=sum(k.launches for k in kernels),
+    )
+
+
+def _temporary_bytes(step: StepTrace) -> int:
+    """Return the most that is alive at once of what the optimizer step makes and drops."""
+    memory = step.memory
+    changes: list[tuple[int, int]] = []
+    for row, instance in enumerate(memory.instance):
+        if instance < 0 or step.segments[step.schedule[instance]].phase != "optimizer":
+            continue
+        if memory.category[row] == rec.TEMPORARY and memory.death_tick[row] < memory.end_tick:
+            changes.append((memory.birth_tick[row], memory.bytes_base[row]))
+            changes.append((memory.death_tick[row], -memory.bytes_base[row]))
+    alive = most = 0
+    for _, change in sorted(changes):
+        alive += change
+        most = max(most, alive)
+    return most

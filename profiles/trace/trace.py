@@ -1,0 +1,404 @@
+"""Trace one training step of a Workload on tensors without data: the Profile, with no GPU.
+
+Each numerics class runs at two micro-batch sizes. Both runs must launch the same kernels and make
+the same storages in the same order; every size is then the line through its two readings.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...catalog.errors import UserFileError
+from ..passes.optimizers import with_optimizer
+from ..profile import Numerics, Profile
+from ..user_model import failures
+from ..user_model.blocks import BlockRun, find_blocks
+from ..user_model.contract import Workload
+from . import recorder as rec
+from .assemble import PairedRuns, assemble_step
+from .fake_cuda import GPU, Target, gpu_machine
+from .recorder import Recorder, calling_frame, calling_modules
+from .summary import make_profile
+from .torch_private import check_torch, without_dynamo
+
+SIZES: tuple[tuple[int, int], ...] = ((2, 3), (4, 6), (8, 16))
+"""Micro-batch sizes to trace at, in order of preference; 1 is avoided, it drops dimensions."""
+SIXTEEN_BIT = torch.bfloat16
+
+
+def trace_workload(
+    workload: Workload,
+    *,
+    numerics: Sequence[Numerics] = ("fp32", "amp16"),
+    optimizer: str | None = None,
+) -> Profile:
+    """Return the Profile of a loaded model file, traced in these numerics classes.
+
+    Args:
+        workload: The file's functions with their params bound.
+        numerics: Storage and compute dtypes to trace.
+        optimizer: Replaces the file's optimizer by this one, by name (see `optimizers.py`).
+
+    Raises:
+        UserFileError: the file's step cannot be traced; the message names the user's own line.
+    """
+    check_torch()
+    tracer = _Tracer(workload)
+    with _steady():
+        runs = [tracer.trace(each) for each in numerics]
+    profile = make_profile(workload, tracer, runs, [assemble_step(each) for each in runs])
+    return with_optimizer(profile, optimizer) if optimizer else profile
+
+
+@dataclass
+class Step:
+    """What one recorded step left."""
+
+    size: int
+    recorder: Recorder
+    batch_bytes: int
+    forward_end_tick: int
+    optimizer_tick: int
+
+
+@dataclass
+class Built:
+    """A model on the device, its optimizer after a first step, and its repeated blocks."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    blocks: tuple[BlockRun, ...]
+
+    def optimizer_state(self) -> Iterator[torch.Tensor]:
+        """Yield the tensors that the optimizer keeps on the device."""
+        for state in self.optimizer.state.values():
+            for value in state.values():
+                if isinstance(value, torch.Tensor) and value.is_meta:
+                    yield value
+
+
+class _Tracer:
+    """Builds the model once and runs steps of it."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self.file_autocast: torch.dtype | None = None
+        self.compiles = False
+        self.notes: list[str] = []
+        self._built: dict[bool, Built] = {}
+        self._machine = _Machine(workload, casts=False)
+
+    def trace(self, numerics: Numerics) -> PairedRuns:
+        """Return the step of one numerics class at two sizes."""
+        built = self.built(numerics)
+        failure: Exception | None = None
+        difference = ""
+        for sizes in self._sizes():
+            try:
+                for _ in range(2):
+                    # A second try: what a model makes at its first step and keeps is there now.
+                    small = self._step(built, numerics, sizes[0], optimize=True)
+                    large = self._step(built, numerics, sizes[1], optimize=False)
+                    self._check_growth(small, large)
+                    runs = PairedRuns(numerics, built, small, large)
+                    difference = runs.difference()
+                    if not difference:
+                        return runs
+            except UserFileError:
+                raise
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        raise UserFileError(
+            f"{self.workload.name} does other operations at another batch size "
+            f"({difference}), so its cost cannot be told from two batches.",
+            fix="take what depends on the batch size out of the model's forward().",
+        )
+
+    def built(self, numerics: Numerics) -> Built:
+        """Return the model in the storage dtype of this numerics class, built at most once."""
+        low = numerics == "pure16"
+        if low not in self._built:
+            self._built[low] = self._build(low)
+        return self._built[low]
+
+    def _sizes(self) -> Iterator[tuple[int, int]]:
+        yield from SIZES
+        own = self.workload.default_micro_batch
+        if own and own > 1:
+            yield own, 2 * own
+
+    def _build(self, low: bool) -> Built:
+        with self._machine.running(paused=True) as target:
+            model = self.workload.build_model()
+            _move_to_device(model)
+            if low:
+                model.to(SIXTEEN_BIT)
+            model.train()
+            if any(nn.parameter.is_lazy(p) for p in model.parameters()):
+                self.workload.compute_loss(model, self._batch(2))
+                _move_to_device(model)
+            trainable = [p for p in model.parameters() if p.requires_grad]
+            if not trainable:
+                raise UserFileError(
+                    f"{self.workload.name}: build_model() returned a model with no trainable "
+                    f"parameter ({sum(p.numel() for p in model.parameters()):,} frozen ones).",
+                    fix="leave requires_grad=True on the parameters that training should change.",
+                )
+            optimizer = self.workload.build_optimizer(model.parameters())
+            self._machine.recorder.start("optimizer")
+            _make_state(optimizer)
+            self._machine.recorder.start("forward")
+        self.compiles |= target.compiles
+        return Built(model, optimizer, find_blocks(model))
+
+    def _batch(self, size: int) -> Any:
+        return _on_device(self.workload.make_batch(size))
+
+    def _step(self, built: Built, numerics: Numerics, size: int, *, optimize: bool) -> Step:
+        machine = _Machine(self.workload, casts=numerics == "amp16")
+        wraps = numerics == "amp16" and self.file_autocast is None
+        recorder = machine.recorder
+        model = built.model
+        blocks = [block for run in built.blocks for block in run.modules]
+        with ExitStack() as stack:
+            target = stack.enter_context(machine.running())
+            with recorder.paused():
+                batch = self._batch(size)
+                if numerics == "pure16":
+                    batch = _map_tensors(batch, _to_sixteen_bit)
+            _hold(recorder, built, batch)
+            stack.enter_context(_gradients_noted(recorder, model))
+            stack.enter_context(recorder.watching(model, blocks))
+            with torch.autocast("cuda", SIXTEEN_BIT) if wraps else nullcontext():
+                if wraps:
+                    target.autocast_dtype = None
+                loss = self.workload.compute_loss(model, batch)
+            self._check_loss(loss)
+            if target.autocast_dtype is not None and self.file_autocast is None:
+                self.file_autocast = target.autocast_dtype
+                if wraps:
+                    stack.close()
+                    return self._step(built, numerics, size, optimize=optimize)
+            self.compiles |= target.compiles
+            forward_end_tick = recorder.tick
+            recorder.start("backward")
+            loss.backward()
+            del loss
+            self._check_gradients(built)
+            recorder.start("optimizer")
+            optimizer_tick = recorder.tick
+            if optimize:
+                built.optimizer.step()
+            built.optimizer.zero_grad(set_to_none=True)
+            for parameter in model.parameters():
+                parameter.grad = None
+        batch_bytes = sum(t.numel() * t.element_size() for t in _tensors_of(batch))
+        return Step(size, recorder, batch_bytes, forward_end_tick, optimizer_tick)
+
+    def _check_growth(self, small: Step, large: Step) -> None:
+        if small.batch_bytes and small.batch_bytes == large.batch_bytes:
+            raise UserFileError(
+                f"{self.workload.name}: a batch of {small.size} samples is as large as one of "
+                f"{large.size}, so make_batch() does not use its batch_size.",
+                fix="make batch_size the first dimension of what make_batch() returns.",
+            )
+
+    def _check_loss(self, loss: Any) -> None:
+        if not isinstance(loss, torch.Tensor):
+            raise UserFileError(
+                f"{self.workload.name}: compute_loss() returned a {type(loss).__name__}, not a "
+                "tensor.",
+                fix="return the loss as a tensor with one element, for example "
+                "F.cross_entropy(model(inputs), targets).",
+            )
+        if loss.numel() != 1:
+            raise UserFileError(
+                f"{self.workload.name}: the loss has shape {list(loss.shape)}; backward() needs "
+                "one element.",
+                fix="reduce it in compute_loss(), for example with .mean().",
+            )
+        if not loss.requires_grad:
+            raise UserFileError(
+                f"{self.workload.name}: the loss depends on no trainable parameter, so there is "
+                "nothing to train.",
+                fix="look for .detach() or torch.no_grad() on the way from the model to the loss.",
+            )
+
+    def _check_gradients(self, built: Built) -> None:
+        if not any(p.grad is not None for p in built.model.parameters()):
+            raise UserFileError(
+                f"{self.workload.name}: no parameter of the model got a gradient.",
+                fix="check that compute_loss() uses the model that it is given.",
+            )
+
+
+class _Machine:
+    """The target, the recorder and the patches, to be entered together."""
+
+    def __init__(self, workload: Workload, *, casts: bool) -> None:
+        self.workload = workload
+        self.recorder = Recorder("meta", self._data_dependent)
+        self.target = Target(
+            casts=casts,
+            data_dependent=self._data_dependent,
+            paused=self.recorder.paused,
+            keep=self.recorder.keep,
+        )
+
+    @contextmanager
+    def running(self, *, paused: bool = False) -> Iterator[Target]:
+        """Enter the machine."""
+        with (
+            gpu_machine(self.target),
+            without_dynamo(),
+            self.target,
+            self.recorder,
+            self.recorder.paused() if paused else nullcontext(),
+        ):
+            yield self.target
+
+    def _data_dependent(self, operation: str) -> float:
+        """Return what stands for a value that no shape depends on, or raise."""
+        if self.recorder.phase == "optimizer":
+            # An optimizer scales by what it reads (a norm, a count).
+            return 1.0
+        callers = calling_modules()
+        if "torch.nn.init" in callers:
+            # "Is any value still out of range?"
+            return 0.0
+        if "transformers.masking_utils" in callers:
+            # "Is nothing padded, nothing packed?": then no mask is made, and attention stays flash.
+            return 1.0
+        frame = calling_frame()
+        line = failures.line_of(frame, frame.f_lineno, self.workload.path) if frame else None
+        raise UserFileError(
+            f"{line.where if line else self.workload.name}: {operation} needs the values of a "
+            f"tensor, and a trace knows only shapes.{line.shown if line else ''}",
+            fix="make every shape independent of the data while gpuplan traces, for example with "
+            "torch.where, a fixed capacity, or padding; leave logging out of compute_loss().",
+        )
+
+
+@contextmanager
+def _steady() -> Iterator[None]:
+    """Keep the garbage collector out: when a storage dies must not depend on when it runs."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def _gradients_noted(recorder: Recorder, model: nn.Module) -> Iterator[None]:
+    def note(parameter: torch.Tensor) -> None:
+        with rec.no_torch_function():
+            recorder.hold(parameter.grad, rec.GRADIENTS)
+
+    handles = [
+        p.register_post_accumulate_grad_hook(note) for p in model.parameters() if p.requires_grad
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _hold(recorder: Recorder, built: Built, batch: Any) -> None:
+    with rec.no_torch_function():
+        for parameter in built.model.parameters():
+            recorder.hold(parameter, rec.PARAMETERS)
+        for buffer in built.model.buffers():
+            recorder.hold(buffer, rec.BUFFERS)
+        for state in built.optimizer_state():
+            recorder.hold(state, rec.OPTIMIZER)
+        for tensor in _tensors_of(batch):
+            recorder.hold(tensor, rec.INPUTS)
+
+
+def _make_state(optimizer: torch.optim.Optimizer) -> None:
+    """Take one step on zero gradients: what the optimizer keeps is there in every later step."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.requires_grad:
+                parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+def _move_to_device(model: nn.Module) -> None:
+    """Move parameters and buffers to the device; tied ones stay tied."""
+    moved: dict[int, Any] = {}
+    with rec.no_torch_function():
+        for module in model.modules():
+            for table in (module._parameters, module._buffers):
+                for name, tensor in table.items():
+                    if tensor is None or tensor.is_meta or nn.parameter.is_lazy(tensor):
+                        continue
+                    if id(tensor) not in moved:
+                        moved[id(tensor)] = (tensor, _moved(tensor))
+                    table[name] = moved[id(tensor)][1]
+
+
+def _moved(tensor: torch.Tensor) -> torch.Tensor:
+    data = tensor.detach().to("meta")
+    if not isinstance(tensor, nn.Parameter):
+        return data
+    parameter = nn.Parameter(data, tensor.requires_grad)
+    for name, value in vars(tensor).items():
+        setattr(parameter, name, value)
+    return parameter
+
+
+def _on_device(batch: Any) -> Any:
+    return _map_tensors(batch, lambda tensor: tensor.to(GPU))
+
+
+def _to_sixteen_bit(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(SIXTEEN_BIT) if tensor.is_floating_point() else tensor
+
+
+def _map_tensors(value: Any, function: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_map_tensors(each, function) for each in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(_map_tensors(each, function) for each in value)
+    if isinstance(value, dict):
+        mapped = {key: _map_tensors(each, function) for key, each in value.items()}
+        return mapped if type(value) is dict else _filled(value, mapped)
+    if hasattr(value, "to") and callable(value.to) and not isinstance(value, nn.Module):
+        return value.to(GPU)
+    return value
+
+
+def _filled(like: Any, values: dict[Any, Any]) -> Any:
+    """Return a mapping of the class of `like` (a BatchEncoding, …), or a dict if it cannot be."""
+    try:
+        return type(like)(values)
+    except TypeError:
+        return values
+
+
+def _tensors_of(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _tensors_of(each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _tensors_of(each)

@@ -1,0 +1,164 @@
+"""Many Profiles at once: what `gpuplan validate` asks for.
+
+One process per core imports torch and then forks for every model (`batch_main`); where the system
+cannot fork, each Profile is made by a process of its own (`service`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...catalog.errors import GpuplanError, UserFileError
+from ..profile import Numerics, Profile
+from ..user_model import failures
+from ..user_model.source import read_source
+from ..user_model.spec import ModelSpec, parse_model_spec
+from . import cache
+from .service import make_profile
+
+MAX_WORKERS = 4
+"""Each holds torch and one model's trace: about half a gigabyte."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileRequest:
+    """One model file with one set of params, and the numerics classes to trace it in."""
+
+    path: Path
+    params: Mapping[str, Any]
+    numerics: frozenset[Numerics]
+
+    @property
+    def key(self) -> str:
+        """Text that is equal for equal models, whatever they are traced in."""
+        return f"{self.path}|{json.dumps(self.params, sort_keys=True, default=str)}"
+
+
+Profiler = Callable[[Sequence[ProfileRequest]], Mapping[str, Profile | GpuplanError]]
+"""Makes Profiles, by `ProfileRequest.key`; a failure is returned, not raised."""
+
+
+def profile_all(requests: Sequence[ProfileRequest]) -> dict[str, Profile | GpuplanError]:
+    """Return the Profile of every request, or the error it ended with, by key."""
+    made: dict[str, Profile | GpuplanError] = {}
+    todo: queue.SimpleQueue[ProfileRequest] = queue.SimpleQueue()
+    for request in requests:
+        found = cache.load(_cache_key(request) or "")
+        if found is not None:
+            made[request.key] = found
+        else:
+            todo.put(request)
+    if todo.empty():
+        return made
+    if hasattr(os, "fork"):
+        count = min(os.cpu_count() or 1, todo.qsize(), MAX_WORKERS)
+        workers = [threading.Thread(target=_work, args=(todo, made)) for _ in range(count)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    for request in requests:
+        if request.key not in made:
+            made[request.key] = _profile_alone(request)
+    return made
+
+
+def _work(todo: queue.SimpleQueue[ProfileRequest], made: dict[str, Profile | GpuplanError]) -> None:
+    """Make Profiles until none is left to do."""
+    with _Forker() as forker:
+        while True:
+            try:
+                request = todo.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                made[request.key] = _profile_with(forker, request)
+            except GpuplanError as error:
+                made[request.key] = error
+
+
+_PARSING = threading.Lock()
+
+
+class _Forker:
+    """A process that answers one request after the other; ended when the block is left."""
+
+    def __enter__(self) -> _Forker:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", f"{__package__}.batch_main"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+    def ask(self, spec: ModelSpec, numerics: Sequence[Numerics]) -> bytes:
+        """Return the answer to one request; nothing if the process that made it died."""
+        request = {
+            "spec": spec.to_json(),
+            "numerics": list(numerics),
+            "optimizer": None,
+            "timeout_s": spec.timeout_s,
+        }
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+            length = int(self._process.stdout.readline() or b"0")
+        except (BrokenPipeError, ValueError):
+            return b""
+        return self._process.stdout.read(length)
+
+
+def _profile_with(forker: _Forker, request: ProfileRequest) -> Profile:
+    # CPython 3.11's parser keeps a recursion count that two threads at once can upset.
+    with _PARSING:
+        read_source(request.path)
+    spec = _spec(request)
+    content = forker.ask(spec, sorted(request.numerics))
+    header, _, profile = content.partition(b"\n")
+    if not content:
+        raise UserFileError(
+            f"{request.path.name} did not finish within {spec.timeout_s:g} seconds, or its process"
+            " died",
+            fix=f"run `gpuplan profile {request.path.name}` with the same params to see why.",
+        )
+    answer = json.loads(header)
+    if "error" in answer:
+        raise failures.from_json(answer["error"])
+    key = _cache_key(request)
+    if key is not None:
+        cache.store(key, profile.decode(), files=answer["files"], packages=answer["packages"])
+    return Profile.model_validate_json(profile)
+
+
+def _profile_alone(request: ProfileRequest) -> Profile | GpuplanError:
+    try:
+        return make_profile(_spec(request), numerics=sorted(request.numerics))
+    except GpuplanError as error:
+        return error
+
+
+def _spec(request: ProfileRequest) -> ModelSpec:
+    return parse_model_spec(str(request.path), params=request.params)
+
+
+def _cache_key(request: ProfileRequest) -> str | None:
+    return cache.cache_key(_spec(request), numerics=sorted(request.numerics), optimizer=None)

@@ -1,0 +1,184 @@
+"""Profiles that were made before, on disk: found again without importing torch or the user's file.
+
+An entry is a file of two lines: what it was made from (files with their hashes, package versions),
+then the Profile. Its name is the hash of everything that is known before the file runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ...catalog.files import SCRATCH_SUFFIX, write_atomically
+from ...catalog.paths import cache_dir
+from ...catalog.version import VERSION
+from ..profile import PROFILE_SCHEMA_VERSION, Profile
+from ..user_model.spec import ModelSpec
+
+MAX_CACHE_BYTES = 200 * 10**6
+ABANDONED_AFTER_S = 3600
+"""Age from which a temporary file is taken for one whose process was killed."""
+
+
+class CacheWarning(UserWarning):
+    """The cache cannot be used; the answer is right, but the next one will take as long."""
+
+
+def cache_key(
+    spec: ModelSpec, *, numerics: Sequence[str] | None, optimizer: str | None
+) -> str | None:
+    """Return the name of an entry, or None if the file cannot be read.
+
+    The files that a model imports are not known yet: the entry lists them, and `load` checks them.
+    """
+    try:
+        source = spec.path.read_bytes()
+    except OSError:
+        return None
+    made_from = {
+        "path": str(spec.path),
+        "kind": spec.kind,
+        "class": spec.class_name,
+        "source": hashlib.sha256(source).hexdigest(),
+        "params": spec.params,
+        "inputs": [asdict(one) for one in spec.inputs],
+        "numerics": None if numerics is None else list(numerics),
+        "optimizer": optimizer,
+        "torch": package_version("torch"),
+        "gpuplan": [VERSION, _engine()],
+        "schema": PROFILE_SCHEMA_VERSION,
+    }
+    text = json.dumps(made_from, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def load(key: str) -> Profile | None:
+    """Return the Profile of an entry; None if there is none, or it is out of date or damaged."""
+    path = _entry(key)
+    try:
+        header, _, profile = path.read_bytes().partition(b"\n")
+    except OSError:
+        return None
+    try:
+        made_from = json.loads(header)
+        if not _is_current(made_from):
+            return None
+        found = Profile.model_validate_json(profile)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # the oldest entries go first when the cache is full
+    return found
+
+
+def store(
+    key: str, profile_json: str, *, files: Mapping[str, str], packages: Mapping[str, str]
+) -> None:
+    """Keep a Profile; warn and go on when the disk does not allow it.
+
+    Args:
+        key: From `cache_key`.
+        profile_json: The Profile.
+        files: Path → SHA-256 of every file of the user's own that it was made from.
+        packages: Package → version of those that define its layers.
+    """
+    header = json.dumps({"files": dict(files), "packages": dict(packages)})
+    path = _entry(key)
+    try:
+        write_atomically(path, f"{header}\n{profile_json}".encode(), mode=0o600)
+        _drop_oldest(path)
+    except OSError as error:
+        warnings.warn(
+            f"The profile was not cached in {path.parent}: {error.strerror or error}. The answer is"
+            " not affected; set GPUPLAN_HOME to a folder that can be written, or use --no-cache.",
+            CacheWarning,
+            stacklevel=2,
+        )
+
+
+def folder() -> Path:
+    """Return the folder of the entries, which need not exist."""
+    return cache_dir() / "profiles"
+
+
+def file_hash(name: str | Path) -> str | None:
+    """Return the SHA-256 of a file; None if it cannot be read."""
+    try:
+        return hashlib.sha256(Path(name).read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def package_version(package: str) -> str | None:
+    """Return the installed version of a package, without importing it; None if not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _entry(key: str) -> Path:
+    return folder() / f"{key}.profile"
+
+
+@functools.cache
+def _engine() -> str:
+    """Return what changes when the code that traces does: a checkout keeps its version for long.
+
+    By content, so that a profile is found again after `git switch` there and back, and in a cache
+    that was carried to another machine.
+    """
+    digest = hashlib.sha256()
+    folder = Path(__file__).parents[1]
+    for file in sorted(folder.rglob("*.py")):
+        digest.update(f"{file.relative_to(folder)} {file_hash(file)}\n".encode())
+    return digest.hexdigest()
+
+
+def _is_current(made_from: dict[str, Any]) -> bool:
+    files = made_from["files"].items()
+    packages = made_from["packages"].items()
+    return all(file_hash(name) == digest for name, digest in files) and all(
+        package_version(name) == version for name, version in packages
+    )
+
+
+def _drop_oldest(keep: Path) -> None:
+    """Delete the entries that were used longest ago, but not this, until the limit holds.
+
+    Other processes store and delete at the same time: what has gone meanwhile is no error, and what
+    another is still writing stays.
+    """
+    sizes = {file: status for file in folder().iterdir() if (status := _status(file))}
+    kept = sizes.pop(keep, None)
+    if kept is None:
+        return  # Another process deleted it, so that its limit holds.
+    entries = [
+        (status.st_mtime, status.st_size, file)
+        for file, status in sizes.items()
+        if file.suffix != SCRATCH_SUFFIX or status.st_mtime < kept.st_mtime - ABANDONED_AFTER_S
+    ]
+    total_bytes = kept.st_size + sum(size_bytes for _, size_bytes, _ in entries)
+    for _, size_bytes, file in sorted(entries):
+        if total_bytes <= MAX_CACHE_BYTES:
+            return
+        file.unlink(missing_ok=True)
+        total_bytes -= size_bytes
+
+
+def _status(file: Path) -> os.stat_result | None:
+    """Return the status of a file; None if it has gone."""
+    with contextlib.suppress(FileNotFoundError):
+        return file.stat()
+    return None

@@ -1,0 +1,147 @@
+"""From a named model to its Profile: read, check, look up, else trace in a child process.
+
+Never imports torch: a Profile from the cache costs milliseconds, and tracing happens elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+from ...catalog.errors import GpuplanError, UsageError, UserFileError
+from ..measured import MeasuredProfile
+from ..profile import Numerics, Profile
+from ..user_model.source import read_source
+from ..user_model.spec import ModelSpec
+from . import cache
+from .child import Child
+
+
+class PendingProfile:
+    """A Profile that is being made while its caller does something else."""
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        *,
+        ready: Profile | None = None,
+        child: Child | None = None,
+        key: str | None = None,
+        on_output: Callable[[str], None] | None = None,
+    ) -> None:
+        self._spec = spec
+        self._ready = ready
+        self._child = child
+        self._key = key
+        self._on_output = on_output
+
+    @property
+    def cached(self) -> bool:
+        """Whether it was there already."""
+        return self._child is None
+
+    def result(self) -> Profile:
+        """Wait for and return the Profile.
+
+        Raises:
+            UserFileError: the file failed, took too long, or does not follow the contract.
+            UsageError: a param that none of its functions takes.
+        """
+        if self._ready is not None:
+            return self._ready
+        if self._child is None:
+            raise RuntimeError("the profile was cancelled")
+        try:
+            answer = self._child.result()
+        except GpuplanError:
+            self._report(self._child)
+            raise
+        self._report(self._child)
+        profile = Profile.model_validate_json(answer["profile"])
+        if self._key is not None:
+            cache.store(
+                self._key, answer["profile"], files=answer["files"], packages=answer["packages"]
+            )
+        self._ready = profile
+        return profile
+
+    def cancel(self) -> None:
+        """End the work; the process that does it is gone when this returns."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def _report(self, child: Child) -> None:
+        text = child.printed() + child.traceback
+        if self._on_output is not None and text:
+            self._on_output(text)
+
+
+def make_profile(
+    spec: ModelSpec,
+    *,
+    numerics: Sequence[Numerics] | None = None,
+    optimizer: str | None = None,
+    use_cache: bool = True,
+    on_output: Callable[[str], None] | None = None,
+) -> Profile:
+    """Return the Profile of a model, from the cache or by tracing it in a child process.
+
+    Args:
+        spec: The model, its params and its time limit.
+        numerics: The numerics classes to trace; None for the file's own.
+        optimizer: An optimizer to trace instead of the file's.
+        use_cache: Whether to look for the Profile in the cache, and to keep it there.
+        on_output: Called with what the user's code printed (and the traceback of a failure).
+
+    Raises:
+        UserFileError: the file failed, took too long, or does not follow the contract.
+        UsageError: the file cannot be read, or a param is taken by none of its functions.
+    """
+    return begin_profile(
+        spec, numerics=numerics, optimizer=optimizer, use_cache=use_cache, on_output=on_output
+    ).result()
+
+
+def begin_profile(
+    spec: ModelSpec,
+    *,
+    numerics: Sequence[Numerics] | None = None,
+    optimizer: str | None = None,
+    use_cache: bool = True,
+    on_output: Callable[[str], None] | None = None,
+) -> PendingProfile:
+    """Start to make a Profile and return at once; arguments as for `make_profile`.
+
+    The caller must end with `result()` or `cancel()`.
+    """
+    if spec.kind == "profile":
+        return PendingProfile(spec, ready=_written_profile(spec))
+    key = cache.cache_key(spec, numerics=numerics, optimizer=optimizer) if use_cache else None
+    found = cache.load(key) if key else None
+    if found is not None:
+        return PendingProfile(spec, ready=found)
+    if spec.kind == "file":
+        read_source(spec.path)
+    child = Child(spec, numerics=numerics, optimizer=optimizer)
+    return PendingProfile(spec, child=child, key=key, on_output=on_output)
+
+
+def _written_profile(spec: ModelSpec) -> Profile:
+    """Return the Profile, measured or not, in a file that `gpuplan profile` wrote."""
+    if spec.params or spec.inputs:
+        raise UsageError(
+            f"{spec.text} is a finished profile: --param and --input cannot change it.",
+            fix="give the model file instead.",
+        )
+    try:
+        content = spec.path.read_bytes()
+        kind = MeasuredProfile if "measured" in json.loads(content) else Profile
+        return kind.model_validate_json(content)
+    except ValueError as error:
+        text = spec.path.read_text(errors="replace")
+        fix = "write one with `gpuplan profile model.py --format json --out-file profile.json`."
+        if '"model_type"' in text or '"architectures"' in text:
+            fix = f"write hf:{spec.text} if it is the config of a Hugging Face model."
+        reason = str(error).splitlines()[0]
+        raise UserFileError(f"{spec.text} is not a profile: {reason}.", fix=fix) from None

@@ -1,0 +1,1 @@
+"""The user's file: loading, checking and stepping it. This folder is shipped to the nodes."""

@@ -1,0 +1,188 @@
+"""What a user's code raised, as one clear error with their own line. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import site
+import sys
+import sysconfig
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, TracebackType
+
+from ...catalog import errors
+from ...catalog.errors import GpuplanError, UserFileError
+from .source import syntax_error
+
+MESSAGE_LINES = 8
+PACKAGE_OF_MODULE: dict[str, str] = {
+    "cv2": "opencv-python",
+    "PIL": "pillow",
+    "sklearn": "scikit-learn",
+    "skimage": "scikit-image",
+    "yaml": "pyyaml",
+    "pytorch_lightning": "pytorch-lightning",
+    "segmentation_models_pytorch": "segmentation-models-pytorch",
+}
+"""Modules whose package on PyPI has another name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserLine:
+    """A line of the user's own code that was running."""
+
+    file: str
+    number: int
+    function: str
+    source: str
+
+    @property
+    def where(self) -> str:
+        """Return "model.py:12, in build_model"."""
+        inside = "" if self.function == "<module>" else f", in {self.function}"
+        return f"{self.file}:{self.number}{inside}"
+
+    @property
+    def shown(self) -> str:
+        """Return the line itself, to follow a message."""
+        return f"\n    {self.number} | {self.source}" if self.source else ""
+
+
+def describe_failure(error: BaseException, path: Path) -> GpuplanError:
+    """Return the error for a person, from whatever loading and tracing a user's file raised.
+
+    Args:
+        error: What was raised, with its traceback.
+        path: The user's file; frames in its folder (not in installed packages) are theirs.
+    """
+    if isinstance(error, GpuplanError):
+        return error
+    if isinstance(error, SyntaxError) and error.lineno and is_users(error.filename or "", path):
+        return syntax_error(error, path)
+    place = user_line(error.__traceback__, path)
+    where = f"{place.where}: " if place else ""
+    shown = place.shown if place else ""
+    if isinstance(error, SystemExit):
+        return UserFileError(
+            f"{where or path.name + ' '}called sys.exit({_exit_argument(error)}), which leaves"
+            f" nothing to trace.{shown}",
+            fix='put what runs as a script under `if __name__ == "__main__":`.',
+        )
+    if isinstance(error, ModuleNotFoundError) and error.name and not _is_ours(error.name):
+        return _missing_module(error.name, where, shown, path)
+    what = f"{type(error).__name__}: {_shortened(str(error))}".rstrip(": ")
+    if place:
+        return UserFileError(
+            f"{where}{what}{shown}", fix=f"correct {path.name}, then run this again."
+        )
+    if _passed_the_model(error.__traceback__):
+        return UserFileError(
+            f"{path.name} failed while its model ran: {what}",
+            fix="check that make_batch() gives what the model's forward() takes.",
+        )
+    return GpuplanError(
+        f"gpuplan failed on {path.name}: {what}",
+        fix="this is a fault of gpuplan; report it with the output of the same command with -v.",
+    )
+
+
+def user_line(trace: TracebackType | None, path: Path) -> UserLine | None:
+    """Return the deepest frame of the user's own code; None if no frame is theirs."""
+    own = [
+        (frame, number)
+        for frame, number in traceback.walk_tb(trace)
+        if is_users(frame.f_code.co_filename, path)
+    ]
+    if not own:
+        return None
+    return line_of(*own[-1], path)
+
+
+def line_of(frame: FrameType, number: int, path: Path | None) -> UserLine:
+    """Return a line of a frame; its file is named from the folder of the user's file."""
+    file = Path(frame.f_code.co_filename)
+    return UserLine(
+        file=_relative(file, path) if path else str(file),
+        number=number,
+        function=frame.f_code.co_name,
+        source=linecache.getline(str(file), number).strip(),
+    )
+
+
+def is_users(filename: str, path: Path) -> bool:
+    """Return whether a source file is the user's own: in their folder, in no installed package."""
+    if not filename or filename.startswith("<"):
+        return False
+    file = Path(filename).absolute()
+    if file == path:
+        return True
+    inside = file.is_relative_to(path.parent)
+    return inside and not any(file.is_relative_to(folder) for folder in (*_INSTALLED, *_OURS))
+
+
+def to_json(error: GpuplanError) -> str:
+    """Return an error as JSON, to cross from the child process."""
+    return json.dumps({"class": type(error).__name__, "message": error.message, "fix": error.fix})
+
+
+def from_json(text: str) -> GpuplanError:
+    """Return the error that `to_json` wrote, of the same class."""
+    values = json.loads(text)
+    found = getattr(errors, values["class"], GpuplanError)
+    return found(values["message"], fix=values["fix"])
+
+
+def _installed_folders() -> tuple[Path, ...]:
+    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    folders |= {*site.getsitepackages(), site.getusersitepackages()}
+    return tuple(Path(one) for one in folders if one)
+
+
+_INSTALLED = _installed_folders()
+_OURS = tuple(
+    Path(__file__).parents[2] / name for name in ("catalog", "planner", "profiles", "launcher")
+)
+"""The runner's copy of them may lie beside the user's file."""
+
+
+def _is_ours(module: str) -> bool:
+    return module.split(".")[0] == __name__.split(".")[0]
+
+
+def _passed_the_model(trace: TracebackType | None) -> bool:
+    """Return whether torch's module call is on the stack: then it is the model that failed."""
+    return any(
+        frame.f_code.co_name == "_call_impl"
+        and frame.f_globals.get("__name__", "").startswith("torch")
+        for frame, _ in traceback.walk_tb(trace)
+    )
+
+
+def _missing_module(name: str, where: str, shown: str, path: Path) -> UserFileError:
+    top = name.split(".")[0]
+    local = path.parent / top
+    if local.is_dir() or local.with_suffix(".py").exists():
+        return UserFileError(
+            f"{where}there is no module {name} beside {path.name}.{shown}",
+            fix="check the name of the module.",
+        )
+    return UserFileError(
+        f"{where}the module {top} is not installed.{shown}",
+        fix=f"pip install {PACKAGE_OF_MODULE.get(top, top)}    (into {sys.prefix})",
+    )
+
+
+def _exit_argument(error: SystemExit) -> str:
+    return "" if error.code is None else repr(error.code)
+
+
+def _relative(file: Path, path: Path) -> str:
+    return str(file.relative_to(path.parent)) if file.is_relative_to(path.parent) else str(file)
+
+
+def _shortened(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    kept = lines[:MESSAGE_LINES]
+    return "\n    ".join(kept) + (" …" if len(lines) > len(kept) else "")

@@ -1,0 +1,170 @@
+"""Files with one LightningModule, run without a Trainer. Imports nothing of Lightning itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from ...catalog.errors import UserFileError
+from .checks import Batch, checked_batch, checked_loss, checked_model, described
+from .contract import Params, Workload, tokens_per_sample
+from .forms import batch_function, own_default
+from .spec import ModelSpec
+from .stepping import loss_at_backward, same_optimizer
+
+
+def lightning_classes(module: ModuleType) -> list[type[torch.nn.Module]]:
+    """Return the LightningModule classes that a file defines itself."""
+    return [one for one in _own_classes(module) if _has_base(one, "LightningModule")]
+
+
+def from_lightning(spec: ModelSpec, module: ModuleType) -> Workload:
+    """Return the workload of a file with one LightningModule, run without a Trainer.
+
+    The loss is training_step's, the optimizer configure_optimizers'; logging does nothing. Batches
+    come from make_batch, the module's or a LightningDataModule's train_dataloader, or `--input`.
+    """
+    classes = lightning_classes(module)
+    if spec.class_name:
+        classes = [one for one in classes if one.__name__ == spec.class_name]
+    if len(classes) > 1:
+        names = [one.__name__ for one in classes]
+        raise UserFileError(
+            f"{spec.path.name} has {len(classes)} LightningModules: {', '.join(names)}.",
+            fix=f"name one of them: {spec.path.name}:{names[-1]}.",
+        )
+    params = Params(spec.params)
+    build = params.bind(classes[0])
+    runner = _WithoutTrainer()
+    own_batch = getattr(module, "make_batch", None) or spec.inputs
+    loader = None if own_batch else _loader_function(module, params, runner)
+    workload = Workload(
+        name=spec.name,
+        path=spec.path,
+        params=dict(spec.params),
+        build_model=lambda: runner.follow(checked_model(build(), f"{classes[0].__name__}()")),
+        make_batch=loader or batch_function(spec, module, params),
+        loader=None if loader is None else "train_dataloader()",
+        compute_loss=runner.compute_loss,
+        build_optimizer=runner.build_optimizer,
+        tokens_per_sample=tokens_per_sample(params, module),
+        default_micro_batch=own_default(module) or _batch_size_of(classes[0], spec),
+    )
+    params.check_taken(spec.path.name)
+    return workload
+
+
+class _WithoutTrainer:
+    """A LightningModule's own functions, called as a Trainer would call them."""
+
+    def __init__(self) -> None:
+        self._optimizer: torch.optim.Optimizer | None = None
+        self.model: torch.nn.Module | None = None
+
+    def follow(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Return the model with its calls to a Trainer answered here."""
+        for name in ("log", "log_dict"):
+            object.__setattr__(model, name, lambda *_arguments, **_named: None)
+        object.__setattr__(model, "manual_backward", lambda loss, *_, **__: loss.backward())
+        object.__setattr__(model, "optimizers", lambda *_, **__: self._configured(model))
+        object.__setattr__(model, "lr_schedulers", lambda *_, **__: None)
+        self.model, self._optimizer = model, None
+        return model
+
+    def compute_loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        """Return the loss of training_step, or what it calls manual_backward on."""
+        step: Callable[..., Any] = model.training_step  # pyright: ignore[reportAssignmentType]
+        given = batch[0] if isinstance(batch, tuple) and len(batch) == 1 else batch
+        arguments = (given, 0)[: len(inspect.signature(step).parameters)]
+        outputs: list[Any] = []
+        loss = loss_at_backward(lambda: outputs.append(step(*arguments)))
+        if loss is None:
+            output = outputs[0]
+            loss = output.get("loss") if isinstance(output, Mapping) else output
+        return checked_loss(loss, "training_step()")
+
+    def build_optimizer(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        """Return the optimizer of configure_optimizers."""
+        if self.model is None:
+            raise RuntimeError("build_optimizer was called before build_model")
+        return same_optimizer(self._configured(self.model), list(parameters))
+
+    def _configured(self, model: torch.nn.Module) -> torch.optim.Optimizer:
+        if self._optimizer is None:
+            configure: Callable[[], Any] = model.configure_optimizers  # pyright: ignore[reportAssignmentType]
+            self._optimizer = _first_optimizer(configure())
+        return self._optimizer
+
+
+def _first_optimizer(configured: Any) -> torch.optim.Optimizer:
+    """Return the optimizer in any of the shapes that configure_optimizers may return."""
+    value = configured
+    while not isinstance(value, torch.optim.Optimizer):
+        if isinstance(value, Mapping) and "optimizer" in value:
+            value = value["optimizer"]
+        elif isinstance(value, tuple | list) and value:
+            optimizers = [one for one in value if isinstance(one, torch.optim.Optimizer)]
+            if len(optimizers) > 1:
+                raise UserFileError(
+                    f"configure_optimizers() returned {len(optimizers)} optimizers.",
+                    fix="return one; gpuplan plans the training of one model by one optimizer.",
+                )
+            value = value[0]
+        else:
+            raise UserFileError(
+                f"configure_optimizers() returned {described(configured)}.",
+                fix="return a torch.optim.Optimizer.",
+            )
+    return value
+
+
+def _loader_function(
+    module: ModuleType, params: Params, runner: _WithoutTrainer
+) -> Callable[[int], Batch] | None:
+    """Return make_batch over the data loader of the module or of the file's DataModule."""
+    data_classes = [one for one in _own_classes(module) if _has_base(one, "LightningDataModule")]
+    source = params.bind(data_classes[0]) if data_classes else None
+    if source is None and not any(
+        "train_dataloader" in vars(base)
+        for one in lightning_classes(module)
+        for base in one.__mro__
+        if base.__module__.split(".")[0] not in ("lightning", "pytorch_lightning")
+    ):
+        return None
+
+    def make_batch(batch_size: int) -> Batch:
+        holder: Any = source() if source else runner.model
+        if source and hasattr(holder, "setup"):
+            holder.prepare_data()
+            holder.setup("fit")
+        loader = holder.train_dataloader()
+        samples = [loader.dataset[position % len(loader.dataset)] for position in range(batch_size)]
+        batch = loader.collate_fn(samples)
+        if isinstance(batch, list | torch.Tensor):
+            batch = tuple(batch) if isinstance(batch, list) else (batch,)
+        return checked_batch(batch, "train_dataloader()")
+
+    return make_batch
+
+
+def _batch_size_of(one: type, spec: ModelSpec) -> int | None:
+    """Return the batch_size of a LightningModule's constructor, which its loader then uses."""
+    parameter = inspect.signature(one).parameters.get("batch_size")
+    size = spec.params.get("batch_size", parameter.default) if parameter else None
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def _own_classes(module: ModuleType) -> list[type[Any]]:
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    ]
+
+
+def _has_base(one: type, name: str) -> bool:
+    return any(base.__name__ == name for base in one.__mro__[1:])

@@ -1,0 +1,259 @@
+"""`gpuplan estimate`: what is printed, what is refused, and how it ends."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from answers import make_estimate, make_plan, make_ranked_estimate, make_unworked_estimate
+
+from gpuplan import api
+from gpuplan.cli.main import run
+from gpuplan.cli.render.csv import render_csv
+from gpuplan.cli.render.estimate import render_estimate
+from gpuplan.cli.render.explain import render_plan
+from gpuplan.cli.render.markdown import render_markdown
+from gpuplan.cli.render.text.columns import to_text
+from gpuplan.launcher.store.estimates import Store, StoreError
+from gpuplan.planner.plan.plan import Estimate
+
+GOLDEN = Path(__file__).parent / "golden"
+Golden = Callable[[Path, str], None]
+SOURCES = {"kernel curves": "measured on A100-40GB-SXM", "device": "https://www.nvidia.com/a100"}
+
+
+class Asked:
+    """Stands for the engine: remembers the question, gives a made answer."""
+
+    def __init__(self) -> None:
+        self.answer = make_ranked_estimate()
+        self.question: api.Question | None = None
+        self.reading: dict[str, Any] = {}
+
+    def read_inputs(self, model: str, **reading: Any) -> str:
+        self.reading = {"model": model, **reading}
+        return "inputs"
+
+    def estimate(self, inputs: str, question: api.Question) -> Estimate:
+        assert inputs == "inputs"
+        self.question = question
+        return self.answer
+
+    def keep(self, answer: Estimate, *, inputs: str, question: api.Question) -> None:
+        Store().keep(answer, inputs_hash=repr(question))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    engine = Asked()
+    for name in ("read_inputs", "estimate", "keep"):
+        monkeypatch.setattr(api, name, getattr(engine, name))
+    monkeypatch.setattr(api, "sources", lambda plan, offers=None: SOURCES)
+    monkeypatch.setenv("COLUMNS", "100")
+    return engine
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_table_with_an_amount_of_work(golden: Golden, width: int) -> None:
+    lines = render_estimate(make_ranked_estimate(), model="my model.py", width=width)
+    assert max(line.cell_len for line in lines) <= width
+    golden(GOLDEN / f"estimate-{width}.txt", to_text(lines, colour=False))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_table_without_an_amount_of_work(golden: Golden, width: int) -> None:
+    lines = render_estimate(make_unworked_estimate(), model="model.py", width=width)
+    assert max(line.cell_len for line in lines) <= width
+    golden(GOLDEN / f"estimate-unworked-{width}.txt", to_text(lines, colour=False))
+
+
+def test_the_table_without_tokens_counts_samples() -> None:
+    plan = make_plan(tokens_per_s=None, usd_per_million_tokens=None)
+    lines = render_estimate(make_estimate(plan), model="model.py", width=120)
+    text = to_text(lines, colour=False)
+    assert "$ per 1M samples" in text
+    assert "tokens" not in text.replace("--tokens", "")
+
+
+def test_an_answer_without_a_plan_says_why(golden: Golden) -> None:
+    lines = render_estimate(make_estimate(), model="model.py", width=100)
+    golden(GOLDEN / "estimate-none.txt", to_text(lines, colour=False))
+
+
+@pytest.mark.parametrize("width", [80, 110])
+@pytest.mark.parametrize("index", [0, 3])
+def test_one_plan_in_full(golden: Golden, width: int, index: int) -> None:
+    answer = make_ranked_estimate()
+    plan = answer.plans[index].model_copy(update={"notes": ("close to the memory limit",)})
+    lines = render_plan(plan, answer, sources=SOURCES, width=width)
+    golden(GOLDEN / f"explain-{index + 1}-{width}.txt", to_text(lines, colour=False))
+
+
+def test_offline_is_accepted_and_promised_no_more(asked: Asked, capsys) -> None:
+    assert run(["estimate", "model.py"]) == 0
+    plain = capsys.readouterr().out
+    assert run(["estimate", "model.py", "--offline"]) == 0
+    assert capsys.readouterr().out == plain
+    run(["estimate", "--help"])
+    assert "--offline" not in capsys.readouterr().out
+
+
+def test_markdown(golden: Golden) -> None:
+    golden(GOLDEN / "estimate.md", render_markdown(make_ranked_estimate()))
+
+
+def test_json(golden: Golden) -> None:
+    golden(GOLDEN / "estimate.json", make_ranked_estimate().model_dump_json(indent=2) + "\n")
+
+
+def test_csv(golden: Golden) -> None:
+    golden(GOLDEN / "estimate.csv", render_csv(make_ranked_estimate()))
+
+
+def test_csv_has_the_same_columns_whatever_the_plans() -> None:
+    heading = render_csv(make_estimate()).splitlines()
+    assert heading == render_csv(make_ranked_estimate()).splitlines()[:1]
+
+
+def test_csv_and_json_agree() -> None:
+    answer = make_ranked_estimate()
+    plans = json.loads(answer.model_dump_json())["plans"]
+    for row, plan in zip(csv.DictReader(io.StringIO(render_csv(answer))), plans, strict=True):
+        assert row["step_time_s.low"] == str(plan["step_time_s"]["low"])
+        assert row["run.usd"] == ("" if plan["run"]["usd"] is None else str(plan["run"]["usd"]))
+
+
+def test_the_table_goes_to_stdout_and_is_kept(asked: Asked, capsys) -> None:
+    assert run(["estimate", "model.py", "--tokens", "10B"]) == 0
+    out, err = capsys.readouterr()
+    assert out == (GOLDEN / "estimate-100.txt").read_text().replace("'my model.py'", "model.py")
+    assert err == ""
+    assert Store().estimates() == [asked.answer]
+
+
+def test_json_is_the_answer_and_nothing_else(asked: Asked, capsys) -> None:
+    asked.answer = asked.answer.model_copy(update={"notes": ("a note",)})
+    assert run(["estimate", "model.py", "--format", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert Estimate.model_validate_json(out) == asked.answer
+    assert err == ""
+
+
+def test_no_feasible_plan_is_exit_3_and_json_is_still_printed(asked: Asked, capsys) -> None:
+    asked.answer = make_estimate()
+    assert run(["estimate", "model.py", "--format", "json", "--explain", "1"]) == 3
+    assert json.loads(capsys.readouterr().out)["plans"] == []
+
+
+def test_notes_go_to_stderr_unless_quiet(asked: Asked, capsys) -> None:
+    asked.answer = asked.answer.model_copy(update={"notes": ("the batch was left free",)})
+    run(["estimate", "model.py"])
+    assert capsys.readouterr().err == "Note: the batch was left free.\n"
+    run(["estimate", "model.py", "-q"])
+    assert capsys.readouterr().err == ""
+
+
+def test_the_answer_stands_when_it_cannot_be_kept(asked: Asked, monkeypatch, capsys) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StoreError("The plan store cannot be used: disk full.", fix="Make room.")
+
+    monkeypatch.setattr(api, "keep", fail)
+    assert run(["estimate", "model.py"]) == 0
+    out, err = capsys.readouterr()
+    assert "Cheapest" in out
+    assert err.startswith("Warning: this estimate is not kept. The plan store")
+
+
+def test_the_form_follows_the_name_of_the_file(asked: Asked, tmp_path: Path, capsys) -> None:
+    assert run(["estimate", "model.py", "--out-file", str(tmp_path / "plans.md")]) == 0
+    assert capsys.readouterr().out == ""
+    assert (tmp_path / "plans.md").read_text() == (GOLDEN / "estimate.md").read_text()
+
+
+def test_explain_shows_one_plan(asked: Asked, capsys) -> None:
+    assert run(["estimate", "model.py", "--explain", "2"]) == 0
+    assert capsys.readouterr().out.startswith("Plan 2 · ")
+
+
+def test_explain_of_no_plan_is_a_usage_error(asked: Asked, capsys) -> None:
+    assert run(["estimate", "model.py", "--explain", "9"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "There is no plan 9; there are 5." in err
+
+
+def test_every_option_reaches_the_question(asked: Asked) -> None:
+    words = (
+        "--tokens 10B --global-batch 512 --provider aws,gcp --provider all --region us-east-1"
+        " --jurisdiction eu --accelerator H100:8 --nodes 1,2 --max-nodes 16 --layout fsdp8,dp8"
+        " --micro-batch 1,2 --grad-accum 4 --precision bf16-amp --recompute full --compile"
+        " --stack megatron --optimizer adafactor --deadline 3d --budget 2k --spot --sort time"
+        " --top 5 --all-variants --vs-cpu"
+    )
+    run(["estimate", "model.py", *words.split()])
+    question = asked.question
+    assert question is not None
+    assert question.work == api.Work(tokens=10e9, global_batch=512)
+    assert question.machine == api.Machine(
+        providers=("aws", "gcp", "all"),
+        regions=("us-east-1",),
+        jurisdictions=("eu",),
+        accelerators=("H100:8",),
+        nodes=(1, 2),
+        max_nodes=16,
+    )
+    choices = question.choices
+    assert [str(layout) for layout in choices.layouts] == ["fsdp8", "dp8"]
+    assert (choices.micro_batches, choices.grad_accums) == ((1, 2), (4,))
+    assert (choices.precisions, choices.recomputes) == (("bf16-amp",), ("full",))
+    assert (choices.compile, choices.stack, choices.optimizer) == (True, "megatron", "adafactor")
+    money = question.money
+    assert (money.deadline_s, money.budget_usd) == (259_200, 2000)
+    assert (money.purchase, money.sort) == ("spot", "time")
+    assert (question.top, question.all_variants, question.vs_cpu) == (5, True, True)
+    assert asked.reading["precisions"] == ("bf16-amp",)
+    assert asked.reading["machine"] == question.machine
+
+
+def test_what_is_left_out_is_left_free(asked: Asked) -> None:
+    run(["estimate", "model.py"])
+    assert asked.question == api.Question()
+
+
+def test_a_cluster_is_nodes_of_one_kind(asked: Asked) -> None:
+    run(["estimate", "model.py", "--cluster", "4xp5.48xlarge"])
+    assert asked.question is not None
+    assert asked.question.machine == api.Machine(instances=("p5.48xlarge",), nodes=(4,))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--tokens 10B --steps 5", "--tokens and --steps are given"),
+        ("--epochs 3", "without the size of the data set"),
+        ("--deadline 3d", "--deadline is given without an amount of work"),
+        ("--budget 500", "--budget is given without an amount of work"),
+        ("--tokens 0", "not above zero"),
+        ("--tokens=-5", "not a number above zero"),
+        ("--max-nodes 0", "not above zero"),
+        ("--deadline 48", "write it with a unit"),
+        ("--precision bf61-amp", "Did you mean"),
+        ("--layout fsdpx", "does not start with"),
+        ("--format yaml", "not one of table, json"),
+        ("--sort cots", "Did you mean cost"),
+        ("--cluster 4xH100:8 --nodes 2", "--cluster is given beside"),
+        ("--cluster H100", "NxNAME"),
+        ("--tokenz 5", "No such option"),
+    ],
+)
+def test_what_makes_no_sense_is_a_usage_error(
+    asked: Asked, words: str, message: str, capsys
+) -> None:
+    assert run(["estimate", "model.py", *words.split()]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert asked.question is None

@@ -1,0 +1,210 @@
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.cli.main import run
+
+GOLDEN = Path(__file__).parent / "golden"
+TEMPLATES = Path(__file__).parents[3] / "docs" / "templates"
+COLOCATED = str(TEMPLATES / "colocated.yaml")
+
+
+@pytest.fixture
+def gpuplan(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def call(*words, code=0):
+        assert run(list(words)) == code
+        return capsys.readouterr()
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("offers-h100.txt", ["offers", "--accelerator", "H100:8"]),
+        ("offers-spot.txt", ["offers", "--accelerator", "L4", "--spot", "--jurisdiction", "eu"]),
+        ("offers-unknown.txt", ["offers", "--provider", "neevcloud,nvidia-dgx-cloud"]),
+        ("offers-bought.txt", ["offers", "--provider", "our-lab", "--offers", "bought.yaml"]),
+        ("offers-a100.md", ["offers", "--accelerator=A100-80GB", "--top=5", "--format=markdown"]),
+        ("offers-gaudi.json", ["offers", "--accelerator", "Gaudi1", "--format", "json"]),
+        ("gpus.txt", ["gpus"]),
+        ("gpus-h100.txt", ["gpus", "H100-80GB-SXM"]),
+        ("gpus-unspecified.txt", ["gpus", "RTX-5080"]),
+    ],
+)
+def test_golden_outputs(gpuplan, golden, monkeypatch, name, words):
+    monkeypatch.chdir(TEMPLATES)
+    golden(GOLDEN / name, gpuplan(*words).out)
+
+
+@pytest.mark.parametrize("columns", [72, 80, 100, 120, 160])
+@pytest.mark.parametrize("words", [["gpus"], ["offers"], ["offers", "--accelerator", "H100:8"]])
+def test_no_line_is_wider_than_the_screen_and_no_number_is_cut(
+    gpuplan, monkeypatch, columns, words
+):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = gpuplan(*words).out.splitlines()
+    assert max(map(len, lines)) <= columns
+    rows = lines[1 : lines.index("")]
+    assert not any(cell.endswith("…") and cell[0].isdigit() for r in rows for cell in r.split()[3:])
+
+
+def test_numbers_stand_right_aligned(gpuplan):
+    lines = gpuplan("offers", "--accelerator", "H100:8", "--top", "12").out.splitlines()
+    end = lines[0].index("$/h") + len("$/h")
+    assert all(line[end - 1].isdigit() and line[end : end + 2] == "  " for line in lines[1:13])
+
+
+def test_in_a_pipe_nothing_is_cut_or_styled(gpuplan, monkeypatch):
+    monkeypatch.delenv("COLUMNS")
+    out = gpuplan("offers").out
+    assert "…" not in out
+    assert "\x1b" not in out
+
+
+def test_json_and_csv_hold_every_offer_and_agree(gpuplan):
+    listed = json.loads(gpuplan("offers", "--all", "--format", "json").out)
+    rows = list(csv.DictReader(io.StringIO(gpuplan("offers", "--all", "--format", "csv").out)))
+    assert len(listed["offers"]) == len(rows) == listed["matched"] == len(load_catalogue().offers)
+    assert listed["unpriced"] == 501
+    assert listed["schema_version"] == "1.0"
+    assert [row["instance_type"] for row in rows] == [
+        offer["instance_type"] for offer in listed["offers"]
+    ]
+
+
+def test_unknown_is_null_in_json_and_empty_in_csv_never_zero(gpuplan):
+    words = ["offers", "--provider", "neevcloud", "--format"]
+    offer = json.loads(gpuplan(*words, "json").out)["offers"][0]
+    assert offer["on_demand_usd_per_hour"] is None
+    assert offer["jurisdiction"] is None
+    row = next(csv.DictReader(io.StringIO(gpuplan(*words, "csv").out)))
+    assert row["on_demand_usd_per_hour"] == ""
+
+
+def test_csv_of_nested_values_has_one_column_each(gpuplan):
+    rows = list(csv.DictReader(io.StringIO(gpuplan("gpus", "--format", "csv").out)))
+    by_name = {row["name"]: row for row in rows}
+    assert "peak_flops" not in rows[0]
+    assert float(by_name["H100-80GB-SXM"]["peak_flops.bf16"]) == 989.4e12
+    assert by_name["V100-16GB-SXM2"]["peak_flops.bf16"] == ""
+    assert by_name["RTX-5080"]["memory_bytes"] == ""
+
+
+def test_marketplaces_and_slices_come_when_named_or_asked_for(gpuplan):
+    def providers(*words):
+        out = gpuplan("offers", "--format", "json", *words).out
+        return {offer["provider"] for offer in json.loads(out)["offers"]}
+
+    assert "vast-ai" not in providers("--accelerator", "H100")
+    assert "vast-ai" in providers("--accelerator", "H100", "--provider", "all")
+    assert "vast-ai" in providers("--accelerator", "H100", "--all")
+    assert providers("--provider", "vast-ai") == {"vast-ai"}
+    assert providers("--accelerator", "RTX-5080") == {"salad"}
+    assert "g6f.large" in gpuplan("offers", "--instance", "g6f.large").out
+
+
+def test_launchable_keeps_what_launch_reaches(gpuplan):
+    out = gpuplan("offers", "--launchable", "--format", "json").out
+    offers = json.loads(out)["offers"]
+    assert all(offer["launchable"] for offer in offers)
+    assert {"aws", "azure", "gcp"} <= {offer["provider"] for offer in offers}
+
+
+def test_cheapest_first_by_either_order_and_limits_hold(gpuplan):
+    def prices(key, *words):
+        out = gpuplan("offers", "--on-demand", "--format", "json", *words).out
+        return [offer[key] for offer in json.loads(out)["offers"]]
+
+    by_one = prices("on_demand_usd_per_accelerator_hour")
+    by_node = prices("on_demand_usd_per_hour", "--sort", "price")
+    assert by_one == sorted(by_one)
+    assert by_node == sorted(by_node)
+    assert max(prices("on_demand_usd_per_hour", "--max-price", "$2")) <= 2
+    assert len(prices("on_demand_usd_per_hour", "--top", "7")) == 7
+
+
+def test_own_offers_are_listed_beside_the_clouds(gpuplan):
+    out = gpuplan("offers", "--accelerator", "H100:8", "--offers", COLOCATED).out
+    assert "my-colo" in out
+    assert "verda" in out
+    own = gpuplan("gpus", "Prototype-1", "--offers", str(TEMPLATES / "bought.yaml")).out
+    assert "500 TFLOP/s dense" in own
+
+
+def test_out_file_is_written_whole_and_names_its_format(gpuplan, tmp_path):
+    target = tmp_path / "offers.csv"
+    assert gpuplan("offers", "--provider", "lambda", "--out-file", str(target)).out == ""
+    assert target.read_text("utf-8").startswith("provider,region,jurisdiction,")
+    gpuplan("gpus", "--out-file", str(tmp_path / "gpus.json"))
+    assert json.loads((tmp_path / "gpus.json").read_text("utf-8"))["accelerators"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gpus.json", "offers.csv"]
+
+
+def test_gpus_json_lists_every_accelerator_and_no_processor(gpuplan):
+    listed = json.loads(gpuplan("gpus", "--format", "json").out)["accelerators"]
+    names = [line["name"] for line in listed]
+    assert len(names) == len(set(names)) == 90 + 28
+    assert not any(name.startswith("CPU-") for name in names)
+    h100 = next(line for line in listed if line["name"] == "H100-80GB-SXM")
+    assert h100["peak_flops"]["bf16"] == 989.4e12
+    unspecified = next(line for line in listed if line["name"] == "RTX-5080")
+    assert unspecified["memory_bytes"] is None
+    assert unspecified["peak_flops"] is None
+
+
+def test_a_sheet_says_what_a_spelling_assumes(gpuplan):
+    said = gpuplan("gpus", "h100")
+    assert said.err == "h100 is taken as H100-80GB-SXM: SXM assumed.\n"
+    assert said.out.startswith("H100-80GB-SXM\n")
+    assert gpuplan("gpus", "h100", "-q").err == ""
+
+
+def test_nothing_matches_is_said_and_is_no_error(gpuplan):
+    out = gpuplan("offers", "--accelerator", "H100", "--max-price", "0.01").out
+    assert out.startswith("No offer matches.")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["gpus", "H10O"], "There is no accelerator 'H10O'. Did you mean H100?"),
+        (["gpus", "A100"], "'A100' could be any of"),
+        (["offers", "--accelerator", "H1000"], "There is no accelerator 'H1000'. Did you mean"),
+        (["offers", "--accelerator", "H100:0"], "asks for '0' accelerators"),
+        (["offers", "--provider", "asw"], "There is no provider 'asw'. Did you mean aws"),
+        (["offers", "--region", "us-est-1"], "There is no region 'us-est-1' in the catalogue. Did"),
+        (["offers", "--jurisdiction", "europe"], "There is no jurisdiction 'europe'"),
+        (["offers", "--instance", "p5.48"], "There is no instance type 'p5.48'. Did you mean"),
+        (["offers", "--max-price", "-1"], "not above zero"),
+        (["offers", "--max-price", "nan"], "not above zero"),
+        (["offers", "--top", "0"], "--top"),
+        (["offers", "--sort", "pric"], "Did you mean price"),
+        (["offers", "--format", "jsn"], "Did you mean json"),
+        (["offers", "--offers", "absent.yaml"], "Cannot read absent.yaml"),
+        (["offers", "--out-file", "no/such/folder/x.csv"], "Cannot write no/such/folder/x.csv"),
+    ],
+)
+def test_bad_words_end_in_one_message_and_exit_code_2(gpuplan, words, message):
+    said = gpuplan(*words, code=2)
+    assert message in " ".join(said.err.split())
+    assert said.out == ""
+    assert "Traceback" not in said.err
+
+
+def test_neither_command_imports_torch_or_an_sdk():
+    code = (
+        "import sys; from gpuplan.cli.main import run; run(['offers', '--top', '1']);"
+        "heavy = ('torch', 'numpy', 'yaml', 'sqlalchemy', 'boto3', 'sky');"
+        "print([m for m in heavy if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"

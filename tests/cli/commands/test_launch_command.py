@@ -1,0 +1,423 @@
+"""`gpuplan launch`: what it shows, refuses and rents, on an engine in memory."""
+
+import json
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import yaml
+from answers import make_estimate, make_offer, make_plan, make_run
+from fake_engine import Clock, FakeEngine
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.cli.main import run
+from gpuplan.launcher.prepare.power_off import POWER_OFF
+from gpuplan.launcher.prepare.prepare import LaunchAnswer
+from gpuplan.launcher.skypilot import engine as sky_engine
+from gpuplan.launcher.skypilot import prices
+from gpuplan.launcher.store.estimates import Store
+from gpuplan.launcher.store.origin import origin_of
+from gpuplan.planner.plan.plan import CatalogueFacts, Plan
+from gpuplan.planner.plan.question import Question
+from gpuplan.profiles.user_model.spec import parse_model_spec
+
+CANARY = "hf_canaryCanaryCanary0123456789"
+OUTPUTS = ("--outputs", "s3://results/team")
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """Return the plan that was estimated here: 19,073 steps of 0.412 s on one p4d.24xlarge."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text("def build_model(): ...\ndef build_dataset(): ...\n")
+    kept = make_plan(run=make_run(), runnable=True)
+    catalogue = load_catalogue()
+    answer = make_estimate(
+        kept,
+        make_plan(2, offer=make_offer(provider="gcp"), run=make_run(usd=4000.0), runnable=True),
+        catalog=CatalogueFacts(snapshot_date=catalogue.snapshot_date, offers=1),
+        generated_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    spec = parse_model_spec("net.py", params={"width": 4})
+    origin = origin_of(spec, Question(), folder=Path.cwd(), offers=None)
+    Store().keep(answer, inputs_hash="a", origin=origin)
+    return kept
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    """Return the engine that stands in for SkyPilot, on a clock that begins now."""
+    fake = FakeEngine(Clock(datetime.now(UTC)), usd_per_hour=Decimal("21.96"))
+    monkeypatch.setattr(sky_engine, "SkyEngine", lambda: fake)
+    monkeypatch.setattr(prices, "skypilot_prices", lambda _task: [None])
+    return fake
+
+
+def test_the_dry_run_prints_the_task_alone_and_writes_nothing(plan: Plan, capsys) -> None:
+    before = sorted(Path().rglob("*"))
+    assert run(["launch", "--provider", "aws", *OUTPUTS, "--dryrun"]) == 0
+    captured = capsys.readouterr()
+    task = yaml.safe_load(captured.out)
+    assert task["resources"]["infra"] == "aws/us-east-1"
+    assert task["resources"]["labels"]["gpuplan-plan"] == plan.id
+    assert "$" in captured.err and "training" in captured.err
+    assert "$" not in captured.out.replace("$HOME", "").partition("setup:")[0]
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_machines_carry_the_store_and_the_owner_as_the_dry_run_says(
+    plan: Plan, engine: FakeEngine, capsys
+) -> None:
+    words = ["launch", plan.id, *OUTPUTS, "--owner", "Team A"]
+    assert run([*words, "--dryrun"]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)["resources"]["labels"]
+    assert run([*words, "-y"]) == 0
+    sent = engine.tasks[-1]["resources"]["labels"]
+    assert sent["gpuplan-store"] == shown["gpuplan-store"] == Store().id()
+    assert sent["gpuplan-owner"] == shown["gpuplan-owner"] == "team-a"
+
+
+def test_machines_carry_a_store_that_the_launch_itself_made(
+    plan: Plan, engine: FakeEngine, capsys
+) -> None:
+    Path("plan.json").write_text(plan.model_dump_json())
+    Store().path.unlink()
+    words = ["launch", "plan.json", "--model", "net.py", *OUTPUTS]
+    assert run([*words, "--dryrun"]) == 0
+    assert not Store().path.exists(), "a dry run makes no store"
+    assert "gpuplan-store" not in yaml.safe_load(capsys.readouterr().out)["resources"]["labels"]
+    assert run([*words, "-y"]) == 0
+    assert engine.tasks[-1]["resources"]["labels"]["gpuplan-store"] == Store().id()
+
+
+def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
+    plan: Plan, capsys
+) -> None:
+    run(["launch", plan.id, *OUTPUTS, "--region", "us-east-1,us-west-2", "--dryrun"])
+    said = capsys.readouterr().err.splitlines()
+    results = next(line for line in said if line.startswith("  results "))
+    assert re.fullmatch(r"  results +s3://results/team/net-\d{8}-\d{6}-[0-9a-f]{6}", results)
+    said.remove(results)
+    assert said == [
+        "net, 124M parameters, 19,073 steps of 64 samples, bf16-amp",
+        "data: build_dataset() of net.py",
+        f"Plan {plan.id}: 8 × A100-40GB-SXM · aws p4d.24xlarge us-east-1",  # noqa: RUF001
+        "  at worst                   3.0 h        $66.01"
+        "  slowest start, top of the 80 % interval, idle end",
+        "  expected                   2.3 h        $51.60  $21.96 an hour",
+        "    provisioning           5.0 min         $1.83",
+        "    setup                  5.0 min         $1.83",
+        "    staging                    0 s         $0.00",
+        "    training                 2.2 h        $47.93",
+        "    billing increment          1 s         $0.01",
+        "  tried in order      on-demand, aws/us-east-1 ($21.96 a node),"
+        " aws/us-west-2 ($21.96 a node)",
+        "  ends                after its last step, 19,073",
+        "                      15.0 min without a step; a loss that is no number",
+        "                      when its first steps say that it costs more than $66.38,"
+        " until you say so",
+        "                      then the machines go: at once, or 6.0 min later if nobody follows",
+        "Note: disks, buckets and traffic between regions are not in these sums.",
+        "Note: set-up is stopped after 2.5 h at the latest.",
+        "Note: if your laptop, SkyPilot and the guard are all gone, machines of aws power"
+        " themselves off after 3.0 h ($65.88) without set-up or a run, and at the latest after"
+        " 31.3 h ($686.88); then billed until `gpuplan reconcile` or the provider's console deletes"
+        f" them: {POWER_OFF['aws'].still_billed}.",
+    ]
+
+
+def test_json_holds_the_promised_keys(plan: Plan, capsys) -> None:
+    assert run(["launch", plan.id, *OUTPUTS, "--dryrun", "--format", "json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    answer = LaunchAnswer.model_validate(printed)
+    assert set(printed) >= {"task", "command", "usd_per_hour", "usd_expected", "usd_worst"}
+    assert printed["usd_per_hour"] == 21.96
+    assert answer.usd_expected == sum(line.usd for line in answer.cost_lines)
+    assert printed["command"].startswith(f"sky launch -y -c {printed['task']['name']} ")
+
+
+def test_quiet_says_nothing_on_stderr(plan: Plan, capsys) -> None:
+    assert run(["launch", plan.id, *OUTPUTS, "--dryrun", "-q"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_nothing_is_rented_unasked(plan: Plan, engine: FakeEngine, capsys) -> None:
+    assert run(["launch", plan.id, *OUTPUTS]) == 2
+    assert "there is no terminal to ask on" in capsys.readouterr().err
+    assert engine.tasks == []
+    assert not Path("gpuplan-launches").exists()
+    assert run(["history"]) == 0
+    assert "No launch was made yet" in capsys.readouterr().out
+
+
+def test_without_skypilot_it_says_how_to_install_it(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setitem(sys.modules, "sky", None)
+    assert run(["launch", plan.id, *OUTPUTS, "-y"]) == 2
+    assert 'pip install "gpuplan[sky]"' in capsys.readouterr().err
+    assert not Path("gpuplan-launches").exists()
+    assert run(["history"]) == 0
+    assert "No launch was made yet" in capsys.readouterr().out
+
+
+def test_a_launch_from_the_question_to_the_account(plan: Plan, engine: FakeEngine, capsys) -> None:
+    assert run(["launch", plan.id, *OUTPUTS, "-y", "--max-cost", "60", "--format", "json"]) == 0
+    captured = capsys.readouterr()
+    record = json.loads(captured.out)
+    assert (record["state"], record["outcome"]) == ("ended", "succeeded")
+    assert record["reserved_usd"] == 60
+    assert "step 1\n" in captured.err
+    assert re.search(
+        r"spent \$\d+\.\d\d, predicted \$\d+\.\d\d–\d+\.\d\d, saved at s3://results/", captured.err
+    )
+    assert engine.live() == []
+    (task,) = engine.tasks
+    assert task["resources"]["autostop"] == {"idle_minutes": 5, "down": True, "wait_for": "jobs"}
+    folder = Path(record["folder"])
+    orders = json.loads((folder / "job" / "guard.json").read_text())
+    assert orders["max_cost_usd"] == 60
+    assert orders["requested_at_s"] > 1.7e9
+    assert (folder / "job" / "gpuplan_guard" / "guard" / "main.py").exists()
+
+
+def test_the_higher_price_is_said_and_counts(
+    plan: Plan, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr(prices, "skypilot_prices", lambda _task: [Decimal("43.92")])
+    assert run(["launch", plan.id, *OUTPUTS, "-y", "--format", "json"]) == 0
+    captured = capsys.readouterr()
+    assert (
+        "Note: aws/us-east-1: the plan says $21.96/h, SkyPilot's own table $43.92/h (+100%)."
+        in captured.err
+    )
+    assert json.loads(captured.out)["reserved_usd"] == 132.02
+
+
+def test_where_there_is_no_capacity_the_next_best_plan_is_offered(
+    plan: Plan, engine: FakeEngine, capsys
+) -> None:
+    engine.no_capacity = True
+    assert run(["launch", plan.id, *OUTPUTS, "-y", "-q"]) == 3
+    said = capsys.readouterr().err
+    assert re.search(r"take the next-best plan, [0-9a-f]{10} \(gcp", said)
+    assert run(["launch", *OUTPUTS, "-y", "--any-plan", "-q"]) == 3
+    assert len(engine.tasks) == 3
+    assert capsys.readouterr().err.count("Trying plan") == 1
+    assert run(["history", "--format", "json"]) == 0
+    totals = json.loads(capsys.readouterr().out)["totals"]
+    assert totals == {"launches": 3, "node_hours": 0, "spent_usd": 0.0}
+
+
+def test_ctrl_c_leaves_the_job_to_itself_and_says_how_to_find_it(
+    plan: Plan, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "tail", interrupted)
+        assert run(["launch", plan.id, *OUTPUTS, "-y"]) == 130
+    said = capsys.readouterr().err
+    found = re.search(r"gpuplan stop (net-\S+)", said)
+    assert found is not None
+    assert len(engine.live()) == 1
+    assert run(["status"]) == 0
+    assert re.search(found[1] + r" +trains +aws/us-east-1", capsys.readouterr().out)
+    assert run(["stop", found[1]]) == 0
+    assert engine.live() == []
+    assert run(["status"]) == 0
+    assert "no launch costs money" in capsys.readouterr().out
+
+
+def test_a_limit_counts_what_was_launched_before(plan: Plan, engine: FakeEngine, capsys) -> None:
+    limited = ["launch", plan.id, *OUTPUTS, "-y", "-q", "--detach", "--month-limit", "100"]
+    assert run(limited) == 0
+    assert run(limited) == 4
+    assert "month 2" in (said := capsys.readouterr().err) and "has committed $66.01" in said
+    assert len(engine.tasks) == 1
+    (path,) = Path("gpuplan-launches").glob("*/job/guard.json")
+    assert json.loads(path.read_text())["max_cost_usd"] == 66.01
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ((), 2, "would go with them"),
+        ((*OUTPUTS, "--provider", "azure"), 3, "no priced plan on azure"),
+        ((*OUTPUTS, "--max-cost", "50"), 4, "more than --max-cost $50.00"),
+        ((*OUTPUTS, "--max-hours", "2"), 4, "more than --max-hours 2.0"),
+        ((*OUTPUTS, "--max-hourly-cost", "20"), 4, "more than --max-hourly-cost $20.00"),
+        ((*OUTPUTS, "--deadline", "2h"), 4, "--deadline is in 2.0"),
+        ((*OUTPUTS, "--shared", "/mnt/runs"), 2, "--outputs"),
+        ((*OUTPUTS, "--min-gpu-utilization", "130%"), 2, "is not a share"),
+        ((*OUTPUTS, "--region", "mars-1"), 5, "Nobody states a price"),
+        ((*OUTPUTS, "--framework", "jax"), 2, "for a script of your own"),
+        ((*OUTPUTS, "--synthetic", "--command", "t.py"), 2, "own script reads its own data"),
+        ((*OUTPUTS, "--param", "width=5"), 2, "without --model"),
+        ((*OUTPUTS, "--model", "net.py", "--param", "width=5"), 2, "not with width=5"),
+        ((*OUTPUTS, "--out-file", "x.yaml"), 2, "--out-file is for --dryrun"),
+        ((*OUTPUTS, "--data", "s3://bucket"), 2, "where the bucket goes"),
+        ((*OUTPUTS, "--workdir", "nowhere"), 2, "There is no folder nowhere"),
+    ],
+)
+def test_what_is_refused_and_how(
+    plan: Plan, options: tuple[str, ...], code: int, said: str, capsys
+) -> None:
+    dry = () if "--out-file" in options else ("--dryrun",)
+    assert run(["launch", *options, *dry]) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
+    assert "To fix: " in captured.err or "Error: Invalid value" in captured.err
+    assert not Path("gpuplan-launches").exists()
+
+
+def _without_data(text: str = "def build_model(): ...\n") -> str:
+    """Keep an estimate of a file without a data set; return its plan's id."""
+    Path("bare.py").write_text(text)
+    kept = make_plan(run=make_run(), runnable=True)
+    facts = CatalogueFacts(snapshot_date=load_catalogue().snapshot_date, offers=1)
+    origin = origin_of(parse_model_spec("bare.py"), Question(), folder=Path.cwd(), offers=None)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    answer = make_estimate(kept, catalog=facts, generated_at=now)
+    Store().keep(answer, inputs_hash="b", origin=origin)
+    return kept.id
+
+
+@pytest.mark.parametrize("how", [("--dryrun",), ("-y",)])
+def test_synthetic_batches_are_not_paid_for_unasked(
+    plan: Plan, engine: FakeEngine, how: tuple[str, ...], capsys
+) -> None:
+    bare = _without_data()
+    assert run(["launch", bare, *OUTPUTS, *how]) == 2
+    said = capsys.readouterr()
+    assert "would train on synthetic batches" in said.err
+    assert "bare.py has no build_dataset()" in said.err
+    assert "--synthetic" in said.err.partition("To fix: ")[2]
+    assert said.out == ""
+    assert not Path("gpuplan-launches").exists()
+
+
+def test_synthetic_batches_that_are_asked_for_are_kept_in_the_job(
+    plan: Plan, engine: FakeEngine, capsys
+) -> None:
+    bare = _without_data()
+    assert run(["launch", bare, *OUTPUTS, "--synthetic", "-y"]) == 0
+    assert "data: SYNTHETIC batches: bare.py has no build_dataset()" in capsys.readouterr().err
+    (path,) = Path("gpuplan-launches").glob("*/job/job.json")  # which `resume` sends again
+    job = json.loads(path.read_text())
+    assert (job["synthetic"], job["needs_dataset"]) == (True, False)
+
+
+def test_a_file_with_a_data_set_must_give_it_on_the_node(
+    plan: Plan, engine: FakeEngine, capsys
+) -> None:
+    assert run(["launch", plan.id, *OUTPUTS, "-y", "-q"]) == 0
+    (path,) = Path("gpuplan-launches").glob("*/job/job.json")
+    job = json.loads(path.read_text())
+    assert (job["synthetic"], job["needs_dataset"]) == (False, True)
+
+
+def test_a_few_first_steps_may_be_synthetic(plan: Plan, capsys) -> None:
+    bare = _without_data()
+    assert run(["launch", bare, *OUTPUTS, "--smoke", "--dryrun"]) == 0
+    assert "data: SYNTHETIC batches" in capsys.readouterr().err
+
+
+def test_a_lightning_loader_is_not_launched(plan: Plan, capsys) -> None:
+    lit = _without_data("class Net(LightningModule):\n    def train_dataloader(self): ...\n")
+    assert run(["launch", lit, *OUTPUTS, "--smoke", "--dryrun"]) == 2
+    said = capsys.readouterr().err
+    assert "bare.py's train_dataloader()" in said and "--framework lightning" in said
+    assert run(["launch", lit, *OUTPUTS, "--synthetic", "--dryrun"]) == 0
+
+
+def test_a_changed_model_is_stale(plan: Plan, capsys) -> None:
+    Path("net.py").write_text("def build_model(): return 1\n")
+    assert run(["launch", plan.id, *OUTPUTS, "--dryrun"]) == 2
+    assert "has changed since" in capsys.readouterr().err
+
+
+def test_a_plan_from_a_file_needs_its_model(plan: Plan, capsys) -> None:
+    Path("plan.json").write_text(plan.model_dump_json())
+    assert run(["launch", "plan.json", *OUTPUTS, "--dryrun"]) == 2
+    assert "--model" in capsys.readouterr().err
+    assert run(["launch", "plan.json", "--model", "net.py", *OUTPUTS, "--dryrun"]) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--secret", f"HF_TOKEN={CANARY}"),
+        ("--env", f"HF_TOKEN={CANARY}"),
+        ("--env", f"NOTE={CANARY}"),
+        ("--data", f"s3://key:{CANARY}@bucket:/data"),
+        ("--command", f"train.py --token {CANARY}"),
+        ("--setup", f"export HF_TOKEN={CANARY}"),
+    ],
+)
+def test_a_secret_is_never_repeated_or_kept(plan: Plan, words: tuple[str, str], capsys) -> None:
+    assert run(["launch", plan.id, *OUTPUTS, *words]) == 2
+    captured = capsys.readouterr()
+    assert CANARY not in captured.out + captured.err
+    assert not Path("gpuplan-launches").exists()
+
+
+def test_a_named_secret_leaves_no_trace_of_its_value(
+    plan: Plan, engine: FakeEngine, capsys, monkeypatch, gpuplan_home: Path
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", CANARY)
+    assert run(["launch", plan.id, *OUTPUTS, "-y", "--secret", "HF_TOKEN"]) == 0
+    assert engine.secrets == {"HF_TOKEN": CANARY}
+    captured = capsys.readouterr()
+    assert CANARY not in captured.out + captured.err
+    written = [*Path().rglob("*"), *gpuplan_home.rglob("*")]
+    files = [path for path in written if path.is_file()]
+    assert any(path.name == "task.yaml" for path in files)
+    assert not [path for path in files if CANARY.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("words", [["--help"], ["launch", "--help"], ["plans"]])
+def test_skypilot_is_not_imported(words: list[str]) -> None:
+    program = (
+        "import sys; from gpuplan.cli.main import run; code = run(sys.argv[1:]);"
+        "sys.exit(code or ('sky' in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_nothing_that_is_installed_imports_skypilot() -> None:
+    root = Path(__file__).parents[3]
+    folders = ("catalog", "profiles", "planner", "launcher", "api", "cli")
+    files = [file for name in folders for file in (root / name).rglob("*.py")]
+    importing = [str(file) for file in files if "import sky\n" in file.read_text(encoding="utf-8")]
+    assert importing == []
+
+
+@pytest.mark.slow
+def test_a_stale_plan_is_planned_again(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = Path("net.py")
+    model.write_text(
+        "import torch\n"
+        "def build_model(width=512): return torch.nn.Linear(width, width)\n"
+        "def make_batch(batch_size, width=512): return (torch.randn(batch_size, width),)\n"
+        "def build_dataset(width=512): return torch.randn(64, width)\n"
+        "def compute_loss(model, batch): return model(*batch).square().mean()\n"
+    )
+    asked = ["estimate", "net.py", "--param", "width=256", "--samples", "10M", "-q"]
+    assert run([*asked, "--provider", "aws", "--accelerator", "T4", "--format", "json"]) == 0
+    first = json.loads(capsys.readouterr().out)["plans"][0]["id"]
+    model.write_text(model.read_text().replace("512", "1024"))
+    dry = ["launch", first, *OUTPUTS, "--dryrun", "--format", "json"]
+    assert run(dry) == 2
+    assert "has changed since" in capsys.readouterr().err
+    assert run([*dry, "--replan"]) == 0
+    again = json.loads(capsys.readouterr().out)["plan"]
+    assert run(["launch", again, *OUTPUTS, "--dryrun", "-q"]) == 0

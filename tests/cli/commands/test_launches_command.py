@@ -1,0 +1,301 @@
+"""The commands that find a launch again, on an engine in memory."""
+
+import csv
+import io
+import json
+import re
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from fake_engine import Clock, FakeEngine
+from launch_records import RUN, make_record
+
+from gpuplan import api
+from gpuplan.cli.main import run
+from gpuplan.launcher.lifecycle.reconcile import Listing, Skipped
+from gpuplan.launcher.lifecycle.transitions import Desk, ask, begin, wait_started
+from gpuplan.launcher.skypilot import engine as sky_engine
+from gpuplan.launcher.store.accounting import Limits
+from gpuplan.launcher.store.estimates import Store, StoreError
+from gpuplan.launcher.store.launch_record import LaunchRecord
+
+GUARDED = (
+    'gpuplan-guard: {"verdict": {"why": "projection", "text": "projected $90.00, above $45.00",'
+    ' "exit_code": 4}, "spent_usd": 2.5}\n'
+)
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    fake = FakeEngine(Clock(datetime.now(UTC)))
+
+    class EngineTime:
+        now = staticmethod(lambda _zone: fake.clock())
+
+    monkeypatch.setattr(api.launches, "datetime", EngineTime)
+    monkeypatch.setattr(sky_engine, "SkyEngine", lambda: fake)
+    monkeypatch.setattr(
+        "gpuplan.launcher.lifecycle.cloud_instances.labelled_instances", lambda _regions: Listing()
+    )
+    return fake
+
+
+@pytest.fixture
+def desk(engine: FakeEngine) -> Desk:
+    return api.launches.desk(engine=engine)
+
+
+@pytest.fixture
+def record(tmp_path: Path, engine: FakeEngine, desk: Desk) -> LaunchRecord:
+    """Return a launch whose job runs, with orders of its guard in its folder."""
+    made = make_record(tmp_path, engine.clock)
+    job = Path(made.folder) / "job"
+    job.mkdir()
+    orders = {"run_id": RUN, "usd_per_hour": 36.0, "requested_at_s": 0.0}
+    projection = {"total_steps": 100, "action": "ask"}
+    (job / "guard.json").write_text(json.dumps({**orders, "projection": projection}))
+    return wait_started(desk, ask(desk, begin(desk, made, Limits(), spot=False)))
+
+
+def test_status_says_what_is_open(record: LaunchRecord, capsys) -> None:
+    assert run(["status"]) == 0
+    (head, line) = capsys.readouterr().out.splitlines()
+    assert head.split() == ["run", "is", "on", "for", "spent", "predicted"]
+    assert re.fullmatch(
+        RUN + r"  trains  aws/us-east-1/us-east-1a  0:\d\d h  \$\d\.\d\d  \$38\.00–45\.00", line
+    )
+
+
+def test_status_ends_a_launch_whose_job_is_over(
+    record: LaunchRecord, engine: FakeEngine, capsys
+) -> None:
+    engine.end_job(record.cluster)
+    assert run(["status", RUN[:8], "--format", "json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["launches"][0]["outcome"] == "succeeded"
+    assert "saved at s3://results/team/" in captured.err
+    assert engine.live() == []
+
+
+def test_status_watches_until_nothing_is_open(
+    record: LaunchRecord, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            engine.end_job(record.cluster)
+
+    monkeypatch.setattr("gpuplan.cli.commands.status.time.sleep", sleep)
+    assert run(["status", "--watch", "--every", "5s", "-q"]) == 0
+    assert slept == [5.0, 5.0, 5.0]
+    assert engine.live() == []
+
+
+def test_logs_before_and_after_the_end(record: LaunchRecord, engine: FakeEngine, capsys) -> None:
+    assert run(["logs", RUN]) == 0
+    assert capsys.readouterr().out == "step 1\n"
+    assert run(["logs", "-f", RUN]) == 0
+    assert "spent $" in capsys.readouterr().err
+    assert engine.live() == []
+    assert run(["logs", RUN]) == 0
+    assert capsys.readouterr().out == "step 1\n"
+
+
+def test_a_guarded_run_goes_on_with_other_orders(
+    record: LaunchRecord, engine: FakeEngine, capsys
+) -> None:
+    engine.log += GUARDED
+    assert run(["logs", "-f", RUN]) == 4
+    assert "projected $90.00, above $45.00" in capsys.readouterr().err
+    assert run(["resume", RUN]) == 2
+    assert "ended by its guard" in capsys.readouterr().err
+    engine.log = "step 2\n"
+    assert run(["resume", RUN, "--on-projection", "continue", "--max-cost", "90"]) == 0
+    orders = json.loads((Path(record.folder) / "job" / "guard.json").read_text())
+    assert orders["projection"]["action"] == "continue"
+    assert orders["max_cost_usd"] == 90
+    assert orders["spent_before_usd"] > 1
+    assert orders["hours_before"] > 0.03
+    assert orders["requested_at_s"] > 1.7e9
+    assert "2 x" not in capsys.readouterr().out
+
+
+def test_ctrl_c_while_following_leaves_the_run(
+    record: LaunchRecord, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "tail", interrupted)
+    assert run(["logs", "-f", RUN]) == 130
+    assert f"gpuplan stop {RUN}" in capsys.readouterr().err
+    assert len(engine.live()) == 1
+
+
+def test_stop_and_down_say_what_was_spent(record: LaunchRecord, engine: FakeEngine, capsys) -> None:
+    assert run(["stop", RUN]) == 0
+    said = capsys.readouterr().err
+    assert "told to stop" in said and re.search(r"spent \$\d\.\d\d, predicted", said)
+    assert run(["down", RUN]) == 0
+    assert run(["down", "nobody"]) == 2
+    assert "No launch has a run id" in capsys.readouterr().err
+    assert engine.live() == []
+
+
+def test_history_adds_up_and_filters(
+    record: LaunchRecord, engine: FakeEngine, desk: Desk, tmp_path: Path, capsys
+) -> None:
+    other = make_record(
+        tmp_path, engine.clock, run="bert-20261122-130000-0d0d0d", project="bert", owner="bob"
+    )
+    begin(desk, other, Limits(), spot=False)
+    assert run(["history"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert lines[-1].startswith("2 launches, 2 still open: ")
+    assert run(["history", "--project", "net", "--format", "csv"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (row["run"], row["attempts"], row["outcome"]) == (RUN, "1", "")
+    assert run(["history", "--outcome", "failed"]) == 0
+    assert "none is wanted" in capsys.readouterr().out
+    assert run(["history", "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    spent = sum(one["spent_usd"] for one in answer["launches"])
+    assert answer["totals"]["spent_usd"] == pytest.approx(spent, abs=0.05)
+    assert run(["history", RUN]) == 0
+    told = capsys.readouterr().out
+    assert "attempt 1: on-demand in aws/us-east-1/us-east-1a at $36.00 an hour" in told
+    assert re.search(r"\d\d:\d\d  job 1 submitted", told)
+
+
+def leave_machines(desk: Desk, engine: FakeEngine, folder: Path) -> LaunchRecord:
+    """Return a launch that has ended, and whose machines SkyPilot still has."""
+    ended = {"state": "ended", "outcome": "lost", "why": "its machines went"}
+    record = make_record(folder, engine.clock, run="old-20261101-100000-0000ff", **ended)
+    desk.ledger.reserve(record, Limits())
+    store_id = desk.ledger.store_id()
+    engine.add_stray(record.cluster, record.run, store_id=store_id, owner="ann")
+    return record
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, wanted: bool) -> list[str]:
+    """Let a person sit there who answers every question so; return what is asked."""
+    asked: list[str] = []
+
+    def confirm(text: str, **_: object) -> bool:
+        asked.append(text)
+        return wanted
+
+    monkeypatch.setattr("gpuplan.cli.commands.reconcile.is_terminal", lambda _stream: True)
+    monkeypatch.setattr("gpuplan.cli.commands.reconcile.click.confirm", confirm)
+    return asked
+
+
+def test_reconcile_gives_back_what_no_launch_owns_only_if_it_is_wanted(
+    record: LaunchRecord, engine: FakeEngine, desk: Desk, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setenv("GPUPLAN_OWNER", "ann")
+    old = leave_machines(desk, engine, tmp_path)
+    assert run(["reconcile"]) == 1
+    captured = capsys.readouterr()
+    assert f"{RUN}  runs" in captured.out
+    assert f"owned by {old.run}, which has ended" in captured.out
+    assert "-y gives it back" in captured.err
+    assert len(engine.live()) == 2
+    assert run(["reconcile", "-y"]) == 0
+    assert engine.live() == [record.cluster]
+    capsys.readouterr()
+    assert run(["reconcile", "--format", "json", "-q"]) == 0
+    assert [one["kind"] for one in json.loads(capsys.readouterr().out)["found"]] == ["running"]
+
+
+def test_reconcile_never_ends_what_is_not_this_stores_for_sure(
+    record: LaunchRecord, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    engine.add_stray("gp-bert-0d0d0d", "bert-1", store_id="7b", owner="bob")
+    engine.add_stray("gp-old-0000ff", "old-1")
+    assert run(["reconcile", "-y"]) == 1
+    captured = capsys.readouterr()
+    assert "launched by bob from another store (7b)" in captured.out
+    assert captured.err == (
+        "gp-old-0000ff may be somebody else's, so it is left alone; if it is yours:"
+        " sky down gp-old-0000ff\n"
+    )
+    assert len(engine.live()) == 3
+
+    asked = answers(monkeypatch, False)
+    assert run(["reconcile"]) == 1
+    assert [text.partition(":")[0] for text in asked] == ["gp-old-0000ff"]
+    assert "They may be somebody else's" in asked[0]
+    assert len(engine.live()) == 3
+    answers(monkeypatch, True)
+    assert run(["reconcile"]) == 0
+    assert sorted(engine.live()) == ["gp-bert-0d0d0d", record.cluster]
+
+
+def test_reconcile_says_whose_machines_are_and_where_it_did_not_look(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    skipped = Skipped(cloud="aws", regions=("af-south-1",), why="not enabled for this account")
+    listing = Listing(skipped=(skipped,))
+    monkeypatch.setattr(
+        "gpuplan.launcher.lifecycle.cloud_instances.labelled_instances", lambda _regions: listing
+    )
+    line = "not looked at: aws/af-south-1: not enabled for this account"
+    assert run(["reconcile", "-y"]) == 0
+    nothing = "Nothing is open, and nothing is rented"
+    assert capsys.readouterr().out == f"{nothing}.\n{line}\n"
+    engine.add_stray("gp-bert-0d0d0d", "bert-1", store_id="7b", owner="bob")
+    assert run(["reconcile", "-y"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("bert-1  1 x p4d.24xlarge in aws/us-east-1")
+    assert said[1:] == [f"{nothing} by this store.", line]
+    assert run(["reconcile", "--format", "json"]) == 0
+    theirs, passed_over = json.loads(capsys.readouterr().out)["found"]
+    assert (theirs["kind"], theirs["store"], theirs["owner"]) == ("others", "7b", "bob")
+    assert (passed_over["kind"], passed_over["text"]) == ("skipped", line)
+
+
+def test_one_record_that_cannot_be_read_hides_no_other(
+    record: LaunchRecord, engine: FakeEngine, capsys
+) -> None:
+    with closing(sqlite3.connect(Store().path)) as store:
+        row = ("broken-1", "2026", "running", "gp-broken", "{broken")
+        store.execute("insert into launches values (?, ?, ?, ?, ?)", row)
+        store.commit()
+    engine.add_stray("gp-broken", "broken-1", store_id=Store().id(), owner="ann")
+    for words in (["status"], ["history"]):
+        assert run(words) == 0
+        captured = capsys.readouterr()
+        assert RUN in captured.out
+        assert "broken-1 is left out" in captured.err
+    assert run(["reconcile", "-y", "--owner", "ann"]) == 1
+    assert "broken-1  its record in the store cannot be read" in capsys.readouterr().out
+    assert len(engine.live()) == 2, "its machines may train"
+    assert run(["down", "broken-1"]) == 1
+    assert "The record of broken-1 in the store cannot be read" in capsys.readouterr().err
+    assert run(["down", RUN]) == 0
+
+
+def test_limits_are_not_held_to_a_sum_that_nobody_knows(
+    record: LaunchRecord, engine: FakeEngine, desk: Desk, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(Store().path)) as store:
+        store.execute("update launches set record = '{'")
+        store.commit()
+    other = make_record(tmp_path, engine.clock, run="bert-20261122-130000-0d0d0d")
+    with pytest.raises(StoreError, match="counts towards the limits"):
+        begin(desk, other, Limits(project_usd=Decimal(100)), spot=False)
+    assert begin(desk, other, Limits(), spot=False).state == "intended"
+
+
+def test_with_nothing_open_skypilot_is_not_asked(capsys) -> None:
+    assert run(["status"]) == 0
+    assert "no launch costs money" in capsys.readouterr().out
+    assert run(["history"]) == 0

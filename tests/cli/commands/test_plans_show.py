@@ -1,0 +1,87 @@
+"""`gpuplan plans` and `gpuplan show`: what was kept is listed and found again."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from answers import make_estimate, make_plan, make_ranked_estimate, make_unworked_estimate
+
+from gpuplan import api
+from gpuplan.cli.main import run
+from gpuplan.cli.render.plans import render_kept
+from gpuplan.cli.render.text.columns import to_text
+from gpuplan.launcher.store.estimates import Store
+from gpuplan.planner.plan.plan import Estimate, Plan
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture
+def kept() -> Estimate:
+    estimate = make_ranked_estimate()
+    Store().keep(estimate, inputs_hash="a")
+    return estimate
+
+
+@pytest.mark.parametrize("width", [80, 110])
+def test_the_list(width: int, golden: Callable[[Path, str], None]) -> None:
+    older = make_unworked_estimate().model_copy(
+        update={"generated_at": "2026-11-18T09:30:00+00:00"}
+    )
+    lines = render_kept([make_ranked_estimate(), older, make_estimate()], top=2, width=width)
+    assert max(line.cell_len for line in lines) <= width
+    golden(GOLDEN / f"plans-{width}.txt", to_text(lines, colour=False))
+
+
+def test_nothing_kept_says_what_to_do(capsys) -> None:
+    assert run(["plans"]) == 0
+    assert capsys.readouterr().out.startswith("No estimate is kept yet.")
+
+
+def test_nothing_kept_is_an_empty_list_in_json(capsys) -> None:
+    assert run(["plans", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"schema_version": "1.0", "estimates": []}
+
+
+def test_json_holds_every_kept_plan(kept: Estimate, capsys) -> None:
+    run(["plans", "--format", "json", "--top", "1"])
+    (printed,) = json.loads(capsys.readouterr().out)["estimates"]
+    assert Estimate.model_validate(printed) == kept
+
+
+def test_the_newest_come_first_up_to_the_limit(kept: Estimate, capsys) -> None:
+    newer = make_estimate(make_plan(), generated_at="2026-11-21T10:00:00+00:00")
+    Store().keep(newer, inputs_hash="b")
+    run(["plans", "--limit", "1"])
+    out = capsys.readouterr().out
+    assert out.startswith("2026-11-21 10:00")
+    assert "2026-11-20" not in out
+
+
+def test_show_finds_a_plan_by_the_beginning_of_its_id(kept: Estimate, capsys) -> None:
+    plan = kept.plans[1]
+    assert run(["show", plan.id[:6]]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"Plan 2 · {plan.id} · 8 × H100-80GB-SXM")
+    assert "Where the numbers come from" in out
+
+
+def test_show_says_where_the_catalogue_has_it_from(kept: Estimate) -> None:
+    sources = api.sources(kept.plans[0])
+    assert "A100" in sources["kernel curves"]
+    assert all(sources.values())
+    assert set(sources) == {"kernel curves", "device", "instance", "offer"}
+
+
+def test_show_in_json_is_the_plan(kept: Estimate, capsys) -> None:
+    run(["show", kept.plans[0].id, "--format", "json"])
+    assert Plan.model_validate_json(capsys.readouterr().out) == kept.plans[0]
+
+
+@pytest.mark.parametrize("prefix", ["zzzz", "a", "%"])
+def test_show_of_an_unknown_plan_is_a_usage_error(kept: Estimate, prefix: str, capsys) -> None:
+    assert run(["show", prefix]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "To fix:" in err

@@ -1,0 +1,152 @@
+"""What people type into options: amounts as they say them, lists, names with a near miss."""
+
+from decimal import Decimal
+
+import click
+import pytest
+
+from gpuplan.catalog.errors import UsageError
+from gpuplan.cli.options.shared import (
+    Count,
+    Dollars,
+    Duration,
+    GroupedCommand,
+    LayoutText,
+    ListOf,
+    OneOf,
+    list_option,
+    option,
+    parse_cluster,
+)
+from gpuplan.planner.plan.layout import Layout
+
+
+def convert(kind: click.ParamType, text: object) -> object:
+    return kind.convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("512", 512),
+        ("10B", 10e9),
+        ("300M", 300e6),
+        ("1.5T", 1.5e12),
+        ("1.28m", 1.28e6),
+        ("2k", 2000),
+        ("1e9", 1e9),
+        ("1_000,000", 1e6),
+        (".5k", 500),
+        (7, 7),
+    ],
+)
+def test_counts(text: object, number: float) -> None:
+    assert convert(Count(), text) == number
+
+
+@pytest.mark.parametrize("text", ["0", "-3", "0B", "ten", "1X", "", "nan", "inf", "1e999", "0x10"])
+def test_a_count_above_zero_is_wanted(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        convert(Count(), text)
+
+
+def test_whole_numbers_stay_whole() -> None:
+    assert convert(Count(whole=True), "2k") == 2000
+    assert isinstance(convert(Count(whole=True), "2k"), int)
+    with pytest.raises(click.BadParameter, match="not a whole number"):
+        convert(Count(whole=True), "2.5")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("48h", 172_800), ("3d", 259_200), ("90min", 5400), ("1.5 h", 5400), ("2w", 1_209_600)],
+)
+def test_durations_are_in_seconds(text: str, seconds: float) -> None:
+    assert convert(Duration(), text) == seconds
+
+
+@pytest.mark.parametrize("text", ["48", "h", "0h", "-1d", "2 moons", ""])
+def test_a_duration_needs_its_unit_and_is_above_zero(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        convert(Duration(), text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("1", 1), ("2.5", 2.5), ("3min", 180)])
+def test_a_time_limit_without_a_unit_is_in_seconds(text: str, seconds: float) -> None:
+    assert convert(Duration(bare_unit="s"), text) == seconds
+
+
+@pytest.mark.parametrize(("whole", "text"), [(False, "2e18"), (False, "1e400"), (True, "2T")])
+def test_a_count_beyond_reason_is_called_too_large(whole: bool, text: str) -> None:
+    with pytest.raises(click.BadParameter, match="too large; at most"):
+        convert(Count(whole=whole), text)
+
+
+@pytest.mark.parametrize(
+    ("text", "usd"),
+    [
+        ("500", "500"),
+        ("$500", "500"),
+        ("1,500.50", "1500.50"),
+        ("2k", "2000"),
+        ("1.2M USD", "1.2e6"),
+    ],
+)
+def test_dollars(text: str, usd: str) -> None:
+    assert convert(Dollars(), text) == Decimal(usd)
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "five", "", "nan", "inf", "$"])
+def test_dollars_above_zero_are_wanted(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        convert(Dollars(), text)
+
+
+def test_a_word_is_one_of_a_few_and_a_near_miss_is_answered() -> None:
+    kind = OneOf(("bf16-amp", "fp16-amp"))
+    assert convert(kind, "BF16_AMP") == "bf16-amp"
+    with pytest.raises(click.BadParameter, match="Did you mean bf16-amp"):
+        convert(kind, "bf16amp")
+
+
+def test_layouts() -> None:
+    assert convert(LayoutText(), "fsdp16") == Layout(data=16, shard=16, zero_stage=3)
+    with pytest.raises(click.BadParameter, match="write"):
+        convert(LayoutText(), "fdsp16")
+
+
+def test_lists_take_commas_and_repeats_once_each() -> None:
+    @click.command(cls=GroupedCommand)
+    @list_option("Layout", "--micro-batch", Count(whole=True))
+    def command(micro_batch: tuple[int, ...]) -> tuple[int, ...]:
+        return micro_batch
+
+    words = ["--micro-batch", "1,2", "--micro-batch", "4", "--micro-batch", "2"]
+    assert command.main(words, standalone_mode=False) == (1, 2, 4)
+    assert command.main([], standalone_mode=False) == ()
+
+
+def test_a_list_without_an_item_is_refused() -> None:
+    with pytest.raises(click.BadParameter, match="empty item"):
+        convert(ListOf(), "aws,,gcp")
+
+
+def test_help_lists_options_under_their_headings(capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command(cls=GroupedCommand)
+    @option("Money", "--budget", type=Dollars(), help="So much.")
+    @option("Work", "--tokens", type=Count(), help="So many.")
+    def command(**_: object) -> None:
+        """Do it."""
+
+    command.main(["--help"], standalone_mode=False)
+    printed = capsys.readouterr().out
+    assert printed.index("Work:") < printed.index("--tokens") < printed.index("Money:")
+    assert printed.index("Money:") < printed.index("--budget") < printed.index("Other:")
+
+
+def test_clusters() -> None:
+    assert parse_cluster("4xp5.48xlarge") == {"nodes": (4,), "instance": ("p5.48xlarge",)}
+    assert parse_cluster("2 x H100:8") == {"nodes": (2,), "accelerator": ("H100:8",)}
+    for text in ("p5.48xlarge", "0xH100:8", "x", ""):
+        with pytest.raises(UsageError, match="NxNAME"):
+            parse_cluster(text)

@@ -1,0 +1,156 @@
+"""Machines by their labels, as AWS lists them: what a region may answer, with a stub of boto3."""
+
+import sys
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpuplan.launcher.lifecycle import cloud_instances
+from gpuplan.launcher.lifecycle.cloud_instances import (
+    RegionRefusedError,
+    labelled_instances,
+    terminate,
+)
+from gpuplan.launcher.lifecycle.engine import EngineError
+from gpuplan.launcher.lifecycle.reconcile import Instance, Listing
+
+REFUSED = "AWS was not able to validate the provided access credentials"
+
+
+class ClientError(Exception):
+    """As botocore raises it."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.response = {"Error": {"Code": code, "Message": REFUSED}}
+
+
+ClientError.__module__ = "botocore.exceptions"
+
+
+class Aws:
+    """An account: the error code of each region that refuses, and the machines of the others."""
+
+    def __init__(
+        self,
+        refusing: Mapping[str, str],
+        *,
+        machines: Mapping[str, Any] | None = None,
+        region: str | None = None,
+    ) -> None:
+        self.refusing, self.machines, self.region = refusing, machines or {}, region
+        self.asked: list[str] = []
+
+    def Session(self) -> Any:  # noqa: N802
+        return SimpleNamespace(get_credentials=lambda: "some", region_name=self.region)
+
+    def client(self, service: str, *, region_name: str) -> Any:
+        assert service == "ec2"
+
+        def answer(**_: object) -> Any:
+            self.asked.append(region_name)
+            if region_name in self.refusing:
+                raise ClientError(self.refusing[region_name])
+            return [{"Reservations": [{"Instances": self.machines.get(region_name, [])}]}]
+
+        return SimpleNamespace(
+            get_paginator=lambda _: SimpleNamespace(paginate=answer),
+            terminate_instances=answer,
+        )
+
+
+@pytest.fixture
+def look(monkeypatch: pytest.MonkeyPatch):
+    """Return a function that looks at regions of an account."""
+
+    def at(aws: Aws, *regions: str) -> Listing:
+        monkeypatch.setitem(sys.modules, "boto3", aws)
+        return labelled_instances(regions)
+
+    return at
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("AuthFailure", "not enabled for this account"),
+        ("OptInRequired", "not enabled for this account"),
+        ("UnrecognizedClientException", "not enabled for this account"),
+        ("InvalidClientTokenId", "not enabled for this account"),
+        ("UnauthorizedOperation", "these credentials lack ec2:DescribeInstances there"),
+    ],
+)
+def test_a_region_that_is_not_enabled_is_passed_over_and_named(look, code: str, why: str) -> None:
+    tags = {"gpuplan-run": "net-1", "gpuplan-store": "5a", "gpuplan-owner": "ann"}
+    machine = {
+        "InstanceId": "i-1",
+        "InstanceType": "p4d.24xlarge",
+        "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+    }
+    refusing = {"af-south-1": code, "me-south-1": code}
+    aws = Aws(refusing, machines={"us-east-1": [machine]})
+    found = look(aws, "us-east-1", "me-south-1", "af-south-1", "eu-west-1")
+    assert aws.asked == ["af-south-1", "eu-west-1", "me-south-1", "us-east-1"]
+    (one,) = found.instances
+    assert (one.instance_id, one.run, one.store_id, one.owner) == ("i-1", "net-1", "5a", "ann")
+    assert [(skipped.regions, skipped.why) for skipped in found.skipped] == [
+        (("af-south-1", "me-south-1"), why)
+    ]
+
+
+def test_credentials_that_no_region_takes_are_an_error(look) -> None:
+    with pytest.raises(EngineError, match=f"each of the 2 regions that were asked: {REFUSED}"):
+        look(
+            Aws({"us-east-1": "AuthFailure", "af-south-1": "AuthFailure"}),
+            "us-east-1",
+            "af-south-1",
+        )
+
+
+@pytest.mark.parametrize(
+    "code", ["InvalidClientTokenId", "UnrecognizedClientException", "RequestLimitExceeded"]
+)
+def test_other_errors_of_a_region_that_is_always_enabled_are_errors(look, code: str) -> None:
+    with pytest.raises(EngineError, match="AWS refused in us-east-1"):
+        look(Aws({"us-east-1": code}), "us-east-1", "eu-west-1")
+
+
+def test_govcloud_and_china_are_asked_with_their_own_credentials_alone(look) -> None:
+    regions = ("us-east-1", "us-gov-west-1", "us-gov-east-1", "cn-north-1")
+    aws = Aws({})
+    found = look(aws, *regions)
+    assert aws.asked == ["us-east-1"]
+    assert [(one.regions, one.why.partition(" has")[0]) for one in found.skipped] == [
+        (("us-gov-east-1", "us-gov-west-1"), "GovCloud"),
+        (("cn-north-1",), "China"),
+    ]
+    aws = Aws({}, region="us-gov-west-1")
+    found = look(aws, *regions)
+    assert aws.asked == ["us-gov-east-1", "us-gov-west-1"]
+    assert [one.regions for one in found.skipped] == [("cn-north-1", "us-east-1")]
+
+
+def test_without_boto3_or_credentials_aws_is_not_asked(look, monkeypatch) -> None:
+    monkeypatch.setattr(cloud_instances, "_boto3", lambda: None)
+    assert labelled_instances(["us-east-1"]) == Listing()
+    monkeypatch.undo()
+    aws = Aws({})
+    monkeypatch.setattr(aws, "Session", lambda: SimpleNamespace(get_credentials=lambda: None))
+    assert look(aws, "us-east-1") == Listing()
+    assert aws.asked == []
+
+
+def test_a_machine_that_may_not_be_ended_is_an_error(look, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", Aws({"us-east-1": "UnauthorizedOperation"}))
+    machine = Instance(
+        cloud="aws",
+        region="us-east-1",
+        instance_id="i-1",
+        instance_type=None,
+        run="net-1",
+        launched_at=None,
+    )
+    with pytest.raises(RegionRefusedError, match="AWS refused in us-east-1"):
+        terminate([machine])

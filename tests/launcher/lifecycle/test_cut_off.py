@@ -1,0 +1,246 @@
+"""A launch, a stop and a down that are cut off at any moment, and picked up: nothing is lost."""
+
+import io
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from fake_engine import Clock, FakeEngine, Killed
+from launch_records import RUN, make_desk, make_record
+
+from gpuplan.catalog.errors import LimitError, UsageError
+from gpuplan.launcher.lifecycle.engine import EngineError, Job
+from gpuplan.launcher.lifecycle.reconcile import reconcile, take_down
+from gpuplan.launcher.lifecycle.resume import down, follow, pick_up, resume, show_log, stop
+from gpuplan.launcher.lifecycle.transitions import Desk, ask, attend, begin, wait_started
+from gpuplan.launcher.store.accounting import Limits, closing_line, spent_usd
+from gpuplan.launcher.store.launch_record import LaunchRecord
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine(Clock())
+
+
+@pytest.fixture
+def desk(tmp_path: Path, engine: FakeEngine) -> Desk:
+    return make_desk(tmp_path, engine)
+
+
+def launched(desk: Desk, record: LaunchRecord) -> LaunchRecord:
+    """Return a launch whose job is submitted."""
+    begun = begin(desk, record, Limits(), spot=record.managed)
+    return wait_started(desk, ask(desk, begun))
+
+
+def no_wait(_seconds: float) -> None:
+    """Let no time pass: the fake engine's calls do."""
+
+
+def is_accounted(record: LaunchRecord, engine: FakeEngine) -> bool:
+    """Return whether no dollar of the cloud's bill is missing from the account."""
+    return spent_usd(record, now=engine.clock()) + Decimal("0.01") >= engine.billed_usd()
+
+
+def cut_at(engine: FakeEngine, count: int) -> None:
+    """Let the command die at the count-th moment that it talks to the engine."""
+    left = [count]
+
+    def cut(_call: str) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+
+    engine.cut = cut
+
+
+def moments(tmp_path: Path, managed: bool) -> int:
+    """Return at how many moments a launch talks to the engine."""
+    engine = FakeEngine(Clock())
+    seen: list[str] = []
+    engine.cut = seen.append
+    desk = make_desk(tmp_path / "counted", engine)
+    attend(desk, launched(desk, make_record(tmp_path, engine.clock, managed=managed)))
+    return len(seen)
+
+
+@pytest.mark.parametrize("managed", [False, True])
+@pytest.mark.parametrize("server_goes_on", [False, True])
+def test_a_launch_that_is_killed_at_any_moment_is_picked_up(
+    tmp_path: Path, managed: bool, server_goes_on: bool
+) -> None:
+    count = moments(tmp_path, managed)
+    assert count >= 8
+    for moment in range(count):
+        engine = FakeEngine(Clock())
+        desk = make_desk(tmp_path / f"{moment}", engine)
+        cut_at(engine, moment)
+        with pytest.raises(Killed):
+            attend(desk, launched(desk, make_record(tmp_path, engine.clock, managed=managed)))
+        engine.cut = lambda _call: None
+        engine.clock.pass_s(120)
+        if server_goes_on:
+            engine.finish_requests()
+        found = reconcile(desk)
+        assert not [one for one in found if one.is_orphan], f"orphan after moment {moment}"
+        record = desk.ledger.get(RUN)
+        if record.is_open:
+            record = follow(desk, record)
+        assert record.state == "ended"
+        assert engine.live() == [], f"moment {moment} left machines"
+        assert len(engine.books) <= 1, f"moment {moment} launched twice"
+        assert is_accounted(record, engine), f"moment {moment} lost dollars"
+        assert not reconcile(desk)
+
+
+@pytest.mark.parametrize("action", ["stop", "down", "pick_up"])
+def test_an_end_that_is_killed_at_any_moment_is_picked_up(tmp_path: Path, action: str) -> None:
+    for moment in range(40):
+        engine = FakeEngine(Clock())
+        desk = make_desk(tmp_path / f"{action}-{moment}", engine)
+        record = launched(desk, make_record(tmp_path, engine.clock))
+        if action == "pick_up":
+            engine.end_job(record.cluster)
+        cut_at(engine, moment)
+        try:
+            if action == "stop":
+                stop(desk, record, wait=no_wait)
+            elif action == "down":
+                down(desk, record)
+            else:
+                pick_up(desk, record)
+        except Killed:
+            engine.cut = lambda _call: None
+            reconcile(desk)
+            after = desk.ledger.get(RUN)
+            if after.is_open:
+                after = down(desk, after)
+            assert after.state == "ended"
+            assert engine.live() == []
+            assert is_accounted(after, engine)
+        else:
+            assert moment > 2
+            return
+    raise AssertionError("the action never ended")
+
+
+def test_a_launch_of_before_stores_had_an_id_is_labelled_when_it_is_launched_again(
+    tmp_path: Path, desk: Desk, engine: FakeEngine
+) -> None:
+    record = launched(desk, make_record(tmp_path, engine.clock))
+    engine.take_machines(record.cluster)
+    make_record(tmp_path, engine.clock)  # Its task as an older version wrote it.
+    resume(desk, pick_up(desk, record)[0], Limits())
+    labels = [one["resources"]["labels"].get("gpuplan-store") for one in engine.tasks]
+    assert labels == [desk.ledger.store_id()] * 2
+
+
+def test_two_commands_cannot_launch_one_run_twice(
+    tmp_path: Path, desk: Desk, engine: FakeEngine
+) -> None:
+    record = launched(desk, make_record(tmp_path, engine.clock))
+    with pytest.raises(UsageError, match="still open"):
+        desk.ledger.begin_attempt(record.run, Limits(), spot=False)
+    assert len(engine.books) == 1
+
+
+def test_machines_that_no_launch_owns_are_found_and_go(
+    tmp_path: Path, desk: Desk, engine: FakeEngine
+) -> None:
+    launched(desk, make_record(tmp_path, engine.clock))
+    old = launched(desk, make_record(tmp_path, engine.clock, run="old-20261101-100000-0000ff"))
+    engine.take_machines(old.cluster)
+    pick_up(desk, old)
+    engine.add_stray(old.cluster, old.run, store_id=desk.ledger.store_id(), owner="ann")
+    engine.add_stray("my-own-cluster", None)
+    orphans = [one for one in reconcile(desk, owner="ann") if one.is_orphan]
+    assert [one.cluster for one in orphans] == [old.cluster]
+    assert "$36.00 an hour" in orphans[0].text
+    take_down(desk, orphans[0], terminate=lambda _machines: None)
+    assert sorted(engine.live()) == ["gp-net-a1b2c3", "my-own-cluster"]
+    assert not [one for one in reconcile(desk, owner="ann") if one.is_orphan]
+
+
+def test_limits_count_what_is_open_at_its_worst(
+    tmp_path: Path, desk: Desk, engine: FakeEngine
+) -> None:
+    limits = Limits(project_usd=Decimal(100))
+    launched(desk, make_record(tmp_path, engine.clock))
+    other = make_record(tmp_path, engine.clock, run="net-20261122-120000-b2b2b2")
+    with pytest.raises(LimitError, match=r"has committed \$60\.00 of its \$100\.00"):
+        begin(desk, other, limits, spot=False)
+    attend(desk, desk.ledger.get(RUN))
+    assert begin(desk, other, limits, spot=False).state == "intended"
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+@pytest.mark.parametrize("way", ["pick_up", "down"])
+def test_machines_that_came_and_went_while_nobody_looked_are_paid(
+    tmp_path: Path, desk: Desk, engine: FakeEngine, way: str, remembered: bool
+) -> None:
+    record = ask(desk, begin(desk, make_record(tmp_path, engine.clock), Limits(), spot=False))
+    engine.finish_requests()
+    engine.clock.pass_s(900)
+    engine.take_machines(record.cluster)
+    engine.clock.pass_s(90_000)
+    if not remembered:
+        engine.history.clear()
+    ended = down(desk, record) if way == "down" else pick_up(desk, record)[0]
+    assert (ended.state, ended.outcome) == ("ended", "lost")
+    assert is_accounted(ended, engine)
+    assert "at most" in closing_line(ended, now=engine.clock())
+    if remembered:
+        spent = spent_usd(ended, now=engine.clock())
+        assert spent <= engine.billed_usd() + engine.usd_per_hour / 30
+
+
+def test_a_log_that_breaks_off_is_followed_again(
+    tmp_path: Path, desk: Desk, engine: FakeEngine
+) -> None:
+    record = launched(desk, make_record(tmp_path, engine.clock))
+    engine.log_breaks = 3
+    ended = follow(desk, record)
+    assert (ended.outcome, engine.live()) == ("succeeded", [])
+
+    other = launched(desk, make_record(tmp_path, engine.clock, run="net-20261122-120000-b2b2b2"))
+    engine.log_breaks = 30
+    with pytest.raises(EngineError, match="its job goes on"):
+        follow(desk, other)
+    assert desk.ledger.get(other.run).state == "running"
+    engine.take_machines(other.cluster)
+    assert follow(desk, desk.ledger.get(other.run)).outcome == "lost"
+
+
+def test_a_launch_that_is_being_started_can_be_followed(
+    tmp_path: Path, desk: Desk, engine: FakeEngine
+) -> None:
+    record = ask(desk, begin(desk, make_record(tmp_path, engine.clock), Limits(), spot=False))
+    with pytest.raises(UsageError, match="no job yet"):
+        show_log(desk, record, io.StringIO(), follow=False)
+    out = io.StringIO()
+    show_log(desk, record, out, follow=True)
+    assert out.getvalue() == "step 1\n"
+    assert pick_up(desk, desk.ledger.get(RUN))[0].outcome == "succeeded"
+
+
+def test_another_job_on_the_machines_is_not_the_launchs_own(
+    tmp_path: Path, desk: Desk, engine: FakeEngine
+) -> None:
+    record = launched(desk, make_record(tmp_path, engine.clock))
+    engine.add_job(record.cluster, Job(job_id=2, status="succeeded", name="look-around"))
+    after, finding = pick_up(desk, record)
+    assert (finding, after.is_open) == ("training", True)
+    # Nor where the command that launched it died before it knew its own.
+    unknown = desk.ledger.update(RUN, lambda one: one.with_last(job_id=None), what="forgotten")
+    after, _ = pick_up(desk, unknown)
+    assert after.last is not None
+    assert (after.is_open, after.last.job_id) == (True, record.last.job_id if record.last else 0)
+
+
+def test_stop_where_the_machines_are_gone_already(
+    tmp_path: Path, desk: Desk, engine: FakeEngine
+) -> None:
+    record = launched(desk, make_record(tmp_path, engine.clock))
+    engine.take_machines(record.cluster)
+    assert stop(desk, record, wait=no_wait).outcome == "lost"
+    assert engine.commands == []

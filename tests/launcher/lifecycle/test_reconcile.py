@@ -1,0 +1,233 @@
+"""Several stores and people on one account: each ends its own machines alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from fake_engine import Clock, FakeEngine
+from launch_records import RUN, make_desk, make_record
+
+from gpuplan.catalog.errors import UsageError
+from gpuplan.launcher.lifecycle.reconcile import (
+    Discrepancy,
+    Instance,
+    Listing,
+    Skipped,
+    reconcile,
+    take_down,
+)
+from gpuplan.launcher.lifecycle.resume import pick_up
+from gpuplan.launcher.lifecycle.transitions import Desk, ask, begin, wait_started
+from gpuplan.launcher.store.accounting import Limits
+
+BOBS = "bert-20261122-130000-0d0d0d"
+
+
+@dataclass
+class Account:
+    """A cloud account: every machine in it, whoever launched it."""
+
+    machines: list[Instance] = field(default_factory=list)
+
+    def add(self, instance_id: str, labels: dict[str, str]) -> None:
+        self.machines.append(
+            Instance(
+                cloud="aws",
+                region="us-east-1",
+                instance_id=instance_id,
+                instance_type="p4d.24xlarge",
+                run=labels["gpuplan-run"],
+                launched_at=None,
+                store_id=labels.get("gpuplan-store"),
+                owner=labels.get("gpuplan-owner"),
+            )
+        )
+
+    def listing(self) -> Listing:
+        return Listing(instances=tuple(self.machines))
+
+    def terminate(self, machines: Sequence[Instance]) -> None:
+        self.machines = [one for one in self.machines if one not in machines]
+
+    def ids(self) -> list[str]:
+        return [one.instance_id for one in self.machines]
+
+
+@dataclass
+class Person:
+    """Somebody with a laptop: a store and a SkyPilot of their own."""
+
+    name: str
+    desk: Desk
+    engine: FakeEngine
+    account: Account
+
+    def launch(self, folder: Path, instance_id: str, *, run: str) -> None:
+        """Launch a run whose machines are in the account."""
+        record = make_record(folder, self.engine.clock, run=run, owner=self.name)
+        begun = ask(self.desk, begin(self.desk, record, Limits(), spot=False))
+        wait_started(self.desk, begun)
+        self.account.add(instance_id, self.engine.tasks[-1]["resources"]["labels"])
+
+    def lose(self, run: str) -> None:
+        """Let SkyPilot forget the machines of a run, which go on in the account."""
+        record = self.desk.ledger.get(run)
+        self.engine.take_machines(record.cluster)
+        pick_up(self.desk, record)
+
+    def found(self) -> list[Discrepancy]:
+        return reconcile(self.desk, instances=self.account.listing, owner=self.name)
+
+    def end_all(self, *, confirmed: bool = False) -> None:
+        """End whatever may be ended."""
+        for one in self.found():
+            if one.is_orphan or (confirmed and one.kind == "unattributed"):
+                take_down(self.desk, one, terminate=self.account.terminate, confirmed=confirmed)
+
+
+@pytest.fixture
+def account() -> Account:
+    return Account()
+
+
+def person(tmp_path: Path, account: Account, name: str) -> Person:
+    engine = FakeEngine(Clock())
+    home = tmp_path / name
+    home.mkdir()
+    return Person(name, make_desk(home, engine), engine, account)
+
+
+@pytest.fixture
+def ann(tmp_path: Path, account: Account) -> Person:
+    return person(tmp_path, account, "ann")
+
+
+@pytest.fixture
+def bob(tmp_path: Path, account: Account) -> Person:
+    return person(tmp_path, account, "bob")
+
+
+def kinds(found: Sequence[Discrepancy]) -> list[tuple[str, str | None]]:
+    return [(one.kind, one.run) for one in found]
+
+
+def test_two_stores_on_one_account_end_their_own_machines_alone(
+    tmp_path: Path, account: Account, ann: Person, bob: Person
+) -> None:
+    ann.launch(tmp_path, "i-ann", run=RUN)
+    bob.launch(tmp_path, "i-bob", run=BOBS)
+    assert kinds(ann.found()) == [("running", RUN), ("others", BOBS)]
+    ann.end_all(confirmed=True)
+    assert account.ids() == ["i-ann", "i-bob"]
+
+    bob.lose(BOBS)
+    assert kinds(ann.found()) == [("running", RUN), ("others", BOBS)]
+    ann.end_all(confirmed=True)
+    assert account.ids() == ["i-ann", "i-bob"], "nor where its own store has lost sight of it"
+    assert kinds(bob.found()) == [("orphan-instance", BOBS), ("others", RUN)]
+    bob.end_all()
+    assert account.ids() == ["i-ann"]
+
+
+def test_machines_of_others_are_listed_with_whose_they_are(
+    tmp_path: Path, ann: Person, bob: Person
+) -> None:
+    bob.launch(tmp_path, "i-bob", run=BOBS)
+    (theirs,) = ann.found()
+    store_id = bob.desk.ledger.store_id()
+    assert theirs.text.endswith(f"launched by bob from another store ({store_id})")
+    assert (theirs.owner, theirs.store_id) == ("bob", store_id)
+    with pytest.raises(UsageError, match="not this store's to end"):
+        take_down(ann.desk, theirs, terminate=lambda _: pytest.fail("ended"), confirmed=True)
+
+
+def test_one_person_with_two_stores_ends_those_of_the_one_that_launched_them(
+    tmp_path: Path, account: Account, ann: Person
+) -> None:
+    ann.launch(tmp_path, "i-ann", run=RUN)
+    engine = FakeEngine(Clock())
+    laptop = Person("ann", make_desk(tmp_path / "laptop", engine), engine, account)
+    assert laptop.desk.ledger.known_store_id() is None
+    assert kinds(laptop.found()) == [("others", RUN)]
+    laptop.end_all(confirmed=True)
+    assert account.ids() == ["i-ann"]
+
+
+def test_an_owner_of_the_same_store_ends_only_their_own(
+    tmp_path: Path, account: Account, ann: Person
+) -> None:
+    ann.launch(tmp_path, "i-ann", run=RUN)
+    ann.lose(RUN)
+    ann.name = "bob"
+    (theirs,) = ann.found()
+    assert theirs.kind == "others"
+    assert "launched by ann; if that is you, give --owner ann" in theirs.text
+    ann.name = "ann"
+    ann.end_all()
+    assert account.ids() == []
+
+
+def test_machines_without_a_store_are_ended_only_when_a_person_says_so(
+    account: Account, ann: Person
+) -> None:
+    account.add("i-old", {"gpuplan-run": "old-1", "gpuplan-owner": "ann"})
+    account.add("i-bobs", {"gpuplan-run": "old-2", "gpuplan-owner": "bob"})
+    old, bobs = ann.found()
+    assert (old.kind, bobs.kind) == ("unattributed", "others")
+    assert old.by_hand == ("aws ec2 terminate-instances --region us-east-1 --instance-ids i-old",)
+    ann.end_all()
+    with pytest.raises(UsageError, match="by hand: aws ec2 terminate-instances"):
+        take_down(ann.desk, old, terminate=account.terminate)
+    assert account.ids() == ["i-old", "i-bobs"]
+    ann.end_all(confirmed=True)
+    assert account.ids() == ["i-bobs"]
+
+
+def test_a_run_that_a_copied_store_does_not_know_is_not_its_own(
+    account: Account, ann: Person
+) -> None:
+    labels = {"gpuplan-store": ann.desk.ledger.store_id(), "gpuplan-owner": "ann"}
+    account.add("i-elsewhere", {"gpuplan-run": "later-1", **labels})
+    (found,) = ann.found()
+    assert (found.kind, "copied or restored" in found.text) == ("unattributed", True)
+
+
+def test_clusters_that_a_shared_skypilot_knows_are_told_apart_too(
+    tmp_path: Path, ann: Person
+) -> None:
+    ours = {"store_id": ann.desk.ledger.store_id(), "owner": "ann"}
+    ann.launch(tmp_path, "i-ann", run=RUN)
+    ann.lose(RUN)
+    ann.account.machines.clear()
+    ann.engine.add_stray(ann.desk.ledger.get(RUN).cluster, RUN, **ours)
+    ann.engine.add_stray("gp-bert-0d0d0d", BOBS, store_id="7b", owner="bob")
+    ann.engine.add_stray("gp-old-0000ff", "old-20261101-100000-0000ff", owner="ann")
+    ann.engine.add_stray("my-own-cluster", None)
+    found = {one.cluster: one for one in ann.found()}
+    assert {name: one.kind for name, one in found.items()} == {
+        "gp-net-a1b2c3": "orphan-cluster",
+        "gp-bert-0d0d0d": "others",
+        "gp-old-0000ff": "unattributed",
+    }
+    assert found["gp-old-0000ff"].by_hand == ("sky down gp-old-0000ff",)
+    ann.end_all()
+    assert sorted(ann.engine.live()) == ["gp-bert-0d0d0d", "gp-old-0000ff", "my-own-cluster"]
+
+
+def test_a_cluster_of_this_store_without_its_label_names_the_command_that_ends_it(
+    tmp_path: Path, ann: Person
+) -> None:
+    ann.launch(tmp_path, "i-ann", run=RUN)
+    ann.lose(RUN)
+    ann.account.machines.clear()
+    ann.engine.add_stray(ann.desk.ledger.get(RUN).cluster, RUN, owner="ann")
+    (old,) = ann.found()
+    assert (old.kind, old.by_hand) == ("unattributed", (f"gpuplan down {RUN}",))
+
+
+def test_regions_that_were_not_looked_at_are_named(ann: Person) -> None:
+    skipped = Skipped(cloud="aws", regions=("af-south-1", "me-south-1"), why="not enabled")
+    (line,) = reconcile(ann.desk, instances=lambda: Listing(skipped=(skipped,)))
+    assert line.kind == "skipped"
+    assert line.text == "not looked at: aws/af-south-1, aws/me-south-1: not enabled"

@@ -1,0 +1,343 @@
+"""What a run on this machine takes from its plan, and what it refuses before anything starts."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from answers import make_estimate, make_plan, make_ranked_estimate, make_run
+
+from gpuplan.catalog.errors import GpuplanError, NoFeasiblePlanError, UsageError, UserFileError
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.launcher.local import options, run, run_folder
+from gpuplan.launcher.local.run import Prepared, prepare
+from gpuplan.launcher.local.run_outcome import outcome
+from gpuplan.launcher.local.run_request import RunRequest
+from gpuplan.launcher.runner.job import CheckpointPolicy, Job
+from gpuplan.launcher.store.estimates import Store
+from gpuplan.launcher.store.plan_file import GivenPlan, given_plan
+from gpuplan.planner.plan.plan import Plan
+from gpuplan.profiles.user_model.spec import parse_model_spec
+
+A100 = "NVIDIA A100-SXM4-40GB"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "net.py"
+    path.write_text("def build_model(): ...\ndef make_batch(batch_size): ...\n")
+    return path
+
+
+@pytest.fixture
+def ask(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prepared]:
+    """Return a function that prepares a run on a machine with the named devices."""
+
+    def prepared(
+        *,
+        plan: Plan | None = None,
+        devices: tuple[str, ...] = (),
+        cores: int = 64,
+        notes: list[str] | None = None,
+        **request: Any,
+    ) -> Prepared:
+        monkeypatch.setattr(run, "device_names", lambda: devices)
+        monkeypatch.setattr(options, "core_count", lambda: cores)
+        given = None
+        if plan is not None:
+            given = GivenPlan(plan=plan, workload=make_estimate(plan).workload)
+        return prepare(
+            parse_model_spec(str(model)),
+            given,
+            RunRequest(**{"out_dir": tmp_path / "out", **request}),
+            catalogue=load_catalogue(None),
+            now=lambda: datetime(2026, 11, 21, 10, 30),
+            on_note=(notes if notes is not None else []).append,
+        )
+
+    return prepared
+
+
+def test_the_number_of_processes_is_the_plans_else_the_devices_else_one(ask) -> None:
+    assert ask(plan=make_plan(layout="fsdp8"), devices=(A100,) * 8).nproc == 8
+    assert ask(devices=(A100,) * 4).nproc == 4
+    assert ask(devices=(A100,) * 4, nproc=2).nproc == 2
+    assert ask().nproc == 1
+    assert ask(nproc=3).nproc == 3
+    assert ask(plan=make_plan(layout="fsdp8"), devices=(A100,) * 4, device="cpu").nproc == 8
+
+
+def test_a_plan_for_more_devices_than_there_are_is_refused(ask) -> None:
+    with pytest.raises(UsageError, match=r"for 8 accelerators; this machine has 2 devices"):
+        ask(plan=make_plan(layout="fsdp8"), devices=(A100,) * 2)
+    with pytest.raises(UsageError, match=r"--nproc 3 takes as many accelerators.* 1 device\b"):
+        ask(devices=(A100,), nproc=3)
+
+
+def test_what_it_trains_on_is_said_first(ask, model: Path) -> None:
+    notes: list[str] = []
+    ask(notes=notes)
+    assert notes[0] == "data: synthetic batches: net.py has no build_dataset()"
+    model.write_text(model.read_text() + "def build_dataset(): ...\n")
+    for synthetic in (False, True):
+        ask(notes=notes, synthetic=synthetic)
+    said = [note for note in notes if note.startswith("data: ")]
+    assert said[1:] == ["data: build_dataset() of net.py", "data: synthetic batches: --synthetic"]
+
+
+def test_a_lightning_loader_is_not_trained_on(ask, model: Path) -> None:
+    model.write_text("class Net(LightningModule):\n    def train_dataloader(self): ...\n")
+    with pytest.raises(UsageError, match="train_dataloader") as refused:
+        ask()
+    assert "--framework lightning" in (refused.value.fix or "")
+    assert ask(synthetic=True).job.synthetic
+
+
+def test_more_processes_than_cores_is_said(ask) -> None:
+    notes: list[str] = []
+    ask(nproc=4, cores=2, steps=1, notes=notes)
+    assert notes[1:] == ["4 processes share 2 cores: every step will be slow."]
+
+
+def test_the_steps_are_those_asked_for_else_the_plans_else_a_hundred(ask) -> None:
+    notes: list[str] = []
+    plan = make_plan(run=make_run(steps=19_073))
+    assert ask(plan=plan, steps=7).job.steps == 7
+    assert ask(plan=plan, device="cpu", notes=notes).job.steps == 19_073
+    assert "19,073" in notes[-1]
+    assert ask(notes=notes).job.steps == 100
+    assert "100 steps" in notes[-1]
+
+
+def test_price_and_peak_hold_only_on_the_plans_own_accelerator(ask) -> None:
+    plan = make_plan(layout="fsdp8", precision="bf16-amp")
+    planned = ask(plan=plan, devices=(A100,) * 8).job
+    assert (planned.usd_per_hour, planned.peak_flops) == (21.96, 312e12)
+    for elsewhere in (
+        ask(plan=plan, devices=("NVIDIA H100 80GB HBM3",) * 8).job,
+        ask(plan=plan, devices=("Some Device",) * 8).job,
+        ask(plan=plan, device="cpu").job,
+    ):
+        assert (elsewhere.usd_per_hour, elsewhere.peak_flops) == (None, None)
+    assert planned.parameters == make_estimate(plan).workload.parameters
+
+
+def test_what_contradicts_the_plan_is_refused(ask) -> None:
+    plan = make_plan(layout="fsdp8")
+    with pytest.raises(UsageError, match="--nproc 4 contradicts the plan"):
+        ask(plan=plan, nproc=4)
+    with pytest.raises(UsageError, match="--micro-batch 2 contradicts the plan"):
+        ask(plan=plan, micro_batch=2)
+    with pytest.raises(NoFeasiblePlanError, match="XLA"):
+        ask(plan=make_plan(needs_port=True))
+
+
+def test_a_device_that_is_not_there_is_refused(ask) -> None:
+    with pytest.raises(UsageError, match="no CUDA device"):
+        ask(device="cuda")
+
+
+def test_a_folder_that_is_a_file_is_refused(ask, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(UsageError, match="cannot be written to .*taken: File exists"):
+        ask(out_dir=tmp_path / "taken")
+
+
+def test_a_port_that_is_taken_is_refused(ask) -> None:
+    import socket
+
+    with socket.socket() as held:
+        held.bind(("", 0))
+        held.listen()
+        port = held.getsockname()[1]
+        with pytest.raises(UsageError, match=f"Port {port} is in use"):
+            ask(nproc=2, master_port=port)
+
+
+def test_a_written_profile_cannot_be_trained(tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text("{}")
+    with pytest.raises(UsageError, match="no code to train"):
+        prepare(
+            parse_model_spec(str(path)),
+            None,
+            RunRequest(),
+            catalogue=load_catalogue(None),
+            now=datetime.now,
+            on_note=print,
+        )
+
+
+def test_a_plan_is_found_by_id_in_the_store(ask) -> None:
+    estimate = make_ranked_estimate()
+    Store().keep(estimate, inputs_hash="a")
+    found = given_plan(estimate.plans[0].id[:6])
+    assert found.plan.id == estimate.plans[0].id
+    assert found.workload == estimate.workload
+
+
+def test_a_plan_is_read_from_a_file(tmp_path: Path) -> None:
+    plan, estimate = make_plan(), make_ranked_estimate()
+    (tmp_path / "plan.json").write_text(plan.model_dump_json())
+    found = given_plan(str(tmp_path / "plan.json"))
+    assert (found.plan, found.workload) == (plan, None)
+    one = estimate.model_copy(update={"plans": estimate.plans[:1]})
+    (tmp_path / "one.json").write_text(one.model_dump_json())
+    found = given_plan(str(tmp_path / "one.json"))
+    assert (found.plan.id, found.workload) == (estimate.plans[0].id, estimate.workload)
+    (tmp_path / "many.json").write_text(estimate.model_dump_json())
+    wanted = estimate.plans[1].id
+    assert given_plan(f"{tmp_path / 'many.json'}#{wanted[:5]}").plan.id == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("not json", "is not JSON"),
+        ("[]", "holds no plan"),
+        ('{"a": 1}', "is not a plan: id is missing"),
+        ('{"plans": 3}', "is not an estimate"),
+    ],
+)
+def test_a_file_that_holds_no_plan_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(UsageError, match=message):
+        given_plan(str(tmp_path / "plan.json"))
+
+
+def test_an_estimate_with_several_plans_says_which_there_are(tmp_path: Path) -> None:
+    estimate = make_ranked_estimate()
+    path = tmp_path / "many.json"
+    path.write_text(estimate.model_dump_json())
+    with pytest.raises(UsageError, match=estimate.plans[1].id) as refused:
+        given_plan(str(path))
+    assert f"--plan {path}#{estimate.plans[0].id}" in str(refused.value)
+    with pytest.raises(UsageError, match="holds no plan ffffffffff"):
+        given_plan(f"{path}#ffffffffff")
+
+
+@pytest.fixture
+def job(ask, tmp_path: Path) -> Job:
+    return ask(steps=30).job
+
+
+def fail(job: Job, **changes: Any) -> None:
+    values = {"class": "UserFileError", "message": "Yours.", "fix": "Mend it.", "exit_code": 1}
+    (job.out_dir / "failure.json").write_text(json.dumps({**values, **changes}))
+
+
+def end(job: Job, *failures: tuple[int, int, int]) -> None:
+    listed = [{"rank": r, "exit_code": code, "time": time} for r, code, time in failures]
+    (job.out_dir / "ended.json").write_text(json.dumps({"failures": listed}))
+
+
+def checkpoint(folder: Path, step: int) -> Path:
+    path = folder / f"step-{step:08d}"
+    path.mkdir(parents=True)
+    (path / "run.json").write_text("{}")
+    return path
+
+
+def test_a_failure_comes_back_as_it_was_raised(job: Job) -> None:
+    fail(job)
+    end(job, (1, 1, 100), (0, -15, 100))
+    with pytest.raises(UserFileError, match="Yours") as raised:
+        outcome(job, code=1, stopped_by=None)
+    assert raised.value.fix == "Mend it."
+
+
+def test_a_failure_of_a_class_of_the_runners_keeps_its_code(job: Job) -> None:
+    fail(job, **{"class": "LossNotFiniteError", "exit_code": 4})
+    with pytest.raises(GpuplanError) as raised:
+        outcome(job, code=1, stopped_by=None)
+    assert raised.value.exit_code == 4
+
+
+def test_the_rank_that_died_is_named_and_not_who_lost_the_connection(job: Job) -> None:
+    fail(job, message="Connection reset by peer")
+    end(job, (0, 1, 100), (1, -signal.SIGKILL, 100))
+    checkpoint(job.checkpoints, 20)
+    with pytest.raises(GpuplanError) as raised:
+        outcome(job, code=1, stopped_by=None)
+    assert "Rank 1 died (signal 9, SIGKILL)" in raised.value.message
+    assert "checkpoint of step 20" in str(raised.value)
+    written = json.loads((job.out_dir / "failure.json").read_text())
+    assert written["message"] == raised.value.message
+
+
+def test_a_rank_that_torchrun_killed_for_being_slow_to_leave_is_not_to_blame(job: Job) -> None:
+    fail(job)
+    end(job, (0, 1, 100), (1, -signal.SIGKILL, 130))
+    with pytest.raises(UserFileError, match="Yours"):
+        outcome(job, code=1, stopped_by=None)
+
+
+def test_only_a_record_of_this_start_counts(job: Job) -> None:
+    record = job.out_dir / "record.json"
+    record.write_text(json.dumps({"id": "an earlier one"}))
+    with pytest.raises(GpuplanError, match="exit code 0 and left no record"):
+        outcome(job, code=0, stopped_by=None)
+    record.write_text(json.dumps({"id": job.run_id, "steps": 30}))
+    assert outcome(job, code=0, stopped_by=None)["steps"] == 30
+
+
+def test_a_signal_before_the_first_step_has_the_code_of_a_shell(job: Job) -> None:
+    with pytest.raises(GpuplanError, match="ended before it could record") as raised:
+        outcome(job, code=-signal.SIGTERM, stopped_by=signal.SIGTERM)
+    assert raised.value.exit_code == 143
+
+
+def test_a_finished_run_is_not_run_again(job: Job) -> None:
+    checkpoint(job.checkpoints, 20)
+    assert run_folder.already_done(job) is None
+    checkpoint(job.checkpoints, 30)
+    assert run_folder.already_done(job) == {"steps": 30}
+
+
+def test_two_runs_do_not_share_a_folder(job: Job) -> None:
+    folder = job.out_dir
+    refused = pytest.raises(UsageError, match="Another run is writing")
+    with run_folder.held(folder), refused, run_folder.held(folder):
+        pass
+    with run_folder.held(folder):
+        pass
+
+
+def test_the_folder_of_a_run_without_a_name_is_a_new_one(ask, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    first, second = (ask(out_dir=None).job.out_dir for _ in range(2))
+    assert first == tmp_path / "gpuplan-runs" / "net-20261121-103000"
+    assert second == tmp_path / "gpuplan-runs" / "net-20261121-103000-2"
+
+
+def test_a_run_that_begins_anew_keeps_the_checkpoints_before_it_apart(ask) -> None:
+    job = ask(steps=9, checkpoint=CheckpointPolicy(resume="never")).job
+    old = checkpoint(job.checkpoints, 100)
+    notes: list[str] = []
+    with run_folder.apart_from_earlier(job, notes.append):
+        assert run_folder.checkpoints(job.checkpoints) == []
+        new = checkpoint(job.checkpoints, 9)
+    assert run_folder.checkpoints(job.checkpoints) == [new]
+    assert (job.checkpoints / f"before-{job.run_id}" / old.name).is_dir()
+    assert len(notes) == 1
+
+
+def test_a_run_that_fails_before_its_first_checkpoint_leaves_the_old_ones(ask) -> None:
+    job = ask(steps=9, checkpoint=CheckpointPolicy(resume="never")).job
+    old = checkpoint(job.checkpoints, 100)
+    with run_folder.apart_from_earlier(job, print):
+        pass
+    assert run_folder.checkpoints(job.checkpoints) == [old]
+    assert os.listdir(job.checkpoints) == [old.name]
+
+
+def test_a_checkpoint_to_resume_from_may_be_named_alone(ask, tmp_path: Path) -> None:
+    path = checkpoint(tmp_path / "out" / "checkpoints", 20)
+    policy = CheckpointPolicy(resume=path.name)
+    assert ask(checkpoint=policy).job.checkpoint.resume == str(path)
+    with pytest.raises(UsageError, match="step-00000099 is not a whole checkpoint"):
+        ask(checkpoint=CheckpointPolicy(resume="step-00000099"))

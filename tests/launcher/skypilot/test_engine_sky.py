@@ -1,0 +1,241 @@
+"""What SkyPilot raises and returns, as the engine's errors and values; a stand-in for its SDK."""
+
+import enum
+import io
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpuplan.catalog.errors import GpuplanError
+from gpuplan.launcher.lifecycle.engine import (
+    EngineError,
+    Job,
+    NoAccessError,
+    NoCapacityError,
+    NoEngineError,
+)
+from gpuplan.launcher.skypilot.engine import SkyEngine
+
+KEY = "AKIAABCDEFGHIJKLMNOP"
+
+
+class Errors:
+    """Of the same names as in `sky.exceptions`."""
+
+    class ResourcesUnavailableError(Exception):
+        def __init__(self, message: str, failover_history: list[Exception] | None = None) -> None:
+            super().__init__(message)
+            self.failover_history = failover_history or []
+
+    class NoCloudAccessError(Exception): ...
+
+    class ApiServerConnectionError(RuntimeError): ...
+
+    class ApiServerAuthenticationError(RuntimeError): ...
+
+    class ClusterNotUpError(Exception): ...
+
+    class ClusterDoesNotExist(ValueError): ...
+
+    class RequestCancelled(Exception): ...
+
+    class StorageError(Exception): ...
+
+
+class Mode(enum.Enum):
+    NONE = 0
+    FORCE = 1
+
+
+@pytest.fixture
+def sky(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a stand-in for SkyPilot; what it is asked answers with itself."""
+    module: Any = ModuleType("sky")
+    module.exceptions = ModuleType("sky.exceptions")
+    kinds = {name: one for name, one in vars(Errors).items() if isinstance(one, type)}
+    vars(module.exceptions).update(kinds)
+    module.StatusRefreshMode = Mode
+    module.get = lambda answer: answer
+    module.stream_and_get = lambda answer, output_stream: answer
+    module.jobs = ModuleType("sky.jobs")
+    module.Task = SimpleNamespace(from_yaml_config=lambda config, secrets_overrides: config)
+    monkeypatch.setitem(sys.modules, "sky", module)
+    monkeypatch.setitem(sys.modules, "sky.jobs", module.jobs)
+    return module
+
+
+def raising(error: Exception) -> Any:
+    def raise_it(*_: object, **__: object) -> None:
+        raise error
+
+    return raise_it
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "code", "said", "fix"),
+    [
+        (
+            Errors.ResourcesUnavailableError("no A100", [RuntimeError("Insufficient")]),
+            NoCapacityError,
+            3,
+            "nothing is rented. no A100",
+            "--any-plan",
+        ),
+        (
+            Errors.ResourcesUnavailableError("not in the catalog"),
+            NoAccessError,
+            2,
+            "no such machines for this account",
+            "gpuplan check",
+        ),
+        (Errors.NoCloudAccessError("none"), NoAccessError, 2, "no cloud to rent", "gpuplan check"),
+        (Errors.ApiServerConnectionError("refused"), NoEngineError, 2, "server", "sky api start"),
+        (
+            ValueError("Invalid region 'mars-1'"),
+            EngineError,
+            1,
+            "Invalid region 'mars-1'",
+            "status",
+        ),
+        (Errors.StorageError("no bucket"), EngineError, 1, "no bucket", "status"),
+        (Errors.RequestCancelled("gone"), EngineError, 1, "cancelled", None),
+    ],
+)
+def test_each_failure_is_one_clear_error(
+    sky: Any, error: Exception, kind: type[GpuplanError], code: int, said: str, fix: str | None
+) -> None:
+    sky.stream_and_get = raising(error)
+    with pytest.raises(kind) as caught:
+        SkyEngine().wait_launched("request", None)
+    assert type(caught.value) is kind
+    assert caught.value.exit_code == code
+    assert said in caught.value.message
+    assert fix is None or fix in str(caught.value.fix)
+
+
+def test_errors_hold_no_keys_colours_or_line_breaks(sky: Any) -> None:
+    sky.stream_and_get = raising(ValueError(f"\x1b[31mbad key\n{KEY}\x1b[0m " + "x " * 2000))
+    with pytest.raises(EngineError) as caught:
+        SkyEngine().wait_launched("request", None)
+    assert KEY not in str(caught.value)
+    assert "\x1b" not in str(caught.value) and "\n" not in caught.value.message
+    assert len(caught.value.message) < 700
+
+
+def test_without_skypilot_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sky", None)
+    with pytest.raises(NoEngineError) as caught:
+        SkyEngine().ready()
+    assert caught.value.exit_code == 2
+    assert 'pip install "gpuplan[sky]"' in str(caught.value)
+
+
+def test_a_secret_goes_with_the_task_and_not_into_its_file(sky: Any, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {}
+
+    def from_config(config: Any, secrets_overrides: Any) -> Any:
+        asked.update(config=config, secrets=secrets_overrides)
+        return "task"
+
+    sky.Task = SimpleNamespace(from_yaml_config=from_config)
+    sky.launch = lambda task, cluster_name: f"{task} on {cluster_name}"
+    path = tmp_path / "task.yaml"
+    path.write_text("name: gp-x\nsecrets:\n  HF_TOKEN: null\n")
+    assert SkyEngine().launch(path, "gp-x", {"HF_TOKEN": "canary"}) == "task on gp-x"
+    assert asked["secrets"] == [("HF_TOKEN", "canary")]
+    assert "canary" not in path.read_text()
+
+
+def test_what_skypilot_prints_is_no_data_of_ours(sky: Any, capsys) -> None:
+    def printing(answer: Any, output_stream: Any) -> Any:
+        print("<sky-payload>checking</sky-payload>")
+        return 1, None
+
+    sky.stream_and_get = printing
+    assert SkyEngine().wait_launched("request", io.StringIO()) == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_a_cluster_with_its_place_and_price(sky: Any) -> None:
+    launched = SimpleNamespace(
+        cloud="AWS",
+        region="us-east-1",
+        zone="us-east-1a",
+        instance_type="p4d.24xlarge",
+        use_spot=True,
+        labels={"gpuplan-run": "net-1", "gpuplan-store": "5a", "gpuplan-owner": "ann"},
+        get_cost=lambda seconds: 10.0 * seconds / 3600,
+    )
+    row = {
+        "name": "gp-net-1",
+        "status": SimpleNamespace(value="UP"),
+        "launched_at": 1_800_000_000,
+        "handle": SimpleNamespace(launched_resources=launched, launched_nodes=2),
+        "nodes": 2,
+        "is_managed": False,
+    }
+    sky.status = lambda names, refresh: [row] if refresh is Mode.FORCE else []
+    cluster = SkyEngine().cluster("gp-net-1")
+    assert cluster is not None
+    assert (cluster.infra, cluster.status) == ("aws/us-east-1/us-east-1a", "up")
+    assert (cluster.usd_per_hour, cluster.run, cluster.is_spot) == (Decimal(20), "net-1", True)
+    assert (cluster.store_id, cluster.owner) == ("5a", "ann")
+    assert cluster.launched_at == datetime.fromtimestamp(1_800_000_000, UTC)
+    assert SkyEngine().cluster("gp-net-1", refresh=False) is None
+
+
+def test_giving_back_what_is_gone_is_no_error(sky: Any) -> None:
+    sky.down = raising(Errors.ClusterDoesNotExist("gone"))
+    SkyEngine().down("gp-net-1")
+
+
+def test_without_a_controller_there_are_no_managed_jobs(sky: Any) -> None:
+    sky.jobs.queue_v2 = raising(Errors.ClusterNotUpError("no controller"))
+    assert SkyEngine().managed_jobs() == []
+
+
+def test_a_managed_job_of_two_tasks_is_one(sky: Any) -> None:
+    def row(task_id: int, status: str, start: float | None, end: float | None, **facts: Any) -> Any:
+        known = {"job_id": 3, "job_name": "gp-net-1", "failure_reason": None, "infra": None}
+        times = {"start_at": start, "end_at": end, "recovery_count": 1}
+        return {**known, **times, "task_id": task_id, "status": status, **facts}
+
+    def job(*rows: Any) -> Job:
+        sky.jobs.queue_v2 = lambda refresh: (list(rows), 1, {}, 1)
+        (found,) = SkyEngine().managed_jobs()
+        return found
+
+    first = row(0, "SUCCEEDED", 100.0, 200.0, infra="AWS (us-east-1)")
+    handed_over = job(row(1, "PENDING", None, None), first)
+    assert (handed_over.status, handed_over.ended_at) == ("waiting", None)
+    assert handed_over.recoveries == 2
+    done = job(first, row(1, "SUCCEEDED", 300.0, 400.0))
+    assert done.status == "succeeded"
+    assert (done.started_at, done.ended_at) == (
+        datetime.fromtimestamp(100, UTC),
+        datetime.fromtimestamp(400, UTC),
+    )
+    over = job(row(0, "FAILED", 100.0, 200.0), row(1, "CANCELLED", None, 200.0))
+    assert (over.status, over.ended_at) == ("failed", datetime.fromtimestamp(200, UTC))
+
+
+def test_only_launches_of_this_name_count_as_its_requests(sky: Any) -> None:
+    def request(name: str, body: str, at: float, status: str = "RUNNING") -> SimpleNamespace:
+        return SimpleNamespace(
+            request_id=f"{name}-{at}", name=name, request_body=body, created_at=at, status=status
+        )
+
+    sky.api_status = lambda all_status, limit: [
+        request("sky.launch", '{"cluster_name": "gp-net-1"}', 10.0, "FAILED"),
+        request("sky.launch", '{"cluster_name": "gp-net-1"}', 20.0),
+        request("sky.down", '{"cluster_name": "gp-net-1"}', 30.0),
+        request("jobs.launch", '{"name": "gp-net-2"}', 40.0),
+    ]
+    found = SkyEngine().requests("gp-net-1")
+    assert [one.status for one in found] == ["running", "failed"]
+    assert [one.request_id for one in SkyEngine().requests("gp-net-2")] == ["jobs.launch-40.0"]

@@ -1,0 +1,171 @@
+"""Sums over launches: what was spent, what is committed, what a limit refuses. Exact."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_engine import START, Clock
+from hypothesis import given
+from hypothesis import strategies as st
+from launch_records import make_record
+
+from gpuplan.catalog.errors import LimitError
+from gpuplan.launcher.store.accounting import (
+    Limits,
+    attempt_usd,
+    committed_usd,
+    node_hours,
+    refuse_beyond,
+    spent_usd,
+)
+from gpuplan.launcher.store.estimates import Store
+from gpuplan.launcher.store.launch_record import Attempt, LaunchRecord
+from gpuplan.launcher.store.launches import Ledger
+
+
+def attempt(seconds: float | None, *, number: int = 1, ended: bool = True) -> Attempt:
+    began_at = None if seconds is None else START
+    ended_at = START + timedelta(seconds=seconds) if seconds is not None and ended else None
+    return Attempt(
+        number=number,
+        spot=False,
+        asked_at=START,
+        usd_per_hour=Decimal(36),
+        began_at=began_at,
+        ended_at=ended_at,
+    )
+
+
+def record(folder: Path, *attempts: Attempt, **changes: Any) -> LaunchRecord:
+    return make_record(folder, Clock(), attempts=attempts, **changes)
+
+
+def test_a_failed_launch_costs_nothing(tmp_path: Path) -> None:
+    one = record(tmp_path, attempt(None))
+    assert attempt_usd(one, one.attempts[0], now=START) == 0
+
+
+def test_an_hour_costs_its_price_and_a_second_the_minimum(tmp_path: Path) -> None:
+    one = record(tmp_path, attempt(3600), attempt(1, number=2))
+    assert [attempt_usd(one, each, now=START) for each in one.attempts] == [
+        Decimal("36.00"),
+        Decimal("0.60"),
+    ]
+    assert spent_usd(one, now=START) == Decimal("36.60")
+    assert node_hours(one, now=START) == pytest.approx(3601 / 3600)
+
+
+def test_hourly_billing_rounds_up(tmp_path: Path) -> None:
+    one = record(tmp_path, attempt(3601), billing_increment_s=3600.0)
+    assert spent_usd(one, now=START) == Decimal("72.00")
+
+
+def test_an_open_attempt_costs_until_now(tmp_path: Path) -> None:
+    one = record(tmp_path, attempt(0, ended=False))
+    assert spent_usd(one, now=START + timedelta(hours=2)) == Decimal("72.00")
+
+
+def test_an_open_launch_counts_at_its_worst_and_an_ended_one_at_what_it_cost(
+    tmp_path: Path,
+) -> None:
+    one = record(tmp_path, attempt(3600))
+    assert committed_usd(one, now=START) == Decimal(60)
+    ended = one.model_copy(update={"state": "ended"})
+    assert committed_usd(ended, now=START) == Decimal("36.00")
+    beyond = record(tmp_path, attempt(7200))
+    assert committed_usd(beyond, now=START) == Decimal("72.00")
+
+
+@given(st.lists(st.floats(0, 1e6), max_size=6))
+def test_spending_is_the_sum_of_the_attempts_and_never_below_what_ran(
+    seconds: list[float],
+) -> None:
+    attempts = tuple(attempt(each, number=number) for number, each in enumerate(seconds, 1))
+    one = make_plain(attempts)
+    exact = sum(Decimal(str(each)) * Decimal(36) / 3600 for each in seconds)
+    assert spent_usd(one, now=START) >= exact - Decimal("0.01") * len(seconds)
+    assert spent_usd(one, now=START) == sum(
+        attempt_usd(one, each, now=START) for each in one.attempts
+    )
+
+
+def make_plain(attempts: tuple[Attempt, ...]) -> LaunchRecord:
+    facts = {
+        "run": "r",
+        "created_at": START,
+        "plan": "p",
+        "title": "t",
+        "model": None,
+        "project": "net",
+        "owner": "ann",
+        "folder": "/none",
+        "cluster": "gp-r",
+        "managed": False,
+        "nodes": 1,
+        "places": (),
+        "usd_expected": None,
+        "usd_low": None,
+        "usd_high": None,
+        "usd_worst": None,
+        "reserved_usd": None,
+        "billing_increment_s": 1.0,
+        "minimum_s": 60.0,
+        "results": "",
+        "out_dir": "",
+        "pid": 1,
+        "host": "",
+    }
+    return LaunchRecord.model_validate({**facts, "attempts": attempts})
+
+
+@pytest.mark.parametrize(
+    ("limits", "changes", "is_refused"),
+    [
+        (Limits(project_usd=Decimal("119.99")), {}, True),
+        (Limits(project_usd=Decimal("120.00")), {}, False),
+        (Limits(project_usd=Decimal(100)), {"project": "another"}, False),
+        (Limits(owner_usd=Decimal(100)), {"project": "another"}, True),
+        (Limits(owner_usd=Decimal(100)), {"owner": "bob"}, False),
+        (Limits(month_usd=Decimal(100)), {"owner": "bob", "project": "another"}, True),
+        (Limits(month_usd=Decimal(100)), {"created_at": START - timedelta(days=30)}, False),
+        (Limits(), {}, False),
+    ],
+)
+def test_what_a_limit_counts(
+    tmp_path: Path, limits: Limits, changes: dict[str, object], is_refused: bool
+) -> None:
+    other = record(tmp_path, run="net-20261121-120000-0dd0dd", **changes)
+    wanted = record(tmp_path)
+    if is_refused:
+        with pytest.raises(LimitError, match="has committed"):
+            refuse_beyond(wanted, [other], limits, now=START)
+    else:
+        refuse_beyond(wanted, [other], limits, now=START)
+
+
+def test_a_launch_of_unknown_length_needs_a_bound_where_there_is_a_limit(tmp_path: Path) -> None:
+    unknown = record(tmp_path, reserved_usd=None)
+    refuse_beyond(unknown, [], Limits(), now=START)
+    with pytest.raises(LimitError, match="how long this job runs is not known"):
+        refuse_beyond(unknown, [], Limits(month_usd=Decimal(1000)), now=START)
+
+
+def test_of_many_launches_at_once_no_more_are_kept_than_the_limit_allows(tmp_path: Path) -> None:
+    limits = Limits(month_usd=Decimal(250))
+    clock = Clock()
+
+    def launch(number: int) -> bool:
+        ledger = Ledger(Store(tmp_path / "store.sqlite3"), now=clock)
+        try:
+            ledger.reserve(make_record(tmp_path, clock, run=f"net-{number:06x}"), limits)
+        except LimitError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        kept = list(threads.map(launch, range(12)))
+    assert sum(kept) == 4  # 4 x $60 is below $250, 5 x $60 is not.
+    assert len(Ledger(Store(tmp_path / "store.sqlite3"), now=clock).all()) == 4

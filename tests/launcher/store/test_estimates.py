@@ -1,0 +1,203 @@
+"""The store: what is kept comes back whole, many may write at once, a bad disk breaks nothing."""
+
+import multiprocessing
+import re
+import resource
+import signal
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from answers import make_estimate, make_plan, make_ranked_estimate
+
+from gpuplan.catalog.errors import UsageError
+from gpuplan.launcher.store.estimates import KEPT_PLANS, Store, StoreError
+from gpuplan.launcher.store.migrations import MIGRATIONS, StoreTooNewError, migrate
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "folder" / "store.sqlite3")
+
+
+def test_an_estimate_comes_back_as_it_was_kept(store: Store) -> None:
+    estimate = make_ranked_estimate()
+    store.keep(estimate, inputs_hash="a")
+    assert store.estimates() == [estimate]
+
+
+def test_an_estimate_without_a_plan_is_kept_too(store: Store) -> None:
+    store.keep(make_estimate(), inputs_hash="a")
+    assert store.estimates() == [make_estimate()]
+
+
+def test_no_store_is_an_empty_store_and_reading_makes_none(store: Store) -> None:
+    assert store.estimates() == []
+    assert not store.path.exists()
+
+
+def test_the_default_place_is_the_data_folder(gpuplan_home: Path) -> None:
+    assert Store().path == gpuplan_home / "data" / "gpuplan.sqlite3"
+
+
+def test_the_newest_estimate_comes_first(store: Store) -> None:
+    older = make_estimate(generated_at="2026-11-19T10:00:00+00:00")
+    newer = make_estimate(make_plan(), generated_at="2026-11-20T10:00:00+00:00")
+    store.keep(newer, inputs_hash="newer")
+    store.keep(older, inputs_hash="older")
+    assert store.estimates() == [newer, older]
+    assert store.estimates(limit=1) == [newer]
+
+
+def test_the_same_question_is_kept_once_and_its_old_plans_go(store: Store) -> None:
+    store.keep(make_estimate(make_plan(micro_batch=1), make_plan(2)), inputs_hash="a")
+    store.keep(make_estimate(make_plan(micro_batch=2), make_plan(2)), inputs_hash="a")
+    (kept,) = store.estimates()
+    assert [plan.micro_batch for plan in kept.plans] == [2, 4]
+    with sqlite3.connect(store.path) as connection:
+        assert connection.execute("SELECT count(*) FROM plans").fetchone() == (2,)
+
+
+def test_a_plan_that_two_estimates_share_outlives_one_of_them(store: Store) -> None:
+    shared = make_plan()
+    store.keep(make_estimate(shared), inputs_hash="a")
+    store.keep(make_estimate(shared), inputs_hash="b")
+    store.keep(make_estimate(), inputs_hash="a")
+    assert store.find_plan(shared.id).plan == shared
+
+
+def test_only_the_first_hundred_plans_are_kept(store: Store) -> None:
+    plans = [make_plan(position, micro_batch=position) for position in range(1, 131)]
+    store.keep(make_estimate(*plans), inputs_hash="a")
+    (kept,) = store.estimates()
+    assert list(kept.plans) == plans[:KEPT_PLANS]
+
+
+def test_a_plan_is_found_by_the_beginning_of_its_id(store: Store) -> None:
+    estimate = make_ranked_estimate()
+    store.keep(estimate, inputs_hash="a")
+    wanted = estimate.plans[1]
+    kept = store.find_plan(wanted.id[:5].upper())
+    assert kept.plan == wanted
+    assert kept.estimate == estimate.model_copy(update={"plans": (wanted,)})
+
+
+def test_a_prefix_of_several_plans_names_them(store: Store) -> None:
+    plans = [make_plan(position, micro_batch=position) for position in range(1, 100)]
+    store.keep(make_estimate(*plans), inputs_hash="a")
+    starts = [plan.id[:2] for plan in plans]
+    shared = next(start for start in starts if starts.count(start) > 1)
+    with pytest.raises(UsageError, match=f"Several plans begin with '{shared}'"):
+        store.find_plan(shared)
+
+
+@pytest.mark.parametrize("prefix", ["zzzz", "", "a", "%%", "__"])
+def test_an_unknown_or_too_short_prefix_is_a_usage_error(store: Store, prefix: str) -> None:
+    store.keep(make_ranked_estimate(), inputs_hash="a")
+    with pytest.raises(UsageError):
+        store.find_plan(prefix)
+
+
+def keep_some(path: Path, name: str) -> None:
+    for index in range(5):
+        estimate = make_estimate(*(make_plan(n, micro_batch=n) for n in range(1, 21)))
+        Store(path).keep(estimate, inputs_hash=f"{name}{index}")
+
+
+def test_processes_that_write_at_once_lose_nothing(store: Store) -> None:
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=keep_some, args=(store.path, name)) for name in "abcd"]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0, 0, 0]
+    assert [len(estimate.plans) for estimate in store.estimates()] == [20] * 20
+
+
+def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(StoreError, match="cannot be used"):
+        Store(tmp_path / "file" / "store.sqlite3").keep(make_estimate(), inputs_hash="a")
+
+
+def test_a_full_disk_is_a_store_error_and_keeps_what_was_there(store: Store) -> None:
+    store.keep(make_estimate(make_plan()), inputs_hash="before")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (store.path.stat().st_size, limits[1]))
+    try:
+        with pytest.raises(StoreError, match="cannot be used"):
+            plans = [make_plan(position, micro_batch=position) for position in range(1, 101)]
+            store.keep(make_estimate(*plans), inputs_hash="after")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert store.estimates() == [make_estimate(make_plan())]
+
+
+def test_a_file_that_is_no_store_is_a_store_error(store: Store) -> None:
+    store.path.parent.mkdir()
+    store.path.write_text("this is not a database " * 100)
+    with pytest.raises(StoreError, match="not a database") as caught:
+        store.estimates()
+    assert "Move this damaged file away" in str(caught.value)
+
+
+def test_a_store_that_may_only_be_read_is_read(store: Store) -> None:
+    estimate = make_ranked_estimate()
+    store.keep(estimate, inputs_hash="a")
+    with sqlite3.connect(store.path) as writer:
+        # Another process holds the write lock: a reader must not need it.
+        writer.execute("BEGIN IMMEDIATE")
+        assert store.estimates() == [estimate]
+
+
+def test_a_store_of_a_later_version_is_refused(store: Store) -> None:
+    store.keep(make_estimate(), inputs_hash="a")
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("UPDATE schema_version SET version = 99")
+    with pytest.raises(StoreTooNewError, match="version 99"):
+        store.estimates()
+
+
+def test_migrations_run_in_order_and_once(tmp_path: Path, monkeypatch) -> None:
+    ran: list[str] = []
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'store.sqlite3'}")
+    with engine.begin() as connection:
+        migrate(connection)
+    later = (lambda _: ran.append("second"), lambda _: ran.append("third"))
+    monkeypatch.setattr("gpuplan.launcher.store.migrations.MIGRATIONS", (*MIGRATIONS, *later))
+    for _ in range(2):
+        with engine.begin() as connection:
+            migrate(connection)
+    assert ran == ["second", "third"]
+    with engine.begin() as connection:
+        version = connection.exec_driver_sql("SELECT version FROM schema_version").all()
+    assert version == [(len(MIGRATIONS) + 2,)]
+
+
+def test_a_failed_migration_leaves_the_store_as_it_was(store: Store, monkeypatch) -> None:
+    store.keep(make_ranked_estimate(), inputs_hash="a")
+
+    def half_a_change(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("DROP TABLE plans")
+        connection.exec_driver_sql("SELECT * FROM nowhere")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            "gpuplan.launcher.store.migrations.MIGRATIONS", (*MIGRATIONS, half_a_change)
+        )
+        with pytest.raises(StoreError):
+            store.estimates()
+    assert store.estimates() == [make_ranked_estimate()]
+
+
+def test_a_store_has_one_id_of_its_own_for_ever(tmp_path: Path) -> None:
+    first, second = Store(tmp_path / "a.sqlite3"), Store(tmp_path / "b.sqlite3")
+    assert first.known_id() is None
+    assert not first.path.exists(), "asking makes no store"
+    assert first.id() == first.id() == first.known_id() == Store(first.path).id()
+    assert first.id() != second.id()
+    assert re.fullmatch("[0-9a-f]{16}", first.id()), "a label of every cloud takes it"

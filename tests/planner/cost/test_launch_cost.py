@@ -1,0 +1,107 @@
+"""What a launch costs: its lines add up, billing rounds up, what is not known stays unknown."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.cost.launch_cost import (
+    LaunchCost,
+    billed_s,
+    billed_seconds,
+    launch_cost,
+    startups,
+)
+from gpuplan.planner.plan.plan import Estimated
+
+AWS = load_catalogue().providers["aws"]
+VERDA = load_catalogue().providers["verda"]
+UNKNOWN = load_catalogue().providers["nebius"]
+
+
+def cost(hours: float | None, **changes: object) -> LaunchCost:
+    training = None
+    if hours is not None:
+        s = hours * 3600
+        training = Estimated(value=s, low=0.9 * s, high=1.2 * s, basis="analytic")
+    facts = {
+        "nodes": 2,
+        "usd_per_hour": Decimal("21.96"),
+        "dearest_usd_per_hour": Decimal("21.96"),
+        "billing": AWS,
+    }
+    return launch_cost(training, **{**facts, **changes})  # type: ignore[arg-type]
+
+
+def test_the_lines_are_the_start_the_training_and_the_increment() -> None:
+    names = [line.name for line in cost(2).lines]
+    assert names == ["provisioning", "setup", "staging", "training", "billing increment"]
+
+
+@given(st.floats(0.001, 2000), st.sampled_from([AWS, VERDA, UNKNOWN]))
+@example(1.1, AWS)
+def test_lines_add_up_and_the_worst_is_no_less(hours: float, billing: object) -> None:
+    answer = cost(hours, billing=billing)
+    assert answer.usd_expected == sum(line.usd for line in answer.lines)
+    for line in answer.lines:
+        assert float(line.usd) == pytest.approx(line.quantity * float(line.unit_usd), abs=0.006)
+        assert line.quantity >= 0
+    assert answer.usd_worst is not None and answer.usd_expected is not None
+    assert answer.usd_worst + Decimal("0.03") >= answer.usd_expected
+
+
+def test_the_sum_by_hand() -> None:
+    start_s = sum(one.value_s for one in startups())
+    answer = cost(2)
+    assert answer.usd_expected is not None
+    by_hand = 2 * 21.96 * (start_s + 7200) / 3600
+    assert float(answer.usd_expected) == pytest.approx(by_hand, abs=0.03)
+    assert float(answer.usd_per_hour) == 43.92
+
+
+def test_the_worst_case_is_the_dearest_place() -> None:
+    near, far = cost(2), cost(2, dearest_usd_per_hour=Decimal("43.92"))
+    assert near.usd_worst is not None and far.usd_worst is not None
+    assert float(far.usd_worst) == pytest.approx(2 * float(near.usd_worst), abs=0.02)
+    assert far.usd_expected == near.usd_expected
+
+
+def test_how_long_is_not_known() -> None:
+    answer = cost(None)
+    assert (answer.usd_expected, answer.usd_worst, answer.hours_worst) == (None, None, None)
+    assert [line.name for line in answer.lines] == ["provisioning", "setup", "staging"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "billing", "billed"),
+    [
+        (30.0, AWS, 60.0),
+        (61.4, AWS, 62.0),
+        (601.0, VERDA, 1200.0),
+        (600.0, VERDA, 600.0),
+        (30.5, UNKNOWN, 30.5),
+        (30.5, None, 30.5),
+    ],
+)
+def test_providers_round_up(seconds: float, billing: object, billed: float) -> None:
+    assert billed_s(seconds, billing) == billed  # type: ignore[arg-type]
+
+
+def test_the_last_digit_of_a_float_bills_no_second_more() -> None:
+    assert 1.1 * 3600 > 3960
+    assert billed_s(1.1 * 3600, AWS) == 3960
+    assert billed_seconds(1.1 * 3600, increment_s=1.0, minimum_s=None) == 3960
+
+
+@given(st.integers(1, 10**4), st.sampled_from([1, 60, 600, 3600]))
+def test_whole_increments_are_billed_as_they_are(count: int, increment_s: int) -> None:
+    tenths = sum([count * increment_s / 10] * 10)
+    assert billed_seconds(tenths, increment_s=increment_s, minimum_s=None) == count * increment_s
+
+
+def test_every_assumed_number_has_its_source() -> None:
+    for one in startups():
+        assert one.high_s >= one.value_s >= 0
+        assert len(one.source) > 20

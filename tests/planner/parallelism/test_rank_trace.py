@@ -1,0 +1,411 @@
+"""What one rank runs and sends when the model is split: closed forms on hand-written layers."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from gpuplan.planner.hardware.collectives import Group
+from gpuplan.planner.parallelism.linear_roles import roles_of
+from gpuplan.planner.parallelism.pipeline_chunks import chunk_sizes
+from gpuplan.planner.parallelism.pipeline_stages import (
+    bubble_s,
+    in_flight,
+    stage_counts,
+    stage_of_instances,
+)
+from gpuplan.planner.parallelism.rank_trace import Split, SplitTrace, split_trace
+from gpuplan.planner.plan.errors import UnsupportedError
+from gpuplan.planner.plan.layout import Layout
+from gpuplan.planner.step.model_parallel_step import distinct_share
+from gpuplan.profiles.profile import Affine, Kernel, Profile, Segment, StepTrace
+
+SEQ, HIDDEN, FFN, HEADS, VOCAB = 1024, 512, 2048, 8, 4096
+LAYERS = 8
+ACTIVATION_BYTES = 2 * SEQ * HIDDEN
+
+
+def linear(module: str, out: int, into: int, kind: str = "forward") -> Kernel:
+    tokens = Affine(0, SEQ)
+    m, n, k = {
+        "forward": (tokens, Affine(out), Affine(into)),
+        "input": (tokens, Affine(into), Affine(out)),
+        "weight": (Affine(out), Affine(into), tokens),
+    }[kind]
+    written = Affine(2 * out * into) if kind == "weight" else Affine(0, 2 * SEQ * n.base)
+    return Kernel(
+        kind="gemm",
+        op="mm",
+        dims={"batch": Affine(1), "m": m, "n": n, "k": k},
+        dtype="16bit",
+        flops=Affine(0, 2 * SEQ * out * into),
+        bytes_read=Affine(2 * out * into, 2 * SEQ * into),
+        bytes_written=written,
+        module=module,
+        linear=True,
+    )
+
+
+def pointwise(elements: int, module: str = "") -> Kernel:
+    return Kernel(
+        kind="pointwise",
+        op="gelu",
+        dims={"elements": Affine(0, elements)},
+        dtype="16bit",
+        flops=Affine(0),
+        bytes_read=Affine(0, 2 * elements),
+        bytes_written=Affine(0, 2 * elements),
+        module=module,
+    )
+
+
+def attention(*, backward: bool = False) -> Kernel:
+    size = 2 * SEQ * HIDDEN
+    return Kernel(
+        kind="attention",
+        op="flash",
+        dims={
+            "batch": Affine(0, 1),
+            "heads": Affine(HEADS),
+            "kv_heads": Affine(HEADS),
+            "seq_q": Affine(SEQ),
+            "seq_kv": Affine(SEQ),
+            "head_dim": Affine(HIDDEN / HEADS),
+        },
+        dtype="16bit",
+        flops=Affine(0, 2 * SEQ**2 * HIDDEN * (2.5 if backward else 1)),
+        bytes_read=Affine(0, 3 * size),
+        bytes_written=Affine(0, size),
+        causal=True,
+        backward=backward,
+    )
+
+
+def backward_of(kernel: Kernel) -> list[Kernel]:
+    out, into = int(kernel.dims["n"].base), int(kernel.dims["k"].base)
+    return [linear(kernel.module, out, into, kind) for kind in ("input", "weight")]
+
+
+def block_forward(*, separate: bool = False) -> list[Kernel]:
+    names = [("q", HIDDEN), ("k", HIDDEN), ("v", HIDDEN)] if separate else [("qkv", 3 * HIDDEN)]
+    return [
+        pointwise(SEQ * HIDDEN, "b.norm"),
+        *(linear(f"b.{name}", width, HIDDEN) for name, width in names),
+        pointwise(3 * SEQ * HIDDEN, "b"),
+        attention(),
+        linear("b.out", HIDDEN, HIDDEN),
+        pointwise(SEQ * HIDDEN, "b.norm2"),
+        linear("b.up", FFN, HIDDEN),
+        pointwise(SEQ * FFN, "b"),
+        linear("b.down", HIDDEN, FFN),
+        pointwise(SEQ * HIDDEN, "b"),
+    ]
+
+
+def trace_of(profile: Profile, *, separate: bool = False, recomputes: bool = False) -> StepTrace:
+    """Return the hand-written decoder's step with the kernels of a whole transformer block."""
+    step = profile.step("amp16")
+    forward = block_forward(separate=separate)
+    backward: list[Kernel] = []
+    for kernel in reversed(forward):
+        if kernel.kind == "gemm":
+            backward += backward_of(kernel)
+        elif kernel.kind == "attention":
+            backward.append(attention(backward=True))
+        else:
+            backward.append(kernel)
+    head = linear("head", VOCAB, HIDDEN)
+    kernels = {
+        ("forward", "layers"): forward,
+        ("backward", "layers"): backward,
+        ("forward", None): [head, pointwise(SEQ * VOCAB)],
+        ("backward", None): [pointwise(SEQ * VOCAB), *backward_of(head)],
+    }
+    segments = []
+    for segment in step.segments:
+        own = tuple(kernels.get((segment.phase, segment.block), ()))
+        offsets = tuple(min(i, 3) for i in range(len(own)))
+        segments.append(segment.model_copy(update={"kernels": own, "offsets": offsets}))
+    return step.model_copy(update={"segments": tuple(segments)})
+
+
+def segment_of(split: SplitTrace, phase: str, block: str | None) -> tuple[Segment, int]:
+    for i, segment in enumerate(split.trace.segments):
+        if (segment.phase, segment.block) == (phase, block):
+            return segment, i
+    raise AssertionError((phase, block))
+
+
+def flops(trace: StepTrace) -> float:
+    return sum(
+        kernel.flops.per_sample for i in trace.schedule for kernel in trace.segments[i].kernels
+    )
+
+
+def test_roles_follow_the_residual_stream(toy: Profile) -> None:
+    roles = roles_of(trace_of(toy), splits_head=True)
+    block = roles["layers"].role
+    assert [block[f"b.{name}"] for name in ("qkv", "out", "up", "down")] == [
+        "column",
+        "row",
+        "column",
+        "row",
+    ]
+    assert roles[None].role == {"head": "column"}
+    assert roles_of(trace_of(toy), splits_head=False)[None].role == {"head": "whole"}
+
+
+def test_square_projections_before_attention_are_columns(toy: Profile) -> None:
+    block = roles_of(trace_of(toy, separate=True), splits_head=False)["layers"].role
+    assert [block[f"b.{name}"] for name in "qkv"] == ["column"] * 3
+    assert block["b.out"] == "row"
+
+
+@pytest.mark.parametrize("tensor", [2, 4, 8])
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_flops_of_a_rank_are_the_whole_over_its_degree(
+    toy: Profile, tensor: int, sequence_parallel: bool
+) -> None:
+    trace = trace_of(toy)
+    split = Split(tensor=tensor, splits_vocabulary=True, sequence_parallel=sequence_parallel)
+    assert flops(split_trace(trace, split).trace) == pytest.approx(flops(trace) / tensor)
+
+
+def test_flops_under_context_parallelism_are_divided_too(toy: Profile) -> None:
+    trace = trace_of(toy)
+    share = split_trace(trace, Split(context=4)).trace
+    assert flops(share) == pytest.approx(flops(trace) / 4)
+    kernels = [k for s in share.segments for k in s.kernels if k.kind == "attention"]
+    assert {k.dims["seq_q"].base for k in kernels} == {SEQ / 4}
+    assert {k.dims["seq_kv"].base for k in kernels} == {SEQ}
+
+
+def test_a_degree_of_one_changes_nothing(toy: Profile) -> None:
+    trace = trace_of(toy)
+    share = split_trace(trace, Split(splits_vocabulary=True))
+    assert flops(share.trace) == flops(trace)
+    assert not any(share.exchanges)
+
+
+def test_the_product_of_each_pass_is_split_on_its_own_axis(toy: Profile) -> None:
+    share = split_trace(trace_of(toy), Split(tensor=4))
+    segment, _ = segment_of(share, "backward", "layers")
+    up = [k for k in segment.kernels if k.module == "b.up"]
+    down = [k for k in segment.kernels if k.module == "b.down"]
+    assert [(k.dims["m"].base, k.dims["n"].base, k.dims["k"].base) for k in up] == [
+        (0, HIDDEN, FFN / 4),
+        (FFN / 4, HIDDEN, 0),
+    ]
+    assert [(k.dims["m"].base, k.dims["n"].base, k.dims["k"].base) for k in down] == [
+        (0, FFN / 4, HIDDEN),
+        (HIDDEN, FFN / 4, 0),
+    ]
+
+
+@pytest.mark.parametrize(("sequence_parallel", "share"), [(False, 1.0), (True, 1 / 4)])
+def test_the_residual_stream_is_whole_but_for_sequence_parallelism(
+    toy: Profile, sequence_parallel: bool, share: float
+) -> None:
+    split = Split(tensor=4, sequence_parallel=sequence_parallel)
+    segment, _ = segment_of(split_trace(trace_of(toy), split), "forward", "layers")
+    sizes = [k.dims["elements"].per_sample for k in segment.kernels if k.kind == "pointwise"]
+    norm, qkv, second_norm, activation, residual = sizes
+    assert [norm, second_norm, residual] == [SEQ * HIDDEN * share] * 3
+    assert (qkv, activation) == (3 * SEQ * HIDDEN / 4, SEQ * FFN / 4)
+
+
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+def test_a_block_reduces_twice_in_each_pass(toy: Profile, phase: str) -> None:
+    """Shoeybi et al. 2019, figure 4: f and g around attention and around the feed-forward part."""
+    split = Split(tensor=4, splits_vocabulary=True)
+    share = split_trace(trace_of(toy), split)
+    _, index = segment_of(share, phase, "layers")
+    exchanges = share.exchanges[index]
+    assert [(e.kind, e.total_bytes.per_sample) for e in exchanges] == [
+        ("all_reduce", ACTIVATION_BYTES)
+    ] * 2
+
+
+def test_sequence_parallelism_gathers_and_scatters_instead(toy: Profile) -> None:
+    share = split_trace(trace_of(toy), Split(tensor=4, sequence_parallel=True))
+    _, index = segment_of(share, "forward", "layers")
+    kinds = sorted(e.kind for e in share.exchanges[index])
+    assert kinds == ["all_gather", "all_gather", "reduce_scatter", "reduce_scatter"]
+    assert {e.total_bytes.per_sample for e in share.exchanges[index]} == {ACTIVATION_BYTES}
+
+
+def test_a_plan_of_separate_layers_reduces_for_each(toy: Profile) -> None:
+    """torch's ColwiseParallel: q, k, v and up each reduce the gradient of their input."""
+    split = Split.of(Layout(tensor=4), "torch-eager")
+    share = split_trace(trace_of(toy, separate=True), split)
+    _, index = segment_of(share, "backward", "layers")
+    assert len(share.exchanges[index]) == 4
+
+
+def test_what_cannot_be_split_is_refused(toy: Profile) -> None:
+    with pytest.raises(UnsupportedError, match="attention heads|width"):
+        split_trace(trace_of(toy), Split(tensor=3))
+    with pytest.raises(UnsupportedError, match="no experts"):
+        split_trace(trace_of(toy), Split(expert=2))
+
+
+@pytest.mark.parametrize(
+    ("layers", "chunks", "sizes"),
+    [
+        (24, 4, [6, 6, 6, 6]),
+        (70, 12, [5, *[6] * 10, 5]),  # BLOOM: embedding and head count as layers.
+        (126, 64, [1, *[2] * 62, 1]),
+        (32, 5, [6, 7, 7, 6, 6]),
+    ],
+)
+def test_layers_are_dealt_to_chunks(layers: int, chunks: int, sizes: list[int]) -> None:
+    assert chunk_sizes(layers, chunks) == sizes
+    assert sum(sizes) == layers
+
+
+def test_more_chunks_than_layers_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="too few"):
+        chunk_sizes(4, 16)
+
+
+@pytest.mark.parametrize("pipeline", [1, 2, 4, 8])
+def test_stages_together_run_the_whole_schedule(toy: Profile, pipeline: int) -> None:
+    trace = trace_of(toy)
+    stages = stage_of_instances(trace, Layout(pipeline=pipeline))
+    counts = stage_counts(trace, stages, pipeline)
+    whole = np.bincount(trace.schedule, minlength=len(trace.segments)).astype(float)
+    optimizer = [s.phase == "optimizer" for s in trace.segments]
+    whole[optimizer] = 0
+    assert counts.sum(axis=0).tolist() == whole.tolist()
+    head = next(i for i, s in enumerate(trace.segments) if (s.phase, s.block) == ("forward", None))
+    assert counts[-1, head] == 1
+
+
+@pytest.mark.parametrize(("pipeline", "virtual"), [(4, 1), (4, 2), (8, 3)])
+def test_the_bubble_of_equal_stages(pipeline: int, virtual: int) -> None:
+    """Narayanan et al. 2021, section 2.2: (p - 1) / v stages."""
+    equal = np.ones((pipeline, 1))
+    assert bubble_s(equal, virtual).item() == pytest.approx((pipeline - 1) / virtual)
+
+
+def test_micro_batches_in_flight() -> None:
+    one_f_one_b = [in_flight(stage, Layout(pipeline=4), 16) for stage in range(4)]
+    assert one_f_one_b == [4, 3, 2, 1]
+    assert in_flight(0, Layout(pipeline=4), 2) == 2
+    # Korthikanti et al. 2022, section 4.2.3: 1 + (p - 1) / (p v) times as many.
+    p, v = 8, 4
+    interleaved = in_flight(0, Layout(pipeline=p, virtual_stages=v), 64)
+    assert interleaved == pytest.approx(p * (1 + (p - 1) / (p * v)))
+
+
+def test_groups_behind_tensor_ranks_share_the_network() -> None:
+    assert Group.packed(4, 8, stride=2) == Group(per_node=4, nodes=1)
+    assert Group.packed(16, 8, stride=4) == Group(per_node=2, nodes=8, sharing=4)
+    assert Group.packed(16, 8, stride=8) == Group(per_node=1, nodes=16, sharing=8)
+    assert Group.packed(16, 8) == Group(per_node=8, nodes=2)
+
+
+def test_tensor_ranks_share_what_they_send(make_decoder: Callable[..., Profile]) -> None:
+    """The more ranks, the less each computes; what it exchanges stays."""
+    trace = trace_of(make_decoder())
+    work = [flops(split_trace(trace, Split(tensor=t)).trace) for t in (1, 2, 4)]
+    assert all(more > less for more, less in pairwise(work))
+
+
+def grouped(kernel: Kernel, kv_heads: int) -> Kernel:
+    """Return an attention kernel whose keys and values have fewer heads."""
+    return kernel.model_copy(update={"dims": {**kernel.dims, "kv_heads": Affine(kv_heads)}})
+
+
+def grouped_trace(profile: Profile, kv_heads: int, *, separate: bool) -> StepTrace:
+    """Return the step of a decoder whose query heads share `kv_heads` of keys and values."""
+    dim = HIDDEN // HEADS
+    widths = {"b.k": kv_heads * dim, "b.v": kv_heads * dim, "b.qkv": (HEADS + 2 * kv_heads) * dim}
+    trace = trace_of(profile, separate=separate)
+    segments = []
+    for segment in trace.segments:
+        kernels = []
+        for kernel in segment.kernels:
+            if kernel.kind == "attention":
+                kernels.append(grouped(kernel, kv_heads))
+            elif kernel.module in widths and segment.phase == "forward":
+                kernels.append(linear(kernel.module, widths[kernel.module], HIDDEN))
+            else:
+                kernels.append(kernel)
+        segments.append(segment.model_copy(update={"kernels": tuple(kernels)}))
+    return trace.model_copy(update={"segments": tuple(segments)})
+
+
+@pytest.mark.parametrize(
+    ("kv_heads", "tensor", "kept"),
+    [(2, 2, 1), (2, 4, 1), (1, 4, 1), (1, 8, 1), (4, 8, 1), (4, 2, 2)],
+)
+@pytest.mark.parametrize("separate", [True, False])
+def test_ranks_beyond_the_heads_of_keys_replicate_them(
+    toy: Profile, kv_heads: int, tensor: int, kept: int, separate: bool
+) -> None:
+    trace = grouped_trace(toy, kv_heads, separate=separate)
+    segment, _ = segment_of(split_trace(trace, Split(tensor=tensor)), "forward", "layers")
+    dim = HIDDEN // HEADS
+    width = {kernel.module: kernel.dims["n"].base for kernel in segment.kernels if kernel.linear}
+    if separate:
+        assert width["b.q"] == HIDDEN / tensor
+        assert width["b.k"] == width["b.v"] == kept * dim
+    else:
+        assert width["b.qkv"] == pytest.approx((HEADS / tensor + 2 * kept) * dim)
+    core = next(kernel for kernel in segment.kernels if kernel.kind == "attention")
+    assert (core.dims["heads"].base, core.dims["kv_heads"].base) == (HEADS / tensor, kept)
+
+
+def test_a_fused_width_that_ranks_do_not_divide_is_split_by_heads(toy: Profile) -> None:
+    """PaLM 540B: 48 heads of 256 and one of keys, on 12 ranks (arXiv:2204.02311, table 1)."""
+    dim, heads, tensor = 256, 48, 12
+    qkv = linear("b.qkv", (heads + 2) * dim, HIDDEN)
+    core = attention()
+    dims = {**core.dims, "heads": Affine(heads), "kv_heads": Affine(1), "head_dim": Affine(dim)}
+    out = linear("b.out", HIDDEN, heads * dim)
+    trace = trace_of(toy)
+    forward = next(s for s in trace.segments if s.block and s.phase == "forward")
+    one = forward.model_copy(update={"kernels": (qkv, core.model_copy(update={"dims": dims}), out)})
+    alone = trace.model_copy(update={"segments": (one,), "schedule": [0]})
+    (segment,) = split_trace(alone, Split(tensor=tensor)).trace.segments
+    assert segment.kernels[0].dims["n"].base == pytest.approx((heads / tensor + 2) * dim)
+    assert segment.kernels[2].dims["k"].base == heads * dim / tensor
+
+
+def experts(module: str = "b.ffn") -> Kernel:
+    count, width = 8, 256
+    return linear(module, width, HIDDEN).model_copy(
+        update={
+            "dims": {
+                "batch": Affine(count),
+                "m": Affine(0, 2 * SEQ / count),
+                "n": Affine(width),
+                "k": Affine(HIDDEN),
+            },
+            "flops": Affine(0, 2 * 2 * SEQ * width * HIDDEN),
+        }
+    )
+
+
+def test_experts_are_spread_and_see_the_tokens_of_all_ranks(toy: Profile) -> None:
+    trace = trace_of(toy)
+    forward = next(s for s in trace.segments if s.block and s.phase == "forward")
+    one = forward.model_copy(update={"kernels": (linear("b.qkv", 8, HIDDEN), experts())})
+    mixture = trace.model_copy(update={"segments": (one,), "schedule": [0]})
+    share = split_trace(mixture, Split(expert=4))
+    product = share.trace.segments[0].kernels[1]
+    assert (product.dims["batch"].base, product.dims["m"].per_sample) == (2, SEQ)
+    assert product.flops == experts().flops
+    ((exchange,),) = share.exchanges
+    assert (exchange.kind, exchange.count, exchange.copies) == ("all_to_all", 2, 2)
+
+
+@pytest.mark.parametrize(("copies", "nodes"), [(1, 4), (8, 2), (8, 1000)])
+def test_a_token_crosses_once_to_each_node(copies: int, nodes: int) -> None:
+    share = distinct_share(copies, nodes)
+    assert share <= 1
+    assert share * copies <= nodes
+    if copies == 1:
+        assert share == pytest.approx(1)

@@ -1,0 +1,35 @@
+"""A plan says whether it can be run, by what the traced model says of itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+SUPPORT = Path(__file__).parents[2] / "support"
+
+
+@pytest.mark.parametrize(
+    ("file", "layout", "runnable"),
+    [
+        ("tensor_decoder.py", "dp1.tp2.sp", True),
+        ("split_decoder.py", "dp1.tp2", False),
+        ("tied_decoder.py", "dp1.tp2", False),
+        ("split_decoder.py", "dp2", True),
+    ],
+)
+def test_the_plan_says_what_the_runner_would(file: str, layout: str, runnable: bool) -> None:
+    asked = ["estimate", str(SUPPORT / file), "--accelerator", "H100:2", "--layout", layout]
+    more = ["--micro-batch", "2", "--global-batch", "8", "--format", "json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuplan", *asked, *more], capture_output=True, text=True
+    )
+    (plan, *_) = json.loads(done.stdout)["plans"]
+
+    assert plan["runnable"] is runnable, plan["why_not_runnable"]
+    assert (plan["why_not_runnable"] is None) is runnable

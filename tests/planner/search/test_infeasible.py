@@ -1,0 +1,55 @@
+"""When nothing is feasible, the answer says which choice ruled it out and what is allowed."""
+
+from dataclasses import replace
+
+import pytest
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.plan.layout import parse_layout
+from gpuplan.planner.plan.plan import Precision
+from gpuplan.planner.plan.question import Choices, Machine, Question, Work
+from gpuplan.planner.search.search import search
+from gpuplan.profiles.profile import Profile
+
+H100 = Machine(accelerators=("H100:8",), nodes=(1, 2))
+
+
+def notes_of(toy: Profile, question: Question) -> str:
+    question = replace(question, choices=replace(question.choices, recomputes=("none",)))
+    outcome = search(question, toy, load_catalogue())
+    assert outcome.plans == ()
+    return "\n".join(outcome.notes)
+
+
+def test_a_layout_of_the_wrong_size_is_told_the_right_ones(toy: Profile) -> None:
+    choices = Choices(layouts=(parse_layout("fsdp3"),))
+    notes = notes_of(toy, Question(machine=H100, choices=choices))
+    assert "fsdp3 takes 3 accelerators, but these machines come as 8, 16" in notes
+
+
+def test_a_precision_without_units_is_told_those_of_the_device(toy: Profile) -> None:
+    question = Question(
+        machine=Machine(accelerators=("V100-16GB-SXM2",)), choices=Choices(precisions=("bf16",))
+    )
+    notes = notes_of(toy, question)
+    assert "V100-16GB-SXM2 has no units for bf16: give --precision one of fp32, fp16-amp" in notes
+
+
+def test_an_indivisible_batch_is_told_what_divides(toy: Profile) -> None:
+    question = Question(machine=replace(H100, nodes=(2,)), work=Work(global_batch=7))
+    assert "give --global-batch a multiple of 16" in notes_of(toy, question)
+
+
+@pytest.mark.parametrize("precision", ["bf16-amp", "fp32"])
+def test_an_answer_with_plans_gives_no_such_reason(toy: Profile, precision: Precision) -> None:
+    choices = Choices(
+        precisions=(precision,), layouts=(parse_layout("fsdp8"),), recomputes=("none",)
+    )
+    outcome = search(Question(machine=H100, choices=choices), toy, load_catalogue())
+    assert outcome.plans
+    assert not any("come as" in note or "give --" in note for note in outcome.notes)
+
+
+def test_an_accelerator_without_a_specification_is_named_as_the_reason(toy: Profile) -> None:
+    machine = Machine(instances=("salad-gtx-1050-ti",))
+    assert "no specification" in notes_of(toy, Question(machine=machine))

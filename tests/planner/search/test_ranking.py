@@ -1,0 +1,24 @@
+"""The order of plans: of equally many accelerators the cheaper training is the smaller plan."""
+
+from answers import make_plan
+
+from gpuplan.planner.plan.plan import Plan
+from gpuplan.planner.search.ranking import headlines, sort_key
+
+
+def priced(plan_id: str, usd_per_hour: float | None, usd_per_million: float | None) -> Plan:
+    changes = {"usd_per_hour": usd_per_hour, "usd_per_million_samples": usd_per_million}
+    return make_plan().model_copy(update={"id": plan_id, **changes})
+
+
+def test_a_slow_network_is_no_bargain_at_fewer_dollars_an_hour() -> None:
+    slow, fast = priced("slow", 220, 900), priced("fast", 350, 1)
+    assert headlines((slow, fast))["smallest"] == "fast"
+    key_of_slow = sort_key("memory", cost=9e-4, price=220, seconds=1.5e-2, size=64)
+    key_of_fast = sort_key("memory", cost=1e-6, price=350, seconds=1e-5, size=64)
+    assert key_of_fast < key_of_slow
+
+
+def test_an_unknown_price_is_not_the_smallest_of_equals() -> None:
+    unknown, known = priced("unknown", None, None), priced("known", 350, 1)
+    assert headlines((unknown, known))["smallest"] == "known"

@@ -1,0 +1,94 @@
+"""Memory outside the model: contexts, communicators, engines' buffers, the kind of loss."""
+
+from dataclasses import replace
+
+import pytest
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.units import GIB
+from gpuplan.planner.memory.framework_memory import communicators, context_bytes, framework_bytes
+from gpuplan.planner.plan.layout import Layout
+from gpuplan.planner.predict.model_cache import Workbench
+from gpuplan.planner.predict.peak_memory import memory_parts
+from gpuplan.planner.predict.setup import Setup
+from gpuplan.planner.software.deepspeed_engine import engine_bytes, loss_of, runs_deepspeed
+from gpuplan.planner.software.state_bytes import state_scale
+from gpuplan.profiles.profile import Profile
+
+ZERO_1 = Layout(data=8, shard=8, zero_stage=1)
+
+
+def test_every_dimension_opens_a_communicator() -> None:
+    assert communicators(Layout()) == 0
+    assert communicators(Layout(data=8)) == 1
+    assert communicators(Layout(data=8, shard=4, zero_stage=3)) == 2
+    assert communicators(Layout(data=2, tensor=4)) == 2
+    # Pipelines of Megatron: their own group, a neighbour, the tied embeddings, the whole model.
+    assert communicators(Layout(data=2, tensor=4, pipeline=2), "megatron") == 6
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "date", "context_gib"),
+    [
+        ("Titan-RTX", (2020, 3), 0.55),
+        ("V100-32GB-SXM2", (2021, 6), 1.085),
+        ("A100-80GB-SXM", (2022, 2), 1.3),
+        ("A100-80GB-SXM", (2023, 6), 0.45),
+        ("A100-80GB-SXM", None, 0.45),
+        ("H100-80GB-SXM", None, 0.9),
+        ("MI325X", None, 2.0),
+    ],
+)
+def test_the_context_depends_on_device_and_age(
+    accelerator: str, date: tuple[int, int] | None, context_gib: float
+) -> None:
+    device = load_catalogue().accelerators[accelerator]
+    assert context_bytes(device, date) == pytest.approx(context_gib * GIB, rel=1e-3)
+    assert framework_bytes(device, communicators=1, date=date) > context_bytes(device, date)
+
+
+def test_deepspeed_was_the_engine_of_zero_beside_megatron_until_2022() -> None:
+    assert runs_deepspeed("megatron", (2022, 2), ZERO_1)
+    assert not runs_deepspeed("megatron", (2023, 2), ZERO_1)
+    assert not runs_deepspeed("megatron", (2022, 2), Layout(data=8))
+    assert not runs_deepspeed("torch-eager", (2022, 2), ZERO_1)
+
+
+def test_its_buffers_are_a_bucket_and_the_largest_tensor(toy: Profile) -> None:
+    trainable = 4e9
+    alone = engine_bytes(toy, Layout(zero_stage=1), "fp16-amp", trainable=trainable)
+    with_bucket = engine_bytes(toy, ZERO_1, "fp16-amp", trainable=trainable)
+    assert with_bucket - alone == pytest.approx(2 * 5e8)
+
+
+def test_state_of_deepspeed(toy: Profile) -> None:
+    fp16 = state_scale("fp16-amp", "megatron", sixteen_bit_layers=True, deepspeed=True)
+    bf16 = state_scale("bf16-amp", "megatron", sixteen_bit_layers=True, deepspeed=True)
+    # Of 2 traced bytes a parameter each: gradients, and the master with fp32 gradients.
+    assert (2 * fp16.gradients, fp16.master_bytes) == (2, 8)
+    assert (2 * bf16.gradients, bf16.master_bytes) == (6, 4)
+
+
+def test_the_loss_follows_the_stack_and_the_features() -> None:
+    assert loss_of("torch-eager") == "whole"
+    assert loss_of("torch-eager", compiled=True) == "one kernel"
+    assert loss_of("torch-compile") == "one kernel"
+    assert loss_of("torch-eager", {"fused-cross-entropy"}) == "one kernel"
+    assert loss_of("megatron") == "softmax kept"
+
+
+def test_a_feature_says_more_than_the_stack() -> None:
+    base = {"layout": Layout(), "precision": "bf16", "micro_batch": 1, "stack": "torch-compile"}
+    assert Setup(**base).residence.loss == "one kernel"
+    chunked = Setup(**base, features=frozenset({"chunked-cross-entropy"}))
+    assert chunked.residence.loss == "chunked"
+    kept = Setup(**base, features=frozenset({"kept-logits"}))
+    assert kept.residence.keeps_logits and not Setup(**base).residence.keeps_logits
+
+
+def test_a_fused_optimizer_needs_no_temporaries(toy: Profile) -> None:
+    bench = Workbench(toy)
+    plain = Setup(layout=Layout(), precision="bf16-amp", micro_batch=1)
+    fused = replace(plain, features=frozenset({"fused-optimizer"}))
+    peaks = [memory_parts(bench, setup).peak_bytes.item() for setup in (fused, plain)]
+    assert peaks[0] <= peaks[1]

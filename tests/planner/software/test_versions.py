@@ -1,0 +1,112 @@
+"""Past software: which kernels and collectives a run of an earlier date or another stack had."""
+
+import pytest
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.constants import fitted
+from gpuplan.planner.parallelism.fsdp import Unit
+from gpuplan.planner.plan.layout import Layout
+from gpuplan.planner.predict.setup import Setup, recompute_policies, wire_bytes
+from gpuplan.planner.software.versions import attention_slowdown, in_step
+from gpuplan.planner.step.data_parallel_comm import SlottedCall, slotted_calls
+
+PARAMETERS = 800_000_000
+UNITS = (
+    Unit(name="block", count=7, parameters=100_000_000, trainable=100_000_000, tensors=()),
+    Unit(name=None, count=1, parameters=100_000_000, trainable=100_000_000, tensors=()),
+)
+
+
+def calls(layout: Layout, stack: str) -> tuple[SlottedCall, ...]:
+    wire = wire_bytes("bf16-amp", "megatron" if stack == "megatron" else "torch-eager")
+    return slotted_calls(UNITS, layout, wire)
+
+
+def bytes_of(kind: str, found: tuple[SlottedCall, ...], *, across: bool = False) -> float:
+    return sum(
+        call.total_bytes * call.count
+        for call in found
+        if call.kind == kind and call.across_replicas == across and "bare" not in call.slot
+    )
+
+
+def test_attention_is_never_slower_on_newer_software():
+    dates = [(2022, 6), (2023, 10), (2024, 8), None]
+    for architecture in ("Ampere", "Hopper", "Volta"):
+        slowdowns = [attention_slowdown(architecture, "megatron", date) for date in dates]
+        assert slowdowns == sorted(slowdowns, reverse=True)
+        assert slowdowns[-1] == fitted("attention_step")
+
+
+def test_torch_attention_stays_with_the_second_generation_on_hopper():
+    newest = attention_slowdown("Hopper", "megatron", None)
+    assert attention_slowdown("Hopper", "torch-eager", None) > 1.5 * newest
+    assert attention_slowdown("Ampere", "torch-eager", None) == newest
+
+
+def test_kernels_of_a_step_are_slower_than_alone_but_never_by_much_on_measured_families():
+    devices = load_catalogue().accelerators
+    for name in ("A100-80GB-SXM", "H100-80GB-SXM", "L4"):
+        device = devices[name]
+        assert 1.0 < in_step(device, "gemm", fp32=False, stack="torch-eager") < 1.2
+        assert 0.8 < in_step(device, "pointwise", fp32=False, stack="torch-eager") < 1.25
+        assert 0.8 < in_step(device, "gemm", fp32=True, stack="torch-eager") < 1.25
+    assert 0.8 < in_step(devices["TPU-v5e"], "gemm", fp32=False, stack="xla") < 1.2
+
+
+def test_megatron_sends_sixteen_bits_both_ways():
+    zero1 = Layout(data=16, shard=16, zero_stage=1)
+    assert bytes_of("reduce_scatter", calls(zero1, "megatron")) == pytest.approx(2 * PARAMETERS)
+    assert bytes_of("all_gather", calls(zero1, "megatron")) == pytest.approx(2 * PARAMETERS)
+    assert bytes_of("all_gather", calls(zero1, "torch")) == pytest.approx(4 * PARAMETERS)
+
+
+def test_zero_1_over_fewer_ranks_reduces_each_shard_over_its_copies():
+    found = calls(Layout(data=64, shard=8, zero_stage=1), "megatron")
+    inside = bytes_of("reduce_scatter", found)
+    assert bytes_of("all_reduce", found, across=True) == pytest.approx(inside / 8)
+    assert {call.ranks for call in found} == {8}
+
+
+def test_zero_2_of_torch_gathers_once_and_under_compute():
+    zero2 = Layout(data=16, shard=16, zero_stage=2)
+    fsdp = Layout(data=16, shard=16, zero_stage=3)
+    kept, again = calls(zero2, "torch"), calls(fsdp, "torch")
+    assert all(call.slot != "after_s" for call in kept)
+    assert bytes_of("all_gather", kept) < bytes_of("all_gather", again)
+    assert bytes_of("reduce_scatter", kept) == bytes_of("reduce_scatter", again)
+
+
+def test_deepspeed_of_2021_gathers_no_faster_on_a_faster_fabric():
+    slow = wire_bytes("fp16-amp", "megatron", (2021, 4)).ring_bytes_per_s
+    assert slow is not None and slow < 25e9
+    assert wire_bytes("fp16-amp", "megatron", (2023, 4)).ring_bytes_per_s is None
+    assert wire_bytes("fp16-amp", "torch-eager", (2021, 4)).ring_bytes_per_s is None
+
+
+def test_deepspeed_zero_3_sends_six_bytes_per_parameter():
+    found = calls(Layout(data=16, shard=16, zero_stage=3), "megatron")
+    assert bytes_of("reduce_scatter", found) == pytest.approx(2 * PARAMETERS)
+    blocks = 700_000_000
+    assert bytes_of("all_gather", found) == pytest.approx(2 * (PARAMETERS + blocks))
+
+
+@pytest.mark.parametrize(
+    ("stack", "features", "expected"),
+    [
+        ("torch-eager", set(), {"selective": 1.0}),
+        ("torch-eager", {"recompute-per-layer"}, {"none": 0.5, "full": 0.5}),
+        ("torch-eager", {"recompute-per-op"}, {"selective": 0.5, "full": 0.5}),
+        ("xla", set(), {"selective": 2 / 3, "full": 1 / 3}),
+    ],
+)
+def test_what_selective_recompute_means(stack, features, expected):
+    setup = Setup(
+        layout=Layout(),
+        precision="bf16-amp",
+        micro_batch=1,
+        recompute="selective",
+        stack=stack,
+        features=frozenset(features),
+    )
+    assert recompute_policies(setup) == expected

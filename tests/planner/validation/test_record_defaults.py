@@ -1,0 +1,149 @@
+from typing import Any
+
+import pytest
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.validation.record_defaults import StatedRun, UnstatedError, state_run
+from gpuplan.profiles.records import RunRecord
+
+
+def stated(
+    accelerator: str = "A100-80GB-SXM", takes: tuple[str, ...] = (), **fields: Any
+) -> StatedRun:
+    record = {
+        "id": "run",
+        "model": "decoder.py",
+        "accelerator": accelerator,
+        "accelerators": 1,
+        "micro_batch": 2,
+        "measured": {"step_time_s": 1.0},
+    }
+    catalogue = load_catalogue()
+    instances = [one for one in catalogue.instances.values() if one.accelerator == accelerator]
+    return state_run(
+        RunRecord.model_validate(record | fields),
+        catalogue.accelerators[accelerator],
+        instances=instances,
+        model_takes=takes,
+    )
+
+
+def names(run: StatedRun) -> set[str]:
+    return {text.split("=")[0] for text in run.assumed}
+
+
+def test_a_bare_record_is_filled_in_and_every_field_named():
+    run = stated()
+    assert (run.stack, run.compile, run.recompute, run.precision) == (
+        "torch-eager",
+        False,
+        "none",
+        "fp32",
+    )
+    assert (run.layout.accelerators, run.micro_batch, run.grad_accum) == (1, 2, 1)
+    assert names(run) == {
+        "stack", "compile", "recompute", "precision", "optimizer", "grad_accum", "features"
+    }  # fmt: skip
+
+
+def test_a_full_record_assumes_nothing_but_what_its_software_does_unsaid():
+    run = stated(
+        accelerators=16,
+        per_node=8,
+        inter_node_gbit_s=1600,
+        layout={"data": 16, "shard": 16, "zero_stage": 3},
+        precision="bf16-amp",
+        grad_accum=4,
+        recompute="full",
+        attention="flash",
+        compile=False,
+        stack="torch-eager",
+        optimizer="adamw",
+        takes=("attention",),
+    )
+    assert names(run) == {"features"}
+    assert {"kept-logits", "fused-cross-entropy"} <= run.features
+    assert (run.site.per_node, run.site.nodes) == (8, 2)
+    assert run.site.inter_link.bytes_per_s == 200e9
+    assert run.site.intra_link.bytes_per_s == 300e9
+    assert run.params["attention"] == "fused"
+
+
+def test_what_the_global_batch_implies():
+    run = stated(accelerators=8, micro_batch=None, grad_accum=4, global_batch=64)
+    assert (run.layout.data, run.micro_batch, run.grad_accum) == (8, 2, 4)
+    run = stated(accelerators=8, micro_batch=2, global_batch=64)
+    assert run.grad_accum == 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"precision": "int8"}, "'int8' is not predicted yet"),
+        ({"micro_batch": None}, "neither micro_batch nor global_batch"),
+        ({"accelerators": 2, "micro_batch": 3, "global_batch": 8}, "does not divide over 6"),
+        ({"accelerators": 8, "layout": {"data": 4}}, "occupies 4 accelerators"),
+        (
+            {"accelerators": 6, "layout": {"data": 6, "zero_stage": 3, "shard": 4}},
+            "shard 4 does not divide",
+        ),
+    ],
+)
+def test_what_cannot_be_predicted_says_why(fields, said):
+    with pytest.raises(UnstatedError, match=said):
+        stated(**fields)
+
+
+@pytest.mark.parametrize(
+    ("stack", "date", "expected"),
+    [
+        ("megatron", "2022-02", "eager"),
+        ("megatron", "NeMo 25.11", "fused"),
+        ("torch-eager", "2021", "eager"),
+        ("torch-eager", "2024", "fused"),
+        ("xla", "2023-07..09", "eager"),
+        ("torch-eager", None, "fused"),
+    ],
+)
+def test_attention_follows_stack_and_date(stack, date, expected):
+    run = stated(stack=stack, date=date, takes=("attention",))
+    assert run.params["attention"] == expected
+    assert "attention" in names(run)
+
+
+def test_only_params_that_the_model_takes_are_added():
+    assert stated(attention="eager", channels_last=True).params == {}
+    assert stated(channels_last=True, takes=("channels_last",)).params == {"channels_last": True}
+
+
+def test_squad_is_trained_with_a_span_head():
+    run = stated(model_name="bert_base_squad", takes=("head",))
+    assert run.params == {"head": "span"}
+    assert "params.head" in names(run)
+    assert stated(model_name="bert_base", takes=("head",)).params == {}
+
+
+def test_sixteen_bit_layers_of_their_own_are_not_cast():
+    assert stated(precision="bf16-amp").autocast
+    assert not stated(stack="megatron").autocast
+    assert not stated(date="NGC 20.01").autocast
+    sharded = {"data": 8, "shard": 8, "zero_stage": 3}
+    assert not stated(accelerators=8, per_node=8, layout=sharded).autocast
+
+
+def test_a_fabric_that_is_not_stated_is_the_usual_one():
+    run = stated("H100-80GB-SXM", accelerators=16, per_node=8)
+    assert run.site.inter_link.bytes_per_s == 400e9
+    assert "inter_node_gbit_s" in names(run)
+
+
+def test_tpu_hosts_share_one_torus():
+    run = stated("TPU-v5e", accelerators=512, per_node=4)
+    assert (run.site.per_node, run.site.nodes, run.site.domain) == (4, 128, 256)
+    assert run.stack == "xla"
+    assert run.recompute == "full"
+
+
+def test_compiled_recipes_step_with_a_fused_optimizer():
+    assert "fused-optimizer" in stated(stack="torch-compile", compile=True).features
+    assert "fused-optimizer" not in stated(stack="torch-eager").features

@@ -1,0 +1,160 @@
+"""The caching allocator's rules, and the peak of a replayed step."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuplan.catalog.units import MIB
+from gpuplan.profiles.analysis.caching_allocator import CachingAllocator, PoolExhaustedError, replay
+from gpuplan.profiles.profile import CATEGORIES, MemoryStream, Segment, StepTrace
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "taken_bytes", "reserved_bytes"),
+    [
+        (1, 512, 2 * MIB),
+        (513, 1024, 2 * MIB),
+        (MIB, MIB, 2 * MIB),
+        (MIB + 1, MIB + 512, 20 * MIB),
+        (9 * MIB, 9 * MIB, 20 * MIB),
+        (10 * MIB, 10 * MIB, 10 * MIB),
+        (11 * MIB, 11 * MIB, 12 * MIB),
+        (11 * MIB - 100, 11 * MIB, 12 * MIB),
+    ],
+)
+def test_first_request_takes_a_segment_by_size(
+    request_bytes: int, taken_bytes: int, reserved_bytes: int
+) -> None:
+    allocator = CachingAllocator()
+    allocator.allocate(request_bytes)
+    # A rest of 1 MiB or less is not split off a large block, so it counts as taken.
+    rest = reserved_bytes - taken_bytes
+    whole = taken_bytes > MIB and rest <= MIB
+    assert allocator.allocated_bytes == (reserved_bytes if whole else taken_bytes)
+    assert allocator.reserved_bytes == reserved_bytes
+
+
+def test_freed_neighbours_merge_and_are_taken_again() -> None:
+    allocator = CachingAllocator()
+    blocks = [allocator.allocate(5 * MIB) for _ in range(4)]
+    assert allocator.reserved_bytes == 20 * MIB
+    for block in (blocks[0], blocks[2], blocks[1]):
+        allocator.free(block)
+    allocator.allocate(9 * MIB)
+    assert allocator.reserved_bytes == 20 * MIB
+
+
+def test_smallest_block_that_fits_is_taken() -> None:
+    allocator = CachingAllocator()
+    large, small = allocator.allocate(40 * MIB), allocator.allocate(30 * MIB)
+    allocator.free(large)
+    allocator.free(small)
+    assert allocator.allocate(29 * MIB)[1] == small[1]
+
+
+def test_fragments_of_small_and_large_pool_stay_apart() -> None:
+    allocator = CachingAllocator()
+    allocator.free(allocator.allocate(20 * MIB))
+    allocator.allocate(512)
+    assert allocator.reserved_bytes == 22 * MIB
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 64 * MIB), st.booleans(), st.integers(0, 50)), max_size=60)
+)
+def test_books_balance(requests: list[tuple[int, bool, int]]) -> None:
+    allocator = CachingAllocator()
+    held: list[tuple[int, int, int]] = []
+    for size, free_one, which in requests:
+        held.append(allocator.allocate(size))
+        if free_one:
+            allocator.free(held.pop(which % len(held)))
+        assert allocator.allocated_bytes == sum(block[2] for block in held)
+        assert allocator.allocated_bytes <= allocator.reserved_bytes
+        spans = sorted((address, address + size) for _, address, size in held)
+        assert all(one[1] <= other[0] for one, other in zip(spans, spans[1:], strict=False))
+    for block in held:
+        allocator.free(block)
+    assert allocator.allocated_bytes == 0
+
+
+def test_peak_is_that_of_live_rows_and_its_breakdown_sums_up() -> None:
+    # weight | activation ticks 0-2 | temporary 1-2 | gradient 2-end (the others are dead by then)
+    step = _step(
+        births=[-1, 0, 1, 2],
+        deaths=[4, 2, 2, 4],
+        base=[1024, 0, 0, 1024],
+        per_sample=[0, 512, 2048, 0],
+        categories=["parameters", "activations", "temporary", "gradients"],
+    )
+    one, two = replay(step, 1), replay(step, 2)
+    assert one.peak_allocated_bytes == 1024 + 512 + 2048
+    assert two.peak_allocated_bytes == 1024 + 2 * (512 + 2048)
+    assert one.peak_tick == 1
+    assert {k: v for k, v in two.breakdown_bytes.items() if v} == {
+        "parameters": 1024,
+        "activations": 1024,
+        "temporary": 4096,
+    }
+
+
+def test_a_death_frees_before_a_birth_of_the_same_tick() -> None:
+    step = _step(
+        births=[0, 1], deaths=[1, 2], base=[30 * MIB, 30 * MIB], per_sample=[0, 0],
+        categories=["temporary", "temporary"],
+    )  # fmt: skip
+    assert replay(step, 1).peak_reserved_bytes == 30 * MIB
+
+
+def _step(
+    *,
+    births: list[int],
+    deaths: list[int],
+    base: list[int],
+    per_sample: list[int],
+    categories: list[str],
+) -> StepTrace:
+    numbers = {name: index for index, name in enumerate(CATEGORIES)}
+    memory = MemoryStream(
+        birth_tick=births,
+        death_tick=deaths,
+        bytes_base=base,
+        bytes_per_sample=per_sample,
+        category=[numbers[name] for name in categories],
+        instance=[-1] * len(births),
+        end_tick=max(deaths),
+    )
+    return StepTrace(
+        numerics="fp32", recompute="none", segments=(), schedule=[], start_tick=[], memory=memory
+    )
+
+
+def test_free_segments_are_given_back_when_the_device_is_full() -> None:
+    allocator = CachingAllocator(limit_bytes=100 * MIB)
+    allocator.free(allocator.allocate(60 * MIB))
+    assert allocator.reserved_bytes == 60 * MIB
+    allocator.allocate(80 * MIB)
+    assert allocator.reserved_bytes == 80 * MIB
+
+
+def test_a_full_device_is_out_of_memory() -> None:
+    allocator = CachingAllocator(limit_bytes=100 * MIB)
+    allocator.allocate(60 * MIB)
+    with pytest.raises(PoolExhaustedError):
+        allocator.allocate(50 * MIB)
+
+
+def test_the_optimizers_state_is_made_in_what_the_first_backward_pass_freed() -> None:
+    """Then no block is left whole for the second forward pass: a segment more than the peak."""
+    step = _step(
+        births=[-1, 0, 2],
+        deaths=[4, 2, 4],
+        base=[40 * MIB, 100 * MIB, 2 * MIB],
+        per_sample=[0, 0, 0],
+        categories=["optimizer", "activations", "temporary"],
+    )
+    optimizer = Segment(name="step", phase="optimizer", block=None, kernels=())
+    step = step.model_copy(update={"segments": (optimizer,), "schedule": [0], "start_tick": [3]})
+    found = replay(step, 1)
+    assert found.peak_allocated_bytes == 140 * MIB
+    assert found.peak_reserved_bytes == 200 * MIB

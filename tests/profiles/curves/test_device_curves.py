@@ -1,0 +1,235 @@
+"""Kernel times: they reproduce measured points, respect the laws of the machine, cover all."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dtypes import multiplies_in
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuplan.catalog.errors import UsageError, UserFileError
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.profiles.calibrate.fit_curves import preparation_ns_per_element
+from gpuplan.profiles.curves.device_curves import GEMM_DTYPES, DeviceCurves, curves_for
+from gpuplan.profiles.curves.files import (
+    CURVES_DIR,
+    embedded_curve_file,
+    measured_accelerators,
+    read_curve_file,
+)
+
+MEASURED = json.loads((Path(__file__).parent / "measured_kernels.json").read_text())
+EVERY_NAME = sorted(
+    name for name, device in load_catalogue().accelerators.items() if device.peak_flops
+)
+WITH_GRIDS = tuple(n for n in measured_accelerators() if embedded_curve_file(n).gemm_grids)
+
+size = st.integers(min_value=16, max_value=32768).map(lambda x: x // 8 * 8)
+
+
+def curves(name: str) -> DeviceCurves:
+    return curves_for(load_catalogue().accelerators[name])
+
+
+def relative(predicted_s, measured_us) -> float:
+    return abs(float(predicted_s) / (measured_us * 1e-6) - 1)
+
+
+@pytest.mark.parametrize(("name", "dtype", "m", "n", "k", "time_us"), MEASURED["gemm"])
+def test_gemm_reproduces_measured_points(name, dtype, m, n, k, time_us):
+    assert relative(curves(name).gemm_s(m, n, k, dtype=dtype), time_us) < 0.15
+
+
+def test_gemm_reproduces_measured_points_on_average():
+    errors = [
+        relative(curves(name).gemm_s(m, n, k, dtype=dtype), time_us)
+        for name, dtype, m, n, k, time_us in MEASURED["gemm"]
+    ]
+    assert np.median(errors) < 0.005
+
+
+def test_attention_reproduces_measured_points_without_their_preparation():
+    errors = []
+    for name, b, heads, kv, s, d, time_us in MEASURED["attention"]:
+        predicted_s = curves(name).attention_s(b, heads, kv, s, s, d, causal=True, dtype="bf16")
+        prepared_us = preparation_ns_per_element(curves(name).device) * 1e-3
+        prepared_us *= b * s * d * (heads + 2 * kv)
+        errors.append(relative(predicted_s, max(time_us - prepared_us, 0.4 * time_us)))
+    assert np.mean(errors) < 0.05
+    assert max(errors) < 0.4
+
+
+def test_collectives_reproduce_measured_points():
+    errors = [
+        relative(curves(name).collective_s(kind, size_bytes, ranks), time_us)
+        for name, kind, ranks, size_bytes, time_us in MEASURED["collective"]
+    ]
+    assert max(errors) < 0.01
+
+
+def test_fp32_gemm_is_near_measured_points():
+    errors = [
+        relative(curves(name).gemm_s(m, n, k, dtype="fp32"), time_us)
+        for name, m, n, k, time_us in MEASURED["fp32"]
+    ]
+    assert np.mean(errors) < 0.15
+
+
+@pytest.mark.parametrize("name", EVERY_NAME)
+def test_every_accelerator_has_curves(name):
+    device = curves(name)
+    dtypes = [dtype for dtype in GEMM_DTYPES if multiplies_in(device.device, dtype)]
+    assert dtypes
+    for dtype in dtypes:
+        times = [
+            device.gemm_s(4096, 4096, 4096, dtype=dtype),
+            device.gemm_s(128, 2048, 64, batch=96, dtype=dtype),
+            device.conv_s(32, 64, 64, 9, 784, 1, flops=1.8e9, bytes=1e7, dtype=dtype),
+            device.attention_s(2, 16, 4, 2048, 2048, 64, causal=True, dtype=dtype),
+        ]
+        assert all(np.isfinite(t) and t > 0 for t in times)
+        for kind in ("gemm", "conv", "attention", "memory_bound", "collective"):
+            assert 0 < device.relative_error(kind, dtype) < 1
+            assert device.basis_of(kind, dtype) in ("measured", "derived")
+            assert device.relative_of(kind, dtype) in measured_accelerators()
+    assert device.memory_bound_s(1e9) > 1e9 / device.device.memory_bandwidth_bytes_per_s
+    assert device.collective_s("all_reduce", 1e8, 8) > 0
+
+
+@given(name=st.sampled_from(WITH_GRIDS), m=size, n=size, k=size)
+@settings(max_examples=150, deadline=None)
+def test_gemm_is_never_faster_than_the_machine(name, m, n, k):
+    device = curves(name)
+    machine = device.machine("bf16")
+    time = float(device.gemm_s(m, n, k, dtype="bf16"))
+    size_bytes = 2 * (m * k + n * k + m * n)
+    assert time >= 2 * m * n * k / machine.peak_flops * 0.999
+    if size_bytes > 2 * machine.l2_bytes:
+        assert time >= size_bytes / machine.bandwidth_bytes_per_s * 0.999
+
+
+@given(name=st.sampled_from(EVERY_NAME), m=size, n=size, k=size, axis=st.integers(0, 2))
+@settings(max_examples=150, deadline=None)
+def test_four_times_the_work_is_never_faster(name, m, n, k, axis):
+    device = curves(name)
+    dtype = next(d for d in ("bf16", "fp16", "fp32") if multiplies_in(device.device, d))
+    dims = [m, n, k]
+    larger = [4 * d if i == axis else d for i, d in enumerate(dims)]
+    before, after = (float(device.gemm_s(*d, dtype=dtype)) for d in (dims, larger))
+    # Measured kernels are not monotone at every step: launch-sized ones vary by a third.
+    assert after >= before * (0.95 if before > 20e-6 else 0.6)
+
+
+@given(
+    seq=st.integers(128, 100_000), heads=st.integers(1, 64), dim=st.sampled_from([32, 64, 80, 128])
+)
+@settings(max_examples=100, deadline=None)
+def test_attention_laws(seq, heads, dim):
+    device = curves("H100-80GB-SXM")
+
+    def time(s, *, causal=True, backward=False, flops=None):
+        return float(
+            device.attention_s(
+                2,
+                heads,
+                heads,
+                s,
+                s,
+                dim,
+                causal=causal,
+                dtype="bf16",
+                backward=backward,
+                flops=flops,
+            )
+        )
+
+    forward = time(seq)
+    assert forward >= 2 * 2 * heads * seq**2 * dim / 989.4e12 * 0.999 or seq < 1024
+    assert time(2 * seq) >= forward
+    assert time(seq, causal=False) >= forward
+    assert time(seq, backward=True) >= forward
+    assert time(seq, flops=heads * seq * dim) <= forward
+
+
+def test_small_depth_is_bound_by_bytes_not_by_clamped_flops():
+    device = curves("A100-80GB-SXM")
+    scores = device.gemm_s(2048, 2048, 64, batch=512, dtype="bf16")
+    size_bytes = 512 * 2 * (2 * 2048 * 64 + 2048 * 2048)
+    assert scores < 1.6 * size_bytes / (0.8 * 2039e9)
+
+
+def test_misaligned_dimensions_cost():
+    device = curves("A100-80GB-SXM")
+    aligned = device.gemm_s(8192, 50304, 768, dtype="bf16")
+    assert device.gemm_s(8192, 50257, 768, dtype="bf16") > 1.1 * aligned
+
+
+def test_depthwise_convolution_is_bound_by_bytes():
+    device = curves("A100-80GB-SXM")
+    pixels, channels, batch = 56 * 56, 144, 64
+    size_bytes = 2 * 2 * batch * channels * pixels
+    flops = 2 * batch * channels * pixels * 9
+    time = device.conv_s(
+        batch, channels, channels, 9, pixels, channels, flops=flops, bytes=size_bytes, dtype="fp16"
+    )
+    assert size_bytes / 2039e9 < time < 5 * size_bytes / 2039e9
+
+
+def test_dtypes_without_units():
+    volta = curves("V100-32GB-SXM2")
+    with pytest.raises(UsageError, match="does not multiply matrices in bf16") as error:
+        volta.gemm_s(1024, 1024, 1024, dtype="bf16")
+    assert "fp32, fp16" in str(error.value)
+    # tf32 without tf32 units is plain fp32, as in torch.
+    assert volta.gemm_s(4096, 4096, 4096, dtype="tf32") == volta.gemm_s(
+        4096, 4096, 4096, dtype="fp32"
+    )
+
+
+def test_arguments_broadcast():
+    time = curves("H100-80GB-SXM").gemm_s([1024, 2048], [[4096], [8192]], 4096, dtype="bf16")
+    assert time.shape == (2, 2)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_kernels_do_not_influence_one_another(dtype):
+    device = curves("A100-80GB-SXM")
+    together = device.gemm_s([512, 64], [512, 512], [512, 128], batch=[1, 96], dtype=dtype)
+    assert together[0] == device.gemm_s(512, 512, 512, dtype=dtype)
+    assert together[1] == device.gemm_s(64, 512, 128, batch=96, dtype=dtype)
+
+
+def test_an_instance_with_a_slower_link_has_slower_collectives():
+    device = curves("A100-80GB-SXM")
+    own = device.collective_s("all_gather", 1e9, 8)
+    assert device.collective_s("all_gather", 1e9, 8, link_bytes_per_s=31e9) > 5 * own
+    assert device.collective_s("all_gather", 1e9, 1) == 0
+
+
+def test_derived_curves_say_so():
+    derived = curves("A100-40GB-SXM")
+    assert derived.basis == "derived"
+    assert derived.relative_of("gemm") == "A100-80GB-SXM"
+    assert derived.relative_error("gemm") > curves("A100-80GB-SXM").relative_error("gemm")
+    assert curves("A100-80GB-SXM").basis == "measured"
+
+
+def test_a_power_capped_card_is_slower_by_the_stated_rule():
+    capped = curves("H100-96GB-HBM2e-SXM-500W").gemm_s(8192, 8192, 8192, dtype="bf16")
+    full = curves("H100-80GB-SXM").gemm_s(8192, 8192, 8192, dtype="bf16")
+    assert capped / full == pytest.approx((700 / 500) ** (1 / 3), rel=0.01)
+
+
+def test_an_unreadable_curve_file_is_one_clear_error(tmp_path):
+    bad = tmp_path / "MyCard.json"
+    bad.write_text('{"schema_version": 99}')
+    with pytest.raises(UserFileError, match="MyCard.json is not a curve file"):
+        read_curve_file(bad)
+    with pytest.raises(UsageError, match="Did you mean H100-80GB-SXM"):
+        embedded_curve_file("H100-80GB-SXN")
+
+
+def test_committed_curves_are_small():
+    assert sum(p.stat().st_size for p in CURVES_DIR.glob("*.json")) < 2e6

@@ -1,0 +1,444 @@
+"""What a trace says of a model, and of a file that cannot be traced."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from gpuplan.catalog.errors import UserFileError
+from gpuplan.profiles.analysis.caching_allocator import replay
+from gpuplan.profiles.profile import CATEGORIES, Kernel, Profile, StepTrace
+from gpuplan.profiles.trace.recorder import Recorder
+from gpuplan.profiles.trace.trace import trace_workload
+from gpuplan.profiles.user_model.contract import Workload
+
+pytestmark = pytest.mark.slow
+
+WIDTH = 16
+
+
+class Mlp(nn.Module):
+    def __init__(self, forward: Callable[[nn.Module, torch.Tensor], torch.Tensor] | None = None):
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, WIDTH)
+        self.head = nn.Linear(WIDTH, 4)
+        self.run = forward
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.run is not None:
+            x = self.run(self, x)
+        return self.head(torch.relu(self.layer(x)))
+
+
+def compute_mlp_loss(model: nn.Module, batch: Any) -> torch.Tensor:
+    return F.cross_entropy(model(batch[0]), batch[1])
+
+
+def workload(**changes: Any) -> Workload:
+    return dataclasses.replace(
+        Workload(
+            name="mlp",
+            path=Path(__file__),
+            build_model=Mlp,
+            make_batch=lambda size: (torch.randn(size, WIDTH), torch.randint(4, (size,))),
+            compute_loss=compute_mlp_loss,
+            build_optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+        ),
+        **changes,
+    )
+
+
+def kernels(step: StepTrace, *phases: str) -> list[Kernel]:
+    return [
+        kernel
+        for index in step.schedule
+        if not phases or step.segments[index].phase in phases
+        for kernel in step.segments[index].kernels
+    ]
+
+
+# --- counts and closed formulas ------------------------------------------------------------------
+
+
+def test_gpt2_equals_its_closed_formula(example_workload: Any) -> None:
+    profile = trace_workload(example_workload("gpt2"))
+    hidden, layers, vocab, length = 768, 12, 50257, 1024
+    weights = 12 * layers * hidden**2 + vocab * hidden
+    attention = 2 * length**2 * hidden * layers
+    assert profile.parameters == profile.trainable_parameters == 124_439_808
+    assert profile.flops == (0, 6 * length * weights + 3 * attention)
+    assert profile.batch_bytes == (0, 2 * length * 8)
+    (group,) = profile.blocks
+    assert (group.name, group.count, group.attention_heads) == ("blocks", 12, 12)
+    assert group.boundary_bytes == (0, length * hidden * 4)
+    assert [linear.out_features for linear in group.linears] == [2304, 768, 3072, 768]
+    assert profile.optimizer.name == "adamw"
+    assert profile.optimizer.state_bytes_per_parameter == 8
+    assert profile.optimizer.temporary_bytes_per_parameter == pytest.approx(4, rel=1e-3)
+
+
+def test_llama3_8b_equals_its_closed_formula(example_workload: Any) -> None:
+    profile = trace_workload(example_workload("decoder"), numerics=["amp16"])
+    hidden, layers, vocab, length = 4096, 32, 128256, 8192
+    weights = profile.parameters - vocab * hidden - hidden * (2 * layers + 1)
+    attention = 2 * length**2 * hidden * layers
+    assert profile.parameters == 8_030_261_248
+    assert profile.flops.per_sample == pytest.approx(6 * length * weights + 3 * attention, rel=1e-3)
+    assert (profile.blocks[0].attention_heads, profile.blocks[0].attention_kv_heads) == (32, 8)
+
+
+def test_mixtral_equals_its_closed_formula(example_workload: Any) -> None:
+    hidden, layers, ffn, vocab, length = 4096, 32, 14336, 32000, 4096
+    profile = trace_workload(
+        example_workload(
+            "decoder", experts=8, active_experts=2, vocab=vocab, seq_len=length, ffn=ffn
+        ),
+        numerics=["amp16"],
+    )
+    per_layer = hidden * (hidden * 2 + 2 * 1024) + 8 * hidden + 2 * 3 * hidden * ffn
+    attention = 2 * length**2 * hidden * layers
+    expected = 6 * length * (layers * per_layer + vocab * hidden) + 3 * attention
+    assert profile.flops.per_sample == pytest.approx(expected, rel=0.01)
+
+
+def test_resnet50_counts(example_workload: Any) -> None:
+    profile = trace_workload(example_workload("resnet50"))
+    forward = sum(k.flops.at(1) for k in kernels(profile.step("fp32"), "forward"))
+    assert profile.parameters == 25_557_032
+    assert forward == pytest.approx(2 * 4.089e9, rel=0.001)
+    convolutions = [k for k in kernels(profile.step("fp32")) if k.kind == "convolution"]
+    assert {k.op.split(".")[1] for k in convolutions} == {"channels_last"}
+    assert sum(not k.backward for k in convolutions) == 53
+    # The images need no gradient: the first convolution has one backward product, not two.
+    assert sum(k.flops.at(1) for k in convolutions if k.backward) == pytest.approx(
+        2 * sum(k.flops.at(1) for k in convolutions if not k.backward)
+        - next(k.flops.at(1) for k in convolutions)
+    )
+
+
+def test_gemm_dims_of_a_linear_layer() -> None:
+    step = trace_workload(workload(), numerics=["fp32"]).steps[0]
+    gemms = [k for k in kernels(step) if k.kind == "gemm"]
+    dims = [tuple((k.dims[name].base, k.dims[name].per_sample) for name in "mnk") for k in gemms]
+    rows, wide, four = (0, 1), (WIDTH, 0), (4, 0)
+    assert dims == [
+        (rows, wide, wide),
+        (rows, four, wide),
+        (rows, wide, four),
+        (four, wide, rows),
+        (wide, wide, rows),
+    ]
+    assert all(k.linear for k in gemms)
+    assert [k.module for k in gemms] == ["layer", "head", "head", "head", "layer"]
+    forward = gemms[0]
+    assert forward.flops == (0, 2 * WIDTH * WIDTH)
+    assert forward.bytes_read == (4 * (WIDTH + WIDTH * WIDTH), 4 * WIDTH)
+    assert forward.bytes_written == (0, 4 * WIDTH)
+
+
+def test_embedding_reads_its_rows_and_not_its_table() -> None:
+    def build_model() -> nn.Module:
+        return nn.Sequential(nn.Embedding(10_000, WIDTH), nn.Flatten(), nn.Linear(3 * WIDTH, 4))
+
+    profile = trace_workload(
+        workload(
+            build_model=build_model,
+            make_batch=lambda size: (torch.randint(9, (size, 3)), torch.randint(4, (size,))),
+        ),
+        numerics=["fp32"],
+    )
+    gather = next(k for k in kernels(profile.steps[0]) if k.op == "embedding")
+    assert gather.bytes_read == (0, 3 * 8 + 3 * WIDTH * 4)
+
+
+# --- precisions --------------------------------------------------------------------------------
+
+
+def test_each_numerics_class_has_its_dtypes(example_workload: Any) -> None:
+    profile = trace_workload(
+        example_workload("gpt2", layers=2, seq_len=128), numerics=["fp32", "amp16", "pure16"]
+    )
+    attention = {
+        step.numerics: next(k.op for k in kernels(step) if k.kind == "attention")
+        for step in profile.steps
+    }
+    assert attention == {
+        "fp32": "_scaled_dot_product_efficient_attention",
+        "amp16": "_scaled_dot_product_flash_attention",
+        "pure16": "_scaled_dot_product_flash_attention",
+    }
+    for step, bytes_each in zip(profile.steps, (4, 4, 2), strict=True):
+        held = _bytes_of(step, "parameters")
+        assert held == profile.parameters * bytes_each
+        assert _bytes_of(step, "optimizer") == 2 * held
+        assert _bytes_of(step, "gradients") == held
+    gemms = {s.numerics: {k.dtype for k in kernels(s) if k.kind == "gemm"} for s in profile.steps}
+    assert gemms == {"fp32": {"fp32"}, "amp16": {"16bit"}, "pure16": {"16bit"}}
+    norms = {k.dtype for k in kernels(profile.step("amp16")) if k.kind == "norm"}
+    assert norms == {"fp32"}
+
+
+def test_autocast_of_the_file_is_noted_and_taken() -> None:
+    def compute_loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        with torch.autocast("cuda", torch.float16):
+            logits = model(batch[0])
+        return F.cross_entropy(logits.float(), batch[1])
+
+    profile = trace_workload(workload(compute_loss=compute_loss))
+    assert profile.file_precision == "fp16-amp"
+    assert {k.dtype for k in kernels(profile.step("fp32")) if k.kind == "gemm"} == {"fp32"}
+    assert {k.dtype for k in kernels(profile.step("amp16")) if k.kind == "gemm"} == {"16bit"}
+
+
+def test_cuda_calls_and_compile_do_not_break_a_trace() -> None:
+    def build_model() -> nn.Module:
+        assert torch.cuda.is_available()
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.compile(Mlp().to(device).cuda())  # pyright: ignore[reportReturnType]
+
+    def compute_loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        x = batch[0].cuda(non_blocking=True)
+        assert x.device.type == "cuda" and x.is_cuda
+        x = x + torch.zeros(WIDTH, device="cuda") + torch.ones(WIDTH).to("cuda")
+        return F.cross_entropy(model(x), batch[1].to("cuda:0"))
+
+    plain = trace_workload(workload(), numerics=["fp32"])
+    profile = trace_workload(
+        workload(build_model=build_model, compute_loss=compute_loss), numerics=["fp32"]
+    )
+    assert profile.file_compiles and not plain.file_compiles
+    assert profile.flops == plain.flops
+
+
+def test_transformers_models_keep_flash_attention() -> None:
+    import transformers  # of the dev extra, as the tests are
+
+    config = transformers.LlamaConfig(
+        hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, vocab_size=100,
+    )  # fmt: skip
+
+    def make_batch(size: int) -> dict[str, torch.Tensor]:
+        tokens = torch.randint(100, (size, 32))
+        mask = torch.ones_like(tokens)
+        return {"input_ids": tokens, "attention_mask": mask, "labels": tokens}
+
+    profile = trace_workload(
+        workload(
+            build_model=lambda: transformers.AutoModelForCausalLM.from_config(config),
+            make_batch=make_batch,
+            compute_loss=lambda model, batch: model(**batch).loss,
+        ),
+        numerics=["amp16"],
+    )
+    assert profile.blocks[0].count == 2
+    attention = {k.op for k in kernels(profile.steps[0]) if k.kind == "attention"}
+    assert "_scaled_dot_product_flash_attention" in attention
+
+
+def test_products_of_samples_with_samples_are_noted() -> None:
+    def compute_loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        embedded = model(batch[0])
+        return (embedded @ embedded.T).logsumexp(-1).sum()
+
+    assert "square" in trace_workload(workload(compute_loss=compute_loss)).notes[0]
+    assert trace_workload(workload()).notes == ()
+
+
+# --- memory ------------------------------------------------------------------------------------
+
+
+def test_frozen_parameters_have_no_gradient_state_or_weight_product(example_workload: Any) -> None:
+    full = trace_workload(_three_layers(frozen=False), numerics=["fp32"])
+    part = trace_workload(_three_layers(frozen=True), numerics=["fp32"])
+    assert part.parameters == full.parameters
+    assert part.trainable_parameters == full.trainable_parameters - (WIDTH * WIDTH + WIDTH)
+    assert _bytes_of(part.steps[0], "gradients") == 4 * part.trainable_parameters
+    products = [
+        len([k for k in kernels(profile.steps[0]) if k.kind == "gemm"]) for profile in (full, part)
+    ]
+    assert products == [8, 7]
+    lora = trace_workload(example_workload("lora", layers=2, vocab=1000, seq_len=256))
+    assert lora.trainable_parameters < 0.05 * lora.parameters
+    for step in lora.steps:
+        assert _bytes_of(step, "gradients") == 4 * lora.trainable_parameters
+
+
+def test_more_samples_never_need_less_memory(example_workload: Any) -> None:
+    profile = trace_workload(example_workload("unet_diffusion"), numerics=["fp32"])
+    peaks = [replay(profile.steps[0], size).peak_allocated_bytes for size in (1, 2, 4, 8, 16)]
+    # The allocator counts large blocks whole when their rests are not worth splitting off.
+    assert all(more > 0.98 * less for less, more in zip(peaks, peaks[1:], strict=False))
+
+
+def test_profile_survives_json(example_workload: Any) -> None:
+    profile = trace_workload(example_workload("gpt2", layers=2, seq_len=64))
+    assert Profile.model_validate_json(profile.model_dump_json()) == profile
+
+
+def test_segments_of_equal_blocks_are_stored_once(example_workload: Any) -> None:
+    step = trace_workload(example_workload("gpt2", layers=6, seq_len=64), numerics=["fp32"]).steps[
+        0
+    ]
+    blocks = [n for n in step.schedule if step.segments[n].block == "blocks"]
+    assert len(blocks) == 12
+    assert len(set(blocks)) <= 4
+    phases = [step.segments[n].phase for n in step.schedule]
+    assert phases == sorted(phases, key=("forward", "backward", "optimizer").index)
+
+
+@pytest.mark.parametrize(
+    "example",
+    ["bert", "vit", "unet_diffusion", "unet3d_medical", "lstm", "dlrm", "gnn"],
+)
+def test_examples_trace_in_both_precisions(example: str, example_workload: Any) -> None:
+    profile = trace_workload(example_workload(example))
+    assert profile.flops.per_sample > 0
+    for step in profile.steps:
+        small, large = replay(step, 1), replay(step, 8)
+        assert 0 < small.peak_allocated_bytes <= large.peak_allocated_bytes
+        assert small.peak_reserved_bytes >= small.peak_allocated_bytes
+
+
+def test_an_lstm_is_one_kernel_per_pass(example_workload: Any) -> None:
+    step = trace_workload(example_workload("lstm"), numerics=["fp32"]).steps[0]
+    rnns = [k for k in kernels(step) if k.kind == "rnn"]
+    # 2 layers, 4 gates, input and recurrent matrices of 1500 x 1500, 35 steps.
+    forward = 35 * 2 * (4 * 2 * 1500**2) * 2
+    assert [k.flops.per_sample for k in rnns] == [forward, 2 * forward]
+
+
+# --- files that cannot be traced -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("forward", "operation"),
+    [
+        (lambda _, x: x * x.sum().item(), "item"),
+        (lambda _, x: x if x.sum() > 0 else -x, "__bool__"),
+        (lambda _, x: x[x[:, 0] > 0], "indexing with a mask"),
+        (lambda _, x: x[x[:, 0].nonzero()[:, 0]], "nonzero"),
+        (lambda _, x: x + len(x[0].unique()), "unique"),
+    ],
+    ids=["item", "if", "mask", "nonzero", "unique"],
+)
+def test_data_dependence_names_the_line(forward: Any, operation: str) -> None:
+    line = forward.__code__.co_firstlineno
+    with pytest.raises(UserFileError) as error:
+        trace_workload(workload(build_model=lambda: Mlp(forward)))
+    assert operation in error.value.message
+    assert f"{Path(__file__).name}:{line}" in error.value.message
+    assert error.value.fix
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda model, batch: model(batch[0]), "shape"),
+        (lambda model, batch: 3.0, "float"),
+        (lambda model, batch: model(batch[0]).detach().sum(), "no trainable parameter"),
+        (lambda model, batch: batch[0].requires_grad_().sum(), "gradient"),
+    ],
+    ids=["vector", "number", "detached", "elsewhere"],
+)
+def test_a_loss_that_trains_nothing_is_an_error(loss: Any, message: str) -> None:
+    with pytest.raises(UserFileError, match=message):
+        trace_workload(workload(compute_loss=loss))
+
+
+def test_a_frozen_model_is_an_error() -> None:
+    with pytest.raises(UserFileError, match="no trainable parameter"):
+        trace_workload(workload(build_model=lambda: Mlp().requires_grad_(False)))
+
+
+def test_other_operations_at_another_batch_size_are_an_error() -> None:
+    def forward(_model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(x.shape[0]):
+            x = x + 1
+        return x
+
+    with pytest.raises(UserFileError, match="another batch size"):
+        trace_workload(workload(build_model=lambda: Mlp(forward)))
+
+
+def test_an_error_of_the_model_is_passed_on() -> None:
+    def forward(_: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        trace_workload(workload(build_model=lambda: Mlp(forward)))
+
+
+def test_small_tables_made_on_the_host_have_values() -> None:
+    def build_model() -> nn.Module:
+        rates = [rate.item() for rate in torch.linspace(0, 0.5, 3)]
+        return nn.Sequential(nn.Linear(WIDTH, 4), *(nn.Dropout(rate) for rate in rates))
+
+    assert trace_workload(workload(build_model=build_model)).parameters == WIDTH * 4 + 4
+
+
+def test_what_the_first_step_makes_and_keeps_is_no_difference() -> None:
+    class Caching(Mlp):
+        table: torch.Tensor | None = None
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.table is None:
+                self.table = torch.ones(WIDTH, device=x.device) * 2
+            return super().forward(x * self.table)
+
+    assert trace_workload(workload(build_model=Caching)).parameters > 0
+
+
+def _three_layers(*, frozen: bool) -> Workload:
+    def build_model() -> nn.Module:
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 4))
+        model[1].requires_grad_(not frozen)
+        return model
+
+    return workload(build_model=build_model)
+
+
+def _bytes_of(step: StepTrace, category: str) -> int:
+    number = CATEGORIES.index(category)  # pyright: ignore[reportArgumentType]
+    return sum(
+        size
+        for size, each in zip(step.memory.bytes_base, step.memory.category, strict=True)
+        if each == number
+    )
+
+
+def test_an_optimizer_over_lists_is_traced_as_if_torch_had_run_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    adam = workload(build_optimizer=lambda parameters: torch.optim.AdamW(parameters, foreach=True))
+    ran: list[Any] = []
+
+    def counted(self: Recorder, *call: Any) -> Any:
+        ran.append(call[0])
+        return run_one(self, *call)
+
+    found = trace_workload(adam)
+    run_one = Recorder._only_writes
+    monkeypatch.setattr(Recorder, "_only_writes", lambda *_: False)
+    assert trace_workload(adam).model_dump_json() == found.model_dump_json()
+    monkeypatch.setattr(Recorder, "_only_writes", counted)
+    trace_workload(adam)
+    assert torch.ops.aten._foreach_addcdiv_.ScalarList in ran
+
+
+def test_lists_that_do_not_match_are_refused_as_torch_does() -> None:
+    class Wrong(torch.optim.SGD):
+        def step(self, closure: Any = None) -> None:
+            weights = [one for group in self.param_groups for one in group["params"]]
+            with torch.no_grad():
+                torch.ops.aten._foreach_add_.List(
+                    weights, [torch.zeros(3, device=one.device) for one in weights]
+                )
+
+    with pytest.raises((UserFileError, RuntimeError, ValueError), match="size|shape|broadcast"):
+        trace_workload(workload(build_optimizer=lambda parameters: Wrong(parameters, lr=0.1)))

@@ -1,0 +1,493 @@
+"""How a user's file becomes a Workload, in each of the forms that are accepted."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+import torch
+
+from gpuplan.catalog.errors import GpuplanError, UsageError, UserFileError
+from gpuplan.profiles.user_model.contract import Workload, load_workload
+from gpuplan.profiles.user_model.spec import parse_model_spec
+
+PLAIN = """
+    import torch
+    from torch import nn
+
+    TOKENS_PER_SAMPLE = 7
+
+    def build_model(width=8, classes=4):
+        return nn.Linear(width, classes)
+
+    def make_batch(batch_size=32, width=8, classes=4):
+        return torch.randn(batch_size, width), torch.randint(classes, (batch_size,))
+
+    def compute_loss(model, batch):
+        return nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+    def build_optimizer(parameters, rate=0.1):
+        return torch.optim.SGD(parameters, lr=rate)
+"""
+DEEPVIEW = """
+    import torch
+
+    def {prefix}_model_provider():
+        return torch.nn.Linear(8, 4)
+
+    def {prefix}_input_provider(batch_size=16):
+        return torch.randn(batch_size, 8), torch.randint(4, (batch_size,))
+
+    def {prefix}_iteration_provider(model):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.5)
+        def iteration(inputs, labels):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(inputs), labels)
+            loss.backward()
+            optimizer.step()
+            print(loss.item())
+        return iteration
+"""
+LIGHTNING = """
+    import torch
+
+    class LightningModule(torch.nn.Module):
+        def log(self, *arguments, **named):
+            raise RuntimeError("there is no Trainer")
+
+        def optimizers(self):
+            raise RuntimeError("there is no Trainer")
+
+    LightningModule.__module__ = "lightning"
+
+    class Classifier(LightningModule):
+        def __init__(self, width=8, batch_size=24):
+            super().__init__()
+            self.layer = torch.nn.Linear(width, 4)
+            self.width = width
+
+        def training_step(self, batch, batch_idx):
+            loss = torch.nn.functional.cross_entropy(self.layer(batch[0]), batch[1])
+            self.log("loss", loss)
+            return {"loss": loss}
+
+        def configure_optimizers(self):
+            optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+            return [optimizer], [{"scheduler": None}]
+
+        def train_dataloader(self):
+            data = torch.utils.data.TensorDataset(torch.randn(5, self.width), torch.zeros(5).long())
+            return torch.utils.data.DataLoader(data, batch_size=24)
+"""
+
+
+@pytest.fixture(autouse=True)
+def clean_imports(tmp_path: Path) -> Iterator[None]:
+    """Forget what a user's file imported, and the folders that it was imported from."""
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+    for name, module in list(sys.modules.items()):
+        if Path(getattr(module, "__file__", None) or ".").is_relative_to(tmp_path):
+            del sys.modules[name]
+
+
+def load(folder: Path, text: str, *, name: str = "user_model.py", **options: Any) -> Workload:
+    file = folder / name
+    file.write_text(dedent(text))
+    class_name = options.pop("class_name", None)
+    typed = f"{file}:{class_name}" if class_name else str(file)
+    return load_workload(parse_model_spec(typed, **options))
+
+
+def batch_of(workload: Workload, size: int) -> tuple[Any, ...]:
+    batch = workload.make_batch(size)
+    assert isinstance(batch, tuple)
+    return batch
+
+
+def one_step(workload: Workload) -> float:
+    """Return the loss of one real step, to show that the parts fit together."""
+    model = workload.build_model()
+    optimizer = workload.build_optimizer(model.parameters())
+    loss = workload.compute_loss(model, workload.make_batch(3))
+    loss.backward()
+    assert any(parameter.grad is not None for parameter in model.parameters())
+    optimizer.step()
+    return float(loss.detach())
+
+
+def test_a_file_that_follows_the_contract(tmp_path: Path) -> None:
+    workload = load(tmp_path, PLAIN, params={"width": 16, "rate": 0.5})
+    model = workload.build_model()
+    assert [tuple(one.shape) for one in model.parameters()] == [(4, 16), (4,)]
+    assert batch_of(workload, 5)[0].shape == (5, 16)
+    assert workload.build_optimizer(model.parameters()).defaults["lr"] == 0.5
+    assert (workload.name, workload.tokens_per_sample) == ("user_model", 7)
+    assert workload.default_micro_batch == 32
+    assert one_step(workload) > 0
+
+
+def test_what_may_be_left_out(tmp_path: Path) -> None:
+    workload = load(
+        tmp_path,
+        """
+        import torch
+
+        class Net(torch.nn.Linear):
+            def forward(self, inputs):
+                return super().forward(inputs).mean()
+
+        def build_model(**params):
+            return Net(params["width"], 1)
+
+        def make_batch(batch_size, **params):
+            return {"inputs": torch.zeros(batch_size, params["width"])}
+
+        def TOKENS_PER_SAMPLE(width):
+            return 2 * width
+        """,
+        params={"width": 6, "unused": 1},
+    )
+    optimizer = workload.build_optimizer(workload.build_model().parameters())
+    assert isinstance(optimizer, torch.optim.AdamW)
+    assert optimizer.defaults["lr"] == 1e-4
+    assert workload.tokens_per_sample == 12
+    assert workload.default_micro_batch is None
+    one_step(workload)
+
+
+def test_output_loss_is_the_default_loss(tmp_path: Path) -> None:
+    workload = load(
+        tmp_path,
+        """
+        import torch
+
+        class Net(torch.nn.Linear):
+            def forward(self, inputs):
+                return {"loss": super().forward(inputs).sum(), "logits": None}
+
+        def build_model():
+            return Net(3, 1)
+
+        def make_batch(batch_size):
+            return (torch.ones(batch_size, 3),)
+        """,
+    )
+    one_step(workload)
+
+
+@pytest.mark.parametrize(
+    ("params", "message", "fix"),
+    [
+        ({"widht": 1}, "takes the param 'widht'. Did you mean width?", "classes, rate, width"),
+        ({"batch_size": 1}, "'batch_size'", "--micro-batch"),
+    ],
+)
+def test_a_param_that_nobody_takes(
+    tmp_path: Path, params: dict[str, Any], message: str, fix: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        load(tmp_path, PLAIN, params=params)
+    assert message in raised.value.message
+    assert fix in (raised.value.fix or "")
+
+
+def test_a_param_without_a_default_must_be_given(tmp_path: Path) -> None:
+    text = PLAIN.replace("def build_model(width=8,", "def build_model(width,")
+    with pytest.raises(UsageError, match="build_model\\(\\) needs width") as raised:
+        load(tmp_path, text).build_model()
+    assert "--param width=" in (raised.value.fix or "")
+
+
+@pytest.mark.parametrize("prefix", ["deepview", "skyline"])
+def test_deepview_entry_points(tmp_path: Path, prefix: str) -> None:
+    workload = load(tmp_path, DEEPVIEW.format(prefix=prefix))
+    model = workload.build_model()
+    before = [one.detach().clone() for one in model.parameters()]
+    optimizer = workload.build_optimizer(model.parameters())
+    loss = workload.compute_loss(model, workload.make_batch(4))
+    assert all(one.grad is None for one in model.parameters()), "backward is the caller's"
+    assert all(map(torch.equal, before, model.parameters())), "the step is the caller's"
+    assert (type(optimizer), optimizer.defaults["lr"]) == (torch.optim.AdamW, 0.5)
+    assert loss.shape == ()
+    assert workload.default_micro_batch == 16
+    one_step(workload)
+
+
+def test_deepview_optimizer_follows_parameters_that_were_replaced(tmp_path: Path) -> None:
+    workload = load(tmp_path, DEEPVIEW.format(prefix="deepview"))
+    workload.build_model()
+    other = torch.nn.Parameter(torch.zeros(2))
+    optimizer = workload.build_optimizer([other])
+    assert optimizer.param_groups[0]["params"] == [other]
+    assert (type(optimizer), optimizer.defaults["lr"]) == (torch.optim.AdamW, 0.5)
+
+
+def test_deepview_iteration_without_backward(tmp_path: Path) -> None:
+    text = DEEPVIEW.format(prefix="deepview").replace("loss.backward()", "pass")
+    with pytest.raises(UserFileError, match="never called backward"):
+        one_step(load(tmp_path, text))
+
+
+def test_deepview_provider_that_is_missing(tmp_path: Path) -> None:
+    text = DEEPVIEW.format(prefix="deepview").replace("deepview_input_provider", "inputs")
+    with pytest.raises(UserFileError, match="no deepview_input_provider"):
+        load(tmp_path, text)
+
+
+def test_a_lightning_module_without_a_trainer(tmp_path: Path) -> None:
+    workload = load(tmp_path, LIGHTNING, params={"width": 6})
+    assert workload.loader == "train_dataloader()"
+    model = workload.build_model()
+    assert [len(one) for one in workload.make_batch(7)] == [7, 7]
+    assert isinstance(workload.build_optimizer(model.parameters()), torch.optim.SGD)
+    assert workload.default_micro_batch == 24
+    one_step(workload)
+
+
+def test_manual_optimization_of_a_lightning_module(tmp_path: Path) -> None:
+    manual = """loss = self.layer(batch[0]).square().mean()
+            self.optimizers().zero_grad()
+            self.manual_backward(loss)
+            self.optimizers().step()
+            raise AssertionError("what follows the backward call is not reached")"""
+    text = LIGHTNING.replace(LIGHTNING.split("batch_idx):\n            ")[1].split("\n")[0], manual)
+    one_step(load(tmp_path, text))
+
+
+def test_two_lightning_modules_are_told_apart_by_name(tmp_path: Path) -> None:
+    text = LIGHTNING + "\n    class Other(Classifier):\n        pass\n"
+    with pytest.raises(UserFileError, match="2 LightningModules: Classifier, Other"):
+        load(tmp_path, text)
+    workload = load(tmp_path, text, class_name="Other")
+    assert type(workload.build_model()).__name__ == "Other"
+
+
+CLASSES = """
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self, width=8, classes=3):
+            super().__init__()
+            self.layer = torch.nn.Linear(width, classes)
+
+        def forward(self, x):
+            return self.layer(x)
+
+    class Sequences(Net):
+        def forward(self, x):
+            return self.layer(x)[:, None], None
+
+    class Words(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Embedding(2, 5)
+
+        def forward(self, ids):
+            return self.table(ids).mean(1)
+"""
+
+
+def test_a_class_with_an_input_shape(tmp_path: Path) -> None:
+    workload = load(tmp_path, CLASSES, class_name="Net", inputs=["8"], params={"classes": 10})
+    assert workload.name == "Net"
+    assert batch_of(workload, 2)[0].shape == (2, 8)
+    loss = workload.compute_loss(workload.build_model(), workload.make_batch(64))
+    assert float(loss.detach()) == pytest.approx(2.3, abs=0.8), (
+        "cross-entropy of 10 classes is about ln 10"
+    )
+    one_step(workload)
+
+
+def test_the_mean_is_the_loss_of_a_class_without_classes(tmp_path: Path) -> None:
+    workload = load(tmp_path, CLASSES, class_name="Sequences", inputs=["8"])
+    torch.manual_seed(0)
+    model, batch = workload.build_model(), batch_of(workload, 2)
+    loss, output = workload.compute_loss(model, batch), model(*batch)[0]
+    assert loss.item() == pytest.approx(output.mean().item())
+
+
+def test_integer_inputs_of_a_class(tmp_path: Path) -> None:
+    workload = load(tmp_path, CLASSES, class_name="Words", inputs=["12:int64"])
+    assert batch_of(workload, 2)[0].dtype == torch.int64
+    one_step(workload)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "inputs", "message"),
+    [("Net", [], "does not say what its inputs look like"), ("Nett", ["8"], "Did you mean Net")],
+)
+def test_a_class_that_cannot_be_fed(
+    tmp_path: Path, class_name: str, inputs: list[str], message: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        load(tmp_path, CLASSES, class_name=class_name, inputs=inputs)
+    assert message in raised.value.message
+
+
+def test_an_input_shape_takes_the_place_of_the_files_own_batches(tmp_path: Path) -> None:
+    text = (
+        PLAIN + "\n    class Net(nn.Linear):\n        def __init__(self): super().__init__(5, 3)\n"
+    )
+    by_shape = load(tmp_path, text, class_name="Net", inputs=["5"])
+    assert len(batch_of(by_shape, 2)) == 1
+    one_step(by_shape)
+    own = load(tmp_path, text, class_name="Net", params={"width": 5, "classes": 3})
+    assert len(batch_of(own, 2)) == 2
+    one_step(own)
+    with pytest.raises(UsageError, match="--input does not apply"):
+        load(tmp_path, text, inputs=["5"])
+
+
+def test_a_class_without_a_contract_gets_lines_that_work(tmp_path: Path) -> None:
+    with pytest.raises(UserFileError, match="has the class Words") as raised:
+        load(tmp_path, CLASSES.replace("Embedding(2", "Embedding(1000"))
+    fix = raised.value.fix or ""
+    assert "gpuplan init --from user_model.py" in fix
+    lines = dedent(fix[fix.index("    def build_model") :])
+    text = dedent(CLASSES.replace("Embedding(2, 5", "Embedding(1000, 10"))
+    one_step(load(tmp_path, f"{text}\n{lines}", name="pasted.py"))
+
+
+RETURNS = [
+    ("build_model", "None", "build_model() returned None"),
+    ("build_model", "nn.Linear", "returned the class Linear"),
+    ("build_model", "nn.ReLU()", "nothing to train: it has no parameters"),
+    ("build_model", "nn.Linear(8, 4).requires_grad_(False)", "all 2 parameters are frozen"),
+    ("make_batch", "[torch.zeros(2, 8)]", "returned a list of 1, not a tuple or a dict"),
+    ("make_batch", "torch.zeros(2, 8)", "returned a tensor of shape (2, 8)"),
+    ("make_batch", "()", "returned an empty tuple"),
+    ("compute_loss", "model(batch[0])", "tensor of shape (3, 4); a loss has one element"),
+    ("compute_loss", "1.5", "returned a float"),
+    ("compute_loss", "torch.tensor(1.5)", "depends on no trainable parameter"),
+    ("build_optimizer", "None", "build_optimizer() returned None"),
+]
+
+
+@pytest.mark.parametrize(("function", "value", "message"), RETURNS)
+def test_what_a_function_returned_is_named(
+    tmp_path: Path, function: str, value: str, message: str
+) -> None:
+    text = dedent(PLAIN)
+    start = text.index(f"def {function}(")
+    line = text.index("\n", start) + 1
+    with pytest.raises(UserFileError) as raised:
+        one_step(load(tmp_path, f"{text[:line]}    return {value}\n{text[line:]}"))
+    assert message in raised.value.message
+    assert raised.value.fix
+
+
+LAYERED = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(8, 8) for _ in range(layers))
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x).mean()
+
+def build_model(layers=2):
+    return Net(layers)
+
+def make_batch(batch_size):
+    return (torch.zeros(batch_size, 8),)
+"""
+
+
+def test_a_negative_number_of_layers_is_refused(tmp_path: Path) -> None:
+    one_step(load(tmp_path, LAYERED, params={"layers": 1}))
+    with pytest.raises(UserFileError, match=r"With layers=-1 build_model\(\).*blocks is empty"):
+        one_step(load(tmp_path, LAYERED, params={"layers": -1}))
+
+
+def test_an_output_that_is_no_loss_shows_the_function_to_add(tmp_path: Path) -> None:
+    text = (
+        dedent(PLAIN)
+        .split("def compute_loss")[0]
+        .replace(", torch.randint(classes, (batch_size,))", ",")
+    )
+    with pytest.raises(UserFileError, match="tensor of shape \\(3, 4\\)") as raised:
+        one_step(load(tmp_path, text))
+    assert "def compute_loss(model, batch):" in (raised.value.fix or "")
+
+
+@pytest.mark.parametrize("value", ["0", "-3", "'many'", "True", "float('nan')"])
+def test_tokens_per_sample_must_be_a_number_above_zero(tmp_path: Path, value: str) -> None:
+    with pytest.raises(UserFileError, match="TOKENS_PER_SAMPLE"):
+        load(tmp_path, PLAIN.replace("SAMPLE = 7", f"SAMPLE = {value}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import torch\nx = 1\n", "has no build_model()"),
+        ("import torch\ndef build_model(): ...\n", "has no make_batch()"),
+        ("build_model = 3\nmake_batch = 4\n", "gives an int as build_model()"),
+        ("def build_model(): ...\ndef make_batch(): ...\n", "make_batch() takes no argument"),
+    ],
+)
+def test_a_function_that_is_missing(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UserFileError) as raised:
+        load(tmp_path, text)
+    assert message in raised.value.message
+
+
+def test_modules_beside_the_file_are_the_users(tmp_path: Path) -> None:
+    for name in ("catalog", "profiles"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("OWNER = 'the user'\nWIDTH = 5\n")
+    (tmp_path / "planner.py").write_text("from catalog import WIDTH\n")
+    text = """
+        import torch
+        import catalog, profiles, planner
+        assert catalog.OWNER == profiles.OWNER == "the user"
+
+        def build_model():
+            return torch.nn.Linear(planner.WIDTH, 1)
+
+        def make_batch(batch_size):
+            return (torch.zeros(batch_size, 5),)
+
+        def compute_loss(model, batch):
+            return model(*batch).sum()
+    """
+    assert sum(one.numel() for one in load(tmp_path, text).build_model().parameters()) == 6
+
+
+def test_a_file_in_a_package_may_import_its_neighbours(tmp_path: Path) -> None:
+    package = tmp_path / "research" / "nets"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    (package / "sizes.py").write_text("WIDTH = 9\n")
+    text = dedent(PLAIN).replace(
+        "from torch import nn", "from torch import nn\nfrom .sizes import WIDTH"
+    )
+    workload = load(package, text.replace("width=8", "width=WIDTH"))
+    assert batch_of(workload, 2)[0].shape == (2, 9)
+
+
+def test_a_file_named_like_a_known_module_replaces_nothing(tmp_path: Path) -> None:
+    before = sys.modules["random"]
+    one_step(load(tmp_path, PLAIN, name="random.py"))
+    assert sys.modules["random"] is before
+
+
+def test_what_the_file_raises_passes_through(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        load(tmp_path, "x = 1 / 0\n")
+
+
+def test_every_error_says_how_to_fix_it(tmp_path: Path) -> None:
+    with pytest.raises(GpuplanError) as raised:
+        load(tmp_path, "import torch\n")
+    assert "To fix: " in str(raised.value)

@@ -1,0 +1,58 @@
+"""Which weights of a model stand under several names, and where that stops a layout."""
+
+from __future__ import annotations
+
+import torch
+from pipeline_models import Model, Tied, TiedByUse
+
+from gpuplan.profiles.user_model.ties import tied_blocks, tied_modules
+
+
+class SharedLinears(Model):
+    """The third block uses the weight of the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers[2].linear.weight = self.layers[0].linear.weight
+
+
+class SharedNorm(Model):
+    """All blocks hold the same norm, as one module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for layer in self.layers:
+            layer.norm = self.layers[0].norm
+
+
+class TiedToBlock(Model):
+    """The last norm's weight is that of a block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm.weight = self.layers[1].norm.weight
+
+
+def test_a_head_that_is_the_embedding_is_named() -> None:
+    assert tied_modules(Tied()) == ("embedding.weight", "head.weight")
+    assert tied_blocks(Tied()) is None, "the first and the last stage add their gradients up"
+
+
+def test_a_model_without_ties_has_none() -> None:
+    for model in (Model(), TiedByUse(), torch.nn.Linear(2, 2)):
+        assert (tied_modules(model), tied_blocks(model)) == (None, None)
+
+
+def test_blocks_that_share_a_weight_are_named() -> None:
+    names = ("layers.0.linear.weight", "layers.2.linear.weight")
+    assert tied_modules(SharedLinears()) == names
+    assert tied_blocks(SharedLinears()) == names
+
+
+def test_one_module_in_two_places_is_split_once_but_cut_apart() -> None:
+    assert tied_modules(SharedNorm()) is None
+    assert tied_blocks(SharedNorm()) == ("layers.0.norm.weight", "layers.1.norm.weight")
+
+
+def test_a_weight_of_a_block_and_of_the_rest_is_named() -> None:
+    assert tied_blocks(TiedToBlock()) == ("layers.1.norm.weight", "norm.weight")
