@@ -9,6 +9,7 @@ Parameters and what belongs to them are those of `shares`.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -115,7 +116,7 @@ def stage_stream(share: SplitTrace, stages: Array, stage: int, context: int = 1)
             per_sample[row] /= context  # Which kernel made it is not known.
             continue
         offset = birth[row] - trace.start_tick[at]
-        index = np.searchsorted(segment.offsets, offset, side="right") - 1
+        index = bisect_right(segment.offsets, offset) - 1
         weights, tokens = shares[min(max(index, 0), len(shares) - 1)]
         base[row] *= weights
         per_sample[row] *= tokens

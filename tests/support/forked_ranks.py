@@ -15,6 +15,7 @@ import importlib
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import time
@@ -83,13 +84,24 @@ def main() -> None:
     """Answer requests until standard input closes; in a forked process, run its job."""
     for name in PRELOADED:
         importlib.import_module(name)
-    for line in sys.stdin:
-        request = json.loads(line)
-        if "folder" not in request:
-            answer = _wait_for_one(request["processes"], request["timeout_s"])
-        elif not (answer := os.fork()):
-            return _run_job(request)
-        print(json.dumps(answer), flush=True)
+    running: set[int] = set()
+    with contextlib.suppress(BrokenPipeError):
+        for line in sys.stdin:
+            request = json.loads(line)
+            if "folder" not in request:
+                answer = _wait_for_one(request["processes"], request["timeout_s"])
+                running -= {answer[0]} if answer else set()
+            elif not (answer := os.fork()):
+                return _run_job(request)
+            else:
+                running.add(answer)
+            print(json.dumps(answer), flush=True)
+    # The tests were ended themselves: nobody else would end what they started.
+    for process in running:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+            os.killpg(process, signal.SIGKILL)
+    os._exit(0)
 
 
 def _run_job(request: dict[str, Any]) -> None:
