@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from ..launcher.lifecycle.engine import Engine
     from ..launcher.lifecycle.observe import Finding
     from ..launcher.lifecycle.reconcile import Discrepancy
-    from ..launcher.lifecycle.transitions import Desk
+    from ..launcher.lifecycle.transitions import LaunchContext
     from ..launcher.prepare.prepare import Prepared
     from ..launcher.store.accounting import Limits
     from ..launcher.store.launch_record import LaunchRecord
 
 
-def desk(
+def context(
     *,
     engine: Engine | None = None,
     now: Callable[[], datetime] | None = None,
     tell: Callable[[str], None] | None = None,
     log: TextIO | None = None,
     changes: Mapping[str, Any] | None = None,
-) -> Desk:
+) -> LaunchContext:
     """Return what launches need of the world; by default this machine's store and SkyPilot.
 
     Args:
@@ -35,13 +35,13 @@ def desk(
         log: Where the engine's log and the jobs' go.
         changes: What a person changes of the guard's orders (`launcher/guard/orders.py`).
     """
-    from ..launcher.lifecycle.transitions import Desk
+    from ..launcher.lifecycle.transitions import LaunchContext
     from ..launcher.prepare.orders_file import renew_orders
     from ..launcher.skypilot.engine import SkyEngine
     from ..launcher.store.launches import default_ledger
 
     clock = now or (lambda: datetime.now(UTC))
-    return Desk(
+    return LaunchContext(
         ledger=default_ledger(clock),
         engine=engine or SkyEngine(),
         now=clock,
@@ -93,7 +93,7 @@ def priced(prepared: Prepared) -> Prepared:
     return at_higher_prices(prepared, differences)
 
 
-def start(desk: Desk, prepared: Prepared, limits: Limits | None = None) -> LaunchRecord:
+def start(context: LaunchContext, prepared: Prepared, limits: Limits | None = None) -> LaunchRecord:
     """Launch what `launch` prepared; return it with its job submitted.
 
     The intent and its worst case are in the store before anything is asked for.
@@ -108,24 +108,24 @@ def start(desk: Desk, prepared: Prepared, limits: Limits | None = None) -> Launc
     from ..launcher.prepare.intent import held_to_reservation, intent
     from ..launcher.store.accounting import Limits
 
-    desk.engine.ready()
+    context.engine.ready()
     if limits is not None and limits.any:
         prepared = held_to_reservation(prepared)
     record = transitions.begin(
-        desk,
-        intent(prepared, now=desk.now),
+        context,
+        intent(prepared, now=context.now),
         limits or Limits(),
         spot=prepared.request.buys_spot(prepared.plan),
     )
     try:
         prepare.write(prepared)
     except BaseException:
-        transitions.end(desk, record, "cancelled", "its folder could not be written")
+        transitions.end(context, record, "cancelled", "its folder could not be written")
         raise
-    return transitions.wait_started(desk, transitions.ask(desk, record))
+    return transitions.wait_started(context, transitions.ask(context, record))
 
 
-def follow(desk: Desk, run: str) -> LaunchRecord:
+def follow(context: LaunchContext, run: str) -> LaunchRecord:
     """Show the log of a launch until it has ended, then close its account.
 
     Raises:
@@ -134,23 +134,25 @@ def follow(desk: Desk, run: str) -> LaunchRecord:
     """
     from ..launcher.lifecycle import resume as picking_up
 
-    return picking_up.follow(desk, desk.ledger.find(run))
+    return picking_up.follow(context, context.ledger.find(run))
 
 
-def look_at(desk: Desk, runs: Iterable[str] = ()) -> list[tuple[LaunchRecord, Finding]]:
+def look_at(context: LaunchContext, runs: Iterable[str] = ()) -> list[tuple[LaunchRecord, Finding]]:
     """Bring launches up to date and return them with what there is of each.
 
     Args:
-        desk: The world.
+        context: The world.
         runs: Run ids or their beginnings; none: every launch that is open.
     """
-    from ..launcher.lifecycle.resume import pick_up
+    from ..launcher.lifecycle.resume import reconcile_run
 
-    records = [desk.ledger.find(run) for run in runs] or desk.ledger.open()
-    return [pick_up(desk, record) for record in records]
+    records = [context.ledger.find(run) for run in runs] or context.ledger.open()
+    return [reconcile_run(context, record) for record in records]
 
 
-def show_log(desk: Desk, run: str, out: TextIO, *, follow: bool = False, lines: int = 0) -> None:
+def show_log(
+    context: LaunchContext, run: str, out: TextIO, *, follow: bool = False, lines: int = 0
+) -> None:
     """Write the log of a launch's newest job.
 
     Raises:
@@ -158,25 +160,27 @@ def show_log(desk: Desk, run: str, out: TextIO, *, follow: bool = False, lines: 
     """
     from ..launcher.lifecycle.resume import show_log as show
 
-    show(desk, desk.ledger.find(run), out, follow=follow, lines=lines)
+    show(context, context.ledger.find(run), out, follow=follow, lines=lines)
 
 
-def stop(desk: Desk, run: str, *, wait: Callable[[float], None] = time.sleep) -> LaunchRecord:
+def stop(
+    context: LaunchContext, run: str, *, wait: Callable[[float], None] = time.sleep
+) -> LaunchRecord:
     """End a launch after a checkpoint, bring its results and give its machines back."""
     from ..launcher.lifecycle import resume as picking_up
 
-    return picking_up.stop(desk, desk.ledger.find(run), wait=wait)
+    return picking_up.stop(context, context.ledger.find(run), wait=wait)
 
 
-def down(desk: Desk, run: str) -> LaunchRecord:
+def down(context: LaunchContext, run: str) -> LaunchRecord:
     """Give the machines of a launch back at once."""
     from ..launcher.lifecycle import resume as picking_up
 
-    return picking_up.down(desk, desk.ledger.find(run))
+    return picking_up.down(context, context.ledger.find(run))
 
 
 def resume(
-    desk: Desk,
+    context: LaunchContext,
     run: str,
     limits: Limits | None = None,
     *,
@@ -189,8 +193,8 @@ def resume(
     from ..launcher.store.accounting import Limits
 
     return picking_up.resume(
-        desk,
-        desk.ledger.find(run),
+        context,
+        context.ledger.find(run),
         limits or Limits(),
         spot=spot,
         reserved_usd=reserved_usd,
@@ -198,16 +202,16 @@ def resume(
     )
 
 
-def history(desk: Desk) -> list[LaunchRecord]:
+def history(context: LaunchContext) -> list[LaunchRecord]:
     """Return every launch, newest first, as it was last seen."""
-    return desk.ledger.all()
+    return context.ledger.all()
 
 
-def reconcile(desk: Desk, *, owner: str | None = None) -> list[Discrepancy]:
+def reconcile(context: LaunchContext, *, owner: str | None = None) -> list[Discrepancy]:
     """Bring every launch up to date, and look for machines that no open launch owns.
 
     Args:
-        desk: The world.
+        context: The world.
         owner: Whose machines may be ended, as `launch` names them; default: this machine's user.
             Those of others, and of other stores, are listed and left alone.
     """
@@ -217,14 +221,14 @@ def reconcile(desk: Desk, *, owner: str | None = None) -> list[Discrepancy]:
 
     catalogue = load_catalogue(None)
     regions = sorted({one.region for one in catalogue.offers if one.provider == "aws"})
-    return compare(desk, instances=lambda: labelled_instances(regions), owner=owner)
+    return compare(context, instances=lambda: labelled_instances(regions), owner=owner)
 
 
-def take_down(desk: Desk, orphan: Discrepancy, *, confirmed: bool = False) -> None:
+def take_down(context: LaunchContext, orphan: Discrepancy, *, confirmed: bool = False) -> None:
     """Give back machines that no open launch owns.
 
     Args:
-        desk: The world.
+        context: The world.
         orphan: What `reconcile` found.
         confirmed: Whether a person wants machines ended of which nobody can tell whose they are.
 
@@ -234,4 +238,4 @@ def take_down(desk: Desk, orphan: Discrepancy, *, confirmed: bool = False) -> No
     from ..launcher.lifecycle.cloud_instances import terminate
     from ..launcher.lifecycle.reconcile import take_down as give_back
 
-    give_back(desk, orphan, terminate=terminate, confirmed=confirmed)
+    give_back(context, orphan, terminate=terminate, confirmed=confirmed)

@@ -23,7 +23,7 @@ from ..planner.hardware.cluster import Site
 from ..planner.hardware.device import peak_flops
 from ..planner.memory.rank_memory import RankMemory
 from ..planner.plan.plan import Estimated
-from ..planner.predict.model_cache import Workbench
+from ..planner.predict.model_cache import ModelCache
 from ..planner.predict.peak_memory import memory_parts
 from ..planner.predict.predict import Prediction, predict
 from ..planner.predict.setup import Setup
@@ -124,18 +124,18 @@ class TimedRun:
     accelerator: str
     configuration: str
     measured_s: float
-    bench: Workbench
+    cache: ModelCache
     site: Site
     setup: Setup
 
     def seconds(self) -> float:
         """Return the predicted step time with the constants of this context."""
-        return planned_step_s(self.bench, self.site, self.setup)
+        return planned_step_s(self.cache, self.site, self.setup)
 
     def doubts(self) -> dict[str, float]:
         """Return what can be wrong with that time, as relative sizes by constant `doubt.*`."""
-        parts = step_parts(self.bench, self.site, self.setup)
-        return doubts_of(self.bench, self.site, self.setup, parts)
+        parts = step_parts(self.cache, self.site, self.setup)
+        return doubts_of(self.cache, self.site, self.setup, parts)
 
 
 def timed_runs(
@@ -151,14 +151,14 @@ def _timed(case: _Case, benches: _Benches) -> TimedRun | None:
     if case.run is None or case.request is None or not measured_s:
         return None
     try:
-        bench, setup = _on_bench(case, benches)
+        cache, setup = _on_bench(case, benches)
         run = TimedRun(
             id=case.record.id,
             source=case.record.source_group,
             accelerator=case.accelerator,
             configuration=_configuration(case.record),
             measured_s=measured_s,
-            bench=bench,
+            cache=cache,
             site=case.run.site,
             setup=setup,
         )
@@ -277,21 +277,21 @@ def _merged(requests: Iterable[ProfileRequest]) -> list[ProfileRequest]:
 
 
 class _Benches:
-    """One workbench per Profile and optimizer, made when it is first asked for."""
+    """One model cache per Profile and optimizer, made when it is first asked for."""
 
     def __init__(self, profiles: Mapping[str, Profile | GpuplanError]) -> None:
         self._profiles = profiles
-        self._benches: dict[tuple[str, str | None], Workbench] = {}
+        self._benches: dict[tuple[str, str | None], ModelCache] = {}
 
-    def bench(self, key: str, optimizer: str | None) -> Workbench:
-        """Return the bench of one model; raises the error that profiling it ended with."""
+    def cache(self, key: str, optimizer: str | None) -> ModelCache:
+        """Return the cache of one model; raises the error that profiling it ended with."""
         if (key, optimizer) not in self._benches:
             profile = self._profiles[key]
             if isinstance(profile, GpuplanError):
                 raise profile
             if optimizer not in (None, "none"):
                 profile = with_optimizer(profile, optimizer)
-            self._benches[key, optimizer] = Workbench(profile)
+            self._benches[key, optimizer] = ModelCache(profile)
         return self._benches[key, optimizer]
 
 
@@ -313,12 +313,12 @@ def _observe(case: _Case, benches: _Benches) -> Observation:
     if case.run is None or case.setup is None or case.request is None:
         return base
     try:
-        bench, setup = _on_bench(case, benches)
+        cache, setup = _on_bench(case, benches)
         if case.memory is None:
-            case.memory = memory_parts(bench, setup)
+            case.memory = memory_parts(cache, setup)
         site = case.run.site
-        prediction = predict(bench.profile, site, setup, bench=bench, memory=case.memory)
-        ideal_s = _ideal_step_time_s(case.run, bench)
+        prediction = predict(cache.profile, site, setup, cache=cache, memory=case.memory)
+        ideal_s = _ideal_step_time_s(case.run, cache)
     except GpuplanError as error:
         return replace(base, skipped=_one_line(error))
     timed = replace(base, predicted_step_time_s=prediction.step_time_s, ideal_step_time_s=ideal_s)
@@ -334,14 +334,14 @@ def _observe(case: _Case, benches: _Benches) -> Observation:
     )
 
 
-def _on_bench(case: _Case, benches: _Benches) -> tuple[Workbench, Setup]:
+def _on_bench(case: _Case, benches: _Benches) -> tuple[ModelCache, Setup]:
     assert case.request is not None
     assert case.setup is not None
     setup = case.setup
-    bench = benches.bench(case.request.key, setup.optimizer)
+    cache = benches.cache(case.request.key, setup.optimizer)
     if setup.optimizer != "none":
-        setup = replace(setup, optimizer=None)  # The bench holds it already.
-    return bench, setup
+        setup = replace(setup, optimizer=None)  # The cache holds it already.
+    return cache, setup
 
 
 def _why_memory_is_unknown(run: StatedRun) -> str | None:
@@ -365,13 +365,13 @@ def _measured_verdict(record: RunRecord) -> Verdict | None:
     return "fits" if ran else None
 
 
-def _ideal_step_time_s(run: StatedRun, bench: Workbench) -> float | None:
+def _ideal_step_time_s(run: StatedRun, cache: ModelCache) -> float | None:
     """Return the step at 100 % of the device's peak, recomputed FLOPs counted, in seconds."""
     peak = peak_flops(run.site.accelerator, run.precision)
     if not peak:
         return None
     layout = run.layout
-    flops = bench.hardware_flops(run.precision, run.recompute, run.micro_batch)
+    flops = cache.hardware_flops(run.precision, run.recompute, run.micro_batch)
     return flops * run.grad_accum / (layout.tensor * layout.pipeline * layout.context) / peak
 
 

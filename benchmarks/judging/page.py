@@ -9,8 +9,8 @@ from gpuplan.cli.render.text.quantity import format_seconds
 from gpuplan.planner.constants import known_constants
 from gpuplan.planner.validation.errors import (
     GroupedBy,
-    JudgedRow,
     Observation,
+    PredictionError,
     SummaryRow,
     Validation,
     judge,
@@ -295,7 +295,9 @@ def _worst_part(observations: Sequence[Observation], records: Sequence[RunRecord
     )
 
 
-def _few_of_a_source(rows: Iterable[JudgedRow], sources: Mapping[str, str]) -> list[JudgedRow]:
+def _few_of_a_source(
+    rows: Iterable[PredictionError], sources: Mapping[str, str]
+) -> list[PredictionError]:
     shown: Counter[str] = Counter()
     few = []
     for row in rows:
@@ -305,7 +307,7 @@ def _few_of_a_source(rows: Iterable[JudgedRow], sources: Mapping[str, str]) -> l
     return few
 
 
-def _distance(row: JudgedRow) -> float:
+def _distance(row: PredictionError) -> float:
     return abs(row.error or 0.0)
 
 

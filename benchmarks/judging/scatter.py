@@ -60,7 +60,7 @@ def draw(observations: Sequence[Observation], title: str, path: Path) -> None:
     ratios.axhline(1, color="#50606f", linewidth=0.8, zorder=1)
     for index, (name, points) in enumerate(groups.items()):
         many = len(points) > 100
-        look: dict[str, Any] = {
+        observe: dict[str, Any] = {
             "s": 12 if many else 26,
             "marker": MARKERS[index % len(MARKERS)],
             "color": COLOURS[index % len(COLOURS)],
@@ -69,8 +69,8 @@ def draw(observations: Sequence[Observation], title: str, path: Path) -> None:
             "zorder": 2 if many else 3,
         }
         measured = [one for one, _ in points]
-        times.scatter(measured, [one for _, one in points], label=name, **look)
-        ratios.scatter(measured, [guess / truth for truth, guess in points], **look)
+        times.scatter(measured, [one for _, one in points], label=name, **observe)
+        ratios.scatter(measured, [guess / truth for truth, guess in points], **observe)
     for axes in (times, ratios):
         axes.set(xscale="log", yscale="log", xlim=(low, high), xlabel="measured step time, s")
         axes.grid(color="#e3e7ec", linewidth=0.5)

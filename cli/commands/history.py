@@ -26,20 +26,20 @@ def command(run: str | None, **options: Any) -> int:
     now. `gpuplan status` looks.
     """
     from ... import api
-    from ..options.launches import make_desk, say_unreadable
+    from ..options.launches import make_context, say_unreadable
     from ..render.launches import launches_csv, launches_json, render_history, render_one
     from ..render.text.columns import to_text
     from ..terminal.output import chosen_format, screen_for, write_output
 
-    desk = make_desk(quiet=True)
-    now, out_file = desk.now(), options["out_file"]
+    context = make_context(quiet=True)
+    now, out_file = context.now(), options["out_file"]
     form = chosen_format(options["form"], out_file, FORMATS)
     if run is not None:
-        record = desk.ledger.find(run)
-        records, lines = [record], render_one(record, desk.ledger.events(record.run), now=now)
+        record = context.ledger.find(run)
+        records, lines = [record], render_one(record, context.ledger.events(record.run), now=now)
     else:
-        say_unreadable(desk)
-        records = [one for one in api.launches.history(desk) if _is_wanted(one, options, now)]
+        say_unreadable(context)
+        records = [one for one in api.launches.history(context) if _is_wanted(one, options, now)]
         lines = render_history(records, now=now, limit=options["limit"])
     if form == "json":
         write_output(launches_json(records, now=now), out_file)

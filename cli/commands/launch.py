@@ -13,7 +13,7 @@ from ..options.shared import GroupedCommand, output_options
 from ..terminal.output import is_terminal
 
 if TYPE_CHECKING:
-    from ...launcher.lifecycle.transitions import Desk
+    from ...launcher.lifecycle.transitions import LaunchContext
     from ...launcher.prepare.prepare import Prepared
     from ...launcher.prepare.request import LaunchRequest
     from ...launcher.store.launch_record import LaunchRecord
@@ -42,7 +42,7 @@ def command(plan_id: str | None, **options: Any) -> int:
     ended it, 130 you left it running.
     """  # noqa: D301
     from ... import api
-    from ..options.launches import make_desk
+    from ..options.launches import make_context
 
     refuse_contradictions(options)
     request = request_of(options)
@@ -55,11 +55,11 @@ def command(plan_id: str | None, **options: Any) -> int:
     while True:
         prepared = _prepared(plan_id, request, options)
         tried.append(prepared)
-        desk = make_desk(quiet=options["quiet"])
-        desk.engine.ready()
+        context = make_context(quiet=options["quiet"])
+        context.engine.ready()
         prepared = api.launches.priced(prepared)
         _show(prepared, options)
-        other = _launch(desk, prepared, tried, request, options)
+        other = _launch(context, prepared, tried, request, options)
         if not isinstance(other, str):
             return other
         plan_id = other
@@ -83,7 +83,7 @@ def _prepared(plan_id: str | None, request: LaunchRequest, options: dict[str, An
 
 
 def _launch(
-    desk: Desk,
+    context: LaunchContext,
     prepared: Prepared,
     tried: list[Prepared],
     request: LaunchRequest,
@@ -96,7 +96,7 @@ def _launch(
 
     _confirm(prepared, options)
     try:
-        record = api.launches.start(desk, prepared, limits_of(options))
+        record = api.launches.start(context, prepared, limits_of(options))
     except NoCapacityError as error:
         other = api.next_plan(tried, request)
         if other is None:
@@ -110,7 +110,7 @@ def _launch(
             f" {offer.instance_type}), with `gpuplan launch {other.id} …` or --any-plan.",
         ) from None
     except KeyboardInterrupt:
-        return left_running(desk, prepared.run_id)
+        return left_running(context, prepared.run_id)
     if options["detach"]:
         click.echo(
             f"Launched {record.run}; follow it with `gpuplan logs -f {record.run}`.", err=True
@@ -118,11 +118,11 @@ def _launch(
         _write_record(record, options)
         return 0
     try:
-        record = api.launches.follow(desk, record.run)
-        record = _ask_on_projection(desk, record, options)
+        record = api.launches.follow(context, record.run)
+        record = _ask_on_projection(context, record, options)
     except KeyboardInterrupt:
-        return left_running(desk, record.run)
-    say_closing(desk, record)
+        return left_running(context, record.run)
+    say_closing(context, record)
     _write_record(record, options)
     return outcome_code(record)
 
@@ -146,7 +146,9 @@ def _confirm(prepared: Prepared, options: dict[str, Any]) -> None:
     click.confirm("Rent these machines?", abort=True, err=True)
 
 
-def _ask_on_projection(desk: Desk, record: LaunchRecord, options: dict[str, Any]) -> LaunchRecord:
+def _ask_on_projection(
+    context: LaunchContext, record: LaunchRecord, options: dict[str, Any]
+) -> LaunchRecord:
     """Ask whether a run goes on that its guard ended for its projection, if somebody is there."""
     from ... import api
     from ..options.launches import is_projection
@@ -158,7 +160,9 @@ def _ask_on_projection(desk: Desk, record: LaunchRecord, options: dict[str, Any]
     if not click.confirm("Go on from its checkpoint all the same?", err=True):
         return record
     changed = {"action": "continue"}
-    again = api.launches.desk(engine=desk.engine, tell=desk.tell, log=desk.log, changes=changed)
+    again = api.launches.context(
+        engine=context.engine, tell=context.tell, log=context.log, changes=changed
+    )
     api.launches.resume(again, record.run, limits_of(options), changes=changed)
     return api.launches.follow(again, record.run)
 

@@ -22,17 +22,17 @@ def command(run: str, **options: Any) -> int:
     With -f the launch is brought to its end when the job is over, as `gpuplan launch` does.
     """
     from ... import api
-    from ..options.launches import left_running, make_desk, outcome_code, say_closing
+    from ..options.launches import left_running, make_context, outcome_code, say_closing
 
-    desk = make_desk()
+    context = make_context()
     lines = options["lines"] or 0
-    run = desk.ledger.find(run).run
+    run = context.ledger.find(run).run
     try:
-        api.launches.show_log(desk, run, sys.stdout, follow=options["follow"], lines=lines)
+        api.launches.show_log(context, run, sys.stdout, follow=options["follow"], lines=lines)
     except KeyboardInterrupt:
-        return left_running(desk, run)
+        return left_running(context, run)
     if not options["follow"]:
         return 0
-    ((record, _),) = api.launches.look_at(desk, [run])
-    say_closing(desk, record)
+    ((record, _),) = api.launches.look_at(context, [run])
+    say_closing(context, record)
     return outcome_code(record)

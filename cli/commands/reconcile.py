@@ -30,17 +30,17 @@ def command(**options: Any) -> int:
     Exit codes: 0 nothing is left that no launch owns, 1 something is, or could not be looked at.
     """
     from ... import api
-    from ..options.launches import make_desk
+    from ..options.launches import make_context
     from ..terminal.output import chosen_format, write_output
 
-    desk = make_desk(quiet=True)
-    found = api.launches.reconcile(desk, owner=options["owner"])
+    context = make_context(quiet=True)
+    found = api.launches.reconcile(context, owner=options["owner"])
     if chosen_format(options["form"], options["out_file"], FORMATS) == "json":
         write_output(json.dumps(_plain(found), indent=2) + "\n", options["out_file"])
     else:
         write_output(_text(found), options["out_file"])
     costly = [one for one in found if one.is_orphan or one.kind == "unattributed"]
-    left = [one for one in costly if not _gave_back(desk, one, options)]
+    left = [one for one in costly if not _gave_back(context, one, options)]
     return 1 if left or any(one.kind == "unknown" for one in found) else 0
 
 
@@ -57,7 +57,7 @@ def _text(found: list[Any]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _gave_back(desk: Any, orphan: Any, options: dict[str, Any]) -> bool:
+def _gave_back(context: Any, orphan: Any, options: dict[str, Any]) -> bool:
     """Give machines back, if that is wanted; return whether they are gone."""
     from ... import api
 
@@ -65,7 +65,7 @@ def _gave_back(desk: Any, orphan: Any, options: dict[str, Any]) -> bool:
     if not _is_wanted(orphan, name, options):
         return False
     try:
-        api.launches.take_down(desk, orphan, confirmed=orphan.kind == "unattributed")
+        api.launches.take_down(context, orphan, confirmed=orphan.kind == "unattributed")
     except GpuplanError as error:
         click.echo(f"Error: {error}", err=True)
         return False

@@ -36,7 +36,7 @@ def command(run: str, **options: Any) -> int:
     """
     from ... import api
     from ..options.launch import limits_of
-    from ..options.launches import left_running, make_desk, outcome_code, say_closing
+    from ..options.launches import left_running, make_context, outcome_code, say_closing
 
     usd, hours = options["max_cost"], options["max_hours"]
     named = {
@@ -45,11 +45,11 @@ def command(run: str, **options: Any) -> int:
         "action": options["on_projection"],
     }
     changes = {key: value for key, value in named.items() if value is not None}
-    desk = make_desk(quiet=options["quiet"], changes=changes)
-    run = desk.ledger.find(run).run
+    context = make_context(quiet=options["quiet"], changes=changes)
+    run = context.ledger.find(run).run
     try:
         record = api.launches.resume(
-            desk,
+            context,
             run,
             limits_of(options),
             spot=options["spot"],
@@ -57,15 +57,15 @@ def command(run: str, **options: Any) -> int:
             changes=changes,
         )
     except KeyboardInterrupt:
-        return left_running(desk, run)
+        return left_running(context, run)
     if options["detach"]:
         click.echo(
             f"Resumed {record.run}; follow it with `gpuplan logs -f {record.run}`.", err=True
         )
         return 0
     try:
-        record = api.launches.follow(desk, run)
+        record = api.launches.follow(context, run)
     except KeyboardInterrupt:
-        return left_running(desk, run)
-    say_closing(desk, record)
+        return left_running(context, run)
+    say_closing(context, record)
     return outcome_code(record)

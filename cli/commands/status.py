@@ -31,16 +31,16 @@ def command(runs: tuple[str, ...], **options: Any) -> int:
     brought, its machines given back, its account closed.
     """
     from ... import api
-    from ..options.launches import make_desk, say_closing, say_unreadable
+    from ..options.launches import make_context, say_closing, say_unreadable
 
-    desk = make_desk(quiet=options["quiet"])
-    say_unreadable(desk)
+    context = make_context(quiet=options["quiet"])
+    say_unreadable(context)
     while True:
-        found = api.launches.look_at(desk, runs)
-        _write(desk, found, options)
+        found = api.launches.look_at(context, runs)
+        _write(context, found, options)
         for record, _ in found:
             if not options["quiet"]:
-                say_closing(desk, record)
+                say_closing(context, record)
         if not options["watch"] or not any(record.is_open for record, _ in found):
             return 0
         try:
@@ -49,14 +49,14 @@ def command(runs: tuple[str, ...], **options: Any) -> int:
             return 0
 
 
-def _write(desk: Any, found: list[Any], options: dict[str, Any]) -> None:
+def _write(context: Any, found: list[Any], options: dict[str, Any]) -> None:
     from ..render.launches import launches_json, render_status
     from ..render.text.columns import to_text
     from ..terminal.output import chosen_format, screen_for, write_output
 
     out_file = options["out_file"]
     if chosen_format(options["form"], out_file, FORMATS) == "json":
-        write_output(launches_json([record for record, _ in found], now=desk.now()), out_file)
+        write_output(launches_json([record for record, _ in found], now=context.now()), out_file)
         return
     screen = screen_for(out_file)
-    write_output(to_text(render_status(found, now=desk.now()), colour=screen.color), out_file)
+    write_output(to_text(render_status(found, now=context.now()), colour=screen.color), out_file)

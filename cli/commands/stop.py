@@ -16,9 +16,9 @@ def command(runs: tuple[str, ...], quiet: bool) -> int:
     `gpuplan resume RUN` goes on from there.
     """
     from ... import api
-    from ..options.launches import make_desk, say_closing
+    from ..options.launches import make_context, say_closing
 
-    desk = make_desk(quiet=quiet)
+    context = make_context(quiet=quiet)
     for run in runs:
-        say_closing(desk, api.launches.stop(desk, run))
+        say_closing(context, api.launches.stop(context, run))
     return 0

@@ -1,4 +1,4 @@
-"""What the commands about launches share: the desk they work at, and what they say at the end."""
+"""What the commands about launches share: the launch context, and the closing lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from ...launcher.lifecycle.transitions import Desk
+    from ...launcher.lifecycle.transitions import LaunchContext
     from ...launcher.store.launch_record import LaunchRecord
 
 CODES = {
@@ -21,11 +21,11 @@ CODES = {
 """Outcome → exit code; every other is a failure."""
 
 
-def make_desk(*, quiet: bool = False, changes: dict[str, Any] | None = None) -> Desk:
-    """Return the desk of this machine's user, which speaks on stderr."""
+def make_context(*, quiet: bool = False, changes: dict[str, Any] | None = None) -> LaunchContext:
+    """Return the launch context of this machine's user, which prints to stderr."""
     from ... import api
 
-    return api.launches.desk(
+    return api.launches.context(
         tell=(lambda _text: None) if quiet else say,
         log=None if quiet else sys.stderr,
         changes=changes,
@@ -37,20 +37,20 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def say_unreadable(desk: Desk) -> None:
+def say_unreadable(context: LaunchContext) -> None:
     """Name the launches whose records cannot be read, which are in no answer and in no sum."""
-    for run in desk.ledger.unreadable():
+    for run in context.ledger.unreadable():
         say(f"{run} is left out: its record in the store cannot be read; it may cost money.")
 
 
-def say_closing(desk: Desk, record: LaunchRecord) -> None:
+def say_closing(context: LaunchContext, record: LaunchRecord) -> None:
     """Say how a launch ended and what it came to; nothing while it is open."""
     from ...launcher.store.accounting import closing_line
 
     if record.is_open:
         return
     click.echo(f"{record.run} {record.outcome}: {record.why}", err=True)
-    click.echo(closing_line(record, now=desk.now()), err=True)
+    click.echo(closing_line(record, now=context.now()), err=True)
 
 
 def outcome_code(record: LaunchRecord) -> int:
@@ -63,16 +63,16 @@ def is_projection(record: LaunchRecord) -> bool:
     return record.outcome == "guarded" and record.guard_why == "projection"
 
 
-def left_running(desk: Desk, run: str) -> int:
+def left_running(context: LaunchContext, run: str) -> int:
     """Say how to find a launch again that Ctrl-C has left; return the exit code.
 
     Args:
-        desk: Whose ledger knows whether it is open.
+        context: Whose ledger knows whether it is open.
         run: Its run id, or a part of it that was enough to find it.
     """
     from ..main import EXIT_INTERRUPTED
 
-    if not any(one.run.startswith(run) or one.cluster == run for one in desk.ledger.open()):
+    if not any(one.run.startswith(run) or one.cluster == run for one in context.ledger.open()):
         click.echo(f"\nInterrupted; {run} is not open, and no machine of it is left.", err=True)
         return EXIT_INTERRUPTED
     click.echo(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from rich.console import Console
 from rich.table import Table
 
-from ...planner.validation.errors import JudgedRow, SummaryRow, Validation
+from ...planner.validation.errors import PredictionError, SummaryRow, Validation
 from .text.quantity import DASH, format_gib, format_seconds
 
 WIDTH = 140
@@ -70,7 +70,7 @@ def render_csv(answer: Validation, worst: int) -> str:
     """Return every row as CSV; lists are joined with "; "."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(JudgedRow.model_fields)
+    writer.writerow(PredictionError.model_fields)
     for row in answer.rows:
         writer.writerow(
             "; ".join(value) if isinstance(value, tuple) else value
@@ -146,7 +146,7 @@ def _worst_lines(answer: Validation, worst: int) -> list[str]:
     ]
 
 
-def _quantity(row: JudgedRow, value: float | None) -> str:
+def _quantity(row: PredictionError, value: float | None) -> str:
     if value is None:
         return DASH
     return format_seconds(value) if row.quantity == "step_time_s" else format_gib(value)

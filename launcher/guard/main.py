@@ -31,9 +31,9 @@ from .watch import Watch, stopwatch, within
 USAGE = 2
 GOES_ON = (HAND_OVER, "signal")
 """Why an attempt ended after which the run is to go on."""
-LAST_WORDS_S = 15.0
+FLUSH_TIMEOUT_S = 15.0
 """How long the folder of results may take to be written when all is over."""
-BOOKS_S = 120.0
+READ_TIMEOUT_S = 120.0
 """How long it may take to be read before anything has begun: buckets are slow at first."""
 PASSED_ON = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
@@ -133,7 +133,7 @@ class Guard:
         finally:
             self._command.close()
             if self._out is not None:
-                within(LAST_WORDS_S, self._forget_wish)
+                within(FLUSH_TIMEOUT_S, self._forget_wish)
             for number, old in before.items():
                 signal.signal(number, old)
 
@@ -195,7 +195,7 @@ class Guard:
         return self._orders.own_runner and (self._out is None or reading.trained > 0)
 
     def _finish(self, code: int) -> int:
-        reading = Reading() if self._watch is None else self._watch.finish(LAST_WORDS_S)
+        reading = Reading() if self._watch is None else self._watch.finish(FLUSH_TIMEOUT_S)
         paid_s = self._paid_s()
         verdict = self._session.ended(
             code, paid_s=paid_s, reading=reading, loss_is_bad=self._loss_is_bad()
@@ -216,7 +216,7 @@ class Guard:
     def _tell_record(self, out: Path) -> None:
         """Put the run record into the log, which is read where the folder is not."""
         found: list[str] = []
-        within(LAST_WORDS_S, lambda: found.append(folder.run_record(out, self._orders.run_id)))
+        within(FLUSH_TIMEOUT_S, lambda: found.append(folder.run_record(out, self._orders.run_id)))
         if found and found[0]:
             sys.stdout.write(f"gpuplan-record: {found[0]}\n")
 
@@ -237,7 +237,7 @@ class Guard:
             self._attempts = attempts
             self._watch = Watch(self._orders, out, self._running_s, say)
 
-        problem = within(BOOKS_S, read)
+        problem = within(READ_TIMEOUT_S, read)
         if problem is not None:
             # Nothing is written there then: it would take the place of what could not be read.
             say(f"{out} cannot be used, so only the clock and the purse are held: {problem}")
@@ -249,7 +249,7 @@ class Guard:
             folder.write_attempts(out, [*self._attempts, ended])
             folder.write_state(out, self._state(step, verdict, paid_s))
 
-        problem = within(LAST_WORDS_S, write)
+        problem = within(FLUSH_TIMEOUT_S, write)
         if problem is not None:
             say(f"how the run ended could not be written to {out}: {problem}")
 
@@ -269,7 +269,7 @@ class Guard:
         found: list[bool] = []
         out = self._out
         if out is not None:
-            within(LAST_WORDS_S, lambda: found.append(folder.loss_is_bad(out)))
+            within(FLUSH_TIMEOUT_S, lambda: found.append(folder.loss_is_bad(out)))
         return any(found)
 
     def _forget_wish(self) -> None:

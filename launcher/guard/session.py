@@ -105,7 +105,7 @@ class Session:
             self._project(paid_s, reading, least=wanted.steps)
             if self.projection is not None:
                 verdict = verdicts.projected(self._orders, self.projection)
-        return verdict or verdicts.unwell(self._orders, reading, running_s=running_s)
+        return verdict or verdicts.unhealthy(self._orders, reading, running_s=running_s)
 
     def _project(self, paid_s: float, reading: Reading, *, least: int) -> None:
         enough = reading.settled >= least and reading.step is not None and reading.times_s

@@ -133,7 +133,7 @@ def over_limit(
     return None
 
 
-def unwell(orders: Orders, reading: Reading, *, running_s: float) -> Verdict | None:
+def unhealthy(orders: Orders, reading: Reading, *, running_s: float) -> Verdict | None:
     """Return the verdict on a run that costs and does not learn.
 
     Args:

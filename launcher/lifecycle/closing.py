@@ -6,29 +6,33 @@ from datetime import datetime
 
 from ..store.launch_record import LaunchRecord, Outcome
 from .engine import EngineError, NoCapacityError
-from .observe import Finding, Seen, rented
-from .transitions import Desk, end, give_back, note_machines
+from .observe import Finding, Observed, rented
+from .transitions import LaunchContext, end, give_back, note_machines
 
 
-def close(desk: Desk, record: LaunchRecord, finding: Finding, seen: Seen) -> LaunchRecord:
+def close(
+    context: LaunchContext, record: LaunchRecord, finding: Finding, seen: Observed
+) -> LaunchRecord:
     """End a launch that has nothing left to wait for; give back what may still be there."""
     if finding == "never-asked":
-        return end(desk, record, "cancelled", "its command ended before anything was asked for")
+        return end(context, record, "cancelled", "its command ended before anything was asked for")
     if finding in ("not-started", "gone"):
-        record, went = _note_past(desk, record, seen)
+        record, went = _note_past(context, record, seen)
         if finding == "gone" or went:
-            return end(desk, record, *_why_gone(record), is_bound=True, **went)
-        return end(desk, record, *_why_not_started(desk, seen))
-    record = note_machines(desk, record)
-    give_back(desk, record)
+            return end(context, record, *_why_gone(record), is_bound=True, **went)
+        return end(context, record, *_why_not_started(context, seen))
+    record = note_machines(context, record)
+    give_back(context, record)
     if not record.is_open:
         return record
-    outcome, why = _why_gone(record) if record.state == "running" else _why_not_started(desk, seen)
-    return end(desk, record, outcome, why)
+    outcome, why = (
+        _why_gone(record) if record.state == "running" else _why_not_started(context, seen)
+    )
+    return end(context, record, outcome, why)
 
 
 def _note_past(
-    desk: Desk, record: LaunchRecord, seen: Seen
+    context: LaunchContext, record: LaunchRecord, seen: Observed
 ) -> tuple[LaunchRecord, dict[str, datetime]]:
     """Keep machines that came and went while nobody looked, and return when they had gone.
 
@@ -39,25 +43,25 @@ def _note_past(
     if last is None or record.managed:
         return record, {}
     # A name is used again when a run is resumed.
-    past = [one for one in desk.engine.past(record.cluster) if one.ended_at >= last.asked_at]
+    past = [one for one in context.engine.past(record.cluster) if one.ended_at >= last.asked_at]
     got_some = seen.request is not None and seen.request.status == "succeeded"
     if not past:
         if last.began_at is None and got_some:
             dearest = max(place.usd_per_hour for place in record.places) * record.nodes
             facts: dict[str, object] = {"usd_per_hour": dearest, "began_at": last.asked_at}
-            record = desk.ledger.update(
+            record = context.ledger.update(
                 record.run, lambda one: one.with_last(**facts), what="machines that are forgotten"
             )
-            return record, {"ended_at": desk.now()}
+            return record, {"ended_at": context.now()}
         return record, {}
     if last.began_at is None:
         facts = rented(record, past[0].cluster)
-        record = desk.ledger.update(
+        record = context.ledger.update(
             record.run,
             lambda one: one.with_last(**facts),
             what=f"machines were in {past[0].cluster.infra}",
         )
-    return record, {"ended_at": min(past[0].ended_at, desk.now())}
+    return record, {"ended_at": min(past[0].ended_at, context.now())}
 
 
 def _why_gone(record: LaunchRecord) -> tuple[Outcome, str]:
@@ -67,11 +71,11 @@ def _why_gone(record: LaunchRecord) -> tuple[Outcome, str]:
     return "lost", f"its machines went, and nobody saw its job end; {again}"
 
 
-def _why_not_started(desk: Desk, seen: Seen) -> tuple[Outcome, str]:
+def _why_not_started(context: LaunchContext, seen: Observed) -> tuple[Outcome, str]:
     if seen.request is None:
         return "failed", "its machines were not started, and the engine does not say why"
     try:
-        desk.engine.wait_launched(seen.request.request_id, None)
+        context.engine.wait_launched(seen.request.request_id, None)
     except NoCapacityError as error:
         return "no-capacity", error.message
     except EngineError as error:

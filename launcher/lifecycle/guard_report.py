@@ -22,7 +22,7 @@ OUTCOMES: dict[str, Outcome] = {
 FAILURES = ("failed", "loss")
 
 
-class GuardWord(Answer):
+class GuardReport(Answer):
     """How the guard ended a job, and what it had counted until then."""
 
     why: str
@@ -41,7 +41,7 @@ class GuardWord(Answer):
         return OUTCOMES.get(self.why, "guarded")
 
 
-def word_in_log(log: str) -> GuardWord | None:
+def word_in_log(log: str) -> GuardReport | None:
     """Return the last word of the guard in the log of a job; None where there is none."""
     for line in reversed(log.splitlines()):
         _, mark, text = line.partition(MARK)
@@ -68,13 +68,13 @@ def run_in_log(log: str) -> dict[str, Any] | None:
     return None
 
 
-def _word(text: str) -> GuardWord | None:
+def _word(text: str) -> GuardReport | None:
     try:
         said = json.loads(text)
         verdict = said.get("verdict")
         if not isinstance(verdict, dict):
             return None
-        return GuardWord(
+        return GuardReport(
             why=str(verdict["why"]),
             text=str(verdict["text"]),
             exit_code=int(verdict["exit_code"]),

@@ -1,4 +1,4 @@
-"""What became of a launch: the record beside what the engine has, judged. Pure but for `look`."""
+"""What became of a launch: its record compared with the engine. Pure but for `observe`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ gone          machines that were there are gone, and nobody saw the job end
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class Observed:
     """What the engine has of one launch."""
 
     cluster: Cluster | None = None
@@ -40,7 +40,7 @@ class Seen:
     """Whether the command that launched it still runs on this machine."""
 
 
-def look(record: LaunchRecord, engine: Engine) -> Seen:
+def observe(record: LaunchRecord, engine: Engine) -> Observed:
     """Ask the engine for everything it has of a launch."""
     requests = engine.requests(record.cluster)
     request = requests[0] if requests else None
@@ -49,11 +49,13 @@ def look(record: LaunchRecord, engine: Engine) -> Seen:
     if record.managed:
         jobs = [job for job in engine.managed_jobs() if job.name == record.cluster]
         # SkyPilot names no cluster in such a request.
-        return Seen(job=jobs[0] if jobs else None, request=request, is_launcher_alive=alive)
+        return Observed(job=jobs[0] if jobs else None, request=request, is_launcher_alive=alive)
     # A cluster that is being started is locked, and asking the cloud would wait for it.
     cluster = engine.cluster(record.cluster, refresh=not is_starting)
     jobs = engine.jobs(record.cluster) if cluster is not None and cluster.status == "up" else []
-    return Seen(cluster=cluster, job=job_of(record, jobs), request=request, is_launcher_alive=alive)
+    return Observed(
+        cluster=cluster, job=job_of(record, jobs), request=request, is_launcher_alive=alive
+    )
 
 
 def job_of(record: LaunchRecord, jobs: Sequence[Job]) -> Job | None:
@@ -66,7 +68,7 @@ def job_of(record: LaunchRecord, jobs: Sequence[Job]) -> Job | None:
     return next((job for job in own if known is None or job.job_id == known), None)
 
 
-def judge(record: LaunchRecord, seen: Seen) -> Finding:
+def judge(record: LaunchRecord, seen: Observed) -> Finding:
     """Return what is there of a launch."""
     has_cluster = seen.cluster is not None
     if not record.is_open:

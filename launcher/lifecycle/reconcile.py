@@ -18,8 +18,8 @@ from ..prepare.request import slug
 from ..store.launch_record import LaunchRecord
 from .engine import Cluster
 from .holder import Here, Holder, holder
-from .resume import pick_up
-from .transitions import Desk
+from .resume import reconcile_run
+from .transitions import LaunchContext
 
 Kind = Literal[
     "settled",
@@ -97,24 +97,24 @@ Instances = Callable[[], Listing]
 
 
 def reconcile(
-    desk: Desk, *, instances: Instances | None = None, owner: str | None = None
+    context: LaunchContext, *, instances: Instances | None = None, owner: str | None = None
 ) -> list[Discrepancy]:
     """Bring every open launch up to date, and return what was found.
 
     Args:
-        desk: the world.
+        context: the world.
         instances: lists the machines that carry gpuplan's labels, where credentials allow.
         owner: whose machines may be ended, as `launch --owner`; default: this machine's user.
     """
-    found = [_bring_up_to_date(desk, record) for record in desk.ledger.open()]
+    found = [_bring_up_to_date(context, record) for record in context.ledger.open()]
     found += [
         Discrepancy(kind="unknown", run=run, text="its record in the store cannot be read")
-        for run in desk.ledger.unreadable()
+        for run in context.ledger.unreadable()
     ]
-    clusters = desk.engine.clusters()
-    records = {record.cluster: record for record in desk.ledger.all()}
+    clusters = context.engine.clusters()
+    records = {record.cluster: record for record in context.ledger.all()}
     here = Here(
-        store_id=desk.ledger.known_store_id(),
+        store_id=context.ledger.known_store_id(),
         owner=slug(owner or this_user()),
         runs={slug(record.run) for record in records.values()},
     )
@@ -122,17 +122,17 @@ def reconcile(
         _unowned(cluster, records.get(cluster.name), _holder(cluster, here))
         for cluster in clusters
         if (cluster.run is not None or cluster.name in records)
-        and not _is_owned(desk, cluster, records)
+        and not _is_owned(context, cluster, records)
     ]
     if instances is not None:
         listing = instances()
-        found += _unknown_machines(desk, listing.instances, clusters, records, here)
+        found += _unknown_machines(context, listing.instances, clusters, records, here)
         found += [_not_looked_at(one) for one in listing.skipped]
     return sorted(found, key=lambda one: LAST.get(one.kind, 0))
 
 
 def take_down(
-    desk: Desk,
+    context: LaunchContext,
     orphan: Discrepancy,
     *,
     terminate: Callable[[Sequence[Instance]], None],
@@ -141,7 +141,7 @@ def take_down(
     """Give back machines that no open launch owns. Doing it twice does nothing the second time.
 
     Args:
-        desk: the world.
+        context: the world.
         orphan: what `reconcile` found.
         terminate: ends machines that only their cloud knows.
         confirmed: whether a person, asked about these very machines, wants unattributed ones ended.
@@ -158,14 +158,14 @@ def take_down(
             f" hand: {'; '.join(orphan.by_hand) or 'in the console of its cloud'}.",
         )
     if orphan.cluster is not None:
-        desk.engine.down(orphan.cluster)
+        context.engine.down(orphan.cluster)
     if orphan.instances:
         terminate(orphan.instances)
 
 
-def _bring_up_to_date(desk: Desk, record: LaunchRecord) -> Discrepancy:
+def _bring_up_to_date(context: LaunchContext, record: LaunchRecord) -> Discrepancy:
     try:
-        after, finding = pick_up(desk, record)
+        after, finding = reconcile_run(context, record)
     except GpuplanError as error:
         return Discrepancy(
             kind="unknown", run=record.run, text=f"could not be looked at: {error.message}"
@@ -178,10 +178,10 @@ def _bring_up_to_date(desk: Desk, record: LaunchRecord) -> Discrepancy:
     )
 
 
-def _is_owned(desk: Desk, cluster: Cluster, records: dict[str, LaunchRecord]) -> bool:
+def _is_owned(context: LaunchContext, cluster: Cluster, records: dict[str, LaunchRecord]) -> bool:
     record = records.get(cluster.name)
     if record is not None:
-        record = desk.ledger.get(record.run)  # As it is now, after it was brought up to date.
+        record = context.ledger.get(record.run)  # As it is now, after it was brought up to date.
         return record.is_open
     # SkyPilot names the cluster of a managed job after the job, with its number.
     return any(
@@ -212,7 +212,7 @@ def _unowned(cluster: Cluster, record: LaunchRecord | None, holds: Holder) -> Di
 
 
 def _unknown_machines(
-    desk: Desk,
+    context: LaunchContext,
     instances: Sequence[Instance],
     clusters: Sequence[Cluster],
     records: dict[str, LaunchRecord],
@@ -220,7 +220,7 @@ def _unknown_machines(
 ) -> list[Discrepancy]:
     """Return the machines of a cloud that belong to no cluster and no open launch."""
     known = {slug(one.run) for one in clusters if one.run is not None}
-    known |= {slug(one.run) for one in desk.ledger.open()}
+    known |= {slug(one.run) for one in context.ledger.open()}
     known |= {slug(records[one.name].run) for one in clusters if one.name in records}
     together: dict[tuple[str, str | None, str | None], list[Instance]] = {}
     for one in instances:

@@ -19,9 +19,9 @@ from ..store.launch_record import LaunchRecord
 from .closing import close
 from .engine import ENDED, EngineError
 from .job_log import log_path
-from .observe import Finding, Seen, judge, look
+from .observe import Finding, Observed, judge, observe
 from .transitions import (
-    Desk,
+    LaunchContext,
     ask,
     attend,
     end,
@@ -41,27 +41,27 @@ FOLLOWED_AGAIN = 5
 Wait = Callable[[float], None]
 
 
-def pick_up(desk: Desk, record: LaunchRecord) -> tuple[LaunchRecord, Finding]:
+def reconcile_run(context: LaunchContext, record: LaunchRecord) -> tuple[LaunchRecord, Finding]:
     """Bring a record up to what the engine has, and do what is due: the end of a job that is over.
 
     Raises:
         EngineError: the engine does not answer, or cannot give machines back.
     """
-    seen = look(record, desk.engine)
+    seen = observe(record, context.engine)
     finding = judge(record, seen)
     if finding in ("nothing", "starting"):
-        return _adopt(desk, record, seen) if finding == "starting" else record, finding
+        return _adopt(context, record, seen) if finding == "starting" else record, finding
     if finding in ("training", "job-ended"):
-        record = _adopt(desk, note_machines(desk, record), seen)
+        record = _adopt(context, note_machines(context, record), seen)
         assert seen.job is not None
         if finding == "job-ended":
-            record = settle(desk, record, seen.job)
+            record = settle(context, record, seen.job)
         return record, finding
-    return close(desk, record, finding, seen), finding
+    return close(context, record, finding, seen), finding
 
 
 def show_log(
-    desk: Desk, record: LaunchRecord, out: TextIO, *, follow: bool, lines: int = 0
+    context: LaunchContext, record: LaunchRecord, out: TextIO, *, follow: bool, lines: int = 0
 ) -> None:
     """Write the log of the newest job of a launch; one that is followed is waited for.
 
@@ -75,33 +75,33 @@ def show_log(
         out.write("".join(text.splitlines(keepends=True)[-lines:]))
         return
     if last is None or last.job_id is None:
-        record, finding = pick_up(desk, record)
+        record, finding = reconcile_run(context, record)
         last = record.last
         if follow and finding == "starting" and last is not None and last.request_id:
-            record = wait_started(desk, record)
+            record = wait_started(context, record)
             last = record.last
     if last is None or last.job_id is None:
         raise UsageError(f"{record.run} has no job yet.", fix=f"see `gpuplan status {record.run}`.")
     if record.managed:
-        desk.engine.tail_managed(last.job_id, out, follow=follow, lines=lines)
+        context.engine.tail_managed(last.job_id, out, follow=follow, lines=lines)
         return
-    if desk.engine.cluster(record.cluster, refresh=False) is None:
+    if context.engine.cluster(record.cluster, refresh=False) is None:
         raise UsageError(
             f"The machines of {record.run} are gone, and the log with them.",
             fix=f"what is left is at {record.results}.",
         )
-    desk.engine.tail(record.cluster, last.job_id, out, follow=follow, lines=lines)
+    context.engine.tail(record.cluster, last.job_id, out, follow=follow, lines=lines)
 
 
-def stop(desk: Desk, record: LaunchRecord, *, wait: Wait) -> LaunchRecord:
+def stop(context: LaunchContext, record: LaunchRecord, *, wait: Wait) -> LaunchRecord:
     """End a job after a checkpoint, bring its results and give the machines back.
 
     Raises:
         UsageError: it has ended already.
         EngineError: the job does not end; the machines are left to it.
     """
-    if not _told(desk, record):
-        record, finding = pick_up(desk, record)
+    if not _told(context, record):
+        record, finding = reconcile_run(context, record)
         if not record.is_open:
             if finding == "nothing":
                 raise UsageError(
@@ -109,20 +109,20 @@ def stop(desk: Desk, record: LaunchRecord, *, wait: Wait) -> LaunchRecord:
                 )
             return record
         if finding == "starting":
-            return down(desk, record)
+            return down(context, record)
         if record.managed:
-            _cancel_managed(desk, record)
+            _cancel_managed(context, record)
         else:
-            desk.engine.execute(record.cluster, f"touch {STOP_FILE}")
-            desk.ledger.update(record.run, lambda one: one, what="told to stop")
-    desk.tell("told to stop: it writes a checkpoint first")
+            context.engine.execute(record.cluster, f"touch {STOP_FILE}")
+            context.ledger.update(record.run, lambda one: one, what="told to stop")
+    context.tell("told to stop: it writes a checkpoint first")
     waited_s = 0.0
     while waited_s < STOP_WAIT_S:
-        job = newest_job(desk, record)
+        job = newest_job(context, record)
         if job is not None and job.status in ENDED:
-            return settle(desk, desk.ledger.get(record.run), job)
+            return settle(context, context.ledger.get(record.run), job)
         if job is None:
-            record, _ = pick_up(desk, desk.ledger.get(record.run))
+            record, _ = reconcile_run(context, context.ledger.get(record.run))
             return record
         wait(LOOK_EVERY_S)
         waited_s += LOOK_EVERY_S
@@ -133,7 +133,7 @@ def stop(desk: Desk, record: LaunchRecord, *, wait: Wait) -> LaunchRecord:
     )
 
 
-def _told(desk: Desk, record: LaunchRecord) -> bool:
+def _told(context: LaunchContext, record: LaunchRecord) -> bool:
     """Tell a job that is known to stop, without a look at it first, which may take half a minute.
 
     Returns whether its machines took it; a job that has ended already does not mind.
@@ -142,34 +142,34 @@ def _told(desk: Desk, record: LaunchRecord) -> bool:
     if record.state != "running" or record.managed or not known:
         return False
     try:
-        desk.engine.execute(record.cluster, f"touch {STOP_FILE}")
+        context.engine.execute(record.cluster, f"touch {STOP_FILE}")
     except EngineError:
         return False
-    desk.ledger.update(record.run, lambda one: one, what="told to stop")
+    context.ledger.update(record.run, lambda one: one, what="told to stop")
     return True
 
 
-def down(desk: Desk, record: LaunchRecord) -> LaunchRecord:
+def down(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     """Give the machines of a launch back at once. Doing it twice does nothing the second time.
 
     Raises:
         EngineError: they are still there.
     """
-    seen = look(record, desk.engine)
+    seen = observe(record, context.engine)
     if not record.is_open:
         if seen.cluster is not None:
-            desk.engine.down(record.cluster)
+            context.engine.down(record.cluster)
         return record
     if judge(record, seen) in ("job-ended", "never-asked", "not-started", "gone"):
-        return pick_up(desk, record)[0]
+        return reconcile_run(context, record)[0]
     if seen.request is not None and seen.request.status == "running":
-        desk.engine.cancel_request(seen.request.request_id)
-    record = note_machines(desk, record)
-    give_back(desk, record)
+        context.engine.cancel_request(seen.request.request_id)
+    record = note_machines(context, record)
+    give_back(context, record)
     why = "taken down by hand; what the newest checkpoint does not hold is lost"
     had_machines = record.last is not None and record.last.began_at is not None
     return end(
-        desk,
+        context,
         record,
         "stopped" if had_machines else "cancelled",
         why if had_machines else "taken back before any machine was there",
@@ -177,7 +177,7 @@ def down(desk: Desk, record: LaunchRecord) -> LaunchRecord:
 
 
 def resume(
-    desk: Desk,
+    context: LaunchContext,
     record: LaunchRecord,
     limits: Limits,
     *,
@@ -188,7 +188,7 @@ def resume(
     """Launch a run again, to go on from its newest checkpoint; return it with its job submitted.
 
     Args:
-        desk: the world.
+        context: the world.
         record: an ended launch that has not succeeded.
         limits: on spending.
         spot: how to buy this time; None: as before.
@@ -200,14 +200,14 @@ def resume(
         UsageError: it has succeeded, is still open, or its task is gone.
         LimitError: a limit would be passed.
     """
-    record, _ = pick_up(desk, record)
+    record, _ = reconcile_run(context, record)
     _refuse_to_resume(record, change_orders=change_orders)
     last = record.last
     was_spot = last is not None and last.spot
     buys_spot = was_spot if spot is None else spot
     _retask(record, spot=buys_spot)
     pid, host = this_process()
-    record = desk.ledger.begin_attempt(
+    record = context.ledger.begin_attempt(
         record.run,
         limits,
         spot=buys_spot,
@@ -220,7 +220,7 @@ def resume(
             }
         ),
     )
-    return wait_started(desk, ask(desk, record))
+    return wait_started(context, ask(context, record))
 
 
 def _refuse_to_resume(record: LaunchRecord, *, change_orders: bool) -> None:
@@ -239,19 +239,19 @@ def _refuse_to_resume(record: LaunchRecord, *, change_orders: bool) -> None:
         )
 
 
-def follow(desk: Desk, record: LaunchRecord) -> LaunchRecord:
+def follow(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     """Go on with an open launch until it has ended, showing its log."""
     if record.state == "running" and (record.pid, record.host) == this_process():
         # This command has just launched it: there is nothing to find.
-        record = attend(desk, record)
+        record = attend(context, record)
     for _ in range(FOLLOWED_AGAIN):
         if not record.is_open:
             return record
-        record, finding = pick_up(desk, record)
+        record, finding = reconcile_run(context, record)
         if finding == "starting" and record.last is not None and record.last.request_id:
-            record = wait_started(desk, record)
+            record = wait_started(context, record)
         if record.is_open:
-            record = attend(desk, record)
+            record = attend(context, record)
     if record.is_open:
         raise EngineError(
             f"The log of {record.run} broke off {FOLLOWED_AGAIN} times; its job goes on.",
@@ -260,7 +260,7 @@ def follow(desk: Desk, record: LaunchRecord) -> LaunchRecord:
     return record
 
 
-def _adopt(desk: Desk, record: LaunchRecord, seen: Seen) -> LaunchRecord:
+def _adopt(context: LaunchContext, record: LaunchRecord, seen: Observed) -> LaunchRecord:
     """Keep the request and the job of a launch whose command died before it could."""
     last = record.last
     assert last is not None
@@ -274,18 +274,18 @@ def _adopt(desk: Desk, record: LaunchRecord, seen: Seen) -> LaunchRecord:
         return record
     if seen.request is None and seen.job is None:
         return record
-    return desk.ledger.update(
+    return context.ledger.update(
         record.run,
         lambda one: one.with_last(**changes).model_copy(update={"state": state}),
         what=f"picked up: {state}",
     )
 
 
-def _cancel_managed(desk: Desk, record: LaunchRecord) -> None:
+def _cancel_managed(context: LaunchContext, record: LaunchRecord) -> None:
     last = record.last
     assert last is not None and last.job_id is not None
-    desk.engine.cancel_managed(last.job_id, gracefully=True)
-    desk.ledger.update(record.run, lambda one: one, what="managed job cancelled")
+    context.engine.cancel_managed(last.job_id, gracefully=True)
+    context.ledger.update(record.run, lambda one: one, what="managed job cancelled")
 
 
 def _retask(record: LaunchRecord, *, spot: bool) -> None:

@@ -26,7 +26,7 @@ from ..store.launch_record import Attempt, LaunchRecord, Outcome
 from ..store.launches import Ledger
 from ..task_file import label_task
 from .engine import ENDED, Engine, EngineError, Job, NoCapacityError
-from .guard_report import GuardWord, lacks_results, run_in_log, word_in_log
+from .guard_report import GuardReport, lacks_results, run_in_log, word_in_log
 from .job_log import Copied, keep_log
 from .observe import job_of, rented
 
@@ -38,7 +38,7 @@ KeepRun = Callable[[LaunchRecord, Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class LaunchContext:
     """What a step needs of the world."""
 
     ledger: Ledger
@@ -54,19 +54,21 @@ class Desk:
     """Where the engine's own log and the job's go; None: nowhere."""
 
 
-def begin(desk: Desk, record: LaunchRecord, limits: Limits, *, spot: bool) -> LaunchRecord:
+def begin(
+    context: LaunchContext, record: LaunchRecord, limits: Limits, *, spot: bool
+) -> LaunchRecord:
     """Keep a launch before anything is asked for.
 
     Raises:
         LimitError: its worst case would pass a limit; nothing is kept.
     """
-    attempt = Attempt(number=1, spot=spot, asked_at=desk.now())
+    attempt = Attempt(number=1, spot=spot, asked_at=context.now())
     record = record.model_copy(update={"attempts": (attempt,)})
-    desk.ledger.reserve(record, limits)
+    context.ledger.reserve(record, limits)
     return record
 
 
-def ask(desk: Desk, record: LaunchRecord) -> LaunchRecord:
+def ask(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     """Ask the engine for the machines of the newest attempt.
 
     Raises:
@@ -76,30 +78,30 @@ def ask(desk: Desk, record: LaunchRecord) -> LaunchRecord:
     task = Path(record.folder) / "task.yaml"
     is_sent = False
     try:
-        desk.engine.ready()
+        context.engine.ready()
         secrets = _secrets(record)
         if not task.is_file():
             raise UsageError(
                 f"{task} is gone, and it is what would be launched.", fix="launch the plan again."
             )
-        label_task(task, desk.ledger.store_id())
-        desk.write_orders(record, desk.now())
-        launch = desk.engine.launch_managed if record.managed else desk.engine.launch
+        label_task(task, context.ledger.store_id())
+        context.write_orders(record, context.now())
+        launch = context.engine.launch_managed if record.managed else context.engine.launch
         is_sent = True
         request_id = launch(task, record.cluster, secrets)
     except (GpuplanError, OSError) as error:
-        if is_sent and _may_be_asked(desk, record):
+        if is_sent and _may_be_asked(context, record):
             raise
-        end(desk, record, "cancelled", f"nothing was asked for: {_first_line(error)}")
+        end(context, record, "cancelled", f"nothing was asked for: {_first_line(error)}")
         raise
-    return desk.ledger.update(
+    return context.ledger.update(
         record.run,
         lambda one: one.with_last(request_id=request_id).model_copy(update={"state": "requested"}),
         what=f"requested as {request_id}",
     )
 
 
-def wait_started(desk: Desk, record: LaunchRecord) -> LaunchRecord:
+def wait_started(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     """Wait until the machines are there and the job is submitted.
 
     Raises:
@@ -108,27 +110,27 @@ def wait_started(desk: Desk, record: LaunchRecord) -> LaunchRecord:
     """
     last = record.last
     assert last is not None and last.request_id is not None
-    wait = desk.engine.wait_managed if record.managed else desk.engine.wait_launched
+    wait = context.engine.wait_managed if record.managed else context.engine.wait_launched
     try:
-        job_id = wait(last.request_id, desk.log)
+        job_id = wait(last.request_id, context.log)
     except NoCapacityError as error:
-        give_back(desk, record)
-        end(desk, record, "no-capacity", error.message)
+        give_back(context, record)
+        end(context, record, "no-capacity", error.message)
         raise
     except EngineError as error:
-        record = note_machines(desk, record)
-        give_back(desk, record)
-        end(desk, record, "failed", error.message)
+        record = note_machines(context, record)
+        give_back(context, record)
+        end(context, record, "failed", error.message)
         raise
-    record = note_machines(desk, record)
-    return desk.ledger.update(
+    record = note_machines(context, record)
+    return context.ledger.update(
         record.run,
         lambda one: one.with_last(job_id=job_id).model_copy(update={"state": "running"}),
         what=f"job {job_id} submitted",
     )
 
 
-def attend(desk: Desk, record: LaunchRecord) -> LaunchRecord:
+def attend(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     """Show the job's log until it ends, then end the launch.
 
     The launch is still open where the log ended before the job did.
@@ -140,47 +142,51 @@ def attend(desk: Desk, record: LaunchRecord) -> LaunchRecord:
     last = record.last
     assert last is not None and last.job_id is not None
     if record.managed:
-        desk.engine.tail_managed(last.job_id, desk.log or io.StringIO(), follow=True)
-        return settle_if_ended(desk, record)
-    out = Copied(desk.log)
+        context.engine.tail_managed(last.job_id, context.log or io.StringIO(), follow=True)
+        return settle_if_ended(context, record)
+    out = Copied(context.log)
     try:
-        status = desk.engine.tail(record.cluster, last.job_id, out, follow=True)
+        status = context.engine.tail(record.cluster, last.job_id, out, follow=True)
     except EngineError as error:
-        desk.tell(f"the log broke off: {error.message}")
+        context.tell(f"the log broke off: {error.message}")
         return record
     if status not in ENDED:
         return record
     # Every question now is asked while machines cost money and have nothing to do.
-    return settle(desk, record, Job(job_id=last.job_id, status=status), followed=out.getvalue())
+    return settle(context, record, Job(job_id=last.job_id, status=status), followed=out.getvalue())
 
 
-def settle_if_ended(desk: Desk, record: LaunchRecord) -> LaunchRecord:
+def settle_if_ended(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     """End a launch whose job has ended; leave another as it is."""
-    job = newest_job(desk, record)
+    job = newest_job(context, record)
     if job is None or job.status not in ENDED:
         return record
-    return settle(desk, record, job)
+    return settle(context, record, job)
 
 
-def settle(desk: Desk, record: LaunchRecord, job: Job, *, followed: str = "") -> LaunchRecord:
+def settle(
+    context: LaunchContext, record: LaunchRecord, job: Job, *, followed: str = ""
+) -> LaunchRecord:
     """Bring the results of a job that has ended, give its machines back, and close the account.
 
     Args:
-        desk: the world.
+        context: the world.
         record: the launch.
         job: its newest, which has ended.
         followed: its log as it was shown; it is asked for again where its end is not in it.
     """
     log = keep_log(
-        desk.engine, record, job, followed if word_in_log(followed) is not None else None
+        context.engine, record, job, followed if word_in_log(followed) is not None else None
     )
     word, run = word_in_log(log), run_in_log(log)
     if run is not None:
-        desk.keep_run(record, run)
+        context.keep_run(record, run)
     if record.fetch is not None:
-        desk.engine.copy_back(record.cluster, record.out_dir, Path(record.fetch))
-        desk.ledger.update(record.run, lambda one: one, what=f"results brought to {record.fetch}")
-    give_back(desk, record)
+        context.engine.copy_back(record.cluster, record.out_dir, Path(record.fetch))
+        context.ledger.update(
+            record.run, lambda one: one, what=f"results brought to {record.fetch}"
+        )
+    give_back(context, record)
     outcome, why = _outcome(job, word)
     if lacks_results(log):
         outcome = "failed" if outcome == "succeeded" else outcome
@@ -188,15 +194,15 @@ def settle(desk: Desk, record: LaunchRecord, job: Job, *, followed: str = "") ->
             " Its last results did not all arrive in their bucket;"
             f" `gpuplan resume {record.run}` goes on from the newest checkpoint that did."
         )
-    record = desk.ledger.update(
+    record = context.ledger.update(
         record.run,
         lambda one: one.model_copy(update={"guard_why": None if word is None else word.why}),
         what=f"job {job.job_id} {job.status}",
     )
-    return end(desk, record, outcome, why, **_managed_times(record, job, word))
+    return end(context, record, outcome, why, **_managed_times(record, job, word))
 
 
-def give_back(desk: Desk, record: LaunchRecord) -> None:
+def give_back(context: LaunchContext, record: LaunchRecord) -> None:
     """Give the machines of a launch back, and see that they are gone.
 
     Raises:
@@ -205,12 +211,12 @@ def give_back(desk: Desk, record: LaunchRecord) -> None:
     if record.managed:
         last = record.last
         if last is not None and last.job_id is not None:
-            job = newest_job(desk, record)
+            job = newest_job(context, record)
             if job is not None and job.status not in ENDED:
-                desk.engine.cancel_managed(last.job_id, gracefully=False)
+                context.engine.cancel_managed(last.job_id, gracefully=False)
         return
-    desk.engine.down(record.cluster)
-    if desk.engine.cluster(record.cluster) is not None:
+    context.engine.down(record.cluster)
+    if context.engine.cluster(record.cluster) is not None:
         raise EngineError(
             f"The machines of {record.run} are still there after they were given back.",
             fix=f"try again with `gpuplan down {record.run}`, then look with `gpuplan reconcile`.",
@@ -218,7 +224,7 @@ def give_back(desk: Desk, record: LaunchRecord) -> None:
 
 
 def end(
-    desk: Desk,
+    context: LaunchContext,
     record: LaunchRecord,
     outcome: Outcome,
     why: str,
@@ -231,42 +237,42 @@ def end(
     def close(one: LaunchRecord) -> LaunchRecord:
         last = one.last
         if last is not None and last.outcome is None:
-            ended_at = desk.now() if last.began_at is not None else None
+            ended_at = context.now() if last.began_at is not None else None
             one = one.with_last(
                 **{"ended_at": ended_at, "outcome": outcome, "is_bound": is_bound, **changes}
             )
         return one.model_copy(update={"state": "ended", "outcome": outcome, "why": why})
 
-    return desk.ledger.update(record.run, close, what=f"ended: {outcome}: {why}")
+    return context.ledger.update(record.run, close, what=f"ended: {outcome}: {why}")
 
 
-def note_machines(desk: Desk, record: LaunchRecord) -> LaunchRecord:
+def note_machines(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     """Keep what machines a launch got, if it has any and that is not known yet."""
     if record.managed:
-        return _note_managed(desk, record)
+        return _note_managed(context, record)
     last = record.last
-    cluster = desk.engine.cluster(record.cluster, refresh=False)
+    cluster = context.engine.cluster(record.cluster, refresh=False)
     if cluster is None or last is None or last.began_at is not None:
         return record
     facts = rented(record, cluster)
-    return desk.ledger.update(
+    return context.ledger.update(
         record.run, lambda one: one.with_last(**facts), what=f"machines in {cluster.infra}"
     )
 
 
-def newest_job(desk: Desk, record: LaunchRecord) -> Job | None:
+def newest_job(context: LaunchContext, record: LaunchRecord) -> Job | None:
     """Return the job of the newest attempt, as the engine has it."""
     if record.managed:
-        jobs = [job for job in desk.engine.managed_jobs() if job.name == record.cluster]
+        jobs = [job for job in context.engine.managed_jobs() if job.name == record.cluster]
     else:
-        cluster = desk.engine.cluster(record.cluster, refresh=False)
+        cluster = context.engine.cluster(record.cluster, refresh=False)
         is_up = cluster is not None and cluster.status == "up"
-        jobs = desk.engine.jobs(record.cluster) if is_up else []
+        jobs = context.engine.jobs(record.cluster) if is_up else []
     return job_of(record, jobs)
 
 
-def _note_managed(desk: Desk, record: LaunchRecord) -> LaunchRecord:
-    last, job = record.last, newest_job(desk, record)
+def _note_managed(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
+    last, job = record.last, newest_job(context, record)
     if last is None or job is None:
         return record
     dearest = max(place.usd_per_hour for place in record.places) * record.nodes
@@ -277,12 +283,12 @@ def _note_managed(desk: Desk, record: LaunchRecord) -> LaunchRecord:
         "began_at": job.started_at or last.asked_at,
         "preemptions": job.recoveries,
     }
-    return desk.ledger.update(
+    return context.ledger.update(
         record.run, lambda one: one.with_last(**facts), what=f"managed job {job.job_id}"
     )
 
 
-def _managed_times(record: LaunchRecord, job: Job, word: GuardWord | None) -> Changes:
+def _managed_times(record: LaunchRecord, job: Job, word: GuardReport | None) -> Changes:
     """Return what an attempt keeps of a job that the engine recovered by itself.
 
     Between two of its machines nothing is paid: the guard counts what was, and without its word
@@ -298,7 +304,7 @@ def _managed_times(record: LaunchRecord, job: Job, word: GuardWord | None) -> Ch
     }
 
 
-def _outcome(job: Job, word: GuardWord | None) -> tuple[Outcome, str]:
+def _outcome(job: Job, word: GuardReport | None) -> tuple[Outcome, str]:
     if word is not None:
         return word.outcome, word.text
     if job.status == "succeeded":
@@ -318,10 +324,10 @@ def _secrets(record: LaunchRecord) -> dict[str, str]:
     return {name: os.environ[name] for name in record.secrets}
 
 
-def _may_be_asked(desk: Desk, record: LaunchRecord) -> bool:
+def _may_be_asked(context: LaunchContext, record: LaunchRecord) -> bool:
     """Return whether the engine has a request in spite of the error; if nobody knows, it may."""
     try:
-        return bool(desk.engine.requests(record.cluster))
+        return bool(context.engine.requests(record.cluster))
     except EngineError:
         return True
 

@@ -51,7 +51,7 @@ def refuse_unmounted(cloud: str, request: LaunchRequest) -> None:
         )
 
 
-def refuse_dear(cost: LaunchCost, guard: GuardRequest) -> None:
+def refuse_over_budget(cost: LaunchCost, guard: GuardRequest) -> None:
     """Refuse a launch that is expected to pass what its guard allows, so that it would not end.
 
     What may pass it at worst is launched: the guard ends it in time, after a checkpoint.
@@ -81,7 +81,7 @@ def refuse_dear(cost: LaunchCost, guard: GuardRequest) -> None:
         )
 
 
-def refuse_late(cost: LaunchCost, deadline: datetime | None, *, now: datetime) -> None:
+def refuse_past_deadline(cost: LaunchCost, deadline: datetime | None, *, now: datetime) -> None:
     """Refuse a launch that is expected to end after its deadline.
 
     Raises:

@@ -36,9 +36,9 @@ from .guard_config import orders, restart_s, smoke_steps, total_steps
 from .job import launch_job
 from .plan_choice import refuse_stale, tried
 from .preflight import (
-    refuse_dear,
-    refuse_late,
     refuse_missing_packages,
+    refuse_over_budget,
+    refuse_past_deadline,
     refuse_request,
     refuse_unmounted,
 )
@@ -159,8 +159,8 @@ def prepare(
     trained = min(steps, smoke_steps()) if steps and request.guard.smoke else steps
     cost = _cost(plan, trained, places, others, request, catalogue)
     whole = _cost(plan, steps, places, others, request, catalogue)
-    refuse_dear(cost, request.guard)
-    refuse_late(cost, request.deadline, now=now())
+    refuse_over_budget(cost, request.guard)
+    refuse_past_deadline(cost, request.deadline, now=now())
     run_id = f"{_name(spec, request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
     written = folder / FOLDER / run_id
     accelerator = catalogue.accelerators.get(plan.offer.accelerator)

@@ -61,7 +61,7 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ask:
+class CollectiveCall:
     """One collective to be timed: its whole buffer is `total_bytes`."""
 
     kind: Collective
@@ -69,7 +69,7 @@ class Ask:
     group: Group
 
 
-def collective_s(asks: Sequence[Ask], site: Site, curves: DeviceCurves) -> Array:
+def collective_s(asks: Sequence[CollectiveCall], site: Site, curves: DeviceCurves) -> Array:
     """Return the seconds of each collective on the links of a site (its node count is not used)."""
     seconds = np.zeros(len(asks))
     inside: dict[tuple[Collective, int], list[int]] = {}
@@ -94,7 +94,7 @@ def collective_s(asks: Sequence[Ask], site: Site, curves: DeviceCurves) -> Array
     return seconds
 
 
-def _across_nodes_s(asks: Sequence[Ask], site: Site) -> tuple[Array, Array]:
+def _across_nodes_s(asks: Sequence[CollectiveCall], site: Site) -> tuple[Array, Array]:
     """Return (transfer, latency) seconds of collectives that cross the network."""
     line_rate = site.domain_bytes_per_s
     assert line_rate is not None, "several nodes are asked for only where the fabric is known"

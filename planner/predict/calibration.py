@@ -23,7 +23,7 @@ from ...profiles.measured import MeasuredProfile, Measurement
 from ...profiles.profile import KernelKind, Profile, Stored
 from ..plan.plan import PRECISIONS, Precision
 from ..software.stack import facts_of
-from .model_cache import Workbench
+from .model_cache import ModelCache
 
 SAME_DEVICE, SAME_ARCHITECTURE, SAME_VENDOR, OTHER_VENDOR = 1.0, 0.75, 0.5, 0.25
 LEAST_SHARE = 0.02
@@ -130,7 +130,7 @@ def _predicted_s(profile: MeasuredProfile, accelerator: Accelerator) -> dict[Ker
     measured = profile.measured
     named: dict[str, Precision] = {precision: precision for precision in PRECISIONS}
     stack = facts_of("torch-compile" if profile.file_compiles else "torch-eager")
-    return Workbench(profile).kind_seconds(
+    return ModelCache(profile).kind_seconds(
         accelerator,
         named[measured.precision],
         measured.recompute,

@@ -24,7 +24,7 @@ from ..plan.plan import (
     RecomputeKind,
 )
 from ..software.stack import casts_layers
-from .model_cache import Workbench
+from .model_cache import ModelCache
 from .predict import Prediction, predict
 from .setup import Setup
 
@@ -136,13 +136,13 @@ class _Question:
         self.original = profile
         self.accelerator = accelerator
         self.layout = layout
-        self.bench = Workbench(self.profile)
+        self.cache = ModelCache(self.profile)
 
-    def ask(self, setup: Setup, *, bench: Workbench | None = None) -> Prediction:
-        bench = bench or self.bench
+    def ask(self, setup: Setup, *, cache: ModelCache | None = None) -> Prediction:
+        cache = cache or self.cache
         autocast = casts_layers(setup.stack, setup.layout, setup.offload)
         setup = replace(setup, autocast=autocast)
-        return predict(bench.profile, self._site(setup.layout), setup, bench=bench)
+        return predict(cache.profile, self._site(setup.layout), setup, cache=cache)
 
     def _site(self, layout: Layout) -> Site:
         # Memory does not depend on links; the ranks are taken as one node's.
@@ -186,8 +186,8 @@ def _remedies(question: _Question, setup: Setup) -> Iterator[Remedy]:
     yield from single
     for name in LIGHTER_OPTIMIZERS:
         if question.profile.optimizer.name != name:
-            lighter = Workbench(with_optimizer(question.original, name))
-            remedy = _try(question, f"--optimizer {name}", setup, bench=lighter)
+            lighter = ModelCache(with_optimizer(question.original, name))
+            remedy = _try(question, f"--optimizer {name}", setup, cache=lighter)
             if remedy:
                 single.append(remedy)
                 yield remedy
@@ -196,9 +196,9 @@ def _remedies(question: _Question, setup: Setup) -> Iterator[Remedy]:
 
 
 def _try(
-    question: _Question, text: str, setup: Setup, *, bench: Workbench | None = None
+    question: _Question, text: str, setup: Setup, *, cache: ModelCache | None = None
 ) -> Remedy | None:
-    prediction = question.ask(setup, bench=bench)
+    prediction = question.ask(setup, cache=cache)
     if not prediction.fits:
         return None
     peak_bytes = prediction.peak_memory_bytes.value

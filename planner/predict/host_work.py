@@ -13,12 +13,12 @@ from ..offload.host_memory import HostState, host_memory, steps_on_host
 from ..plan.layout import Layout
 from ..plan.plan import EstimatedHostMemory
 from .fullest_rank import stepped_parameters
-from .model_cache import Workbench
+from .model_cache import ModelCache
 from .setup import Setup
 
 
 def data_parallel_host_work(
-    bench: Workbench,
+    cache: ModelCache,
     site: Site,
     setup: Setup,
     layouts: Sequence[Layout],
@@ -28,7 +28,7 @@ def data_parallel_host_work(
     """Return what a rank and its host do in a step of each layout, arrays of [L, 1] or [V].
 
     Args:
-        bench: the model.
+        cache: the model.
         site: links, and ranks per node.
         setup: what is offloaded; its layout does not matter.
         layouts: data-parallel ones.
@@ -36,18 +36,18 @@ def data_parallel_host_work(
     """
     shards = _shards(layouts)
     return host_work(
-        bench.profile,
+        cache.profile,
         setup.precision,
         setup.offload,
         site,
-        stepped=bench.profile.trainable_parameters / shards,
-        gathered=bench.profile.parameters / shards,
+        stepped=cache.profile.trainable_parameters / shards,
+        gathered=cache.profile.parameters / shards,
         activation_bytes=activation_bytes,
     )
 
 
 def host_bytes(
-    bench: Workbench,
+    cache: ModelCache,
     setup: Setup,
     layouts: Sequence[Layout],
     *,
@@ -57,40 +57,40 @@ def host_bytes(
     kept = np.asarray(activation_bytes)
     if not steps_on_host(setup.offload):
         return kept + np.zeros((len(layouts), 1))
-    state = HostState.of(bench.profile, setup.precision, setup.offload)
-    return bench.profile.trainable_parameters / _shards(layouts) * state.kept_bytes + kept
+    state = HostState.of(cache.profile, setup.precision, setup.offload)
+    return cache.profile.trainable_parameters / _shards(layouts) * state.kept_bytes + kept
 
 
-def activations_on_host(bench: Workbench, setup: Setup) -> float:
+def activations_on_host(cache: ModelCache, setup: Setup) -> float:
     """Return bytes of one micro-batch's activations that wait on the host for the backward pass."""
     if "activations" not in setup.offload:
         return 0.0
-    numerics = bench.numerics(setup.precision, autocast=setup.autocast)
-    trace = bench.trace_in(numerics, setup.recompute)
+    numerics = cache.numerics(setup.precision, autocast=setup.autocast)
+    trace = cache.trace_in(numerics, setup.recompute)
     return offloaded_activation_bytes(trace).at(setup.micro_batch)
 
 
-def staging_bytes(bench: Workbench, setup: Setup, *, gather_bytes: int) -> float:
+def staging_bytes(cache: ModelCache, setup: Setup, *, gather_bytes: int) -> float:
     """Return bytes of the device copies of offloaded parameters where one rank has all of them.
 
     Where several ranks share them these are FSDP's gathers, which the memory of a layout has.
     """
     if "parameters" not in setup.offload or setup.layout.shard > 1:
         return 0.0
-    *blocks, root = bench.units
+    *blocks, root = cache.units
     largest = max((unit.parameters for unit in blocks), default=0)
     return gather_bytes * (root.parameters + 2 * largest)
 
 
-def host_memory_of(bench: Workbench, site: Site, setup: Setup) -> EstimatedHostMemory:
+def host_memory_of(cache: ModelCache, site: Site, setup: Setup) -> EstimatedHostMemory:
     """Return the host memory that one node needs for a setup."""
     return host_memory(
-        bench.profile,
+        cache.profile,
         setup.precision,
         setup.offload,
         site,
-        stepped=stepped_parameters(bench, setup),
-        activation_bytes=activations_on_host(bench, setup),
+        stepped=stepped_parameters(cache, setup),
+        activation_bytes=activations_on_host(cache, setup),
     )
 
 

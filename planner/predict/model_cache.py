@@ -1,4 +1,4 @@
-"""One Profile on the bench: its recomputed traces, envelopes and kernel times, each made once."""
+"""What is derived from one Profile, each made once: recomputed traces, plateaus, kernel times."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TIGHT_RATIOS = (1.0, 1.01, 1.02, 1.03, 1.05, 1.08, 1.12)
 """Pool sizes over the allocated peak that are tried when memory is short."""
 
 
-class Workbench:
+class ModelCache:
     """Caches what several plans of one Profile share; everything it returns is immutable."""
 
     def __init__(self, profile: Profile) -> None:

@@ -28,19 +28,19 @@ from ..software.state_bytes import StateScale, state_scale
 from ..step.model_parallel_step import boundary_bytes
 from .fullest_rank import units_by_stage
 from .host_work import staging_bytes
-from .model_cache import Workbench
+from .model_cache import ModelCache
 from .setup import Setup, wire_bytes
 from .warm_up import warm_up_bytes
 
 
-def memory_parts(bench: Workbench, setup: Setup) -> RankMemory:
+def memory_parts(cache: ModelCache, setup: Setup) -> RankMemory:
     """Return memory of the fullest rank of one fixed setup, before fragmentation."""
     if not setup.layout.is_data_parallel_only:
-        return _split_memory(bench, setup)
+        return _split_memory(cache, setup)
     return memory_of(
-        bench,
+        cache,
         setup,
-        bench.envelope(
+        cache.envelope(
             setup.precision,
             setup.recompute,
             np.array([setup.micro_batch]),
@@ -50,27 +50,27 @@ def memory_parts(bench: Workbench, setup: Setup) -> RankMemory:
     )
 
 
-def memory_of(bench: Workbench, setup: Setup, shape: Envelope) -> RankMemory:
+def memory_of(cache: ModelCache, setup: Setup, shape: Envelope) -> RankMemory:
     """Return memory of the fullest rank at every micro-batch of an envelope of this setup."""
-    traced = bench.numerics(setup.precision, autocast=setup.autocast)
+    traced = cache.numerics(setup.precision, autocast=setup.autocast)
     gather = wire_bytes(setup.precision).gather
     memory = rank_memory(
         shape,
-        bench.profile,
+        cache.profile,
         setup.layout,
         compute_bytes=gather,
         grad_accum=setup.grad_accum,
         state=_state(setup, traced, resident=True),
         reduces_once=NO_SYNC in setup.features,
     )
-    staged = staging_bytes(bench, setup, gather_bytes=gather)
-    engine = _engine_bytes(bench, setup, bench.profile.trainable_parameters)
+    staged = staging_bytes(cache, setup, gather_bytes=gather)
+    engine = _engine_bytes(cache, setup, cache.profile.trainable_parameters)
     memory = memory.beside(engine)
     return replace(memory, parameters_bytes=memory.parameters_bytes + staged)
 
 
 def reserved_bytes(
-    bench: Workbench, setup: Setup, allocated: float, room: float
+    cache: ModelCache, setup: Setup, allocated: float, room: float
 ) -> tuple[float, bool]:
     """Return (reserved bytes, whether memory is short) of a pool that has `room` bytes.
 
@@ -80,7 +80,7 @@ def reserved_bytes(
     """
 
     def ratio(*, tight: bool) -> float:
-        found = bench.fragmentation(
+        found = cache.fragmentation(
             setup.precision,
             setup.recompute,
             setup.micro_batch,
@@ -90,7 +90,7 @@ def reserved_bytes(
         )
         return max(1.0, found)
 
-    before = warm_up_bytes(bench, setup)
+    before = warm_up_bytes(cache, setup)
     usual = max(before, allocated * ratio(tight=False))
     if usual <= room:
         return usual, False
@@ -98,10 +98,10 @@ def reserved_bytes(
     return max(least, min(usual, room)), True
 
 
-def is_roomy(bench: Workbench, site: Site, setup: Setup, memory: RankMemory) -> bool:
+def is_roomy(cache: ModelCache, site: Site, setup: Setup, memory: RankMemory) -> bool:
     """Return whether the device holds what the allocator takes when it need not give back."""
     framework = framework_of(site, setup)
-    ratio = bench.fragmentation(
+    ratio = cache.fragmentation(
         setup.precision,
         setup.recompute,
         setup.micro_batch,
@@ -121,16 +121,16 @@ def framework_of(site: Site, setup: Setup) -> float:
     )
 
 
-def _split_memory(bench: Workbench, setup: Setup) -> RankMemory:
+def _split_memory(cache: ModelCache, setup: Setup) -> RankMemory:
     """Return memory of the fullest rank of a setup whose model is split."""
     layout = setup.layout
-    numerics = bench.numerics(setup.precision, autocast=setup.autocast)
-    units = units_by_stage(bench, setup)
-    share = bench.split_in(numerics, setup.recompute, Split.of(layout, setup.stack))
+    numerics = cache.numerics(setup.precision, autocast=setup.autocast)
+    units = units_by_stage(cache, setup)
+    share = cache.split_in(numerics, setup.recompute, Split.of(layout, setup.stack))
     share = replace(share, trace=with_loss(share.trace, setup.residence.loss))
     memories = stage_memories(
         share,
-        bench.profile,
+        cache.profile,
         units,
         layout,
         micro_batches=np.array([setup.micro_batch]),
@@ -142,7 +142,7 @@ def _split_memory(bench: Workbench, setup: Setup) -> RankMemory:
     held = []
     for stage, memory in zip(checked_stages(layout), memories, strict=True):
         received = received_bytes(boundary, in_flight(stage, layout, setup.grad_accum))
-        engine = _engine_bytes(bench, setup, units[stage].trainable, received=received)
+        engine = _engine_bytes(cache, setup, units[stage].trainable, received=received)
         held.append(memory.beside(engine))
     return max(held, key=lambda one: one.peak_bytes.item())
 
@@ -162,10 +162,10 @@ def _state(setup: Setup, traced: Numerics, *, resident: bool) -> StateScale:
 
 
 def _engine_bytes(
-    bench: Workbench, setup: Setup, trainable: float, *, received: float = 0.0
+    cache: ModelCache, setup: Setup, trainable: float, *, received: float = 0.0
 ) -> float:
     """Return bytes of DeepSpeed's buffers, and of what a stage of its pipeline received."""
     if not runs_deepspeed(setup.stack, setup.software_date, setup.layout):
         return 0.0
-    buffers = engine_bytes(bench.profile, setup.layout, setup.precision, trainable=trainable)
+    buffers = engine_bytes(cache.profile, setup.layout, setup.precision, trainable=trainable)
     return buffers + received

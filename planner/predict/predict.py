@@ -16,7 +16,7 @@ from ..plan.plan import Breakdown, Estimated, EstimatedHostMemory, EstimatedMemo
 from ..step.data_parallel_step import StepTimes
 from .host_work import host_memory_of
 from .interval import memory_interval, step_interval
-from .model_cache import Workbench
+from .model_cache import ModelCache
 from .peak_memory import framework_of, memory_parts, reserved_bytes
 from .setup import Setup
 from .step_time import doubts_of, step_parts
@@ -59,7 +59,7 @@ def predict(
     site: Site,
     setup: Setup,
     *,
-    bench: Workbench | None = None,
+    cache: ModelCache | None = None,
     memory: RankMemory | None = None,
 ) -> Prediction:
     """Return the prediction of one fixed plan.
@@ -68,7 +68,7 @@ def predict(
         profile: the traced model.
         site: the nodes it runs on; must hold exactly the layout's accelerators.
         setup: layout, precision and the rest.
-        bench: caches to share between calls on the same Profile and optimizer.
+        cache: caches to share between calls on the same Profile and optimizer.
         memory: that of this very setup, where it is known already (`memory_parts`).
 
     Raises:
@@ -77,16 +77,16 @@ def predict(
     """
     refuse_unsupported(site, setup)
     if setup.optimizer not in (None, "none"):
-        profile, bench = with_optimizer(profile, setup.optimizer), None
-    bench = bench or Workbench(profile)
-    parts = step_parts(bench, site, setup)
+        profile, cache = with_optimizer(profile, setup.optimizer), None
+    cache = cache or ModelCache(profile)
+    parts = step_parts(cache, site, setup)
     if setup.optimizer == "none":
         parts = replace(parts, optimizer_s=np.zeros((1, 1)))
-    return assemble(bench, site, setup, parts, memory or memory_parts(bench, setup))
+    return assemble(cache, site, setup, parts, memory or memory_parts(cache, setup))
 
 
 def assemble(
-    bench: Workbench, site: Site, setup: Setup, parts: StepTimes, memory: RankMemory
+    cache: ModelCache, site: Site, setup: Setup, parts: StepTimes, memory: RankMemory
 ) -> Prediction:
     """Return the prediction of one setup from its parts: intervals, utilisation, notes."""
     device = site.accelerator
@@ -98,16 +98,16 @@ def assemble(
     framework = framework_of(site, setup)
     capacity = capacity_bytes(device)
     room = capacity - framework
-    reserved, tight = reserved_bytes(bench, setup, allocated, room)
+    reserved, tight = reserved_bytes(cache, setup, allocated, room)
     peak = memory_interval(reserved, framework, capacity_bytes=capacity, stack=setup.stack)
-    mfu, hfu = utilisation(bench, site, setup, total_s)
-    on_host = host_memory_of(bench, site, setup) if setup.offload else None
+    mfu, hfu = utilisation(cache, site, setup, total_s)
+    on_host = host_memory_of(cache, site, setup) if setup.offload else None
     return Prediction(
         step_time_s=step_interval(
             total_s,
-            doubts_of(bench, site, setup, parts, host_s=by_host_s),
+            doubts_of(cache, site, setup, parts, host_s=by_host_s),
             accelerator=device.name,
-            calibration=bench.calibration.weight(device) if bench.calibration else None,
+            calibration=cache.calibration.weight(device) if cache.calibration else None,
         ),
         breakdown_s=breakdown,
         peak_memory_bytes=peak,
@@ -121,14 +121,14 @@ def assemble(
             *memory_notes(device, peak),
             *([TIGHT_NOTE] if tight and reserved <= room else []),
             *(offload_notes(setup.offload, on_host, site) if on_host else ()),
-            *device_notes(device, bench.curves(device), setup.precision.removesuffix("-amp")),
+            *device_notes(device, cache.curves(device), setup.precision.removesuffix("-amp")),
         ),
         host_memory_bytes=on_host,
     )
 
 
 def utilisation(
-    bench: Workbench, site: Site, setup: Setup, step_s: float
+    cache: ModelCache, site: Site, setup: Setup, step_s: float
 ) -> tuple[float | None, float | None]:
     """Return (MFU, HFU): model and hardware FLOPs over dense peak; None where mixed (fp8)."""
     peak = peak_flops(site.accelerator, setup.precision)
@@ -137,8 +137,8 @@ def utilisation(
     layout = setup.layout
     split = layout.tensor * layout.pipeline * layout.context
     per_rank = setup.grad_accum / (step_s * peak * split)
-    model = bench.profile.flops.at(setup.micro_batch) * per_rank
-    hardware = bench.hardware_flops(setup.precision, setup.recompute, setup.micro_batch) * per_rank
+    model = cache.profile.flops.at(setup.micro_batch) * per_rank
+    hardware = cache.hardware_flops(setup.precision, setup.recompute, setup.micro_batch) * per_rank
     return model, hardware
 
 

@@ -31,32 +31,32 @@ from ..step.model_parallel_step import (
 from .fullest_rank import fullest_rank, stepped_parameters
 from .host_work import activations_on_host, data_parallel_host_work
 from .interval import step_doubts
-from .model_cache import Workbench
+from .model_cache import ModelCache
 from .setup import Setup, accumulation_bytes, recompute_policies, stack_facts, wire_bytes
 
 
-def step_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
+def step_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
     """Return the parts of the step of one fixed setup, each of shape [1, 1]."""
     if setup.layout.is_data_parallel_only:
-        return _data_parallel_parts(bench, site, setup)
-    return _split_parts(bench, site, setup)
+        return _data_parallel_parts(cache, site, setup)
+    return _split_parts(cache, site, setup)
 
 
-def planned_step_s(bench: Workbench, site: Site, setup: Setup) -> float:
+def planned_step_s(cache: ModelCache, site: Site, setup: Setup) -> float:
     """Return the predicted seconds of one step, without its interval or its memory."""
-    parts = step_parts(bench, site, setup)
+    parts = step_parts(cache, site, setup)
     optimizer_s = np.asarray(parts.optimizer_s).item() if setup.optimizer == "none" else 0.0
     return parts.total_s.item() - optimizer_s
 
 
 def doubts_of(
-    bench: Workbench, site: Site, setup: Setup, parts: StepTimes, *, host_s: float = 0.0
+    cache: ModelCache, site: Site, setup: Setup, parts: StepTimes, *, host_s: float = 0.0
 ) -> dict[str, float]:
     """Return what can be wrong with the predicted step of a setup (`step_doubts`)."""
-    kinds = bench.kinds
+    kinds = cache.kinds
     return step_doubts(
         parts,
-        bench.curves(site.accelerator),
+        cache.curves(site.accelerator),
         dtype=setup.precision.removesuffix("-amp"),
         stack=stack_facts(setup).name,
         date=setup.software_date,
@@ -68,28 +68,28 @@ def doubts_of(
     )
 
 
-def _data_parallel_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
+def _data_parallel_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
     """Return the parts of a step whose every rank runs the whole model."""
     layouts = (setup.layout,)
-    curves = bench.curves(site.accelerator)
+    curves = cache.curves(site.accelerator)
     stack = stack_facts(setup)
     micro_batch = MicroBatchTimes.weighted(
-        [one.micro_batch() for one in _kernel_times(bench, site, setup)],
+        [one.micro_batch() for one in _kernel_times(cache, site, setup)],
         list(recompute_policies(setup).values()),
     )
     grad_accum = np.array([[setup.grad_accum]])
     parts = step_times(
         micro_batch,
-        data_traffic(bench.units_in(setup.stack), layouts, site, curves, _wire(setup)),
-        optimizer_s=optimizer_s(bench.profile, layouts, curves, stack),
+        data_traffic(cache.units_in(setup.stack), layouts, site, curves, _wire(setup)),
+        optimizer_s=optimizer_s(cache.profile, layouts, curves, stack),
         step_overhead_s=stack.step_overhead_s,
         grad_accum=grad_accum,
-        accumulation_s=accumulation_s(bench.profile, layouts, curves, accumulation_bytes(setup)),
+        accumulation_s=accumulation_s(cache.profile, layouts, curves, accumulation_bytes(setup)),
     )
     if not setup.offload:
         return parts
     return data_parallel_host_work(
-        bench, site, setup, layouts, activation_bytes=activations_on_host(bench, setup)
+        cache, site, setup, layouts, activation_bytes=activations_on_host(cache, setup)
     ).added_to(
         parts,
         forward_s=micro_batch.forward_s,
@@ -98,15 +98,15 @@ def _data_parallel_parts(bench: Workbench, site: Site, setup: Setup) -> StepTime
     )
 
 
-def _split_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
+def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
     """Return the parts of a step whose model is split: those of its slowest pipeline stage."""
     layout, stack = setup.layout, stack_facts(setup)
-    curves = bench.curves(site.accelerator)
-    shares = _shares(bench, setup)
-    stages = _stages(bench, site, setup, shares)
+    curves = cache.curves(site.accelerator)
+    shares = _shares(cache, setup)
+    stages = _stages(cache, site, setup, shares)
     slowest, communication = stages.slowest()
-    fullest = fullest_rank(bench, setup)
-    stepped = np.array([[stepped_parameters(bench, setup)]])
+    fullest = fullest_rank(cache, setup)
+    stepped = np.array([[stepped_parameters(cache, setup)]])
     added = fullest.sharded(layout) if layout.zero_stage == 3 else fullest.trainable
     send = send_s(layout, site, boundary_bytes(shares[0]) * setup.micro_batch)
     grad_accum = np.array([[setup.grad_accum]])
@@ -115,7 +115,7 @@ def _split_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
         hybrid_traffic(fullest, layout, site, curves, _wire(setup)),
         communication,
         pipeline_s=pipeline_s(stages, send, layout, setup.grad_accum),
-        optimizer_s=optimizer_step_s(stepped, bench.profile, curves, stack),
+        optimizer_s=optimizer_step_s(stepped, cache.profile, curves, stack),
         step_overhead_s=stack.step_overhead_s,
         grad_accum=grad_accum,
         accumulation_s=curves.memory_bound_s(
@@ -126,7 +126,7 @@ def _split_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
         return parts
     kept = fullest.sharded(layout, trainable=False) if layout.zero_stage else fullest.parameters
     return host_work(
-        bench.profile,
+        cache.profile,
         setup.precision,
         setup.offload,
         site,
@@ -140,21 +140,23 @@ def _split_parts(bench: Workbench, site: Site, setup: Setup) -> StepTimes:
     )
 
 
-def _shares(bench: Workbench, setup: Setup) -> list[SplitTrace]:
+def _shares(cache: ModelCache, setup: Setup) -> list[SplitTrace]:
     """Return one rank's share of the step under each recompute policy that is traced."""
     stack = stack_facts(setup)
-    numerics = bench.numerics(setup.precision, autocast=stack.autocast)
+    numerics = cache.numerics(setup.precision, autocast=stack.autocast)
     split = Split.of(setup.layout, setup.stack)
     return [
-        bench.split_in(numerics, policy, split, early_stop=stack.name != "megatron")
+        cache.split_in(numerics, policy, split, early_stop=stack.name != "megatron")
         for policy in recompute_policies(setup)
     ]
 
 
-def _stages(bench: Workbench, site: Site, setup: Setup, shares: Sequence[SplitTrace]) -> StageTimes:
+def _stages(
+    cache: ModelCache, site: Site, setup: Setup, shares: Sequence[SplitTrace]
+) -> StageTimes:
     """Return the times of every pipeline stage, recompute policies weighted."""
     exposure = tensor_exposure(setup.stack, setup.software_date, setup.features)
-    times = _kernel_times(bench, site, setup, split=Split.of(setup.layout, setup.stack))
+    times = _kernel_times(cache, site, setup, split=Split.of(setup.layout, setup.stack))
     return StageTimes.weighted(
         [
             stage_times(
@@ -162,7 +164,7 @@ def _stages(bench: Workbench, site: Site, setup: Setup, shares: Sequence[SplitTr
                 share,
                 setup.layout,
                 site,
-                bench.curves(site.accelerator),
+                cache.curves(site.accelerator),
                 micro_batches=np.array([setup.micro_batch]),
                 tensor_exposure=exposure,
             )
@@ -173,10 +175,10 @@ def _stages(bench: Workbench, site: Site, setup: Setup, shares: Sequence[SplitTr
 
 
 def _kernel_times(
-    bench: Workbench, site: Site, setup: Setup, *, split: Split | None = None
+    cache: ModelCache, site: Site, setup: Setup, *, split: Split | None = None
 ) -> Sequence[SegmentTimes]:
     """Return kernel times of one rank under each recompute policy that is traced."""
-    return bench.times(
+    return cache.times(
         site.accelerator,
         setup.precision,
         tuple(recompute_policies(setup)),

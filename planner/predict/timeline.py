@@ -11,7 +11,7 @@ from ...catalog.types import Accelerator
 from ...profiles.profile import Profile
 from ..plan.plan import Plan
 from ..software.stack import casts_layers
-from .model_cache import Workbench
+from .model_cache import ModelCache
 from .setup import Setup, stack_facts
 
 
@@ -52,16 +52,16 @@ def timeline(profile: Profile, plan: Plan, accelerator: Accelerator) -> list[Spa
         compile=plan.compile,
         autocast=casts_layers(plan.stack, plan.layout, plan.offloaded),
     )
-    bench = Workbench(profile)
-    (times,) = bench.times(
+    cache = ModelCache(profile)
+    (times,) = cache.times(
         accelerator,
         plan.precision,
         (plan.recompute,),
         stack=stack_facts(setup),
         micro_batches=np.array([plan.micro_batch]),
     )
-    numerics = bench.numerics(plan.precision, autocast=setup.autocast)
-    trace = bench.trace_in(numerics, plan.recompute)
+    numerics = cache.numerics(plan.precision, autocast=setup.autocast)
+    trace = cache.trace_in(numerics, plan.recompute)
     spans: list[Span] = []
     now = 0.0
     for micro_batch in range(plan.grad_accum):

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from .model_cache import Workbench
+from .model_cache import ModelCache
 from .setup import Setup
 
 FP32_FORWARD_FIRST = "fp32-forward-first"
 """Feature, as run records name it: one forward pass in fp32, with its graph, before training."""
 
 
-def warm_up_bytes(bench: Workbench, setup: Setup) -> float:
+def warm_up_bytes(cache: ModelCache, setup: Setup) -> float:
     """Return bytes that the pool holds from a pass before training; 0 where there was none.
 
     Such a pass only takes, so that what is reserved is what is allocated.
@@ -27,7 +27,7 @@ def warm_up_bytes(bench: Workbench, setup: Setup) -> float:
     """
     if FP32_FORWARD_FIRST not in setup.features:
         return 0.0
-    shape = bench.envelope("fp32", "none", np.array([setup.micro_batch]))
+    shape = cache.envelope("fp32", "none", np.array([setup.micro_batch]))
     forward = np.array([moment.phase == "forward" for moment in shape.moments])
     moving = (shape.activation_bytes + shape.temporary_bytes + shape.input_bytes)[forward, 0]
     # No optimizer has stepped yet.

@@ -18,7 +18,7 @@ from ..memory.framework_memory import communicators, framework_bytes
 from ..plan.layout import Layout
 from ..plan.plan import RecomputeKind
 from ..predict.host_work import activations_on_host, data_parallel_host_work, host_bytes
-from ..predict.model_cache import Workbench
+from ..predict.model_cache import ModelCache
 from ..predict.peak_memory import memory_of
 from ..predict.setup import Setup, accumulation_bytes, stack_facts, wire_bytes
 from ..step.data_parallel_comm import data_traffic
@@ -47,7 +47,7 @@ class Family:
     The setups it is asked about differ in layout, precision, stack and batch alone.
     """
 
-    bench: Workbench
+    cache: ModelCache
     space: Space
     _variants: dict[tuple[object, ...], Variants] = field(default_factory=dict)
     _peaks: dict[tuple[object, ...], np.ndarray] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Family:
         key = (accelerator.name, base.precision, base.stack, base.autocast)
         if key not in self._variants:
             sizes, recomputes = self.space.micro_batches, self.space.recomputes
-            times = self.bench.times(
+            times = self.cache.times(
                 accelerator,
                 base.precision,
                 recomputes,
@@ -104,7 +104,7 @@ class Family:
         fits = peak * USUAL_FRAGMENTATION + outside <= capacity_bytes(site.accelerator)
         if base.offload and site.host_memory_bytes is not None:
             activations = self._activations_on_host(base)
-            on_host = host_bytes(self.bench, base, layouts, activation_bytes=activations)
+            on_host = host_bytes(self.cache, base, layouts, activation_bytes=activations)
             fits = fits & (on_host * site.per_node <= site.host_memory_bytes)
         return fits
 
@@ -112,23 +112,23 @@ class Family:
         self, site: Site, layouts: tuple[Layout, ...], variants: Variants, accum: np.ndarray
     ) -> np.ndarray:
         """Return [L, V] step times."""
-        curves = self.bench.curves(site.accelerator)
+        curves = self.cache.curves(site.accelerator)
         stack = stack_facts(variants.base)
         wire = wire_bytes(variants.base.precision, variants.base.stack)
         parts = step_times(
             variants.times,
-            data_traffic(self.bench.units_in(variants.base.stack), layouts, site, curves, wire),
-            optimizer_s=optimizer_s(self.bench.profile, layouts, curves, stack),
+            data_traffic(self.cache.units_in(variants.base.stack), layouts, site, curves, wire),
+            optimizer_s=optimizer_s(self.cache.profile, layouts, curves, stack),
             step_overhead_s=stack.step_overhead_s,
             grad_accum=accum,
             accumulation_s=accumulation_s(
-                self.bench.profile, layouts, curves, accumulation_bytes(variants.base)
+                self.cache.profile, layouts, curves, accumulation_bytes(variants.base)
             ),
         )
         if not variants.base.offload:
             return parts.total_s
         work = data_parallel_host_work(
-            self.bench,
+            self.cache,
             site,
             variants.base,
             layouts,
@@ -148,7 +148,7 @@ class Family:
             for recompute in self.space.recomputes
             for size in self.space.micro_batches
         ]
-        return np.array([activations_on_host(self.bench, setup) for setup in setups])
+        return np.array([activations_on_host(self.cache, setup) for setup in setups])
 
     def _family_peaks(
         self, layouts: tuple[Layout, ...], base: Setup, *, accumulates: bool
@@ -176,13 +176,13 @@ class Family:
             setup = replace(base, layout=layout, grad_accum=2 if accumulates else 1)
             peaks = []
             for recompute in self.space.recomputes:
-                shape = self.bench.envelope(
+                shape = self.cache.envelope(
                     base.precision,
                     recompute,
                     self.space.micro_batches,
                     autocast=base.autocast,
                     residence=base.residence,
                 )
-                peaks.append(memory_of(self.bench, setup, shape).peak_bytes)
+                peaks.append(memory_of(self.cache, setup, shape).peak_bytes)
             self._layout_peaks[key] = np.concatenate(peaks)
         return self._layout_peaks[key]

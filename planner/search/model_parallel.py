@@ -16,7 +16,7 @@ from ..hardware.device import capacity_bytes
 from ..memory.framework_memory import communicators, framework_bytes
 from ..plan.errors import UnsupportedError
 from ..plan.layout import Layout
-from ..predict.model_cache import Workbench
+from ..predict.model_cache import ModelCache
 from ..predict.peak_memory import memory_parts
 from ..predict.setup import Setup
 from ..predict.step_time import step_parts
@@ -28,7 +28,7 @@ MOST_BATCHES = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tried:
+class Trial:
     """What became of one layout on one site: its fastest setup that fits, and counts."""
 
     best: Setup | None
@@ -49,11 +49,11 @@ class Tried:
 class HandLayouts:
     """Predicts hand-given layouts; memory, which no device changes, is made once."""
 
-    bench: Workbench
+    cache: ModelCache
     space: Space
     _peaks: dict[Setup, float] = field(default_factory=dict)
 
-    def try_layout(self, site: Site, base: Setup, layout: Layout, *, usual: float) -> Tried:
+    def try_layout(self, site: Site, base: Setup, layout: Layout, *, usual: float) -> Trial:
         """Return the fastest setup of a layout that fits on a site.
 
         Args:
@@ -77,12 +77,12 @@ class HandLayouts:
                     short += 1
                     continue
                 fitting += 1
-                seconds = step_parts(self.bench, site, setup).total_s.item()
+                seconds = step_parts(self.cache, site, setup).total_s.item()
                 rate = setup.micro_batch * setup.grad_accum / seconds
                 if rate > best_rate:
                     best, best_rate, best_s = setup, rate, seconds
         except UnsupportedError as error:
-            return Tried(
+            return Trial(
                 best=None,
                 step_s=0.0,
                 fitting=0,
@@ -90,7 +90,7 @@ class HandLayouts:
                 indivisible=0,
                 refusal=error.message.removesuffix("."),
             )
-        return Tried(
+        return Trial(
             best=best,
             step_s=best_s,
             fitting=fitting,
@@ -130,5 +130,5 @@ class HandLayouts:
 
     def _peak_bytes(self, setup: Setup) -> float:
         if setup not in self._peaks:
-            self._peaks[setup] = float(np.max(memory_parts(self.bench, setup).peak_bytes))
+            self._peaks[setup] = float(np.max(memory_parts(self.cache, setup).peak_bytes))
         return self._peaks[setup]

@@ -17,7 +17,7 @@ from ..offload.host_memory import ordered
 from ..plan.plan import Offloaded, Plan, Rejected
 from ..plan.question import Question
 from ..predict.known_runs import KnownRuns, as_measured, run_key
-from ..predict.model_cache import Workbench
+from ..predict.model_cache import ModelCache
 from ..predict.peak_memory import is_roomy, memory_parts
 from ..predict.predict import assemble
 from ..predict.step_time import step_parts
@@ -67,41 +67,41 @@ def search(
     """
     if question.choices.optimizer:
         profile = with_optimizer(profile, question.choices.optimizer)
-    bench = Workbench(profile)
+    cache = ModelCache(profile)
     space = space_of(question, profile)
     market = survey(catalogue, question.machine, question.money, with_cpus=question.vs_cpu)
     asked = question.choices.offload
-    sweep = Sweep(question, bench, space, market, offload=frozenset(asked or ()))
+    sweep = Sweep(question, cache, space, market, offload=frozenset(asked or ()))
     candidates = list(sweep.candidates())
     if asked is None and not space.fixed and not candidates and sweep.counts["out_of_memory"]:
         for offload in LAST_RESORTS:
-            last = Sweep(question, bench, space, market, offload=offload)
+            last = Sweep(question, cache, space, market, offload=offload)
             candidates = list(last.candidates())
             if candidates:
                 sweep = last
                 break
-    return _outcome(question, bench, space, sweep, candidates, known or {})
+    return _outcome(question, cache, space, sweep, candidates, known or {})
 
 
 def _outcome(
     question: Question,
-    bench: Workbench,
+    cache: ModelCache,
     space: Space,
     sweep: Sweep,
     candidates: list[Candidate],
     known: KnownRuns,
 ) -> SearchOutcome:
     def plan_of(candidate: Candidate) -> Plan | None:
-        return _finish(candidate, question, bench, known)
+        return _finish(candidate, question, cache, known)
 
     within: list[Candidate] = []
     for candidate in candidates:
-        reason = candidate.breaks(question, bench.profile)
+        reason = candidate.breaks(question, cache.profile)
         if reason is None:
             within.append(candidate)
         else:
             sweep.counts[reason] += candidate.variants_that_fit
-    ranked = best_of_each_accelerator(within, question, bench.profile, plan_of)
+    ranked = best_of_each_accelerator(within, question, cache.profile, plan_of)
     picks = headlines(tuple(ranked))
     top = question.top or MOST_PLANS
     plans = mark_ties(ranked[:top] + [plan for plan in ranked[top:] if _stays(plan, picks)])
@@ -112,10 +112,10 @@ def _outcome(
         candidates=sweep.tried,
         headlines=picks,
         notes=(
-            *_notes(question, space, bench.profile),
+            *_notes(question, space, cache.profile),
             *sorted(sweep.refusals),
             *_offered(question, sweep, plans),
-            *(() if plans else reasons(space, sweep.market, bench.profile, question.choices)),
+            *(() if plans else reasons(space, sweep.market, cache.profile, question.choices)),
         ),
     )
 
@@ -126,29 +126,29 @@ def _stays(plan: Plan, picks: dict[str, str]) -> bool:
 
 
 def _finish(
-    candidate: Candidate, question: Question, bench: Workbench, known: KnownRuns
+    candidate: Candidate, question: Question, cache: ModelCache, known: KnownRuns
 ) -> Plan | None:
     """Return the whole plan of a candidate, its memory checked by replaying the allocator.
 
     Where the replay shows more fragmentation than the search assumed, the micro-batch is halved
     (and the accumulation doubled, when the global batch is given) until memory is not short.
     """
-    fixed_batch = question.work.global_batch or bench.profile.default_micro_batch
+    fixed_batch = question.work.global_batch or cache.profile.default_micro_batch
     while True:
         setup = candidate.setup
-        memory = memory_parts(bench, setup)
+        memory = memory_parts(cache, setup)
         last = setup.micro_batch % 2 or question.choices.micro_batches
-        if last or is_roomy(bench, candidate.site, setup, memory):
-            parts = step_parts(bench, candidate.site, setup)
-            prediction = assemble(bench, candidate.site, setup, parts, memory)
+        if last or is_roomy(cache, candidate.site, setup, memory):
+            parts = step_parts(cache, candidate.site, setup)
+            prediction = assemble(cache, candidate.site, setup, parts, memory)
             if not prediction.fits:
                 return None
-            plan = as_plan(candidate, prediction, bench.profile, question)
+            plan = as_plan(candidate, prediction, cache.profile, question)
             measured = known.get(run_key(plan))
             if measured is None:
                 return plan
             prediction = as_measured(prediction, measured)
-            return as_plan(candidate, prediction, bench.profile, question)
+            return as_plan(candidate, prediction, cache.profile, question)
         accum = candidate.grad_accum * (2 if fixed_batch else 1)
         size = candidate.micro_batch // 2
         candidate = replace(

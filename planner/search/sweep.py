@@ -13,7 +13,7 @@ from ..offload.host_copies import NOTHING
 from ..plan.layout import Layout
 from ..plan.plan import Offloaded, Precision, Rejected, Stack
 from ..plan.question import Question
-from ..predict.model_cache import Workbench
+from ..predict.model_cache import ModelCache
 from ..predict.setup import Setup
 from ..software.stack import casts_layers
 from .data_parallel import USUAL_FRAGMENTATION, Family, Variants
@@ -29,7 +29,7 @@ class Sweep:
     def __init__(
         self,
         question: Question,
-        bench: Workbench,
+        cache: ModelCache,
         space: Space,
         market: Market,
         *,
@@ -37,15 +37,15 @@ class Sweep:
     ) -> None:
         self.question = question
         self.offload = offload
-        self.bench = bench
+        self.cache = cache
         self.space = space
         self.market = market
         self.counts = dict.fromkeys(Rejected.model_fields, 0)
         self.counts["no_spec"] = market.without_spec
         self.counts["unsupported"] = market.cannot_train
         self.tried = 0
-        self._family = Family(bench=bench, space=space)
-        self._by_hand = HandLayouts(bench=bench, space=space)
+        self._family = Family(cache=cache, space=space)
+        self._by_hand = HandLayouts(cache=cache, space=space)
         self.refusals: set[str] = set()
         """Why hand-given layouts cannot be predicted."""
 
@@ -55,9 +55,9 @@ class Sweep:
             accelerator = choices[0].accelerator
             if self.offload and accelerator.is_cpu:
                 continue  # Its memory is the host's already.
-            stack = stack_for(accelerator, self.bench.profile, self.question.choices)
+            stack = stack_for(accelerator, self.cache.profile, self.question.choices)
             precisions = precisions_for(
-                accelerator, self.bench.profile, self.question.choices, fixed=self.space.fixed
+                accelerator, self.cache.profile, self.question.choices, fixed=self.space.fixed
             )
             if not precisions:
                 self.counts["unsupported"] += len(choices)

@@ -21,7 +21,7 @@ import numpy as np
 from ...profiles.curves.device_curves import DeviceCurves
 from ..constants import fitted
 from ..hardware.cluster import Site
-from ..hardware.collectives import Ask, Collective, Group, collective_s
+from ..hardware.collectives import Collective, CollectiveCall, Group, collective_s
 from ..memory.rank_memory import DDP_BUCKET_BYTES
 from ..parallelism.fsdp import Unit, collective_calls
 from ..plan.layout import Layout
@@ -172,9 +172,9 @@ def _asks(
     domain: int,
     wire: WireBytes,
     stride: int,
-) -> tuple[tuple[Ask, ...], Array]:
+) -> tuple[tuple[CollectiveCall, ...], Array]:
     """Return the collectives of all layouts, and [calls, 3]: their layout, slot and count."""
-    asks: list[Ask] = []
+    asks: list[CollectiveCall] = []
     places: list[tuple[int, int, int]] = []
     for row, layout in enumerate(layouts):
         for call in slotted_calls(units, layout, wire):
@@ -183,7 +183,7 @@ def _asks(
                 if call.across_replicas
                 else Group.packed(call.ranks, domain, stride=stride)
             )
-            asks.append(Ask(kind=call.kind, total_bytes=call.total_bytes, group=group))
+            asks.append(CollectiveCall(kind=call.kind, total_bytes=call.total_bytes, group=group))
             places.append((row, _SLOTS.index(call.slot), call.count))
     return tuple(asks), np.array(places, dtype=int).reshape(-1, 3)
 

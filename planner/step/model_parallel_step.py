@@ -15,7 +15,7 @@ from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.profile import Segment
 from ..constants import fitted
 from ..hardware.cluster import Site
-from ..hardware.collectives import Ask, Group, collective_s
+from ..hardware.collectives import CollectiveCall, Group, collective_s
 from ..parallelism.fsdp import Unit
 from ..parallelism.linear_roles import is_expert_product
 from ..parallelism.pipeline_stages import bubble_s, stage_counts, stage_of_instances
@@ -139,7 +139,7 @@ def exchange_s(
         for among in ("tensor", "context", "expert")
     }
     places: list[tuple[str, int, int, int]] = []
-    asks: list[Ask] = []
+    asks: list[CollectiveCall] = []
     for row, exchanges in enumerate(split.exchanges):
         for one in exchanges:
             for column, size in enumerate(micro_batches):
@@ -153,7 +153,7 @@ def exchange_s(
     return seconds
 
 
-def _ask(one: Exchange, layout: Layout, site: Site, micro_batch: float) -> Ask:
+def _ask(one: Exchange, layout: Layout, site: Site, micro_batch: float) -> CollectiveCall:
     """Return an exchange as it is asked of the links."""
     group = {
         "tensor": Group.packed(layout.tensor, site.domain),
@@ -163,7 +163,7 @@ def _ask(one: Exchange, layout: Layout, site: Site, micro_batch: float) -> Ask:
     size = one.total_bytes.at(micro_batch)
     if group.nodes > 1:
         size *= distinct_share(one.copies, group.nodes)
-    return Ask(kind=one.kind, total_bytes=size, group=group)
+    return CollectiveCall(kind=one.kind, total_bytes=size, group=group)
 
 
 def distinct_share(copies: float, nodes: int) -> float:

@@ -31,7 +31,7 @@ GROUPINGS: tuple[GroupedBy, ...] = ("source_group", "accelerator", "stack")
 Verdict = Literal["fits", "out_of_memory"]
 
 
-class JudgedRow(Answer):
+class PredictionError(Answer):
     """One quantity of one run: measured, predicted, and how far off."""
 
     id: str
@@ -104,7 +104,7 @@ class Validation(Answer):
     hold_out: Protocol | None = None
     """What was kept from the constants that predicted a run: all runs of its fold of
     configurations, of its source, or of its accelerator; None: nothing."""
-    rows: tuple[JudgedRow, ...]
+    rows: tuple[PredictionError, ...]
     summary: tuple[SummaryRow, ...]
     verdicts: VerdictCount
     macro: dict[str, float]
@@ -198,7 +198,7 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
-def _rows_of(seen: Observation) -> Iterable[JudgedRow]:
+def _rows_of(seen: Observation) -> Iterable[PredictionError]:
     if seen.measured_step_time_s is not None:
         yield _row(
             seen,
@@ -223,9 +223,9 @@ def _row(
     measured: float | None,
     predicted: Estimated | None,
     skipped: str | None,
-) -> JudgedRow:
+) -> PredictionError:
     has_verdict = quantity == "peak_memory_bytes"
-    return JudgedRow(
+    return PredictionError(
         id=seen.id,
         quantity=quantity,
         measured=measured,

@@ -9,7 +9,7 @@ import pytest
 
 from gpuplan.api.validation import validate
 from gpuplan.catalog.errors import GpuplanError, UserFileError
-from gpuplan.planner.validation.errors import JudgedRow
+from gpuplan.planner.validation.errors import PredictionError
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.batch import ProfileRequest, profile_all
 
@@ -51,7 +51,7 @@ def failing(requests: Sequence[ProfileRequest]) -> dict[str, Profile | GpuplanEr
     return {request.key: UserFileError("model.py:3: boom", fix="mend it") for request in requests}
 
 
-def time_row(rows: Sequence[JudgedRow], name: str) -> JudgedRow:
+def time_row(rows: Sequence[PredictionError], name: str) -> PredictionError:
     (row,) = [row for row in rows if (row.id, row.quantity) == (name, "step_time_s")]
     return row
 

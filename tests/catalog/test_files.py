@@ -61,11 +61,11 @@ def test_a_private_file_is_private_before_it_has_content(
     seen = []
     sync = os.fsync
 
-    def look(descriptor: int) -> None:
+    def observe(descriptor: int) -> None:
         seen.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
         sync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", look)
+    monkeypatch.setattr(os, "fsync", observe)
     write_atomically(tmp_path / "file", "secret", mode=0o600)
     assert seen == [0o600]
     assert permissions(tmp_path / "file") == 0o600

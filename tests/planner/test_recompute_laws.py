@@ -11,7 +11,7 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Link
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.plan.layout import Layout
-from gpuplan.planner.predict.model_cache import Workbench
+from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.predict import predict
 from gpuplan.planner.predict.setup import Setup
 from gpuplan.profiles.profile import Profile
@@ -30,16 +30,16 @@ def traced(name: str, **params: object) -> Profile:
 
 
 @pytest.fixture(scope="module")
-def bench() -> Workbench:
-    return Workbench(traced("decoder.py", **DIMS))
+def cache() -> ModelCache:
+    return ModelCache(traced("decoder.py", **DIMS))
 
 
-def ask(bench: Workbench, **changes: object):  # type: ignore[no-untyped-def]
+def ask(cache: ModelCache, **changes: object):  # type: ignore[no-untyped-def]
     accelerator = load_catalogue().accelerators["A100-80GB-SXM"]
     link = Link(name=None, bytes_per_s=accelerator.link_bytes_per_s)
     site = Site(accelerator=accelerator, per_node=1, nodes=1, intra_link=link, inter_link=link)
     setup = Setup(layout=Layout(), precision="bf16-amp", micro_batch=4)
-    return predict(bench.profile, site, _changed(setup, changes), bench=bench)
+    return predict(cache.profile, site, _changed(setup, changes), cache=cache)
 
 
 def _changed(setup: Setup, changes: dict[str, object]) -> Setup:
@@ -52,10 +52,10 @@ def _changed(setup: Setup, changes: dict[str, object]) -> Setup:
 @settings(max_examples=25, deadline=None)
 @given(size=st.integers(2, 64), precision=st.sampled_from(["tf32", "bf16-amp"]))
 def test_recompute_holds_no_more_and_is_never_faster(
-    bench: Workbench, size: int, precision: str
+    cache: ModelCache, size: int, precision: str
 ) -> None:
     answers = [
-        ask(bench, micro_batch=size, precision=precision, recompute=policy) for policy in POLICIES
+        ask(cache, micro_batch=size, precision=precision, recompute=policy) for policy in POLICIES
     ]
     peaks = [answer.peak_allocated_bytes for answer in answers]
     times = [answer.step_time_s.value for answer in answers]
@@ -64,24 +64,24 @@ def test_recompute_holds_no_more_and_is_never_faster(
 
 
 @pytest.mark.slow
-def test_hardware_flops_count_the_second_forward(bench: Workbench) -> None:
-    plain = bench.hardware_flops("bf16-amp", "none", 4)
-    full = bench.hardware_flops("bf16-amp", "full", 4)
-    assert plain == bench.profile.flops.at(4)
+def test_hardware_flops_count_the_second_forward(cache: ModelCache) -> None:
+    plain = cache.hardware_flops("bf16-amp", "none", 4)
+    full = cache.hardware_flops("bf16-amp", "full", 4)
+    assert plain == cache.profile.flops.at(4)
     assert 1.2 * plain < full < 4 / 3 * plain + 1
 
 
 @pytest.mark.slow
-def test_a_profile_survives_json(bench: Workbench) -> None:
-    profile = bench.profile
+def test_a_profile_survives_json(cache: ModelCache) -> None:
+    profile = cache.profile
     assert Profile.model_validate_json(profile.model_dump_json()) == profile
 
 
 @pytest.mark.slow
 def test_adapters_hold_less_than_full_training() -> None:
     small = {"layers": 4, "hidden": 256, "heads": 4, "kv_heads": 4, "ffn": 1024, "vocab": 1000}
-    part = Workbench(traced("lora.py", **small, seq_len=256))
-    whole = Workbench(traced("decoder.py", **small, seq_len=256, ffn_kind="swiglu"))
+    part = ModelCache(traced("lora.py", **small, seq_len=256))
+    whole = ModelCache(traced("decoder.py", **small, seq_len=256, ffn_kind="swiglu"))
     for size in (1, 4, 16):
         lora, full = ask(part, micro_batch=size), ask(whole, micro_batch=size)
         held = lora.memory_breakdown_bytes
@@ -90,15 +90,15 @@ def test_adapters_hold_less_than_full_training() -> None:
 
 
 @pytest.mark.slow
-def test_the_envelope_is_the_replayed_peak(bench: Workbench) -> None:
+def test_the_envelope_is_the_replayed_peak(cache: ModelCache) -> None:
     from gpuplan.planner.memory.rank_memory import rank_memory
     from gpuplan.profiles.analysis.caching_allocator import replay
 
     sizes = np.array([2, 5, 16])
     for policy in POLICIES:
-        shape = bench.envelope("bf16-amp", policy, sizes)
-        memory = rank_memory(shape, bench.profile, Layout(), compute_bytes=2)
-        trace = bench.trace("bf16-amp", policy)
+        shape = cache.envelope("bf16-amp", policy, sizes)
+        memory = rank_memory(shape, cache.profile, Layout(), compute_bytes=2)
+        trace = cache.trace("bf16-amp", policy)
         exact = [replay(trace, int(size)).peak_allocated_bytes for size in sizes]
         # The allocator also hands out whole blocks where the rest is not worth splitting off.
         assert memory.peak_bytes == pytest.approx(exact, rel=0.01)

@@ -1,4 +1,4 @@
-"""Launches as the store keeps them, with a task in a folder, and a desk around a fake engine."""
+"""Launches as the store keeps them, with a task in a folder, and a launch context around a fake engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from fake_engine import Clock, FakeEngine
 
-from gpuplan.launcher.lifecycle.transitions import Desk
+from gpuplan.launcher.lifecycle.transitions import LaunchContext
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.launch_record import LaunchRecord, PricedPlace
 from gpuplan.launcher.store.launches import Ledger
@@ -59,10 +59,10 @@ def make_record(folder: Path, clock: Clock, *, run: str = RUN, **changes: Any) -
     return record
 
 
-def make_desk(
+def make_context(
     path: Path, engine: FakeEngine, *, on_orders: Callable[..., None] | None = None, **changes: Any
-) -> Desk:
-    """Return a desk whose store is a file in a folder."""
+) -> LaunchContext:
+    """Return a launch context whose store is a file in a folder."""
     said: list[str] = []
 
     def write_orders(record: LaunchRecord, at: datetime) -> None:
@@ -76,4 +76,4 @@ def make_desk(
         "tell": said.append,
         "write_orders": write_orders,
     }
-    return Desk(**{**facts, **changes})
+    return LaunchContext(**{**facts, **changes})

@@ -17,7 +17,7 @@ from launch_records import RUN, make_record
 from gpuplan import api
 from gpuplan.cli.main import run
 from gpuplan.launcher.lifecycle.reconcile import Listing, Skipped
-from gpuplan.launcher.lifecycle.transitions import Desk, ask, begin, wait_started
+from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, begin, wait_started
 from gpuplan.launcher.skypilot import engine as sky_engine
 from gpuplan.launcher.store.accounting import Limits
 from gpuplan.launcher.store.estimates import Store, StoreError
@@ -45,12 +45,12 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
 
 
 @pytest.fixture
-def desk(engine: FakeEngine) -> Desk:
-    return api.launches.desk(engine=engine)
+def context(engine: FakeEngine) -> LaunchContext:
+    return api.launches.context(engine=engine)
 
 
 @pytest.fixture
-def record(tmp_path: Path, engine: FakeEngine, desk: Desk) -> LaunchRecord:
+def record(tmp_path: Path, engine: FakeEngine, context: LaunchContext) -> LaunchRecord:
     """Return a launch whose job runs, with orders of its guard in its folder."""
     made = make_record(tmp_path, engine.clock)
     job = Path(made.folder) / "job"
@@ -58,7 +58,7 @@ def record(tmp_path: Path, engine: FakeEngine, desk: Desk) -> LaunchRecord:
     orders = {"run_id": RUN, "usd_per_hour": 36.0, "requested_at_s": 0.0}
     projection = {"total_steps": 100, "action": "ask"}
     (job / "guard.json").write_text(json.dumps({**orders, "projection": projection}))
-    return wait_started(desk, ask(desk, begin(desk, made, Limits(), spot=False)))
+    return wait_started(context, ask(context, begin(context, made, Limits(), spot=False)))
 
 
 def test_status_says_what_is_open(record: LaunchRecord, capsys) -> None:
@@ -149,12 +149,12 @@ def test_stop_and_down_say_what_was_spent(record: LaunchRecord, engine: FakeEngi
 
 
 def test_history_adds_up_and_filters(
-    record: LaunchRecord, engine: FakeEngine, desk: Desk, tmp_path: Path, capsys
+    record: LaunchRecord, engine: FakeEngine, context: LaunchContext, tmp_path: Path, capsys
 ) -> None:
     other = make_record(
         tmp_path, engine.clock, run="bert-20261122-130000-0d0d0d", project="bert", owner="bob"
     )
-    begin(desk, other, Limits(), spot=False)
+    begin(context, other, Limits(), spot=False)
     assert run(["history"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4
@@ -174,12 +174,12 @@ def test_history_adds_up_and_filters(
     assert re.search(r"\d\d:\d\d  job 1 submitted", told)
 
 
-def leave_machines(desk: Desk, engine: FakeEngine, folder: Path) -> LaunchRecord:
+def leave_machines(context: LaunchContext, engine: FakeEngine, folder: Path) -> LaunchRecord:
     """Return a launch that has ended, and whose machines SkyPilot still has."""
     ended = {"state": "ended", "outcome": "lost", "why": "its machines went"}
     record = make_record(folder, engine.clock, run="old-20261101-100000-0000ff", **ended)
-    desk.ledger.reserve(record, Limits())
-    store_id = desk.ledger.store_id()
+    context.ledger.reserve(record, Limits())
+    store_id = context.ledger.store_id()
     engine.add_stray(record.cluster, record.run, store_id=store_id, owner="ann")
     return record
 
@@ -198,10 +198,15 @@ def answers(monkeypatch: pytest.MonkeyPatch, wanted: bool) -> list[str]:
 
 
 def test_reconcile_gives_back_what_no_launch_owns_only_if_it_is_wanted(
-    record: LaunchRecord, engine: FakeEngine, desk: Desk, tmp_path: Path, monkeypatch, capsys
+    record: LaunchRecord,
+    engine: FakeEngine,
+    context: LaunchContext,
+    tmp_path: Path,
+    monkeypatch,
+    capsys,
 ) -> None:
     monkeypatch.setenv("GPUPLAN_OWNER", "ann")
-    old = leave_machines(desk, engine, tmp_path)
+    old = leave_machines(context, engine, tmp_path)
     assert run(["reconcile"]) == 1
     captured = capsys.readouterr()
     assert f"{RUN}  runs" in captured.out
@@ -284,15 +289,15 @@ def test_one_record_that_cannot_be_read_hides_no_other(
 
 
 def test_limits_are_not_held_to_a_sum_that_nobody_knows(
-    record: LaunchRecord, engine: FakeEngine, desk: Desk, tmp_path: Path
+    record: LaunchRecord, engine: FakeEngine, context: LaunchContext, tmp_path: Path
 ) -> None:
     with closing(sqlite3.connect(Store().path)) as store:
         store.execute("update launches set record = '{'")
         store.commit()
     other = make_record(tmp_path, engine.clock, run="bert-20261122-130000-0d0d0d")
     with pytest.raises(StoreError, match="counts towards the limits"):
-        begin(desk, other, Limits(project_usd=Decimal(100)), spot=False)
-    assert begin(desk, other, Limits(), spot=False).state == "intended"
+        begin(context, other, Limits(project_usd=Decimal(100)), spot=False)
+    assert begin(context, other, Limits(), spot=False).state == "intended"
 
 
 def test_with_nothing_open_skypilot_is_not_asked(capsys) -> None:

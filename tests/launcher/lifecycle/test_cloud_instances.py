@@ -62,7 +62,7 @@ class Aws:
 
 
 @pytest.fixture
-def look(monkeypatch: pytest.MonkeyPatch):
+def observe(monkeypatch: pytest.MonkeyPatch):
     """Return a function that looks at regions of an account."""
 
     def at(aws: Aws, *regions: str) -> Listing:
@@ -82,7 +82,9 @@ def look(monkeypatch: pytest.MonkeyPatch):
         ("UnauthorizedOperation", "these credentials lack ec2:DescribeInstances there"),
     ],
 )
-def test_a_region_that_is_not_enabled_is_passed_over_and_named(look, code: str, why: str) -> None:
+def test_a_region_that_is_not_enabled_is_passed_over_and_named(
+    observe, code: str, why: str
+) -> None:
     tags = {"gpuplan-run": "net-1", "gpuplan-store": "5a", "gpuplan-owner": "ann"}
     machine = {
         "InstanceId": "i-1",
@@ -91,7 +93,7 @@ def test_a_region_that_is_not_enabled_is_passed_over_and_named(look, code: str, 
     }
     refusing = {"af-south-1": code, "me-south-1": code}
     aws = Aws(refusing, machines={"us-east-1": [machine]})
-    found = look(aws, "us-east-1", "me-south-1", "af-south-1", "eu-west-1")
+    found = observe(aws, "us-east-1", "me-south-1", "af-south-1", "eu-west-1")
     assert aws.asked == ["af-south-1", "eu-west-1", "me-south-1", "us-east-1"]
     (one,) = found.instances
     assert (one.instance_id, one.run, one.store_id, one.owner) == ("i-1", "net-1", "5a", "ann")
@@ -100,9 +102,9 @@ def test_a_region_that_is_not_enabled_is_passed_over_and_named(look, code: str, 
     ]
 
 
-def test_credentials_that_no_region_takes_are_an_error(look) -> None:
+def test_credentials_that_no_region_takes_are_an_error(observe) -> None:
     with pytest.raises(EngineError, match=f"each of the 2 regions that were asked: {REFUSED}"):
-        look(
+        observe(
             Aws({"us-east-1": "AuthFailure", "af-south-1": "AuthFailure"}),
             "us-east-1",
             "af-south-1",
@@ -112,37 +114,37 @@ def test_credentials_that_no_region_takes_are_an_error(look) -> None:
 @pytest.mark.parametrize(
     "code", ["InvalidClientTokenId", "UnrecognizedClientException", "RequestLimitExceeded"]
 )
-def test_other_errors_of_a_region_that_is_always_enabled_are_errors(look, code: str) -> None:
+def test_other_errors_of_a_region_that_is_always_enabled_are_errors(observe, code: str) -> None:
     with pytest.raises(EngineError, match="AWS refused in us-east-1"):
-        look(Aws({"us-east-1": code}), "us-east-1", "eu-west-1")
+        observe(Aws({"us-east-1": code}), "us-east-1", "eu-west-1")
 
 
-def test_govcloud_and_china_are_asked_with_their_own_credentials_alone(look) -> None:
+def test_govcloud_and_china_are_asked_with_their_own_credentials_alone(observe) -> None:
     regions = ("us-east-1", "us-gov-west-1", "us-gov-east-1", "cn-north-1")
     aws = Aws({})
-    found = look(aws, *regions)
+    found = observe(aws, *regions)
     assert aws.asked == ["us-east-1"]
     assert [(one.regions, one.why.partition(" has")[0]) for one in found.skipped] == [
         (("us-gov-east-1", "us-gov-west-1"), "GovCloud"),
         (("cn-north-1",), "China"),
     ]
     aws = Aws({}, region="us-gov-west-1")
-    found = look(aws, *regions)
+    found = observe(aws, *regions)
     assert aws.asked == ["us-gov-east-1", "us-gov-west-1"]
     assert [one.regions for one in found.skipped] == [("cn-north-1", "us-east-1")]
 
 
-def test_without_boto3_or_credentials_aws_is_not_asked(look, monkeypatch) -> None:
+def test_without_boto3_or_credentials_aws_is_not_asked(observe, monkeypatch) -> None:
     monkeypatch.setattr(cloud_instances, "_boto3", lambda: None)
     assert labelled_instances(["us-east-1"]) == Listing()
     monkeypatch.undo()
     aws = Aws({})
     monkeypatch.setattr(aws, "Session", lambda: SimpleNamespace(get_credentials=lambda: None))
-    assert look(aws, "us-east-1") == Listing()
+    assert observe(aws, "us-east-1") == Listing()
     assert aws.asked == []
 
 
-def test_a_machine_that_may_not_be_ended_is_an_error(look, monkeypatch) -> None:
+def test_a_machine_that_may_not_be_ended_is_an_error(observe, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", Aws({"us-east-1": "UnauthorizedOperation"}))
     machine = Instance(
         cloud="aws",

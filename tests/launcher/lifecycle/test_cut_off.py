@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from fake_engine import Clock, FakeEngine, Killed
-from launch_records import RUN, make_desk, make_record
+from launch_records import RUN, make_context, make_record
 
 from gpuplan.catalog.errors import LimitError, UsageError
 from gpuplan.launcher.lifecycle.engine import EngineError, Job
 from gpuplan.launcher.lifecycle.reconcile import reconcile, take_down
-from gpuplan.launcher.lifecycle.resume import down, follow, pick_up, resume, show_log, stop
-from gpuplan.launcher.lifecycle.transitions import Desk, ask, attend, begin, wait_started
+from gpuplan.launcher.lifecycle.resume import down, follow, reconcile_run, resume, show_log, stop
+from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin, wait_started
 from gpuplan.launcher.store.accounting import Limits, closing_line, spent_usd
 from gpuplan.launcher.store.launch_record import LaunchRecord
 
@@ -23,14 +23,14 @@ def engine() -> FakeEngine:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, engine: FakeEngine) -> Desk:
-    return make_desk(tmp_path, engine)
+def context(tmp_path: Path, engine: FakeEngine) -> LaunchContext:
+    return make_context(tmp_path, engine)
 
 
-def launched(desk: Desk, record: LaunchRecord) -> LaunchRecord:
+def launched(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     """Return a launch whose job is submitted."""
-    begun = begin(desk, record, Limits(), spot=record.managed)
-    return wait_started(desk, ask(desk, begun))
+    begun = begin(context, record, Limits(), spot=record.managed)
+    return wait_started(context, ask(context, begun))
 
 
 def no_wait(_seconds: float) -> None:
@@ -59,8 +59,8 @@ def moments(tmp_path: Path, managed: bool) -> int:
     engine = FakeEngine(Clock())
     seen: list[str] = []
     engine.cut = seen.append
-    desk = make_desk(tmp_path / "counted", engine)
-    attend(desk, launched(desk, make_record(tmp_path, engine.clock, managed=managed)))
+    context = make_context(tmp_path / "counted", engine)
+    attend(context, launched(context, make_record(tmp_path, engine.clock, managed=managed)))
     return len(seen)
 
 
@@ -73,48 +73,48 @@ def test_a_launch_that_is_killed_at_any_moment_is_picked_up(
     assert count >= 8
     for moment in range(count):
         engine = FakeEngine(Clock())
-        desk = make_desk(tmp_path / f"{moment}", engine)
+        context = make_context(tmp_path / f"{moment}", engine)
         cut_at(engine, moment)
         with pytest.raises(Killed):
-            attend(desk, launched(desk, make_record(tmp_path, engine.clock, managed=managed)))
+            attend(context, launched(context, make_record(tmp_path, engine.clock, managed=managed)))
         engine.cut = lambda _call: None
         engine.clock.pass_s(120)
         if server_goes_on:
             engine.finish_requests()
-        found = reconcile(desk)
+        found = reconcile(context)
         assert not [one for one in found if one.is_orphan], f"orphan after moment {moment}"
-        record = desk.ledger.get(RUN)
+        record = context.ledger.get(RUN)
         if record.is_open:
-            record = follow(desk, record)
+            record = follow(context, record)
         assert record.state == "ended"
         assert engine.live() == [], f"moment {moment} left machines"
         assert len(engine.books) <= 1, f"moment {moment} launched twice"
         assert is_accounted(record, engine), f"moment {moment} lost dollars"
-        assert not reconcile(desk)
+        assert not reconcile(context)
 
 
-@pytest.mark.parametrize("action", ["stop", "down", "pick_up"])
+@pytest.mark.parametrize("action", ["stop", "down", "reconcile_run"])
 def test_an_end_that_is_killed_at_any_moment_is_picked_up(tmp_path: Path, action: str) -> None:
     for moment in range(40):
         engine = FakeEngine(Clock())
-        desk = make_desk(tmp_path / f"{action}-{moment}", engine)
-        record = launched(desk, make_record(tmp_path, engine.clock))
-        if action == "pick_up":
+        context = make_context(tmp_path / f"{action}-{moment}", engine)
+        record = launched(context, make_record(tmp_path, engine.clock))
+        if action == "reconcile_run":
             engine.end_job(record.cluster)
         cut_at(engine, moment)
         try:
             if action == "stop":
-                stop(desk, record, wait=no_wait)
+                stop(context, record, wait=no_wait)
             elif action == "down":
-                down(desk, record)
+                down(context, record)
             else:
-                pick_up(desk, record)
+                reconcile_run(context, record)
         except Killed:
             engine.cut = lambda _call: None
-            reconcile(desk)
-            after = desk.ledger.get(RUN)
+            reconcile(context)
+            after = context.ledger.get(RUN)
             if after.is_open:
-                after = down(desk, after)
+                after = down(context, after)
             assert after.state == "ended"
             assert engine.live() == []
             assert is_accounted(after, engine)
@@ -125,67 +125,67 @@ def test_an_end_that_is_killed_at_any_moment_is_picked_up(tmp_path: Path, action
 
 
 def test_a_launch_of_before_stores_had_an_id_is_labelled_when_it_is_launched_again(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock))
+    record = launched(context, make_record(tmp_path, engine.clock))
     engine.take_machines(record.cluster)
     make_record(tmp_path, engine.clock)  # Its task as an older version wrote it.
-    resume(desk, pick_up(desk, record)[0], Limits())
+    resume(context, reconcile_run(context, record)[0], Limits())
     labels = [one["resources"]["labels"].get("gpuplan-store") for one in engine.tasks]
-    assert labels == [desk.ledger.store_id()] * 2
+    assert labels == [context.ledger.store_id()] * 2
 
 
 def test_two_commands_cannot_launch_one_run_twice(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock))
+    record = launched(context, make_record(tmp_path, engine.clock))
     with pytest.raises(UsageError, match="still open"):
-        desk.ledger.begin_attempt(record.run, Limits(), spot=False)
+        context.ledger.begin_attempt(record.run, Limits(), spot=False)
     assert len(engine.books) == 1
 
 
 def test_machines_that_no_launch_owns_are_found_and_go(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
-    launched(desk, make_record(tmp_path, engine.clock))
-    old = launched(desk, make_record(tmp_path, engine.clock, run="old-20261101-100000-0000ff"))
+    launched(context, make_record(tmp_path, engine.clock))
+    old = launched(context, make_record(tmp_path, engine.clock, run="old-20261101-100000-0000ff"))
     engine.take_machines(old.cluster)
-    pick_up(desk, old)
-    engine.add_stray(old.cluster, old.run, store_id=desk.ledger.store_id(), owner="ann")
+    reconcile_run(context, old)
+    engine.add_stray(old.cluster, old.run, store_id=context.ledger.store_id(), owner="ann")
     engine.add_stray("my-own-cluster", None)
-    orphans = [one for one in reconcile(desk, owner="ann") if one.is_orphan]
+    orphans = [one for one in reconcile(context, owner="ann") if one.is_orphan]
     assert [one.cluster for one in orphans] == [old.cluster]
     assert "$36.00 an hour" in orphans[0].text
-    take_down(desk, orphans[0], terminate=lambda _machines: None)
+    take_down(context, orphans[0], terminate=lambda _machines: None)
     assert sorted(engine.live()) == ["gp-net-a1b2c3", "my-own-cluster"]
-    assert not [one for one in reconcile(desk, owner="ann") if one.is_orphan]
+    assert not [one for one in reconcile(context, owner="ann") if one.is_orphan]
 
 
 def test_limits_count_what_is_open_at_its_worst(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
     limits = Limits(project_usd=Decimal(100))
-    launched(desk, make_record(tmp_path, engine.clock))
+    launched(context, make_record(tmp_path, engine.clock))
     other = make_record(tmp_path, engine.clock, run="net-20261122-120000-b2b2b2")
     with pytest.raises(LimitError, match=r"has committed \$60\.00 of its \$100\.00"):
-        begin(desk, other, limits, spot=False)
-    attend(desk, desk.ledger.get(RUN))
-    assert begin(desk, other, limits, spot=False).state == "intended"
+        begin(context, other, limits, spot=False)
+    attend(context, context.ledger.get(RUN))
+    assert begin(context, other, limits, spot=False).state == "intended"
 
 
 @pytest.mark.parametrize("remembered", [True, False])
-@pytest.mark.parametrize("way", ["pick_up", "down"])
+@pytest.mark.parametrize("way", ["reconcile_run", "down"])
 def test_machines_that_came_and_went_while_nobody_looked_are_paid(
-    tmp_path: Path, desk: Desk, engine: FakeEngine, way: str, remembered: bool
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, way: str, remembered: bool
 ) -> None:
-    record = ask(desk, begin(desk, make_record(tmp_path, engine.clock), Limits(), spot=False))
+    record = ask(context, begin(context, make_record(tmp_path, engine.clock), Limits(), spot=False))
     engine.finish_requests()
     engine.clock.pass_s(900)
     engine.take_machines(record.cluster)
     engine.clock.pass_s(90_000)
     if not remembered:
         engine.history.clear()
-    ended = down(desk, record) if way == "down" else pick_up(desk, record)[0]
+    ended = down(context, record) if way == "down" else reconcile_run(context, record)[0]
     assert (ended.state, ended.outcome) == ("ended", "lost")
     assert is_accounted(ended, engine)
     assert "at most" in closing_line(ended, now=engine.clock())
@@ -195,52 +195,52 @@ def test_machines_that_came_and_went_while_nobody_looked_are_paid(
 
 
 def test_a_log_that_breaks_off_is_followed_again(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock))
+    record = launched(context, make_record(tmp_path, engine.clock))
     engine.log_breaks = 3
-    ended = follow(desk, record)
+    ended = follow(context, record)
     assert (ended.outcome, engine.live()) == ("succeeded", [])
 
-    other = launched(desk, make_record(tmp_path, engine.clock, run="net-20261122-120000-b2b2b2"))
+    other = launched(context, make_record(tmp_path, engine.clock, run="net-20261122-120000-b2b2b2"))
     engine.log_breaks = 30
     with pytest.raises(EngineError, match="its job goes on"):
-        follow(desk, other)
-    assert desk.ledger.get(other.run).state == "running"
+        follow(context, other)
+    assert context.ledger.get(other.run).state == "running"
     engine.take_machines(other.cluster)
-    assert follow(desk, desk.ledger.get(other.run)).outcome == "lost"
+    assert follow(context, context.ledger.get(other.run)).outcome == "lost"
 
 
 def test_a_launch_that_is_being_started_can_be_followed(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
-    record = ask(desk, begin(desk, make_record(tmp_path, engine.clock), Limits(), spot=False))
+    record = ask(context, begin(context, make_record(tmp_path, engine.clock), Limits(), spot=False))
     with pytest.raises(UsageError, match="no job yet"):
-        show_log(desk, record, io.StringIO(), follow=False)
+        show_log(context, record, io.StringIO(), follow=False)
     out = io.StringIO()
-    show_log(desk, record, out, follow=True)
+    show_log(context, record, out, follow=True)
     assert out.getvalue() == "step 1\n"
-    assert pick_up(desk, desk.ledger.get(RUN))[0].outcome == "succeeded"
+    assert reconcile_run(context, context.ledger.get(RUN))[0].outcome == "succeeded"
 
 
 def test_another_job_on_the_machines_is_not_the_launchs_own(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock))
+    record = launched(context, make_record(tmp_path, engine.clock))
     engine.add_job(record.cluster, Job(job_id=2, status="succeeded", name="look-around"))
-    after, finding = pick_up(desk, record)
+    after, finding = reconcile_run(context, record)
     assert (finding, after.is_open) == ("training", True)
     # Nor where the command that launched it died before it knew its own.
-    unknown = desk.ledger.update(RUN, lambda one: one.with_last(job_id=None), what="forgotten")
-    after, _ = pick_up(desk, unknown)
+    unknown = context.ledger.update(RUN, lambda one: one.with_last(job_id=None), what="forgotten")
+    after, _ = reconcile_run(context, unknown)
     assert after.last is not None
     assert (after.is_open, after.last.job_id) == (True, record.last.job_id if record.last else 0)
 
 
 def test_stop_where_the_machines_are_gone_already(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock))
+    record = launched(context, make_record(tmp_path, engine.clock))
     engine.take_machines(record.cluster)
-    assert stop(desk, record, wait=no_wait).outcome == "lost"
+    assert stop(context, record, wait=no_wait).outcome == "lost"
     assert engine.commands == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from fake_engine import Clock, FakeEngine
-from launch_records import RUN, make_desk, make_record
+from launch_records import RUN, make_context, make_record
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.lifecycle.reconcile import (
@@ -17,8 +17,8 @@ from gpuplan.launcher.lifecycle.reconcile import (
     reconcile,
     take_down,
 )
-from gpuplan.launcher.lifecycle.resume import pick_up
-from gpuplan.launcher.lifecycle.transitions import Desk, ask, begin, wait_started
+from gpuplan.launcher.lifecycle.resume import reconcile_run
+from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, begin, wait_started
 from gpuplan.launcher.store.accounting import Limits
 
 BOBS = "bert-20261122-130000-0d0d0d"
@@ -59,31 +59,31 @@ class Person:
     """Somebody with a laptop: a store and a SkyPilot of their own."""
 
     name: str
-    desk: Desk
+    context: LaunchContext
     engine: FakeEngine
     account: Account
 
     def launch(self, folder: Path, instance_id: str, *, run: str) -> None:
         """Launch a run whose machines are in the account."""
         record = make_record(folder, self.engine.clock, run=run, owner=self.name)
-        begun = ask(self.desk, begin(self.desk, record, Limits(), spot=False))
-        wait_started(self.desk, begun)
+        begun = ask(self.context, begin(self.context, record, Limits(), spot=False))
+        wait_started(self.context, begun)
         self.account.add(instance_id, self.engine.tasks[-1]["resources"]["labels"])
 
     def lose(self, run: str) -> None:
         """Let SkyPilot forget the machines of a run, which go on in the account."""
-        record = self.desk.ledger.get(run)
+        record = self.context.ledger.get(run)
         self.engine.take_machines(record.cluster)
-        pick_up(self.desk, record)
+        reconcile_run(self.context, record)
 
     def found(self) -> list[Discrepancy]:
-        return reconcile(self.desk, instances=self.account.listing, owner=self.name)
+        return reconcile(self.context, instances=self.account.listing, owner=self.name)
 
     def end_all(self, *, confirmed: bool = False) -> None:
         """End whatever may be ended."""
         for one in self.found():
             if one.is_orphan or (confirmed and one.kind == "unattributed"):
-                take_down(self.desk, one, terminate=self.account.terminate, confirmed=confirmed)
+                take_down(self.context, one, terminate=self.account.terminate, confirmed=confirmed)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def person(tmp_path: Path, account: Account, name: str) -> Person:
     engine = FakeEngine(Clock())
     home = tmp_path / name
     home.mkdir()
-    return Person(name, make_desk(home, engine), engine, account)
+    return Person(name, make_context(home, engine), engine, account)
 
 
 @pytest.fixture
@@ -135,11 +135,11 @@ def test_machines_of_others_are_listed_with_whose_they_are(
 ) -> None:
     bob.launch(tmp_path, "i-bob", run=BOBS)
     (theirs,) = ann.found()
-    store_id = bob.desk.ledger.store_id()
+    store_id = bob.context.ledger.store_id()
     assert theirs.text.endswith(f"launched by bob from another store ({store_id})")
     assert (theirs.owner, theirs.store_id) == ("bob", store_id)
     with pytest.raises(UsageError, match="not this store's to end"):
-        take_down(ann.desk, theirs, terminate=lambda _: pytest.fail("ended"), confirmed=True)
+        take_down(ann.context, theirs, terminate=lambda _: pytest.fail("ended"), confirmed=True)
 
 
 def test_one_person_with_two_stores_ends_those_of_the_one_that_launched_them(
@@ -147,8 +147,8 @@ def test_one_person_with_two_stores_ends_those_of_the_one_that_launched_them(
 ) -> None:
     ann.launch(tmp_path, "i-ann", run=RUN)
     engine = FakeEngine(Clock())
-    laptop = Person("ann", make_desk(tmp_path / "laptop", engine), engine, account)
-    assert laptop.desk.ledger.known_store_id() is None
+    laptop = Person("ann", make_context(tmp_path / "laptop", engine), engine, account)
+    assert laptop.context.ledger.known_store_id() is None
     assert kinds(laptop.found()) == [("others", RUN)]
     laptop.end_all(confirmed=True)
     assert account.ids() == ["i-ann"]
@@ -178,7 +178,7 @@ def test_machines_without_a_store_are_ended_only_when_a_person_says_so(
     assert old.by_hand == ("aws ec2 terminate-instances --region us-east-1 --instance-ids i-old",)
     ann.end_all()
     with pytest.raises(UsageError, match="by hand: aws ec2 terminate-instances"):
-        take_down(ann.desk, old, terminate=account.terminate)
+        take_down(ann.context, old, terminate=account.terminate)
     assert account.ids() == ["i-old", "i-bobs"]
     ann.end_all(confirmed=True)
     assert account.ids() == ["i-bobs"]
@@ -187,7 +187,7 @@ def test_machines_without_a_store_are_ended_only_when_a_person_says_so(
 def test_a_run_that_a_copied_store_does_not_know_is_not_its_own(
     account: Account, ann: Person
 ) -> None:
-    labels = {"gpuplan-store": ann.desk.ledger.store_id(), "gpuplan-owner": "ann"}
+    labels = {"gpuplan-store": ann.context.ledger.store_id(), "gpuplan-owner": "ann"}
     account.add("i-elsewhere", {"gpuplan-run": "later-1", **labels})
     (found,) = ann.found()
     assert (found.kind, "copied or restored" in found.text) == ("unattributed", True)
@@ -196,11 +196,11 @@ def test_a_run_that_a_copied_store_does_not_know_is_not_its_own(
 def test_clusters_that_a_shared_skypilot_knows_are_told_apart_too(
     tmp_path: Path, ann: Person
 ) -> None:
-    ours = {"store_id": ann.desk.ledger.store_id(), "owner": "ann"}
+    ours = {"store_id": ann.context.ledger.store_id(), "owner": "ann"}
     ann.launch(tmp_path, "i-ann", run=RUN)
     ann.lose(RUN)
     ann.account.machines.clear()
-    ann.engine.add_stray(ann.desk.ledger.get(RUN).cluster, RUN, **ours)
+    ann.engine.add_stray(ann.context.ledger.get(RUN).cluster, RUN, **ours)
     ann.engine.add_stray("gp-bert-0d0d0d", BOBS, store_id="7b", owner="bob")
     ann.engine.add_stray("gp-old-0000ff", "old-20261101-100000-0000ff", owner="ann")
     ann.engine.add_stray("my-own-cluster", None)
@@ -221,13 +221,13 @@ def test_a_cluster_of_this_store_without_its_label_names_the_command_that_ends_i
     ann.launch(tmp_path, "i-ann", run=RUN)
     ann.lose(RUN)
     ann.account.machines.clear()
-    ann.engine.add_stray(ann.desk.ledger.get(RUN).cluster, RUN, owner="ann")
+    ann.engine.add_stray(ann.context.ledger.get(RUN).cluster, RUN, owner="ann")
     (old,) = ann.found()
     assert (old.kind, old.by_hand) == ("unattributed", (f"gpuplan down {RUN}",))
 
 
 def test_regions_that_were_not_looked_at_are_named(ann: Person) -> None:
     skipped = Skipped(cloud="aws", regions=("af-south-1", "me-south-1"), why="not enabled")
-    (line,) = reconcile(ann.desk, instances=lambda: Listing(skipped=(skipped,)))
+    (line,) = reconcile(ann.context, instances=lambda: Listing(skipped=(skipped,)))
     assert line.kind == "skipped"
     assert line.text == "not looked at: aws/af-south-1, aws/me-south-1: not enabled"

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 from fake_engine import Clock, FakeEngine
-from launch_records import RUN, make_desk, make_record
+from launch_records import RUN, make_context, make_record
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.lifecycle.engine import EngineError, NoCapacityError
 from gpuplan.launcher.lifecycle.guard_report import UPLOAD_MARK
-from gpuplan.launcher.lifecycle.resume import down, pick_up, resume, stop
-from gpuplan.launcher.lifecycle.transitions import Desk, ask, attend, begin, wait_started
+from gpuplan.launcher.lifecycle.resume import down, reconcile_run, resume, stop
+from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin, wait_started
 from gpuplan.launcher.store.accounting import Limits, closing_line, spent_usd
 from gpuplan.launcher.store.launch_record import LaunchRecord
 
@@ -28,14 +28,14 @@ def engine() -> FakeEngine:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, engine: FakeEngine) -> Desk:
-    return make_desk(tmp_path, engine)
+def context(tmp_path: Path, engine: FakeEngine) -> LaunchContext:
+    return make_context(tmp_path, engine)
 
 
-def launched(desk: Desk, record: LaunchRecord) -> LaunchRecord:
+def launched(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     """Return a launch whose job is submitted."""
-    begun = begin(desk, record, Limits(), spot=record.managed)
-    return wait_started(desk, ask(desk, begun))
+    begun = begin(context, record, Limits(), spot=record.managed)
+    return wait_started(context, ask(context, begun))
 
 
 def no_wait(_seconds: float) -> None:
@@ -47,13 +47,15 @@ def is_accounted(record: LaunchRecord, engine: FakeEngine) -> bool:
     return spent_usd(record, now=engine.clock()) + Decimal("0.01") >= engine.billed_usd()
 
 
-def test_a_launch_from_intent_to_account(tmp_path: Path, desk: Desk, engine: FakeEngine) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock))
+def test_a_launch_from_intent_to_account(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
+    record = launched(context, make_record(tmp_path, engine.clock))
     assert record.state == "running"
     assert record.last is not None
     assert record.last.usd_per_hour == Decimal(36)
     assert record.last.infra == "aws/us-east-1/us-east-1a"
-    ended = attend(desk, record)
+    ended = attend(context, record)
     assert (ended.state, ended.outcome) == ("ended", "succeeded")
     assert engine.live() == []
     spent = spent_usd(ended, now=engine.clock())
@@ -61,7 +63,7 @@ def test_a_launch_from_intent_to_account(tmp_path: Path, desk: Desk, engine: Fak
     assert engine.billed_usd() <= spent <= engine.billed_usd() + engine.usd_per_hour / 30
     line = closing_line(ended, now=engine.clock())
     assert line == f"spent ${spent:,.2f}, predicted $38.00–45.00, saved at s3://results/team/{RUN}"
-    assert [what.split(" ")[0] for _, what in desk.ledger.events(RUN)] == [
+    assert [what.split(" ")[0] for _, what in context.ledger.events(RUN)] == [
         "intended",
         "requested",
         "machines",
@@ -72,74 +74,78 @@ def test_a_launch_from_intent_to_account(tmp_path: Path, desk: Desk, engine: Fak
     assert (Path(ended.folder) / "job-1.log").read_text() == "step 1\n"
 
 
-def test_the_guards_word_is_the_outcome(tmp_path: Path, desk: Desk, engine: FakeEngine) -> None:
+def test_the_guards_word_is_the_outcome(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
     engine.log += GUARDED
-    ended = attend(desk, launched(desk, make_record(tmp_path, engine.clock)))
+    ended = attend(context, launched(context, make_record(tmp_path, engine.clock)))
     assert (ended.outcome, ended.why) == ("guarded", "reached --max-cost $50.00")
 
 
 def test_results_that_never_arrived_are_no_success(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
     engine.log += GUARDED.replace("max-cost", "done") + f"{UPLOAD_MARK} 60 minutes\n"
-    ended = attend(desk, launched(desk, make_record(tmp_path, engine.clock)))
+    ended = attend(context, launched(context, make_record(tmp_path, engine.clock)))
     assert ended.outcome == "failed"
     assert f"gpuplan resume {RUN}" in (ended.why or "")
 
 
 def test_the_run_record_in_the_log_is_kept(tmp_path: Path, engine: FakeEngine) -> None:
     kept: list[tuple[str, object]] = []
-    desk = make_desk(
+    context = make_context(
         tmp_path, engine, keep_run=lambda record, run: kept.append((record.run, run["steps"]))
     )
     engine.log += '(head, rank=0) gpuplan-record: {"id": "net", "steps": 300}\n'
-    attend(desk, launched(desk, make_record(tmp_path, engine.clock)))
+    attend(context, launched(context, make_record(tmp_path, engine.clock)))
     assert kept == [(RUN, 300)]
 
 
-def test_a_job_that_fails(tmp_path: Path, desk: Desk, engine: FakeEngine) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock))
+def test_a_job_that_fails(tmp_path: Path, context: LaunchContext, engine: FakeEngine) -> None:
+    record = launched(context, make_record(tmp_path, engine.clock))
     engine.end_job(record.cluster, "failed")
-    ended, _ = pick_up(desk, record)
+    ended, _ = reconcile_run(context, record)
     assert (ended.state, ended.outcome) == ("ended", "failed")
     assert engine.live() == []
 
 
-def test_no_capacity_costs_nothing(tmp_path: Path, desk: Desk, engine: FakeEngine) -> None:
+def test_no_capacity_costs_nothing(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
     engine.no_capacity = True
     with pytest.raises(NoCapacityError):
-        launched(desk, make_record(tmp_path, engine.clock))
-    record = desk.ledger.get(RUN)
+        launched(context, make_record(tmp_path, engine.clock))
+    record = context.ledger.get(RUN)
     assert (record.state, record.outcome) == ("ended", "no-capacity")
     assert spent_usd(record, now=engine.clock()) == 0
     assert "nothing was rented" in closing_line(record, now=engine.clock())
 
 
 def test_machines_that_break_while_they_start_go_and_are_paid(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
     engine.breaks_while_starting = True
     with pytest.raises(EngineError, match="setup of a machine"):
-        launched(desk, make_record(tmp_path, engine.clock))
-    record = desk.ledger.get(RUN)
+        launched(context, make_record(tmp_path, engine.clock))
+    record = context.ledger.get(RUN)
     assert (record.outcome, engine.live()) == ("failed", [])
     assert spent_usd(record, now=engine.clock()) > 0
     assert is_accounted(record, engine)
 
 
 def test_results_are_brought_before_the_machines_go(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock, fetch=str(tmp_path / "results")))
-    attend(desk, record)
+    record = launched(context, make_record(tmp_path, engine.clock, fetch=str(tmp_path / "results")))
+    attend(context, record)
     assert engine.copied == [tmp_path / "results"]
     assert engine.live() == []
 
 
 def test_machines_stay_while_results_cannot_be_brought(
-    tmp_path: Path, desk: Desk, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock, fetch=str(tmp_path / "results")))
+    record = launched(context, make_record(tmp_path, engine.clock, fetch=str(tmp_path / "results")))
 
     def refuse(*_: object) -> None:
         raise EngineError("the disk is full")
@@ -147,43 +153,43 @@ def test_machines_stay_while_results_cannot_be_brought(
     with monkeypatch.context() as patch:
         patch.setattr(engine, "copy_back", refuse)
         with pytest.raises(EngineError, match="disk is full"):
-            attend(desk, record)
+            attend(context, record)
     assert engine.live() == [record.cluster]
-    assert desk.ledger.get(RUN).is_open
-    ended, _ = pick_up(desk, desk.ledger.get(RUN))
+    assert context.ledger.get(RUN).is_open
+    ended, _ = reconcile_run(context, context.ledger.get(RUN))
     assert (ended.outcome, engine.live()) == ("succeeded", [])
 
 
 def test_stop_lets_the_job_write_its_checkpoint(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock))
+    record = launched(context, make_record(tmp_path, engine.clock))
     engine.log += (
         'gpuplan-guard: {"verdict": {"why": "stop", "text": "you asked for it", "exit_code": 0}}\n'
     )
-    ended = stop(desk, record, wait=no_wait)
+    ended = stop(context, record, wait=no_wait)
     assert engine.commands == ["touch ~/gpuplan-stop"]
     assert (ended.outcome, engine.live()) == ("stopped", [])
     with pytest.raises(UsageError, match="has ended already"):
-        stop(desk, ended, wait=no_wait)
+        stop(context, ended, wait=no_wait)
 
 
 def test_down_twice_does_nothing_the_second_time(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock))
-    first = down(desk, record)
-    second = down(desk, desk.ledger.get(RUN))
+    record = launched(context, make_record(tmp_path, engine.clock))
+    first = down(context, record)
+    second = down(context, context.ledger.get(RUN))
     assert first == second
     assert (first.outcome, engine.live()) == ("stopped", [])
     assert is_accounted(first, engine)
 
 
 def test_down_while_machines_are_being_started(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
-    record = ask(desk, begin(desk, make_record(tmp_path, engine.clock), Limits(), spot=False))
-    ended = down(desk, record)
+    record = ask(context, begin(context, make_record(tmp_path, engine.clock), Limits(), spot=False))
+    ended = down(context, record)
     assert (ended.outcome, ended.state) == ("cancelled", "ended")
     engine.finish_requests()
     assert engine.live() == []
@@ -191,104 +197,104 @@ def test_down_while_machines_are_being_started(
 
 @pytest.mark.parametrize("spot", [False, True])
 def test_machines_that_are_taken_away_and_resumed(
-    tmp_path: Path, desk: Desk, engine: FakeEngine, spot: bool
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, spot: bool
 ) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock))
+    record = launched(context, make_record(tmp_path, engine.clock))
     if spot:
-        record = desk.ledger.update(RUN, lambda one: one.with_last(spot=True), what="spot")
+        record = context.ledger.update(RUN, lambda one: one.with_last(spot=True), what="spot")
     engine.clock.pass_s(1200)
     engine.take_machines(record.cluster)
     engine.clock.pass_s(300)
-    ended, finding = pick_up(desk, record)
+    ended, finding = reconcile_run(context, record)
     assert (finding, ended.outcome) == ("gone", "preempted" if spot else "lost")
     assert is_accounted(ended, engine)
     assert "at most" in closing_line(ended, now=engine.clock())
-    again = resume(desk, ended, Limits(), spot=False)
-    done = attend(desk, again)
+    again = resume(context, ended, Limits(), spot=False)
+    done = attend(context, again)
     assert (done.outcome, len(done.attempts)) == ("succeeded", 2)
     assert done.attempts[0].outcome == ("preempted" if spot else "lost")
     assert is_accounted(done, engine)
 
 
-def test_what_may_be_resumed(tmp_path: Path, desk: Desk, engine: FakeEngine) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock))
+def test_what_may_be_resumed(tmp_path: Path, context: LaunchContext, engine: FakeEngine) -> None:
+    record = launched(context, make_record(tmp_path, engine.clock))
     with pytest.raises(UsageError, match="still runs"):
-        resume(desk, record, Limits())
-    done = attend(desk, record)
+        resume(context, record, Limits())
+    done = attend(context, record)
     with pytest.raises(UsageError, match="all its steps"):
-        resume(desk, done, Limits())
+        resume(context, done, Limits())
     assert len(engine.books) == 1
 
 
 def test_a_guarded_run_goes_on_only_with_other_orders(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
     engine.log += GUARDED
-    ended = attend(desk, launched(desk, make_record(tmp_path, engine.clock)))
+    ended = attend(context, launched(context, make_record(tmp_path, engine.clock)))
     with pytest.raises(UsageError, match="ended by its guard"):
-        resume(desk, ended, Limits())
-    assert resume(desk, ended, Limits(), change_orders=True).state == "running"
+        resume(context, ended, Limits())
+    assert resume(context, ended, Limits(), change_orders=True).state == "running"
 
 
 def test_what_was_fetched_is_sent_back_when_a_run_is_resumed(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
     results = tmp_path / "results"
     results.mkdir()
-    record = launched(desk, make_record(tmp_path, engine.clock, fetch=str(results)))
+    record = launched(context, make_record(tmp_path, engine.clock, fetch=str(results)))
     engine.end_job(record.cluster, "failed")
-    ended, _ = pick_up(desk, record)
-    resume(desk, ended, Limits())
+    ended, _ = reconcile_run(context, record)
+    resume(context, ended, Limits())
     assert engine.tasks[-1]["file_mounts"] == {"~/gpuplan-out": str(results)}
 
 
-def test_a_managed_spot_job(tmp_path: Path, desk: Desk, engine: FakeEngine) -> None:
-    record = launched(desk, make_record(tmp_path, engine.clock, managed=True))
+def test_a_managed_spot_job(tmp_path: Path, context: LaunchContext, engine: FakeEngine) -> None:
+    record = launched(context, make_record(tmp_path, engine.clock, managed=True))
     assert record.state == "running"
     engine.log += GUARDED.replace("max-cost", "done").replace("49.5", "21.25")
-    ended = attend(desk, record)
+    ended = attend(context, record)
     assert (ended.outcome, engine.live()) == ("succeeded", [])
     assert spent_usd(ended, now=engine.clock()) == Decimal("21.25")
 
 
 def test_of_two_tasks_the_second_is_resumed_on_demand(
-    tmp_path: Path, desk: Desk, engine: FakeEngine
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
     record = make_record(tmp_path, engine.clock, managed=True)
     path = Path(record.folder) / "task.yaml"
     task = yaml.safe_load(path.read_text())
     tasks = [{**task, "envs": {"GPUPLAN_STAGE": stage}} for stage in ("spot", "on-demand")]
     path.write_text(yaml.safe_dump_all(tasks))
-    record = launched(desk, record)
+    record = launched(context, record)
     engine.end_job(record.cluster, "failed")
-    ended, _ = pick_up(desk, record)
-    resume(desk, ended, Limits())
+    ended, _ = reconcile_run(context, record)
+    resume(context, ended, Limits())
     assert [one["envs"]["GPUPLAN_STAGE"] for one in engine.tasks[-2:]] == ["spot", "on-demand"]
     engine.end_job(record.cluster, "failed")
-    ended, _ = pick_up(desk, desk.ledger.get(RUN))
-    resume(desk, ended, Limits(), spot=False)
+    ended, _ = reconcile_run(context, context.ledger.get(RUN))
+    resume(context, ended, Limits(), spot=False)
     assert engine.tasks[-1]["envs"]["GPUPLAN_STAGE"] == "on-demand"
     assert "use_spot" not in engine.tasks[-1]["resources"]
     assert len(list(yaml.safe_load_all(path.read_text()))) == 1
 
 
 def test_a_secret_that_is_not_set_asks_for_nothing(
-    tmp_path: Path, desk: Desk, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HF_TOKEN", raising=False)
     record = make_record(tmp_path, engine.clock, secrets=("HF_TOKEN",))
-    begun = begin(desk, record, Limits(), spot=False)
+    begun = begin(context, record, Limits(), spot=False)
     with pytest.raises(UsageError, match="HF_TOKEN is not set"):
-        ask(desk, begun)
-    assert desk.ledger.get(RUN).outcome == "cancelled"
+        ask(context, begun)
+    assert context.ledger.get(RUN).outcome == "cancelled"
     assert engine.tasks == []
 
 
 def test_the_value_of_a_secret_is_kept_nowhere(
-    tmp_path: Path, desk: Desk, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "canary-4711")
-    attend(desk, launched(desk, make_record(tmp_path, engine.clock, secrets=("HF_TOKEN",))))
+    attend(context, launched(context, make_record(tmp_path, engine.clock, secrets=("HF_TOKEN",))))
     assert engine.secrets == {"HF_TOKEN": "canary-4711"}
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files

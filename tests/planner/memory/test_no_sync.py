@@ -6,7 +6,7 @@ import pytest
 from gpuplan.planner.memory.no_sync import NO_SYNC, kept_gradient_bytes, unsynced_buffer_bytes
 from gpuplan.planner.parallelism.fsdp import Made, Moment, Sharding, Unit
 from gpuplan.planner.plan.layout import Layout
-from gpuplan.planner.predict.model_cache import Workbench
+from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import memory_parts
 from gpuplan.planner.predict.setup import Setup
 from gpuplan.profiles.profile import CATEGORIES, Profile
@@ -41,7 +41,7 @@ def test_published_peaks(layers: int, block: int, root: int, shard: int, publish
     assert 0.94 < (6 * whole / shard + 2 * whole + buffers) / published < 1.0
 
 
-def peak(bench: Workbench, grad_accum: int, *features: str, layout: Layout = FSDP4) -> float:
+def peak(cache: ModelCache, grad_accum: int, *features: str, layout: Layout = FSDP4) -> float:
     setup = Setup(
         layout=layout,
         precision="bf16-amp",
@@ -49,26 +49,26 @@ def peak(bench: Workbench, grad_accum: int, *features: str, layout: Layout = FSD
         grad_accum=grad_accum,
         features=frozenset(features),
     )
-    return memory_parts(bench, setup).peak_bytes.item()
+    return memory_parts(cache, setup).peak_bytes.item()
 
 
 def test_whole_gradients_cost_more_than_shards(toy: Profile) -> None:
-    bench = Workbench(toy)
-    assert peak(bench, 4, NO_SYNC) > peak(bench, 4)
-    assert peak(bench, 4, NO_SYNC) >= peak(bench, 2, NO_SYNC)
+    cache = ModelCache(toy)
+    assert peak(cache, 4, NO_SYNC) > peak(cache, 4)
+    assert peak(cache, 4, NO_SYNC) >= peak(cache, 2, NO_SYNC)
 
 
 def test_one_micro_batch_and_data_parallel_runs_have_nothing_to_leave_out(toy: Profile) -> None:
-    bench = Workbench(toy)
-    assert peak(bench, 1, NO_SYNC) == peak(bench, 1)
+    cache = ModelCache(toy)
+    assert peak(cache, 1, NO_SYNC) == peak(cache, 1)
     plain = Layout(data=4)
-    assert peak(bench, 4, NO_SYNC, layout=plain) == peak(bench, 4, layout=plain)
+    assert peak(cache, 4, NO_SYNC, layout=plain) == peak(cache, 4, layout=plain)
 
 
 def test_the_second_of_two_micro_batches_reduces_as_it_goes(toy: Profile) -> None:
-    bench = Workbench(toy)
-    shape = bench.envelope("bf16-amp", "none", np.array([1]))
-    units = {unit.name: unit for unit in bench.units}
+    cache = ModelCache(toy)
+    shape = cache.envelope("bf16-amp", "none", np.array([1]))
+    units = {unit.name: unit for unit in cache.units}
     more, two = (kept_gradient_bytes(shape, units, shard=4, width=2, grad_accum=n) for n in (3, 2))
     assert set(more.tolist()) == {2.0 * toy.trainable_parameters}
     assert (two <= more).all() and two.min() < more.min()
@@ -91,7 +91,7 @@ def test_kept_logits_are_on_every_rank_whole(toy: Profile) -> None:
             "category": [TEMPORARY if i == row else c for i, c in enumerate(stream.category)],
         }
     )
-    shape = Workbench(
+    shape = ModelCache(
         toy.model_copy(update={"steps": (step.model_copy(update={"memory": held}),)})
     ).envelope("bf16-amp", "none", np.array([3]))
     stepping = [i for i, moment in enumerate(shape.moments) if moment.phase == "optimizer"]

@@ -9,7 +9,7 @@ from gpuplan.planner.parallelism.fsdp import units_of
 from gpuplan.planner.parallelism.rank_parameters import RankUnits, rank_units
 from gpuplan.planner.parallelism.rank_trace import Split, split_trace
 from gpuplan.planner.plan.layout import Layout
-from gpuplan.planner.predict.model_cache import Workbench
+from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.software.state_bytes import AS_TRACED
 from gpuplan.profiles.profile import Profile
 
@@ -19,8 +19,8 @@ SIZES = np.array([1.0, 2.0, 8.0])
 def stages_of(
     profile: Profile, layout: Layout, *, grad_accum: int = 8
 ) -> tuple[list[RankMemory], list[RankUnits]]:
-    bench = Workbench(profile)
-    trace = bench.trace_in("amp16", "none")
+    cache = ModelCache(profile)
+    trace = cache.trace_in("amp16", "none")
     split = Split(context=layout.context)
     units = rank_units(profile, units_of(profile), trace, layout, split)
     memories = stage_memories(
@@ -37,9 +37,9 @@ def stages_of(
 
 
 def test_one_stage_is_the_whole_model(toy: Profile) -> None:
-    bench = Workbench(toy)
+    cache = ModelCache(toy)
     whole = rank_memory(
-        bench.envelope("bf16-amp", "none", SIZES), toy, Layout(), compute_bytes=2, grad_accum=8
+        cache.envelope("bf16-amp", "none", SIZES), toy, Layout(), compute_bytes=2, grad_accum=8
     )
     (one,), _ = stages_of(toy, Layout())
     assert one.peak_bytes == pytest.approx(whole.peak_bytes, rel=1e-6)

@@ -20,7 +20,7 @@ from gpuplan.planner.parallelism.rank_parameters import RankUnits, data_layout, 
 from gpuplan.planner.parallelism.rank_trace import Split, SplitTrace
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.plan import Precision
-from gpuplan.planner.predict.model_cache import Workbench
+from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import memory_parts
 from gpuplan.planner.predict.setup import Setup, wire_bytes
 from gpuplan.planner.step.data_parallel_comm import slotted_calls
@@ -104,7 +104,7 @@ class Predicted:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self.bench = workbench(json.dumps(case.params))
+        self.cache = model_cache(json.dumps(case.params))
         self.layout = Layout(
             data=case.data,
             shard=case.shard,
@@ -118,14 +118,14 @@ class Predicted:
     @property
     def share(self) -> SplitTrace:
         recompute = "full" if self.case.recompute else "none"
-        return self.bench.split_in("pure16", recompute, self.split)
+        return self.cache.split_in("pure16", recompute, self.split)
 
     @property
     def units(self) -> RankUnits:
         (units,) = rank_units(
-            self.bench.profile,
-            self.bench.units_in(STACK),
-            self.bench.trace_in("pure16", "none"),
+            self.cache.profile,
+            self.cache.units_in(STACK),
+            self.cache.trace_in("pure16", "none"),
             self.layout,
             self.split,
         )
@@ -161,7 +161,7 @@ class Predicted:
     def memory(self) -> Any:
         """Return memory of the rank."""
         return memory_parts(
-            self.bench,
+            self.cache,
             Setup(
                 layout=self.layout,
                 precision=self.precision,
@@ -174,14 +174,14 @@ class Predicted:
 
 
 @cache
-def workbench(params: str) -> Workbench:
+def model_cache(params: str) -> ModelCache:
     from gpuplan.profiles.trace.trace import trace_workload
     from gpuplan.profiles.user_model.contract import load_workload
     from gpuplan.profiles.user_model.spec import ModelSpec
 
     path = SUPPORT / "split_decoder.py"
     spec = ModelSpec(text=str(path), kind="file", path=path, params=json.loads(params))
-    return Workbench(trace_workload(load_workload(spec), numerics=("amp16", "pure16")))
+    return ModelCache(trace_workload(load_workload(spec), numerics=("amp16", "pure16")))
 
 
 def calls_of(record: Record) -> Counter:

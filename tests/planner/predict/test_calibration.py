@@ -14,7 +14,7 @@ from gpuplan.planner.predict.calibration import (
     residuals,
 )
 from gpuplan.planner.predict.interval import step_interval
-from gpuplan.planner.predict.model_cache import Workbench
+from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.software.stack import facts_of
 from gpuplan.profiles.measured import (
     Conditions,
@@ -41,7 +41,7 @@ def measured(
     conditions: Conditions | None = None,
 ) -> MeasuredProfile:
     """Return the toy as if its kernels had taken so much longer than predicted on an A100."""
-    predicted = Workbench(toy).kind_seconds(
+    predicted = ModelCache(toy).kind_seconds(
         A100, "bf16-amp", "none", stack=facts_of("torch-eager"), micro_batches=np.array([4])
     )
     kernels = tuple(

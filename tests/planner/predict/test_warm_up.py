@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpuplan.planner.plan.layout import Layout
-from gpuplan.planner.predict.model_cache import Workbench
+from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import memory_parts, reserved_bytes
 from gpuplan.planner.predict.setup import Setup
 from gpuplan.planner.predict.warm_up import FP32_FORWARD_FIRST, warm_up_bytes
@@ -17,29 +17,29 @@ WARMED = replace(PLAIN, features=frozenset({FP32_FORWARD_FIRST}))
 
 
 def test_a_pass_holds_parameters_and_what_backward_would_need(toy: Profile) -> None:
-    bench = Workbench(toy)
-    assert warm_up_bytes(bench, PLAIN) == 0
-    held = warm_up_bytes(bench, WARMED)
-    saved = bench.envelope("fp32", "none", np.array([4])).activation_bytes.max()
+    cache = ModelCache(toy)
+    assert warm_up_bytes(cache, PLAIN) == 0
+    held = warm_up_bytes(cache, WARMED)
+    saved = cache.envelope("fp32", "none", np.array([4])).activation_bytes.max()
     assert held > 4 * toy.parameters
     assert held >= 4 * toy.parameters + saved
     # The optimizer's state and gradients are not made yet.
-    assert held < memory_parts(bench, replace(PLAIN, precision="fp32")).peak_bytes.item()
+    assert held < memory_parts(cache, replace(PLAIN, precision="fp32")).peak_bytes.item()
 
 
 def test_the_pool_shows_the_larger_of_pass_and_step(toy: Profile) -> None:
-    bench = Workbench(toy)
-    held = warm_up_bytes(bench, WARMED)
+    cache = ModelCache(toy)
+    held = warm_up_bytes(cache, WARMED)
     small, large = 0.1 * held, 10 * held
-    assert reserved_bytes(bench, WARMED, small, room=20 * held) == (pytest.approx(held), False)
-    assert reserved_bytes(bench, WARMED, large, room=20 * held) == reserved_bytes(
-        bench, PLAIN, large, room=20 * held
+    assert reserved_bytes(cache, WARMED, small, room=20 * held) == (pytest.approx(held), False)
+    assert reserved_bytes(cache, WARMED, large, room=20 * held) == reserved_bytes(
+        cache, PLAIN, large, room=20 * held
     )
-    assert reserved_bytes(bench, PLAIN, small, room=20 * held)[0] < held
+    assert reserved_bytes(cache, PLAIN, small, room=20 * held)[0] < held
 
 
 def test_a_device_that_is_too_small_for_the_pass_is_short(toy: Profile) -> None:
-    bench = Workbench(toy)
-    held = warm_up_bytes(bench, WARMED)
-    reserved, tight = reserved_bytes(bench, WARMED, 0.1 * held, room=0.5 * held)
+    cache = ModelCache(toy)
+    held = warm_up_bytes(cache, WARMED)
+    reserved, tight = reserved_bytes(cache, WARMED, 0.1 * held, room=0.5 * held)
     assert tight and reserved >= held

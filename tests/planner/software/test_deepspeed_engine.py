@@ -8,7 +8,7 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.units import GIB
 from gpuplan.planner.memory.framework_memory import communicators, context_bytes, framework_bytes
 from gpuplan.planner.plan.layout import Layout
-from gpuplan.planner.predict.model_cache import Workbench
+from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import memory_parts
 from gpuplan.planner.predict.setup import Setup
 from gpuplan.planner.software.deepspeed_engine import engine_bytes, loss_of, runs_deepspeed
@@ -87,8 +87,8 @@ def test_a_feature_says_more_than_the_stack() -> None:
 
 
 def test_a_fused_optimizer_needs_no_temporaries(toy: Profile) -> None:
-    bench = Workbench(toy)
+    cache = ModelCache(toy)
     plain = Setup(layout=Layout(), precision="bf16-amp", micro_batch=1)
     fused = replace(plain, features=frozenset({"fused-optimizer"}))
-    peaks = [memory_parts(bench, setup).peak_bytes.item() for setup in (fused, plain)]
+    peaks = [memory_parts(cache, setup).peak_bytes.item() for setup in (fused, plain)]
     assert peaks[0] <= peaks[1]
