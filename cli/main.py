@@ -18,6 +18,7 @@ import click
 
 from ..catalog.errors import GpuplanError
 from ..catalog.version import VERSION
+from .exit_codes import EXIT_INTERRUPTED
 
 COMMANDS: dict[str, str] = {
     "estimate": "Say what training a model needs, takes and costs on every accelerator.",
@@ -46,8 +47,6 @@ COMMANDS: dict[str, str] = {
     "completion": "Print the completion script of a shell.",
 }
 """Command name → one line of help. `cli/commands/<name>.py` holds it as `command`."""
-
-EXIT_INTERRUPTED = 130
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from ...catalog.errors import UsageError
-from ..main import EXIT_INTERRUPTED
+from ..exit_codes import EXIT_INTERRUPTED
 from ..options.shared import Count, Duration, GroupedCommand, OneOf, list_option, option
 from ..terminal.output import is_terminal
 

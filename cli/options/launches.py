@@ -70,7 +70,7 @@ def left_running(context: LaunchContext, run: str) -> int:
         context: Whose ledger knows whether it is open.
         run: Its run id, or a part of it that was enough to find it.
     """
-    from ..main import EXIT_INTERRUPTED
+    from ..exit_codes import EXIT_INTERRUPTED
 
     if not any(one.run.startswith(run) or one.cluster == run for one in context.ledger.open()):
         click.echo(f"\nInterrupted; {run} is not open, and no machine of it is left.", err=True)

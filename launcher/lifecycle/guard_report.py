@@ -8,11 +8,10 @@ from typing import Any
 
 from ...planner.plan.plan import Answer, Usd
 from ..store.launch_record import Outcome
+from ..task_file import UPLOAD_MARK
 
 MARK = "gpuplan-guard: "
 RUN_MARK = "gpuplan-record: "
-UPLOAD_MARK = "gpuplan: not all results were in the bucket after"
-"""Where the job was ended that waited for them."""
 OUTCOMES: dict[str, Outcome] = {
     "done": "succeeded",
     "smoke": "succeeded",

@@ -13,8 +13,7 @@ from decimal import Decimal
 from typing import Literal
 
 from ...catalog.errors import GpuplanError, UsageError
-from ..prepare.project import this_user
-from ..prepare.request import slug
+from ..labels import slug, this_user
 from ..store.launch_record import LaunchRecord
 from .engine import Cluster
 from .holder import Here, Holder, holder

@@ -12,10 +12,9 @@ import yaml
 from ...catalog.errors import UsageError
 from ...catalog.files import write_atomically
 from ..guard.orders import STOP_FILE
-from ..prepare.run_script import OUT_FOLDER
-from ..prepare.task import write_tasks
 from ..store.accounting import Limits
 from ..store.launch_record import LaunchRecord
+from ..task_file import OUT_FOLDER, write_tasks
 from .closing import close
 from .engine import ENDED, EngineError
 from .job_log import log_path

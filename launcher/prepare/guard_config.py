@@ -9,9 +9,10 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ...planner.cost.launch_cost import LaunchCost, startups
 from ...planner.plan.plan import Plan
 from ..guard.orders import DEFAULT_GRACE_S, Busy, HandOver, Orders, ProjectionOrders, TimerOrders
+from ..labels import slug
 from ..skypilot.placement import TPU_SLICES, Place
 from .power_off import COMMAND, powered_off_on
-from .request import LaunchRequest, slug
+from .request import LaunchRequest
 from .run_script import UPLOAD_WAIT_S
 from .task import idle_minutes
 

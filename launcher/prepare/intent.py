@@ -13,9 +13,9 @@ from ...planner.predict.known_runs import run_key
 from ..lifecycle.transitions import this_process
 from ..skypilot.placement import Place
 from ..store.launch_record import LaunchRecord, PricedPlace
+from ..task_file import OUT_FOLDER
 from .prepare import Prepared
 from .request import LaunchRequest
-from .run_script import OUT_FOLDER
 from .task import idle_minutes
 
 

@@ -11,9 +11,9 @@ from ...planner.hardware.device import peak_flops
 from ...profiles.user_model.spec import ModelSpec
 from ..runner.job import CheckpointPolicy, Job
 from ..store.plan_file import GivenPlan
+from ..task_file import WORKDIR
 from .project import Project
 from .request import LaunchRequest
-from .run_script import WORKDIR
 from .task import Task
 
 

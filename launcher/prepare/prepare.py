@@ -24,7 +24,7 @@ from ...profiles.user_model.spec import ModelSpec
 from ..bundle import write_guard, write_job_folder, write_orders
 from ..frameworks.command import parse_command
 from ..guard.orders import Orders
-from ..labels import with_store
+from ..labels import slug, with_store
 from ..runner.job import Job, write_atomically
 from ..skypilot.placement import TPU_SLICES, Place
 from ..skypilot.prices import PriceDifference
@@ -43,7 +43,7 @@ from .preflight import (
     refuse_unmounted,
 )
 from .project import Project
-from .request import LaunchRequest, slug
+from .request import LaunchRequest
 from .task import Task, build_task, idle_minutes
 from .unowned import unowned_notes
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import re
 import sys
 import tomllib
@@ -13,13 +12,13 @@ from pathlib import Path
 from ...catalog.errors import UsageError
 from ...profiles.user_model.source import installed_imports
 from ...profiles.user_model.spec import ModelSpec
+from ..labels import this_user
 from .node_setup import Environment, Found
 
 ENVIRONMENT_FILES: tuple[Found, ...] = ("uv.lock", "requirements.txt", "pyproject.toml")
 """The first that is there is taken."""
 OTHER_LOCKS = ("poetry.lock", "Pipfile.lock", "pdm.lock", "environment.yml", "conda-lock.yml")
 PINNED_TORCH = re.compile(r"torch\s*==\s*([0-9][0-9A-Za-z.]*)")
-FALLBACK_OWNER = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,14 +82,6 @@ def default_workdir(model: Path | None, folder: Path) -> Path:
     if model is None or model.is_relative_to(folder):
         return folder
     return model.parent
-
-
-def this_user() -> str:
-    """Return the name of this machine's user."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        return FALLBACK_OWNER
 
 
 def needed_packages(spec: ModelSpec) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from ...catalog.errors import UsageError, did_you_mean
 from ...planner.plan.plan import Plan
+from ..redaction import KEY_SHAPES
 
 BUCKET_PARTS = {"cos": 2, "https": 2}
 """Of an address: a region, or an account, and then the bucket. Of all others it is the first."""
@@ -30,13 +31,6 @@ IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
 SECRET_WORDS = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|(API|ACCESS|PRIVATE)_?KEY", re.I
 )
-KEY_SHAPES = re.compile(
-    r"(?<![A-Za-z0-9])(hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|ASIA|AIza)[A-Za-z0-9_-]{12,}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
-)
-"""How the keys of well-known services begin."""
-LONGEST_LABEL = 63
-"""Of a label on Google Cloud and Kubernetes, the strictest of all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,16 +254,6 @@ def parse_image(text: str) -> str:
             fix="write docker:REGISTRY/NAME:TAG, or the id that the cloud gives a machine image.",
         )
     return text
-
-
-def slug(text: str, *, longest: int = LONGEST_LABEL) -> str:
-    """Return a text as every cloud takes it for a label: lower case, digits and hyphens.
-
-    >>> slug("My Project; rm -rf $HOME")
-    'my-project-rm-rf-home'
-    """
-    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-    return plain[:longest].rstrip("-") or "unnamed"
 
 
 def refuse_repeats(mounts: Iterable[Mount]) -> None:

@@ -1,27 +1,15 @@
-"""What every node of a launch runs: the framework's own script, guarded, in its environment. Pure.
-
-What a node holds, below its home:
-    sky_workdir/    the person's project
-    gpuplan-job/    the guard and its orders; the runner and its job, where gpuplan's own trains
-    gpuplan-env/    the environment
-    gpuplan-out/    results, where neither a bucket (/outputs) nor a shared folder takes them
-    gpuplan-stop    made by `gpuplan stop`: write a checkpoint and end
-"""
+"""What every node of a launch runs: the framework's own script, guarded. Pure."""
 
 from __future__ import annotations
 
 from ..bundle import GUARD, ORDERS_FILE
 from ..frameworks.shell import node_script
 from ..frameworks.types import FrameworkLaunch
-from ..lifecycle.guard_report import UPLOAD_MARK
+from ..labels import slug
+from ..task_file import JOB_FOLDER, OUT_FOLDER, UPLOAD_MARK, WORKDIR
 from .node_setup import ACTIVATE
-from .request import OUTPUTS, LaunchRequest, slug
+from .request import OUTPUTS, LaunchRequest
 
-JOB_FOLDER = "gpuplan-job"
-"""Below the home of a node, as the next two."""
-OUT_FOLDER = "gpuplan-out"
-WORKDIR = "sky_workdir"
-"""SkyPilot's own name."""
 GUARDED = f'python3 -E -S "$HOME/{JOB_FOLDER}/{GUARD}" "$HOME/{JOB_FOLDER}/{ORDERS_FILE}" -- '
 """Stands before what starts training. With nothing of the project on its path: -E, -S."""
 OWN_SHELL = "# A shell of its own: SkyPilot adds lines that wait for uploads to a bucket.\n("

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from ...catalog.types import Accelerator
 from ...planner.plan.plan import Plan
@@ -17,12 +15,13 @@ from ..bundle import PACKAGE
 from ..frameworks.launch import launch
 from ..frameworks.types import FrameworkLaunch
 from ..guard.stage import ON_DEMAND, SPOT, VARIABLE
-from ..labels import OWNER_LABEL, RUN_LABEL
+from ..labels import OWNER_LABEL, RUN_LABEL, slug
 from ..skypilot.placement import TPU_SLICES, Place, hardware
+from ..task_file import JOB_FOLDER, OUT_FOLDER, WORKDIR, write_tasks
 from .node_setup import setup_script, timed_setup
 from .project import Project
-from .request import OUTPUTS, LaunchRequest, slug
-from .run_script import JOB_FOLDER, OUT_FOLDER, WORKDIR, out_dir, run_script
+from .request import OUTPUTS, LaunchRequest
+from .run_script import out_dir, run_script
 
 TORCH_FRAMEWORKS = ("torchrun", "accelerate", "deepspeed", "lightning", "horovod")
 FAST_NETWORK = ("aws", "gcp")
@@ -69,13 +68,6 @@ class Task:
         """Return the task as SkyPilot reads it: two documents where another follows."""
         documents = [self.config] if self.then is None else [self.config, self.then]
         return write_tasks(documents)
-
-
-def write_tasks(documents: Sequence[Mapping[str, Any]]) -> str:
-    """Return tasks as SkyPilot reads them, the scripts line by line."""
-    return yaml.dump_all(
-        documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000
-    )
 
 
 def build_task(
@@ -275,19 +267,3 @@ def _command(cluster: str, request: LaunchRequest, task: Path, *, spot: bool) ->
     fetch = ["rsync", "-a", f"{cluster}:{OUT_FOLDER}/", f"{request.fetch.rstrip('/') or '/'}/"]
     # Results are fetched of a failed run too, and the machines go only once they are here.
     return f"{start}; {shlex.join(fetch)} && {shlex.join(['sky', 'down', '-y', cluster])}"
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes scripts as they are read, line by line."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Return True: a task says everything in place."""
-        return True
-
-
-def _script(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _script)

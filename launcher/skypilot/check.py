@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 
 from ...catalog.version import VERSION
 from ...planner.plan.plan import Answer
-from ..lifecycle.redaction import redacted
+from ..redaction import redacted
 from .clouds import CLOUDS, credentials
 from .home import enter
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..lifecycle.engine import EngineError, NoAccessError, NoCapacityError, NoEngineError
-from ..lifecycle.redaction import redacted
+from ..redaction import redacted
 
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 LONGEST_SAID = 600

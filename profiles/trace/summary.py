@@ -7,17 +7,19 @@ from math import prod
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from ..profile import (
     Affine,
     BlockGroup,
     Kernel,
+    Linear,
     OptimizerFacts,
     ParameterTensor,
     Profile,
     StepTrace,
 )
-from ..user_model.blocks import BlockRun, linears_of
+from ..user_model.blocks import BlockRun
 from ..user_model.contract import Workload
 from ..user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
 from ..user_model.ties import tied_blocks, tied_modules
@@ -205,3 +207,17 @@ def _temporary_bytes(step: StepTrace) -> int:
         alive += change
         most = max(most, alive)
     return most
+
+
+def linears_of(block: nn.Module) -> tuple[Linear, ...]:
+    """Return the linear layers of a block, with their names in it."""
+    return tuple(
+        Linear(
+            name=name,
+            in_features=layer.in_features,
+            out_features=layer.out_features,
+            parameters=sum(p.numel() for p in layer.parameters(recurse=False)),
+        )
+        for name, layer in block.named_modules()
+        if isinstance(layer, nn.Linear)
+    )

@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch import nn
-
-if TYPE_CHECKING:
-    from ..profile import Linear
 
 
 @dataclass(frozen=True)
@@ -64,22 +60,6 @@ def cut_paths(model: nn.Module) -> tuple[str, ...]:
     prefix = f"{container}." if container else ""
     names = [prefix + name for name, _ in model.get_submodule(container).named_children()]
     return tuple(name for name in names if name in members[container])
-
-
-def linears_of(block: nn.Module) -> tuple[Linear, ...]:
-    """Return the linear layers of a block, with their names in it."""
-    from ..profile import Linear
-
-    return tuple(
-        Linear(
-            name=name,
-            in_features=layer.in_features,
-            out_features=layer.out_features,
-            parameters=sum(p.numel() for p in layer.parameters(recurse=False)),
-        )
-        for name, layer in block.named_modules()
-        if isinstance(layer, nn.Linear)
-    )
 
 
 def _runs(module: nn.Module, prefix: str) -> Iterator[BlockRun]:

@@ -1,4 +1,4 @@
-"""Launches as the store keeps them, with a task in a folder, and a launch context around a fake engine."""
+"""Launches as the store keeps them, with a task in a folder and a context around a fake engine."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ from launch_records import RUN, make_context, make_record
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.lifecycle.engine import EngineError, NoCapacityError
-from gpuplan.launcher.lifecycle.guard_report import UPLOAD_MARK
 from gpuplan.launcher.lifecycle.resume import down, reconcile_run, resume, stop
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin, wait_started
 from gpuplan.launcher.store.accounting import Limits, closing_line, spent_usd
 from gpuplan.launcher.store.launch_record import LaunchRecord
+from gpuplan.launcher.task_file import UPLOAD_MARK
 
 GUARDED = (
     'gpuplan-guard: {"verdict": {"why": "max-cost", "text": "reached --max-cost $50.00",'

@@ -17,6 +17,7 @@ from launches import BUCKET, RUN_ID, TASKS, aws, make_project, make_task, with_p
 
 from gpuplan.catalog.errors import PriceError, UsageError
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.launcher.labels import slug
 from gpuplan.launcher.lifecycle.guard_report import lacks_results
 from gpuplan.launcher.prepare.node_setup import setup_script
 from gpuplan.launcher.prepare.preflight import refuse_request
@@ -31,7 +32,6 @@ from gpuplan.launcher.prepare.request import (
     parse_variable,
     refuse_keys,
     refuse_repeats,
-    slug,
 )
 from gpuplan.launcher.prepare.run_script import upload_lines
 from gpuplan.launcher.prepare.task import LONGEST_CLUSTER_NAME, cluster_name, disk_gb

@@ -6,7 +6,7 @@ import pytest
 
 from gpuplan.cli.main import run
 from gpuplan.cli.render.check import render_check
-from gpuplan.launcher.lifecycle.redaction import redacted
+from gpuplan.launcher.redaction import redacted
 from gpuplan.launcher.skypilot import check as sky_check
 from gpuplan.launcher.skypilot.check import SkyCheck, check, reasons_in
 

@@ -2,7 +2,8 @@
 
 from torch import nn
 
-from gpuplan.profiles.user_model.blocks import find_blocks, linears_of
+from gpuplan.profiles.trace.summary import linears_of
+from gpuplan.profiles.user_model.blocks import find_blocks
 
 
 def block(width: int) -> nn.Module:

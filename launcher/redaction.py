@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
-from ..prepare.request import KEY_SHAPES
-
+KEY_SHAPES = re.compile(
+    r"(?<![A-Za-z0-9])(hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|ASIA|AIza)[A-Za-z0-9_-]{12,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
+)
+"""How the keys of well-known services begin."""
 NAMED_SECRET = re.compile(
     r"(?i)((?:key|token|secret|password|passwd|credential|authorization)[\w-]*[\"']?\s*[:=]\s*)"
     r"(?:bearer\s+)?[\"']?[^\s\"',;]+"
