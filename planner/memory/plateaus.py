@@ -8,6 +8,7 @@ few hundred. The peak over plateaus is exact, not a bound.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -20,9 +21,12 @@ ALLOCATION_GRAIN_BYTES = 512
 """The CUDA caching allocator hands out multiples of this (c10/cuda/CUDACachingAllocator)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Envelope:
-    """Live bytes by plateau (P rows) and micro-batch (B columns)."""
+    """Live bytes by plateau (P rows) and micro-batch (B columns).
+
+    Compared by identity, so that it is a key of caches.
+    """
 
     micro_batches: Array
     persistent_bytes: dict[str, float]
@@ -43,6 +47,29 @@ class Envelope:
     """[P] where in the step each plateau lies."""
     blocks_held: dict[str, Array]
     """[P] blocks of each group whose forward pass has begun and whose backward has not ended."""
+
+    @cached_property
+    def is_optimizing(self) -> Array:
+        """[P] whether the optimizer runs."""
+        return np.array([moment.phase == "optimizer" for moment in self.moments], dtype=bool)
+
+    @cached_property
+    def full_gradient_bytes(self) -> float:
+        """All gradients, unsharded."""
+        return self.gradient_bytes.max(initial=0.0)
+
+    @cached_property
+    def root_gradient_bytes(self) -> Array:
+        """[P] bytes of the root's gradients that are made before the blocks' backward ends.
+
+        The head's, where it is not tied: what the pass makes before it enters the first block.
+        """
+        before = [
+            size
+            for size, moment in zip(self.gradient_bytes, self.moments, strict=True)
+            if moment.phase == "backward" and moment.unit is None and moment.previous is None
+        ]
+        return np.minimum(self.gradient_bytes, max(before, default=0.0))
 
 
 def envelope(trace: StepTrace, micro_batches: Array) -> Envelope:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -76,7 +76,7 @@ def rank_memory(
     units = units_of(profile) if units is None else units
     stage, shard = layout.zero_stage, layout.shard
     gathers = state.gathers_parameters(layout)
-    optimizing = np.array([m.phase == "optimizer" for m in shape.moments])[:, None]
+    optimizing = shape.is_optimizing[:, None]
 
     padding = _padding(units, shard) if gathers else 1.0
     parameters, optimizer = _state_bytes(shape, profile, layout, state, padding)
@@ -160,7 +160,7 @@ def _padding(units: Sequence[Unit], shard: int) -> float:
 def _gradient_width(shape: Envelope, units: Sequence[Unit], state: StateScale) -> int:
     """Return bytes of one gradient that is kept, and so reduced; fp32 where none is."""
     trainable = sum(unit.count * unit.trainable for unit in units)
-    kept = state.gradients * shape.gradient_bytes.max(initial=0.0) / max(1, trainable)
+    kept = state.gradients * shape.full_gradient_bytes / max(1, trainable)
     return 2 if 0 < kept < 3 else REDUCE_BYTES
 
 
@@ -170,7 +170,7 @@ def _gradient_bytes(shape: Envelope, layout: Layout, grad_accum: int, gathers: b
     DDP keeps every gradient as a view of its buckets, allocated once (gradient_as_bucket_view).
     ZeRO-2 and FSDP keep a shard; what is whole for a while is among the sharding buffers.
     """
-    full = shape.gradient_bytes.max(initial=0.0)
+    full = shape.full_gradient_bytes
     if layout.zero_stage <= 1 or layout.shard == 1:
         held_throughout = layout.data > 1 or grad_accum > 1
         return np.full(len(shape.moments), full) if held_throughout else shape.gradient_bytes
@@ -179,8 +179,8 @@ def _gradient_bytes(shape: Envelope, layout: Layout, grad_accum: int, gathers: b
     kept = shape.gradient_bytes
     if gathers:
         # Neither the block's nor the root's gradients are reduced yet.
-        last = np.array([m.final or m.phase == "optimizer" for m in shape.moments])
-        unreduced = shape.block_gradient_bytes + np.where(last, 0.0, _root_gradients(shape))
+        last = shape.is_optimizing | np.array([m.final for m in shape.moments], dtype=bool)
+        unreduced = shape.block_gradient_bytes + np.where(last, 0.0, shape.root_gradient_bytes)
         kept = np.maximum(0.0, kept - unreduced)
     return kept / layout.shard
 
@@ -201,7 +201,7 @@ def _sharding_buffers(
         return np.zeros(len(shape.moments))
     if not gathers:
         # A bucket of gradients and its reduced copy, while backward runs.
-        bucket = min(DDP_BUCKET_BYTES, shape.gradient_bytes.max(initial=0.0))
+        bucket = min(DDP_BUCKET_BYTES, shape.full_gradient_bytes)
         backward = np.array([m.phase == "backward" for m in shape.moments])
         return np.where(backward, 2 * bucket, 0.0)
     named = _by_name(units)
@@ -211,32 +211,40 @@ def _sharding_buffers(
         if reduce_bytes is None
         else partial(buffer_bytes, keeps_blocks=layout.zero_stage == 2, reduce_bytes=reduce_bytes)
     )
-    at = _gradients_made(shape, units, named)
-    held = {(moment, made): bytes_at(moment, sharding, made) for moment, made in set(at)}
-    found = np.array([held[one] for one in at])
+    made = _gradients_made(shape, tuple(units))
+    found = np.array([bytes_at(moment, sharding, parts) for moment, parts in made.distinct])
+    found = found[made.index]
     if layout.zero_stage == 2:
         for name, count in shape.blocks_held.items():
             found += count * compute_bytes * named[name].padded(layout.shard)
     return found
 
 
-def _gradients_made(
-    shape: Envelope, units: Sequence[Unit], named: dict[str | None, Unit]
-) -> list[tuple[Moment, Made]]:
-    """Return [P] the moment of every plateau, with the parts of the gradients that are made."""
+@dataclass(frozen=True, kw_only=True)
+class _GradientsMade:
+    """The moments of the plateaus, with the parts of the gradients that are made."""
+
+    distinct: tuple[tuple[Moment, Made], ...]
+    index: Array
+    """[P] which of the distinct ones each plateau is."""
+
+
+@lru_cache(maxsize=64)
+def _gradients_made(shape: Envelope, units: tuple[Unit, ...]) -> _GradientsMade:
+    # Hundreds of plateaus share a dozen moments, and a search asks for them under every layout.
+    named = _by_name(units)
     trainable = sum(unit.count * unit.trainable for unit in units)
-    per_gradient = shape.gradient_bytes.max(initial=0.0) / max(1, trainable)
-    roots, blocks = _root_gradients(shape), shape.block_gradient_bytes
-    return [
-        (
-            moment,
-            Made(
-                root=_share(root, named[None], per_gradient),
-                block=_share(own, named[moment.unit], per_gradient),
-            ),
+    per_gradient = shape.full_gradient_bytes / max(1, trainable)
+    roots, blocks = shape.root_gradient_bytes.tolist(), shape.block_gradient_bytes.tolist()
+    places: dict[tuple[Moment, Made], int] = {}
+    index = []
+    for moment, root, own in zip(shape.moments, roots, blocks, strict=True):
+        made = Made(
+            root=_share(root, named[None], per_gradient),
+            block=_share(own, named[moment.unit], per_gradient),
         )
-        for moment, root, own in zip(shape.moments, roots.tolist(), blocks.tolist(), strict=True)
-    ]
+        index.append(places.setdefault((moment, made), len(places)))
+    return _GradientsMade(distinct=tuple(places), index=np.array(index))
 
 
 def _by_name(units: Sequence[Unit]) -> dict[str | None, Unit]:
@@ -261,16 +269,3 @@ def _share(gradient_bytes: float, unit: Unit, bytes_per_gradient: float) -> floa
     """Return the part of a unit's gradients that is made."""
     full = bytes_per_gradient * unit.trainable
     return min(1.0, gradient_bytes / full) if full else 0.0
-
-
-def _root_gradients(shape: Envelope) -> Array:
-    """Return [P] bytes of the root's gradients that are made before the blocks' backward ends.
-
-    The head's, where it is not tied: what the pass makes before it enters the first block.
-    """
-    before = [
-        size
-        for size, moment in zip(shape.gradient_bytes, shape.moments, strict=True)
-        if moment.phase == "backward" and moment.unit is None and moment.previous is None
-    ]
-    return np.minimum(shape.gradient_bytes, max(before, default=0.0))
