@@ -10,15 +10,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-import sqlalchemy as sa
-from sqlalchemy import event
-from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.exc import DBAPIError
 
 from ...catalog.errors import UsageError
 from ...catalog.paths import data_dir
@@ -36,30 +31,7 @@ SHORTEST_PREFIX = 2
 TransactionKind = Literal["DEFERRED", "IMMEDIATE"]
 """A reader that may find the file read-only, or a writer that waits for the other writers."""
 
-_tables = sa.MetaData()
-_estimates = sa.Table(
-    "estimates",
-    _tables,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("inputs_hash", sa.Text, unique=True),
-    sa.Column("kept_at", sa.Text),
-    sa.Column("snapshot_date", sa.Text),
-    sa.Column("facts", sa.Text),
-    sa.Column("folder", sa.Text),
-    sa.Column("origin", sa.Text),
-)
-_plans = sa.Table(
-    "plans", _tables, sa.Column("id", sa.Text, primary_key=True), sa.Column("content", sa.Text)
-)
-_listed = sa.Table(
-    "listed_plans",
-    _tables,
-    sa.Column("estimate_id", sa.Integer),
-    sa.Column("position", sa.Integer),
-    sa.Column("plan_id", sa.Text),
-    sa.Column("tie_with_previous", sa.Boolean),
-)
-_identity = sa.Table("store_identity", _tables, sa.Column("id", sa.Text))
+_NEWEST_FIRST = "ORDER BY kept_at DESC, estimates.id DESC"
 
 
 @dataclass(frozen=True)
@@ -116,46 +88,47 @@ class Store:
                 "folder": None if origin is None else origin.folder,
                 "origin": None if origin is None else origin.model_dump_json(),
             }
-            inserted = connection.execute(_estimates.insert(), row).inserted_primary_key
-            assert inserted is not None
-            if not plans:
-                return
-            connection.execute(
-                insert(_plans).on_conflict_do_nothing(),
-                [{"id": plan.id, "content": plan.model_dump_json()} for plan in plans],
+            estimate_id = connection.execute(
+                "INSERT INTO estimates"
+                " (inputs_hash, kept_at, snapshot_date, facts, folder, origin) VALUES"
+                " (:inputs_hash, :kept_at, :snapshot_date, :facts, :folder, :origin)",
+                row,
+            ).lastrowid
+            connection.executemany(
+                "INSERT INTO plans (id, content) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                [(plan.id, plan.model_dump_json()) for plan in plans],
             )
-            connection.execute(_listed.insert(), [_listing(inserted[0], plan) for plan in plans])
+            connection.executemany(
+                "INSERT INTO listed_plans (estimate_id, position, plan_id, tie_with_previous)"
+                " VALUES (?, ?, ?, ?)",
+                [(estimate_id, one.position, one.id, one.tie_with_previous) for one in plans],
+            )
 
     def estimates(self, *, limit: int | None = None) -> list[Estimate]:
         """Return the kept estimates with their plans, newest first."""
         if not self.path.exists():
             return []
-        newest = (
-            sa.select(_estimates)
-            .order_by(_estimates.c.kept_at.desc(), _estimates.c.id.desc())
-            .limit(limit)
-        )
         with self.transaction() as connection:
-            rows = connection.execute(newest).all()
-            return [_read_estimate(connection, row.id, row.facts) for row in rows]
+            rows = connection.execute(
+                f"SELECT id, facts FROM estimates {_NEWEST_FIRST} LIMIT ?",
+                (-1 if limit is None else limit,),
+            ).fetchall()
+            return [_read_estimate(connection, row["id"], row["facts"]) for row in rows]
 
     def newest_of(self, folder: Path) -> KeptEstimate | None:
         """Return the newest estimate that was made in a folder; None if there is none."""
         if not self.path.exists():
             return None
-        newest = (
-            sa.select(_estimates)
-            .where(_estimates.c.folder == str(folder))
-            .order_by(_estimates.c.kept_at.desc(), _estimates.c.id.desc())
-            .limit(1)
-        )
         with self.transaction() as connection:
-            row = connection.execute(newest).first()
+            row = connection.execute(
+                f"SELECT id, facts, origin FROM estimates WHERE folder = ? {_NEWEST_FIRST} LIMIT 1",
+                (str(folder),),
+            ).fetchone()
             if row is None:
                 return None
             return KeptEstimate(
-                estimate=_read_estimate(connection, row.id, row.facts),
-                origin=Origin.model_validate_json(row.origin),
+                estimate=_read_estimate(connection, row["id"], row["facts"]),
+                origin=Origin.model_validate_json(row["origin"]),
             )
 
     def find_plan(self, prefix: str) -> KeptPlan:
@@ -172,8 +145,12 @@ class Store:
         if not self.path.exists():
             raise _unknown_plan(prefix)
         with self.transaction() as connection:
-            begins = _plans.c.id.startswith(wanted, autoescape=True)
-            ids = connection.scalars(sa.select(_plans.c.id).where(begins).limit(6)).all()
+            found = connection.execute(
+                "SELECT id FROM plans WHERE substr(id, 1, length(:prefix)) = :prefix"
+                " ORDER BY id LIMIT 6",
+                {"prefix": wanted},
+            )
+            ids = [row["id"] for row in found]
             if not ids:
                 raise _unknown_plan(prefix)
             if len(ids) > 1:
@@ -185,19 +162,22 @@ class Store:
             return _read_plan(connection, ids[0])
 
     @contextmanager
-    def transaction(self, kind: TransactionKind = "DEFERRED") -> Iterator[sa.Connection]:
-        """Open the file, brought up to date, for one transaction."""
+    def transaction(self, kind: TransactionKind = "DEFERRED") -> Iterator[sqlite3.Connection]:
+        """Open the file, brought up to date, for one transaction; an error takes it all back."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            engine = _open(self.path, kind)
-            try:
-                with engine.begin() as connection:
-                    migrate(connection)
-                    yield connection
-            finally:
-                engine.dispose()
-        except (OSError, DBAPIError) as error:
-            reason = str(getattr(error, "orig", None) or error)
+            # No isolation level: the driver itself would open every transaction as a reader, and a
+            # reader that goes on to write while another does is refused at once, without waiting.
+            connection = sqlite3.connect(self.path, timeout=LOCK_TIMEOUT_S, isolation_level=None)
+            # To close what is not committed takes it back.
+            with closing(connection):
+                connection.row_factory = sqlite3.Row
+                connection.execute(f"BEGIN {kind}")
+                migrate(connection)
+                yield connection
+                connection.execute("COMMIT")
+        except (OSError, sqlite3.Error) as error:
+            reason = str(error)
             fix = "Make room or give write permission there"
             if "not a database" in reason or "malformed" in reason:
                 fix = "Move this damaged file away"
@@ -207,85 +187,52 @@ class Store:
             ) from error
 
 
-def _open(path: Path, kind: TransactionKind) -> sa.Engine:
-    engine = sa.create_engine(
-        sa.URL.create("sqlite", database=str(path)),
-        poolclass=sa.NullPool,
-        connect_args={"timeout": LOCK_TIMEOUT_S},
-    )
-
-    # The driver opens every transaction as a reader, and a reader that goes on to write while
-    # another does is refused at once instead of waiting: writers must say so from the start.
-    @event.listens_for(engine, "connect")
-    def take_over_transactions(connection: sqlite3.Connection, _record: object) -> None:
-        connection.isolation_level = None
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql(f"BEGIN {kind}")
-
-    return engine
+def _read_id(connection: sqlite3.Connection) -> str:
+    return str(connection.execute("SELECT id FROM store_identity").fetchone()["id"])
 
 
-def _read_id(connection: sa.Connection) -> str:
-    return str(connection.scalar(sa.select(_identity.c.id)))
-
-
-def _forget(connection: sa.Connection, inputs_hash: str) -> None:
-    old = connection.scalar(
-        sa.select(_estimates.c.id).where(_estimates.c.inputs_hash == inputs_hash)
-    )
+def _forget(connection: sqlite3.Connection, inputs_hash: str) -> None:
+    old = connection.execute(
+        "SELECT id FROM estimates WHERE inputs_hash = ?", (inputs_hash,)
+    ).fetchone()
     if old is None:
         return
-    connection.execute(_listed.delete().where(_listed.c.estimate_id == old))
-    connection.execute(_estimates.delete().where(_estimates.c.id == old))
-    connection.execute(_plans.delete().where(_plans.c.id.not_in(sa.select(_listed.c.plan_id))))
+    connection.execute("DELETE FROM listed_plans WHERE estimate_id = ?", (old["id"],))
+    connection.execute("DELETE FROM estimates WHERE id = ?", (old["id"],))
+    connection.execute("DELETE FROM plans WHERE id NOT IN (SELECT plan_id FROM listed_plans)")
 
 
-def _listing(estimate_id: int, plan: Plan) -> dict[str, object]:
-    return {
-        "estimate_id": estimate_id,
-        "position": plan.position,
-        "plan_id": plan.id,
-        "tie_with_previous": plan.tie_with_previous,
-    }
-
-
-def _read_estimate(connection: sa.Connection, estimate_id: int, facts: str) -> Estimate:
+def _read_estimate(connection: sqlite3.Connection, estimate_id: int, facts: str) -> Estimate:
     listed = connection.execute(
-        sa.select(_plans.c.content, _listed.c.position, _listed.c.tie_with_previous)
-        .join(_plans, _plans.c.id == _listed.c.plan_id)
-        .where(_listed.c.estimate_id == estimate_id)
-        .order_by(_listed.c.position)
+        "SELECT content, position, tie_with_previous"
+        " FROM plans JOIN listed_plans ON plans.id = plan_id"
+        " WHERE estimate_id = ? ORDER BY position",
+        (estimate_id,),
     )
     plans = tuple(_placed(row) for row in listed)
     return Estimate.model_validate_json(facts).model_copy(update={"plans": plans})
 
 
-def _read_plan(connection: sa.Connection, plan_id: str) -> KeptPlan:
+def _read_plan(connection: sqlite3.Connection, plan_id: str) -> KeptPlan:
     row = connection.execute(
-        sa.select(
-            _plans.c.content,
-            _listed.c.position,
-            _listed.c.tie_with_previous,
-            _estimates.c.facts,
-            _estimates.c.origin,
-        )
-        .join(_listed, _listed.c.plan_id == _plans.c.id)
-        .join(_estimates, _estimates.c.id == _listed.c.estimate_id)
-        .where(_plans.c.id == plan_id)
-        .order_by(_estimates.c.kept_at.desc(), _estimates.c.id.desc())
-        .limit(1)
-    ).one()
+        "SELECT content, position, tie_with_previous, facts, origin"
+        " FROM plans JOIN listed_plans ON plan_id = plans.id"
+        " JOIN estimates ON estimates.id = estimate_id"
+        f" WHERE plans.id = ? {_NEWEST_FIRST} LIMIT 1",
+        (plan_id,),
+    ).fetchone()
     plan = _placed(row)
-    estimate = Estimate.model_validate_json(row.facts).model_copy(update={"plans": (plan,)})
-    origin = None if row.origin is None else Origin.model_validate_json(row.origin)
+    estimate = Estimate.model_validate_json(row["facts"]).model_copy(update={"plans": (plan,)})
+    origin = None if row["origin"] is None else Origin.model_validate_json(row["origin"])
     return KeptPlan(plan=plan, estimate=estimate, origin=origin)
 
 
-def _placed(row: sa.Row) -> Plan:
-    place = {"position": row.position, "tie_with_previous": row.tie_with_previous}
-    return Plan.model_validate_json(row.content).model_copy(update=place)
+def _placed(row: sqlite3.Row) -> Plan:
+    place = {
+        "position": row["position"],
+        "tie_with_previous": bool(row["tie_with_previous"]),
+    }
+    return Plan.model_validate_json(row["content"]).model_copy(update=place)
 
 
 def _unknown_plan(prefix: str) -> UsageError:

@@ -5,36 +5,17 @@ What is kept is written before money can be spent; nothing here asks the engine 
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-import sqlalchemy as sa
 from pydantic import ValidationError
 
 from ...catalog.errors import UsageError
 from .accounting import Limits, refuse_beyond
 from .estimates import SHORTEST_PREFIX, Store, StoreError
 from .launch_record import Attempt, LaunchRecord
-
-_tables = sa.MetaData()
-_launches = sa.Table(
-    "launches",
-    _tables,
-    sa.Column("run", sa.Text, primary_key=True),
-    sa.Column("created_at", sa.Text),
-    sa.Column("state", sa.Text),
-    sa.Column("cluster", sa.Text),
-    sa.Column("record", sa.Text),
-)
-_events = sa.Table(
-    "launch_events",
-    _tables,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("run", sa.Text),
-    sa.Column("at", sa.Text),
-    sa.Column("what", sa.Text),
-)
 
 
 class Ledger:
@@ -63,7 +44,11 @@ class Ledger:
         """
         with self._store.transaction("IMMEDIATE") as connection:
             refuse_beyond(record, _all_for(connection, limits), limits, now=self._now())
-            connection.execute(_launches.insert(), _row(record))
+            connection.execute(
+                "INSERT INTO launches (run, created_at, state, cluster, record)"
+                " VALUES (:run, :created_at, :state, :cluster, :record)",
+                _row(record),
+            )
             self._note(connection, record.run, "intended")
 
     def begin_attempt(
@@ -170,14 +155,17 @@ class Ledger:
         """Return what happened to a launch, oldest first."""
         if not self._store.path.exists():
             return []
-        rows_of = sa.select(_events.c.at, _events.c.what).where(_events.c.run == run)
         with self._store.transaction() as connection:
-            rows = connection.execute(rows_of.order_by(_events.c.id)).all()
-        return [(datetime.fromisoformat(row.at), row.what) for row in rows]
+            rows = connection.execute(
+                "SELECT at, what FROM launch_events WHERE run = ? ORDER BY id", (run,)
+            ).fetchall()
+        return [(datetime.fromisoformat(row["at"]), row["what"]) for row in rows]
 
-    def _note(self, connection: sa.Connection, run: str, what: str) -> None:
-        row = {"run": run, "at": self._now().isoformat(), "what": what}
-        connection.execute(_events.insert(), row)
+    def _note(self, connection: sqlite3.Connection, run: str, what: str) -> None:
+        connection.execute(
+            "INSERT INTO launch_events (run, at, what) VALUES (?, ?, ?)",
+            (run, self._now().isoformat(), what),
+        )
 
 
 def default_ledger(now: Callable[[], datetime], path: Path | None = None) -> Ledger:
@@ -195,23 +183,23 @@ def _row(record: LaunchRecord) -> dict[str, str]:
     }
 
 
-def _read(connection: sa.Connection, run: str) -> LaunchRecord:
-    row = connection.scalar(sa.select(_launches.c.record).where(_launches.c.run == run))
+def _read(connection: sqlite3.Connection, run: str) -> LaunchRecord:
+    row = connection.execute("SELECT record FROM launches WHERE run = ?", (run,)).fetchone()
     if row is None:
         raise UsageError(f"There is no launch {run}.", fix="See them with `gpuplan history`.")
-    record = _parsed(row)
+    record = _parsed(row["record"])
     if record is None:
         raise _damaged(run)
     return record
 
 
-def _records(connection: sa.Connection) -> list[tuple[str, LaunchRecord | None]]:
+def _records(connection: sqlite3.Connection) -> list[tuple[str, LaunchRecord | None]]:
     """Return the runs, newest first, with their records; None where one cannot be read."""
-    newest = sa.select(_launches.c.run, _launches.c.record).order_by(_launches.c.created_at.desc())
-    return [(row.run, _parsed(row.record)) for row in connection.execute(newest)]
+    newest = connection.execute("SELECT run, record FROM launches ORDER BY created_at DESC")
+    return [(row["run"], _parsed(row["record"])) for row in newest]
 
 
-def _all_for(connection: sa.Connection, limits: Limits) -> list[LaunchRecord]:
+def _all_for(connection: sqlite3.Connection, limits: Limits) -> list[LaunchRecord]:
     """Return every launch that limits count.
 
     Raises:
@@ -240,5 +228,9 @@ def _damaged(run: str, so: str = "") -> StoreError:
     )
 
 
-def _write(connection: sa.Connection, record: LaunchRecord) -> None:
-    connection.execute(_launches.update().where(_launches.c.run == record.run), _row(record))
+def _write(connection: sqlite3.Connection, record: LaunchRecord) -> None:
+    connection.execute(
+        "UPDATE launches SET created_at = :created_at, state = :state, cluster = :cluster,"
+        " record = :record WHERE run = :run",
+        _row(record),
+    )

@@ -8,9 +8,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite import insert
-
 from ...catalog.errors import GpuplanError
 from ...catalog.names import resolve_accelerator
 from ...catalog.snapshot import load_catalogue
@@ -22,17 +19,6 @@ from .origin import files_hash
 
 LEAST_STEPS = 10
 """A shorter run says little of a step."""
-_tables = sa.MetaData()
-_steps = sa.Table(
-    "measured_steps",
-    _tables,
-    sa.Column("run", sa.Text, primary_key=True),
-    sa.Column("workload", sa.Text),
-    sa.Column("plan_key", sa.Text),
-    sa.Column("at", sa.Text),
-    sa.Column("step_time_s", sa.Float),
-    sa.Column("record", sa.Text),
-)
 
 
 def workload_key(spec: ModelSpec, *, files: str | None = None) -> str:
@@ -90,8 +76,14 @@ def keep_step(
         "record": json.dumps(dict(record)),
     }
     with store.transaction("IMMEDIATE") as connection:
-        kept = insert(_steps).values(row)
-        connection.execute(kept.on_conflict_do_update(index_elements=["run"], set_=row))
+        connection.execute(
+            "INSERT INTO measured_steps (run, workload, plan_key, at, step_time_s, record)"
+            " VALUES (:run, :workload, :plan_key, :at, :step_time_s, :record)"
+            " ON CONFLICT (run) DO UPDATE SET workload = excluded.workload,"
+            " plan_key = excluded.plan_key, at = excluded.at,"
+            " step_time_s = excluded.step_time_s, record = excluded.record",
+            row,
+        )
     return True
 
 
@@ -99,13 +91,15 @@ def known_runs(store: Store, workload: str) -> KnownRuns:
     """Return what earlier runs of a workload measured, by plan."""
     if not store.path.exists():
         return {}
-    wanted = sa.select(_steps).where(_steps.c.workload == workload).order_by(_steps.c.at)
     with store.transaction() as connection:
-        rows = connection.execute(wanted).all()
+        rows = connection.execute(
+            "SELECT plan_key, step_time_s, run FROM measured_steps WHERE workload = ? ORDER BY at",
+            (workload,),
+        ).fetchall()
     by_plan: dict[str, list[Any]] = {}
     for row in rows:
-        by_plan.setdefault(row.plan_key, []).append(row)
+        by_plan.setdefault(row["plan_key"], []).append(row)
     return {
-        key: KnownStep(times_s=tuple(one.step_time_s for one in found), run=found[-1].run)
+        key: KnownStep(times_s=tuple(one["step_time_s"] for one in found), run=found[-1]["run"])
         for key, found in by_plan.items()
     }

@@ -5,14 +5,13 @@ A migration that has been released is never edited; a change is a new function a
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from secrets import token_hex
 
-import sqlalchemy as sa
-
 from ...catalog.errors import GpuplanError
 
-Migration = Callable[[sa.Connection], None]
+Migration = Callable[[sqlite3.Connection], None]
 
 
 class StoreError(GpuplanError):
@@ -23,7 +22,7 @@ class StoreTooNewError(StoreError):
     """The store was written by a later gpuplan than this one."""
 
 
-def migrate(connection: sa.Connection) -> None:
+def migrate(connection: sqlite3.Connection) -> None:
     """Bring the tables up to this version, inside the caller's transaction.
 
     Raises:
@@ -38,20 +37,19 @@ def migrate(connection: sa.Connection) -> None:
     for migration in MIGRATIONS[version:]:
         migration(connection)
     if version < len(MIGRATIONS):
-        connection.exec_driver_sql("DELETE FROM schema_version")
-        connection.exec_driver_sql(
-            "INSERT INTO schema_version (version) VALUES (?)", (len(MIGRATIONS),)
-        )
+        connection.execute("DELETE FROM schema_version")
+        connection.execute("INSERT INTO schema_version (version) VALUES (?)", (len(MIGRATIONS),))
 
 
-def _version(connection: sa.Connection) -> int:
+def _version(connection: sqlite3.Connection) -> int:
     known = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'"
-    if connection.exec_driver_sql(known).scalar() is None:
+    if connection.execute(known).fetchone() is None:
         return 0
-    return int(connection.exec_driver_sql("SELECT max(version) FROM schema_version").scalar() or 0)
+    (version,) = connection.execute("SELECT max(version) FROM schema_version").fetchone()
+    return int(version or 0)
 
 
-def _make_estimates_and_plans(connection: sa.Connection) -> None:
+def _make_estimates_and_plans(connection: sqlite3.Connection) -> None:
     statements = (
         "CREATE TABLE schema_version (version INTEGER NOT NULL)",
         """CREATE TABLE estimates (
@@ -73,15 +71,15 @@ def _make_estimates_and_plans(connection: sa.Connection) -> None:
         "CREATE INDEX estimates_by_time ON estimates (kept_at)",
     )
     for statement in statements:
-        connection.exec_driver_sql(statement)
+        connection.execute(statement)
 
 
-def _keep_where_an_estimate_is_from(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("ALTER TABLE estimates ADD COLUMN folder TEXT")
-    connection.exec_driver_sql("ALTER TABLE estimates ADD COLUMN origin TEXT")
+def _keep_where_an_estimate_is_from(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE estimates ADD COLUMN folder TEXT")
+    connection.execute("ALTER TABLE estimates ADD COLUMN origin TEXT")
 
 
-def _keep_launches(connection: sa.Connection) -> None:
+def _keep_launches(connection: sqlite3.Connection) -> None:
     statements = (
         """CREATE TABLE launches (
             run TEXT PRIMARY KEY,
@@ -99,11 +97,11 @@ def _keep_launches(connection: sa.Connection) -> None:
         "CREATE INDEX launch_events_by_run ON launch_events (run)",
     )
     for statement in statements:
-        connection.exec_driver_sql(statement)
+        connection.execute(statement)
 
 
-def _keep_what_runs_measured(connection: sa.Connection) -> None:
-    connection.exec_driver_sql(
+def _keep_what_runs_measured(connection: sqlite3.Connection) -> None:
+    connection.execute(
         """CREATE TABLE measured_steps (
             run TEXT PRIMARY KEY,
             workload TEXT NOT NULL,
@@ -113,15 +111,13 @@ def _keep_what_runs_measured(connection: sa.Connection) -> None:
             record TEXT NOT NULL
         )"""
     )
-    connection.exec_driver_sql(
-        "CREATE INDEX measured_steps_by_workload ON measured_steps (workload)"
-    )
+    connection.execute("CREATE INDEX measured_steps_by_workload ON measured_steps (workload)")
 
 
-def _name_the_store(connection: sa.Connection) -> None:
+def _name_the_store(connection: sqlite3.Connection) -> None:
     """Give the store an id: machines carry it, so that no other store takes them for its own."""
-    connection.exec_driver_sql("CREATE TABLE store_identity (id TEXT NOT NULL)")
-    connection.exec_driver_sql("INSERT INTO store_identity (id) VALUES (?)", (token_hex(8),))
+    connection.execute("CREATE TABLE store_identity (id TEXT NOT NULL)")
+    connection.execute("INSERT INTO store_identity (id) VALUES (?)", (token_hex(8),))
 
 
 MIGRATIONS: tuple[Migration, ...] = (

@@ -8,7 +8,6 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from answers import make_estimate, make_plan, make_ranked_estimate
 
 from gpuplan.catalog.errors import UsageError
@@ -164,26 +163,23 @@ def test_a_store_of_a_later_version_is_refused(store: Store) -> None:
 
 def test_migrations_run_in_order_and_once(tmp_path: Path, monkeypatch) -> None:
     ran: list[str] = []
-    engine = sa.create_engine(f"sqlite:///{tmp_path / 'store.sqlite3'}")
-    with engine.begin() as connection:
-        migrate(connection)
+    connection = sqlite3.connect(tmp_path / "store.sqlite3")
+    migrate(connection)
     later = (lambda _: ran.append("second"), lambda _: ran.append("third"))
     monkeypatch.setattr("gpuplan.launcher.store.migrations.MIGRATIONS", (*MIGRATIONS, *later))
     for _ in range(2):
-        with engine.begin() as connection:
-            migrate(connection)
+        migrate(connection)
     assert ran == ["second", "third"]
-    with engine.begin() as connection:
-        version = connection.exec_driver_sql("SELECT version FROM schema_version").all()
+    version = connection.execute("SELECT version FROM schema_version").fetchall()
     assert version == [(len(MIGRATIONS) + 2,)]
 
 
 def test_a_failed_migration_leaves_the_store_as_it_was(store: Store, monkeypatch) -> None:
     store.keep(make_ranked_estimate(), inputs_hash="a")
 
-    def half_a_change(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("DROP TABLE plans")
-        connection.exec_driver_sql("SELECT * FROM nowhere")
+    def half_a_change(connection: sqlite3.Connection) -> None:
+        connection.execute("DROP TABLE plans")
+        connection.execute("SELECT * FROM nowhere")
 
     with monkeypatch.context() as patched:
         patched.setattr(
