@@ -61,6 +61,7 @@ def memory_of(cache: ModelCache, setup: Setup, shape: Envelope) -> RankMemory:
         compute_bytes=gather,
         grad_accum=setup.grad_accum,
         state=_state(setup, traced, resident=True),
+        units=cache.units,
         reduces_once=NO_SYNC in setup.features,
     )
     staged = staging_bytes(cache, setup, gather_bytes=gather)
