@@ -74,7 +74,7 @@ class CachingAllocator:
         Raises:
             PoolExhaustedError: the limit is reached even after free segments were given back.
         """
-        size = round_up(size_bytes, ROUND_BYTES)
+        size = -(-size_bytes // ROUND_BYTES) * ROUND_BYTES or ROUND_BYTES
         pool = 0 if size <= SMALL_REQUEST_BYTES else 1
         free = self._free[pool]
         at = bisect_left(free, (size, 0))
@@ -178,15 +178,17 @@ class _Pool:
         """Run one step, in which the optimizer's state may not exist before a tick."""
         state = [] if state_from_tick is None else self._state()
         waits = set(state)
+        sizes, handles, free = self._sizes, self._handles, self._allocator.free
         for order, (tick, row, born) in enumerate(events(self._memory)):
             if waits and state_from_tick is not None and tick >= state_from_tick:
                 self._make(state, order, tick)
                 waits = set()
             if not born:
-                if row in self._handles:
-                    self._allocator.free(self._handles.pop(row))
-            elif row not in waits:
-                self._make([row], order, tick)
+                handle = handles.pop(row, None)
+                if handle is not None:
+                    free(handle)
+            elif sizes[row] > 0 and row not in waits:
+                self._make((row,), order, tick)
         self._make(sorted(waits), 0, -1)
 
     def next_step(self) -> None:
@@ -195,11 +197,13 @@ class _Pool:
             self._allocator.free(self._handles.pop(row))
         self.most = 0
 
-    def _make(self, rows: list[int], order: int, tick: int) -> None:
+    def _make(self, rows: Sequence[int], order: int, tick: int) -> None:
         for row in rows:
             if self._sizes[row] > 0 and row not in self._handles:
                 self._handles[row] = self._allocator.allocate(self._sizes[row])
-        self.reserved = max(self.reserved, self._allocator.reserved_bytes)
+        # Compared by hand: a step makes some thousand storages, and is replayed for every plan.
+        if self._allocator.reserved_bytes > self.reserved:
+            self.reserved = self._allocator.reserved_bytes
         if self._allocator.allocated_bytes > self.most:
             self.most, self.peak_tick = self._allocator.allocated_bytes, tick
             self.alive_at_peak = order
