@@ -7,13 +7,10 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from rich.console import Console
-from rich.table import Table
-
 from ...planner.validation.errors import PredictionError, SummaryRow, Validation
+from .text.columns import GAP, Align, column_widths, padded
 from .text.quantity import DASH, format_gib, format_seconds
 
-WIDTH = 140
 HEADINGS = (
     "group",
     "n",
@@ -28,6 +25,7 @@ HEADINGS = (
     "50 % HFU",
     "skipped",
 )
+ALIGNS: tuple[Align, ...] = ("left", *("right" for _ in HEADINGS[1:]))
 QUANTITY_NAMES = {"step_time_s": "step time", "peak_memory_bytes": "peak memory"}
 HOLD_OUT_NAMES = {
     "configuration": "out of fold: constants fitted without the run's fifth of the configurations",
@@ -39,19 +37,14 @@ GROUPING_NAMES = {"source_group": "source", "accelerator": "accelerator", "stack
 
 def render_table(answer: Validation, worst: int) -> str:
     """Return the summaries, the worst rows and the skipped ones as text tables."""
-    stream = io.StringIO()
-    console = Console(file=stream, width=WIDTH, no_color=True, highlight=False)
+    lines: list[str] = []
     for title, rows in _sections(answer):
-        table = Table(title=title, title_justify="left", box=None, header_style="bold")
-        for heading in HEADINGS:
-            table.add_column(heading, justify="left" if heading == "group" else "right")
-        for row in rows:
-            table.add_row(*_cells(row))
-        console.print(table)
-        console.print()
-    for line in _closing_lines(answer, worst):
-        console.print(line, markup=False, soft_wrap=True)
-    return stream.getvalue()
+        cells = [HEADINGS, *map(_cells, rows)]
+        widths = column_widths(cells)
+        filled = (GAP.join(padded(row, widths, ALIGNS)) for row in cells)
+        table = [f" {line} " for line in filled]
+        lines += [title.ljust(len(table[0])), *table, ""]
+    return "".join(f"{line}\n" for line in [*lines, *_closing_lines(answer, worst)])
 
 
 def render_markdown(answer: Validation, worst: int) -> str:

@@ -49,13 +49,24 @@ def total_width(widths: Sequence[int]) -> int:
     return sum(widths) + len(GAP) * (len(widths) - 1)
 
 
-def aligned(cells: Sequence[str], widths: Sequence[int], aligns: Sequence[Align]) -> str:
-    """Return one row with every cell padded to its column."""
-    padded = []
+def padded(cells: Sequence[str], widths: Sequence[int], aligns: Sequence[Align]) -> list[str]:
+    """Return the cells of one row, each filled up to the width of its column."""
+    found = []
     for cell, width, align in zip(cells, widths, aligns, strict=True):
         space = " " * (width - cell_len(cell))
-        padded.append(cell + space if align == "left" else space + cell)
-    return GAP.join(padded).rstrip()
+        found.append(cell + space if align == "left" else space + cell)
+    return found
+
+
+def aligned(cells: Sequence[str], widths: Sequence[int], aligns: Sequence[Align]) -> str:
+    """Return one row with every cell padded to its column."""
+    return GAP.join(padded(cells, widths, aligns)).rstrip()
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return running text as lines of whole words; only a word longer than a line is cut."""
+    console = Console(file=io.StringIO(), width=width)
+    return [line.plain for line in Text(text).wrap(console, width, overflow="fold")]
 
 
 def packed(

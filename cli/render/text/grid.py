@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ...terminal.output import Screen
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
 
-GAP = 2
+from ...terminal.output import Screen
+from .columns import GAP, Align, column_widths, padded, to_text, total_width, wrapped
+
 SMALLEST = 12
 """A column that gives way keeps at least so many characters."""
 
@@ -42,46 +44,24 @@ def text_table(grid: Grid, screen: Screen, *, title: str | None = None, header: 
 
     Columns that give way are cut first; a last column of running text is wrapped under itself.
     """
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     shown = [i for i, column in enumerate(grid.columns) if screen.width >= column.from_width]
-    widths = _widths(grid, shown, screen.width, header)
-    is_prose = not header
-    needed = 0 if is_prose else sum(widths.values()) + GAP * len(shown)
-    table = Table(
-        box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=header, header_style="bold"
-    )
-    for i in shown:
-        column = grid.columns[i]
-        wraps = is_prose and i == shown[-1]
-        table.add_column(
-            Text(column.heading),
-            justify="right" if column.right else "left",
-            style="bold" if column.key else "",
-            width=None if wraps else widths[i],
-            no_wrap=not wraps,
-            overflow="fold" if wraps else "ellipsis",
-        )
-    for number, row in enumerate(grid.rows):
+    columns = [grid.columns[i] for i in shown]
+    rows = [[row[i] for i in shown] for row in grid.rows]
+    headings = [column.heading for column in columns]
+    lines = [Text(title, style="bold")] if title else []
+    widths = _widths(columns, [headings, *rows] if header else rows, screen.width)
+    if header:
+        lines.append(_line(headings, columns, widths, style="bold"))
+    else:
+        widths[-1] = max(SMALLEST, screen.width - total_width([*widths[:-1], 0]))
+    for number, row in enumerate(rows):
         if number in grid.breaks:
-            table.add_row()
-        table.add_row(*(Text(row[i]) for i in shown))
-    stream = io.StringIO()
-    console = Console(
-        file=stream,
-        # Rather a line too long than a number cut in two.
-        width=max(screen.width, needed),
-        force_terminal=screen.color,
-        color_system="standard" if screen.color else None,
-        highlight=False,
-        legacy_windows=False,
-    )
-    if title:
-        console.print(Text(title, style="bold"))
-    console.print(table)
-    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+            lines.append(Text())
+        first, *more = [row[-1]] if header else wrapped(row[-1], widths[-1]) or [""]
+        lines.append(_line([*row[:-1], first], columns, widths))
+        blanks = [""] * (len(row) - 1)
+        lines += [_line([*blanks, rest], columns, widths) for rest in more]
+    return to_text(lines, colour=screen.color)
 
 
 def markdown_table(grid: Grid) -> str:
@@ -94,18 +74,32 @@ def markdown_table(grid: Grid) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _widths(grid: Grid, shown: Sequence[int], screen_width: int, header: bool) -> dict[int, int]:
-    """Return the width of each shown column; those that may shrink share what is missing."""
-    widths = {
-        i: max([len(grid.columns[i].heading) if header else 0, *(len(row[i]) for row in grid.rows)])
-        for i in shown
-    }
-    excess = sum(widths.values()) + GAP * (len(shown) - 1) - screen_width
-    shrinkable = [i for i in shown if grid.columns[i].shrink]
-    while excess > 0 and any(widths[i] > SMALLEST for i in shrinkable):
-        widest = max(shrinkable, key=lambda i: widths[i])
-        widths[widest] -= 1
-        excess -= 1
+def _line(
+    cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int], style: str = ""
+) -> Text:
+    """Return one row; what is longer than its column is cut, with "…"."""
+    aligns: list[Align] = ["right" if column.right else "left" for column in columns]
+    cut = [_cut(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    filled = zip(padded(cut, widths, aligns), columns, strict=True)
+    parts = [Text(cell, style="bold" if column.key else style) for cell, column in filled]
+    return Text(GAP, style=style).join(parts)
+
+
+def _cut(cell: str, width: int) -> str:
+    return cell if cell_len(cell) <= width else set_cell_size(cell, width - 1) + "…"
+
+
+def _widths(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], screen_width: int
+) -> list[int]:
+    """Return the width of each column; those that may shrink share what is missing.
+
+    Rather a line too long than a number cut in two: the others keep their width.
+    """
+    widths = column_widths(rows)
+    shrinkable = [i for i, column in enumerate(columns) if column.shrink]
+    while total_width(widths) > screen_width and any(widths[i] > SMALLEST for i in shrinkable):
+        widths[max(shrinkable, key=lambda i: widths[i])] -= 1
     return widths
 
 
