@@ -106,13 +106,14 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     # A command lives for seconds; looking for garbage all the time is a tenth of an estimate.
     gc.set_threshold(100_000, 50, 50)
     code = run(args)
-    if args is not None:
-        sys.exit(code)
-    _leave(code)
+    if args is None and "sky" in sys.modules:
+        _leave(code)
+    gc.freeze()  # What lives to the end need not be searched for garbage again.
+    sys.exit(code)
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process without taking SkyPilot or torch apart first, which is most of a second.
+    """End the process without taking SkyPilot apart first, which is most of a second.
 
     What was to be done at the end (threads, atexit) is done; files are closed by the system.
     """
