@@ -12,9 +12,10 @@ from ..planner.plan.layout import Layout, parse_layout
 from ..planner.plan.plan import Estimate, Plan
 from ..planner.plan.question import Choices, Machine, Money, Question, Work
 from ..profiles.profile import Profile
+from ..profiles.user_model.spec import ModelSpec
 from . import launches
 from .answers import check, doctor, estimate, fits, sources, timeline, validate
-from .inputs import Inputs, measure, profile, read_inputs
+from .inputs import Inputs, measure, model, profile, read_inputs
 from .jobs import actuals, launch, next_plan, run, run_script
 from .kept import keep, kept_estimates, kept_plan
 
@@ -25,6 +26,7 @@ __all__ = [
     "Inputs",
     "Layout",
     "Machine",
+    "ModelSpec",
     "Money",
     "Plan",
     "Profile",
@@ -41,6 +43,7 @@ __all__ = [
     "launch",
     "launches",
     "measure",
+    "model",
     "next_plan",
     "parse_layout",
     "profile",

@@ -22,7 +22,7 @@ from ..planner.plan.plan import (
 )
 from ..planner.plan.question import Question
 from ..profiles.profile import Profile
-from ..profiles.user_model.spec import DEFAULT_TIMEOUT_S
+from ..profiles.user_model.spec import ModelSpec
 from .inputs import Inputs, read_inputs
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 def estimate(
-    model: str | Path | Inputs,
+    model: str | Path | ModelSpec | Inputs,
     question: Question | None = None,
     *,
     params: Mapping[str, Any] | None = None,
     offers: Path | None = None,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
+    timeout_s: float | None = None,
     now: Callable[[], datetime] | None = None,
 ) -> Estimate:
     """Return ranked, priced plans for training a model; no plan is an answer too.
@@ -51,7 +51,7 @@ def estimate(
         question: The work, machines, layouts and money; default: everything, no amount of work.
         params: Values for the functions of the file.
         offers: The user's own machines and prices.
-        timeout_s: Longest time the file may take, seconds.
+        timeout_s: Longest time the file may take, seconds; default: the model's own, else 120.
         now: The clock for `generated_at`; default: the current time in UTC.
 
     Raises:
@@ -101,7 +101,7 @@ def _known_runs(model: Inputs) -> KnownRuns:
 
 
 def fits(
-    model: str | Path | Inputs,
+    model: str | Path | ModelSpec | Inputs,
     on: str,
     *,
     params: Mapping[str, Any] | None = None,
