@@ -26,7 +26,7 @@ def run(
     model: str | Path | ModelSpec,
     request: RunRequest | None = None,
     *,
-    plan: str | None = None,
+    plan: str | Plan | None = None,
     params: Mapping[str, Any] | None = None,
     inputs: Iterable[str] = (),
     now: Callable[[], datetime] | None = None,
@@ -39,7 +39,7 @@ def run(
     Args:
         model: A model as for `profile`, but no written Profile.
         request: How; default: every CUDA device, else one process on the processor.
-        plan: A plan's id, a `plan.json`, or `estimate.json#ID`; None: as the file asks itself,
+        plan: A plan, its id, a `plan.json`, or `estimate.json#ID`; None: as the file asks itself,
             data-parallel over the processes.
         params: Values for the functions of the file.
         inputs: Shapes of the tensors of a plain module.
@@ -96,7 +96,7 @@ def run_script(
     command: str,
     framework: str,
     *,
-    plan: str | None = None,
+    plan: str | Plan | None = None,
     nproc: int | None = None,
     device: str | None = None,
     folder: Path | None = None,
@@ -131,7 +131,7 @@ def run_script(
 
 
 def launch(
-    plan: str | None = None,
+    plan: str | Plan | None = None,
     request: LaunchRequest | None = None,
     *,
     model: str | Path | ModelSpec | None = None,
@@ -149,7 +149,8 @@ def launch(
     Nothing is written, and nothing is rented: `start` does both.
 
     Args:
-        plan: As for `run`; None: the cheapest of the last estimate made in this folder.
+        plan: As for `run`; None: the cheapest of the last estimate made in this folder. One of an
+            estimate that was not kept (`keep`) does not say its model: give it too.
         request: How; a place for results must be given.
         model: The model, where the plan does not say; it must be the one it was made for.
         params: Values for the functions of the file, for such a model.
