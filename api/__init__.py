@@ -15,9 +15,13 @@ from ..profiles.profile import Profile
 from ..profiles.user_model.spec import ModelSpec
 from . import launches
 from .answers import check, doctor, estimate, fits, sources, timeline, validate
+from .catalogue import export_prices, gpu, gpus, offers
+from .curves import calibrate, check_curves
 from .inputs import Inputs, measure, model, profile, read_inputs
 from .jobs import actuals, launch, next_plan, run, run_script
 from .kept import keep, kept_estimates, kept_plan
+from .model_file import init
+from .step import step_summary
 
 __all__ = [
     "Choices",
@@ -33,10 +37,16 @@ __all__ = [
     "Question",
     "Work",
     "actuals",
+    "calibrate",
     "check",
+    "check_curves",
     "doctor",
     "estimate",
+    "export_prices",
     "fits",
+    "gpu",
+    "gpus",
+    "init",
     "keep",
     "kept_estimates",
     "kept_plan",
@@ -45,12 +55,14 @@ __all__ = [
     "measure",
     "model",
     "next_plan",
+    "offers",
     "parse_layout",
     "profile",
     "read_inputs",
     "run",
     "run_script",
     "sources",
+    "step_summary",
     "timeline",
     "validate",
 ]

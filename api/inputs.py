@@ -82,6 +82,7 @@ def profile(
     *,
     params: Mapping[str, Any] | None = None,
     inputs: Iterable[str] = (),
+    precision: Precision | None = None,
     numerics: Iterable[Numerics] | None = None,
     optimizer: str | None = None,
     timeout_s: float | None = None,
@@ -95,7 +96,8 @@ def profile(
             `hf:<folder or config.json>` or a written Profile.
         params: Values for the functions of the file.
         inputs: Shapes of the tensors of a plain module, such as "3,224,224".
-        numerics: Which storage and compute dtypes to trace; default: the file's own.
+        precision: The precision to trace the step for; default: the file's own.
+        numerics: Which storage and compute dtypes to trace; default: those of `precision`.
         optimizer: An optimizer to trace instead of the file's.
         timeout_s: Longest time the file may take, seconds; default: the model's own, else 120.
         use_cache: Whether to look for the Profile in the cache, and to keep it there.
@@ -108,6 +110,8 @@ def profile(
     from ..profiles.tracing_process.service import make_profile
 
     spec = _model(model, params=params, inputs=inputs, timeout_s=timeout_s)
+    if numerics is None and precision is not None:
+        numerics = (NUMERICS_OF_PRECISION[precision],)
     return make_profile(
         spec,
         numerics=None if numerics is None else tuple(sorted(numerics)),

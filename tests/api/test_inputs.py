@@ -59,3 +59,16 @@ def test_every_question_takes_a_model_or_its_file(file: Path) -> None:
     question = api.Question(machine=api.Machine(accelerators=("T4",), providers=("aws",)))
     assert api.estimate(spec, question).plans == api.estimate(inputs, question).plans
     assert api.fits(spec, "T4") == api.fits(inputs, "T4")
+
+
+@pytest.mark.slow
+def test_a_step_is_summed_up_at_the_micro_batch_and_recompute_asked_for(file: Path) -> None:
+    traced = api.profile(api.model(file))
+    step = api.step_summary(traced, micro_batch=4)
+    assert (step.precision, step.micro_batch, step.recompute) == ("fp32", 4, "none")
+    # One Linear of 64 × 64 on 4 samples, forward and the gradient of its weights.
+    assert step.kernels[0].flops == 2 * 4 * 64 * 64
+    assert step.flops >= 2 * step.kernels[0].flops
+    assert step.peak_phase is not None
+    with pytest.raises(UsageError, match="holds no trace for bf16-amp"):
+        api.step_summary(traced, precision="bf16-amp")
