@@ -50,7 +50,8 @@ def test_a_model_file_is_written_once_and_replaced_only_by_force(tmp_path: Path)
 def test_a_model_file_around_a_class_lies_beside_it(tmp_path: Path) -> None:
     source = tmp_path / "net.py"
     source.write_text(
-        "from torch import nn\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return x\n"
+        "from torch import nn\n\n"
+        "class Net(nn.Module):\n    def forward(self, x):\n        return x\n"
     )
     target = api.init(source=source)
     assert target == tmp_path / "gpuplan_model.py"

@@ -1,15 +1,20 @@
 """What is launched: a plan by its name, or a plan of an answer as it is."""
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from answers import make_estimate, make_plan, make_run
+from answers import make_estimate, make_offer, make_plan, make_run
+from fake_engine import Clock, FakeEngine
 
 from gpuplan import api
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.launcher.lifecycle.engine import NoCapacityError
+from gpuplan.launcher.prepare.prepare import Prepared
 from gpuplan.launcher.prepare.request import LaunchRequest, parse_outputs
+from gpuplan.launcher.skypilot import prices
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.origin import origin_of
 from gpuplan.launcher.store.plan_file import given_plan
@@ -62,3 +67,50 @@ def test_a_plan_that_was_changed_is_not_taken_for_the_kept_one(answer: Estimate)
 def test_a_plan_on_another_provider_is_refused_as_when_it_is_named(answer: Estimate) -> None:
     with pytest.raises(UsageError, match="not on gcp"):
         api.launch(answer.plans[0], LaunchRequest(providers=("gcp",)), model="net.py")
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    monkeypatch.setattr(prices, "skypilot_prices", lambda _task: [None])
+    return FakeEngine(Clock(datetime.now(UTC)), usd_per_hour=Decimal("21.96"))
+
+
+def test_without_capacity_the_next_best_plan_is_rented_where_it_may_be(
+    answer: Estimate, engine: FakeEngine
+) -> None:
+    elsewhere = make_plan(2, offer=make_offer(provider="gcp"), run=make_run(), runnable=True)
+    kept(answer.model_copy(update={"plans": (answer.plans[0], elsewhere)}))
+    context = api.launches.context(engine=engine)
+    first = api.launch(answer.plans[0], REQUEST)
+    engine.no_capacity = True
+    with pytest.raises(NoCapacityError) as refused:
+        api.launches.rent(context, first)
+    assert elsewhere.id in str(refused.value.fix)
+    confirmed: list[str] = []
+
+    def prepare_next(plan: api.Plan) -> Prepared:
+        engine.no_capacity = False
+        return api.launch(plan, REQUEST)
+
+    record = api.launches.rent(
+        context,
+        api.launch(answer.plans[0], REQUEST),
+        confirm=lambda prepared: confirmed.append(prepared.plan.id),
+        prepare_next=prepare_next,
+    )
+    assert confirmed == [answer.plans[0].id, elsewhere.id]
+    assert record.is_open
+
+
+def test_nothing_is_rented_that_is_not_confirmed(answer: Estimate, engine: FakeEngine) -> None:
+    def refuse(_prepared: Prepared) -> None:
+        raise UsageError("no", fix="yes")
+
+    kept(answer)
+    with pytest.raises(UsageError):
+        api.launches.rent(
+            api.launches.context(engine=engine),
+            api.launch(answer.plans[0], REQUEST),
+            confirm=refuse,
+        )
+    assert engine.tasks == []
