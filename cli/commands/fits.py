@@ -73,7 +73,7 @@ FORMATS = ("table", "json")
 @option("Layout", "--optimizer", type=OneOf(OPTIMIZERS), help="Instead of the file's own.")
 @list_option("Layout", "--offload", OneOf(OFFLOADS), help="What to keep in host memory.")
 @output_options(*FORMATS)
-def command(model: str, on: str, **options: Any) -> int:
+def command(model: str, **options: Any) -> int:
     """Say whether one training step of MODEL fits in the memory of an accelerator.
 
     The first word of the answer is Yes or No; the exit code is 0 or 3.
@@ -83,6 +83,7 @@ def command(model: str, on: str, **options: Any) -> int:
     from ..terminal.output import chosen_format, write_output
 
     asked = FitsOptions(**options)
+    on = asked.on
     refuse_count(on)
     precision = asked.precision
     # A remedy may be 16-bit autocast, whatever was asked about.
@@ -110,8 +111,10 @@ def command(model: str, on: str, **options: Any) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class FitsOptions(InputsOptions):
-    """What the options of `gpuplan fits` hold, beside the accelerator."""
+    """What the options of `gpuplan fits` hold."""
 
+    on: str
+    """Any name of one accelerator."""
     layout: Layout | None
     micro_batch: int | None
     precision: Precision | None

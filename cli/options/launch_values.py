@@ -127,19 +127,28 @@ def request_of(options: LaunchOptions) -> LaunchRequest:
     Raises:
         UsageError: a text is not of the form that its option takes.
     """
-    from ...launcher.prepare import request
+    from ...launcher.prepare.request import (
+        GuardRequest,
+        LaunchRequest,
+        parse_data,
+        parse_image,
+        parse_outputs,
+        parse_secret,
+        parse_shared,
+        parse_variable,
+    )
 
     fetch, outputs, shared = options.fetch, options.outputs, options.shared
     deadline_s = options.deadline
     every_steps, every_s = options.checkpoint_every or (None, None)
-    return request.LaunchRequest(
+    return LaunchRequest(
         providers=options.provider,
         spot=options.spot,
         infra=options.infra,
         regions=options.region,
         zones=options.zone,
         steps=options.steps,
-        guard=request.GuardRequest(
+        guard=GuardRequest(
             max_cost_usd=options.max_cost,
             max_hours=options.max_hours,
             max_hourly_cost_usd=options.max_hourly_cost,
@@ -149,19 +158,19 @@ def request_of(options: LaunchOptions) -> LaunchRequest:
             smoke=options.smoke,
         ),
         deadline=None if deadline_s is None else datetime.now(UTC) + timedelta(seconds=deadline_s),
-        data=tuple(request.parse_data(text) for text in options.data),
-        outputs=None if outputs is None else request.parse_outputs(outputs),
-        shared=None if shared is None else request.parse_shared(shared),
+        data=tuple(parse_data(text) for text in options.data),
+        outputs=None if outputs is None else parse_outputs(outputs),
+        shared=None if shared is None else parse_shared(shared),
         fetch=None if fetch is None else str(Path(fetch).expanduser().absolute()),
-        image=None if options.image is None else request.parse_image(options.image),
+        image=None if options.image is None else parse_image(options.image),
         disk_gb=options.disk_size,
         checkpoint_every_steps=every_steps,
         checkpoint_every_s=every_s,
         autodown_minutes=options.autodown,
         synthetic=options.synthetic,
         setup=options.setup,
-        environment=tuple(request.parse_variable(text) for text in options.variables),
-        secrets=tuple(request.parse_secret(text) for text in options.secrets),
+        environment=tuple(parse_variable(text) for text in options.variables),
+        secrets=tuple(parse_secret(text) for text in options.secrets),
         command=options.script,
         framework=options.framework,
     )
