@@ -12,11 +12,16 @@ from ..planner.plan.layout import Layout, parse_layout
 from ..planner.plan.plan import Estimate, Plan
 from ..planner.plan.question import Choices, Machine, Money, Question, Work
 from ..profiles.profile import Profile
+from ..profiles.user_model.spec import ModelSpec
 from . import launches
 from .answers import check, doctor, estimate, fits, sources, timeline, validate
-from .inputs import Inputs, measure, profile, read_inputs
+from .catalogue import export_prices, gpu, gpus, offers
+from .curves import calibrate, check_curves
+from .inputs import Inputs, measure, model, profile, read_inputs
 from .jobs import actuals, launch, next_plan, run, run_script
 from .kept import keep, kept_estimates, kept_plan
+from .model_file import init
+from .step import step_summary
 
 __all__ = [
     "Choices",
@@ -25,29 +30,39 @@ __all__ = [
     "Inputs",
     "Layout",
     "Machine",
+    "ModelSpec",
     "Money",
     "Plan",
     "Profile",
     "Question",
     "Work",
     "actuals",
+    "calibrate",
     "check",
+    "check_curves",
     "doctor",
     "estimate",
+    "export_prices",
     "fits",
+    "gpu",
+    "gpus",
+    "init",
     "keep",
     "kept_estimates",
     "kept_plan",
     "launch",
     "launches",
     "measure",
+    "model",
     "next_plan",
+    "offers",
     "parse_layout",
     "profile",
     "read_inputs",
     "run",
     "run_script",
     "sources",
+    "step_summary",
     "timeline",
     "validate",
 ]

@@ -22,7 +22,7 @@ from ..planner.plan.plan import (
 )
 from ..planner.plan.question import Question
 from ..profiles.profile import Profile
-from ..profiles.user_model.spec import DEFAULT_TIMEOUT_S
+from ..profiles.user_model.spec import ModelSpec
 from .inputs import Inputs, read_inputs
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 def estimate(
-    model: str | Path | Inputs,
+    model: str | Path | ModelSpec | Inputs,
     question: Question | None = None,
     *,
     params: Mapping[str, Any] | None = None,
     offers: Path | None = None,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
+    timeout_s: float | None = None,
     now: Callable[[], datetime] | None = None,
 ) -> Estimate:
     """Return ranked, priced plans for training a model; no plan is an answer too.
@@ -51,7 +51,7 @@ def estimate(
         question: The work, machines, layouts and money; default: everything, no amount of work.
         params: Values for the functions of the file.
         offers: The user's own machines and prices.
-        timeout_s: Longest time the file may take, seconds.
+        timeout_s: Longest time the file may take, seconds; default: the model's own, else 120.
         now: The clock for `generated_at`; default: the current time in UTC.
 
     Raises:
@@ -101,7 +101,7 @@ def _known_runs(model: Inputs) -> KnownRuns:
 
 
 def fits(
-    model: str | Path | Inputs,
+    model: str | Path | ModelSpec | Inputs,
     on: str,
     *,
     params: Mapping[str, Any] | None = None,
@@ -149,7 +149,7 @@ def fits(
     return answer(
         model.profile,
         accelerator,
-        precision=precision or _own_precision(model.profile),
+        precision=precision or own_precision(model.profile),
         micro_batch=micro_batch,
         recompute=recompute,
         layout=layout,
@@ -178,17 +178,27 @@ def timeline(inputs: Inputs, plan: Plan) -> list[Span]:
     return spans(inputs.profile, plan, inputs.catalogue.accelerators[plan.offer.accelerator])
 
 
-def validate(records: Iterable[Path], *, hold_out: Protocol | None = None) -> Validation:
+def validate(
+    records: Iterable[Path],
+    *,
+    hold_out: Protocol | None = None,
+    without_curves_of: Iterable[str] = (),
+) -> Validation:
     """Return predictions for recorded runs, with their errors; see `gpuplan validate`.
 
     Args:
         records: files of run records.
         hold_out: predict every run with constants fitted without its fold of configurations, its
             source or its accelerator; None: with the usual ones.
+        without_curves_of: accelerators predicted from their nearest relative, as if nobody had
+            measured them.
     """
+    from ..catalog.names import resolve_accelerator
+    from ..profiles.curves import user_curves
     from .validation import validate as judge_records
 
-    return judge_records(records, hold_out=hold_out)
+    with user_curves.without_curves_of(resolve_accelerator(name) for name in without_curves_of):
+        return judge_records(records, hold_out=hold_out)
 
 
 def check() -> SkyCheck:
@@ -231,7 +241,8 @@ def _workload(traced: Profile) -> WorkloadFacts:
     )
 
 
-def _own_precision(traced: Profile) -> Precision:
+def own_precision(traced: Profile) -> Precision:
+    """Return the precision that a model's file sets, else fp32."""
     named: dict[str | None, Precision] = {precision: precision for precision in PRECISIONS}
     return named.get(traced.file_precision, "fp32")
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.errors import UsageError
 from ..planner.plan.plan import Precision
 from ..planner.plan.question import Machine
 from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
-from ..profiles.user_model.spec import DEFAULT_TIMEOUT_S
+from ..profiles.user_model.spec import (
+    DEFAULT_TIMEOUT_S,
+    ModelSpec,
+    parse_model_spec,
+    refuse_unreadable,
+)
 
 if TYPE_CHECKING:
     from ..catalog.snapshot import Catalogue
     from ..profiles.measure.parent import MeasureRequest
     from ..profiles.measured import MeasuredProfile
     from ..profiles.tracing_process.service import PendingProfile
-    from ..profiles.user_model.spec import ModelSpec
 
 DEFAULT_NUMERICS: tuple[Numerics, ...] = ("amp16", "fp32", "pure16")
 """What is traced when no precision is asked for: the planner is then free to take either."""
@@ -36,26 +41,65 @@ class Inputs:
     """The user's own machines and prices that the catalogue holds."""
 
 
-def profile(
-    model: str | Path,
+def model(
+    model: str | Path | ModelSpec,
     *,
     params: Mapping[str, Any] | None = None,
     inputs: Iterable[str] = (),
+    timeout_s: float | None = None,
+) -> ModelSpec:
+    """Return a model as every use case takes it: its file with the params for its functions.
+
+    Args:
+        model: `model.py`, `model.py:ClassName`, `hf:<folder or config.json>` or a written Profile;
+            what this function returned stays as it is, apart from the time limit.
+        params: Values for the functions of the file.
+        inputs: Shapes of the tensors of a plain module, such as "3,224,224".
+        timeout_s: Longest time the file may take, seconds; default: 120, or what `model` says.
+
+    Raises:
+        UsageError: The file cannot be read, an argument makes no sense, or params or inputs are
+            given beside a model that has its own.
+    """
+    if not isinstance(model, ModelSpec):
+        limit_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
+        return parse_model_spec(str(model), params=params, inputs=inputs, timeout_s=limit_s)
+    if params or tuple(inputs):
+        raise UsageError(
+            f"params or inputs are given beside {model.text}, which has its own.",
+            fix='give them once: gpuplan.model("model.py", params=…, inputs=…).',
+        )
+    refuse_unreadable(model)
+    return model if timeout_s is None else replace(model, timeout_s=timeout_s)
+
+
+# The use cases below have an argument of the same name.
+_model = model
+
+
+def profile(
+    model: str | Path | ModelSpec,
+    *,
+    params: Mapping[str, Any] | None = None,
+    inputs: Iterable[str] = (),
+    precision: Precision | None = None,
     numerics: Iterable[Numerics] | None = None,
     optimizer: str | None = None,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
+    timeout_s: float | None = None,
     use_cache: bool = True,
     on_output: Callable[[str], None] | None = None,
 ) -> Profile:
     """Return the Profile of a model file: FLOPs, bytes and memory of one step, traced with no GPU.
 
     Args:
-        model: `model.py`, `model.py:ClassName`, `hf:<folder or config.json>` or a written Profile.
+        model: What `model` returned, or names: `model.py`, `model.py:ClassName`,
+            `hf:<folder or config.json>` or a written Profile.
         params: Values for the functions of the file.
         inputs: Shapes of the tensors of a plain module, such as "3,224,224".
-        numerics: Which storage and compute dtypes to trace; default: the file's own.
+        precision: The precision to trace the step for; default: the file's own.
+        numerics: Which storage and compute dtypes to trace; default: those of `precision`.
         optimizer: An optimizer to trace instead of the file's.
-        timeout_s: Longest time the file may take, seconds.
+        timeout_s: Longest time the file may take, seconds; default: the model's own, else 120.
         use_cache: Whether to look for the Profile in the cache, and to keep it there.
         on_output: Called with what the user's code printed.
 
@@ -64,9 +108,10 @@ def profile(
         UsageError: The file cannot be read, or a param is taken by none of its functions.
     """
     from ..profiles.tracing_process.service import make_profile
-    from ..profiles.user_model.spec import parse_model_spec
 
-    spec = parse_model_spec(str(model), params=params, inputs=inputs, timeout_s=timeout_s)
+    spec = _model(model, params=params, inputs=inputs, timeout_s=timeout_s)
+    if numerics is None and precision is not None:
+        numerics = (NUMERICS_OF_PRECISION[precision],)
     return make_profile(
         spec,
         numerics=None if numerics is None else tuple(sorted(numerics)),
@@ -77,12 +122,12 @@ def profile(
 
 
 def measure(
-    model: str | Path,
+    model: str | Path | ModelSpec,
     request: MeasureRequest | None = None,
     *,
     params: Mapping[str, Any] | None = None,
     inputs: Iterable[str] = (),
-    timeout_s: float = DEFAULT_TIMEOUT_S,
+    timeout_s: float | None = None,
     use_cache: bool = True,
     on_progress: Callable[[str, int | None, int | None], None] | None = None,
     on_output: Callable[[str], None] | None = None,
@@ -94,7 +139,8 @@ def measure(
         request: What to run; default: 20 steps on the CUDA device, else on the processor.
         params: Values for the functions of the file.
         inputs: Shapes of the tensors of a plain module.
-        timeout_s: Longest time each thing that is done may take, seconds.
+        timeout_s: Longest time each thing that is done may take, seconds; default: the model's
+            own, else 120.
         use_cache: Whether the trace may come from the cache; nothing measured does.
         on_progress: Called with what is being done, how far it is, and of how much.
         on_output: Called with what the user's code printed.
@@ -105,10 +151,9 @@ def measure(
     """
     from ..profiles.measure.parent import MeasureRequest
     from ..profiles.measure.parent import measure as run_steps
-    from ..profiles.user_model.spec import parse_model_spec
 
     return run_steps(
-        parse_model_spec(str(model), params=params, inputs=inputs, timeout_s=timeout_s),
+        _model(model, params=params, inputs=inputs, timeout_s=timeout_s),
         request or MeasureRequest(),
         use_cache=use_cache,
         on_progress=on_progress,
@@ -117,14 +162,14 @@ def measure(
 
 
 def read_inputs(
-    model: str | Path,
+    model: str | Path | ModelSpec,
     *,
     params: Mapping[str, Any] | None = None,
     inputs: Iterable[str] = (),
     precisions: Iterable[Precision] = (),
     machine: Machine | None = None,
     offers: Path | None = None,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
+    timeout_s: float | None = None,
     use_cache: bool = True,
     on_output: Callable[[str], None] | None = None,
 ) -> Inputs:
@@ -137,7 +182,7 @@ def read_inputs(
         precisions: Those that will be asked about; default: any that a free planner may choose.
         machine: Names to check against the catalogue, before the trace has ended.
         offers: The user's own machines and prices, a YAML or CSV file.
-        timeout_s: Longest time the file may take, seconds.
+        timeout_s: Longest time the file may take, seconds; default: the model's own, else 120.
         use_cache: Whether to use the cache of Profiles.
         on_output: Called with what the user's code printed.
 
@@ -145,9 +190,8 @@ def read_inputs(
         GpuplanError: What `profile` raises; a name or the offers file is not understood.
     """
     from ..profiles.tracing_process.service import begin_profile
-    from ..profiles.user_model.spec import parse_model_spec
 
-    spec = parse_model_spec(str(model), params=params, inputs=inputs, timeout_s=timeout_s)
+    spec = _model(model, params=params, inputs=inputs, timeout_s=timeout_s)
     wanted: set[Numerics] = {NUMERICS_OF_PRECISION[precision] for precision in precisions}
     if "amp16" in wanted:
         wanted.add("pure16")  # FSDP runs mixed precision on 16-bit layers.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .answers import estimate
+from .inputs import model as model_spec
 from .inputs import read_inputs
 from .kept import keep
 
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def run(
-    model: str | Path,
+    model: str | Path | ModelSpec,
     request: RunRequest | None = None,
     *,
-    plan: str | None = None,
+    plan: str | Plan | None = None,
     params: Mapping[str, Any] | None = None,
     inputs: Iterable[str] = (),
     now: Callable[[], datetime] | None = None,
@@ -38,7 +39,7 @@ def run(
     Args:
         model: A model as for `profile`, but no written Profile.
         request: How; default: every CUDA device, else one process on the processor.
-        plan: A plan's id, a `plan.json`, or `estimate.json#ID`; None: as the file asks itself,
+        plan: A plan, its id, a `plan.json`, or `estimate.json#ID`; None: as the file asks itself,
             data-parallel over the processes.
         params: Values for the functions of the file.
         inputs: Shapes of the tensors of a plain module.
@@ -54,10 +55,9 @@ def run(
     from ..launcher.local import run as local_run
     from ..launcher.local.run_request import RunRequest
     from ..launcher.store.plan_file import given_plan
-    from ..profiles.user_model.spec import parse_model_spec
 
     tell = on_note or (lambda _text: None)
-    spec = parse_model_spec(str(model), params=params, inputs=inputs)
+    spec = model_spec(model, params=params, inputs=inputs)
     prepared = local_run.prepare(
         spec,
         None if plan is None else given_plan(plan),
@@ -96,7 +96,7 @@ def run_script(
     command: str,
     framework: str,
     *,
-    plan: str | None = None,
+    plan: str | Plan | None = None,
     nproc: int | None = None,
     device: str | None = None,
     folder: Path | None = None,
@@ -131,10 +131,10 @@ def run_script(
 
 
 def launch(
-    plan: str | None = None,
+    plan: str | Plan | None = None,
     request: LaunchRequest | None = None,
     *,
-    model: str | Path | None = None,
+    model: str | Path | ModelSpec | None = None,
     params: Mapping[str, Any] | None = None,
     inputs: Iterable[str] = (),
     workdir: Path | None = None,
@@ -149,7 +149,8 @@ def launch(
     Nothing is written, and nothing is rented: `start` does both.
 
     Args:
-        plan: As for `run`; None: the cheapest of the last estimate made in this folder.
+        plan: As for `run`; None: the cheapest of the last estimate made in this folder. One of an
+            estimate that was not kept (`keep`) does not say its model: give it too.
         request: How; a place for results must be given.
         model: The model, where the plan does not say; it must be the one it was made for.
         params: Values for the functions of the file, for such a model.
@@ -238,18 +239,17 @@ def actuals(place: str | Path) -> Actuals:
 def _model_of(
     given: GivenPlan,
     request: LaunchRequest,
-    model: str | Path | None,
+    model: str | Path | ModelSpec | None,
     *,
     params: Mapping[str, Any] | None,
     inputs: Iterable[str],
 ) -> ModelSpec | None:
     """Return the model that is trained, or None where the person's own script is."""
     from ..launcher.prepare.plan_choice import refuse_another_model
-    from ..profiles.user_model.spec import parse_model_spec
 
     spec = None if given.origin is None else given.origin.spec
     if model is not None:
-        spec = parse_model_spec(str(model), params=params, inputs=inputs)
+        spec = model_spec(model, params=params, inputs=inputs)
         refuse_another_model(given, spec)
     return spec if request.command is None else None
 
@@ -267,15 +267,11 @@ def _replanned(given: GivenPlan, request: LaunchRequest, *, named: bool) -> Give
             f"Plan {given.plan.id} does not say which question it answered.",
             fix="run `gpuplan estimate` again, without --replan here.",
         )
-    spec = origin.spec
     asked = read_inputs(
-        spec.named,
-        params=spec.params,
-        inputs=[one.text for one in spec.inputs],
+        origin.spec,
         precisions=origin.question.choices.precisions,
         machine=origin.question.machine,
         offers=None if origin.offers is None else Path(origin.offers),
-        timeout_s=spec.timeout_s,
     )
     answer = estimate(asked, origin.question)
     keep(answer, inputs=asked, question=origin.question, folder=Path(origin.folder))
@@ -285,5 +281,5 @@ def _replanned(given: GivenPlan, request: LaunchRequest, *, named: bool) -> Give
         else plan_choice.cheapest(answer, request, catalogue=asked.catalogue),
         workload=answer.workload,
         snapshot_date=answer.catalog.snapshot_date,
-        origin=origin.model_copy(update={"files_hash": files_hash(spec)}),
+        origin=origin.model_copy(update={"files_hash": files_hash(origin.spec)}),
     )

@@ -8,14 +8,18 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
+from .jobs import next_plan
+
 if TYPE_CHECKING:
-    from ..launcher.lifecycle.engine import Engine
+    from ..launcher.lifecycle.engine import Engine, NoCapacityError
     from ..launcher.lifecycle.observe import Finding
     from ..launcher.lifecycle.reconcile import Discrepancy
     from ..launcher.lifecycle.transitions import LaunchContext
     from ..launcher.prepare.prepare import Prepared
+    from ..launcher.prepare.request import LaunchRequest
     from ..launcher.store.accounting import Limits
     from ..launcher.store.launch_record import LaunchRecord
+    from ..planner.plan.plan import Plan
 
 
 def context(
@@ -123,6 +127,63 @@ def start(context: LaunchContext, prepared: Prepared, limits: Limits | None = No
         transitions.end(context, record, "cancelled", "its folder could not be written")
         raise
     return transitions.wait_started(context, transitions.ask(context, record))
+
+
+def rent(
+    context: LaunchContext,
+    prepared: Prepared,
+    *,
+    request: LaunchRequest | None = None,
+    limits: Limits | None = None,
+    confirm: Callable[[Prepared], None] | None = None,
+    prepare_next: Callable[[Plan], Prepared] | None = None,
+) -> LaunchRecord:
+    """Launch at SkyPilot's prices, the next-best plans too where there is no capacity.
+
+    Args:
+        context: The world.
+        prepared: What `launch` prepared.
+        request: How a next-best plan would be launched; default: as `prepared` is.
+        limits: On what is spent.
+        confirm: Called with each launch before money is spent on it; raises where it must not be.
+        prepare_next: Returns the next-best plan prepared; None: it is only named in the error.
+
+    Returns:
+        The launch, with its job submitted.
+
+    Raises:
+        LimitError: The worst case would pass a limit; nothing is kept.
+        NoCapacityError: No place has such machines, and no other plan is left or to be taken.
+        EngineError: SkyPilot refused or failed; what was started is given back.
+    """
+    from ..launcher.lifecycle.engine import NoCapacityError
+
+    tried: list[Prepared] = []
+    while True:
+        context.engine.ready()
+        prepared = priced(prepared)
+        tried.append(prepared)
+        if confirm is not None:
+            confirm(prepared)
+        try:
+            return start(context, prepared, limits)
+        except NoCapacityError as error:
+            other = next_plan(tried, request or prepared.request)
+            if other is None:
+                raise
+            if prepare_next is None:
+                raise _naming(other, error) from None
+        prepared = prepare_next(other)
+
+
+def _naming(other: Plan, error: NoCapacityError) -> NoCapacityError:
+    """Return the error with the next-best plan as its remedy."""
+    offer = other.offer
+    return type(error)(
+        error.message,
+        fix=f"take the next-best plan, {other.id} ({offer.provider} {offer.region}"
+        f" {offer.instance_type}), with `gpuplan launch {other.id} …` or --any-plan.",
+    )
 
 
 def follow(context: LaunchContext, run: str) -> LaunchRecord:

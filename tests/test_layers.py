@@ -1,6 +1,8 @@
 """Rules of the house that no linter states: who imports torch, who prints, how a test skips."""
 
 import ast
+import importlib
+import inspect
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -13,6 +15,23 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGE_FOLDERS = ("catalog", "profiles", "planner", "launcher", "api", "cli", "examples")
 MAY_IMPORT_TORCH = ("profiles/", "launcher/runner", "examples/")
 MAY_PRINT = ("cli/", "examples/", "launcher/runner", "profiles/calibrate/check_curves.py")
+
+CLI_MAY_CALL = {
+    "gpuplan.launcher.local.run_folder.shown_path",
+    *(
+        f"gpuplan.launcher.prepare.request.parse_{what}"
+        for what in ("data", "image", "outputs", "secret", "shared", "variable")
+    ),
+    *(
+        f"gpuplan.launcher.store.accounting.{sum_of}"
+        for sum_of in ("attempt_usd", "closing_line", "node_hours", "spent_usd")
+    ),
+    "gpuplan.planner.plan.layout.parse_layout",
+    "gpuplan.profiles.curves.user_curves.with_curve_files",
+    "gpuplan.profiles.user_model.spec.parse_params",
+}
+"""What the command line calls below the api all the same: parsers of what is typed, sums over a
+record, how a path is shown, and --curves, which holds for the whole command."""
 
 
 def package_files() -> list[Path]:
@@ -56,6 +75,34 @@ def test_what_is_out_of_place_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path:
     (tmp_path / "planner/bad.py").write_text("import gpuplan\nfrom torch import nn\nprint(nn)\n")
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     assert len([*misplaced(Path("planner/bad.py"))]) == 3
+
+
+def test_the_command_line_imports_from_below_the_api_types_only() -> None:
+    found = {
+        f"{module}.{name}"
+        for file in package_files()
+        if file.parts[0] == "cli"
+        for module, name in imported_from_below_api(file)
+        if not is_type(module, name)
+    }
+    assert found == CLI_MAY_CALL, "call it in api/, and that from cli/"
+
+
+def imported_from_below_api(file: Path) -> Iterator[tuple[str, str]]:
+    """Yield the module and the name of each import of a file from planner, profiles, launcher."""
+    for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.ImportFrom) or node.level == 0:
+            continue
+        package = ("gpuplan", *file.parent.parts)
+        parts = (*package[: len(package) - node.level + 1], *(node.module or "").split("."))
+        if len(parts) > 1 and parts[1] in ("planner", "profiles", "launcher"):
+            yield from ((".".join(parts), alias.name) for alias in node.names)
+
+
+def is_type(module: str, name: str) -> bool:
+    """Return whether a name is a class, or a constant: a vocabulary or a default."""
+    found = getattr(importlib.import_module(module), name, None)
+    return not (found is None or inspect.isroutine(found) or inspect.ismodule(found))
 
 
 def test_every_package_folder_is_shipped() -> None:

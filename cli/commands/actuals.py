@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from ..options.shared import GroupedCommand, output_options
@@ -14,7 +12,7 @@ FORMATS = ("table", "json", "markdown")
 @click.command("actuals", cls=GroupedCommand)
 @click.argument("run", metavar="RUN")
 @output_options(*FORMATS)
-def command(run: str, **options: Any) -> None:
+def command(run: str, form: str | None, out_file: str | None, quiet: bool) -> None:
     """Show what a run took beside what its plan predicted, part by part.
 
     RUN is the folder of results that `gpuplan run` named, or its record.json.
@@ -25,8 +23,7 @@ def command(run: str, **options: Any) -> None:
     from ..terminal.output import chosen_format, screen_for, write_output
 
     answer = api.actuals(run)
-    out_file = options["out_file"]
-    form = chosen_format(options["form"], out_file, FORMATS)
+    form = chosen_format(form, out_file, FORMATS)
     if form == "json":
         text = answer.model_dump_json(indent=2) + "\n"
     elif form == "markdown":

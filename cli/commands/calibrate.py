@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from ...catalog.errors import UsageError
 from ..exit_codes import EXIT_INTERRUPTED
 from ..options.shared import Count, Duration, GroupedCommand, OneOf, list_option, option
 from ..terminal.output import is_terminal
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json")
 DTYPES = ("bf16", "fp16", "fp32", "tf32", "fp8")
-QUICK_BUDGET_S = 60.0
-BUDGET_S = 600.0
 
 
 @click.command("calibrate", cls=GroupedCommand)
@@ -86,11 +83,11 @@ BUDGET_S = 600.0
 )
 @option("Output", "-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
 def command(
-    device: str,
+    device: Literal["cuda", "cpu"],
     name: str | None,
     offers: Path | None,
     ranks: int | None,
-    dtype: tuple[str, ...],
+    dtype: tuple[Dtype, ...],
     budget: float | None,
     quick: bool,
     check: Path | None,
@@ -105,25 +102,25 @@ def command(
     short budget gives a usable file, ten minutes a fine one. From then on every estimate for that
     accelerator rests on it (docs/curves.md). Close other programs on the device first.
     """
-    if check is not None:
-        return _check(check, offers, form)
-    from ...profiles.calibrate.parent import Request, calibrate
-    from ..render.calibrate import render_calibration
+    from ... import api
+    from ..render.calibrate import render_calibration, render_check
 
-    request = Request(
-        device=device,
-        name=name,
-        dtypes=cast("tuple[Dtype, ...]", dtype),
-        budget_s=budget or (QUICK_BUDGET_S if quick else BUDGET_S),
-        quick=quick,
-        ranks=ranks,
-        offers=offers,
-        command=_typed(device, name, dtype, budget, quick, ranks),
-        out=out,
-    )
+    if check is not None:
+        click.echo(render_check(api.check_curves(check, offers=offers), form), nl=False)
+        return 0
     shown = not quiet and is_terminal(sys.stderr)
     try:
-        done = calibrate(request, progress=_show if shown else lambda *_: None)
+        done = api.calibrate(
+            device=device,
+            name=name,
+            dtypes=dtype,
+            budget_s=budget,
+            quick=quick,
+            ranks=ranks,
+            offers=offers,
+            out=out,
+            on_progress=_show if shown else None,
+        )
     finally:
         if shown:
             click.echo("\r\033[K", err=True, nl=False)
@@ -135,33 +132,5 @@ def command(
     return 0
 
 
-def _check(file: Path, offers: Path | None, form: str) -> int:
-    from ...profiles.calibrate.check import check_curve_file
-    from ..render.calibrate import render_check
-
-    if not file.is_file():
-        raise UsageError(f"There is no file {file}.", fix="give a file that calibrate wrote.")
-    click.echo(render_check(check_curve_file(file, offers), form), nl=False)
-    return 0
-
-
 def _show(done: int, total: int, what: str) -> None:
     click.echo(f"\r\033[K{done}/{total} {what}"[:100], err=True, nl=False)
-
-
-def _typed(
-    device: str,
-    name: str | None,
-    dtypes: tuple[str, ...],
-    budget_s: float | None,
-    quick: bool,
-    ranks: int | None,
-) -> str:
-    """Return the command that measures the same again; paths are nobody else's business."""
-    words = ["gpuplan calibrate", f"--device {device}"]
-    words += [f"--name {name}"] if name else []
-    words += [f"--dtype {','.join(dtypes)}"] if dtypes else []
-    words += [f"--budget {budget_s:g}s"] if budget_s else []
-    words += ["--quick"] if quick else []
-    words += [f"--ranks {ranks}"] if ranks else []
-    return " ".join(words)

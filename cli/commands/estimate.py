@@ -12,8 +12,8 @@ from ...catalog.errors import GpuplanError, NoFeasiblePlanError, UsageError
 from ...planner.plan.plan import OFFLOADABLE, PRECISIONS, STACKS
 from ...planner.plan.question import Question
 from ..options.curves import curves_option
-from ..options.inputs import read_inputs
-from ..options.question import question_of
+from ..options.inputs import InputsOptions, read_inputs
+from ..options.question import QuestionOptions, question_of
 from ..options.shared import (
     Count,
     Dollars,
@@ -29,6 +29,7 @@ from ..options.shared import (
 from ..terminal.progress import progress
 
 if TYPE_CHECKING:
+    from ...api import Inputs
     from ...planner.plan.plan import Estimate, Plan
 
 FORMATS = ("table", "json", "csv", "markdown")
@@ -128,79 +129,58 @@ def command(model: str, **options: Any) -> int:
     """  # noqa: D301
     from ... import api
 
-    request = Request.of(model, options)
-    choices, machine = request.question.choices, request.question.machine
-    inputs = read_inputs(model, options, precisions=choices.precisions, machine=machine)
-    with progress("Comparing machines …", quiet=request.quiet):
-        answer = api.estimate(inputs, request.question)
-    plan = _plan_at(answer, request.explain or 1)
-    if request.explain and plan is None and answer.plans:
+    asked = EstimateOptions(**options)
+    question = question_of(asked)
+    inputs = read_inputs(
+        model, asked, precisions=question.choices.precisions, machine=question.machine
+    )
+    with progress("Comparing machines …", quiet=asked.quiet):
+        answer = api.estimate(inputs, question)
+    plan = _plan_at(answer, asked.explain or 1)
+    if asked.explain and plan is None and answer.plans:
         raise UsageError(
-            f"There is no plan {request.explain}; there are {len(answer.plans)}.",
+            f"There is no plan {asked.explain}; there are {len(answer.plans)}.",
             fix=f"give --explain a number from 1 to {len(answer.plans)}.",
         )
-    _write(answer, plan if request.explain else None, request)
-    if request.trace and plan is not None:
-        _write_trace(inputs, plan, request.trace)
-    _keep(answer, inputs, request)
+    _write(model, answer, plan if asked.explain else None, asked)
+    if asked.trace and plan is not None:
+        _write_trace(inputs, plan, asked.trace)
+    _keep(answer, inputs, question, quiet=asked.quiet)
     return 0 if answer.plans else NoFeasiblePlanError.exit_code
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
-    """What was asked for, apart from how the model file is read."""
+class EstimateOptions(QuestionOptions, InputsOptions):
+    """What the options of `gpuplan estimate` hold."""
 
-    model: str
-    question: Question
-    offers: Path | None
     explain: int | None
     trace: str | None
-    form: str
-    out_file: str | None
-    quiet: bool
-
-    @classmethod
-    def of(cls, model: str, options: dict[str, Any]) -> Request:
-        """Return the request that the options make up.
-
-        Raises:
-            UsageError: Options contradict each other.
-        """
-        from ..terminal.output import chosen_format
-
-        return cls(
-            model=model,
-            question=question_of(options),
-            offers=options["offers"],
-            explain=options["explain"],
-            trace=options["trace"],
-            form=chosen_format(options["form"], options["out_file"], FORMATS),
-            out_file=options["out_file"],
-            quiet=options["quiet"],
-        )
 
 
 def _plan_at(answer: Estimate, position: int) -> Plan | None:
     return next((plan for plan in answer.plans if plan.position == position), None)
 
 
-def _write(answer: Estimate, plan: Plan | None, request: Request) -> None:
-    from ..terminal.output import write_output
+def _write(model: str, answer: Estimate, plan: Plan | None, asked: EstimateOptions) -> None:
+    from ..terminal.output import chosen_format, write_output
 
-    write_output(_rendered(answer, plan, request), request.out_file)
-    if request.form != "json" and not request.quiet:
+    form = chosen_format(asked.form, asked.out_file, FORMATS)
+    write_output(_rendered(model, answer, plan, form, asked), asked.out_file)
+    if form != "json" and not asked.quiet:
         for note in answer.notes:
             click.echo(f"Note: {note}.", err=True)
 
 
-def _rendered(answer: Estimate, plan: Plan | None, request: Request) -> str:
-    if request.form == "json":
+def _rendered(
+    model: str, answer: Estimate, plan: Plan | None, form: str, asked: EstimateOptions
+) -> str:
+    if form == "json":
         return answer.model_dump_json() + "\n"
-    if request.form == "csv":
+    if form == "csv":
         from ..render.csv import render_csv
 
         return render_csv(answer)
-    if request.form == "markdown":
+    if form == "markdown":
         from ..render.markdown import render_markdown
 
         return render_markdown(answer)
@@ -208,20 +188,20 @@ def _rendered(answer: Estimate, plan: Plan | None, request: Request) -> str:
     from ..render.text.columns import comfortable, to_text
     from ..terminal.output import screen_for
 
-    screen = screen_for(request.out_file)
+    screen = screen_for(asked.out_file)
     width = comfortable(screen.width)
     if plan is None:
-        lines = render_estimate(answer, model=request.model, width=width)
+        lines = render_estimate(answer, model=model, width=width)
         return to_text(lines, colour=screen.color)
     from ... import api
     from ..render.explain import render_plan
 
-    sources = api.sources(plan, offers=request.offers)
+    sources = api.sources(plan, offers=asked.offers)
     lines = render_plan(plan, answer, sources=sources, width=width)
     return to_text(lines, colour=screen.color)
 
 
-def _write_trace(inputs: Any, plan: Plan, path: str) -> None:
+def _write_trace(inputs: Inputs, plan: Plan, path: str) -> None:
     from ... import api
     from ..render.trace import render_trace
     from ..terminal.output import write_output
@@ -229,12 +209,12 @@ def _write_trace(inputs: Any, plan: Plan, path: str) -> None:
     write_output(render_trace(api.timeline(inputs, plan), plan), path)
 
 
-def _keep(answer: Estimate, inputs: Any, request: Request) -> None:
+def _keep(answer: Estimate, inputs: Inputs, question: Question, *, quiet: bool) -> None:
     """Keep the estimate; where that is not possible, the answer above is still good."""
     from ... import api
 
     try:
-        api.keep(answer, inputs=inputs, question=request.question)
+        api.keep(answer, inputs=inputs, question=question)
     except GpuplanError as error:
-        if not request.quiet:
+        if not quiet:
             click.echo(f"Warning: this estimate is not kept. {error}", err=True)

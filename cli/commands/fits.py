@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...catalog.errors import NoFeasiblePlanError, UsageError
-from ...planner.plan.plan import PRECISIONS
-from ..options.inputs import read_inputs
+from ...planner.plan.layout import Layout
+from ...planner.plan.plan import PRECISIONS, Precision, RecomputeKind
+from ..options.inputs import InputsOptions, read_inputs
 from ..options.question import offload_of
 from ..options.shared import (
     Count,
@@ -71,7 +73,7 @@ FORMATS = ("table", "json")
 @option("Layout", "--optimizer", type=OneOf(OPTIMIZERS), help="Instead of the file's own.")
 @list_option("Layout", "--offload", OneOf(OFFLOADS), help="What to keep in host memory.")
 @output_options(*FORMATS)
-def command(model: str, on: str, **options: Any) -> int:
+def command(model: str, **options: Any) -> int:
     """Say whether one training step of MODEL fits in the memory of an accelerator.
 
     The first word of the answer is Yes or No; the exit code is 0 or 3.
@@ -80,29 +82,45 @@ def command(model: str, on: str, **options: Any) -> int:
     from ...catalog.names import assumption_about
     from ..terminal.output import chosen_format, write_output
 
+    asked = FitsOptions(**options)
+    on = asked.on
     refuse_count(on)
-    precision = options["precision"]
+    precision = asked.precision
     # A remedy may be 16-bit autocast, whatever was asked about.
     precisions = () if precision is None else (precision, "bf16-amp")
     machine = api.Machine(accelerators=(on,))
-    inputs = read_inputs(model, options, precisions=precisions, machine=machine)
-    with progress("Looking for what fits …", quiet=options["quiet"]):
+    inputs = read_inputs(model, asked, precisions=precisions, machine=machine)
+    with progress("Looking for what fits …", quiet=asked.quiet):
         answer = api.fits(
             inputs,
             on,
             precision=precision,
-            micro_batch=options["micro_batch"],
-            recompute=options["recompute"],
-            layout=options["layout"],
-            optimizer=options["optimizer"],
-            offload=offload_of(options["offload"]) or (),
+            micro_batch=asked.micro_batch,
+            recompute=asked.recompute,
+            layout=asked.layout,
+            optimizer=asked.optimizer,
+            offload=offload_of(asked.offload) or (),
         )
     assumption = assumption_about(on)
-    if assumption and not options["quiet"]:
+    if assumption and not asked.quiet:
         click.echo(f"Note: {on} is taken as {answer.accelerator}: {assumption}.", err=True)
-    form = chosen_format(options["form"], options["out_file"], FORMATS)
-    write_output(_rendered(answer, form, options["out_file"]), options["out_file"])
+    form = chosen_format(asked.form, asked.out_file, FORMATS)
+    write_output(_rendered(answer, form, asked.out_file), asked.out_file)
     return 0 if answer.fits else NoFeasiblePlanError.exit_code
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitsOptions(InputsOptions):
+    """What the options of `gpuplan fits` hold."""
+
+    on: str
+    """Any name of one accelerator."""
+    layout: Layout | None
+    micro_batch: int | None
+    precision: Precision | None
+    recompute: RecomputeKind
+    optimizer: str | None
+    offload: tuple[str, ...]
 
 
 def refuse_count(on: str) -> None:

@@ -29,21 +29,19 @@ def command(
 
     Peaks are dense; the lowest prices are those of clouds, not of marketplaces.
     """
-    from ...catalog.names import assumption_about, resolve_accelerator
-    from ...catalog.sheets import accelerator_sheet, list_accelerators
-    from ...catalog.snapshot import load_catalogue
+    from ... import api
+    from ...catalog.names import assumption_about
     from ..render import accelerators as render
     from ..terminal.output import chosen_format, screen_for, write_output
 
     form = chosen_format(form, out_file, FORMATS)
-    catalogue = load_catalogue(offers_file)
     screen = screen_for(out_file)
     if name is None:
-        text = render.render_accelerators(list_accelerators(catalogue), form, screen)
+        text = render.render_accelerators(api.gpus(offers=offers_file), form, screen)
     else:
-        canonical = resolve_accelerator(name, catalogue=catalogue)
+        sheet = api.gpu(name, offers=offers_file)
         assumption = assumption_about(name)
         if assumption and not quiet:
-            click.echo(f"{name} is taken as {canonical}: {assumption}.", err=True)
-        text = render.render_sheet(accelerator_sheet(catalogue, canonical), form, screen)
+            click.echo(f"{name} is taken as {sheet.accelerator.name}: {assumption}.", err=True)
+        text = render.render_sheet(sheet, form, screen)
     write_output(text, out_file)

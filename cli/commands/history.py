@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..options.groups import OutputOptions
 from ..options.shared import Count, Duration, GroupedCommand, list_option, option, output_options
 
+if TYPE_CHECKING:
+    from ...launcher.store.launch_record import LaunchRecord
+
 FORMATS = ("table", "json", "csv")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryOptions(OutputOptions):
+    """What the options of `gpuplan history` hold."""
+
+    project: str | None
+    owner: str | None
+    outcome: tuple[str, ...]
+    since: float | None
+    """Seconds before now."""
+    limit: int | None
 
 
 @click.command("history", cls=GroupedCommand)
@@ -31,16 +49,17 @@ def command(run: str | None, **options: Any) -> int:
     from ..render.text.columns import to_text
     from ..terminal.output import chosen_format, screen_for, write_output
 
+    asked = HistoryOptions(**options)
     context = make_context(quiet=True)
-    now, out_file = context.now(), options["out_file"]
-    form = chosen_format(options["form"], out_file, FORMATS)
+    now, out_file = context.now(), asked.out_file
+    form = chosen_format(asked.form, out_file, FORMATS)
     if run is not None:
         record = context.ledger.find(run)
         records, lines = [record], render_one(record, context.ledger.events(record.run), now=now)
     else:
         say_unreadable(context)
-        records = [one for one in api.launches.history(context) if _is_wanted(one, options, now)]
-        lines = render_history(records, now=now, limit=options["limit"])
+        records = [one for one in api.launches.history(context) if _is_wanted(one, asked, now)]
+        lines = render_history(records, now=now, limit=asked.limit)
     if form == "json":
         write_output(launches_json(records, now=now), out_file)
     elif form == "csv":
@@ -50,11 +69,11 @@ def command(run: str | None, **options: Any) -> int:
     return 0
 
 
-def _is_wanted(record: Any, options: dict[str, Any], now: Any) -> bool:
-    since_s = options["since"]
+def _is_wanted(record: LaunchRecord, asked: HistoryOptions, now: datetime) -> bool:
+    since_s = asked.since
     return (
-        options["project"] in (None, record.project)
-        and options["owner"] in (None, record.owner)
-        and (not options["outcome"] or (record.outcome or "open") in options["outcome"])
+        asked.project in (None, record.project)
+        and asked.owner in (None, record.owner)
+        and (not asked.outcome or (record.outcome or "open") in asked.outcome)
         and (since_s is None or (now - record.created_at).total_seconds() <= since_s)
     )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...catalog.errors import UsageError
-from ..options.launch import launch_options, limits_of, refuse_contradictions, request_of
+from ..options.launch import launch_options
+from ..options.launch_values import LaunchOptions, limits_of, refuse_contradictions, request_of
 from ..options.shared import GroupedCommand, output_options
 from ..terminal.output import is_terminal
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ...launcher.prepare.prepare import Prepared
     from ...launcher.prepare.request import LaunchRequest
     from ...launcher.store.launch_record import LaunchRecord
+    from ...planner.plan.plan import Plan
 
 FORMATS = ("yaml", "json")
 
@@ -41,120 +43,107 @@ def command(plan_id: str | None, **options: Any) -> int:
     Exit codes: 0 it trained all its steps, 1 it failed, 3 no capacity, 4 a limit or its guard
     ended it, 130 you left it running.
     """  # noqa: D301
-    from ... import api
-    from ..options.launches import make_context
-
-    refuse_contradictions(options)
-    request = request_of(options)
-    if options["dryrun"]:
-        prepared = _prepared(plan_id, request, options)
-        _show(prepared, options)
-        _write(prepared, options)
+    asked = LaunchOptions(**options)
+    refuse_contradictions(asked)
+    request = request_of(asked)
+    prepared = _prepared(plan_id, request, asked)
+    if asked.dryrun:
+        _show(prepared, asked)
+        _write(prepared, asked)
         return 0
-    tried: list[Prepared] = []
-    while True:
-        prepared = _prepared(plan_id, request, options)
-        tried.append(prepared)
-        context = make_context(quiet=options["quiet"])
-        context.engine.ready()
-        prepared = api.launches.priced(prepared)
-        _show(prepared, options)
-        other = _launch(context, prepared, tried, request, options)
-        if not isinstance(other, str):
-            return other
-        plan_id = other
-        click.echo(f"Trying plan {other}, the next best.", err=True)
+    return _launch(prepared, request, asked)
 
 
-def _prepared(plan_id: str | None, request: LaunchRequest, options: dict[str, Any]) -> Prepared:
+def _prepared(plan_id: str | None, request: LaunchRequest, asked: LaunchOptions) -> Prepared:
     from ... import api
     from ...profiles.user_model.spec import parse_params
 
     return api.launch(
         plan_id,
         request,
-        model=options["model"],
-        params=parse_params(options["params"]),
-        workdir=options["workdir"],
-        owner=options["owner"],
-        project_name=options["project"],
-        replan=options["replan"],
+        model=asked.model,
+        params=parse_params(asked.params),
+        workdir=asked.workdir,
+        owner=asked.owner,
+        project_name=asked.project,
+        replan=asked.replan,
     )
 
 
-def _launch(
-    context: LaunchContext,
-    prepared: Prepared,
-    tried: list[Prepared],
-    request: LaunchRequest,
-    options: dict[str, Any],
-) -> int | str:
-    """Rent the machines and follow the job; return the exit code, or the plan to try next."""
+def _launch(prepared: Prepared, request: LaunchRequest, asked: LaunchOptions) -> int:
+    """Rent the machines and follow the job; return the exit code."""
     from ... import api
-    from ...launcher.lifecycle.engine import NoCapacityError
-    from ..options.launches import left_running, outcome_code, say_closing
+    from ..options.launches import left_running, make_context, outcome_code, say_closing
 
-    _confirm(prepared, options)
+    context = make_context(quiet=asked.quiet)
+    confirmed: list[str] = []
+
+    def confirm(launch: Prepared) -> None:
+        _show(launch, asked)
+        _confirm(launch, asked)
+        confirmed.append(launch.run_id)
+
+    def prepare_next(plan: Plan) -> Prepared:
+        click.echo(f"Trying plan {plan.id}, the next best.", err=True)
+        return _prepared(plan.id, request, asked)
+
     try:
-        record = api.launches.start(context, prepared, limits_of(options))
-    except NoCapacityError as error:
-        other = api.next_plan(tried, request)
-        if other is None:
-            raise
-        if options["any_plan"]:
-            return other.id
-        offer = other.offer
-        raise NoCapacityError(
-            error.message,
-            fix=f"take the next-best plan, {other.id} ({offer.provider} {offer.region}"
-            f" {offer.instance_type}), with `gpuplan launch {other.id} …` or --any-plan.",
-        ) from None
+        record = api.launches.rent(
+            context,
+            prepared,
+            request=request,
+            limits=limits_of(asked),
+            confirm=confirm,
+            prepare_next=prepare_next if asked.any_plan else None,
+        )
     except KeyboardInterrupt:
-        return left_running(context, prepared.run_id)
-    if options["detach"]:
+        if not confirmed:
+            raise
+        return left_running(context, confirmed[-1])
+    if asked.detach:
         click.echo(
             f"Launched {record.run}; follow it with `gpuplan logs -f {record.run}`.", err=True
         )
-        _write_record(record, options)
+        _write_record(record, asked)
         return 0
     try:
         record = api.launches.follow(context, record.run)
-        record = _ask_on_projection(context, record, options)
+        record = _ask_on_projection(context, record, asked)
     except KeyboardInterrupt:
         return left_running(context, record.run)
     say_closing(context, record)
-    _write_record(record, options)
+    _write_record(record, asked)
     return outcome_code(record)
 
 
-def _confirm(prepared: Prepared, options: dict[str, Any]) -> None:
+def _confirm(prepared: Prepared, asked: LaunchOptions) -> None:
     """Ask before money is spent.
 
     Raises:
         UsageError: there is no terminal to ask on.
         click.Abort: the answer is no.
     """
-    if options["yes"]:
+    if asked.yes:
         return
     if not is_terminal(sys.stdin):
         raise UsageError(
             "Renting machines is asked about first, and there is no terminal to ask on.",
             fix="give -y to rent without asking, or --dryrun to look only.",
         )
-    if options["quiet"]:
+    if asked.quiet:
         _say_money(prepared)
     click.confirm("Rent these machines?", abort=True, err=True)
 
 
 def _ask_on_projection(
-    context: LaunchContext, record: LaunchRecord, options: dict[str, Any]
+    context: LaunchContext, record: LaunchRecord, asked: LaunchOptions
 ) -> LaunchRecord:
     """Ask whether a run goes on that its guard ended for its projection, if somebody is there."""
     from ... import api
     from ..options.launches import is_projection
 
-    is_asked = options["on_projection"] == "ask" and is_terminal(sys.stdin) and not options["yes"]
-    if not (is_asked and is_projection(record)):
+    may_ask = asked.on_projection == "ask" and is_terminal(sys.stdin) and not asked.yes
+    if not (may_ask and is_projection(record)):
         return record
     click.echo(f"{record.run} was stopped: {record.why}", err=True)
     if not click.confirm("Go on from its checkpoint all the same?", err=True):
@@ -163,30 +152,30 @@ def _ask_on_projection(
     again = api.launches.context(
         engine=context.engine, tell=context.tell, log=context.log, changes=changed
     )
-    api.launches.resume(again, record.run, limits_of(options), changes=changed)
+    api.launches.resume(again, record.run, limits_of(asked), changes=changed)
     return api.launches.follow(again, record.run)
 
 
-def _show(prepared: Prepared, options: dict[str, Any]) -> None:
-    if not options["quiet"]:
+def _show(prepared: Prepared, asked: LaunchOptions) -> None:
+    if not asked.quiet:
         _say_money(prepared)
 
 
-def _write(prepared: Prepared, options: dict[str, Any]) -> None:
+def _write(prepared: Prepared, asked: LaunchOptions) -> None:
     from ..terminal.output import chosen_format, write_output
 
-    out_file = options["out_file"]
-    if chosen_format(options["form"], out_file, FORMATS) == "json":
+    out_file = asked.out_file
+    if chosen_format(asked.form, out_file, FORMATS) == "json":
         text = prepared.answer().model_dump_json(indent=2) + "\n"
     else:
         text = prepared.task.yaml
     write_output(text, out_file)
 
 
-def _write_record(record: LaunchRecord, options: dict[str, Any]) -> None:
+def _write_record(record: LaunchRecord, asked: LaunchOptions) -> None:
     from ..terminal.output import write_output
 
-    if options["form"] == "json":
+    if asked.form == "json":
         write_output(record.model_dump_json(indent=2) + "\n")
 
 

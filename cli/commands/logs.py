@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import click
 
@@ -16,7 +15,7 @@ from ..options.shared import Count, GroupedCommand, option
     "Output", "-f", "--follow", is_flag=True, help="Stay until the job ends, then end the launch."
 )
 @option("Output", "--lines", type=Count(whole=True), help="Only the last so many lines.")
-def command(run: str, **options: Any) -> int:
+def command(run: str, follow: bool, lines: int | None) -> int:
     """Show what the job of a launch prints, on standard output.
 
     With -f the launch is brought to its end when the job is over, as `gpuplan launch` does.
@@ -25,13 +24,12 @@ def command(run: str, **options: Any) -> int:
     from ..options.launches import left_running, make_context, outcome_code, say_closing
 
     context = make_context()
-    lines = options["lines"] or 0
     run = context.ledger.find(run).run
     try:
-        api.launches.show_log(context, run, sys.stdout, follow=options["follow"], lines=lines)
+        api.launches.show_log(context, run, sys.stdout, follow=follow, lines=lines or 0)
     except KeyboardInterrupt:
         return left_running(context, run)
-    if not options["follow"]:
+    if not follow:
         return 0
     ((record, _),) = api.launches.look_at(context, [run])
     say_closing(context, record)

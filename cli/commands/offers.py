@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..options.groups import OutputOptions
 from ..options.shared import Dollars, GroupedCommand, OneOf, list_option, option, output_options
 
 if TYPE_CHECKING:
-    from ...catalog.snapshot import Catalogue
+    from ...catalog.listing import OfferOrder
 
 FORMATS = ("table", "json", "csv", "markdown")
 ORDERS = ("price", "price-per-accelerator")
@@ -98,52 +100,62 @@ def command(**options: Any) -> None:
     Marketplaces (other people's machines) and slices of a device are left out unless you name the
     provider or the instance, give --all, or nobody else sells what you ask for.
     """
-    from ...catalog.listing import OfferOrder, OfferView, list_offers
-    from ...catalog.query import parse_filter
-    from ...catalog.snapshot import load_catalogue
+    asked = OffersOptions(**options)
+    if asked.export_sky is not None:
+        _export(asked.export_sky, asked)
+    else:
+        _list(asked)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffersOptions(OutputOptions):
+    """What the options of `gpuplan offers` hold."""
+
+    accelerator: tuple[str, ...]
+    provider: tuple[str, ...]
+    region: tuple[str, ...]
+    jurisdiction: tuple[str, ...]
+    instance: tuple[str, ...]
+    offers_file: Path | None
+    launchable: bool
+    max_price: Decimal | None
+    """US dollars an hour."""
+    spot: bool | None
+    """None: prices of either kind."""
+    order: OfferOrder
+    top: int | None
+    everything: bool
+    export_sky: Path | None
+
+
+def _list(asked: OffersOptions) -> None:
+    from ... import api
     from ..render import offers as render
     from ..terminal.output import chosen_format, screen_for, write_output
 
-    form = chosen_format(options["form"], options["out_file"], FORMATS)
-    spot: bool | None = options["spot"]
-    max_price: Decimal | None = options["max_price"]
-    providers = [name for name in options["provider"] if name.casefold() != "all"]
-    everything = options["everything"] or len(providers) < len(options["provider"])
-    catalogue = load_catalogue(options["offers_file"])
-    if options["export_sky"] is not None:
-        _export(options["export_sky"], catalogue, options["out_file"])
-        return
-    wanted = parse_filter(
-        catalogue,
-        accelerators=options["accelerator"],
-        providers=providers,
-        regions=options["region"],
-        jurisdictions=options["jurisdiction"],
-        instance_types=options["instance"],
-        purchase="any" if spot is None else ("spot" if spot else "on-demand"),
-        max_usd_per_hour=max_price,
-        launchable_only=options["launchable"],
+    form = chosen_format(asked.form, asked.out_file, FORMATS)
+    is_table = form in ("table", "markdown") and not asked.everything
+    listed = api.offers(
+        accelerators=asked.accelerator,
+        providers=asked.provider,
+        regions=asked.region,
+        jurisdictions=asked.jurisdiction,
+        instances=asked.instance,
+        purchase="any" if asked.spot is None else ("spot" if asked.spot else "on-demand"),
+        max_usd_per_hour=asked.max_price,
+        launchable=asked.launchable,
+        order=asked.order,
+        everything=asked.everything,
+        top=asked.top or (DEFAULT_TOP if is_table else None),
+        offers=asked.offers_file,
     )
-    is_table = form in ("table", "markdown") and not options["everything"]
-    view = OfferView(
-        order=cast(OfferOrder, options["order"]),
-        purchase="spot" if spot else "on-demand",
-        everything=everything,
-        top=options["top"] or (DEFAULT_TOP if is_table else None),
-    )
-    listed = list_offers(catalogue, wanted, view)
-    write_output(
-        render.render_offers(listed, form, screen_for(options["out_file"])),
-        options["out_file"],
-    )
+    write_output(render.render_offers(listed, form, screen_for(asked.out_file)), asked.out_file)
 
 
-def _export(folder: Path, catalogue: Catalogue, out_file: str | None) -> None:
-    from ...launcher.skypilot.home import missing_tables, write_prices
-    from ...launcher.skypilot.price_tables import clouds_of
+def _export(folder: Path, asked: OffersOptions) -> None:
+    from ... import api
     from ..render.sky_tables import render_export
     from ..terminal.output import write_output
 
-    export = write_prices(folder, catalogue, person=Path.home())
-    missing = missing_tables(folder, clouds_of(catalogue), person=Path.home())
-    write_output(render_export(folder, export, missing), out_file)
+    done = api.export_prices(folder, offers=asked.offers_file)
+    write_output(render_export(folder, done.export, done.missing_clouds), asked.out_file)

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from ..options.groups import OutputOptions
 from ..options.shared import Count, GroupedCommand, option, output_options
 
 FORMATS = ("table", "json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlansOptions(OutputOptions):
+    """What the options of `gpuplan plans` hold."""
+
+    limit: int
+    """Estimates."""
+    top: int
+    """Plans of each."""
 
 
 @click.command("plans", cls=GroupedCommand)
@@ -40,12 +52,13 @@ def command(**options: Any) -> None:
     from ..render.text.columns import comfortable, to_text
     from ..terminal.output import chosen_format, screen_for, write_output
 
-    estimates = api.kept_estimates(limit=options["limit"])
-    out_file = options["out_file"]
-    if chosen_format(options["form"], out_file, FORMATS) == "json":
+    asked = PlansOptions(**options)
+    estimates = api.kept_estimates(limit=asked.limit)
+    out_file = asked.out_file
+    if chosen_format(asked.form, out_file, FORMATS) == "json":
         kept = [estimate.model_dump(mode="json") for estimate in estimates]
         write_output(json.dumps({"schema_version": "1.0", "estimates": kept}) + "\n", out_file)
         return
     screen = screen_for(out_file)
-    lines = render_kept(estimates, top=options["top"], width=comfortable(screen.width))
+    lines = render_kept(estimates, top=asked.top, width=comfortable(screen.width))
     write_output(to_text(lines, colour=screen.color), out_file)

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...catalog.errors import GpuplanError
+from ..options.groups import OutputOptions
 from ..options.shared import GroupedCommand, option, output_options
 from ..terminal.output import is_terminal
 
+if TYPE_CHECKING:
+    from ...launcher.lifecycle.reconcile import Discrepancy
+    from ...launcher.lifecycle.transitions import LaunchContext
+
 FORMATS = ("table", "json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReconcileOptions(OutputOptions):
+    """What the options of `gpuplan reconcile` hold."""
+
+    owner: str | None
+    yes: bool
 
 
 @click.command("reconcile", cls=GroupedCommand)
@@ -33,18 +47,19 @@ def command(**options: Any) -> int:
     from ..options.launches import make_context
     from ..terminal.output import chosen_format, write_output
 
+    asked = ReconcileOptions(**options)
     context = make_context(quiet=True)
-    found = api.launches.reconcile(context, owner=options["owner"])
-    if chosen_format(options["form"], options["out_file"], FORMATS) == "json":
-        write_output(json.dumps(_plain(found), indent=2) + "\n", options["out_file"])
+    found = api.launches.reconcile(context, owner=asked.owner)
+    if chosen_format(asked.form, asked.out_file, FORMATS) == "json":
+        write_output(json.dumps(_plain(found), indent=2) + "\n", asked.out_file)
     else:
-        write_output(_text(found), options["out_file"])
+        write_output(_text(found), asked.out_file)
     costly = [one for one in found if one.is_orphan or one.kind == "unattributed"]
-    left = [one for one in costly if not _gave_back(context, one, options)]
+    left = [one for one in costly if not _gave_back(context, one, asked)]
     return 1 if left or any(one.kind == "unknown" for one in found) else 0
 
 
-def _text(found: list[Any]) -> str:
+def _text(found: list[Discrepancy]) -> str:
     lines = [
         "  ".join(filter(None, (one.run or one.cluster, one.text)))
         for one in found
@@ -57,12 +72,12 @@ def _text(found: list[Any]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _gave_back(context: Any, orphan: Any, options: dict[str, Any]) -> bool:
+def _gave_back(context: LaunchContext, orphan: Discrepancy, asked: ReconcileOptions) -> bool:
     """Give machines back, if that is wanted; return whether they are gone."""
     from ... import api
 
     name = orphan.cluster or ", ".join(one.instance_id for one in orphan.instances)
-    if not _is_wanted(orphan, name, options):
+    if not _is_wanted(orphan, name, asked):
         return False
     try:
         api.launches.take_down(context, orphan, confirmed=orphan.kind == "unattributed")
@@ -73,9 +88,9 @@ def _gave_back(context: Any, orphan: Any, options: dict[str, Any]) -> bool:
     return True
 
 
-def _is_wanted(orphan: Any, name: str, options: dict[str, Any]) -> bool:
+def _is_wanted(orphan: Discrepancy, name: str, asked: ReconcileOptions) -> bool:
     """Return whether machines are to be given back; -y speaks for this store's alone."""
-    may_ask = is_terminal(sys.stdin) and not (options["quiet"] or options["yes"])
+    may_ask = is_terminal(sys.stdin) and not (asked.quiet or asked.yes)
     if orphan.kind == "unattributed":
         if may_ask:
             return click.confirm(
@@ -91,12 +106,12 @@ def _is_wanted(orphan: Any, name: str, options: dict[str, Any]) -> bool:
         return False
     if may_ask:
         return click.confirm(f"No open launch owns {name}. Give it back?", err=True)
-    if not options["yes"]:
+    if not asked.yes:
         click.echo(f"No open launch owns {name}; -y gives it back.", err=True)
-    return bool(options["yes"])
+    return asked.yes
 
 
-def _plain(found: list[Any]) -> dict[str, Any]:
+def _plain(found: list[Discrepancy]) -> dict[str, Any]:
     rows = [
         {
             "kind": one.kind,

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import click
 
 from ..options.launch import LIMITS, F, with_options
+from ..options.launch_values import ActionOnProjection, LimitOptions, limits_of
 from ..options.shared import Count, Dollars, GroupedCommand, OneOf, option
 
 
 def _limits(command: F) -> F:
     return with_options(LIMITS, command)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeOptions(LimitOptions):
+    """What the options of `gpuplan resume` hold; None: as the launch had it."""
+
+    spot: bool | None
+    max_cost: Decimal | None
+    """US dollars."""
+    max_hours: float | None
+    on_projection: ActionOnProjection | None
+    detach: bool
+    quiet: bool
 
 
 @click.command("resume", cls=GroupedCommand)
@@ -35,30 +51,30 @@ def command(run: str, **options: Any) -> int:
     needs another limit first.
     """
     from ... import api
-    from ..options.launch import limits_of
     from ..options.launches import left_running, make_context, outcome_code, say_closing
 
-    usd, hours = options["max_cost"], options["max_hours"]
+    asked = ResumeOptions(**options)
+    usd, hours = asked.max_cost, asked.max_hours
     named = {
         "max_cost_usd": None if usd is None else float(usd),
         "max_hours": hours,
-        "action": options["on_projection"],
+        "action": asked.on_projection,
     }
     changes = {key: value for key, value in named.items() if value is not None}
-    context = make_context(quiet=options["quiet"], changes=changes)
+    context = make_context(quiet=asked.quiet, changes=changes)
     run = context.ledger.find(run).run
     try:
         record = api.launches.resume(
             context,
             run,
-            limits_of(options),
-            spot=options["spot"],
+            limits_of(asked),
+            spot=asked.spot,
             reserved_usd=usd,
             changes=changes,
         )
     except KeyboardInterrupt:
         return left_running(context, run)
-    if options["detach"]:
+    if asked.detach:
         click.echo(
             f"Resumed {record.run}; follow it with `gpuplan logs -f {record.run}`.", err=True
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import click
 
 from ...catalog.errors import UsageError
 from ..options.checkpoint_every import CheckpointEvery
+from ..options.groups import OutputOptions
 from ..options.shared import Count, Duration, GroupedCommand, OneOf, option, output_options
 from ..terminal.output import is_terminal
 
@@ -204,39 +206,70 @@ def command(context: click.Context, model: str | None, **options: Any) -> int:
       gpuplan run model.py --plan 24d0a27b1e
       gpuplan run --command "train.py --lr 3e-4" --framework accelerate --nproc 2
     """  # noqa: D301
-    if options["script"] is not None:
-        return _run_script(context, model, options)
+    asked = RunOptions(**options)
+    if asked.script is not None:
+        return _run_script(context, model, asked, asked.script)
     if model is None:
         raise click.UsageError("Name the MODEL, or give --command with a script.", context)
-    if options["framework"] is not None:
+    if asked.framework is not None:
         raise UsageError(
-            f"--framework {options['framework']} is for a script of your own.",
+            f"--framework {asked.framework} is for a script of your own.",
             fix='give the script with --command "train.py --flags", or leave --framework out.',
         )
-    return _run_model(model, options)
+    return _run_model(model, asked)
 
 
-def _run_model(model: str, options: dict[str, Any]) -> int:
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(OutputOptions):
+    """What the options of `gpuplan run` hold."""
+
+    params: tuple[str, ...]
+    """As typed: `key=value`."""
+    plan: str | None
+    steps: int | None
+    nproc: int | None
+    device: str | None
+    master_port: int | None
+    timeout: float
+    """Seconds."""
+    micro_batch: int | None
+    seed: int
+    synthetic: bool
+    workers: int | None
+    clip_grad_norm: float | None
+    checkpoint_every: tuple[int | None, float | None]
+    """Steps, or seconds."""
+    checkpoint_dir: str | None
+    keep: int
+    resume: str
+    script: str | None
+    framework: str | None
+    out_dir: str | None
+    verbose: bool
+    inputs: tuple[str, ...]
+
+
+def _run_model(model: str, asked: RunOptions) -> int:
     from ... import api
     from ...catalog.errors import GpuplanError
     from ...profiles.user_model.spec import parse_params
     from ..terminal.output import chosen_format, screen_for, write_output
 
-    out_file = options["out_file"]
-    request = _request(options)
+    out_file = asked.out_file
+    request = _request(asked)
     try:
         result = api.run(
             model,
             request,
-            plan=options["plan"],
-            params=parse_params(options["params"]),
-            inputs=options["inputs"],
-            on_note=_teller(options["quiet"]),
+            plan=asked.plan,
+            params=parse_params(asked.params),
+            inputs=asked.inputs,
+            on_note=_teller(asked.quiet),
         )
     except GpuplanError:
         _clear_line()
         raise
-    if chosen_format(options["form"], out_file, FORMATS) == "json":
+    if chosen_format(asked.form, out_file, FORMATS) == "json":
         import json
 
         write_output(json.dumps(result.record, indent=1) + "\n", out_file)
@@ -249,36 +282,36 @@ def _run_model(model: str, options: dict[str, Any]) -> int:
     return _exit_code(result)
 
 
-def _request(options: dict[str, Any]) -> RunRequest:
+def _request(asked: RunOptions) -> RunRequest:
     from ...launcher.local.run_request import RunRequest
     from ...launcher.runner.job import CheckpointPolicy
 
-    steps, seconds = options["checkpoint_every"]
+    steps, seconds = asked.checkpoint_every
     return RunRequest(
-        nproc=options["nproc"],
-        steps=options["steps"],
-        out_dir=None if options["out_dir"] is None else Path(options["out_dir"]).expanduser(),
-        micro_batch=options["micro_batch"],
-        seed=options["seed"],
-        device=options["device"],
-        workers=options["workers"],
-        synthetic=options["synthetic"],
-        clip_grad_norm=options["clip_grad_norm"],
+        nproc=asked.nproc,
+        steps=asked.steps,
+        out_dir=None if asked.out_dir is None else Path(asked.out_dir).expanduser(),
+        micro_batch=asked.micro_batch,
+        seed=asked.seed,
+        device=asked.device,
+        workers=asked.workers,
+        synthetic=asked.synthetic,
+        clip_grad_norm=asked.clip_grad_norm,
         checkpoint=CheckpointPolicy(
             every_steps=steps,
             every_s=seconds,
-            keep=options["keep"],
-            resume=options["resume"],
-            folder=options["checkpoint_dir"],
+            keep=asked.keep,
+            resume=asked.resume,
+            folder=asked.checkpoint_dir,
         ),
-        master_port=options["master_port"],
-        timeout_s=options["timeout"],
-        verbose=options["verbose"],
-        quiet=options["quiet"],
+        master_port=asked.master_port,
+        timeout_s=asked.timeout,
+        verbose=asked.verbose,
+        quiet=asked.quiet,
     )
 
 
-def _run_script(context: click.Context, model: str | None, options: dict[str, Any]) -> int:
+def _run_script(context: click.Context, model: str | None, asked: RunOptions, script: str) -> int:
     from ... import api
 
     if model is not None:
@@ -293,15 +326,15 @@ def _run_script(context: click.Context, model: str | None, options: dict[str, An
                 f"{flag} is about a model file; your own script does not hear of it.",
                 fix=f"leave {flag} out, or put it among the words of --command.",
             )
-    out_dir = options["out_dir"]
+    out_dir = asked.out_dir
     return api.run_script(
-        options["script"],
-        options["framework"] or "torchrun",
-        plan=options["plan"],
-        nproc=options["nproc"],
-        device=options["device"],
+        script,
+        asked.framework or "torchrun",
+        plan=asked.plan,
+        nproc=asked.nproc,
+        device=asked.device,
         folder=None if out_dir is None else Path(out_dir).expanduser(),
-        on_note=_teller(options["quiet"]),
+        on_note=_teller(asked.quiet),
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from ..options.shared import GroupedCommand, output_options
@@ -14,7 +12,7 @@ FORMATS = ("table", "json")
 @click.command("show", cls=GroupedCommand)
 @click.argument("plan_id", metavar="PLAN-ID")
 @output_options(*FORMATS)
-def command(plan_id: str, **options: Any) -> None:
+def command(plan_id: str, form: str | None, out_file: str | None, quiet: bool) -> None:
     """Show a kept plan in full: its step, its memory, its cost, and where each number comes from.
 
     PLAN-ID is as `gpuplan estimate` and `gpuplan plans` print it, or its first characters.
@@ -25,8 +23,7 @@ def command(plan_id: str, **options: Any) -> None:
     from ..terminal.output import chosen_format, screen_for, write_output
 
     kept = api.kept_plan(plan_id)
-    out_file = options["out_file"]
-    if chosen_format(options["form"], out_file, FORMATS) == "json":
+    if chosen_format(form, out_file, FORMATS) == "json":
         write_output(kept.plan.model_dump_json() + "\n", out_file)
         return
     screen = screen_for(out_file)

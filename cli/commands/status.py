@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..options.groups import OutputOptions
 from ..options.shared import Duration, GroupedCommand, option, output_options
 
+if TYPE_CHECKING:
+    from ...launcher.lifecycle.observe import Finding
+    from ...launcher.lifecycle.transitions import LaunchContext
+    from ...launcher.store.launch_record import LaunchRecord
+
 FORMATS = ("table", "json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusOptions(OutputOptions):
+    """What the options of `gpuplan status` hold."""
+
+    watch: bool
+    every: float
+    """Seconds."""
 
 
 @click.command("status", cls=GroupedCommand)
@@ -33,29 +49,32 @@ def command(runs: tuple[str, ...], **options: Any) -> int:
     from ... import api
     from ..options.launches import make_context, say_closing, say_unreadable
 
-    context = make_context(quiet=options["quiet"])
+    asked = StatusOptions(**options)
+    context = make_context(quiet=asked.quiet)
     say_unreadable(context)
     while True:
         found = api.launches.look_at(context, runs)
-        _write(context, found, options)
+        _write(context, found, asked)
         for record, _ in found:
-            if not options["quiet"]:
+            if not asked.quiet:
                 say_closing(context, record)
-        if not options["watch"] or not any(record.is_open for record, _ in found):
+        if not asked.watch or not any(record.is_open for record, _ in found):
             return 0
         try:
-            time.sleep(options["every"])
+            time.sleep(asked.every)
         except KeyboardInterrupt:
             return 0
 
 
-def _write(context: Any, found: list[Any], options: dict[str, Any]) -> None:
+def _write(
+    context: LaunchContext, found: list[tuple[LaunchRecord, Finding]], asked: StatusOptions
+) -> None:
     from ..render.launches import launches_json, render_status
     from ..render.text.columns import to_text
     from ..terminal.output import chosen_format, screen_for, write_output
 
-    out_file = options["out_file"]
-    if chosen_format(options["form"], out_file, FORMATS) == "json":
+    out_file = asked.out_file
+    if chosen_format(asked.form, out_file, FORMATS) == "json":
         write_output(launches_json([record for record, _ in found], now=context.now()), out_file)
         return
     screen = screen_for(out_file)

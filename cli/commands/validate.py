@@ -57,13 +57,10 @@ def command(
     only FLOPs and peaks. The exit code is 0 whatever the errors are.
     """
     from ... import api
-    from ...catalog.names import resolve_accelerator
-    from ...profiles.curves.user_curves import without_curves_of as leave_out
     from ..render.validate import RENDERERS
     from ..terminal.output import chosen_format, write_output
 
-    with leave_out(resolve_accelerator(name) for name in without_curves_of):
-        answer = api.validate(runs, hold_out=hold_out)
+    answer = api.validate(runs, hold_out=hold_out, without_curves_of=without_curves_of)
     if not quiet and any(row.skipped for row in answer.rows):
         count = sum(row.skipped is not None for row in answer.rows)
         click.echo(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..terminal.progress import progress
+from .groups import ModelOptions, OutputOptions
 
 if TYPE_CHECKING:
     from ...api import Inputs
@@ -13,14 +16,22 @@ if TYPE_CHECKING:
     from ...planner.plan.question import Machine
 
 
+@dataclass(frozen=True, kw_only=True)
+class InputsOptions(ModelOptions, OutputOptions):
+    """What the options hold of a command that asks about a model and the catalogue."""
+
+    offers: Path | None
+    """The user's own machines and prices."""
+
+
 def read_inputs(
-    model: str, options: dict[str, Any], *, precisions: Iterable[Precision], machine: Machine
+    model: str, options: InputsOptions, *, precisions: Iterable[Precision], machine: Machine
 ) -> Inputs:
     """Return the Profile of the model and the catalogue, as the shared options ask for.
 
     Args:
         model: The model as it was typed.
-        options: What `model_options` added, and `offers` and `quiet`.
+        options: How its file is read.
         precisions: Those that will be asked about.
         machine: Names to check against the catalogue at once.
     """
@@ -28,16 +39,16 @@ def read_inputs(
     from ...profiles.user_model.spec import parse_params
     from ..terminal.notices import show_output_of_file, warnings_to_stderr
 
-    quiet = options["quiet"]
+    quiet = options.quiet
     with warnings_to_stderr(quiet=quiet), progress(f"Tracing {model} …", quiet=quiet):
         return api.read_inputs(
             model,
-            params=parse_params(options["params"]),
-            inputs=options["inputs"],
+            params=parse_params(options.params),
+            inputs=options.inputs,
             precisions=precisions,
             machine=machine,
-            offers=options["offers"],
-            timeout_s=options["timeout"],
-            use_cache=not options["no_cache"],
-            on_output=show_output_of_file if options["verbose"] else None,
+            offers=options.offers,
+            timeout_s=options.timeout,
+            use_cache=not options.no_cache,
+            on_output=show_output_of_file if options.verbose else None,
         )

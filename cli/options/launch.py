@@ -1,22 +1,16 @@
-"""The options of `gpuplan launch`, and the request that they make."""
+"""The options of `gpuplan launch`, as click declares them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from ...catalog.errors import UsageError
 from .checkpoint_every import CheckpointEvery
 from .shared import Count, Dollars, Duration, F, OneOf, list_option, option
-
-if TYPE_CHECKING:
-    from ...launcher.prepare.request import LaunchRequest
-    from ...launcher.store.accounting import Limits
 
 WHOLE = Count(whole=True)
 
@@ -250,89 +244,3 @@ def with_options(options: tuple[Callable[[Any], Any], ...], command: F) -> F:
     for decorator in reversed(options):
         command = decorator(command)
     return command
-
-
-def limits_of(options: dict[str, Any]) -> Limits:
-    """Return the limits on spending."""
-    from ...launcher.store.accounting import Limits
-
-    return Limits(
-        project_usd=options["project_limit"],
-        owner_usd=options["owner_limit"],
-        month_usd=options["month_limit"],
-    )
-
-
-def refuse_contradictions(options: dict[str, Any]) -> None:
-    """Refuse options that say two things.
-
-    Raises:
-        UsageError: they do.
-    """
-    if options["framework"] is not None and options["script"] is None:
-        raise UsageError(
-            f"--framework {options['framework']} is for a script of your own.",
-            fix='give the script with --command "train.py --flags", or leave --framework out.',
-        )
-    if options["script"] is not None and options["checkpoint_every"] is not None:
-        raise UsageError(
-            "--checkpoint-every is for gpuplan's own runner.",
-            fix="leave it out, and let your script write its checkpoints.",
-        )
-    if options["infra"] is not None and (options["region"] or options["zone"]):
-        raise UsageError("--infra is given with --region or --zone.", fix="name the place once.")
-    if options["params"] and options["model"] is None:
-        raise UsageError(
-            "--param is given without --model; a kept plan knows its params.",
-            fix="leave --param out, or estimate with these params.",
-        )
-    if options["out_file"] is not None and not options["dryrun"]:
-        raise UsageError(
-            "--out-file is for --dryrun.", fix="add --dryrun, or leave --out-file out."
-        )
-
-
-def request_of(options: dict[str, Any]) -> LaunchRequest:
-    """Return the request.
-
-    Raises:
-        UsageError: a text is not of the form that its option takes.
-    """
-    from ...launcher.prepare import request
-
-    fetch, outputs, shared = options["fetch"], options["outputs"], options["shared"]
-    deadline_s = options["deadline"]
-    every_steps, every_s = options["checkpoint_every"] or (None, None)
-    return request.LaunchRequest(
-        providers=options["provider"],
-        spot=options["spot"],
-        infra=options["infra"],
-        regions=options["region"],
-        zones=options["zone"],
-        steps=options["steps"],
-        guard=request.GuardRequest(
-            max_cost_usd=options["max_cost"],
-            max_hours=options["max_hours"],
-            max_hourly_cost_usd=options["max_hourly_cost"],
-            min_gpu_utilization=options["min_gpu_utilization"],
-            idle_for_s=options["idle_for"],
-            on_projection=options["on_projection"],
-            smoke=options["smoke"],
-        ),
-        deadline=None if deadline_s is None else datetime.now(UTC) + timedelta(seconds=deadline_s),
-        data=tuple(request.parse_data(text) for text in options["data"]),
-        outputs=None if outputs is None else request.parse_outputs(outputs),
-        shared=None if shared is None else request.parse_shared(shared),
-        fetch=None if fetch is None else str(Path(fetch).expanduser().absolute()),
-        image=None if options["image"] is None else request.parse_image(options["image"]),
-        disk_gb=options["disk_size"],
-        checkpoint_every_steps=every_steps,
-        checkpoint_every_s=every_s,
-        autodown_minutes=options["autodown"],
-        synthetic=options["synthetic"],
-        setup=options["setup"],
-        environment=tuple(request.parse_variable(text) for text in options["variables"]),
-        secrets=tuple(request.parse_secret(text) for text in options["secrets"]),
-        command=options["script"],
-        framework=options["framework"],
-    )

@@ -2,65 +2,112 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
 
 from ...catalog.errors import UsageError
-from ...planner.plan.plan import OFFLOADABLE, Offloaded
-from ...planner.plan.question import Choices, Machine, Money, Question, Work
+from ...planner.plan.layout import Layout
+from ...planner.plan.plan import OFFLOADABLE, Offloaded, Precision, RecomputeKind, Stack
+from ...planner.plan.question import Choices, Machine, Money, Question, Sort, Work
 from .shared import parse_cluster
 
 AMOUNTS = ("tokens", "samples", "epochs", "steps")
 
 
-def question_of(options: dict[str, Any]) -> Question:
+@dataclass(frozen=True, kw_only=True)
+class QuestionOptions:
+    """What the options of `gpuplan estimate` hold that make up the question."""
+
+    tokens: float | None
+    samples: float | None
+    epochs: float | None
+    dataset_size: int | None
+    steps: int | None
+    global_batch: int | None
+    provider: tuple[str, ...]
+    region: tuple[str, ...]
+    jurisdiction: tuple[str, ...]
+    accelerator: tuple[str, ...]
+    instance: tuple[str, ...]
+    nodes: tuple[int, ...]
+    cluster: str | None
+    """Machines in one word: 4xp5.48xlarge or 4xH100:8."""
+    max_nodes: int
+    layout: tuple[Layout, ...]
+    micro_batch: tuple[int, ...]
+    grad_accum: tuple[int, ...]
+    precision: tuple[Precision, ...]
+    recompute: tuple[RecomputeKind, ...]
+    compile: bool | None
+    stack: Stack | None
+    optimizer: str | None
+    offload: tuple[str, ...]
+    deadline: float | None
+    """Seconds."""
+    budget: Decimal | None
+    """US dollars."""
+    purchase: Literal["on-demand", "spot", "any"]
+    sort: Sort | None
+    top: int | None
+    all_variants: bool
+    vs_cpu: bool
+
+
+def question_of(options: QuestionOptions) -> Question:
     """Return the question that the options ask.
 
     Raises:
         UsageError: Options contradict each other.
     """
-    given = [f"--{name}" for name in AMOUNTS if options[name] is not None]
+    given = [f"--{name}" for name in AMOUNTS if getattr(options, name) is not None]
     if len(given) > 1:
         raise UsageError(
             f"{' and '.join(given)} are given; the amount of work is one of them.",
             fix="keep one.",
         )
-    if options["epochs"] is not None and options["dataset_size"] is None:
+    if options.epochs is not None and options.dataset_size is None:
         raise UsageError(
             "--epochs is given without the size of the data set.",
             fix="add --dataset-size with its number of samples.",
         )
     if not given:
         for name in ("deadline", "budget"):
-            if options[name] is not None:
+            if getattr(options, name) is not None:
                 raise UsageError(
                     f"--{name} is given without an amount of work.",
                     fix="add --tokens, --samples, --epochs or --steps.",
                 )
     return Question(
         work=Work(
-            **{name: options[name] for name in (*AMOUNTS, "dataset_size", "global_batch")},
+            tokens=options.tokens,
+            samples=options.samples,
+            epochs=options.epochs,
+            steps=options.steps,
+            dataset_size=options.dataset_size,
+            global_batch=options.global_batch,
         ),
         machine=_machine_of(options),
         choices=Choices(
-            layouts=options["layout"],
-            micro_batches=options["micro_batch"],
-            grad_accums=options["grad_accum"],
-            precisions=options["precision"],
-            recomputes=options["recompute"],
-            stack=options["stack"],
-            compile=options["compile"],
-            optimizer=options["optimizer"],
-            offload=offload_of(options["offload"]),
+            layouts=options.layout,
+            micro_batches=options.micro_batch,
+            grad_accums=options.grad_accum,
+            precisions=options.precision,
+            recomputes=options.recompute,
+            stack=options.stack,
+            compile=options.compile,
+            optimizer=options.optimizer,
+            offload=offload_of(options.offload),
         ),
         money=Money(
-            deadline_s=options["deadline"],
-            budget_usd=options["budget"],
-            purchase=options["purchase"],
-            sort=options["sort"],
+            deadline_s=options.deadline,
+            budget_usd=options.budget,
+            purchase=options.purchase,
+            sort=options.sort,
         ),
-        all_variants=options["all_variants"],
-        vs_cpu=options["vs_cpu"],
-        top=options["top"],
+        all_variants=options.all_variants,
+        vs_cpu=options.vs_cpu,
+        top=options.top,
     )
 
 
@@ -77,21 +124,25 @@ def offload_of(words: tuple[str, ...]) -> tuple[Offloaded, ...] | None:
     return tuple(one for one in OFFLOADABLE if one in words)
 
 
-def _machine_of(options: dict[str, Any]) -> Machine:
-    named = {name: options[name] for name in ("accelerator", "instance", "nodes")}
-    if options["cluster"] is not None:
+def _machine_of(options: QuestionOptions) -> Machine:
+    named: dict[str, tuple[Any, ...]] = {
+        "accelerator": options.accelerator,
+        "instance": options.instance,
+        "nodes": options.nodes,
+    }
+    if options.cluster is not None:
         if any(named.values()):
             raise UsageError(
                 "--cluster is given beside --accelerator, --instance or --nodes.",
                 fix="keep one way of naming the machines.",
             )
-        named.update(parse_cluster(options["cluster"]))
+        named.update(parse_cluster(options.cluster))
     return Machine(
-        providers=options["provider"],
-        regions=options["region"],
-        jurisdictions=options["jurisdiction"],
+        providers=options.provider,
+        regions=options.region,
+        jurisdictions=options.jurisdiction,
         accelerators=named["accelerator"],
         instances=named["instance"],
         nodes=named["nodes"],
-        max_nodes=options["max_nodes"],
+        max_nodes=options.max_nodes,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
+from ...api.step import StepSummary
 from ...profiles.analysis.caching_allocator import MemoryReplay
 from ...profiles.analysis.costliest_kernels import KernelCost
 from ...profiles.profile import CATEGORIES, BlockGroup, Profile
@@ -40,35 +41,16 @@ _WHEN = {
 }
 
 
-def render_profile(
-    profile: Profile,
-    *,
-    precision: str,
-    micro_batch: int,
-    recompute: str,
-    memory: MemoryReplay,
-    peak_phase: str | None,
-    kernels: Sequence[KernelCost],
-    flops: float,
-) -> list[Text]:
-    """Return the lines of `gpuplan profile`.
-
-    Args:
-        profile: The Profile.
-        precision: The precision that the step is shown in.
-        micro_batch: Samples in the step.
-        recompute: Its recompute policy.
-        memory: Of the step, at this micro-batch.
-        peak_phase: Which pass the peak lies in.
-        kernels: The costliest of the step.
-        flops: Of the whole step, recompute included; what `kernels` are shares of.
-    """
-    step = f"micro-batch {micro_batch} · {precision}"
-    step += f" · recompute {recompute}" if recompute != "none" else ""
+def render_profile(profile: Profile, step: StepSummary) -> list[Text]:
+    """Return the lines of `gpuplan profile`: the model, and one step of it."""
+    asked = f"micro-batch {step.micro_batch} · {step.precision}"
+    asked += f" · recompute {step.recompute}" if step.recompute != "none" else ""
     lines = [*_model(profile), Text()]
     lines += [*_blocks(profile.blocks), Text()] if profile.blocks else []
-    lines += [Text(f"Memory of one step · {step}", "bold"), *_memory(memory, peak_phase), Text()]
-    lines += [Text(f"Costliest kernels of one step · {step}", "bold"), *_kernels(kernels, flops)]
+    lines += [Text(f"Memory of one step · {asked}", "bold")]
+    lines += [*_memory(step.memory, step.peak_phase), Text()]
+    lines += [Text(f"Costliest kernels of one step · {asked}", "bold")]
+    lines += _kernels(step.kernels, step.flops)
     notes = [Text(f"Note: {note}", "dim") for note in profile.notes]
     return [*lines, Text(), *notes] if notes else lines
 

@@ -20,7 +20,9 @@ from .request import LaunchRequest
 AGAIN = "give --replan to estimate again with the same question, or run `gpuplan estimate`."
 
 
-def chosen(text: str | None, request: LaunchRequest, *, folder: Path, store: Store) -> GivenPlan:
+def chosen(
+    named: str | Plan | None, request: LaunchRequest, *, folder: Path, store: Store
+) -> GivenPlan:
     """Return the plan that is named, else the cheapest of the last estimate made in a folder.
 
     Raises:
@@ -28,8 +30,8 @@ def chosen(text: str | None, request: LaunchRequest, *, folder: Path, store: Sto
         NoFeasiblePlanError: the last estimate has no plan that can be run there.
     """
     providers = request.providers
-    if text is not None:
-        given = given_plan(text)
+    if named is not None:
+        given = given_plan(named)
         if providers and given.plan.offer.provider not in providers:
             raise UsageError(
                 f"Plan {given.plan.id} is on {given.plan.offer.provider}, not on"

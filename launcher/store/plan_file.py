@@ -11,8 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from ...catalog.errors import UsageError
+from ...planner.plan.ids import plan_id
 from ...planner.plan.plan import Estimate, Plan, WorkloadFacts
-from .estimates import Store
+from .estimates import Store, StoreError
 from .origin import Origin
 
 SHOWN_IDS = 5
@@ -31,16 +32,19 @@ class GivenPlan:
     """What a kept plan was made from."""
 
 
-def given_plan(text: str) -> GivenPlan:
-    """Return the plan that a person named.
+def given_plan(text: str | Plan) -> GivenPlan:
+    """Return the plan that a person named or holds.
 
     Args:
         text: the id of a kept plan or its beginning; `plan.json`, a plan or an estimate; or
-            `estimate.json#ID` for one plan of several.
+            `estimate.json#ID` for one plan of several. Of a plan itself it is looked up what it
+            was made from.
 
     Raises:
         UsageError: there is no such plan, or the file holds none, or several.
     """
+    if isinstance(text, Plan):
+        return _held_plan(text)
     place, _, wanted = text.partition("#")
     if not (wanted or place.endswith(".json") or "/" in place or Path(place).is_file()):
         kept = Store().find_plan(text)
@@ -62,6 +66,22 @@ def given_plan(text: str) -> GivenPlan:
             f"{place} holds plan {plan.id}, not {wanted}.", fix=f"give --plan {place}."
         )
     return GivenPlan(plan=plan, workload=None)
+
+
+def _held_plan(plan: Plan) -> GivenPlan:
+    """Return a plan with what the store knows of it, where it was kept and is still the same."""
+    try:
+        kept = Store().find_plan(plan.id)
+    except (UsageError, StoreError):
+        return GivenPlan(plan=plan, workload=None)
+    if plan_id(dict(kept.plan)) != plan_id(dict(plan)):
+        return GivenPlan(plan=plan, workload=None)
+    return GivenPlan(
+        plan=plan,
+        workload=kept.estimate.workload,
+        snapshot_date=kept.estimate.catalog.snapshot_date,
+        origin=kept.origin,
+    )
 
 
 def _of_estimate(place: str, values: dict[str, Any], wanted: str) -> GivenPlan:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, get_args
 
+from ...catalog.errors import UsageError, did_you_mean
 from .layout import Layout
 from .plan import Offloaded, Precision, RecomputeKind, Stack
 
 Sort = Literal["cost", "time", "throughput", "memory", "price"]
+Buying = Literal["on-demand", "spot", "any"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +24,10 @@ class Work:
     dataset_size: int | None = None
     steps: int | None = None
     global_batch: int | None = None
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            _refuse_no_amount(one.name, getattr(self, one.name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +43,12 @@ class Machine:
     instances: tuple[str, ...] = ()
     nodes: tuple[int, ...] = ()
     max_nodes: int = 64
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            if one.name != "max_nodes":
+                _refuse_text(one.name, getattr(self, one.name))
+        _refuse_no_amount("max_nodes", self.max_nodes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +66,11 @@ class Choices:
     offload: tuple[Offloaded, ...] | None = None
     """What is kept in host memory; None: nothing, unless nothing else fits."""
 
+    def __post_init__(self) -> None:
+        for name in ("layouts", "micro_batches", "grad_accums", "precisions", "recomputes"):
+            _refuse_text(name, getattr(self, name))
+        _refuse_text("offload", self.offload)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Money:
@@ -61,8 +78,15 @@ class Money:
 
     deadline_s: float | None = None
     budget_usd: Decimal | None = None
-    purchase: Literal["on-demand", "spot", "any"] = "on-demand"
+    purchase: Buying = "on-demand"
     sort: Sort | None = None
+
+    def __post_init__(self) -> None:
+        _refuse_no_amount("deadline_s", self.deadline_s)
+        _refuse_no_amount("budget_usd", self.budget_usd)
+        _refuse_other_word("purchase", self.purchase, get_args(Buying))
+        if self.sort is not None:
+            _refuse_other_word("sort", self.sort, get_args(Sort))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,3 +100,32 @@ class Question:
     all_variants: bool = False
     vs_cpu: bool = False
     top: int | None = None
+
+
+def _refuse_no_amount(name: str, value: object) -> None:
+    """Raise UsageError for what is no number above zero; None is no amount, and may be."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not value > 0:
+        raise UsageError(
+            f"{name}={value!r} is not a number above zero.",
+            fix=f"give a number, such as {name}=1000.",
+        )
+
+
+def _refuse_text(name: str, value: object) -> None:
+    """Raise UsageError for one word where several are taken: its letters would be the items."""
+    if isinstance(value, str):
+        raise UsageError(
+            f"{name}={value!r} is one word, and several are taken.",
+            fix=f"write {name}=({value!r},).",
+        )
+
+
+def _refuse_other_word(name: str, value: str, words: tuple[str, ...]) -> None:
+    """Raise UsageError for a word that is none of these."""
+    if value not in words:
+        raise UsageError(
+            f"{name}={value!r} is not one of {', '.join(words)}.{did_you_mean(str(value), words)}",
+            fix="take one of them.",
+        )

@@ -126,6 +126,15 @@ def parse_model_spec(
     )
 
 
+def refuse_unreadable(spec: ModelSpec) -> None:
+    """Refuse a model whose file is gone, or cannot be opened, since it was named.
+
+    Raises:
+        UsageError: it is.
+    """
+    _readable(str(spec.path), spec.kind)
+
+
 def parse_params(items: Iterable[str]) -> dict[str, Any]:
     """Return the values of `--param key=value` options: JSON where they parse, else strings.
 

@@ -1,12 +1,21 @@
-"""The model files that `gpuplan init` writes."""
+"""A model file to start from: an example, or one around a class that exists already."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ...catalog.errors import UsageError, UserFileError, did_you_mean
-from ...profiles.user_model.source import ModelClass, contract_lines
-from ...profiles.user_model.spec import ModelSpec
+from ..catalog.errors import UsageError, UserFileError, did_you_mean
+from ..catalog.files import write_chosen
+from ..profiles.user_model.spec import ModelSpec, parse_model_spec
+
+if TYPE_CHECKING:
+    from ..profiles.user_model.source import ModelClass
+
+DEFAULT_FILE = "model.py"
+DEFAULT_FILE_FROM = "gpuplan_model.py"
 
 EXAMPLE = '''\
 """A model file for gpuplan: the functions that build, feed and train one model.
@@ -64,12 +73,67 @@ class Classifier(nn.Module):
 '''
 
 
-def example() -> str:
-    """Return a commented model file that can be profiled as it is."""
-    return EXAMPLE
+def init(
+    file: str | Path | None = None,
+    *,
+    source: str | Path | ModelSpec | None = None,
+    force: bool = False,
+) -> Path:
+    """Write a model file to start from; return its path.
+
+    Args:
+        file: Where; default: model.py, or gpuplan_model.py beside the class's file.
+        source: MODEL.py[:CLASS], a class that the file is written around; None: an example.
+        force: Whether a file that is there is replaced.
+
+    Raises:
+        UsageError: The file exists or cannot be written, or there is no such class.
+        UserFileError: The source has no model at all.
+    """
+    if source is None:
+        target, text = Path(file or DEFAULT_FILE), EXAMPLE
+    else:
+        target, text = _around_class(source, file)
+    if target.exists() and not force:
+        raise UsageError(
+            f"{target} exists already.",
+            fix="give another file name, or --force to replace it.",
+        )
+    _write(target, text)
+    return target
 
 
-def chosen(classes: Sequence[ModelClass], spec: ModelSpec) -> ModelClass:
+def _around_class(source: str | Path | ModelSpec, file: str | Path | None) -> tuple[Path, str]:
+    """Return where the file around a class goes, and what it holds."""
+    from ..profiles.user_model.source import model_classes, read_source
+
+    spec = source if isinstance(source, ModelSpec) else parse_model_spec(str(source))
+    if spec.kind != "file":
+        raise UsageError(f"--from {spec.text} is not a Python file.", fix="give a .py file.")
+    classes = model_classes(read_source(spec.path), spec.path)
+    text = _around(_chosen(classes, spec), spec)
+    target = spec.path.parent / DEFAULT_FILE_FROM if file is None else Path(file)
+    if target.absolute().parent != spec.path.parent:
+        raise UsageError(
+            f"{target} is not in the folder of {spec.path.name}, from which it imports.",
+            fix=f"leave it out, or name a file in {spec.path.parent}.",
+        )
+    return target, text
+
+
+def _write(target: Path, text: str) -> None:
+    try:
+        write_chosen(target, text)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise  # The command line knows what to say of a full disk.
+        raise UsageError(
+            f"Cannot write {target}: {error.strerror or error}.",
+            fix="name a file in a folder you may write to.",
+        ) from error
+
+
+def _chosen(classes: Sequence[ModelClass], spec: ModelSpec) -> ModelClass:
     """Return the class named after the colon, else the last one that no other class uses.
 
     Raises:
@@ -93,12 +157,14 @@ def chosen(classes: Sequence[ModelClass], spec: ModelSpec) -> ModelClass:
     return classes[names.index(spec.class_name)]
 
 
-def around(model: ModelClass, spec: ModelSpec) -> str:
+def _around(model: ModelClass, spec: ModelSpec) -> str:
     """Return a model file that imports a class from beside it and feeds it.
 
     Raises:
         UsageError: the name of that file cannot be imported.
     """
+    from ..profiles.user_model.source import contract_lines
+
     if not spec.path.stem.isidentifier():
         raise UsageError(
             f"{spec.path.name} cannot be imported by its name.",

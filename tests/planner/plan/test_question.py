@@ -1,0 +1,36 @@
+"""A question that makes no sense is refused where it is made, with what to write instead."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from gpuplan.catalog.errors import UsageError
+from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
+
+
+@pytest.mark.parametrize(
+    ("made", "fields", "said"),
+    [
+        (Work, {"tokens": "10B"}, "tokens='10B' is not a number above zero"),
+        (Work, {"tokens": -1}, "tokens=-1 is not a number above zero"),
+        (Work, {"steps": True}, "steps=True is not a number"),
+        (Work, {"samples": float("nan")}, "samples=nan is not a number"),
+        (Machine, {"accelerators": "H100"}, "accelerators='H100' is one word"),
+        (Machine, {"max_nodes": 0}, "max_nodes=0 is not a number above zero"),
+        (Choices, {"precisions": "bf16"}, "precisions='bf16' is one word"),
+        (Money, {"sort": "cheap"}, "sort='cheap' is not one of cost, time"),
+        (Money, {"purchase": "sport"}, "Did you mean spot"),
+        (Money, {"budget_usd": Decimal(0)}, "budget_usd"),
+    ],
+)
+def test_what_is_refused(made: Callable[..., Any], fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        made(**fields)
+
+
+def test_a_question_may_leave_everything_open() -> None:
+    assert Question() == Question(work=Work(), machine=Machine(), choices=Choices(), money=Money())
+    assert Work(tokens=1e9, global_batch=512).tokens == 1e9
+    assert Money(budget_usd=Decimal("400.50"), sort="time").purchase == "on-demand"
