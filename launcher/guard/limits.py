@@ -16,6 +16,8 @@ from .orders import SECONDS_PER_HOUR, Orders, TimerOrders
 
 GRACES = 2
 STOP_SETUP, END = "stop-setup", "end"
+SETUP = "setup"
+"""Why a set-up is stopped that has used up its own limit."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Limits:
 
     setup_s: float
     """Of set-up, from its start."""
+    setup_why: str
+    """What limits set-up: `setup`, or the limit of the run that leaves it less (`max-cost`, …)."""
     after_setup_s: float
     """From a set-up that was stopped to the end of the machine."""
     unowned_s: float
@@ -41,12 +45,16 @@ def limits(orders: Orders, timer: TimerOrders, *, began_s: float, used_s: float)
         began_s: when it began to cost, since 1970.
         used_s: how long it has cost by now.
     """
-    allowed_s = _allowed_s(orders, began_s)
-    setup_s = timer.setup_s
-    if allowed_s is not None:
-        setup_s = max(0.0, min(setup_s, allowed_s - orders.tail_s - used_s))
+    allowed = _allowed(orders, began_s)
+    setup_s, setup_why = timer.setup_s, SETUP
+    if allowed is not None:
+        allowed_s, why = allowed
+        left_s = max(0.0, allowed_s - orders.tail_s - used_s)
+        if left_s < setup_s:
+            setup_s, setup_why = left_s, why
     return Limits(
         setup_s=setup_s,
+        setup_why=setup_why,
         after_setup_s=timer.after_setup_s,
         unowned_s=timer.unowned_s,
         end_s=end_s(orders, timer, began_s=began_s),
@@ -55,26 +63,32 @@ def limits(orders: Orders, timer: TimerOrders, *, began_s: float, used_s: float)
 
 def end_s(orders: Orders, timer: TimerOrders, *, began_s: float) -> float | None:
     """Return when a machine ends whatever runs on it, seconds since it began to cost."""
-    allowed_s = _allowed_s(orders, began_s)
-    if allowed_s is not None:
+    allowed = _allowed(orders, began_s)
+    if allowed is not None:
         # A run that is stopped may take a grace to write its checkpoint, and the guards of other
         # nodes act a grace later than the first.
-        return allowed_s + GRACES * orders.grace_s + timer.margin_s
+        return allowed[0] + GRACES * orders.grace_s + timer.margin_s
     projection = orders.projection
     goes_on = projection is None or projection.action == "continue"
     return None if goes_on else timer.default_end_s
 
 
-def _allowed_s(orders: Orders, began_s: float) -> float | None:
+def _allowed(orders: Orders, began_s: float) -> tuple[float, str] | None:
+    """Return how long a machine may exist, seconds, and the limit that says so."""
     allowed = []
     if orders.max_cost_usd is not None and orders.usd_per_s > 0:
-        allowed.append((orders.max_cost_usd - orders.spent_before_usd) / orders.usd_per_s)
+        left_usd = orders.max_cost_usd - orders.spent_before_usd
+        allowed.append((left_usd / orders.usd_per_s, "max-cost"))
     if orders.max_hours is not None:
-        allowed.append((orders.max_hours - orders.hours_before) * SECONDS_PER_HOUR)
+        left_hours = orders.max_hours - orders.hours_before
+        allowed.append((left_hours * SECONDS_PER_HOUR, "max-hours"))
     if orders.deadline_s is not None:
         # That of the training: the idle minutes, which a cap includes, come after it.
-        allowed.append(orders.deadline_s - began_s + orders.tail_s)
-    return max(0.0, min(allowed)) if allowed else None
+        allowed.append((orders.deadline_s - began_s + orders.tail_s, "deadline"))
+    if not allowed:
+        return None
+    seconds, why = min(allowed)
+    return max(0.0, seconds), why
 
 
 class Countdown:
@@ -116,6 +130,8 @@ class Countdown:
         if setting_up and not self._stopped_setup and self._setup_is_over(now_s):
             self._stopped_setup = True
             self.why = f"set-up did not end within {_hours(self._held.setup_s)}"
+            if self._held.setup_why != SETUP:
+                self.why += f" (the limit is --{self._held.setup_why})"
             after_s = now_s + self._held.after_setup_s
             self._end_s = after_s if self._end_s is None else min(self._end_s, after_s)
             return STOP_SETUP

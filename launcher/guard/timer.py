@@ -27,6 +27,7 @@ from .main import at_place, place, say
 from .orders import Orders, OrdersError
 from .processes import descendants, is_alive, kill, started_with
 from .readings import boot_s
+from .verdicts import STOPPED
 from .watch import stopwatch
 
 FOLDER = "gpuplan-timer"
@@ -108,7 +109,7 @@ class Timer:
             self._write_state(cloud, held, now_s)
             action = countdown.tick(now_s, setting_up=self._sets_up(), guarded=bool(self._guards()))
             if action == STOP_SETUP:
-                self._stop_setup(countdown.why, powers_off)
+                self._stop_setup(countdown.why, held.setup_why, powers_off)
             elif action == END:
                 break
             time.sleep(self._wanted.poll_s)
@@ -135,13 +136,17 @@ class Timer:
     def _guards(self) -> list[int]:
         return started_with(str(self._path), "--")
 
-    def _stop_setup(self, why: str, powers_off: bool) -> None:
+    def _stop_setup(self, text: str, why: str, powers_off: bool) -> None:
         shell = self._shell
         assert shell is not None
         after = f"this machine ends in {self._wanted.after_setup_s / 60:.0f} minutes"
         if not powers_off:
             after = "this machine cannot end itself: gpuplan down, or the provider's console"
-        self._tell(f"{why} and was stopped; {after}.", Path(f"/proc/{shell}/fd/1"))
+        said = Path(f"/proc/{shell}/fd/1")
+        self._tell(f"{text} and was stopped; {after}.", said)
+        # Read from the job's log as the guard's own word: a limit ended this run, not a fault.
+        verdict = {"why": why, "text": f"{text} and was stopped", "exit_code": STOPPED}
+        _append(said, f"gpuplan-guard: {json.dumps({'verdict': verdict})}")
         left = [*descendants(shell), shell]
         for pid in left[:-1]:
             kill(pid, signal.SIGTERM)
@@ -190,11 +195,16 @@ class Timer:
     def _tell(self, text: str, *others: Path) -> None:
         """Say a line in the log, and where it can be read by a person."""
         for path in (self._home / LOG, *others):
-            try:
-                with path.open("a", encoding="utf-8") as stream:
-                    stream.write(f"gpuplan: {text}\n")
-            except OSError:
-                continue  # A full disk must not keep the machine.
+            _append(path, f"gpuplan: {text}")
+
+
+def _append(path: Path, line: str) -> None:
+    """Add a line to a file or a pipe; where it cannot be, as on a full disk, do without."""
+    try:
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write(f"{line}\n")
+    except OSError:
+        return
 
 
 def _detach(log: Path) -> bool:

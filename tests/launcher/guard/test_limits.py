@@ -11,7 +11,7 @@ from gpuplan.launcher.guard.spending import open_account
 from gpuplan.launcher.guard.verdicts import Reading, over_limit
 
 TIMER = TimerOrders(setup_s=9000.0, unowned_s=10800.0, margin_s=900.0, default_end_s=200_000.0)
-HELD = Limits(setup_s=100.0, after_setup_s=20.0, unowned_s=300.0, end_s=1000.0)
+HELD = Limits(setup_s=100.0, setup_why="setup", after_setup_s=20.0, unowned_s=300.0, end_s=1000.0)
 
 
 def end_of(**orders: object) -> float | None:
@@ -57,7 +57,7 @@ def test_a_machine_never_ends_before_its_guard_has_ended_the_run(
 def test_set_up_takes_no_longer_than_the_limits_leave() -> None:
     orders = make_orders(max_hours=1.0, tail_s=360.0)
     held = limits(orders, TIMER, began_s=NOW_S, used_s=600.0)
-    assert held.setup_s == 3600 - 360 - 600
+    assert (held.setup_s, held.setup_why) == (3600 - 360 - 600, "max-hours")
     assert limits(make_orders(), TIMER, began_s=NOW_S, used_s=600.0).setup_s == 9000.0
     near = make_orders(deadline_s=NOW_S + 900.0, tail_s=360.0)
     assert limits(near, TIMER, began_s=NOW_S, used_s=600.0).setup_s == 300.0
@@ -89,7 +89,7 @@ def test_a_run_under_its_guard_is_left_alone_until_the_last_limit() -> None:
     for now_s in range(0, 1000, 50):
         assert count.tick(float(now_s), setting_up=False, guarded=True) is None
     assert count.tick(1000.0, setting_up=False, guarded=True) == END
-    endless = Countdown(Limits(100.0, 20.0, 300.0, None), used_s=0.0)
+    endless = Countdown(Limits(100.0, "setup", 20.0, 300.0, None), used_s=0.0)
     for now_s in range(0, 10**7, 10**4):
         assert endless.tick(float(now_s), setting_up=False, guarded=True) is None
 

@@ -19,6 +19,7 @@ from guards import Node
 from gpuplan.launcher.bundle import GUARD, ORDERS_FILE
 from gpuplan.launcher.guard.orders import TimerOrders
 from gpuplan.launcher.guard.processes import is_alive, kill, started_with
+from gpuplan.launcher.lifecycle.guard_report import word_in_log
 from gpuplan.launcher.prepare.node_setup import timed_setup
 
 WITHIN_S = 20.0
@@ -131,6 +132,9 @@ def test_a_set_up_that_hangs_is_stopped_and_its_machine_powered_off(node: Timed)
     assert shell.returncode != 0
     assert "begun" in said and "ended" not in said
     assert "gpuplan: set-up did not end within" in said and "this machine ends" in said
+    report = word_in_log(said)
+    assert report is not None
+    assert (report.why, report.outcome, report.exit_code) == ("setup", "guarded", 4)
     wait(node.off.exists, "it was not powered off")
     assert node.off.read_text().startswith("now\n")
 
