@@ -26,6 +26,7 @@ CARRIED = (
     "catalog/errors.py",
     "catalog/files.py",
     "catalog/units.py",
+    "catalog/vocabulary.py",
     "planner/parallelism/pipeline_chunks.py",
     "planner/plan/errors.py",
     "planner/plan/runnable.py",

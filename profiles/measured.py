@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .profile import KernelKind, Profile, Recompute, Stored
+from ..catalog.vocabulary import Recompute
+from .profile import KernelKind, Profile, Stored
 
 MEASURED_SCHEMA_VERSION = "1.0"
 DeviceKind = Literal["cuda", "cpu"]

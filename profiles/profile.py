@@ -12,6 +12,8 @@ from typing import Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict
 
+from ..catalog.vocabulary import Recompute, TensorPlan
+
 PROFILE_SCHEMA_VERSION = "1.0"
 
 Numerics = Literal["fp32", "amp16", "pure16"]
@@ -24,7 +26,6 @@ NUMERICS_OF_PRECISION: dict[str, Numerics] = {
     "fp8": "amp16",
     "bf16": "pure16",
 }
-Recompute = Literal["none", "selective", "full"]
 Phase = Literal["forward", "recompute", "backward", "optimizer"]
 KernelKind = Literal[
     "gemm",
@@ -237,7 +238,7 @@ class Profile(Stored):
     default_micro_batch: int | None
     """Default of `make_batch`'s batch size, when the file gives one."""
     optimizer: OptimizerFacts
-    tensor_plan: Literal["none", "tensor", "sequence"] = "none"
+    tensor_plan: TensorPlan = "none"
     """What the model says of tensor and sequence parallelism (`tensor_plan.py`)."""
     tied_modules: tuple[str, str] | None = None
     """Two names of one weight that two modules hold, if there is such a weight (`ties.py`)."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...catalog.errors import NoFeasiblePlanError, UsageError
-from ...planner.plan.plan import PRECISIONS
+from ...catalog.vocabulary import OPTIMIZERS, PRECISIONS, RECOMPUTES
 from ..options.inputs import read_inputs
 from ..options.question import offload_of
 from ..options.shared import (
@@ -22,7 +22,7 @@ from ..options.shared import (
     output_options,
 )
 from ..terminal.progress import progress
-from .estimate import OFFLOADS, OPTIMIZERS, RECOMPUTES
+from .estimate import OFFLOADS
 
 if TYPE_CHECKING:
     from ...planner.predict.fits import FitsAnswer

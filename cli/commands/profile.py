@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from ...catalog.errors import UsageError
-from ...planner.plan.plan import PRECISIONS
+from ...catalog.vocabulary import OPTIMIZERS, PRECISIONS, RECOMPUTES
 from ..options.shared import Count, GroupedCommand, OneOf, model_options, option, output_options
 from ..terminal.progress import progress, progress_bar
-from .estimate import OPTIMIZERS, RECOMPUTES
 
 if TYPE_CHECKING:
+    from ...catalog.vocabulary import Recompute
     from ...profiles.measured import DeviceKind, MeasuredProfile
-    from ...profiles.profile import Profile, Recompute
+    from ...profiles.profile import Profile
 
 FORMATS = ("table", "json")
 DEVICES = ("cuda", "cpu")

@@ -9,7 +9,7 @@ from ..terminal.progress import progress
 
 if TYPE_CHECKING:
     from ...api import Inputs
-    from ...planner.plan.plan import Precision
+    from ...catalog.vocabulary import Precision
     from ...planner.plan.question import Machine
 
 

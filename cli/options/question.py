@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...catalog.errors import UsageError
-from ...planner.plan.plan import OFFLOADABLE, Offloaded
+from ...catalog.vocabulary import OFFLOADABLE, Offloaded
 from ...planner.plan.question import Choices, Machine, Money, Question, Work
 from .shared import parse_cluster
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...catalog.types import Accelerator
 from ...catalog.units import GIB, MIB
+from ...catalog.vocabulary import Stack
 from ..plan.layout import Layout
-from ..plan.plan import Stack
 from ..software.versions import Date
 
 CONTEXT_BYTES = int(0.45 * GIB)

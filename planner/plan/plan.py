@@ -12,20 +12,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer
 
+from ...catalog.vocabulary import Offloaded, Precision, Purchase, Recompute, Stack
 from .layout import Layout
 
 SCHEMA_VERSION = "1.0"
 
 Basis = Literal["measured", "calibrated", "analytic"]
-Purchase = Literal["on-demand", "spot", "reserved", "block", "owned"]
-Precision = Literal["fp32", "tf32", "fp16-amp", "bf16-amp", "bf16", "fp8"]
-PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16", "fp8")
-Stack = Literal["torch-eager", "torch-compile", "megatron", "xla"]
-STACKS: tuple[Stack, ...] = ("torch-eager", "torch-compile", "megatron", "xla")
-RecomputeKind = Literal["none", "selective", "full"]
-Offloaded = Literal["optimizer", "parameters", "activations"]
-"""What can be kept in host memory; with the parameters go their gradients and the optimizer."""
-OFFLOADABLE: tuple[Offloaded, ...] = ("optimizer", "parameters", "activations")
 Usd = Annotated[Decimal, PlainSerializer(float, return_type=float, when_used="json")]
 """Dollars, exact where they are added up; a plain number in JSON, as every other quantity."""
 
@@ -157,7 +149,7 @@ class Plan(Answer):
     micro_batch: int
     grad_accum: int
     global_batch: int
-    recompute: RecomputeKind
+    recompute: Recompute
     compile: bool
     stack: Stack
     optimizer: str

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal
 
+from ...catalog.vocabulary import Offloaded, Precision, PurchaseWish, Recompute, Stack
 from .layout import Layout
-from .plan import Offloaded, Precision, RecomputeKind, Stack
 
 Sort = Literal["cost", "time", "throughput", "memory", "price"]
 
@@ -47,7 +47,7 @@ class Choices:
     micro_batches: tuple[int, ...] = ()
     grad_accums: tuple[int, ...] = ()
     precisions: tuple[Precision, ...] = ()
-    recomputes: tuple[RecomputeKind, ...] = ()
+    recomputes: tuple[Recompute, ...] = ()
     stack: Stack | None = None
     compile: bool | None = None
     optimizer: str | None = None
@@ -61,7 +61,7 @@ class Money:
 
     deadline_s: float | None = None
     budget_usd: Decimal | None = None
-    purchase: Literal["on-demand", "spot", "any"] = "on-demand"
+    purchase: PurchaseWish = "on-demand"
     sort: Sort | None = None
 
 

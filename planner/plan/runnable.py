@@ -6,15 +6,12 @@ Standard library only, because the runner carries this file to the instances.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal, Protocol
+from typing import Protocol
+
+from ...catalog.vocabulary import TensorPlan
 
 RUN_PRECISIONS = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16")
 RUN_STACKS = ("torch-eager", "torch-compile")
-TensorPlan = Literal["none", "tensor", "sequence"]
-"""What a model says of its tensor parallelism: nothing, how its layers are split, or that and how
-its norms are split along the sequence."""
-
-
 TiedNames = tuple[str, str]
 """Two names of one weight."""
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from ...catalog.errors import GpuplanError
 from ...catalog.types import Accelerator
+from ...catalog.vocabulary import PRECISIONS, Precision
 from ...profiles.measured import MeasuredProfile, Measurement
 from ...profiles.profile import KernelKind, Profile, Stored
-from ..plan.plan import PRECISIONS, Precision
 from ..software.stack import facts_of
 from .model_cache import ModelCache
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...catalog.types import Accelerator, Link
+from ...catalog.vocabulary import Offloaded, Precision, Recompute
 from ...profiles.passes.optimizers import with_optimizer
 from ...profiles.profile import Profile
 from ..hardware.cluster import Site
@@ -19,9 +20,6 @@ from ..plan.plan import (
     EstimatedHostMemory,
     EstimatedMemory,
     MemoryBreakdown,
-    Offloaded,
-    Precision,
-    RecomputeKind,
 )
 from ..software.stack import casts_layers
 from .model_cache import ModelCache
@@ -46,7 +44,7 @@ class FitsAnswer(Answer):
     accelerator: str
     layout: Layout
     precision: Precision
-    recompute: RecomputeKind
+    recompute: Recompute
     optimizer: str
     fits: bool
     micro_batch: int
@@ -71,7 +69,7 @@ def fits(
     *,
     precision: Precision,
     micro_batch: int | None = None,
-    recompute: RecomputeKind = "none",
+    recompute: Recompute = "none",
     layout: Layout | None = None,
     optimizer: str | None = None,
     offload: frozenset[Offloaded] = NOTHING,
@@ -210,7 +208,7 @@ def _changes(question: _Question, setup: Setup) -> Iterator[tuple[str, Setup]]:
     size = question.largest(setup)
     if size is not None and size < setup.micro_batch:
         yield f"--micro-batch {size}", replace(setup, micro_batch=size)
-    policies: tuple[RecomputeKind, ...] = ("selective", "full") if question.profile.blocks else ()
+    policies: tuple[Recompute, ...] = ("selective", "full") if question.profile.blocks else ()
     for policy in policies:
         if setup.recompute != policy:
             yield f"--recompute {policy}", replace(setup, recompute=policy)

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ...catalog.vocabulary import Stack
 from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.curves.user_curves import is_left_out
 from ..constants import fitted
-from ..plan.plan import Basis, Estimated, EstimatedMemory, Stack
+from ..plan.plan import Basis, Estimated, EstimatedMemory
 from ..software.versions import NATIVE_AUTOCAST, Date
 from ..step.data_parallel_step import StepTimes
 from ..validation.folds import fitted_accelerators

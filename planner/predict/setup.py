@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ...catalog.vocabulary import Offloaded, Precision, Recompute, Stack
 from ...profiles.passes.loss import Loss
 from ...profiles.passes.residence import Residence
 from ...profiles.profile import NUMERICS_OF_PRECISION
 from ..constants import fitted
 from ..offload.host_copies import NOTHING, residence_of
 from ..plan.layout import Layout
-from ..plan.plan import Offloaded, Precision, RecomputeKind, Stack
 from ..software.deepspeed_engine import KEPT_LOGITS, loss_of
 from ..software.stack import StackFacts, facts_of
 from ..software.versions import (
@@ -37,7 +37,7 @@ class Setup:
     precision: Precision
     micro_batch: int
     grad_accum: int = 1
-    recompute: RecomputeKind = "none"
+    recompute: Recompute = "none"
     stack: Stack = "torch-eager"
     compile: bool = False
     optimizer: str | None = None
@@ -91,7 +91,7 @@ def stack_facts(setup: Setup) -> StackFacts:
     )
 
 
-def recompute_policies(setup: Setup) -> dict[RecomputeKind, float]:
+def recompute_policies(setup: Setup) -> dict[Recompute, float]:
     """Return what a recompute setting does, as shares of the policies that are traced.
 
     Ours keeps every matrix product under "selective". torchtitan's per-op mode computes every

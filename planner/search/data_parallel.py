@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...catalog.types import Accelerator
+from ...catalog.vocabulary import Recompute
 from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes
 from ..memory.framework_memory import communicators, framework_bytes
 from ..plan.layout import Layout
-from ..plan.plan import RecomputeKind
 from ..predict.host_work import activations_on_host, data_parallel_host_work, host_bytes
 from ..predict.model_cache import ModelCache
 from ..predict.peak_memory import memory_of
@@ -36,7 +36,7 @@ class Variants:
 
     base: Setup
     times: MicroBatchTimes
-    recompute: list[RecomputeKind]
+    recompute: list[Recompute]
     micro_batch: np.ndarray
 
 

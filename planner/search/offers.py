@@ -8,7 +8,8 @@ from decimal import Decimal
 from ...catalog.query import parse_filter, select_offers
 from ...catalog.snapshot import Catalogue
 from ...catalog.types import Accelerator, Instance, Offer
-from ..plan.plan import ChosenOffer, Purchase
+from ...catalog.vocabulary import Purchase
+from ..plan.plan import ChosenOffer
 from ..plan.question import Machine, Money
 
 

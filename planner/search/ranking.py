@@ -10,11 +10,12 @@ from typing import Literal
 
 from ...catalog.types import CPU_PREFIX
 from ...catalog.units import SECONDS_PER_HOUR
+from ...catalog.vocabulary import Recompute
 from ...profiles.profile import Profile
 from ..cost.run_cost import samples_of
 from ..hardware.cluster import Site
 from ..plan.layout import Layout
-from ..plan.plan import Plan, RecomputeKind
+from ..plan.plan import Plan
 from ..plan.question import Question, Sort
 from ..predict.setup import Setup
 from .offers import Choice
@@ -38,7 +39,7 @@ class Candidate:
     layout: Layout
     micro_batch: int
     grad_accum: int
-    recompute: RecomputeKind
+    recompute: Recompute
     step_s: float
     global_batch: int
     variants_that_fit: int

@@ -8,10 +8,11 @@ from decimal import Decimal
 
 import numpy as np
 
+from ...catalog.vocabulary import Offloaded, Precision, Stack
 from ..hardware.cluster import Site
 from ..offload.host_copies import NOTHING
 from ..plan.layout import Layout
-from ..plan.plan import Offloaded, Precision, Rejected, Stack
+from ..plan.plan import Rejected
 from ..plan.question import Question
 from ..predict.model_cache import ModelCache
 from ..predict.setup import Setup

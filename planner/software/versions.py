@@ -7,10 +7,10 @@ is for today's software; dates matter when past runs are predicted (`gpuplan val
 from __future__ import annotations
 
 from ...catalog.types import Accelerator
+from ...catalog.vocabulary import Stack
 from ...profiles.profile import KernelKind
 from ..constants import fitted, has_constant
 from ..plan.layout import Layout
-from ..plan.plan import Stack
 
 Date = tuple[int, int]
 """Year and month of a software release."""

@@ -16,10 +16,10 @@ from pydantic import ValidationError
 from ...catalog.errors import GpuplanError, did_you_mean
 from ...catalog.types import Accelerator, Instance, Link
 from ...catalog.units import GIGABIT_BYTES
+from ...catalog.vocabulary import PRECISIONS, Offloaded, Precision, Recompute, Stack
 from ...profiles.records import RunRecord
 from ..hardware.cluster import Site
 from ..plan.layout import Layout
-from ..plan.plan import PRECISIONS, Offloaded, Precision, RecomputeKind, Stack
 from ..software.deepspeed_engine import FUSED_LOSS, FUSED_OPTIMIZER, KEPT_LOGITS
 from ..software.stack import casts_layers
 from ..software.versions import FLASH_PACKAGE, NATIVE_AUTOCAST, Date
@@ -64,7 +64,7 @@ class StatedRun:
     precision: Precision
     micro_batch: int
     grad_accum: int
-    recompute: RecomputeKind
+    recompute: Recompute
     stack: Stack
     compile: bool
     autocast: bool
@@ -274,14 +274,14 @@ def _precision(
     return cast(Precision, record.precision)
 
 
-def _recompute(record: RunRecord, stack: Stack, assumed: list[str]) -> RecomputeKind:
+def _recompute(record: RunRecord, stack: Stack, assumed: list[str]) -> Recompute:
     if record.recompute is not None:
         return record.recompute
     if "parameter-offload" in record.features:
         assumed.append("recompute=full (cheaper than the offload of parameters, so tried first)")
         return "full"
     # MaxText's remat_policy is "full" unless told otherwise; torch and Megatron keep everything.
-    recompute: RecomputeKind = "full" if stack == "xla" else "none"
+    recompute: Recompute = "full" if stack == "xla" else "none"
     assumed.append(f"recompute={recompute} (default of {stack})")
     return recompute
 
