@@ -15,11 +15,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from ...catalog.errors import UsageError
+from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.snapshot import Catalogue
 from ...catalog.types import Provider
 from ...planner.cost.launch_cost import LaunchCost, launch_cost
 from ...planner.cost.run_cost import CENT
-from ...planner.plan.plan import SCHEMA_VERSION, Answer, CostLine, Estimated, Plan, Usd
+from ...planner.plan.plan import SCHEMA_VERSION, CostLine, Estimated, Plan
 from ...profiles.user_model.spec import ModelSpec
 from ..bundle import write_guard, write_job_folder, write_orders
 from ..frameworks.command import parse_command
@@ -51,7 +52,7 @@ FOLDER = "gpuplan-launches"
 """Below the folder where the command is run."""
 
 
-class LaunchAnswer(Answer):
+class LaunchAnswer(FrozenModel):
     """What `gpuplan launch --dryrun --format json` prints: the task, its line and its money."""
 
     schema_version: Literal["1.0"] = SCHEMA_VERSION

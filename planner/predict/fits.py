@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ...catalog.frozen import FrozenModel
 from ...catalog.types import Accelerator, Link
 from ...catalog.vocabulary import Offloaded, Precision, Recompute
 from ...profiles.passes.optimizers import with_optimizer
@@ -14,13 +15,7 @@ from ..hardware.device import memory_notes, supported_precisions
 from ..offload.host_copies import NOTHING
 from ..offload.host_memory import host_memory_note, ordered
 from ..plan.layout import Layout
-from ..plan.plan import (
-    SCHEMA_VERSION,
-    Answer,
-    EstimatedHostMemory,
-    EstimatedMemory,
-    MemoryBreakdown,
-)
+from ..plan.plan import SCHEMA_VERSION, EstimatedHostMemory, EstimatedMemory, MemoryBreakdown
 from ..software.stack import casts_layers
 from .model_cache import ModelCache
 from .predict import Prediction, predict
@@ -29,7 +24,7 @@ from .setup import Setup
 LARGEST_TRIED = 2**30
 
 
-class Remedy(Answer):
+class Remedy(FrozenModel):
     """One change that makes the model fit, and the peak it leads to."""
 
     text: str
@@ -37,7 +32,7 @@ class Remedy(Answer):
     micro_batch: int
 
 
-class FitsAnswer(Answer):
+class FitsAnswer(FrozenModel):
     """Whether one training step fits on one device of a layout."""
 
     schema_version: str = SCHEMA_VERSION
