@@ -29,6 +29,7 @@ CARRIED = (
     "catalog/vocabulary.py",
     "planner/parallelism/pipeline_chunks.py",
     "planner/plan/errors.py",
+    "planner/plan/layout.py",
     "planner/plan/runnable.py",
     "profiles/user_model",
 )

@@ -128,7 +128,6 @@ def _notes(job: Job) -> tuple[str, ...]:
         f"give deepspeed.initialize the file that {CONFIG_VARIABLE} names, or write"
         f" {PLACEHOLDER} in the command where its path belongs"
     )
-    layout = plan.layout.model_copy(update={"tensor": 1})
     checkpoint = "wrap what is recomputed with deepspeed.checkpointing.checkpoint"
     return facts.present(
         *passes,
@@ -138,7 +137,7 @@ def _notes(job: Job) -> tuple[str, ...]:
         " tensor_parallel.partition_config for your own"
         if plan.layout.tensor > 1
         else None,
-        *facts.parallel_notes(plan.model_copy(update={"layout": layout})),
+        *facts.parallel_notes(plan, tensor=False),
         "run the linear layers in fp8 (Transformer Engine)" if plan.precision == "fp8" else None,
         "make the optimizer DeepSpeedCPUAdam(…, fp32_optimizer_states=False)"
         if plan.precision == "bf16" and plan.offload

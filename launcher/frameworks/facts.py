@@ -102,11 +102,16 @@ def offload_notes(plan: Plan) -> tuple[str, ...]:
     return tuple(f"keep {OFFLOAD_WORDS[kind]} in host memory" for kind in plan.offloaded)
 
 
-def parallel_notes(plan: Plan) -> tuple[str, ...]:
-    """Return a note for each way, beyond data parallelism, in which the script splits the model."""
+def parallel_notes(plan: Plan, *, tensor: bool = True) -> tuple[str, ...]:
+    """Return a note for each way, beyond data parallelism, in which the script splits the model.
+
+    Args:
+        plan: the plan that the script carries out.
+        tensor: False where the framework has a note of its own for tensor parallelism.
+    """
     layout = plan.layout
     notes = []
-    if layout.tensor > 1:
+    if tensor and layout.tensor > 1:
         also = " with sequence parallelism" if layout.sequence_parallel else ""
         notes.append(f"split every layer over {layout.tensor} ranks (tensor parallel){also}")
     if layout.pipeline > 1:

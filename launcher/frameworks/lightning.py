@@ -40,7 +40,6 @@ def _notes(job: Job) -> tuple[str, ...]:
     if plan.grad_accum > 1:
         how.append(f"accumulate_grad_batches={plan.grad_accum}")
     layout = plan.layout
-    beyond = layout.model_copy(update={"tensor": 1})
     return facts.present(
         f"make the Trainer({', '.join(where + how)})",
         "install deepspeed: the strategy is its" if "deepspeed" in _strategy(plan) else None,
@@ -48,7 +47,7 @@ def _notes(job: Job) -> tuple[str, ...]:
         f"split the layers over {layout.tensor} ranks in configure_model()"
         if layout.tensor > 1
         else None,
-        *facts.parallel_notes(plan.model_copy(update={"layout": beyond})),
+        *facts.parallel_notes(plan, tensor=False),
         facts.recompute_note(plan),
         facts.compile_note(plan),
         *_offload_notes(plan),

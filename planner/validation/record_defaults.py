@@ -11,8 +11,6 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from pydantic import ValidationError
-
 from ...catalog.errors import GpuplanError, did_you_mean
 from ...catalog.types import Accelerator, Instance, Link
 from ...catalog.units import GIGABIT_BYTES
@@ -171,9 +169,8 @@ def _layout(record: RunRecord, assumed: list[str]) -> Layout:
             sequence_parallel=stated.sequence_parallel,
             **degrees,
         )
-    except ValidationError as error:
-        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise UnstatedError(f"the layout does not fit together: {reason}") from None
+    except ValueError as error:
+        raise UnstatedError(f"the layout does not fit together: {error}") from None
 
 
 def _batch(record: RunRecord, layout: Layout, assumed: list[str]) -> tuple[int, int]:
