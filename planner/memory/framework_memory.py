@@ -6,7 +6,7 @@ from ...catalog.types import Accelerator
 from ...catalog.units import GIB, MIB
 from ...catalog.vocabulary import Stack
 from ..plan.layout import Layout
-from ..software.versions import Date
+from ..plan.setup import Date
 
 CONTEXT_BYTES = int(0.45 * GIB)
 """CUDA context with lazily loaded kernels: 250-450 MiB seen (pytorch#86509); the upper end."""

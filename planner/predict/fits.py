@@ -16,10 +16,10 @@ from ..offload.host_copies import NOTHING
 from ..offload.host_memory import host_memory_note, ordered
 from ..plan.layout import Layout
 from ..plan.plan import SCHEMA_VERSION, EstimatedHostMemory, EstimatedMemory, MemoryBreakdown
+from ..plan.setup import Setup
 from ..software.stack import casts_layers
 from .model_cache import ModelCache
 from .predict import Prediction, predict
-from .setup import Setup
 
 LARGEST_TRIED = 2**30
 

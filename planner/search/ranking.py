@@ -17,7 +17,7 @@ from ..hardware.cluster import Site
 from ..plan.layout import Layout
 from ..plan.plan import Plan
 from ..plan.question import Question, Sort
-from ..predict.setup import Setup
+from ..plan.setup import Setup
 from .offers import Choice
 
 TRIES_PER_ACCELERATOR = 6

@@ -14,8 +14,8 @@ from ..offload.host_copies import NOTHING
 from ..plan.layout import Layout
 from ..plan.plan import Rejected
 from ..plan.question import Question
+from ..plan.setup import Setup
 from ..predict.model_cache import ModelCache
-from ..predict.setup import Setup
 from ..software.stack import casts_layers
 from .data_parallel import USUAL_FRAGMENTATION, Family, Variants
 from .model_parallel import HandLayouts

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ...catalog.vocabulary import Offloaded, Stack
 from ..constants import fitted
 from ..plan.layout import Layout
-from .versions import Date
+from ..plan.setup import Date
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,7 @@ from ...catalog.vocabulary import Stack
 from ...profiles.profile import KernelKind
 from ..constants import fitted, has_constant
 from ..plan.layout import Layout
-
-Date = tuple[int, int]
-"""Year and month of a software release."""
+from ..plan.setup import Date
 
 FLASH_2: dict[Stack, Date] = {
     # torch 2.2: "scaled_dot_product_attention now supports FlashAttention-2" (its release notes).

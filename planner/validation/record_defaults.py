@@ -18,9 +18,10 @@ from ...catalog.vocabulary import PRECISIONS, Offloaded, Precision, Recompute, S
 from ...profiles.records import RunRecord
 from ..hardware.cluster import Site
 from ..plan.layout import Layout
+from ..plan.setup import Date, Setup
 from ..software.deepspeed_engine import FUSED_LOSS, FUSED_OPTIMIZER, KEPT_LOGITS
 from ..software.stack import casts_layers
-from ..software.versions import FLASH_PACKAGE, NATIVE_AUTOCAST, Date
+from ..software.versions import FLASH_PACKAGE, NATIVE_AUTOCAST
 
 T = TypeVar("T")
 
@@ -56,20 +57,9 @@ class StatedRun:
     """A run with nothing left open: what the planner needs to predict it."""
 
     site: Site
+    setup: Setup
     params: dict[str, Any]
     """For the functions of the model file, the choice of attention included."""
-    layout: Layout
-    precision: Precision
-    micro_batch: int
-    grad_accum: int
-    recompute: Recompute
-    stack: Stack
-    compile: bool
-    autocast: bool
-    optimizer: str | None
-    software_date: Date | None
-    features: frozenset[str]
-    offload: frozenset[Offloaded]
     assumed: tuple[str, ...]
 
 
@@ -108,18 +98,20 @@ def state_run(
             inter_link=_inter_link(record, peers, per_node, nodes, assumed),
         ),
         params=_params(record, stack, model_takes, assumed),
-        layout=layout,
-        precision=_precision(record, accelerator, stack, assumed),
-        micro_batch=micro_batch,
-        grad_accum=grad_accum,
-        recompute=_recompute(record, stack, assumed),
-        stack=stack,
-        compile=_compile(record, stack, assumed),
-        autocast=_autocast(record, stack, layout, offload),
-        optimizer=_optimizer(record, assumed),
-        software_date=record.software_date,
-        features=_features(record, stack, assumed),
-        offload=offload,
+        setup=Setup(
+            layout=layout,
+            precision=_precision(record, accelerator, stack, assumed),
+            micro_batch=micro_batch,
+            grad_accum=grad_accum,
+            recompute=_recompute(record, stack, assumed),
+            stack=stack,
+            compile=_compile(record, stack, assumed),
+            autocast=_autocast(record, stack, layout, offload),
+            optimizer=_optimizer(record, assumed),
+            software_date=record.software_date,
+            features=_features(record, stack, assumed),
+            offload=offload,
+        ),
         assumed=tuple(assumed),
     )
 

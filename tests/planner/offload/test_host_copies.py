@@ -20,8 +20,8 @@ from gpuplan.planner.offload.host_memory import HostState
 from gpuplan.planner.plan.errors import UnsupportedError
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import Choices, Machine, Question
+from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.predict import Prediction, predict
-from gpuplan.planner.predict.setup import Setup
 from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile
 
