@@ -30,7 +30,7 @@ from ..runner.job import Job, write_atomically
 from ..skypilot.placement import TPU_SLICES, Place
 from ..skypilot.prices import PriceDifference
 from ..store.measured_steps import workload_key
-from ..store.plan_file import GivenPlan
+from ..store.sourced_plan import SourcedPlan
 from ..training_data import launched_data
 from .deadline import bought_in_time, fallback
 from .guard_config import orders, restart_s, smoke_steps, total_steps
@@ -122,7 +122,7 @@ class Prepared:
 
 
 def prepare(
-    given: GivenPlan,
+    given: SourcedPlan,
     spec: ModelSpec | None,
     project: Project,
     request: LaunchRequest,

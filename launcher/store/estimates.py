@@ -25,8 +25,9 @@ from ...catalog.paths import data_dir
 from ...planner.plan.plan import Estimate, Plan
 from .migrations import StoreError, migrate
 from .origin import Origin
+from .sourced_plan import SourcedPlan
 
-__all__ = ["KEPT_PLANS", "KeptEstimate", "KeptPlan", "Store", "StoreError"]
+__all__ = ["KEPT_PLANS", "KeptEstimate", "Store", "StoreError"]
 
 KEPT_PLANS = 100
 STORE_FILE = "gpuplan.sqlite3"
@@ -60,16 +61,6 @@ _listed = sa.Table(
     sa.Column("tie_with_previous", sa.Boolean),
 )
 _identity = sa.Table("store_identity", _tables, sa.Column("id", sa.Text))
-
-
-@dataclass(frozen=True)
-class KeptPlan:
-    """One plan of the store, with the newest estimate that lists it (holding only this plan)."""
-
-    plan: Plan
-    estimate: Estimate
-    origin: Origin | None = None
-    """None where it was kept by a version that did not note it, or made from a Profile alone."""
 
 
 @dataclass(frozen=True)
@@ -158,8 +149,8 @@ class Store:
                 origin=Origin.model_validate_json(row.origin),
             )
 
-    def find_plan(self, prefix: str) -> KeptPlan:
-        """Return the one kept plan whose id begins with `prefix`.
+    def find_plan(self, prefix: str) -> SourcedPlan:
+        """Return the one kept plan whose id begins with `prefix`; its estimate holds only it.
 
         Raises:
             UsageError: No kept plan or several begin with it.
@@ -262,7 +253,7 @@ def _read_estimate(connection: sa.Connection, estimate_id: int, facts: str) -> E
     return Estimate.model_validate_json(facts).model_copy(update={"plans": plans})
 
 
-def _read_plan(connection: sa.Connection, plan_id: str) -> KeptPlan:
+def _read_plan(connection: sa.Connection, plan_id: str) -> SourcedPlan:
     row = connection.execute(
         sa.select(
             _plans.c.content,
@@ -280,7 +271,7 @@ def _read_plan(connection: sa.Connection, plan_id: str) -> KeptPlan:
     plan = _placed(row)
     estimate = Estimate.model_validate_json(row.facts).model_copy(update={"plans": (plan,)})
     origin = None if row.origin is None else Origin.model_validate_json(row.origin)
-    return KeptPlan(plan=plan, estimate=estimate, origin=origin)
+    return SourcedPlan(plan=plan, estimate=estimate, origin=origin)
 
 
 def _placed(row: sa.Row) -> Plan:

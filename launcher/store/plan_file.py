@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from ...catalog.errors import UsageError
-from ...planner.plan.plan import Estimate, Plan, WorkloadFacts
+from ...planner.plan.plan import Estimate, Plan
 from .estimates import Store
-from .origin import Origin
+from .sourced_plan import SourcedPlan
 
 SHOWN_IDS = 5
 WRITE_ONE = "write one with `gpuplan show PLAN-ID --format json --out-file plan.json`."
 
 
-@dataclass(frozen=True, kw_only=True)
-class GivenPlan:
-    """A plan, with the workload it was made for where that is known."""
-
-    plan: Plan
-    workload: WorkloadFacts | None
-    snapshot_date: date | None = None
-    """Of the prices it was planned with, where that is known."""
-    origin: Origin | None = None
-    """What a kept plan was made from."""
-
-
-def given_plan(text: str) -> GivenPlan:
+def given_plan(text: str) -> SourcedPlan:
     """Return the plan that a person named.
 
     Args:
@@ -43,13 +29,7 @@ def given_plan(text: str) -> GivenPlan:
     """
     place, _, wanted = text.partition("#")
     if not (wanted or place.endswith(".json") or "/" in place or Path(place).is_file()):
-        kept = Store().find_plan(text)
-        return GivenPlan(
-            plan=kept.plan,
-            workload=kept.estimate.workload,
-            snapshot_date=kept.estimate.catalog.snapshot_date,
-            origin=kept.origin,
-        )
+        return Store().find_plan(text)
     values = _read(Path(place))
     if "plans" in values:
         return _of_estimate(place, values, wanted)
@@ -61,10 +41,10 @@ def given_plan(text: str) -> GivenPlan:
         raise UsageError(
             f"{place} holds plan {plan.id}, not {wanted}.", fix=f"give --plan {place}."
         )
-    return GivenPlan(plan=plan, workload=None)
+    return SourcedPlan(plan=plan, estimate=None)
 
 
-def _of_estimate(place: str, values: dict[str, Any], wanted: str) -> GivenPlan:
+def _of_estimate(place: str, values: dict[str, Any], wanted: str) -> SourcedPlan:
     try:
         answer = Estimate.model_validate(values)
     except ValidationError as error:
@@ -74,11 +54,7 @@ def _of_estimate(place: str, values: dict[str, Any], wanted: str) -> GivenPlan:
         ) from None
     found = [plan for plan in answer.plans if plan.id.startswith(wanted.lower())]
     if len(found) == 1:
-        return GivenPlan(
-            plan=found[0],
-            workload=answer.workload,
-            snapshot_date=answer.catalog.snapshot_date,
-        )
+        return SourcedPlan(plan=found[0], estimate=answer)
     if not answer.plans:
         raise UsageError(f"{place} holds no plan.", fix="make an estimate that has one.")
     ids = [plan.id for plan in found or answer.plans]
