@@ -107,10 +107,10 @@ def command(
     """
     if check is not None:
         return _check(check, offers, form)
-    from ...profiles.calibrate.parent import Request, calibrate
+    from ...profiles.calibrate.parent import CalibrationRequest, calibrate
     from ..render.calibrate import render_calibration
 
-    request = Request(
+    request = CalibrationRequest(
         device=device,
         name=name,
         dtypes=cast("tuple[Dtype, ...]", dtype),

@@ -12,7 +12,7 @@ from typing import Any
 from ...catalog.errors import UsageError
 from ...planner.plan.plan import Plan
 from . import facts
-from .types import Job, Parts, Program, Way
+from .types import Parts, Program, ScriptJob, Way
 from .words import Fact, Word
 
 DEEPSPEED = Program(command=("deepspeed",), module="deepspeed.launcher.runner", package="deepspeed")
@@ -21,7 +21,7 @@ CONFIG_VARIABLE = "GPUPLAN_DEEPSPEED_CONFIG"
 PLACEHOLDER = "{deepspeed_config}"
 
 
-def parts(job: Job) -> Parts:
+def parts(job: ScriptJob) -> Parts:
     """Return the launch of a DeepSpeed script.
 
     Raises:
@@ -40,7 +40,7 @@ def parts(job: Job) -> Parts:
     return Parts(ways=(way,), environment=variables, files=files, notes=_notes(job))
 
 
-def _words(job: Job) -> tuple[Word, ...]:
+def _words(job: ScriptJob) -> tuple[Word, ...]:
     """Return the arguments of the launcher; each node starts its own processes."""
     where: tuple[Word, ...] = (f"--num_gpus={job.per_node}", ("--master_port=", Fact.PORT))
     if job.nodes > 1:
@@ -110,7 +110,7 @@ def refuse_layout(plan: Plan) -> None:
         raise UsageError(f"DeepSpeed cannot run {layout}: it {reason}.", fix=fix)
 
 
-def _notes(job: Job) -> tuple[str, ...]:
+def _notes(job: ScriptJob) -> tuple[str, ...]:
     """Return what the script does itself under DeepSpeed."""
     plan, target = job.plan, job.target
     passes = facts.present(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...planner.plan.plan import Plan
-from .types import Job
+from .types import ScriptJob
 from .words import Word
 
 PREFIX = "GPUPLAN_PLAN_"
@@ -15,7 +15,7 @@ OFFLOAD_WORDS = {
 }
 
 
-def variables(job: Job) -> dict[str, Word]:
+def variables(job: ScriptJob) -> dict[str, Word]:
     """Return the environment variables that tell a script where it runs and what was planned."""
     plan = job.plan
     facts: dict[str, object] = {"NODES": job.nodes, "PER_NODE": job.per_node}

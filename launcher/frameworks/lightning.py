@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...planner.plan.plan import Plan
 from . import facts
 from .torchrun import torchrun_way
-from .types import Job, Parts
+from .types import Parts, ScriptJob
 
 PRECISIONS = {
     "fp32": "32-true",
@@ -21,12 +21,12 @@ PRECISIONS = {
 }
 
 
-def parts(job: Job) -> Parts:
+def parts(job: ScriptJob) -> Parts:
     """Return the launch of a Lightning script."""
     return Parts(ways=(torchrun_way(job),), notes=_notes(job))
 
 
-def _notes(job: Job) -> tuple[str, ...]:
+def _notes(job: ScriptJob) -> tuple[str, ...]:
     """Return the Trainer that the script must make, and what else it does itself."""
     plan = job.plan
     where = [

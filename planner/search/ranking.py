@@ -18,7 +18,7 @@ from ..plan.layout import Layout
 from ..plan.plan import Plan
 from ..plan.question import Question, Sort
 from ..plan.setup import Setup
-from .offers import Choice
+from .offers import PricedInstance
 
 TRIES_PER_ACCELERATOR = 6
 """Candidates of one accelerator that are checked exactly before it is given up."""
@@ -33,7 +33,7 @@ class Candidate:
     Thousands are made and a few are looked at, so the site and the setup are spelled out late.
     """
 
-    choice: Choice
+    choice: PricedInstance
     one_node: Site
     base: Setup
     layout: Layout
