@@ -8,18 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.errors import GpuplanError
+from ..catalog.vocabulary import PRECISIONS, Offloaded, Precision, Recompute
 from ..planner.plan.layout import Layout
-from ..planner.plan.plan import (
-    PRECISIONS,
-    CatalogueFacts,
-    Estimate,
-    Headlines,
-    Offloaded,
-    Plan,
-    Precision,
-    RecomputeKind,
-    WorkloadFacts,
-)
+from ..planner.plan.plan import CatalogueFacts, Estimate, Headlines, Plan, WorkloadFacts
 from ..planner.plan.question import Question
 from ..profiles.profile import Profile
 from ..profiles.user_model.spec import ModelSpec
@@ -107,7 +98,7 @@ def fits(
     params: Mapping[str, Any] | None = None,
     precision: Precision | None = None,
     micro_batch: int | None = None,
-    recompute: RecomputeKind = "none",
+    recompute: Recompute = "none",
     layout: Layout | None = None,
     optimizer: str | None = None,
     offload: Collection[Offloaded] = (),

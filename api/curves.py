@@ -50,11 +50,11 @@ def calibrate(
         GpuplanError: Too little was measured for a file; none is written.
         KeyboardInterrupt: Ctrl-C came before there was enough for a file.
     """
-    from ..profiles.calibrate.parent import Request
+    from ..profiles.calibrate.parent import CalibrationRequest
     from ..profiles.calibrate.parent import calibrate as measure_kernels
 
     chosen = tuple(dtypes)
-    request = Request(
+    request = CalibrationRequest(
         device=device,
         name=name,
         dtypes=chosen,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.errors import UsageError
-from ..planner.plan.plan import Precision
+from ..catalog.vocabulary import Precision
 from ..planner.plan.question import Machine
 from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from ..profiles.user_model.spec import (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..launcher.local.run_request import RunRequest, RunResult
     from ..launcher.prepare.prepare import Prepared
     from ..launcher.prepare.request import LaunchRequest
-    from ..launcher.store.plan_file import GivenPlan
+    from ..launcher.store.sourced_plan import SourcedPlan
     from ..planner.plan.plan import Plan
     from ..profiles.user_model.spec import ModelSpec
 
@@ -237,7 +237,7 @@ def actuals(place: str | Path) -> Actuals:
 
 
 def _model_of(
-    given: GivenPlan,
+    given: SourcedPlan,
     request: LaunchRequest,
     model: str | Path | ModelSpec | None,
     *,
@@ -254,12 +254,12 @@ def _model_of(
     return spec if request.command is None else None
 
 
-def _replanned(given: GivenPlan, request: LaunchRequest, *, named: bool) -> GivenPlan:
+def _replanned(given: SourcedPlan, request: LaunchRequest, *, named: bool) -> SourcedPlan:
     """Return a plan as it is today: its question is asked again, and the answer kept."""
     from ..catalog.errors import UsageError
     from ..launcher.prepare import plan_choice
     from ..launcher.store.origin import files_hash
-    from ..launcher.store.plan_file import GivenPlan
+    from ..launcher.store.sourced_plan import SourcedPlan
 
     origin = given.origin
     if origin is None:
@@ -275,11 +275,10 @@ def _replanned(given: GivenPlan, request: LaunchRequest, *, named: bool) -> Give
     )
     answer = estimate(asked, origin.question)
     keep(answer, inputs=asked, question=origin.question, folder=Path(origin.folder))
-    return GivenPlan(
+    return SourcedPlan(
         plan=plan_choice.same_plan(given.plan, answer)
         if named
         else plan_choice.cheapest(answer, request, catalogue=asked.catalogue),
-        workload=answer.workload,
-        snapshot_date=answer.catalog.snapshot_date,
+        estimate=answer,
         origin=origin.model_copy(update={"files_hash": files_hash(origin.spec)}),
     )

@@ -10,7 +10,7 @@ from ..planner.plan.question import Question
 from .inputs import Inputs
 
 if TYPE_CHECKING:
-    from ..launcher.store.estimates import KeptPlan
+    from ..launcher.store.sourced_plan import SourcedPlan
 
 
 def keep(
@@ -55,7 +55,7 @@ def kept_estimates(*, limit: int | None = None) -> list[Estimate]:
     return Store().estimates(limit=limit)
 
 
-def kept_plan(prefix: str) -> KeptPlan:
+def kept_plan(prefix: str) -> SourcedPlan:
     """Return the one kept plan whose id begins with `prefix`, with the estimate it is from.
 
     Raises:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..catalog.errors import UsageError
-from ..planner.plan.plan import Precision, RecomputeKind
+from ..catalog.vocabulary import Precision, Recompute
 from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class StepSummary:
     precision: Precision
     micro_batch: int
     """Samples in the step."""
-    recompute: RecomputeKind
+    recompute: Recompute
     memory: MemoryReplay
     """What torch's allocator would hold."""
     peak_phase: Phase | None
@@ -38,7 +38,7 @@ def step_summary(
     *,
     precision: Precision | None = None,
     micro_batch: int | None = None,
-    recompute: RecomputeKind = "none",
+    recompute: Recompute = "none",
 ) -> StepSummary:
     """Return what one training step of a traced model computes and keeps in memory.
 

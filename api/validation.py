@@ -23,10 +23,10 @@ from ..planner.hardware.cluster import Site
 from ..planner.hardware.device import peak_flops
 from ..planner.memory.rank_memory import RankMemory
 from ..planner.plan.plan import Estimated
+from ..planner.plan.setup import Setup
 from ..planner.predict.model_cache import ModelCache
 from ..planner.predict.peak_memory import memory_parts
 from ..planner.predict.predict import Prediction, predict
-from ..planner.predict.setup import Setup
 from ..planner.predict.step_time import doubts_of, planned_step_s, step_parts
 from ..planner.predict.supported import refuse_unsupported
 from ..planner.predict.warm_up import FP32_FORWARD_FIRST
@@ -193,7 +193,7 @@ def _prepare(record: RunRecord, path: Path, catalogue: Catalogue) -> _Case:
         )
         case.assumed += [note for note in [assumption_about(record.accelerator)] if note]
         case.assumed += run.assumed
-        case.setup = _setup(run)
+        case.setup = run.setup
         refuse_unsupported(run.site, case.setup)
         case.request = ProfileRequest(
             path=model_path,
@@ -205,30 +205,13 @@ def _prepare(record: RunRecord, path: Path, catalogue: Catalogue) -> _Case:
     return case
 
 
-def _setup(run: StatedRun) -> Setup:
-    return Setup(
-        layout=run.layout,
-        precision=run.precision,
-        micro_batch=run.micro_batch,
-        grad_accum=run.grad_accum,
-        recompute=run.recompute,
-        stack=run.stack,
-        compile=run.compile,
-        optimizer=run.optimizer,
-        autocast=run.autocast,
-        software_date=run.software_date,
-        features=run.features,
-        offload=run.offload,
-    )
-
-
 def _numerics(run: StatedRun) -> frozenset[Numerics]:
     """Return the traces that predicting the run takes: of its storage, and of its kernels."""
-    numerics = NUMERICS_OF_PRECISION[run.precision]
+    numerics = NUMERICS_OF_PRECISION[run.setup.precision]
     needed: set[Numerics] = {numerics}
-    if not run.autocast and numerics == "amp16":
+    if not run.setup.autocast and numerics == "amp16":
         needed.add("pure16")
-    if FP32_FORWARD_FIRST in run.features:
+    if FP32_FORWARD_FIRST in run.setup.features:
         needed.add("fp32")
     return frozenset(needed)
 
@@ -302,7 +285,7 @@ def _observe(case: _Case, benches: _Benches) -> Observation:
         id=record.id,
         source_group=record.source_group,
         accelerator=case.accelerator,
-        stack=case.run.stack if case.run else record.stack or "unknown",
+        stack=case.run.setup.stack if case.run else record.stack or "unknown",
         configuration=_configuration(record),
         assumed=tuple(case.assumed),
         skipped=case.skipped,
@@ -345,9 +328,9 @@ def _on_bench(case: _Case, benches: _Benches) -> tuple[ModelCache, Setup]:
 
 
 def _why_memory_is_unknown(run: StatedRun) -> str | None:
-    if run.stack == "xla":
+    if run.setup.stack == "xla":
         return "memory of XLA programs is not predicted yet"
-    if "activation-offload" in run.features and "activations" not in run.offload:
+    if "activation-offload" in run.setup.features and "activations" not in run.setup.offload:
         return "memory with activation-offload is predicted for data-parallel torch only"
     return None
 
@@ -367,12 +350,12 @@ def _measured_verdict(record: RunRecord) -> Verdict | None:
 
 def _ideal_step_time_s(run: StatedRun, cache: ModelCache) -> float | None:
     """Return the step at 100 % of the device's peak, recomputed FLOPs counted, in seconds."""
-    peak = peak_flops(run.site.accelerator, run.precision)
+    peak = peak_flops(run.site.accelerator, run.setup.precision)
     if not peak:
         return None
-    layout = run.layout
-    flops = cache.hardware_flops(run.precision, run.recompute, run.micro_batch)
-    return flops * run.grad_accum / (layout.tensor * layout.pipeline * layout.context) / peak
+    layout = run.setup.layout
+    flops = cache.hardware_flops(run.setup.precision, run.setup.recompute, run.setup.micro_batch)
+    return flops * run.setup.grad_accum / (layout.tensor * layout.pipeline * layout.context) / peak
 
 
 def _memory_as_measured(

@@ -13,7 +13,8 @@ from pydantic import PlainSerializer
 from .ownership import break_even_month
 from .query import OfferFilter, select_offers
 from .snapshot import Catalogue
-from .types import CatalogueRow, Offer, Purchase
+from .types import CatalogueRow, Offer
+from .vocabulary import OfferPurchase
 
 SCHEMA_VERSION = "1.0"
 Usd = Annotated[Decimal, PlainSerializer(float, return_type=float, when_used="json")]
@@ -93,7 +94,7 @@ class OfferView:
     """How a list of offers is to be cut and sorted."""
 
     order: OfferOrder = "price-per-accelerator"
-    purchase: Purchase = "on-demand"
+    purchase: OfferPurchase = "on-demand"
     everything: bool = False
     """Also marketplaces and slices of a device, which else need to be named."""
     top: int | None = None
@@ -126,7 +127,7 @@ def list_offers(catalogue: Catalogue, wanted: OfferFilter, view: OfferView) -> O
     )
 
 
-def best_price(offers: Iterable[Offer], purchase: Purchase) -> BestPrice | None:
+def best_price(offers: Iterable[Offer], purchase: OfferPurchase) -> BestPrice | None:
     """Return the lowest known price per accelerator among these offers, or None.
 
     A spot price that carries no information (equal to on-demand, or a floor) does not count.
@@ -218,7 +219,7 @@ def _break_even(offer: Offer, catalogue: Catalogue) -> BreakEven | None:
 
 def _order(offer: Offer, view: OfferView) -> tuple[int, Decimal, str, str, str]:
     """Return what to sort by: the price asked for, then the other kind of price, then none."""
-    other: Purchase = "on-demand" if view.purchase == "spot" else "spot"
+    other: OfferPurchase = "on-demand" if view.purchase == "spot" else "spot"
     for rank, purchase in enumerate((view.purchase, other)):
         usd = (
             offer.usd_per_hour(purchase)

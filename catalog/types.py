@@ -8,9 +8,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from .vocabulary import OfferPurchase
+
 Dtype = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"]
 Confidence = Literal["high", "medium", "low"]
-Purchase = Literal["on-demand", "spot"]
 
 CPU_PREFIX = "CPU-"
 """Every host processor that is priced as a device (`--vs-cpu`) is named so, and nothing else is."""
@@ -178,11 +179,11 @@ class Offer(CatalogueRow):
         """The spot price, $/h; None where it is unknown, or no price of the market."""
         return self.spot_usd_per_hour if self.spot_is_market else None
 
-    def usd_per_hour(self, purchase: Purchase) -> Decimal | None:
+    def usd_per_hour(self, purchase: OfferPurchase) -> Decimal | None:
         """Return the price of one instance, $/h, bought this way; None if it is unknown."""
         return self.spot_usd_per_hour if purchase == "spot" else self.on_demand_usd_per_hour
 
-    def usd_per_accelerator_hour(self, purchase: Purchase) -> Decimal | None:
+    def usd_per_accelerator_hour(self, purchase: OfferPurchase) -> Decimal | None:
         """Return the price of one accelerator, $/h, bought this way; None if it is unknown."""
         usd = self.usd_per_hour(purchase)
         return None if usd is None else usd / Decimal(str(self.accelerators))

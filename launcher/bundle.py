@@ -26,8 +26,10 @@ CARRIED = (
     "catalog/errors.py",
     "catalog/files.py",
     "catalog/units.py",
+    "catalog/vocabulary.py",
     "planner/parallelism/pipeline_chunks.py",
     "planner/plan/errors.py",
+    "planner/plan/layout.py",
     "planner/plan/runnable.py",
     "profiles/user_model",
 )

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .profile import KernelKind, Profile, Recompute, Stored
+from ..catalog.frozen import FrozenModel
+from ..catalog.vocabulary import Recompute
+from .profile import KernelKind, Profile
 
 MEASURED_SCHEMA_VERSION = "1.0"
 DeviceKind = Literal["cuda", "cpu"]
 
 
-class MeasuredDevice(Stored):
+class MeasuredDevice(FrozenModel):
     """The device that the steps ran on, and its software."""
 
     kind: DeviceKind
@@ -26,7 +28,7 @@ class MeasuredDevice(Stored):
     driver: str | None = None
 
 
-class StepTime(Stored):
+class StepTime(FrozenModel):
     """Seconds of one training step (forward, backward and optimizer) after warm-up."""
 
     median_s: float
@@ -36,7 +38,7 @@ class StepTime(Stored):
     """How many were measured."""
 
 
-class StepMemory(Stored):
+class StepMemory(FrozenModel):
     """The peaks of the measured steps; None where nobody counts."""
 
     peak_allocated_bytes: int | None = None
@@ -45,21 +47,21 @@ class StepMemory(Stored):
     """On a CPU: resident memory of the whole process, with Python and torch in it."""
 
 
-class KernelTime(Stored):
+class KernelTime(FrozenModel):
     """Time of one kernel kind in one step, by torch's profiler."""
 
     kind: KernelKind
     seconds: float
 
 
-class InputSpeed(Stored):
+class InputSpeed(FrozenModel):
     """Samples a second that a DataLoader gave with so many worker processes."""
 
     workers: int
     samples_per_s: float
 
 
-class InputPipeline(Stored):
+class InputPipeline(FrozenModel):
     """How fast `build_dataset()` gives samples on this host."""
 
     speeds: tuple[InputSpeed, ...]
@@ -72,7 +74,7 @@ class InputPipeline(Stored):
     """Share of a step that a device like this one would wait for its input, at best."""
 
 
-class Conditions(Stored):
+class Conditions(FrozenModel):
     """What the device was doing besides; None where nobody could tell."""
 
     throttled: tuple[str, ...] | None = None
@@ -87,7 +89,7 @@ class Conditions(Stored):
     """Who told: nvml, nvidia-smi, the host's own counters, or unknown."""
 
 
-class LargestMicroBatch(Stored):
+class LargestMicroBatch(FrozenModel):
     """The largest micro-batch that ran, found by trying."""
 
     samples: int
@@ -96,7 +98,7 @@ class LargestMicroBatch(Stored):
     note: str | None = None
 
 
-class Measurement(Stored):
+class Measurement(FrozenModel):
     """What was run, and what it took."""
 
     schema_version: str = MEASURED_SCHEMA_VERSION

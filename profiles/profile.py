@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, ConfigDict
+from ..catalog.frozen import FrozenModel
+from ..catalog.vocabulary import Recompute, TensorPlan
 
 PROFILE_SCHEMA_VERSION = "1.0"
 
@@ -24,7 +25,6 @@ NUMERICS_OF_PRECISION: dict[str, Numerics] = {
     "fp8": "amp16",
     "bf16": "pure16",
 }
-Recompute = Literal["none", "selective", "full"]
 Phase = Literal["forward", "recompute", "backward", "optimizer"]
 KernelKind = Literal[
     "gemm",
@@ -68,13 +68,7 @@ class Affine(NamedTuple):
         return self.base + self.per_sample * micro_batch
 
 
-class Stored(BaseModel):
-    """A frozen part of a Profile; readers ignore keys that a later version added."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Kernel(Stored):
+class Kernel(FrozenModel):
     """One device kernel (or a fused group that eager torch launches as one aten operation).
 
     `dims` holds, by kind:
@@ -103,7 +97,7 @@ class Kernel(Stored):
     """A GEMM of a linear layer: the only kernels that fp8 runs in 8 bits."""
 
 
-class Segment(Stored):
+class Segment(FrozenModel):
     """The kernels of one phase of one block (or of the root), in launch order."""
 
     name: str
@@ -115,7 +109,7 @@ class Segment(Stored):
     """Tick of each kernel, counted from the start of the instance."""
 
 
-class MemoryStream(Stored):
+class MemoryStream(FrozenModel):
     """Birth and death of every storage of one step, as columns of equal length.
 
     Ticks count operations. A storage born before the step has birth tick -1; one that outlives
@@ -143,7 +137,7 @@ class MemoryStream(Stored):
     """1 if autocast keeps it until the forward pass ends (a 16-bit copy of a weight), else 0."""
 
 
-class StepTrace(Stored):
+class StepTrace(FrozenModel):
     """One training step (one micro-batch, forward + backward + optimizer) in one numerics class."""
 
     numerics: Numerics
@@ -162,7 +156,7 @@ class StepTrace(Stored):
     memory: MemoryStream
 
 
-class ParameterTensor(Stored):
+class ParameterTensor(FrozenModel):
     """One parameter as FSDP shards it: by rows of its first dimension."""
 
     rows: int
@@ -170,7 +164,7 @@ class ParameterTensor(Stored):
     trainable: bool = True
 
 
-class BlockGroup(Stored):
+class BlockGroup(FrozenModel):
     """A run of equal blocks (same class, same parameter shapes): the unit of FSDP and recompute."""
 
     name: str
@@ -190,7 +184,7 @@ class BlockGroup(Stored):
     attention_kv_heads: int | None = None
 
 
-class Linear(Stored):
+class Linear(FrozenModel):
     """A linear layer of a block that tensor parallelism may split."""
 
     name: str
@@ -199,7 +193,7 @@ class Linear(Stored):
     parameters: int
 
 
-class OptimizerFacts(Stored):
+class OptimizerFacts(FrozenModel):
     """What the optimizer keeps and moves, per trainable parameter."""
 
     name: str
@@ -212,7 +206,7 @@ class OptimizerFacts(Stored):
     """Kernels that one step launches."""
 
 
-class Profile(Stored):
+class Profile(FrozenModel):
     """One model file with one set of params, traced; cached and shown by `gpuplan profile`."""
 
     schema_version: str = PROFILE_SCHEMA_VERSION
@@ -237,7 +231,7 @@ class Profile(Stored):
     default_micro_batch: int | None
     """Default of `make_batch`'s batch size, when the file gives one."""
     optimizer: OptimizerFacts
-    tensor_plan: Literal["none", "tensor", "sequence"] = "none"
+    tensor_plan: TensorPlan = "none"
     """What the model says of tensor and sequence parallelism (`tensor_plan.py`)."""
     tied_modules: tuple[str, str] | None = None
     """Two names of one weight that two modules hold, if there is such a weight (`ties.py`)."""

@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ..catalog.errors import UsageError
 from ..catalog.units import GIB
+from ..catalog.vocabulary import Recompute, Stack
 
 MemoryMeaning = Literal["allocated", "reserved", "whole-device", "unknown"]
 Degree = Annotated[int, Field(ge=1)]
@@ -88,10 +89,10 @@ class RunRecord(Recorded):
     micro_batch: Count | None = None
     grad_accum: Count | None = None
     global_batch: Count | None = None
-    recompute: Literal["none", "selective", "full"] | None = None
+    recompute: Recompute | None = None
     attention: Literal["flash", "fused", "eager"] | None = None
     compile: bool | None = None
-    stack: Literal["torch-eager", "torch-compile", "megatron", "xla"] | None = None
+    stack: Stack | None = None
     optimizer: str | None = None
     offload: bool | None = None
     measured: Annotated[Measured, BeforeValidator(_drop_nulls)]

@@ -37,7 +37,7 @@ SLOWED_BY = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
-Step = Callable[[], None]
+StepFunction = Callable[[], None]
 
 
 class Meter(Protocol):
@@ -53,11 +53,11 @@ class Meter(Protocol):
         """Wait until the device has done everything."""
         ...
 
-    def intervals_s(self, step: Step, count: int) -> tuple[list[float], float]:
+    def intervals_s(self, step: StepFunction, count: int) -> tuple[list[float], float]:
         """Return seconds of each of `count` steps on the device's clock, and of all on the wall."""
         ...
 
-    def interval_s(self, step: Step) -> float:
+    def interval_s(self, step: StepFunction) -> float:
         """Return seconds of one step."""
         ...
 
@@ -73,7 +73,7 @@ class Meter(Protocol):
         """Return the peaks since `reset_peak`, in GiB, as the keys of a run record."""
         ...
 
-    def under_load(self, step: Step) -> dict[str, Any] | None:
+    def under_load(self, step: StepFunction) -> dict[str, Any] | None:
         """Return clocks, temperature and power while steps run; None where nobody tells."""
         ...
 
@@ -118,12 +118,12 @@ class CudaMeter:
         """Wait until the device has done everything."""
         torch.cuda.synchronize()
 
-    def interval_s(self, step: Step) -> float:
+    def interval_s(self, step: StepFunction) -> float:
         """Return seconds of one step."""
         (interval_s,), _ = self.intervals_s(step, 1)
         return interval_s
 
-    def intervals_s(self, step: Step, count: int) -> tuple[list[float], float]:
+    def intervals_s(self, step: StepFunction, count: int) -> tuple[list[float], float]:
         """Return seconds between the ends of successive steps, and of all of them on the wall."""
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
         # An idle device waits for the first launch; a step before the first mark hides that.
@@ -159,7 +159,7 @@ class CudaMeter:
             "allocator_retries": torch.cuda.memory_stats().get("num_alloc_retries", 0),
         }
 
-    def under_load(self, step: Step) -> dict[str, Any] | None:
+    def under_load(self, step: StepFunction) -> dict[str, Any] | None:
         """Return clocks, temperature and power while steps run; None where nobody tells."""
         fields = _load_fields()
         try:
@@ -208,11 +208,11 @@ class CpuMeter:
     def synchronize(self) -> None:
         """Do nothing: every operation is done when its call returns."""
 
-    def interval_s(self, step: Step) -> float:
+    def interval_s(self, step: StepFunction) -> float:
         """Return seconds of one step."""
         return self.intervals_s(step, 1)[1]
 
-    def intervals_s(self, step: Step, count: int) -> tuple[list[float], float]:
+    def intervals_s(self, step: StepFunction, count: int) -> tuple[list[float], float]:
         """Return seconds of each step, and of all."""
         marks = [time.perf_counter()]
         for _ in range(count):
@@ -232,7 +232,7 @@ class CpuMeter:
         """Return no peak."""
         return {"peak_memory_gib": None}
 
-    def under_load(self, step: Step) -> dict[str, Any] | None:
+    def under_load(self, step: StepFunction) -> dict[str, Any] | None:
         """Return None: nobody tells."""
         return None
 

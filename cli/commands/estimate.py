@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...catalog.errors import GpuplanError, NoFeasiblePlanError, UsageError
-from ...planner.plan.plan import OFFLOADABLE, PRECISIONS, STACKS
+from ...catalog.vocabulary import OFFLOADABLE, OPTIMIZERS, PRECISIONS, RECOMPUTES, STACKS
 from ...planner.plan.question import Question
 from ..options.curves import curves_option
 from ..options.inputs import InputsOptions, read_inputs
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ...planner.plan.plan import Estimate, Plan
 
 FORMATS = ("table", "json", "csv", "markdown")
-OPTIMIZERS = ("adamw", "adam", "adamw8bit", "adafactor", "sgd", "muon")
-RECOMPUTES = ("none", "selective", "full")
 OFFLOADS = ("none", *OFFLOADABLE)
 SORTS = ("cost", "time", "throughput", "memory", "price")
 WHOLE = Count(whole=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...catalog.errors import NoFeasiblePlanError, UsageError
+from ...catalog.vocabulary import OPTIMIZERS, PRECISIONS, RECOMPUTES, Precision, Recompute
 from ...planner.plan.layout import Layout
-from ...planner.plan.plan import PRECISIONS, Precision, RecomputeKind
 from ..options.inputs import InputsOptions, read_inputs
 from ..options.question import offload_of
 from ..options.shared import (
@@ -24,7 +24,7 @@ from ..options.shared import (
     output_options,
 )
 from ..terminal.progress import progress
-from .estimate import OFFLOADS, OPTIMIZERS, RECOMPUTES
+from .estimate import OFFLOADS
 
 if TYPE_CHECKING:
     from ...planner.predict.fits import FitsAnswer
@@ -118,7 +118,7 @@ class FitsOptions(InputsOptions):
     layout: Layout | None
     micro_batch: int | None
     precision: Precision | None
-    recompute: RecomputeKind
+    recompute: Recompute
     optimizer: str | None
     offload: tuple[str, ...]
 

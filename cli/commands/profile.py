@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...catalog.errors import UsageError
-from ...planner.plan.plan import PRECISIONS, Precision, RecomputeKind
+from ...catalog.vocabulary import OPTIMIZERS, PRECISIONS, RECOMPUTES, Precision, Recompute
 from ..options.groups import ModelOptions, OutputOptions
 from ..options.shared import Count, GroupedCommand, OneOf, model_options, option, output_options
 from ..terminal.notices import show_output_of_file, warnings_to_stderr
 from ..terminal.output import chosen_format, screen_for, write_output
 from ..terminal.progress import progress, progress_bar
-from .estimate import OPTIMIZERS, RECOMPUTES
 
 if TYPE_CHECKING:
     from ...profiles.measured import DeviceKind
@@ -97,7 +96,7 @@ class ProfileOptions(ModelOptions, OutputOptions):
 
     precision: Precision | None
     micro_batch: int | None
-    recompute: RecomputeKind
+    recompute: Recompute
     optimizer: str | None
     measure: bool
     device: DeviceKind | None

@@ -12,7 +12,7 @@ from .groups import ModelOptions, OutputOptions
 
 if TYPE_CHECKING:
     from ...api import Inputs
-    from ...planner.plan.plan import Precision
+    from ...catalog.vocabulary import Precision
     from ...planner.plan.question import Machine
 
 

@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from ...catalog.errors import UsageError
+from ...catalog.vocabulary import OFFLOADABLE, Offloaded, Precision, Recompute, Stack
 from ...planner.plan.layout import Layout
-from ...planner.plan.plan import OFFLOADABLE, Offloaded, Precision, RecomputeKind, Stack
 from ...planner.plan.question import Choices, Machine, Money, Question, Sort, Work
 from .shared import parse_cluster
 
@@ -38,7 +38,7 @@ class QuestionOptions:
     micro_batch: tuple[int, ...]
     grad_accum: tuple[int, ...]
     precision: tuple[Precision, ...]
-    recompute: tuple[RecomputeKind, ...]
+    recompute: tuple[Recompute, ...]
     compile: bool | None
     stack: Stack | None
     optimizer: str | None

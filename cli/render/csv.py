@@ -7,7 +7,8 @@ import io
 import json
 import types
 from collections.abc import Iterator
-from typing import Any, Union, get_args, get_origin
+from dataclasses import is_dataclass
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
@@ -26,22 +27,32 @@ def render_csv(answer: Estimate) -> str:
     return stream.getvalue()
 
 
-def _paths(model: type[BaseModel], prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the path of every plain value of a model, whether or not a plan has it."""
-    for name, field in model.model_fields.items():
-        inner = _model_in(field.annotation)
+def _paths(part: type, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the path of every plain value of a plan's part, whether or not a plan has it."""
+    for name, annotation in _fields(part):
+        inner = _part_in(annotation)
         if inner is None:
             yield (*prefix, name)
         else:
             yield from _paths(inner, (*prefix, name))
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model that an annotation stands for, also when None is allowed beside it."""
+def _fields(part: type) -> Iterator[tuple[str, Any]]:
+    """Yield name and annotation of every field of a pydantic model or a dataclass."""
+    if issubclass(part, BaseModel):
+        yield from ((name, field.annotation) for name, field in part.model_fields.items())
+    else:
+        yield from get_type_hints(part).items()
+
+
+def _part_in(annotation: Any) -> type | None:
+    """Return the class of fields that an annotation names, also when None is allowed beside it."""
     if get_origin(annotation) in (Union, types.UnionType):
-        inner = (_model_in(part) for part in get_args(annotation))
-        return next((model for model in inner if model is not None), None)
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        inner = (_part_in(part) for part in get_args(annotation))
+        return next((part for part in inner if part is not None), None)
+    if isinstance(annotation, type) and (
+        issubclass(annotation, BaseModel) or is_dataclass(annotation)
+    ):
         return annotation
     return None
 

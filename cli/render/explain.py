@@ -63,13 +63,13 @@ BAR, TRACK, SLIVER = "█", "░", "▏"
 
 
 def render_plan(
-    plan: Plan, answer: Estimate, *, sources: Mapping[str, str], width: int
+    plan: Plan, answer: Estimate | None, *, sources: Mapping[str, str], width: int
 ) -> list[Text]:
     """Return one plan in full, as lines.
 
     Args:
         plan: The plan.
-        answer: The estimate it is from.
+        answer: The estimate it is from; None where that is not known.
         sources: What → where the catalogue has it from.
         width: Columns of the terminal.
     """
@@ -99,21 +99,22 @@ def memory_bars(peak: EstimatedMemory, breakdown: MemoryBreakdown, width: int) -
     yield from _bars({name: (b, format_bytes(b)) for name, b in parts.items()}, whole, width)
 
 
-def _heading(plan: Plan, answer: Estimate, width: int) -> Iterator[Text]:
+def _heading(plan: Plan, answer: Estimate | None, width: int) -> Iterator[Text]:
     title = f"Plan {plan.position} · {plan.id} · {describe_accelerators(plan)}"
     yield Text(title, style="bold")
     batch = f"global batch {plan.global_batch:,} = {plan.micro_batch} × {plan.layout.data}"  # noqa: RUF001
     if plan.grad_accum > 1:
         batch += f" × {plan.grad_accum} accumulated"  # noqa: RUF001
-    work = answer.workload
     items = [
         describe_place(plan),
         plan.string,
         plan.stack,
         plan.optimizer,
         batch,
-        f"{work.name}, {format_count(work.parameters)} parameters",
     ]
+    if answer is not None:
+        work = answer.workload
+        items.append(f"{work.name}, {format_count(work.parameters)} parameters")
     for line in packed(items, width=width, indent=0):
         yield Text(line)
 
@@ -160,16 +161,16 @@ def _money(plan: Plan, width: int) -> Iterator[Text]:
 
 
 def _sources(
-    plan: Plan, answer: Estimate, sources: Mapping[str, str], width: int
+    plan: Plan, answer: Estimate | None, sources: Mapping[str, str], width: int
 ) -> Iterator[Text]:
     yield Text("Where the numbers come from", style="bold")
     offer = plan.offer
     dated = f", {offer.price_date.isoformat()}" if offer.price_date else ""
-    snapshot = f"snapshot of {answer.catalog.snapshot_date.isoformat()}"
+    snapshot = f", snapshot of {answer.catalog.snapshot_date.isoformat()}" if answer else ""
     rows = {
         "step time": BASIS_OF_TIME[plan.step_time_s.basis],
         "memory": BASIS_OF_MEMORY[plan.peak_memory_bytes.basis],
-        "price": f"{offer.purchase}, basis {offer.price_basis}{dated}, {snapshot}",
+        "price": f"{offer.purchase}, basis {offer.price_basis}{dated}{snapshot}",
         **sources,
     }
     widest = max(map(len, rows))

@@ -12,7 +12,7 @@ import yaml
 from ...catalog.errors import UsageError
 from ...planner.plan.plan import Plan
 from . import facts
-from .types import Job, Parts, Program, Way
+from .types import Parts, Program, ScriptJob, Way
 from .words import Fact, Word
 
 ACCELERATE = Program(
@@ -29,7 +29,7 @@ MIXED_PRECISION = {
 }
 
 
-def parts(job: Job) -> Parts:
+def parts(job: ScriptJob) -> Parts:
     """Return the launch of a script that uses accelerate.
 
     Raises:
@@ -49,7 +49,7 @@ def parts(job: Job) -> Parts:
     )
 
 
-def _variables(job: Job) -> dict[str, Word]:
+def _variables(job: ScriptJob) -> dict[str, Word]:
     """Return the variables that accelerate reads beside its file."""
     variables: dict[str, Word] = {}
     if job.plan is not None and job.plan.grad_accum > 1:
@@ -61,7 +61,7 @@ def _variables(job: Job) -> dict[str, Word]:
     return variables
 
 
-def accelerate_config(job: Job) -> dict[str, Any]:
+def accelerate_config(job: ScriptJob) -> dict[str, Any]:
     """Return accelerate's configuration; addresses and the rank of a node come as options.
 
     Raises:
@@ -124,7 +124,7 @@ def refuse_layout(plan: Plan) -> None:
         raise UsageError(f"accelerate cannot run {layout}: it {reason}.", fix=fix)
 
 
-def _notes(job: Job) -> tuple[str, ...]:
+def _notes(job: ScriptJob) -> tuple[str, ...]:
     """Return what the script does itself under accelerate."""
     plan, device = job.plan, job.device
     if plan is None:

@@ -12,7 +12,7 @@ from typing import Any
 from ...catalog.errors import UsageError
 from ...planner.plan.plan import Plan
 from . import facts
-from .types import Job, Parts, Program, Way
+from .types import Parts, Program, ScriptJob, Way
 from .words import Fact, Word
 
 DEEPSPEED = Program(command=("deepspeed",), module="deepspeed.launcher.runner", package="deepspeed")
@@ -21,7 +21,7 @@ CONFIG_VARIABLE = "GPUPLAN_DEEPSPEED_CONFIG"
 PLACEHOLDER = "{deepspeed_config}"
 
 
-def parts(job: Job) -> Parts:
+def parts(job: ScriptJob) -> Parts:
     """Return the launch of a DeepSpeed script.
 
     Raises:
@@ -40,7 +40,7 @@ def parts(job: Job) -> Parts:
     return Parts(ways=(way,), environment=variables, files=files, notes=_notes(job))
 
 
-def _words(job: Job) -> tuple[Word, ...]:
+def _words(job: ScriptJob) -> tuple[Word, ...]:
     """Return the arguments of the launcher; each node starts its own processes."""
     where: tuple[Word, ...] = (f"--num_gpus={job.per_node}", ("--master_port=", Fact.PORT))
     if job.nodes > 1:
@@ -110,7 +110,7 @@ def refuse_layout(plan: Plan) -> None:
         raise UsageError(f"DeepSpeed cannot run {layout}: it {reason}.", fix=fix)
 
 
-def _notes(job: Job) -> tuple[str, ...]:
+def _notes(job: ScriptJob) -> tuple[str, ...]:
     """Return what the script does itself under DeepSpeed."""
     plan, target = job.plan, job.target
     passes = facts.present(
@@ -128,7 +128,6 @@ def _notes(job: Job) -> tuple[str, ...]:
         f"give deepspeed.initialize the file that {CONFIG_VARIABLE} names, or write"
         f" {PLACEHOLDER} in the command where its path belongs"
     )
-    layout = plan.layout.model_copy(update={"tensor": 1})
     checkpoint = "wrap what is recomputed with deepspeed.checkpointing.checkpoint"
     return facts.present(
         *passes,
@@ -138,7 +137,7 @@ def _notes(job: Job) -> tuple[str, ...]:
         " tensor_parallel.partition_config for your own"
         if plan.layout.tensor > 1
         else None,
-        *facts.parallel_notes(plan.model_copy(update={"layout": layout})),
+        *facts.parallel_notes(plan, tensor=False),
         "run the linear layers in fp8 (Transformer Engine)" if plan.precision == "fp8" else None,
         "make the optimizer DeepSpeedCPUAdam(…, fp32_optimizer_states=False)"
         if plan.precision == "bf16" and plan.offload

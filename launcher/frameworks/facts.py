@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...planner.plan.plan import Plan
-from .types import Job
+from .types import ScriptJob
 from .words import Word
 
 PREFIX = "GPUPLAN_PLAN_"
@@ -15,7 +15,7 @@ OFFLOAD_WORDS = {
 }
 
 
-def variables(job: Job) -> dict[str, Word]:
+def variables(job: ScriptJob) -> dict[str, Word]:
     """Return the environment variables that tell a script where it runs and what was planned."""
     plan = job.plan
     facts: dict[str, object] = {"NODES": job.nodes, "PER_NODE": job.per_node}
@@ -102,11 +102,16 @@ def offload_notes(plan: Plan) -> tuple[str, ...]:
     return tuple(f"keep {OFFLOAD_WORDS[kind]} in host memory" for kind in plan.offloaded)
 
 
-def parallel_notes(plan: Plan) -> tuple[str, ...]:
-    """Return a note for each way, beyond data parallelism, in which the script splits the model."""
+def parallel_notes(plan: Plan, *, tensor: bool = True) -> tuple[str, ...]:
+    """Return a note for each way, beyond data parallelism, in which the script splits the model.
+
+    Args:
+        plan: the plan that the script carries out.
+        tensor: False where the framework has a note of its own for tensor parallelism.
+    """
     layout = plan.layout
     notes = []
-    if layout.tensor > 1:
+    if tensor and layout.tensor > 1:
         also = " with sequence parallelism" if layout.sequence_parallel else ""
         notes.append(f"split every layer over {layout.tensor} ranks (tensor parallel){also}")
     if layout.pipeline > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...catalog.errors import UsageError
 from ...planner.plan.plan import Plan
 from . import facts
-from .types import Job, Parts, Program, Way
+from .types import Parts, Program, ScriptJob, Way
 from .words import Fact, Word
 
 HOROVOD = Program(command=("horovodrun",), package="horovod")
@@ -18,7 +18,7 @@ MPI_WORDS = (
 """Processes are not tied to one core, and MPI itself talks over TCP (Horovod's page on MPI)."""
 
 
-def parts(job: Job) -> Parts:
+def parts(job: ScriptJob) -> Parts:
     """Return the launch of a Horovod script: by horovodrun, else by mpirun itself.
 
     Raises:
@@ -51,7 +51,7 @@ def refuse_layout(plan: Plan) -> None:
     )
 
 
-def _notes(job: Job) -> tuple[str, ...]:
+def _notes(job: ScriptJob) -> tuple[str, ...]:
     """Return what the script does itself under Horovod."""
     plan = job.plan
     ssh = "let the first node reach the others over SSH without a password"

@@ -8,9 +8,9 @@ from ...catalog.errors import UsageError, did_you_mean
 from ...planner.plan.plan import Plan
 from . import accelerate, deepspeed, facts, horovod, lightning, torchrun, whole_node
 from .command import parse_command, shell_notes
-from .types import FRAMEWORKS, Device, Framework, FrameworkLaunch, Job, Parts
+from .types import FRAMEWORKS, Device, Framework, FrameworkLaunch, Parts, ScriptJob
 
-PARTS: dict[Framework, Callable[[Job], Parts]] = {
+PARTS: dict[Framework, Callable[[ScriptJob], Parts]] = {
     "torchrun": torchrun.parts,
     "accelerate": accelerate.parts,
     "deepspeed": deepspeed.parts,
@@ -48,7 +48,7 @@ def launch(
     name = _framework(framework)
     target = parse_command(command)
     nodes, per_node = _size(plan, nodes, per_node)
-    job = Job(plan=plan, target=target, nodes=nodes, per_node=per_node, device=device)
+    job = ScriptJob(plan=plan, target=target, nodes=nodes, per_node=per_node, device=device)
     parts = PARTS[name](job)
     return FrameworkLaunch(
         framework=name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...planner.plan.plan import Plan
 from . import facts
 from .torchrun import torchrun_way
-from .types import Job, Parts
+from .types import Parts, ScriptJob
 
 PRECISIONS = {
     "fp32": "32-true",
@@ -21,12 +21,12 @@ PRECISIONS = {
 }
 
 
-def parts(job: Job) -> Parts:
+def parts(job: ScriptJob) -> Parts:
     """Return the launch of a Lightning script."""
     return Parts(ways=(torchrun_way(job),), notes=_notes(job))
 
 
-def _notes(job: Job) -> tuple[str, ...]:
+def _notes(job: ScriptJob) -> tuple[str, ...]:
     """Return the Trainer that the script must make, and what else it does itself."""
     plan = job.plan
     where = [
@@ -40,7 +40,6 @@ def _notes(job: Job) -> tuple[str, ...]:
     if plan.grad_accum > 1:
         how.append(f"accumulate_grad_batches={plan.grad_accum}")
     layout = plan.layout
-    beyond = layout.model_copy(update={"tensor": 1})
     return facts.present(
         f"make the Trainer({', '.join(where + how)})",
         "install deepspeed: the strategy is its" if "deepspeed" in _strategy(plan) else None,
@@ -48,7 +47,7 @@ def _notes(job: Job) -> tuple[str, ...]:
         f"split the layers over {layout.tensor} ranks in configure_model()"
         if layout.tensor > 1
         else None,
-        *facts.parallel_notes(plan.model_copy(update={"layout": beyond})),
+        *facts.parallel_notes(plan, tensor=False),
         facts.recompute_note(plan),
         facts.compile_note(plan),
         *_offload_notes(plan),

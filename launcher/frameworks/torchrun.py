@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from ...planner.plan.plan import Plan
 from . import facts
-from .types import Job, Parts, Program, Way
+from .types import Parts, Program, ScriptJob, Way
 from .words import Fact, Word
 
 TORCHRUN = Program(command=("torchrun",), module="torch.distributed.run", package="torch")
 
 
-def parts(job: Job) -> Parts:
+def parts(job: ScriptJob) -> Parts:
     """Return the launch of a plain torch script."""
     return Parts(ways=(torchrun_way(job),), notes=torch_notes(job.plan) if job.plan else ())
 
 
-def torchrun_way(job: Job) -> Way:
+def torchrun_way(job: ScriptJob) -> Way:
     """Return how torchrun starts the job.
 
     On many nodes the rank of a node is given, not negotiated: rank 0 is on the first node, which

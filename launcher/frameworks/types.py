@@ -46,7 +46,7 @@ PYTHON = Program(command=("python3",), module="")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class ScriptJob:
     """What is to be launched, and on how much."""
 
     plan: Plan | None
@@ -94,4 +94,4 @@ class FrameworkLaunch(Parts):
     """
 
     framework: Framework
-    job: Job
+    job: ScriptJob

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...planner.plan.plan import Plan
 from . import facts
-from .types import PYTHON, Job, Parts, Program, Way
+from .types import PYTHON, Parts, Program, ScriptJob, Way
 from .words import Fact, Word
 
 JAX_CALL = (
@@ -13,7 +13,7 @@ JAX_CALL = (
 )
 
 
-def jax_parts(job: Job) -> Parts:
+def jax_parts(job: ScriptJob) -> Parts:
     """Return the launch of a JAX script: where the coordinator is, which process of how many."""
     platform: dict[str, Word] = {"JAX_PLATFORMS": "cpu"} if job.device == "cpu" else {}
     variables: dict[str, Word] = {
@@ -27,7 +27,7 @@ def jax_parts(job: Job) -> Parts:
     return Parts(ways=(_way(job),), environment=variables, notes=notes)
 
 
-def tensorflow_parts(job: Job) -> Parts:
+def tensorflow_parts(job: ScriptJob) -> Parts:
     """Return the launch of a TensorFlow script: TF_CONFIG names the workers, and which this is."""
     workers = ('{"cluster": {"worker": [', Fact.WORKERS, "]}")
     task = (', "task": {"type": "worker", "index": ', Fact.NODE_RANK, "}}")
@@ -41,7 +41,7 @@ def tensorflow_parts(job: Job) -> Parts:
     )
 
 
-def generic_parts(job: Job) -> Parts:
+def generic_parts(job: ScriptJob) -> Parts:
     """Return the launch of any program: the variables by which most programs find each other."""
     variables: dict[str, Word] = {
         "MASTER_ADDR": Fact.MAIN_ADDRESS,
@@ -54,7 +54,7 @@ def generic_parts(job: Job) -> Parts:
     return Parts(ways=(_way(job),), environment=variables, notes=notes)
 
 
-def _way(job: Job) -> Way:
+def _way(job: ScriptJob) -> Way:
     target = job.target
     if target.kind == "program":
         return Way(Program(command=(target.name,)), target.arguments)

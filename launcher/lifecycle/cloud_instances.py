@@ -14,7 +14,7 @@ from typing import Any
 
 from ..labels import OWNER_LABEL, RUN_LABEL, STORE_LABEL
 from .engine import EngineError
-from .reconcile import Instance, Listing, Skipped
+from .reconcile import LabelledMachine, Listing, Skipped
 
 LIVE = ("pending", "running", "stopping", "stopped")
 GOVERNMENT = "us-gov-"
@@ -62,7 +62,7 @@ def labelled_instances(regions: Iterable[str]) -> Listing:
     if session is None or session.get_credentials() is None:
         return Listing()
     asked, skipped = _within_reach(sorted(set(regions)), session.region_name)
-    found: list[Instance] = []
+    found: list[LabelledMachine] = []
     refused: dict[str, list[str]] = {}
     last: RegionRefusedError | None = None
     for region in asked:
@@ -79,7 +79,7 @@ def labelled_instances(regions: Iterable[str]) -> Listing:
     return Listing(instances=tuple(found), skipped=tuple(skipped))
 
 
-def terminate(instances: Sequence[Instance]) -> None:
+def terminate(instances: Sequence[LabelledMachine]) -> None:
     """Give machines back that their cloud lists and SkyPilot does not know.
 
     Raises:
@@ -137,7 +137,7 @@ def _no_region_answers(regions: Sequence[str], last: RegionRefusedError) -> Engi
     )
 
 
-def _in_region(boto3: Any, region: str) -> list[Instance]:
+def _in_region(boto3: Any, region: str) -> list[LabelledMachine]:
     filters = [
         {"Name": "tag-key", "Values": [RUN_LABEL]},
         {"Name": "instance-state-name", "Values": list(LIVE)},
@@ -150,9 +150,9 @@ def _in_region(boto3: Any, region: str) -> list[Instance]:
     return [_instance(one, region) for found in reservations for one in found["Instances"]]
 
 
-def _instance(machine: Any, region: str) -> Instance:
+def _instance(machine: Any, region: str) -> LabelledMachine:
     tags = {tag["Key"]: tag["Value"] for tag in machine.get("Tags", [])}
-    return Instance(
+    return LabelledMachine(
         cloud="aws",
         region=region,
         instance_id=machine["InstanceId"],

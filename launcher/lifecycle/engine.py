@@ -75,7 +75,7 @@ class Past:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class EngineJob:
     """A job on a cluster, or one that the engine recovers by itself."""
 
     job_id: int
@@ -90,7 +90,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class EngineRequest:
     """Something that the engine was asked."""
 
     request_id: str
@@ -122,7 +122,7 @@ class Engine(Protocol):
         """
         ...
 
-    def requests(self, cluster: str) -> list[Request]:
+    def requests(self, cluster: str) -> list[EngineRequest]:
         """Return the launches of a name that were asked for, newest first."""
         ...
 
@@ -142,7 +142,7 @@ class Engine(Protocol):
         """Return the clusters of a name that are gone, newest first, as far as it is remembered."""
         ...
 
-    def jobs(self, cluster: str) -> list[Job]:
+    def jobs(self, cluster: str) -> list[EngineJob]:
         """Return the jobs of a cluster, newest first."""
         ...
 
@@ -179,7 +179,7 @@ class Engine(Protocol):
         """Wait until such a job is submitted; return its id."""
         ...
 
-    def managed_jobs(self) -> list[Job]:
+    def managed_jobs(self) -> list[EngineJob]:
         """Return the jobs that the engine recovers by itself, newest first."""
         ...
 

@@ -6,7 +6,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from ...planner.plan.plan import Answer, Usd
+from ...catalog.frozen import FrozenModel, Usd
 from ..store.launch_record import Outcome
 from ..task_file import UPLOAD_MARK
 
@@ -21,7 +21,7 @@ OUTCOMES: dict[str, Outcome] = {
 FAILURES = ("failed", "loss")
 
 
-class GuardReport(Answer):
+class GuardReport(FrozenModel):
     """How the guard ended a job, and what it had counted until then."""
 
     why: str

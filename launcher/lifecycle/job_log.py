@@ -9,7 +9,7 @@ from typing import TextIO
 
 from ...catalog.files import write_atomically
 from ..store.launch_record import LaunchRecord
-from .engine import Engine, EngineError, Job
+from .engine import Engine, EngineError, EngineJob
 
 
 def log_path(record: LaunchRecord, attempt: int) -> Path:
@@ -17,7 +17,7 @@ def log_path(record: LaunchRecord, attempt: int) -> Path:
     return Path(record.folder) / f"job-{attempt}.log"
 
 
-def keep_log(engine: Engine, record: LaunchRecord, job: Job, known: str | None) -> str:
+def keep_log(engine: Engine, record: LaunchRecord, job: EngineJob, known: str | None) -> str:
     """Keep the log of a job beside its task, since it goes with the machines; return it.
 
     Args:
@@ -37,7 +37,7 @@ def keep_log(engine: Engine, record: LaunchRecord, job: Job, known: str | None) 
     return text
 
 
-def _log_of(engine: Engine, record: LaunchRecord, job: Job) -> str | None:
+def _log_of(engine: Engine, record: LaunchRecord, job: EngineJob) -> str | None:
     out = io.StringIO()
     try:
         if record.managed:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..store.launch_record import LaunchRecord
-from .engine import ENDED, Cluster, Engine, Job, Request
+from .engine import ENDED, Cluster, Engine, EngineJob, EngineRequest
 
 Finding = Literal[
     "nothing", "starting", "training", "job-ended", "never-asked", "not-started", "broken", "gone"
@@ -32,9 +32,9 @@ class Observed:
     """What the engine has of one launch."""
 
     cluster: Cluster | None = None
-    job: Job | None = None
+    job: EngineJob | None = None
     """Its own; others may be on its machines."""
-    request: Request | None = None
+    request: EngineRequest | None = None
     """The newest."""
     is_launcher_alive: bool = False
     """Whether the command that launched it still runs on this machine."""
@@ -58,7 +58,7 @@ def observe(record: LaunchRecord, engine: Engine) -> Observed:
     )
 
 
-def job_of(record: LaunchRecord, jobs: Sequence[Job]) -> Job | None:
+def job_of(record: LaunchRecord, jobs: Sequence[EngineJob]) -> EngineJob | None:
     """Return the job of a launch among those of its cluster, newest first.
 
     Others may be there: whoever can reach the machines can give them more to do.

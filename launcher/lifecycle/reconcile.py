@@ -39,7 +39,7 @@ LAST: dict[Kind, int] = {"others": 1, "skipped": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Instance:
+class LabelledMachine:
     """A machine with gpuplan's labels, as its cloud lists it."""
 
     cloud: str
@@ -65,7 +65,7 @@ class Skipped:
 class Listing:
     """The machines that a cloud lists, and where it was not asked or gave no answer."""
 
-    instances: tuple[Instance, ...] = ()
+    instances: tuple[LabelledMachine, ...] = ()
     skipped: tuple[Skipped, ...] = ()
 
 
@@ -77,7 +77,7 @@ class Discrepancy:
     run: str | None
     text: str
     cluster: str | None = None
-    instances: tuple[Instance, ...] = ()
+    instances: tuple[LabelledMachine, ...] = ()
     usd_per_hour: Decimal | None = None
     store_id: str | None = None
     """Of the store that its label names."""
@@ -134,7 +134,7 @@ def take_down(
     context: LaunchContext,
     orphan: Discrepancy,
     *,
-    terminate: Callable[[Sequence[Instance]], None],
+    terminate: Callable[[Sequence[LabelledMachine]], None],
     confirmed: bool = False,
 ) -> None:
     """Give back machines that no open launch owns. Doing it twice does nothing the second time.
@@ -212,7 +212,7 @@ def _unowned(cluster: Cluster, record: LaunchRecord | None, holds: Holder) -> Di
 
 def _unknown_machines(
     context: LaunchContext,
-    instances: Sequence[Instance],
+    instances: Sequence[LabelledMachine],
     clusters: Sequence[Cluster],
     records: dict[str, LaunchRecord],
     here: Here,
@@ -221,14 +221,14 @@ def _unknown_machines(
     known = {slug(one.run) for one in clusters if one.run is not None}
     known |= {slug(one.run) for one in context.ledger.open()}
     known |= {slug(records[one.name].run) for one in clusters if one.name in records}
-    together: dict[tuple[str, str | None, str | None], list[Instance]] = {}
+    together: dict[tuple[str, str | None, str | None], list[LabelledMachine]] = {}
     for one in instances:
         if one.run not in known:
             together.setdefault((one.run, one.store_id, one.owner), []).append(one)
     return [_unknown_to_engine(machines, here) for machines in together.values()]
 
 
-def _unknown_to_engine(machines: Sequence[Instance], here: Here) -> Discrepancy:
+def _unknown_to_engine(machines: Sequence[LabelledMachine], here: Here) -> Discrepancy:
     """Return the line on the machines of one run, of one store and one owner."""
     first = machines[0]
     holds = _holder(first, here)
@@ -245,11 +245,11 @@ def _unknown_to_engine(machines: Sequence[Instance], here: Here) -> Discrepancy:
     )
 
 
-def _holder(machines: Cluster | Instance, here: Here) -> Holder:
+def _holder(machines: Cluster | LabelledMachine, here: Here) -> Holder:
     return holder(here, run=machines.run, store_id=machines.store_id, owner=machines.owner)
 
 
-def _terminations(machines: Sequence[Instance]) -> tuple[str, ...]:
+def _terminations(machines: Sequence[LabelledMachine]) -> tuple[str, ...]:
     """Return the commands of AWS's own tool that end machines, one a region."""
     return tuple(
         f"aws ec2 terminate-instances --region {region} --instance-ids "

@@ -25,7 +25,7 @@ from ..store.accounting import Limits
 from ..store.launch_record import Attempt, LaunchRecord, Outcome
 from ..store.launches import Ledger
 from ..task_file import label_task
-from .engine import ENDED, Engine, EngineError, Job, NoCapacityError
+from .engine import ENDED, Engine, EngineError, EngineJob, NoCapacityError
 from .guard_report import GuardReport, lacks_results, run_in_log, word_in_log
 from .job_log import Copied, keep_log
 from .observe import job_of, rented
@@ -153,7 +153,9 @@ def attend(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     if status not in ENDED:
         return record
     # Every question now is asked while machines cost money and have nothing to do.
-    return settle(context, record, Job(job_id=last.job_id, status=status), followed=out.getvalue())
+    return settle(
+        context, record, EngineJob(job_id=last.job_id, status=status), followed=out.getvalue()
+    )
 
 
 def settle_if_ended(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
@@ -165,7 +167,7 @@ def settle_if_ended(context: LaunchContext, record: LaunchRecord) -> LaunchRecor
 
 
 def settle(
-    context: LaunchContext, record: LaunchRecord, job: Job, *, followed: str = ""
+    context: LaunchContext, record: LaunchRecord, job: EngineJob, *, followed: str = ""
 ) -> LaunchRecord:
     """Bring the results of a job that has ended, give its machines back, and close the account.
 
@@ -260,7 +262,7 @@ def note_machines(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     )
 
 
-def newest_job(context: LaunchContext, record: LaunchRecord) -> Job | None:
+def newest_job(context: LaunchContext, record: LaunchRecord) -> EngineJob | None:
     """Return the job of the newest attempt, as the engine has it."""
     if record.managed:
         jobs = [job for job in context.engine.managed_jobs() if job.name == record.cluster]
@@ -288,7 +290,7 @@ def _note_managed(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     )
 
 
-def _managed_times(record: LaunchRecord, job: Job, word: GuardReport | None) -> Changes:
+def _managed_times(record: LaunchRecord, job: EngineJob, word: GuardReport | None) -> Changes:
     """Return what an attempt keeps of a job that the engine recovered by itself.
 
     Between two of its machines nothing is paid: the guard counts what was, and without its word
@@ -304,7 +306,7 @@ def _managed_times(record: LaunchRecord, job: Job, word: GuardReport | None) -> 
     }
 
 
-def _outcome(job: Job, word: GuardReport | None) -> tuple[Outcome, str]:
+def _outcome(job: EngineJob, word: GuardReport | None) -> tuple[Outcome, str]:
     if word is not None:
         return word.outcome, word.text
     if job.status == "succeeded":

@@ -10,8 +10,9 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from ...catalog.errors import UsageError
+from ...catalog.frozen import FrozenModel
 from ...catalog.types import CPU_PREFIX
-from ...planner.plan.plan import SCHEMA_VERSION, Answer, Breakdown, Plan
+from ...planner.plan.plan import SCHEMA_VERSION, Breakdown, Plan
 
 Quantity = Literal["s", "bytes"]
 OTHER_PARTS = ("optimizer", "input", "checkpoint")
@@ -19,7 +20,7 @@ OTHER_PARTS = ("optimizer", "input", "checkpoint")
 OTHER_BREAKDOWN = ("optimizer", "input_wait")
 
 
-class ActualsRow(Answer):
+class ActualsRow(FrozenModel):
     """One thing that was predicted or measured; null is unknown."""
 
     name: str
@@ -35,7 +36,7 @@ class ActualsRow(Answer):
     """Whether what was measured lies in the interval."""
 
 
-class Actuals(Answer):
+class Actuals(FrozenModel):
     """What a run took beside what its plan said."""
 
     schema_version: str = SCHEMA_VERSION

@@ -11,14 +11,14 @@ from ...catalog.types import CPU_PREFIX
 from ...planner.hardware.device import peak_flops
 from ...planner.plan.plan import Plan
 from ...profiles.user_model.spec import ModelSpec
-from ..store.plan_file import GivenPlan
+from ..store.sourced_plan import SourcedPlan
 from .machine import core_count, is_port_free
 from .run_request import DEFAULT_STEPS, RunRequest
 
 Note = Callable[[str], None]
 
 
-def refuse_contradictions(spec: ModelSpec, given: GivenPlan | None, request: RunRequest) -> None:
+def refuse_contradictions(spec: ModelSpec, given: SourcedPlan | None, request: RunRequest) -> None:
     """Refuse what contradicts itself, the plan or a taken port.
 
     Raises:

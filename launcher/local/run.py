@@ -21,7 +21,7 @@ from ...profiles.user_model.spec import ModelSpec
 from ..bundle import PACKAGE, write_job_folder
 from ..process_group import Ended, run_child
 from ..runner.job import Job, execution_of
-from ..store.plan_file import GivenPlan
+from ..store.sourced_plan import SourcedPlan
 from ..training_data import local_data
 from . import run_folder
 from .machine import core_count, device_names
@@ -59,7 +59,7 @@ class Prepared:
 
 def prepare(
     spec: ModelSpec,
-    given: GivenPlan | None,
+    given: SourcedPlan | None,
     request: RunRequest,
     *,
     catalogue: Catalogue,
@@ -120,7 +120,7 @@ def prepare(
 
 
 def _with_plan(
-    job: Job, given: GivenPlan | None, devices: tuple[str, ...], catalogue: Catalogue
+    job: Job, given: SourcedPlan | None, devices: tuple[str, ...], catalogue: Catalogue
 ) -> Job:
     """Return the job with what a plan knows of the model, and of the devices that are its own."""
     if given is None:

@@ -10,7 +10,7 @@ from ...catalog.types import CPU_PREFIX, Accelerator
 from ...planner.hardware.device import peak_flops
 from ...profiles.user_model.spec import ModelSpec
 from ..runner.job import CheckpointPolicy, Job
-from ..store.plan_file import GivenPlan
+from ..store.sourced_plan import SourcedPlan
 from ..task_file import WORKDIR
 from .project import Project
 from .request import LaunchRequest
@@ -18,7 +18,7 @@ from .task import Task
 
 
 def launch_job(
-    given: GivenPlan,
+    given: SourcedPlan,
     spec: ModelSpec | None,
     project: Project,
     task: Task,

@@ -14,7 +14,8 @@ from ...profiles.user_model.spec import ModelSpec
 from ..skypilot.placement import Place, own_place, places
 from ..store.estimates import Store
 from ..store.origin import Origin, files_hash
-from ..store.plan_file import GivenPlan, given_plan
+from ..store.plan_file import given_plan
+from ..store.sourced_plan import SourcedPlan
 from .request import LaunchRequest
 
 AGAIN = "give --replan to estimate again with the same question, or run `gpuplan estimate`."
@@ -22,7 +23,7 @@ AGAIN = "give --replan to estimate again with the same question, or run `gpuplan
 
 def chosen(
     named: str | Plan | None, request: LaunchRequest, *, folder: Path, store: Store
-) -> GivenPlan:
+) -> SourcedPlan:
     """Return the plan that is named, else the cheapest of the last estimate made in a folder.
 
     Raises:
@@ -46,10 +47,9 @@ def chosen(
             fix="run `gpuplan estimate model.py` here first, or name a plan of `gpuplan plans`.",
         )
     plan = cheapest(kept.estimate, request, catalogue=catalogue_of(kept.origin))
-    return GivenPlan(
+    return SourcedPlan(
         plan=plan,
-        workload=kept.estimate.workload,
-        snapshot_date=kept.estimate.catalog.snapshot_date,
+        estimate=kept.estimate,
         origin=kept.origin,
     )
 
@@ -135,7 +135,7 @@ def tried(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[Pla
     return places(plan, catalogue, spot=spot, regions=request.regions, zones=request.zones)
 
 
-def refuse_stale(given: GivenPlan, *, snapshot_date: date) -> None:
+def refuse_stale(given: SourcedPlan, *, snapshot_date: date) -> None:
     """Refuse a plan whose model or prices have changed since it was made.
 
     Raises:
@@ -156,7 +156,7 @@ def refuse_stale(given: GivenPlan, *, snapshot_date: date) -> None:
         )
 
 
-def refuse_another_model(given: GivenPlan, spec: ModelSpec) -> None:
+def refuse_another_model(given: SourcedPlan, spec: ModelSpec) -> None:
     """Refuse a model, or params, that are not those the plan was made for.
 
     Raises:

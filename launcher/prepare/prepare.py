@@ -15,11 +15,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from ...catalog.errors import UsageError
+from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.snapshot import Catalogue
 from ...catalog.types import Provider
 from ...planner.cost.launch_cost import LaunchCost, launch_cost
 from ...planner.cost.run_cost import CENT
-from ...planner.plan.plan import SCHEMA_VERSION, Answer, CostLine, Estimated, Plan, Usd
+from ...planner.plan.plan import SCHEMA_VERSION, CostLine, Estimated, Plan
 from ...profiles.user_model.spec import ModelSpec
 from ..bundle import write_guard, write_job_folder, write_orders
 from ..frameworks.command import parse_command
@@ -29,7 +30,7 @@ from ..runner.job import Job, write_atomically
 from ..skypilot.placement import TPU_SLICES, Place
 from ..skypilot.prices import PriceDifference
 from ..store.measured_steps import workload_key
-from ..store.plan_file import GivenPlan
+from ..store.sourced_plan import SourcedPlan
 from ..training_data import launched_data
 from .deadline import bought_in_time, fallback
 from .guard_config import orders, restart_s, smoke_steps, total_steps
@@ -51,7 +52,7 @@ FOLDER = "gpuplan-launches"
 """Below the folder where the command is run."""
 
 
-class LaunchAnswer(Answer):
+class LaunchAnswer(FrozenModel):
     """What `gpuplan launch --dryrun --format json` prints: the task, its line and its money."""
 
     schema_version: Literal["1.0"] = SCHEMA_VERSION
@@ -121,7 +122,7 @@ class Prepared:
 
 
 def prepare(
-    given: GivenPlan,
+    given: SourcedPlan,
     spec: ModelSpec | None,
     project: Project,
     request: LaunchRequest,

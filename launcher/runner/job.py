@@ -15,36 +15,12 @@ from typing import Any
 
 from ...catalog.errors import UsageError
 from ...catalog.files import write_atomically
+from ...planner.plan.layout import Layout
 from ...profiles.user_model.spec import ModelSpec
 
 JOB_FILE = "job.json"
 PLAN_FILE = "plan.json"
 DEFAULT_CHECKPOINT_EVERY_S = 600.0
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Degrees of every parallelism, as in the plan; `planner/plan/layout.py` says their meaning."""
-
-    data: int = 1
-    shard: int = 1
-    zero_stage: int = 0
-    tensor: int = 1
-    pipeline: int = 1
-    virtual_stages: int = 1
-    context: int = 1
-    expert: int = 1
-    sequence_parallel: bool = False
-
-    @property
-    def processes(self) -> int:
-        """Return how many processes the layout takes, one for each accelerator."""
-        return self.data * self.tensor * self.pipeline * self.context
-
-    @property
-    def replicas(self) -> int:
-        """Return how many whole copies of the sharded state there are."""
-        return self.data * self.context // self.shard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +171,11 @@ def execution_of(plan: Mapping[str, Any]) -> Execution:
             stack=plan["stack"],
             offloaded=tuple(plan.get("offloaded") or ()),
         )
+    except ValueError as error:
+        raise UsageError(
+            f"The layout of the plan does not fit together: {error}.",
+            fix="write the plan again with `gpuplan show PLAN-ID --format json`.",
+        ) from None
     except (KeyError, TypeError, AttributeError) as error:
         missing = error.args[0] if isinstance(error, KeyError) and error.args else error
         raise UsageError(

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from ...catalog.errors import UsageError
-from .job import Layout
+from ...planner.plan.layout import Layout
 
 MESH_NAMES = ("pipeline", "replicate", "shard", "tensor")
 """Outermost first: neighbours in the last lie closest, on the fastest links."""
@@ -105,11 +105,11 @@ def make_mesh(layout: Layout, processes: Processes) -> DeviceMesh | None:
     Raises:
         UsageError: the layout takes another number of processes than there are.
     """
-    if layout.processes != processes.world:
+    if layout.accelerators != processes.world:
         raise UsageError(
-            f"The plan is for {layout.processes} processes; there are {processes.world}.",
-            fix=f"run it with --nproc {layout.processes} on one machine, or on nodes that have"
-            f" {layout.processes} accelerators together.",
+            f"The plan is for {layout.accelerators} processes; there are {processes.world}.",
+            fix=f"run it with --nproc {layout.accelerators} on one machine, or on nodes that have"
+            f" {layout.accelerators} accelerators together.",
         )
     if processes.world == 1:
         return None

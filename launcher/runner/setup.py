@@ -11,6 +11,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from ...catalog.errors import NoFeasiblePlanError, UsageError
+from ...planner.plan.layout import Layout
 from ...planner.plan.runnable import why_not_runnable
 from ...profiles.user_model.contract import Workload
 from ...profiles.user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
@@ -18,7 +19,7 @@ from ...profiles.user_model.ties import tied_blocks, tied_modules
 from ...profiles.user_model.training_step import recompute_blocks
 from . import tensors
 from .initial import build_without_memory, hand_out, only_first_builds
-from .job import Execution, Job, Layout
+from .job import Execution, Job
 from .numerics import LossScaler, caster, make_scaler, use_matmul_format
 from .parallel import LossModule, block_modules, compile_model, parameters_of, spread
 from .pipeline.blocks import block_paths

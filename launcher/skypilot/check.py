@@ -14,8 +14,8 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from ...catalog.frozen import FrozenModel
 from ...catalog.version import VERSION
-from ...planner.plan.plan import Answer
 from ..redaction import redacted
 from .clouds import CLOUDS, credentials
 from .home import enter
@@ -34,7 +34,7 @@ MISSING_TOOLS = re.compile(r"not installed|pip install|No module named|import de
 INSTALL = 'pip install "gpuplan[sky]"'
 
 
-class CloudCheck(Answer):
+class CloudCheck(FrozenModel):
     """Whether machines can be rented from one cloud."""
 
     cloud: str
@@ -46,7 +46,7 @@ class CloudCheck(Answer):
     """Names of the files and variables that were found; never what they hold."""
 
 
-class SkyCheck(Answer):
+class SkyCheck(FrozenModel):
     """What `gpuplan check` found."""
 
     schema_version: Literal["1.0"] = SCHEMA_VERSION

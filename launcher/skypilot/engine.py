@@ -19,7 +19,15 @@ from typing import Any, TextIO
 
 import yaml
 
-from ..lifecycle.engine import Cluster, EngineError, Job, JobStatus, NoEngineError, Past, Request
+from ..lifecycle.engine import (
+    Cluster,
+    EngineError,
+    EngineJob,
+    EngineRequest,
+    JobStatus,
+    NoEngineError,
+    Past,
+)
 from . import home
 from .errors import NothingThereError, explained
 from .rows import (
@@ -71,14 +79,14 @@ class SkyEngine:
             job_id, _ = self._sky.stream_and_get(request_id, output_stream=out or io.StringIO())
         return submitted(job_id)
 
-    def requests(self, cluster: str) -> list[Request]:
+    def requests(self, cluster: str) -> list[EngineRequest]:
         """Return the launches of a name that were asked for, newest first."""
         with self._explained():
             found = self._sky.api_status(all_status=True, limit=None)
         # A managed job has no cluster of its own yet, but its name is in what was asked.
         rows = [one for one in found if is_launch(one.name) and cluster in one.request_body]
         requests = [
-            Request(
+            EngineRequest(
                 request_id=one.request_id,
                 status=REQUEST_STATUS.get(one.status, "running"),
                 asked_at=datetime.fromtimestamp(one.created_at, UTC),
@@ -108,12 +116,12 @@ class SkyEngine:
         found = [past_of(row) for row in rows if row["name"] == name and row["status"] is None]
         return sorted((one for one in found if one), key=lambda one: one.ended_at, reverse=True)
 
-    def jobs(self, cluster: str) -> list[Job]:
+    def jobs(self, cluster: str) -> list[EngineJob]:
         """Return the jobs of a cluster, newest first."""
         with self._explained():
             rows = self._sky.get(self._sky.queue(cluster, all_users=True))
         jobs = [
-            Job(
+            EngineJob(
                 job_id=row["job_id"],
                 status=job_status(row["status"]),
                 name=row["job_name"],
@@ -180,7 +188,7 @@ class SkyEngine:
             job_ids, _ = self._sky.stream_and_get(request_id, output_stream=out or io.StringIO())
         return submitted(job_ids[0] if isinstance(job_ids, list) and job_ids else job_ids)
 
-    def managed_jobs(self) -> list[Job]:
+    def managed_jobs(self) -> list[EngineJob]:
         """Return the jobs that SkyPilot recovers by itself, newest first."""
         try:
             with self._explained():

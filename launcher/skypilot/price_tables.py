@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from ...catalog.snapshot import Catalogue
-from ...catalog.types import Offer, Purchase
+from ...catalog.types import Offer
+from ...catalog.vocabulary import OfferPurchase
 from .placement import ANYWHERE, LAMBDA_MACHINES, NAMED_INSTANCES, TPU_SLICES, skypilot_name
 
-COLUMNS: Mapping[str, Purchase] = {"Price": "on-demand", "SpotPrice": "spot"}
+COLUMNS: Mapping[str, OfferPurchase] = {"Price": "on-demand", "SpotPrice": "spot"}
 """SkyPilot's columns of prices, $/h of one machine."""
 NO_PRICE = "nobody states its price"
 NO_TABLE = "SkyPilot's table of the cloud is not here"

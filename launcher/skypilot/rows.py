@@ -13,7 +13,7 @@ from ..lifecycle.engine import (
     Cluster,
     ClusterStatus,
     EngineError,
-    Job,
+    EngineJob,
     JobStatus,
     Past,
     RequestStatus,
@@ -119,7 +119,7 @@ def job_status(status: Any) -> JobStatus:
     return "failed" if name.startswith("FAILED") else JOB_STATUS.get(name, "waiting")
 
 
-def managed_jobs_of(rows: Iterable[Any]) -> list[Job]:
+def managed_jobs_of(rows: Iterable[Any]) -> list[EngineJob]:
     """Return managed jobs, newest first; SkyPilot has a row for each task of one."""
     tasks: dict[int, list[Any]] = {}
     for row in rows:
@@ -127,14 +127,14 @@ def managed_jobs_of(rows: Iterable[Any]) -> list[Job]:
     return [_managed_job(tasks[job_id]) for job_id in sorted(tasks, reverse=True)]
 
 
-def _managed_job(rows: list[Any]) -> Job:
+def _managed_job(rows: list[Any]) -> EngineJob:
     """Return one job: as its first task that has not succeeded, else as its last."""
     rows = sorted(rows, key=lambda row: row.get("task_id") or 0)
     now = next((row for row in rows if job_status(row["status"]) != "succeeded"), rows[-1])
     status = job_status(now["status"])
     ends = [row["end_at"] for row in rows if row["end_at"]]
     starts = [row["start_at"] for row in rows if row["start_at"]]
-    return Job(
+    return EngineJob(
         job_id=now["job_id"],
         status=status,
         name=now["job_name"],

@@ -20,8 +20,9 @@ from ...catalog.paths import data_dir
 from ...planner.plan.plan import Estimate, Plan
 from .migrations import StoreError, migrate
 from .origin import Origin
+from .sourced_plan import SourcedPlan
 
-__all__ = ["KEPT_PLANS", "KeptEstimate", "KeptPlan", "Store", "StoreError"]
+__all__ = ["KEPT_PLANS", "KeptEstimate", "Store", "StoreError"]
 
 KEPT_PLANS = 100
 STORE_FILE = "gpuplan.sqlite3"
@@ -32,16 +33,6 @@ TransactionKind = Literal["DEFERRED", "IMMEDIATE"]
 """A reader that may find the file read-only, or a writer that waits for the other writers."""
 
 _NEWEST_FIRST = "ORDER BY kept_at DESC, estimates.id DESC"
-
-
-@dataclass(frozen=True)
-class KeptPlan:
-    """One plan of the store, with the newest estimate that lists it (holding only this plan)."""
-
-    plan: Plan
-    estimate: Estimate
-    origin: Origin | None = None
-    """None where it was kept by a version that did not note it, or made from a Profile alone."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +122,8 @@ class Store:
                 origin=Origin.model_validate_json(row["origin"]),
             )
 
-    def find_plan(self, prefix: str) -> KeptPlan:
-        """Return the one kept plan whose id begins with `prefix`.
+    def find_plan(self, prefix: str) -> SourcedPlan:
+        """Return the one kept plan whose id begins with `prefix`; its estimate holds only it.
 
         Raises:
             UsageError: No kept plan or several begin with it.
@@ -213,7 +204,7 @@ def _read_estimate(connection: sqlite3.Connection, estimate_id: int, facts: str)
     return Estimate.model_validate_json(facts).model_copy(update={"plans": plans})
 
 
-def _read_plan(connection: sqlite3.Connection, plan_id: str) -> KeptPlan:
+def _read_plan(connection: sqlite3.Connection, plan_id: str) -> SourcedPlan:
     row = connection.execute(
         "SELECT content, position, tie_with_previous, facts, origin"
         " FROM plans JOIN listed_plans ON plan_id = plans.id"
@@ -224,7 +215,7 @@ def _read_plan(connection: sqlite3.Connection, plan_id: str) -> KeptPlan:
     plan = _placed(row)
     estimate = Estimate.model_validate_json(row["facts"]).model_copy(update={"plans": (plan,)})
     origin = None if row["origin"] is None else Origin.model_validate_json(row["origin"])
-    return KeptPlan(plan=plan, estimate=estimate, origin=origin)
+    return SourcedPlan(plan=plan, estimate=estimate, origin=origin)
 
 
 def _placed(row: sqlite3.Row) -> Plan:

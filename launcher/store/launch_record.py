@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from ...planner.plan.plan import Answer, Usd
+from ...catalog.frozen import FrozenModel, Usd
 
 State = Literal["intended", "requested", "running", "ended"]
 """Kept before anything is asked; asked of the engine; its machines are paid for; all is gone."""
@@ -16,7 +16,7 @@ Outcome = Literal[
 the machines went, and nobody saw how the job ended."""
 
 
-class PricedPlace(Answer):
+class PricedPlace(FrozenModel):
     """A place where a launch is tried, and what one node costs there."""
 
     infra: str
@@ -25,7 +25,7 @@ class PricedPlace(Answer):
     spot: bool = False
 
 
-class Attempt(Answer):
+class Attempt(FrozenModel):
     """One time that machines were asked for."""
 
     number: int
@@ -51,7 +51,7 @@ class Attempt(Answer):
     outcome: Outcome | None = None
 
 
-class LaunchRecord(Answer):
+class LaunchRecord(FrozenModel):
     """A launch. Its attempts are in the order in which they were made."""
 
     run: str

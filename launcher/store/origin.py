@@ -7,8 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
+from ...catalog.frozen import FrozenModel
 from ...planner.plan.question import Question
 from ...profiles.user_model.source import local_files
 from ...profiles.user_model.spec import ModelSpec
@@ -16,10 +15,8 @@ from ...profiles.user_model.spec import ModelSpec
 RELATIVE = re.compile(rb"^\s*from\s+\.", re.MULTILINE)
 
 
-class Origin(BaseModel):
+class Origin(FrozenModel):
     """Where an estimate is from; enough to ask again, and to see that nothing has changed."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     folder: str
     """Where the command was run, absolute."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +11,15 @@ from pydantic import ValidationError
 
 from ...catalog.errors import UsageError
 from ...planner.plan.ids import plan_id
-from ...planner.plan.plan import Estimate, Plan, WorkloadFacts
+from ...planner.plan.plan import Estimate, Plan
 from .estimates import Store, StoreError
-from .origin import Origin
+from .sourced_plan import SourcedPlan
 
 SHOWN_IDS = 5
 WRITE_ONE = "write one with `gpuplan show PLAN-ID --format json --out-file plan.json`."
 
 
-@dataclass(frozen=True, kw_only=True)
-class GivenPlan:
-    """A plan, with the workload it was made for where that is known."""
-
-    plan: Plan
-    workload: WorkloadFacts | None
-    snapshot_date: date | None = None
-    """Of the prices it was planned with, where that is known."""
-    origin: Origin | None = None
-    """What a kept plan was made from."""
-
-
-def given_plan(text: str | Plan) -> GivenPlan:
+def given_plan(text: str | Plan) -> SourcedPlan:
     """Return the plan that a person named or holds.
 
     Args:
@@ -47,13 +34,7 @@ def given_plan(text: str | Plan) -> GivenPlan:
         return _held_plan(text)
     place, _, wanted = text.partition("#")
     if not (wanted or place.endswith(".json") or "/" in place or Path(place).is_file()):
-        kept = Store().find_plan(text)
-        return GivenPlan(
-            plan=kept.plan,
-            workload=kept.estimate.workload,
-            snapshot_date=kept.estimate.catalog.snapshot_date,
-            origin=kept.origin,
-        )
+        return Store().find_plan(text)
     values = _read(Path(place))
     if "plans" in values:
         return _of_estimate(place, values, wanted)
@@ -65,26 +46,21 @@ def given_plan(text: str | Plan) -> GivenPlan:
         raise UsageError(
             f"{place} holds plan {plan.id}, not {wanted}.", fix=f"give --plan {place}."
         )
-    return GivenPlan(plan=plan, workload=None)
+    return SourcedPlan(plan=plan, estimate=None)
 
 
-def _held_plan(plan: Plan) -> GivenPlan:
+def _held_plan(plan: Plan) -> SourcedPlan:
     """Return a plan with what the store knows of it, where it was kept and is still the same."""
     try:
         kept = Store().find_plan(plan.id)
     except (UsageError, StoreError):
-        return GivenPlan(plan=plan, workload=None)
+        return SourcedPlan(plan=plan, estimate=None)
     if plan_id(dict(kept.plan)) != plan_id(dict(plan)):
-        return GivenPlan(plan=plan, workload=None)
-    return GivenPlan(
-        plan=plan,
-        workload=kept.estimate.workload,
-        snapshot_date=kept.estimate.catalog.snapshot_date,
-        origin=kept.origin,
-    )
+        return SourcedPlan(plan=plan, estimate=None)
+    return replace(kept, plan=plan)
 
 
-def _of_estimate(place: str, values: dict[str, Any], wanted: str) -> GivenPlan:
+def _of_estimate(place: str, values: dict[str, Any], wanted: str) -> SourcedPlan:
     try:
         answer = Estimate.model_validate(values)
     except ValidationError as error:
@@ -94,11 +70,7 @@ def _of_estimate(place: str, values: dict[str, Any], wanted: str) -> GivenPlan:
         ) from None
     found = [plan for plan in answer.plans if plan.id.startswith(wanted.lower())]
     if len(found) == 1:
-        return GivenPlan(
-            plan=found[0],
-            workload=answer.workload,
-            snapshot_date=answer.catalog.snapshot_date,
-        )
+        return SourcedPlan(plan=found[0], estimate=answer)
     if not answer.plans:
         raise UsageError(f"{place} holds no plan.", fix="make an estimate that has one.")
     ids = [plan.id for plan in found or answer.plans]

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
+from ...catalog.vocabulary import Collective
 from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.curves.network import internode_latency_s, internode_rate_bytes_per_s
 from ..constants import fitted
 from ..plan.layout import Layout
 from .cluster import Site
 
-Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 Array = np.ndarray
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ...catalog.types import Accelerator
 from ...catalog.units import GIB
+from ...catalog.vocabulary import PRECISIONS, Precision
 from ...profiles.curves.device_curves import DeviceCurves
-from ..plan.plan import EstimatedMemory, Precision
+from ..plan.plan import EstimatedMemory
 
 VISIBLE_SHARE = 0.985
 """Visible ÷ nominal memory where the visible figure is unknown: the median of the catalogue rows
@@ -16,8 +17,7 @@ CUDA_13_CAPABILITY = 7.5
 
 def supported_precisions(accelerator: Accelerator) -> tuple[Precision, ...]:
     """Return the precisions that a device has fast arithmetic for."""
-    every: tuple[Precision, ...] = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16", "fp8")
-    return tuple(p for p in every if peak_flops(accelerator, p) is not None)
+    return tuple(p for p in PRECISIONS if peak_flops(accelerator, p) is not None)
 
 
 def peak_flops(accelerator: Accelerator, precision: Precision) -> float | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...catalog.types import Accelerator
 from ...catalog.units import GIB, MIB
+from ...catalog.vocabulary import Stack
 from ..plan.layout import Layout
-from ..plan.plan import Stack
-from ..software.versions import Date
+from ..plan.setup import Date
 
 CONTEXT_BYTES = int(0.45 * GIB)
 """CUDA context with lazily loaded kernels: 250-450 MiB seen (pytorch#86509); the upper end."""

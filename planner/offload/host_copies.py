@@ -25,11 +25,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...catalog.vocabulary import Offloaded, Precision
 from ...profiles.passes.residence import Loss, Residence
 from ...profiles.profile import Profile
 from ..hardware.cluster import Site
 from ..hardware.host_links import host_bytes_per_s, host_link_bytes_per_s
-from ..plan.plan import Offloaded, Precision
 from ..software.state_bytes import StateScale
 from ..step.data_parallel_step import StepTimes
 from .host_memory import HostState, steps_on_host

@@ -6,10 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ...catalog.units import GIB
+from ...catalog.vocabulary import OFFLOADABLE, Offloaded, Precision
 from ...profiles.profile import CATEGORIES, NUMERICS_OF_PRECISION, OptimizerFacts, Profile
 from ..hardware.cluster import Site
 from ..hardware.host_links import host_bytes_per_s
-from ..plan.plan import OFFLOADABLE, EstimatedHostMemory, Offloaded, Precision
+from ..plan.plan import EstimatedHostMemory
 
 HOST_BUFFERS = 1.5
 """Host memory over the states themselves, at most: `additional_buffer_factor` of DeepSpeed's

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...catalog.vocabulary import Stack
 from ..plan.layout import Layout
-from ..plan.plan import Stack
 
 
 @dataclass(frozen=True, kw_only=True)

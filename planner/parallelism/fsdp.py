@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from ...catalog.vocabulary import Collective
 from ...profiles.profile import ParameterTensor, Profile
-from ..hardware.collectives import Collective
 
 REDUCE_BYTES = 4
 """With mixed precision gradients are widened to fp32 while they are copied into the

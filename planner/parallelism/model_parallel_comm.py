@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...catalog.vocabulary import Collective
 from ...profiles.profile import Affine, Kernel, Segment
-from ..hardware.collectives import Collective
 from .degrees import Split
 from .linear_roles import Roles, is_dense_linear, is_expert_product
 

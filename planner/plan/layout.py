@@ -1,23 +1,24 @@
-"""How a job is spread over accelerators: degrees of every parallelism, and their one-line form."""
+"""How a job is spread over accelerators: degrees of every parallelism, and their one-line form.
+
+Standard library only, because the runner carries this file to the instances.
+"""
 
 from __future__ import annotations
 
 import re
-
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from dataclasses import dataclass
 
 from ...catalog.errors import UsageError
 
 FORM = "dp16, dp16.zero1, fsdp16, hsdp2x8, then any of .tp4 .sp .pp2 .vpp2 .cp2 .ep8"
 
 
-class Layout(BaseModel):
+@dataclass(frozen=True)
+class Layout:
     """Degrees of parallelism (DESIGN §5); accelerators = data · tensor · pipeline · context.
 
     `shard` is how many ranks share one copy of the sharded state; `zero_stage` 3 is FSDP.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     data: int = 1
     shard: int = 1
@@ -29,8 +30,7 @@ class Layout(BaseModel):
     expert: int = 1
     sequence_parallel: bool = False
 
-    @model_validator(mode="after")
-    def _check(self) -> Layout:
+    def __post_init__(self) -> None:
         degrees = ("data", "shard", "tensor", "pipeline", "virtual_stages", "context", "expert")
         for name in degrees:
             if getattr(self, name) < 1:
@@ -46,10 +46,6 @@ class Layout(BaseModel):
                 f"expert {self.expert} does not divide data {self.data} x context {self.context}"
                 f" x tensor {self.tensor}"
             )
-        return self
-
-    def __hash__(self) -> int:
-        return hash(tuple(self.__dict__.values()))
 
     @property
     def accelerators(self) -> int:
@@ -145,10 +141,9 @@ def parse_layout(text: str) -> Layout:
         fields["shard"] = fields["data"] * fields.get("context", 1)
     try:
         return Layout(sequence_parallel=sequence_parallel, **fields)
-    except ValidationError as error:
-        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+    except ValueError as error:
         raise UsageError(
-            f"Layout {text!r} does not fit together: {reason}.", fix=f"write it as {FORM}."
+            f"Layout {text!r} does not fit together: {error}.", fix=f"write it as {FORM}."
         ) from None
 
 

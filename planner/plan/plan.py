@@ -7,36 +7,18 @@ version cannot fill it, and never renamed within a major version.
 from __future__ import annotations
 
 from datetime import date
-from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer
-
+from ...catalog.frozen import FrozenModel, Usd
+from ...catalog.vocabulary import Offloaded, Precision, Purchase, Recompute, Stack
 from .layout import Layout
 
 SCHEMA_VERSION = "1.0"
 
 Basis = Literal["measured", "calibrated", "analytic"]
-Purchase = Literal["on-demand", "spot", "reserved", "block", "owned"]
-Precision = Literal["fp32", "tf32", "fp16-amp", "bf16-amp", "bf16", "fp8"]
-PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16", "fp8")
-Stack = Literal["torch-eager", "torch-compile", "megatron", "xla"]
-STACKS: tuple[Stack, ...] = ("torch-eager", "torch-compile", "megatron", "xla")
-RecomputeKind = Literal["none", "selective", "full"]
-Offloaded = Literal["optimizer", "parameters", "activations"]
-"""What can be kept in host memory; with the parameters go their gradients and the optimizer."""
-OFFLOADABLE: tuple[Offloaded, ...] = ("optimizer", "parameters", "activations")
-Usd = Annotated[Decimal, PlainSerializer(float, return_type=float, when_used="json")]
-"""Dollars, exact where they are added up; a plain number in JSON, as every other quantity."""
 
 
-class Answer(BaseModel):
-    """A frozen part of an answer; keys that a later version added are ignored when read back."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Estimated(Answer):
+class Estimated(FrozenModel):
     """A predicted quantity with its 80 % interval and what it rests on."""
 
     value: float
@@ -63,7 +45,7 @@ class EstimatedHostMemory(Estimated):
         return self.capacity is None or self.value <= self.capacity
 
 
-class ChosenOffer(Answer):
+class ChosenOffer(FrozenModel):
     """The offer that a plan runs on and the price it was planned with."""
 
     provider: str
@@ -82,7 +64,7 @@ class ChosenOffer(Answer):
     price_date: date | None
 
 
-class Breakdown(Answer):
+class Breakdown(FrozenModel):
     """Where one step's time goes, in seconds; the parts add up to the step time."""
 
     compute: float
@@ -99,7 +81,7 @@ class Breakdown(Answer):
     input_wait: float | None = None
 
 
-class MemoryBreakdown(Answer):
+class MemoryBreakdown(FrozenModel):
     """What fills the device at the peak, in bytes; the parts add up to the peak."""
 
     parameters: float
@@ -110,7 +92,7 @@ class MemoryBreakdown(Answer):
     framework: float
 
 
-class CostLine(Answer):
+class CostLine(FrozenModel):
     """One line of a cost: quantity x unit price."""
 
     name: str
@@ -120,7 +102,7 @@ class CostLine(Answer):
     usd: Usd
 
 
-class RunCost(Answer):
+class RunCost(FrozenModel):
     """The whole run: steps, hours and dollars; fields that need a later feature are null."""
 
     steps: int
@@ -143,7 +125,7 @@ class RunCost(Answer):
     cost_lines: tuple[CostLine, ...] = ()
 
 
-class Plan(Answer):
+class Plan(FrozenModel):
     """One way to run the job: where, how it is laid out, and what it is predicted to take."""
 
     id: str
@@ -157,7 +139,7 @@ class Plan(Answer):
     micro_batch: int
     grad_accum: int
     global_batch: int
-    recompute: RecomputeKind
+    recompute: Recompute
     compile: bool
     stack: Stack
     optimizer: str
@@ -189,14 +171,14 @@ class Plan(Answer):
     notes: tuple[str, ...] = ()
 
 
-class CatalogueFacts(Answer):
+class CatalogueFacts(FrozenModel):
     """Which price snapshot the plans were priced with."""
 
     snapshot_date: date
     offers: int
 
 
-class WorkloadFacts(Answer):
+class WorkloadFacts(FrozenModel):
     """What is trained."""
 
     name: str
@@ -207,7 +189,7 @@ class WorkloadFacts(Answer):
     tokens_per_sample: float | None
 
 
-class Rejected(Answer):
+class Rejected(FrozenModel):
     """How many candidates fell out, by reason."""
 
     out_of_memory: int = 0
@@ -220,7 +202,7 @@ class Rejected(Answer):
     unsupported: int = 0
 
 
-class Headlines(Answer):
+class Headlines(FrozenModel):
     """Ids of the three plans to look at first, among those that run without a port."""
 
     cheapest: str | None = None
@@ -229,7 +211,7 @@ class Headlines(Answer):
     """Fewest accelerators, then fewest dollars a sample."""
 
 
-class Estimate(Answer):
+class Estimate(FrozenModel):
     """The whole answer of `gpuplan estimate`."""
 
     schema_version: str = SCHEMA_VERSION

@@ -7,11 +7,10 @@ from decimal import Decimal
 from typing import Literal, get_args
 
 from ...catalog.errors import UsageError, did_you_mean
+from ...catalog.vocabulary import Offloaded, Precision, PurchaseWish, Recompute, Stack
 from .layout import Layout
-from .plan import Offloaded, Precision, RecomputeKind, Stack
 
 Sort = Literal["cost", "time", "throughput", "memory", "price"]
-Buying = Literal["on-demand", "spot", "any"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +58,7 @@ class Choices:
     micro_batches: tuple[int, ...] = ()
     grad_accums: tuple[int, ...] = ()
     precisions: tuple[Precision, ...] = ()
-    recomputes: tuple[RecomputeKind, ...] = ()
+    recomputes: tuple[Recompute, ...] = ()
     stack: Stack | None = None
     compile: bool | None = None
     optimizer: str | None = None
@@ -78,13 +77,13 @@ class Money:
 
     deadline_s: float | None = None
     budget_usd: Decimal | None = None
-    purchase: Buying = "on-demand"
+    purchase: PurchaseWish = "on-demand"
     sort: Sort | None = None
 
     def __post_init__(self) -> None:
         _refuse_no_amount("deadline_s", self.deadline_s)
         _refuse_no_amount("budget_usd", self.budget_usd)
-        _refuse_other_word("purchase", self.purchase, get_args(Buying))
+        _refuse_other_word("purchase", self.purchase, get_args(PurchaseWish))
         if self.sort is not None:
             _refuse_other_word("sort", self.sort, get_args(Sort))
 

@@ -6,44 +6,18 @@ Standard library only, because the runner carries this file to the instances.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal, Protocol
+
+from ...catalog.vocabulary import TensorPlan
+from .layout import Layout
 
 RUN_PRECISIONS = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16")
 RUN_STACKS = ("torch-eager", "torch-compile")
-TensorPlan = Literal["none", "tensor", "sequence"]
-"""What a model says of its tensor parallelism: nothing, how its layers are split, or that and how
-its norms are split along the sequence."""
-
-
 TiedNames = tuple[str, str]
 """Two names of one weight."""
 
 
-class LayoutLike(Protocol):
-    """The degrees of a layout: the planner's pydantic model or the runner's plain one."""
-
-    @property
-    def data(self) -> int: ...  # noqa: D102
-    @property
-    def shard(self) -> int: ...  # noqa: D102
-    @property
-    def zero_stage(self) -> int: ...  # noqa: D102
-    @property
-    def tensor(self) -> int: ...  # noqa: D102
-    @property
-    def pipeline(self) -> int: ...  # noqa: D102
-    @property
-    def virtual_stages(self) -> int: ...  # noqa: D102
-    @property
-    def context(self) -> int: ...  # noqa: D102
-    @property
-    def expert(self) -> int: ...  # noqa: D102
-    @property
-    def sequence_parallel(self) -> bool: ...  # noqa: D102
-
-
 def why_not_runnable(
-    layout: LayoutLike,
+    layout: Layout,
     *,
     precision: str | None,
     stack: str,
@@ -88,7 +62,7 @@ def why_not_runnable(
     )
 
 
-def _tensor_reason(layout: LayoutLike, tensor_plan: TensorPlan) -> str | None:
+def _tensor_reason(layout: Layout, tensor_plan: TensorPlan) -> str | None:
     if layout.tensor > 1 and tensor_plan == "none":
         return (
             "The model does not say how its layers are split for tensor parallelism: Hugging Face"
@@ -102,9 +76,7 @@ def _tensor_reason(layout: LayoutLike, tensor_plan: TensorPlan) -> str | None:
     return None
 
 
-def _tied_reason(
-    layout: LayoutLike, modules: TiedNames | None, blocks: TiedNames | None
-) -> str | None:
+def _tied_reason(layout: Layout, modules: TiedNames | None, blocks: TiedNames | None) -> str | None:
     if layout.tensor > 1 and modules is not None:
         return (
             f"{modules[0]} and {modules[1]} are one weight (tied), which tensor parallelism would"
@@ -118,7 +90,7 @@ def _tied_reason(
     return None
 
 
-def _pipeline_reason(layout: LayoutLike, *, grad_accum: int, blocks: int) -> str | None:
+def _pipeline_reason(layout: Layout, *, grad_accum: int, blocks: int) -> str | None:
     stages = layout.pipeline * layout.virtual_stages
     if layout.pipeline == 1:
         return "Virtual stages need pipeline stages." if layout.virtual_stages > 1 else None
@@ -137,7 +109,7 @@ def _pipeline_reason(layout: LayoutLike, *, grad_accum: int, blocks: int) -> str
     return None
 
 
-def _other_reason(layout: LayoutLike) -> str | None:
+def _other_reason(layout: Layout) -> str | None:
     if layout.context > 1:
         return "Context parallelism is predicted, not run."
     if layout.expert > 1:

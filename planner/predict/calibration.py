@@ -18,10 +18,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...catalog.errors import GpuplanError
+from ...catalog.frozen import FrozenModel
 from ...catalog.types import Accelerator
+from ...catalog.vocabulary import PRECISIONS, Precision
 from ...profiles.measured import MeasuredProfile, Measurement
-from ...profiles.profile import KernelKind, Profile, Stored
-from ..plan.plan import PRECISIONS, Precision
+from ...profiles.profile import KernelKind, Profile
 from ..software.stack import facts_of
 from .model_cache import ModelCache
 
@@ -34,7 +35,7 @@ HARMLESS = frozenset({"power cap"})
 """Reasons for low clocks that are the normal state of a device under load."""
 
 
-class Calibration(Stored):
+class Calibration(FrozenModel):
     """What a measurement on one device says of predictions."""
 
     accelerator: str

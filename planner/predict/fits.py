@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ...catalog.frozen import FrozenModel
 from ...catalog.types import Accelerator, Link
+from ...catalog.vocabulary import Offloaded, Precision, Recompute
 from ...profiles.passes.optimizers import with_optimizer
 from ...profiles.profile import Profile
 from ..hardware.cluster import Site
@@ -13,25 +15,16 @@ from ..hardware.device import memory_notes, supported_precisions
 from ..offload.host_copies import NOTHING
 from ..offload.host_memory import host_memory_note, ordered
 from ..plan.layout import Layout
-from ..plan.plan import (
-    SCHEMA_VERSION,
-    Answer,
-    EstimatedHostMemory,
-    EstimatedMemory,
-    MemoryBreakdown,
-    Offloaded,
-    Precision,
-    RecomputeKind,
-)
+from ..plan.plan import SCHEMA_VERSION, EstimatedHostMemory, EstimatedMemory, MemoryBreakdown
+from ..plan.setup import Setup
 from ..software.stack import casts_layers
 from .model_cache import ModelCache
 from .predict import Prediction, predict
-from .setup import Setup
 
 LARGEST_TRIED = 2**30
 
 
-class Remedy(Answer):
+class Remedy(FrozenModel):
     """One change that makes the model fit, and the peak it leads to."""
 
     text: str
@@ -39,14 +32,14 @@ class Remedy(Answer):
     micro_batch: int
 
 
-class FitsAnswer(Answer):
+class FitsAnswer(FrozenModel):
     """Whether one training step fits on one device of a layout."""
 
     schema_version: str = SCHEMA_VERSION
     accelerator: str
     layout: Layout
     precision: Precision
-    recompute: RecomputeKind
+    recompute: Recompute
     optimizer: str
     fits: bool
     micro_batch: int
@@ -71,7 +64,7 @@ def fits(
     *,
     precision: Precision,
     micro_batch: int | None = None,
-    recompute: RecomputeKind = "none",
+    recompute: Recompute = "none",
     layout: Layout | None = None,
     optimizer: str | None = None,
     offload: frozenset[Offloaded] = NOTHING,
@@ -210,7 +203,7 @@ def _changes(question: _Question, setup: Setup) -> Iterator[tuple[str, Setup]]:
     size = question.largest(setup)
     if size is not None and size < setup.micro_batch:
         yield f"--micro-batch {size}", replace(setup, micro_batch=size)
-    policies: tuple[RecomputeKind, ...] = ("selective", "full") if question.profile.blocks else ()
+    policies: tuple[Recompute, ...] = ("selective", "full") if question.profile.blocks else ()
     for policy in policies:
         if setup.recompute != policy:
             yield f"--recompute {policy}", replace(setup, recompute=policy)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..parallelism.rank_parameters import RankUnits, rank_units
 from ..parallelism.rank_trace import Split
+from ..plan.setup import Setup
 from .model_cache import ModelCache
-from .setup import Setup
 
 
 def units_by_stage(cache: ModelCache, setup: Setup) -> list[RankUnits]:

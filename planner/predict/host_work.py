@@ -12,9 +12,9 @@ from ..offload.host_copies import HostWork, host_work
 from ..offload.host_memory import HostState, host_memory, steps_on_host
 from ..plan.layout import Layout
 from ..plan.plan import EstimatedHostMemory
+from ..plan.setup import Setup
 from .fullest_rank import stepped_parameters
 from .model_cache import ModelCache
-from .setup import Setup
 
 
 def data_parallel_host_work(

@@ -14,11 +14,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ...catalog.vocabulary import Stack
 from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.curves.user_curves import is_left_out
 from ..constants import fitted
-from ..plan.plan import Basis, Estimated, EstimatedMemory, Stack
-from ..software.versions import NATIVE_AUTOCAST, Date
+from ..plan.plan import Basis, Estimated, EstimatedMemory
+from ..plan.setup import Date
+from ..software.versions import NATIVE_AUTOCAST
 from ..step.data_parallel_step import StepTimes
 from ..validation.folds import fitted_accelerators
 

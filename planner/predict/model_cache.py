@@ -10,6 +10,7 @@ import numpy as np
 
 from ...catalog.errors import UsageError
 from ...catalog.types import Accelerator
+from ...catalog.vocabulary import Precision, Recompute, Stack
 from ...profiles.analysis.caching_allocator import PoolExhaustedError, replay
 from ...profiles.curves.device_curves import DeviceCurves, curves_for
 from ...profiles.curves.user_curves import is_left_out
@@ -21,7 +22,6 @@ from ...profiles.profile import (
     KernelKind,
     Numerics,
     Profile,
-    Recompute,
     StepTrace,
 )
 from ..memory.chunked_head import with_chunked_head
@@ -29,7 +29,6 @@ from ..memory.plateaus import Envelope, envelope
 from ..parallelism.fsdp import Unit, units_of
 from ..parallelism.linear_roles import is_expert_product
 from ..parallelism.rank_trace import Split, SplitTrace, split_trace
-from ..plan.plan import Precision, Stack
 from ..software.stack import StackFacts
 from ..step.kernel_totals import SegmentTimes, StepKernels
 

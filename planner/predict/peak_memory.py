@@ -18,6 +18,7 @@ from ..memory.stage_memory import checked_stages, stage_memories
 from ..offload.host_copies import state_on_device
 from ..parallelism.pipeline_stages import in_flight
 from ..parallelism.rank_trace import Split
+from ..plan.setup import Setup
 from ..software.deepspeed_engine import (
     FUSED_OPTIMIZER,
     engine_bytes,
@@ -29,7 +30,7 @@ from ..step.model_parallel_step import boundary_bytes
 from .fullest_rank import units_by_stage
 from .host_work import staging_bytes
 from .model_cache import ModelCache
-from .setup import Setup, wire_bytes
+from .setup import setup_residence, wire_bytes
 from .warm_up import warm_up_bytes
 
 
@@ -45,7 +46,7 @@ def memory_parts(cache: ModelCache, setup: Setup) -> RankMemory:
             setup.recompute,
             np.array([setup.micro_batch]),
             autocast=setup.autocast,
-            residence=setup.residence,
+            residence=setup_residence(setup),
         ),
     )
 
@@ -87,7 +88,7 @@ def reserved_bytes(
             setup.micro_batch,
             autocast=setup.autocast,
             tight=tight,
-            residence=setup.residence,
+            residence=setup_residence(setup),
         )
         return max(1.0, found)
 
@@ -107,7 +108,7 @@ def is_roomy(cache: ModelCache, site: Site, setup: Setup, memory: RankMemory) ->
         setup.recompute,
         setup.micro_batch,
         autocast=setup.autocast,
-        residence=setup.residence,
+        residence=setup_residence(setup),
     )
     reserved = memory.peak_bytes.item() * max(1.0, ratio)
     return reserved + framework <= capacity_bytes(site.accelerator)
@@ -128,7 +129,7 @@ def _split_memory(cache: ModelCache, setup: Setup) -> RankMemory:
     numerics = cache.numerics(setup.precision, autocast=setup.autocast)
     units = units_by_stage(cache, setup)
     share = cache.split_in(numerics, setup.recompute, Split.of(layout, setup.stack))
-    share = replace(share, trace=with_loss(share.trace, setup.residence.loss))
+    share = replace(share, trace=with_loss(share.trace, setup_residence(setup).loss))
     memories = stage_memories(
         share,
         cache.profile,

@@ -13,12 +13,12 @@ from ..hardware.device import capacity_bytes, device_notes, memory_notes, peak_f
 from ..memory.rank_memory import RankMemory
 from ..offload.host_memory import offload_notes, steps_on_host
 from ..plan.plan import Breakdown, Estimated, EstimatedHostMemory, EstimatedMemory, MemoryBreakdown
+from ..plan.setup import Setup
 from ..step.data_parallel_step import StepTimes
 from .host_work import host_memory_of
 from .interval import memory_interval, step_interval
 from .model_cache import ModelCache
 from .peak_memory import framework_of, memory_parts, reserved_bytes
-from .setup import Setup
 from .step_time import doubts_of, step_parts
 from .supported import refuse_unsupported
 

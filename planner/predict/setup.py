@@ -1,22 +1,20 @@
-"""How one step is run: the setup, and what follows from its software and precision alone."""
+"""What follows from a setup's software, precision and features alone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from ...profiles.passes.loss import Loss
+from ...catalog.vocabulary import Precision, Recompute, Stack
 from ...profiles.passes.residence import Residence
 from ...profiles.profile import NUMERICS_OF_PRECISION
 from ..constants import fitted
-from ..offload.host_copies import NOTHING, residence_of
-from ..plan.layout import Layout
-from ..plan.plan import Offloaded, Precision, RecomputeKind, Stack
+from ..offload.host_copies import residence_of
+from ..plan.setup import Date, Setup
 from ..software.deepspeed_engine import KEPT_LOGITS, loss_of
 from ..software.stack import StackFacts, facts_of
 from ..software.versions import (
     COALESCED_ZERO_3,
     FLASH_PACKAGE,
-    Date,
     is_python_bound,
     launches_serially,
     optimizer_traffic,
@@ -29,43 +27,16 @@ MEGATRON_BUCKET_BYTES = 500 * 10**6
 at this size the network is at its peak rate with either."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setup:
-    """How the step is run."""
-
-    layout: Layout
-    precision: Precision
-    micro_batch: int
-    grad_accum: int = 1
-    recompute: RecomputeKind = "none"
-    stack: Stack = "torch-eager"
-    compile: bool = False
-    optimizer: str | None = None
-    """None: the file's own; "none": forward and backward only; else a what-if."""
-    autocast: bool = True
-    """Whether 16-bit compute comes from torch.autocast; False where the layers are 16-bit
-    themselves: FSDP's MixedPrecision, Megatron, XLA, Apex O2."""
-    software_date: Date | None = None
-    """Year and month of the software; None is today."""
-    features: frozenset[str] = frozenset()
-    """What else was switched on, as run records name it."""
-    offload: frozenset[Offloaded] = NOTHING
-    """What is kept in host memory."""
-
-    @property
-    def residence(self) -> Residence:
-        """What of the step is not on the device all the time."""
-        away = residence_of(self.offload, self.features)
-        return replace(
-            away,
-            loss=away.loss if away.loss != "whole" else self._loss,
-            keeps_logits=KEPT_LOGITS in self.features,
-            scripts_gelu=scripts_gelu(self.stack, self.software_date),
-        )
-
-    @property
-    def _loss(self) -> Loss:
-        return loss_of(self.stack, self.features, compiled=self.compile)
+def setup_residence(setup: Setup) -> Residence:
+    """Return what of the step is not on the device all the time."""
+    away = residence_of(setup.offload, setup.features)
+    own = loss_of(setup.stack, setup.features, compiled=setup.compile)
+    return replace(
+        away,
+        loss=away.loss if away.loss != "whole" else own,
+        keeps_logits=KEPT_LOGITS in setup.features,
+        scripts_gelu=scripts_gelu(setup.stack, setup.software_date),
+    )
 
 
 def stack_facts(setup: Setup) -> StackFacts:
@@ -91,7 +62,7 @@ def stack_facts(setup: Setup) -> StackFacts:
     )
 
 
-def recompute_policies(setup: Setup) -> dict[RecomputeKind, float]:
+def recompute_policies(setup: Setup) -> dict[Recompute, float]:
     """Return what a recompute setting does, as shares of the policies that are traced.
 
     Ours keeps every matrix product under "selective". torchtitan's per-op mode computes every

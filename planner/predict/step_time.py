@@ -9,6 +9,7 @@ import numpy as np
 from ..hardware.cluster import Site
 from ..offload.host_copies import host_work
 from ..parallelism.rank_trace import Split, SplitTrace
+from ..plan.setup import Setup
 from ..software.versions import tensor_exposure
 from ..step.data_parallel_comm import WireBytes, data_traffic
 from ..step.data_parallel_step import (
@@ -32,7 +33,7 @@ from .fullest_rank import fullest_rank, stepped_parameters
 from .host_work import activations_on_host, data_parallel_host_work
 from .interval import step_doubts
 from .model_cache import ModelCache
-from .setup import Setup, accumulation_bytes, recompute_policies, stack_facts, wire_bytes
+from .setup import accumulation_bytes, recompute_policies, stack_facts, wire_bytes
 
 
 def step_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..hardware.cluster import Site
 from ..hardware.device import peak_flops, supported_precisions
 from ..plan.errors import UnsupportedError
-from .setup import Setup
+from ..plan.setup import Setup
 
 
 def refuse_unsupported(site: Site, setup: Setup) -> None:

@@ -10,9 +10,10 @@ from ...catalog.errors import UsageError
 from ...catalog.types import Accelerator
 from ...profiles.profile import Profile
 from ..plan.plan import Plan
+from ..plan.setup import Setup
 from ..software.stack import casts_layers
 from .model_cache import ModelCache
-from .setup import Setup, stack_facts
+from .setup import stack_facts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,15 +12,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...catalog.types import Accelerator
+from ...catalog.vocabulary import Recompute
 from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes
 from ..memory.framework_memory import communicators, framework_bytes
 from ..plan.layout import Layout
-from ..plan.plan import RecomputeKind
+from ..plan.setup import Setup
 from ..predict.host_work import activations_on_host, data_parallel_host_work, host_bytes
 from ..predict.model_cache import ModelCache
 from ..predict.peak_memory import memory_of
-from ..predict.setup import Setup, accumulation_bytes, stack_facts, wire_bytes
+from ..predict.setup import accumulation_bytes, setup_residence, stack_facts, wire_bytes
 from ..step.data_parallel_comm import data_traffic
 from ..step.data_parallel_step import accumulation_s, optimizer_s, step_times
 from ..step.kernel_totals import MicroBatchTimes
@@ -36,7 +37,7 @@ class Variants:
 
     base: Setup
     times: MicroBatchTimes
-    recompute: list[RecomputeKind]
+    recompute: list[Recompute]
     micro_batch: np.ndarray
 
 
@@ -181,7 +182,7 @@ class Family:
                     recompute,
                     self.space.micro_batches,
                     autocast=base.autocast,
-                    residence=base.residence,
+                    residence=setup_residence(base),
                 )
                 peaks.append(memory_of(self.cache, setup, shape).peak_bytes)
             self._layout_peaks[key] = np.concatenate(peaks)

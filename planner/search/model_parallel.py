@@ -16,9 +16,9 @@ from ..hardware.device import capacity_bytes
 from ..memory.framework_memory import communicators, framework_bytes
 from ..plan.errors import UnsupportedError
 from ..plan.layout import Layout
+from ..plan.setup import Setup
 from ..predict.model_cache import ModelCache
 from ..predict.peak_memory import memory_parts
-from ..predict.setup import Setup
 from ..predict.step_time import step_parts
 from ..predict.supported import refuse_unsupported
 from .search_space import Space

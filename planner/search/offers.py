@@ -8,12 +8,13 @@ from decimal import Decimal
 from ...catalog.query import parse_filter, select_offers
 from ...catalog.snapshot import Catalogue
 from ...catalog.types import Accelerator, Instance, Offer
-from ..plan.plan import ChosenOffer, Purchase
+from ...catalog.vocabulary import Purchase
+from ..plan.plan import ChosenOffer
 from ..plan.question import Machine, Money
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class PricedInstance:
     """One instance type and its cheapest region."""
 
     instance: Instance
@@ -45,7 +46,7 @@ class Choice:
 class Market:
     """The machines of a question, and how many offers could not be used."""
 
-    choices: tuple[Choice, ...]
+    choices: tuple[PricedInstance, ...]
     without_spec: int
     without_price: int
     cannot_train: int
@@ -100,7 +101,7 @@ def survey(
     )
 
 
-def _cheapest(offers: list[Offer], catalogue: Catalogue, money: Money) -> Choice:
+def _cheapest(offers: list[Offer], catalogue: Catalogue, money: Money) -> PricedInstance:
     def price(offer: Offer) -> tuple[Decimal | None, Purchase]:
         on_demand, spot = offer.on_demand_usd_per_hour, offer.market_spot_usd_per_hour
         own: Purchase = "owned" if offer.price_basis == "owned" else "on-demand"
@@ -119,7 +120,7 @@ def _cheapest(offers: list[Offer], catalogue: Catalogue, money: Money) -> Choice
     accelerator = catalogue.accelerator_of(best)
     instance = catalogue.instance_of(best)
     assert accelerator is not None and instance is not None
-    return Choice(
+    return PricedInstance(
         instance=instance,
         accelerator=accelerator,
         offer=best,

@@ -10,14 +10,15 @@ from typing import Literal
 
 from ...catalog.types import CPU_PREFIX
 from ...catalog.units import SECONDS_PER_HOUR
+from ...catalog.vocabulary import Recompute
 from ...profiles.profile import Profile
 from ..cost.run_cost import samples_of
 from ..hardware.cluster import Site
 from ..plan.layout import Layout
-from ..plan.plan import Plan, RecomputeKind
+from ..plan.plan import Plan
 from ..plan.question import Question, Sort
-from ..predict.setup import Setup
-from .offers import Choice
+from ..plan.setup import Setup
+from .offers import PricedInstance
 
 TRIES_PER_ACCELERATOR = 6
 """Candidates of one accelerator that are checked exactly before it is given up."""
@@ -32,13 +33,13 @@ class Candidate:
     Thousands are made and a few are looked at, so the site and the setup are spelled out late.
     """
 
-    choice: Choice
+    choice: PricedInstance
     one_node: Site
     base: Setup
     layout: Layout
     micro_batch: int
     grad_accum: int
-    recompute: RecomputeKind
+    recompute: Recompute
     step_s: float
     global_batch: int
     variants_that_fit: int

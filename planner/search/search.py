@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from ...catalog.snapshot import Catalogue
 from ...catalog.types import CPU_PREFIX
+from ...catalog.vocabulary import Offloaded
 from ...profiles.passes.optimizers import with_optimizer
 from ...profiles.profile import Profile
 from ..offload.host_memory import ordered
-from ..plan.plan import Offloaded, Plan, Rejected
+from ..plan.plan import Plan, Rejected
 from ..plan.question import Question
 from ..predict.known_runs import KnownRuns, as_measured, run_key
 from ..predict.model_cache import ModelCache

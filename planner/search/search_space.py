@@ -9,10 +9,10 @@ from functools import lru_cache
 import numpy as np
 
 from ...catalog.types import Accelerator
+from ...catalog.vocabulary import PRECISIONS, Precision, Recompute, Stack
 from ...profiles.profile import Profile
 from ..hardware.device import supported_precisions
 from ..plan.layout import Layout
-from ..plan.plan import PRECISIONS, Precision, RecomputeKind, Stack
 from ..plan.question import Choices, Machine, Question
 
 LARGEST_MICRO_BATCH = 1024
@@ -25,7 +25,7 @@ class Space:
     node_counts: tuple[int, ...]
     layouts: tuple[Layout, ...]
     """Empty: the data-parallel family for each number of ranks."""
-    recomputes: tuple[RecomputeKind, ...]
+    recomputes: tuple[Recompute, ...]
     micro_batches: np.ndarray
     grad_accums: tuple[int, ...]
     """Empty: 1, or what the global batch asks for."""
@@ -48,7 +48,7 @@ def space_of(question: Question, profile: Profile) -> Space:
     global_batch = question.work.global_batch
     if global_batch is None and not fixed:
         global_batch = profile.default_micro_batch
-    recomputes: tuple[RecomputeKind, ...] = choices.recomputes or (
+    recomputes: tuple[Recompute, ...] = choices.recomputes or (
         ("none", "selective", "full") if profile.blocks and not fixed else ("none",)
     )
     return Space(

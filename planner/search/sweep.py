@@ -8,17 +8,18 @@ from decimal import Decimal
 
 import numpy as np
 
+from ...catalog.vocabulary import Offloaded, Precision, Stack
 from ..hardware.cluster import Site
 from ..offload.host_copies import NOTHING
 from ..plan.layout import Layout
-from ..plan.plan import Offloaded, Precision, Rejected, Stack
+from ..plan.plan import Rejected
 from ..plan.question import Question
+from ..plan.setup import Setup
 from ..predict.model_cache import ModelCache
-from ..predict.setup import Setup
 from ..software.stack import casts_layers
 from .data_parallel import USUAL_FRAGMENTATION, Family, Variants
 from .model_parallel import HandLayouts
-from .offers import Choice, Market
+from .offers import Market, PricedInstance
 from .ranking import Candidate
 from .search_space import Space, precisions_for, stack_for
 
@@ -64,9 +65,9 @@ class Sweep:
             for precision in precisions:
                 yield from self._of_device(choices, precision, stack)
 
-    def _sites(self) -> dict[tuple[object, ...], list[Choice]]:
+    def _sites(self) -> dict[tuple[object, ...], list[PricedInstance]]:
         """Group instance types that differ in nothing but seller and price."""
-        sites: dict[tuple[object, ...], list[Choice]] = {}
+        sites: dict[tuple[object, ...], list[PricedInstance]] = {}
         for choice in self.market.choices:
             if choice.usd_per_hour is None and not self.space.fixed:
                 self.counts["no_price"] += 1
@@ -85,7 +86,7 @@ class Sweep:
         return sites
 
     def _of_device(
-        self, choices: list[Choice], precision: Precision, stack: Stack
+        self, choices: list[PricedInstance], precision: Precision, stack: Stack
     ) -> Iterator[Candidate]:
         """Yield the fastest variant that fits of every layout.
 
@@ -119,7 +120,7 @@ class Sweep:
 
     def _of_hand_layout(
         self,
-        choices: list[Choice],
+        choices: list[PricedInstance],
         site: Site,
         layout: Layout,
         precision: Precision,
@@ -156,7 +157,11 @@ class Sweep:
             )
 
     def _of_layouts(
-        self, choices: list[Choice], site: Site, layouts: tuple[Layout, ...], variants: Variants
+        self,
+        choices: list[PricedInstance],
+        site: Site,
+        layouts: tuple[Layout, ...],
+        variants: Variants,
     ) -> Iterator[Candidate]:
         accum, divisible = self._family.accumulation(layouts, variants.micro_batch)
         fits = divisible & self._family.fits(site, layouts, variants.base, accum)
@@ -234,12 +239,12 @@ class Sweep:
             offload=self.offload,
         )
 
-    def _shown(self, choices: Sequence[Choice]) -> Sequence[Choice]:
+    def _shown(self, choices: Sequence[PricedInstance]) -> Sequence[PricedInstance]:
         """Return the choices of equal machines that become candidates: the cheapest, or all."""
         return choices if self.question.all_variants else [min(choices, key=_price)]
 
 
-def _price(choice: Choice) -> tuple[bool, Decimal]:
+def _price(choice: PricedInstance) -> tuple[bool, Decimal]:
     """Return what choices of equal machines are ordered by; an unknown price comes last."""
     usd = choice.usd_per_hour
     return usd is None, usd or Decimal(0)

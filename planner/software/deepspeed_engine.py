@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from ...catalog.vocabulary import Precision, Stack
 from ...profiles.passes.loss import Loss
 from ...profiles.profile import Profile
 from ..plan.layout import Layout
-from ..plan.plan import Precision, Stack
-from .versions import DISTRIBUTED_OPTIMIZER, Date
+from ..plan.setup import Date
+from .versions import DISTRIBUTED_OPTIMIZER
 
 KEPT_LOGITS = "kept-logits"
 FUSED_LOSS = "fused-cross-entropy"

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from ...catalog.vocabulary import Offloaded, Stack
 from ..constants import fitted
 from ..plan.layout import Layout
-from ..plan.plan import Offloaded, Stack
-from .versions import Date
+from ..plan.setup import Date
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ...catalog.vocabulary import Precision, Stack
 from ..plan.layout import Layout
-from ..plan.plan import Precision, Stack
 
 
 @dataclass(frozen=True, kw_only=True)

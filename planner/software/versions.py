@@ -7,13 +7,11 @@ is for today's software; dates matter when past runs are predicted (`gpuplan val
 from __future__ import annotations
 
 from ...catalog.types import Accelerator
+from ...catalog.vocabulary import Stack
 from ...profiles.profile import KernelKind
 from ..constants import fitted, has_constant
 from ..plan.layout import Layout
-from ..plan.plan import Stack
-
-Date = tuple[int, int]
-"""Year and month of a software release."""
+from ..plan.setup import Date
 
 FLASH_2: dict[Stack, Date] = {
     # torch 2.2: "scaled_dot_product_attention now supports FlashAttention-2" (its release notes).

@@ -18,10 +18,11 @@ from typing import Literal
 
 import numpy as np
 
+from ...catalog.vocabulary import Collective
 from ...profiles.curves.device_curves import DeviceCurves
 from ..constants import fitted
 from ..hardware.cluster import Site
-from ..hardware.collectives import Collective, CollectiveCall, Group, collective_s
+from ..hardware.collectives import CollectiveCall, Group, collective_s
 from ..memory.rank_memory import DDP_BUCKET_BYTES
 from ..parallelism.fsdp import Unit, collective_calls
 from ..plan.layout import Layout

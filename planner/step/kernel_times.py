@@ -7,10 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
+from ...catalog.vocabulary import Precision
 from ...profiles.curves.device_curves import DeviceCurves, StreamKind
 from ...profiles.profile import Affine, Kernel, KernelKind
 from ..constants import fitted
-from ..plan.plan import Precision
 
 Array = np.ndarray
 

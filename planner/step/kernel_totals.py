@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...catalog.vocabulary import Precision
 from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
 from ..constants import fitted
-from ..plan.plan import Precision
 from ..software.fusion import fuse
 from ..software.stack import StackFacts
 from ..software.versions import attention_slowdown, in_step

@@ -14,7 +14,8 @@ from operator import attrgetter
 from statistics import fmean, median
 from typing import Literal
 
-from ..plan.plan import SCHEMA_VERSION, Answer, Basis, Estimated
+from ...catalog.frozen import FrozenModel
+from ..plan.plan import SCHEMA_VERSION, Basis, Estimated
 from .folds import Protocol
 from .null_models import (
     FIXED_HFU,
@@ -31,7 +32,7 @@ GROUPINGS: tuple[GroupedBy, ...] = ("source_group", "accelerator", "stack")
 Verdict = Literal["fits", "out_of_memory"]
 
 
-class PredictionError(Answer):
+class PredictionError(FrozenModel):
     """One quantity of one run: measured, predicted, and how far off."""
 
     id: str
@@ -52,7 +53,7 @@ class PredictionError(Answer):
     verdict_predicted: Verdict | None = None
 
 
-class SummaryRow(Answer):
+class SummaryRow(FrozenModel):
     """The errors of one group of rows; all but `n` are ratios (0.05 is 5 %)."""
 
     by: GroupedBy
@@ -85,7 +86,7 @@ class SummaryRow(Answer):
     skipped: int = 0
 
 
-class VerdictCount(Answer):
+class VerdictCount(FrozenModel):
     """Out-of-memory verdicts against what happened, over all runs that say it."""
 
     n: int
@@ -96,7 +97,7 @@ class VerdictCount(Answer):
     """Predicted not to fit, ran."""
 
 
-class Validation(Answer):
+class Validation(FrozenModel):
     """The whole answer of `gpuplan validate`."""
 
     schema_version: str = SCHEMA_VERSION

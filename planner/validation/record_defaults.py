@@ -11,18 +11,17 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from pydantic import ValidationError
-
 from ...catalog.errors import GpuplanError, did_you_mean
 from ...catalog.types import Accelerator, Instance, Link
 from ...catalog.units import GIGABIT_BYTES
+from ...catalog.vocabulary import PRECISIONS, Offloaded, Precision, Recompute, Stack
 from ...profiles.records import RunRecord
 from ..hardware.cluster import Site
 from ..plan.layout import Layout
-from ..plan.plan import PRECISIONS, Offloaded, Precision, RecomputeKind, Stack
+from ..plan.setup import Date, Setup
 from ..software.deepspeed_engine import FUSED_LOSS, FUSED_OPTIMIZER, KEPT_LOGITS
 from ..software.stack import casts_layers
-from ..software.versions import FLASH_PACKAGE, NATIVE_AUTOCAST, Date
+from ..software.versions import FLASH_PACKAGE, NATIVE_AUTOCAST
 
 T = TypeVar("T")
 
@@ -58,20 +57,9 @@ class StatedRun:
     """A run with nothing left open: what the planner needs to predict it."""
 
     site: Site
+    setup: Setup
     params: dict[str, Any]
     """For the functions of the model file, the choice of attention included."""
-    layout: Layout
-    precision: Precision
-    micro_batch: int
-    grad_accum: int
-    recompute: RecomputeKind
-    stack: Stack
-    compile: bool
-    autocast: bool
-    optimizer: str | None
-    software_date: Date | None
-    features: frozenset[str]
-    offload: frozenset[Offloaded]
     assumed: tuple[str, ...]
 
 
@@ -110,18 +98,20 @@ def state_run(
             inter_link=_inter_link(record, peers, per_node, nodes, assumed),
         ),
         params=_params(record, stack, model_takes, assumed),
-        layout=layout,
-        precision=_precision(record, accelerator, stack, assumed),
-        micro_batch=micro_batch,
-        grad_accum=grad_accum,
-        recompute=_recompute(record, stack, assumed),
-        stack=stack,
-        compile=_compile(record, stack, assumed),
-        autocast=_autocast(record, stack, layout, offload),
-        optimizer=_optimizer(record, assumed),
-        software_date=record.software_date,
-        features=_features(record, stack, assumed),
-        offload=offload,
+        setup=Setup(
+            layout=layout,
+            precision=_precision(record, accelerator, stack, assumed),
+            micro_batch=micro_batch,
+            grad_accum=grad_accum,
+            recompute=_recompute(record, stack, assumed),
+            stack=stack,
+            compile=_compile(record, stack, assumed),
+            autocast=_autocast(record, stack, layout, offload),
+            optimizer=_optimizer(record, assumed),
+            software_date=record.software_date,
+            features=_features(record, stack, assumed),
+            offload=offload,
+        ),
         assumed=tuple(assumed),
     )
 
@@ -171,9 +161,8 @@ def _layout(record: RunRecord, assumed: list[str]) -> Layout:
             sequence_parallel=stated.sequence_parallel,
             **degrees,
         )
-    except ValidationError as error:
-        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise UnstatedError(f"the layout does not fit together: {reason}") from None
+    except ValueError as error:
+        raise UnstatedError(f"the layout does not fit together: {error}") from None
 
 
 def _batch(record: RunRecord, layout: Layout, assumed: list[str]) -> tuple[int, int]:
@@ -274,14 +263,14 @@ def _precision(
     return cast(Precision, record.precision)
 
 
-def _recompute(record: RunRecord, stack: Stack, assumed: list[str]) -> RecomputeKind:
+def _recompute(record: RunRecord, stack: Stack, assumed: list[str]) -> Recompute:
     if record.recompute is not None:
         return record.recompute
     if "parameter-offload" in record.features:
         assumed.append("recompute=full (cheaper than the offload of parameters, so tried first)")
         return "full"
     # MaxText's remat_policy is "full" unless told otherwise; torch and Megatron keep everything.
-    recompute: RecomputeKind = "full" if stack == "xla" else "none"
+    recompute: Recompute = "full" if stack == "xla" else "none"
     assumed.append(f"recompute={recompute} (default of {stack})")
     return recompute
 

@@ -13,7 +13,7 @@ import numpy as np
 from ...catalog.errors import UsageError, did_you_mean
 from ...catalog.snapshot import load_catalogue
 from ...catalog.types import Accelerator
-from ..curves.collectives import Collective
+from ...catalog.vocabulary import COLLECTIVES
 from ..curves.device_curves import DeviceCurves, StreamKind, curves_for
 from ..curves.files import (
     Array,
@@ -142,8 +142,7 @@ def _streams(file: CurveFile, others: DeviceCurves) -> Iterator[CheckRow]:
 
 
 def _collectives(file: CurveFile, others: DeviceCurves) -> Iterator[CheckRow]:
-    kinds: tuple[Collective, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-    for kind in kinds:
+    for kind in COLLECTIVES:
         for table in file.collectives.get(kind, ()):
             there = others.collective_s(kind, table.size_bytes, table.ranks)
             middle = (table.log_time[:-2] + table.log_time[2:]) / 2 - table.log_time[1:-1]

@@ -42,7 +42,7 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class CalibrationRequest:
     """What to measure, and for how long."""
 
     device: str = "cuda"
@@ -85,7 +85,7 @@ class Calibration:
 
 
 def calibrate(
-    request: Request,
+    request: CalibrationRequest,
     *,
     progress: Progress = lambda _done, _total, _what: None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -183,7 +183,7 @@ def write_record(record: dict[str, Any], path: Path) -> None:
         ) from error
 
 
-def _scope(request: Request, accelerator: Accelerator, facts: dict[str, Any]) -> Scope:
+def _scope(request: CalibrationRequest, accelerator: Accelerator, facts: dict[str, Any]) -> Scope:
     unknown = [dtype for dtype in request.dtypes if dtype not in accelerator.peak_flops]
     if unknown:
         known = ", ".join(accelerator.peak_flops)
@@ -212,7 +212,7 @@ def _measure(
     child: MeasuringChild,
     points: Sequence[Point],
     accelerator: Accelerator,
-    request: Request,
+    request: CalibrationRequest,
     progress: Progress,
 ) -> Run:
     """Return what was measured when all is done, the budget is spent, or Ctrl-C was pressed."""
@@ -293,7 +293,7 @@ def _why(run: Run) -> str:
     return "; ".join(part for part in (run.ended, told) if part)
 
 
-def _source(request: Request, facts: dict[str, Any], date: str) -> str:
+def _source(request: CalibrationRequest, facts: dict[str, Any], date: str) -> str:
     driver = f", driver {facts['driver']}" if facts.get("driver") else ""
     cuda = f", CUDA {facts['cuda']}" if facts.get("cuda") else ""
     return (
@@ -302,7 +302,9 @@ def _source(request: Request, facts: dict[str, Any], date: str) -> str:
     )
 
 
-def _measurement(request: Request, facts: dict[str, Any], run: Run, date: str) -> dict[str, Any]:
+def _measurement(
+    request: CalibrationRequest, facts: dict[str, Any], run: Run, date: str
+) -> dict[str, Any]:
     """Return how it was measured: the key `measurement` of the file, for people."""
     by_part: dict[str, list[float]] = {}
     for result in run.results:

@@ -14,6 +14,7 @@ from itertools import product
 from typing import Any, Literal
 
 from ...catalog.types import Accelerator, Dtype
+from ...catalog.vocabulary import COLLECTIVES
 
 Part = Literal[
     "gemm",
@@ -29,7 +30,6 @@ Scale = Literal["gpu", "cpu"]
 Axes = tuple[tuple[int, ...], ...]
 MEASURED_DTYPES: tuple[Dtype, ...] = ("bf16", "fp16", "tf32", "fp32", "fp8")
 STREAM_KINDS = ("pointwise", "norm", "softmax", "copy", "embedding", "optimizer")
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4, "fp8": 1}
 BACKWARD_FLOPS_OVER_FORWARD = {"attention_backward": 2.5, "convolution_backward": 2.0}
 STREAM_ELEMENT_BYTES = 4

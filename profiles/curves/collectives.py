@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from .files import Array, CollectiveTable
-
-Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 
 
 def collective_table_s(

@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...catalog.types import Accelerator, Dtype
+from ...catalog.vocabulary import Collective
 from .attention import (
     BACKWARD_FLOPS_OVER_FORWARD,
     BACKWARD_OVER_FORWARD,
     forward_attention_flops,
     forward_attention_s,
 )
-from .collectives import Collective, collective_table_s
+from .collectives import collective_table_s
 from .convolution import Convolution, tensor_core_conv_s, tiled_conv_s
 from .files import Array, AttentionGrid, shared_table
 from .gemm import grid_gemm_s, tile_gemm_s

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Literal
 
 from ...catalog.errors import GpuplanError
+from ...catalog.frozen import FrozenModel
 from ...catalog.names import resolve_accelerator
 from ...catalog.snapshot import Catalogue, load_catalogue
 from ...catalog.types import Accelerator
 from ...catalog.units import GIB, MIB
 from ...catalog.version import VERSION
-from ..profile import Stored
 from .machine import DeviceFacts, MachineFacts, TorchFacts, gather
 
 DOCTOR_SCHEMA_VERSION = "1.0"
@@ -31,7 +31,7 @@ IN_USE_BYTES = GIB
 INSTALL_TORCH = "install a build of torch for your CUDA version: https://pytorch.org/get-started"
 
 
-class Check(Stored):
+class Check(FrozenModel):
     """One thing that was looked at."""
 
     name: str
@@ -40,7 +40,7 @@ class Check(Stored):
     fix: str | None = None
 
 
-class Diagnosis(Stored):
+class Diagnosis(FrozenModel):
     """All that was looked at."""
 
     schema_version: str = DOCTOR_SCHEMA_VERSION

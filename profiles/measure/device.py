@@ -19,7 +19,7 @@ try:
 except ImportError:  # Windows has none; what it would tell is then unknown.
     resource = None
 
-Step = Callable[[], None]
+StepFunction = Callable[[], None]
 Ran = Callable[[int], None]
 """Is told how many steps have run."""
 SPARED_SHARE = 0.2
@@ -39,7 +39,7 @@ class Device(Protocol):
         """Wait until it has done everything."""
         ...
 
-    def times_s(self, step: Step, count: int, ran: Ran) -> list[float]:
+    def times_s(self, step: StepFunction, count: int, ran: Ran) -> list[float]:
         """Return the seconds of each of `count` steps."""
         ...
 
@@ -81,7 +81,7 @@ class CudaDevice:
         """Wait until it has done everything."""
         torch.cuda.synchronize()
 
-    def times_s(self, step: Step, count: int, ran: Ran) -> list[float]:
+    def times_s(self, step: StepFunction, count: int, ran: Ran) -> list[float]:
         """Return seconds between the ends of successive steps, on the device's own clock."""
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
         # An idle device waits for the first launch; a step before the first mark hides that.
@@ -127,7 +127,7 @@ class HostDevice:
     def synchronize(self) -> None:
         """Do nothing: every operation is done when its call returns."""
 
-    def times_s(self, step: Step, count: int, ran: Ran) -> list[float]:
+    def times_s(self, step: StepFunction, count: int, ran: Ran) -> list[float]:
         """Return seconds of each step on the wall."""
         times_s = []
         for done in range(1, count + 1):

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...catalog.errors import GpuplanError, UsageError
+from ...catalog.vocabulary import Recompute
 from ..measured import DeviceKind, MeasuredProfile, Measurement
-from ..profile import Numerics, Profile, Recompute
+from ..profile import Numerics, Profile
 from ..tracing_process.child import Child
 from ..tracing_process.service import make_profile
 from ..user_model.spec import ModelSpec

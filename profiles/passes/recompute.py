@@ -17,13 +17,13 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from ...catalog.vocabulary import Recompute
 from ..profile import (
     CATEGORIES,
     KERNEL_KINDS,
     KernelKind,
     MemoryStream,
     Profile,
-    Recompute,
     Segment,
     StepTrace,
 )

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ..profile import KERNEL_KINDS, Kernel, MemoryStream, Numerics, Segment, StepTrace
 from . import recorder as rec
 from .kernels import Call, Counts, affine, count, kind_of, line, make_kernel, op_name
-from .recorder import Instance, Recorder
+from .recorder import BlockExecution, Recorder
 
 if TYPE_CHECKING:
-    from .trace import Built, Step
+    from .trace import Built, RecordedStep
 
 
 @dataclass
@@ -21,8 +21,8 @@ class PairedRuns:
 
     numerics: Numerics
     built: Built
-    small: Step
-    large: Step
+    small: RecordedStep
+    large: RecordedStep
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -129,12 +129,12 @@ class _Segments:
             schedule.append(segments[key])
         return tuple(made), schedule
 
-    def _pairs(self) -> Iterator[tuple[Instance, Instance]]:
+    def _pairs(self) -> Iterator[tuple[BlockExecution, BlockExecution]]:
         large = self.runs.large.recorder.instances
         for index, small in enumerate(self.runs.small.recorder.instances):
             yield small, large[index] if small.phase != "optimizer" else small
 
-    def _keys(self, small: Instance, large: Instance) -> Iterator[tuple[Any, ...]]:
+    def _keys(self, small: BlockExecution, large: BlockExecution) -> Iterator[tuple[Any, ...]]:
         for (one, path, weighs), (other, _, _) in zip(small.calls, large.calls, strict=True):
             module = self._in_first(path, small.block)
             key = (self._number(one), self._number(other), module, weighs)
@@ -201,7 +201,7 @@ def _category(noted: int, birth: int, death: int, forward_end_tick: int) -> int:
     return rec.ACTIVATIONS if birth < forward_end_tick < death else rec.TEMPORARY
 
 
-def _before_optimizer(step: Step) -> list[Instance]:
+def _before_optimizer(step: RecordedStep) -> list[BlockExecution]:
     return [each for each in step.recorder.instances if each.phase != "optimizer"]
 
 

@@ -31,7 +31,7 @@ NEVER = 1 << 60
 
 
 @dataclass
-class Instance:
+class BlockExecution:
     """One execution of a block, or of the root between blocks, in one phase."""
 
     phase: Phase
@@ -86,7 +86,7 @@ class Recorder(TorchDispatchMode):
         self.device = device
         self.phase: Phase = "forward"
         self.tick = 0
-        self.instances: list[Instance] = []
+        self.instances: list[BlockExecution] = []
         self.rows = Rows()
         self.boundary_bytes: dict[int, int] = {}
         """Floating-point bytes that enter each repeated block at its first execution."""
@@ -323,14 +323,14 @@ class Recorder(TorchDispatchMode):
             self._node_places[-1] = (self._modules[-1], True)
             self._node_ticks[-1] = self.tick
 
-    def _instance(self, place: _Place) -> Instance:
+    def _instance(self, place: _Place) -> BlockExecution:
         phase: Phase = self.phase
         if phase == "backward" and self._modules[-1].run != ROOT:
             phase = "recompute"
         last = self.instances[-1] if self.instances else None
         if last is not None and last.phase == phase and last.run == place.run:
             return last
-        made = Instance(phase, place.run, place.block, self.tick)
+        made = BlockExecution(phase, place.run, place.block, self.tick)
         self.instances.append(made)
         return made
 

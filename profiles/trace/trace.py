@@ -58,7 +58,7 @@ def trace_workload(
 
 
 @dataclass
-class Step:
+class RecordedStep:
     """What one recorded step left."""
 
     size: int
@@ -163,7 +163,7 @@ class _Tracer:
     def _batch(self, size: int) -> Any:
         return _on_device(self.workload.make_batch(size))
 
-    def _step(self, built: Built, numerics: Numerics, size: int, *, optimize: bool) -> Step:
+    def _step(self, built: Built, numerics: Numerics, size: int, *, optimize: bool) -> RecordedStep:
         machine = _Machine(self.workload, casts=numerics == "amp16")
         wraps = numerics == "amp16" and self.file_autocast is None
         recorder = machine.recorder
@@ -202,9 +202,9 @@ class _Tracer:
             for parameter in model.parameters():
                 parameter.grad = None
         batch_bytes = sum(t.numel() * t.element_size() for t in _tensors_of(batch))
-        return Step(size, recorder, batch_bytes, forward_end_tick, optimizer_tick)
+        return RecordedStep(size, recorder, batch_bytes, forward_end_tick, optimizer_tick)
 
-    def _check_growth(self, small: Step, large: Step) -> None:
+    def _check_growth(self, small: RecordedStep, large: RecordedStep) -> None:
         if small.batch_bytes and small.batch_bytes == large.batch_bytes:
             raise UserFileError(
                 f"{self.workload.name}: a batch of {small.size} samples is as large as one of "

@@ -7,17 +7,16 @@ which returns module names → how each is split (docs/running.md).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from torch import nn
 
 from ...catalog.errors import UserFileError
+from ...catalog.vocabulary import TensorPlan
 from .checks import described
 from .contract import Workload, optional_function
 
 PLAN_FUNCTION = "tensor_parallel_plan"
-TensorPlanKind = Literal["none", "tensor", "sequence"]
-"""Nothing; how layers are split; that and how norms are split along the sequence."""
 
 
 def tensor_plan_of(workload: Workload, model: nn.Module) -> dict[str, Any]:
@@ -39,7 +38,7 @@ def tensor_plan_of(workload: Workload, model: nn.Module) -> dict[str, Any]:
     )
 
 
-def tensor_plan_kind(plan: Mapping[str, Any]) -> TensorPlanKind:
+def tensor_plan_kind(plan: Mapping[str, Any]) -> TensorPlan:
     """Return what a tensor-parallel plan can do."""
     if not plan:
         return "none"

@@ -11,8 +11,8 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Link
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.plan.layout import Layout
+from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.predict import Prediction, predict
-from gpuplan.planner.predict.setup import Setup
 from gpuplan.profiles.profile import Profile
 
 relaxed = settings(

@@ -11,9 +11,9 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Link
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.plan.layout import Layout
+from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.predict import predict
-from gpuplan.planner.predict.setup import Setup
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.service import make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec

@@ -17,11 +17,11 @@ import yaml
 from gpuplan.launcher.lifecycle.engine import (
     Cluster,
     EngineError,
-    Job,
+    EngineJob,
+    EngineRequest,
     JobStatus,
     NoCapacityError,
     Past,
-    Request,
 )
 
 CALL_S = 7
@@ -75,11 +75,11 @@ class FakeEngine:
     """Of clusters that are gone, newest first; a test may let it be forgotten."""
     secrets: dict[str, str] = field(default_factory=dict)
     tasks: list[dict[str, Any]] = field(default_factory=list)
-    _requests: dict[str, Request] = field(default_factory=dict)
+    _requests: dict[str, EngineRequest] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _clusters: dict[str, Cluster] = field(default_factory=dict)
-    _jobs: dict[str, list[Job]] = field(default_factory=dict)
-    _managed: list[Job] = field(default_factory=list)
+    _jobs: dict[str, list[EngineJob]] = field(default_factory=dict)
+    _managed: list[EngineJob] = field(default_factory=list)
 
     # --- what a test does to the world ---
 
@@ -95,7 +95,7 @@ class FakeEngine:
         if any(job.name == name for job in self._managed):
             self._close(name)
 
-    def add_job(self, name: str, job: Job) -> None:
+    def add_job(self, name: str, job: EngineJob) -> None:
         """Let somebody else give the machines of a cluster something to do."""
         self._jobs[name].insert(0, job)
 
@@ -160,7 +160,7 @@ class FakeEngine:
             self._fulfil(request_id)
             return self._managed[0].job_id
 
-    def requests(self, cluster: str) -> list[Request]:
+    def requests(self, cluster: str) -> list[EngineRequest]:
         with self._call("requests"):
             found = [self._requests[one] for one, name in self._names.items() if name == cluster]
             return sorted(found, key=lambda one: one.asked_at, reverse=True)
@@ -183,7 +183,7 @@ class FakeEngine:
         with self._call("past"):
             return [one for one in self.history if one.cluster.name == name]
 
-    def jobs(self, cluster: str) -> list[Job]:
+    def jobs(self, cluster: str) -> list[EngineJob]:
         with self._call("jobs"):
             return list(self._jobs.get(cluster, []))
 
@@ -228,7 +228,7 @@ class FakeEngine:
         with self._call("down"):
             self.take_machines(cluster)
 
-    def managed_jobs(self) -> list[Job]:
+    def managed_jobs(self) -> list[EngineJob]:
         with self._call("managed_jobs"):
             return list(self._managed)
 
@@ -249,7 +249,7 @@ class FakeEngine:
             self.secrets.update(secrets)
             request_id = f"request-{len(self._requests) + 1}"
             self._names[request_id] = name
-            self._requests[request_id] = Request(
+            self._requests[request_id] = EngineRequest(
                 request_id=request_id, status="running", asked_at=self.clock()
             )
             return request_id
@@ -264,7 +264,9 @@ class FakeEngine:
             return
         is_managed = bool(self.tasks[-1]["resources"].get("use_spot"))
         self.clock.pass_s(90)
-        job = Job(job_id=len(self._jobs) + len(self._managed) + 1, status="running", name=name)
+        job = EngineJob(
+            job_id=len(self._jobs) + len(self._managed) + 1, status="running", name=name
+        )
         if is_managed:
             self._book(name)
             self._managed.insert(0, replace(job, started_at=self.clock()))

@@ -14,7 +14,7 @@ from gpuplan.launcher.lifecycle.cloud_instances import (
     terminate,
 )
 from gpuplan.launcher.lifecycle.engine import EngineError
-from gpuplan.launcher.lifecycle.reconcile import Instance, Listing
+from gpuplan.launcher.lifecycle.reconcile import LabelledMachine, Listing
 
 REFUSED = "AWS was not able to validate the provided access credentials"
 
@@ -146,7 +146,7 @@ def test_without_boto3_or_credentials_aws_is_not_asked(observe, monkeypatch) -> 
 
 def test_a_machine_that_may_not_be_ended_is_an_error(observe, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", Aws({"us-east-1": "UnauthorizedOperation"}))
-    machine = Instance(
+    machine = LabelledMachine(
         cloud="aws",
         region="us-east-1",
         instance_id="i-1",

@@ -9,7 +9,7 @@ from fake_engine import Clock, FakeEngine, Killed
 from launch_records import RUN, make_context, make_record
 
 from gpuplan.catalog.errors import LimitError, UsageError
-from gpuplan.launcher.lifecycle.engine import EngineError, Job
+from gpuplan.launcher.lifecycle.engine import EngineError, EngineJob
 from gpuplan.launcher.lifecycle.reconcile import reconcile, take_down
 from gpuplan.launcher.lifecycle.resume import down, follow, reconcile_run, resume, show_log, stop
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin, wait_started
@@ -227,7 +227,7 @@ def test_another_job_on_the_machines_is_not_the_launchs_own(
     tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
     record = launched(context, make_record(tmp_path, engine.clock))
-    engine.add_job(record.cluster, Job(job_id=2, status="succeeded", name="look-around"))
+    engine.add_job(record.cluster, EngineJob(job_id=2, status="succeeded", name="look-around"))
     after, finding = reconcile_run(context, record)
     assert (finding, after.is_open) == ("training", True)
     # Nor where the command that launched it died before it knew its own.

@@ -11,7 +11,7 @@ from launch_records import RUN, make_context, make_record
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.lifecycle.reconcile import (
     Discrepancy,
-    Instance,
+    LabelledMachine,
     Listing,
     Skipped,
     reconcile,
@@ -28,11 +28,11 @@ BOBS = "bert-20261122-130000-0d0d0d"
 class Account:
     """A cloud account: every machine in it, whoever launched it."""
 
-    machines: list[Instance] = field(default_factory=list)
+    machines: list[LabelledMachine] = field(default_factory=list)
 
     def add(self, instance_id: str, labels: dict[str, str]) -> None:
         self.machines.append(
-            Instance(
+            LabelledMachine(
                 cloud="aws",
                 region="us-east-1",
                 instance_id=instance_id,
@@ -47,7 +47,7 @@ class Account:
     def listing(self) -> Listing:
         return Listing(instances=tuple(self.machines))
 
-    def terminate(self, machines: Sequence[Instance]) -> None:
+    def terminate(self, machines: Sequence[LabelledMachine]) -> None:
         self.machines = [one for one in self.machines if one not in machines]
 
     def ids(self) -> list[str]:

@@ -19,7 +19,8 @@ from gpuplan.launcher.local.run_outcome import outcome
 from gpuplan.launcher.local.run_request import RunRequest
 from gpuplan.launcher.runner.job import CheckpointPolicy, Job
 from gpuplan.launcher.store.estimates import Store
-from gpuplan.launcher.store.plan_file import GivenPlan, given_plan
+from gpuplan.launcher.store.plan_file import given_plan
+from gpuplan.launcher.store.sourced_plan import SourcedPlan
 from gpuplan.planner.plan.plan import Plan
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
@@ -49,7 +50,7 @@ def ask(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
         monkeypatch.setattr(options, "core_count", lambda: cores)
         given = None
         if plan is not None:
-            given = GivenPlan(plan=plan, workload=make_estimate(plan).workload)
+            given = SourcedPlan(plan=plan, estimate=make_estimate(plan))
         return prepare(
             parse_model_spec(str(model)),
             given,

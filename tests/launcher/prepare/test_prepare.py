@@ -26,9 +26,9 @@ from gpuplan.launcher.runner.job import read_job
 from gpuplan.launcher.skypilot.prices import PriceDifference
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.origin import files_hash, origin_of
-from gpuplan.launcher.store.plan_file import GivenPlan
+from gpuplan.launcher.store.sourced_plan import SourcedPlan
 from gpuplan.planner.plan.layout import parse_layout
-from gpuplan.planner.plan.plan import Plan
+from gpuplan.planner.plan.plan import Estimate, Plan
 from gpuplan.planner.plan.question import Choices, Money, Question, Work
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
@@ -60,17 +60,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def given_plan(plan: Plan | None = None, *, params: dict[str, Any] | None = None) -> GivenPlan:
+def priced_on(day: date) -> Estimate:
+    estimate = make_estimate()
+    catalog = estimate.catalog.model_copy(update={"snapshot_date": day})
+    return estimate.model_copy(update={"catalog": catalog})
+
+
+def given_plan(plan: Plan | None = None, *, params: dict[str, Any] | None = None) -> SourcedPlan:
     spec = parse_model_spec("net.py", params=params)
-    return GivenPlan(
+    return SourcedPlan(
         plan=plan or make_plan(run=make_run()),
-        workload=make_estimate().workload,
-        snapshot_date=TODAY,
+        estimate=priced_on(TODAY),
         origin=origin_of(spec, Question(), folder=Path.cwd(), offers=None),
     )
 
 
-def prepared(given: GivenPlan, request: LaunchRequest | None = None, **changes: Any) -> Prepared:
+def prepared(given: SourcedPlan, request: LaunchRequest | None = None, **changes: Any) -> Prepared:
     facts: dict[str, Any] = {
         "catalogue": load_catalogue(),
         "folder": Path.cwd(),
@@ -199,7 +204,7 @@ def test_a_file_of_a_package_is_hashed_with_its_neighbours(folder: Path) -> None
 
 
 def test_a_plan_with_old_prices_is_stale(folder: Path) -> None:
-    given = replace(given_plan(), snapshot_date=date(2020, 1, 1))
+    given = replace(given_plan(), estimate=priced_on(date(2020, 1, 1)))
     with pytest.raises(UsageError, match="prices of 2020-01-01"):
         prepared(given)
 
@@ -383,7 +388,7 @@ def test_a_job_trains_in_the_folders_that_a_node_has(folder: Path, require) -> N
         global_batch=8,
         run=make_run(steps=5),
     )
-    given = replace(given_plan(plan, params={"width": 4}), workload=None)
+    given = replace(given_plan(plan, params={"width": 4}), estimate=None)
     path = write(prepared(given, LaunchRequest(fetch=str(folder / "results"))))
     home = folder / "home of a node"
     shutil.copytree(path.parent / "job", home / "gpuplan-job")

@@ -12,7 +12,8 @@ from torch import nn
 
 from gpuplan.catalog.errors import UserFileError
 from gpuplan.launcher.runner import initial
-from gpuplan.launcher.runner.job import Execution, Layout
+from gpuplan.launcher.runner.job import Execution
+from gpuplan.planner.plan.layout import Layout
 
 HOST_BYTES = 2e12
 

@@ -14,7 +14,7 @@ import pytest
 from gpuplan.catalog.errors import GpuplanError
 from gpuplan.launcher.lifecycle.engine import (
     EngineError,
-    Job,
+    EngineJob,
     NoAccessError,
     NoCapacityError,
     NoEngineError,
@@ -205,7 +205,7 @@ def test_a_managed_job_of_two_tasks_is_one(sky: Any) -> None:
         times = {"start_at": start, "end_at": end, "recovery_count": 1}
         return {**known, **times, "task_id": task_id, "status": status, **facts}
 
-    def job(*rows: Any) -> Job:
+    def job(*rows: Any) -> EngineJob:
         sky.jobs.queue_v2 = lambda refresh: (list(rows), 1, {}, 1)
         (found,) = SkyEngine().managed_jobs()
         return found

@@ -15,7 +15,8 @@ from launches import BUCKET, make_task
 from sky_tables import write_tables
 
 from gpuplan.catalog.snapshot import Catalogue, load_catalogue
-from gpuplan.catalog.types import Offer, Purchase
+from gpuplan.catalog.types import Offer
+from gpuplan.catalog.vocabulary import OfferPurchase
 from gpuplan.launcher.prepare.request import LaunchRequest, parse_outputs
 from gpuplan.launcher.skypilot.home import write_prices
 from gpuplan.launcher.skypilot.placement import TPU_SLICES
@@ -27,12 +28,12 @@ ALONE = ("runpod", "verda")
 """SkyPilot 0.14 has no clusters of several machines there."""
 NO_SPOT = ("lambda", "digitalocean")
 """SkyPilot 0.14 buys none there."""
-Case = tuple[Offer, Purchase]
+Case = tuple[Offer, OfferPurchase]
 
 
 def cases(catalogue: Catalogue) -> list[Case]:
     """Return one offer of each machine of each provider, bought in each way that has a price."""
-    found: dict[tuple[str, str, Purchase], Case] = {}
+    found: dict[tuple[str, str, OfferPurchase], Case] = {}
     for offer in catalogue.offers:
         for purchase in ("on-demand", "spot"):
             priced = offer.launchable and offer.usd_per_hour(purchase) is not None
@@ -56,7 +57,7 @@ def few_regions(catalogue: Catalogue) -> Catalogue:
     return replace(catalogue, offers=tuple(one for one in catalogue.offers if id(one) in kept))
 
 
-def usd_per_hour(offer: Offer, purchase: Purchase) -> Decimal:
+def usd_per_hour(offer: Offer, purchase: OfferPurchase) -> Decimal:
     usd = offer.usd_per_hour(purchase)
     assert usd is not None
     return usd
@@ -66,7 +67,7 @@ def nodes_of(offer: Offer) -> int:
     return 1 if offer.provider in ALONE else 2
 
 
-def task_of(offer: Offer, purchase: Purchase) -> dict[str, Any]:
+def task_of(offer: Offer, purchase: OfferPurchase) -> dict[str, Any]:
     chosen = make_offer(
         provider=offer.provider,
         region=offer.region,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Link
 from gpuplan.catalog.units import GIB
+from gpuplan.catalog.vocabulary import Offloaded
 from gpuplan.planner.constants import known_constants, using
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.hardware.host_links import host_bytes_per_s, host_link_bytes_per_s
@@ -18,10 +19,9 @@ from gpuplan.planner.offload.host_copies import host_work
 from gpuplan.planner.offload.host_memory import HostState
 from gpuplan.planner.plan.errors import UnsupportedError
 from gpuplan.planner.plan.layout import Layout
-from gpuplan.planner.plan.plan import Offloaded
 from gpuplan.planner.plan.question import Choices, Machine, Question
+from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.predict import Prediction, predict
-from gpuplan.planner.predict.setup import Setup
 from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile
 

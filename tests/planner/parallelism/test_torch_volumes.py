@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 from torch_ranks import Case, Record, as_argument
 
+from gpuplan.catalog.vocabulary import Precision
 from gpuplan.planner.parallelism.rank_parameters import RankUnits, data_layout, rank_units
 from gpuplan.planner.parallelism.rank_trace import Split, SplitTrace
 from gpuplan.planner.plan.layout import Layout
-from gpuplan.planner.plan.plan import Precision
+from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import memory_parts
-from gpuplan.planner.predict.setup import Setup, wire_bytes
+from gpuplan.planner.predict.setup import wire_bytes
 from gpuplan.planner.step.data_parallel_comm import slotted_calls
 
 pytestmark = pytest.mark.slow

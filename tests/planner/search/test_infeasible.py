@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.vocabulary import Precision
 from gpuplan.planner.plan.layout import parse_layout
-from gpuplan.planner.plan.plan import Precision
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile

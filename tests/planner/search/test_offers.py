@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuplan.catalog.snapshot import Catalogue, load_catalogue
 from gpuplan.catalog.types import Offer
 from gpuplan.planner.plan.question import Machine, Money
-from gpuplan.planner.search.offers import Choice, Market, survey
+from gpuplan.planner.search.offers import Market, PricedInstance, survey
 
 CATALOGUE = load_catalogue()
 PROVIDERS = sorted({offer.provider for offer in CATALOGUE.offers})
@@ -25,7 +25,7 @@ EVERYTHING = {
 }
 
 
-def offers_of(choice: Choice) -> list[Offer]:
+def offers_of(choice: PricedInstance) -> list[Offer]:
     wanted = (choice.offer.provider, choice.offer.instance_type)
     return [o for o in CATALOGUE.offers if (o.provider, o.instance_type) == wanted]
 
@@ -49,7 +49,7 @@ def p6(region: str, spot: str | None, *, is_market: bool, on_demand: str | None 
     return real.model_copy(update={"region": region, **prices})
 
 
-def assert_prices_are_its_own(choice: Choice) -> None:
+def assert_prices_are_its_own(choice: PricedInstance) -> None:
     """Every price is of the very row: provider, region and type; a spot price of the market."""
     same = [o for o in offers_of(choice) if o.region == choice.offer.region]
     assert choice.offer in same

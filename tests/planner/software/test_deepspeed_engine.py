@@ -8,9 +8,10 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.units import GIB
 from gpuplan.planner.memory.framework_memory import communicators, context_bytes, framework_bytes
 from gpuplan.planner.plan.layout import Layout
+from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import memory_parts
-from gpuplan.planner.predict.setup import Setup
+from gpuplan.planner.predict.setup import setup_residence
 from gpuplan.planner.software.deepspeed_engine import engine_bytes, loss_of, runs_deepspeed
 from gpuplan.planner.software.state_bytes import state_scale
 from gpuplan.profiles.profile import Profile
@@ -79,11 +80,11 @@ def test_the_loss_follows_the_stack_and_the_features() -> None:
 
 def test_a_feature_says_more_than_the_stack() -> None:
     base = {"layout": Layout(), "precision": "bf16", "micro_batch": 1, "stack": "torch-compile"}
-    assert Setup(**base).residence.loss == "one kernel"
+    assert setup_residence(Setup(**base)).loss == "one kernel"
     chunked = Setup(**base, features=frozenset({"chunked-cross-entropy"}))
-    assert chunked.residence.loss == "chunked"
+    assert setup_residence(chunked).loss == "chunked"
     kept = Setup(**base, features=frozenset({"kept-logits"}))
-    assert kept.residence.keeps_logits and not Setup(**base).residence.keeps_logits
+    assert setup_residence(kept).keeps_logits and not setup_residence(Setup(**base)).keeps_logits
 
 
 def test_a_fused_optimizer_needs_no_temporaries(toy: Profile) -> None:

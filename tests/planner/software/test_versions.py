@@ -6,7 +6,8 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.constants import fitted
 from gpuplan.planner.parallelism.fsdp import Unit
 from gpuplan.planner.plan.layout import Layout
-from gpuplan.planner.predict.setup import Setup, recompute_policies, wire_bytes
+from gpuplan.planner.plan.setup import Setup
+from gpuplan.planner.predict.setup import recompute_policies, wire_bytes
 from gpuplan.planner.software.versions import attention_slowdown, in_step
 from gpuplan.planner.step.data_parallel_comm import SlottedCall, slotted_calls
 

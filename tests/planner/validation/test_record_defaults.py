@@ -34,13 +34,13 @@ def names(run: StatedRun) -> set[str]:
 
 def test_a_bare_record_is_filled_in_and_every_field_named():
     run = stated()
-    assert (run.stack, run.compile, run.recompute, run.precision) == (
+    assert (run.setup.stack, run.setup.compile, run.setup.recompute, run.setup.precision) == (
         "torch-eager",
         False,
         "none",
         "fp32",
     )
-    assert (run.layout.accelerators, run.micro_batch, run.grad_accum) == (1, 2, 1)
+    assert (run.setup.layout.accelerators, run.setup.micro_batch, run.setup.grad_accum) == (1, 2, 1)
     assert names(run) == {
         "stack", "compile", "recompute", "precision", "optimizer", "grad_accum", "features"
     }  # fmt: skip
@@ -62,7 +62,7 @@ def test_a_full_record_assumes_nothing_but_what_its_software_does_unsaid():
         takes=("attention",),
     )
     assert names(run) == {"features"}
-    assert {"kept-logits", "fused-cross-entropy"} <= run.features
+    assert {"kept-logits", "fused-cross-entropy"} <= run.setup.features
     assert (run.site.per_node, run.site.nodes) == (8, 2)
     assert run.site.inter_link.bytes_per_s == 200e9
     assert run.site.intra_link.bytes_per_s == 300e9
@@ -71,9 +71,9 @@ def test_a_full_record_assumes_nothing_but_what_its_software_does_unsaid():
 
 def test_what_the_global_batch_implies():
     run = stated(accelerators=8, micro_batch=None, grad_accum=4, global_batch=64)
-    assert (run.layout.data, run.micro_batch, run.grad_accum) == (8, 2, 4)
+    assert (run.setup.layout.data, run.setup.micro_batch, run.setup.grad_accum) == (8, 2, 4)
     run = stated(accelerators=8, micro_batch=2, global_batch=64)
-    assert run.grad_accum == 4
+    assert run.setup.grad_accum == 4
 
 
 @pytest.mark.parametrize(
@@ -124,11 +124,11 @@ def test_squad_is_trained_with_a_span_head():
 
 
 def test_sixteen_bit_layers_of_their_own_are_not_cast():
-    assert stated(precision="bf16-amp").autocast
-    assert not stated(stack="megatron").autocast
-    assert not stated(date="NGC 20.01").autocast
+    assert stated(precision="bf16-amp").setup.autocast
+    assert not stated(stack="megatron").setup.autocast
+    assert not stated(date="NGC 20.01").setup.autocast
     sharded = {"data": 8, "shard": 8, "zero_stage": 3}
-    assert not stated(accelerators=8, per_node=8, layout=sharded).autocast
+    assert not stated(accelerators=8, per_node=8, layout=sharded).setup.autocast
 
 
 def test_a_fabric_that_is_not_stated_is_the_usual_one():
@@ -140,10 +140,10 @@ def test_a_fabric_that_is_not_stated_is_the_usual_one():
 def test_tpu_hosts_share_one_torus():
     run = stated("TPU-v5e", accelerators=512, per_node=4)
     assert (run.site.per_node, run.site.nodes, run.site.domain) == (4, 128, 256)
-    assert run.stack == "xla"
-    assert run.recompute == "full"
+    assert run.setup.stack == "xla"
+    assert run.setup.recompute == "full"
 
 
 def test_compiled_recipes_step_with_a_fused_optimizer():
-    assert "fused-optimizer" in stated(stack="torch-compile", compile=True).features
-    assert "fused-optimizer" not in stated(stack="torch-eager").features
+    assert "fused-optimizer" in stated(stack="torch-compile", compile=True).setup.features
+    assert "fused-optimizer" not in stated(stack="torch-eager").setup.features

@@ -15,7 +15,7 @@ from gpuplan.profiles.calibrate import parent as calibrate_module
 from gpuplan.profiles.calibrate.check import check_curve_file
 from gpuplan.profiles.calibrate.fit import UNCHECKED_ERROR, Measured, fitted_record, is_usable
 from gpuplan.profiles.calibrate.nvidia_smi import summary_of_load
-from gpuplan.profiles.calibrate.parent import Request, calibrate, named_accelerator
+from gpuplan.profiles.calibrate.parent import CalibrationRequest, calibrate, named_accelerator
 from gpuplan.profiles.calibrate.schedule import Point, Scope, default_dtypes, measuring_plan
 from gpuplan.profiles.curves.device_curves import DeviceCurves, curves_for
 from gpuplan.profiles.curves.files import parsed_curves, read_curve_file
@@ -240,7 +240,7 @@ def run_with(child: type[FakeChild], monkeypatch: pytest.MonkeyPatch, **request:
     monkeypatch.setattr(calibrate_module, "MeasuringChild", child)
     child.started = 0
     facts: dict[str, Any] = {"quick": True, "dtypes": ("bf16",)}
-    return calibrate(Request(**facts | request))
+    return calibrate(CalibrationRequest(**facts | request))
 
 
 def test_a_run_writes_a_file_that_is_used_from_then_on(monkeypatch):
@@ -380,7 +380,9 @@ def test_the_host_itself_can_be_measured_and_is_then_predicted(tmp_path: Path, m
     offers = tmp_path / "offers.yaml"
     offers.write_text(OWN_CPU)
     done = calibrate(
-        Request(device="cpu", name="MY-CPU", offers=offers, budget_s=60, quick=True, ranks=2)
+        CalibrationRequest(
+            device="cpu", name="MY-CPU", offers=offers, budget_s=60, quick=True, ranks=2
+        )
     )
     device: Accelerator = load_catalogue(offers).accelerators["MY-CPU"]
     mine = curves_for(device)
@@ -405,7 +407,7 @@ def test_the_host_itself_can_be_measured_and_is_then_predicted(tmp_path: Path, m
 @pytest.mark.slow
 def test_a_gpu_can_be_measured(require) -> None:
     require("accelerator", "kernels are timed on a GPU")
-    done = calibrate(Request(budget_s=90, quick=True))
+    done = calibrate(CalibrationRequest(budget_s=90, quick=True))
     assert not [why for _, why in done.run.skipped if why != "out of memory"]
     mine = curves_for(done.accelerator)
     dtype = "bf16" if "bf16" in done.accelerator.peak_flops else "fp32"

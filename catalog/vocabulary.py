@@ -1,0 +1,31 @@
+"""The words that a setup is described in, each list written once. Standard library only."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Precision = Literal["fp32", "tf32", "fp16-amp", "bf16-amp", "bf16", "fp8"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+Stack = Literal["torch-eager", "torch-compile", "megatron", "xla"]
+"""The software that runs the step."""
+STACKS: tuple[Stack, ...] = get_args(Stack)
+Recompute = Literal["none", "selective", "full"]
+"""What of the forward pass is computed again in the backward pass instead of kept."""
+RECOMPUTES: tuple[Recompute, ...] = get_args(Recompute)
+Optimizer = Literal["adamw", "adam", "adamw8bit", "adafactor", "sgd", "muon"]
+"""Optimizers that can stand for the file's own."""
+OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
+Offloaded = Literal["optimizer", "parameters", "activations"]
+"""What can be kept in host memory; with the parameters go their gradients and the optimizer."""
+OFFLOADABLE: tuple[Offloaded, ...] = get_args(Offloaded)
+TensorPlan = Literal["none", "tensor", "sequence"]
+"""What a model says of its tensor parallelism: nothing, how its layers are split, or that and how
+its norms are split along the sequence."""
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
+OfferPurchase = Literal["on-demand", "spot"]
+"""How an offer of the catalogue is sold."""
+PurchaseWish = Literal["on-demand", "spot", "any"]
+"""What a person asks for; "any" takes the cheaper."""
+Purchase = Literal["on-demand", "spot", "reserved", "block", "owned"]
+"""How a plan's machines are paid for."""

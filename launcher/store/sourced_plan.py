@@ -1,0 +1,30 @@
+"""A plan with what is known of where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+from ...planner.plan.plan import Estimate, Plan, WorkloadFacts
+from .origin import Origin
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourcedPlan:
+    """A plan, the estimate that lists it, and what that was made from."""
+
+    plan: Plan
+    estimate: Estimate | None
+    """The newest that lists the plan, where it is kept; None where a file holds the plan alone."""
+    origin: Origin | None = None
+    """None for a plan from a file, or one made from a Profile alone."""
+
+    @property
+    def workload(self) -> WorkloadFacts | None:
+        """Return what the plan trains, where that is known."""
+        return None if self.estimate is None else self.estimate.workload
+
+    @property
+    def snapshot_date(self) -> date | None:
+        """Return the date of the prices it was planned with, where that is known."""
+        return None if self.estimate is None else self.estimate.catalog.snapshot_date

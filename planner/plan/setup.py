@@ -1,0 +1,35 @@
+"""The setup of a training step: layout, precision, batch, software and what is switched on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...catalog.vocabulary import Offloaded, Precision, Recompute, Stack
+from .layout import Layout
+
+Date = tuple[int, int]
+"""Year and month of a software release."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """How the step is run."""
+
+    layout: Layout
+    precision: Precision
+    micro_batch: int
+    grad_accum: int = 1
+    recompute: Recompute = "none"
+    stack: Stack = "torch-eager"
+    compile: bool = False
+    optimizer: str | None = None
+    """None: the file's own; "none": forward and backward only; else a what-if."""
+    autocast: bool = True
+    """Whether 16-bit compute comes from torch.autocast; False where the layers are 16-bit
+    themselves: FSDP's MixedPrecision, Megatron, XLA, Apex O2."""
+    software_date: Date | None = None
+    """Year and month of the software; None is today."""
+    features: frozenset[str] = frozenset()
+    """What else was switched on, as run records name it."""
+    offload: frozenset[Offloaded] = frozenset()
+    """What is kept in host memory."""
