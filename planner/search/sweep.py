@@ -15,8 +15,9 @@ from ..plan.plan import Offloaded, Precision, Rejected, Stack
 from ..plan.question import Question
 from ..predict.model_cache import ModelCache
 from ..predict.setup import Setup
+from ..predict.step_time import Variants
 from ..software.stack import casts_layers
-from .data_parallel import USUAL_FRAGMENTATION, Family, Variants
+from .data_parallel import USUAL_FRAGMENTATION, Family
 from .model_parallel import HandLayouts
 from .offers import Choice, Market
 from .ranking import Candidate
@@ -159,7 +160,7 @@ class Sweep:
         self, choices: list[Choice], site: Site, layouts: tuple[Layout, ...], variants: Variants
     ) -> Iterator[Candidate]:
         accum, divisible = self._family.accumulation(layouts, variants.micro_batch)
-        fits = divisible & self._family.fits(site, layouts, variants.base, accum)
+        fits = divisible & self._family.fits(site, layouts, variants, accum)
         many = len(choices)
         shown = self._shown(choices)
         self.tried += many * fits.size
@@ -176,7 +177,7 @@ class Sweep:
                 yield Candidate(
                     choice=choice,
                     one_node=site,
-                    base=variants.base,
+                    base=variants.setup,
                     layout=layout,
                     micro_batch=int(variants.micro_batch[column]),
                     grad_accum=int(accum[row, column]),
