@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Literal
 
+from .embedded import Catalogue
 from .errors import UsageError, did_you_mean
 from .names import match_accelerators, resolve_provider, resolve_region
-from .snapshot import Catalogue
 from .types import Offer
 
 # fmt: off

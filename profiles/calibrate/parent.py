@@ -16,10 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ...catalog.embedded import Catalogue
 from ...catalog.errors import GpuplanError, UsageError
 from ...catalog.files import write_chosen
 from ...catalog.names import resolve_accelerator
-from ...catalog.snapshot import Catalogue, load_catalogue
+from ...catalog.snapshot import load_catalogue
 from ...catalog.types import Accelerator, Dtype
 from ...catalog.version import VERSION
 from ..curves.user_curves import curves_dir

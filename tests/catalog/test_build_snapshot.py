@@ -16,7 +16,7 @@ from gathered_tables import (
 )
 
 from gpuplan.catalog.build_snapshot import SnapshotError, build_snapshot, main
-from gpuplan.catalog.snapshot import read_catalogue
+from gpuplan.catalog.embedded import read_catalogue
 
 
 def written(folder: Path) -> dict[str, bytes]:
