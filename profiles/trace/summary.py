@@ -19,9 +19,9 @@ from ..profile import (
     StepTrace,
 )
 from ..user_model.blocks import BlockRun
-from ..user_model.contract import Workload
 from ..user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
 from ..user_model.ties import tied_blocks, tied_modules
+from ..user_model.workload import Workload
 from . import recorder as rec
 from .assemble import PairedRuns
 from .kernels import line

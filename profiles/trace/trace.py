@@ -19,7 +19,7 @@ from ..passes.optimizers import with_optimizer
 from ..profile import Numerics, Profile
 from ..user_model import failures
 from ..user_model.blocks import find_blocks
-from ..user_model.contract import Workload
+from ..user_model.workload import Workload
 from . import recorder as rec
 from .assemble import PairedRuns, assemble_step
 from .fake_cuda import GPU, Target, gpu_machine

@@ -13,7 +13,7 @@ from torch import nn
 
 from ...catalog.errors import UserFileError
 from .checks import described
-from .contract import Workload, optional_function
+from .workload import Workload, optional_function
 
 PLAN_FUNCTION = "tensor_parallel_plan"
 TensorPlanKind = Literal["none", "tensor", "sequence"]
