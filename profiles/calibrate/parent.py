@@ -25,8 +25,8 @@ from ...catalog.types import Accelerator, Dtype
 from ...catalog.version import VERSION
 from ..curves.user_curves import curves_dir
 from .child import MeasuringChild
+from .driver import summary_of_load
 from .fit import Measured, fastest_s, fitted_record, is_usable
-from .nvidia_smi import summary_of_load
 from .schedule import Point, Scope, default_dtypes, measuring_plan
 
 KERNEL_WITHIN_S = 120.0
