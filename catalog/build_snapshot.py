@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from . import convert
 from .convert import Cells
+from .embedded import CURATED_DIR, DATA_DIR, Catalogue, read_catalogue
 from .rows import (
     ACCELERATOR_COLUMNS,
     INSTANCE_COLUMNS,
@@ -30,7 +31,6 @@ from .rows import (
     PROVIDER_COLUMNS,
     REGION_COLUMNS,
 )
-from .snapshot import CURATED_DIR, DATA_DIR, Catalogue, read_catalogue
 from .types import CPU_PREFIX, Offer
 
 SCHEMA_VERSION = 1

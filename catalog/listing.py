@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import PlainSerializer
 
+from .embedded import Catalogue
 from .ownership import break_even_month
 from .query import OfferFilter, select_offers
-from .snapshot import Catalogue
 from .types import CatalogueRow, Offer
 from .vocabulary import OfferPurchase
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, cast
 
+from .embedded import DATA_DIR, Catalogue, embedded_catalogue
 from .errors import UsageError, did_you_mean
-from .snapshot import DATA_DIR, Catalogue, load_catalogue
 from .types import CPU_PREFIX
 
 Certainty = Literal["exact", "assumed", "ambiguous", "none"]
@@ -105,7 +105,7 @@ def resolve_provider(name: str, *, catalogue: Catalogue | None = None) -> str:
     Raises:
         UsageError: The provider is unknown.
     """
-    providers = (catalogue or load_catalogue()).providers
+    providers = (catalogue or embedded_catalogue()).providers
     by_folded = {_folded(known): known for known in providers}
     folded = _folded(name)
     found = by_folded.get(folded) or by_folded.get(FULL_NAMES.get(folded, folded))
@@ -125,7 +125,7 @@ def resolve_region(
     Raises:
         UsageError: Nobody sells in a region of that name.
     """
-    offers = (catalogue or load_catalogue()).offers
+    offers = (catalogue or embedded_catalogue()).offers
     regions = {offer.region for offer in offers if provider in (None, offer.provider)}
     by_folded = {region.casefold(): region for region in regions}
     found = by_folded.get(name.strip().casefold())
@@ -170,7 +170,7 @@ def _find(name: str, known: dict[str, str]) -> Alias | None:
 
 def _canonical_names(catalogue: Catalogue | None) -> dict[str, str]:
     """Return every canonical name by its folded form: those with a spec row and those sold."""
-    catalogue = catalogue or load_catalogue()
+    catalogue = catalogue or embedded_catalogue()
     names = {offer.accelerator for offer in catalogue.offers} | set(catalogue.accelerators)
     return {_folded(name): name for name in names if not name.startswith(CPU_PREFIX)}
 

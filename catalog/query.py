@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
+from .embedded import Catalogue
 from .errors import UsageError, did_you_mean
 from .names import match_accelerators, resolve_provider, resolve_region
-from .snapshot import Catalogue
 from .types import Offer
 from .vocabulary import PurchaseWish
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import date
 from decimal import Decimal
 
+from .embedded import Catalogue
 from .listing import SCHEMA_VERSION, BestPrice, best_price, is_slice
 from .names import aliases_of
-from .snapshot import Catalogue
 from .types import Accelerator, CatalogueRow, Confidence, Dtype, Offer
 
 VENDORS = ("NVIDIA", "AMD", "Google", "AWS", "Intel")

@@ -20,7 +20,7 @@ from .types import Accelerator, Dtype, Instance, Link, Offer, Provider, Region
 from .units import GB, GIB, GIGABIT_BYTES, TERA
 
 if TYPE_CHECKING:
-    from .snapshot import Catalogue
+    from .embedded import Catalogue
 
 DEFAULT_PROVIDER = "user"
 DEFAULT_REGION = "local"

@@ -137,3 +137,80 @@ def test_a_test_skips_only_through_require() -> None:
         if file not in allowed and any(word in file.read_text("utf-8") for word in by_hand)
     ]
     assert not offenders, "use the `require` fixture, which CI can turn into a failure"
+
+
+def test_no_file_imports_itself_in_a_circle() -> None:
+    """Imports inside functions and for type checkers count: they too tie files together."""
+    assert circles(import_graph(package_files())) == []
+
+
+def test_a_circle_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "planner" / "step").mkdir(parents=True)
+    texts = {
+        "planner/one.py": "from .step import two\n",
+        "planner/step/two.py": "def later():\n    from ..three import name\n",
+        "planner/three.py": "if TYPE_CHECKING:\n    from .one import name\n",
+        "planner/four.py": "from .one import name\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    found = circles(import_graph([Path(name) for name in texts]))
+    assert found == [["planner.one", "planner.step.two", "planner.three"]]
+
+
+def import_graph(files: list[Path]) -> dict[str, set[str]]:
+    """Return which files of the package each file imports, anywhere in it."""
+    names = {module_name(file): file for file in files if file.parent != Path(".")}
+    graph: dict[str, set[str]] = {}
+    for name, file in names.items():
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        targets = set(relative_imports(tree, file))
+        # `from .a import b` names the file a/b.py where there is one, and else a.py.
+        found = {full if full in names else full.rpartition(".")[0] for full in targets}
+        graph[name] = (found & names.keys()) - {name}
+    return graph
+
+
+def module_name(file: Path) -> str:
+    """Return the dotted name of a file, from the root of the package."""
+    parts = file.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def relative_imports(tree: ast.AST, file: Path) -> Iterator[str]:
+    """Yield `folder.file.name` of everything that a file imports relatively."""
+    folders = file.parent.parts
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            above = folders[: len(folders) - node.level + 1]
+            inside = node.module.split(".") if node.module else []
+            for alias in node.names:
+                yield ".".join([*above, *inside, alias.name])
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the groups of files that reach each other (Tarjan's strongly connected components)."""
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    open_files: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        order[name] = lowest[name] = len(order)
+        open_files.append(name)
+        for other in sorted(graph[name]):
+            if other not in order:
+                visit(other)
+            if other in open_files:
+                lowest[name] = min(lowest[name], lowest[other])
+        if lowest[name] == order[name]:
+            at = open_files.index(name)
+            if len(open_files) > at + 1:
+                found.append(sorted(open_files[at:]))
+            del open_files[at:]
+
+    for name in sorted(graph):
+        if name not in order:
+            visit(name)
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import platform
 import subprocess
@@ -12,6 +11,8 @@ from functools import cache
 from typing import Any, Protocol
 
 import torch
+
+from gpuplan.profiles.nvidia_smi import parse_answer, query_command, slowed_by
 
 CLEAN_WITHIN_BYTES = 2**20
 """What may be left on a device between two cases in one process."""
@@ -29,14 +30,6 @@ _LOAD = {
 }
 _REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 """The driver's new and old name for why clocks are low."""
-SLOWED_BY = {
-    # Bits of nvmlClocksEventReasons (nvml.h); idle and clocks set by an application are not here.
-    0x04: "power cap",
-    0x08: "hardware slowdown",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
-}
 StepFunction = Callable[[], None]
 
 
@@ -270,54 +263,9 @@ def query_driver(fields: dict[str, str]) -> dict[str, Any] | None:
     return parse_answer(fields, done.stdout)
 
 
-def query_command(fields: dict[str, str]) -> list[str]:
-    """Return the command that asks the driver for these fields of the first visible device."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip() or "0"
-    return [
-        "nvidia-smi",
-        f"--id={visible}",
-        f"--query-gpu={','.join(fields.values())}",
-        "--format=csv,noheader,nounits",
-    ]
-
-
-def parse_answer(fields: dict[str, str], text: str) -> dict[str, Any] | None:
-    """Return the driver's answer, numbers as numbers; None if it is no such answer.
-
-    >>> parse_answer({"sm_clock_mhz": "clocks.sm", "power_w": "power.draw"}, "1980, [N/A]")
-    {'sm_clock_mhz': 1980.0, 'power_w': None}
-    """
-    rows = list(csv.reader(text.splitlines(), skipinitialspace=True))
-    if not rows or len(rows[0]) != len(fields):
-        return None
-    return {name: _number(value.strip()) for name, value in zip(fields, rows[0], strict=True)}
-
-
-def slowed_by(bits: Any) -> list[str] | None:
-    """Return in words why the clocks are low, of the driver's bits; None if it did not say.
-
-    >>> slowed_by("0x0000000000000044")
-    ['power cap', 'hardware thermal slowdown']
-    """
-    try:
-        value = int(str(bits), 16)
-    except ValueError:
-        return None
-    return [words for bit, words in SLOWED_BY.items() if value & bit]
-
-
 @cache
 def _load_fields() -> dict[str, str]:
     for name in _REASONS:
         if query_driver({"slowed_by": name}):
             return {**_LOAD, "slowed_by": name}
     return _LOAD
-
-
-def _number(text: str) -> float | str | None:
-    if text.startswith("[") or text in ("N/A", ""):
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return text

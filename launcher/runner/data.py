@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
 from ...catalog.errors import UsageError, UserFileError
 from ...profiles.user_model.checks import Batch, checked_batch, described
-from ...profiles.user_model.contract import Workload
 from ...profiles.user_model.placing import placed
+from ...profiles.user_model.workload import Workload
 from .samples import Dealt, Seeded, Share, StepOrder
 
 SYNTHETIC_BATCHES = 8

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
 from ...catalog.errors import UserFileError
-from ...profiles.user_model.contract import Workload
+from ...profiles.user_model.workload import Workload
 from .job import Execution, Job
 from .processes import Processes
 

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from ...catalog.errors import GpuplanError
-from ...profiles.user_model.contract import Workload
+from ...profiles.user_model.workload import Workload
 from .checkpoint import Checkpoints, saved_facts
 from .control import Agreed, Control
 from .data import Batches, open_batches

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from ...catalog.files import write_atomically
 from ...catalog.units import GIB
-from ...profiles.user_model.contract import Workload
+from ...profiles.user_model.workload import Workload
 from .job import Job
 from .loop import Outcome
 from .processes import Processes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ...profiles.user_model.contract import Workload, optional_function
+from ...profiles.user_model.workload import Workload, optional_function
 from .job import Job
 from .metrics import Metrics, MetricsFile, ProgressLine, Throughput, memory_metrics
 from .setup import Trainer

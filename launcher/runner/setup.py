@@ -13,10 +13,10 @@ from torch.distributed.device_mesh import DeviceMesh
 from ...catalog.errors import NoFeasiblePlanError, UsageError
 from ...planner.plan.layout import Layout
 from ...planner.plan.runnable import why_not_runnable
-from ...profiles.user_model.contract import Workload
 from ...profiles.user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
 from ...profiles.user_model.ties import tied_blocks, tied_modules
 from ...profiles.user_model.training_step import recompute_blocks
+from ...profiles.user_model.workload import Workload
 from . import tensors
 from .initial import build_without_memory, hand_out, only_first_builds
 from .job import Execution, Job

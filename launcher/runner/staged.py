@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from ...profiles.user_model.checks import Batch
-from ...profiles.user_model.contract import Workload
 from ...profiles.user_model.placing import placed
+from ...profiles.user_model.workload import Workload
 from .job import Execution
 from .numerics import input_dtype
 from .parallel import compile_blocks, spread

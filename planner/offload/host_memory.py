@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...catalog.units import GIB
 from ...catalog.vocabulary import OFFLOADABLE, Offloaded, Precision
 from ...profiles.profile import CATEGORIES, NUMERICS_OF_PRECISION, OptimizerFacts, Profile
@@ -53,6 +55,27 @@ class HostState:
         return 3 * self.width + 2 * self.optimizer + self.device_copy
 
 
+def kept_bytes(
+    profile: Profile,
+    precision: Precision,
+    offload: Collection[Offloaded],
+    *,
+    stepped: np.ndarray | float,
+    activation_bytes: np.ndarray | float,
+) -> np.ndarray | float:
+    """Return bytes of host memory that one rank needs, of the shape of what it is given.
+
+    Args:
+        profile: the model, with its optimizer.
+        precision: of the run.
+        offload: what the host keeps.
+        stepped: parameters that the rank steps.
+        activation_bytes: of one micro-batch that leave the device.
+    """
+    state = HostState.of(profile, precision, offload)
+    return activation_bytes + stepped * (state.kept_bytes if steps_on_host(offload) else 0.0)
+
+
 def host_memory(
     profile: Profile,
     precision: Precision,
@@ -72,10 +95,10 @@ def host_memory(
         stepped: parameters that a rank steps.
         activation_bytes: of one micro-batch that leave the device.
     """
-    kept = activation_bytes
-    if steps_on_host(offload):
-        kept += stepped * HostState.of(profile, precision, offload).kept_bytes
-    value = kept * site.per_node
+    kept = kept_bytes(
+        profile, precision, offload, stepped=stepped, activation_bytes=activation_bytes
+    )
+    value = float(kept) * site.per_node
     return EstimatedHostMemory(
         value=value,
         low=value,

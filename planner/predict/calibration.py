@@ -18,43 +18,20 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...catalog.errors import GpuplanError
-from ...catalog.frozen import FrozenModel
 from ...catalog.types import Accelerator
 from ...catalog.vocabulary import PRECISIONS, Precision
 from ...profiles.measured import MeasuredProfile, Measurement
 from ...profiles.profile import KernelKind, Profile
 from ..software.stack import facts_of
 from .model_cache import ModelCache
+from .residuals import Calibration
 
-SAME_DEVICE, SAME_ARCHITECTURE, SAME_VENDOR, OTHER_VENDOR = 1.0, 0.75, 0.5, 0.25
 LEAST_SHARE = 0.02
 """A kind with less of the step than this, measured or predicted, says nothing reliable."""
 LARGEST_RESIDUAL = 2.0
 """A residual above this, or below its inverse, is cut: then more is wrong than a rate."""
 HARMLESS = frozenset({"power cap"})
 """Reasons for low clocks that are the normal state of a device under load."""
-
-
-class Calibration(FrozenModel):
-    """What a measurement on one device says of predictions."""
-
-    accelerator: str
-    vendor: str
-    arch: str
-    residuals: dict[KernelKind, float]
-
-    def weight(self, accelerator: Accelerator) -> float:
-        """Return how much of a residual holds on another device, between 0 and 1."""
-        if accelerator.name == self.accelerator:
-            return SAME_DEVICE
-        if accelerator.vendor != self.vendor:
-            return OTHER_VENDOR
-        return SAME_ARCHITECTURE if accelerator.arch == self.arch else SAME_VENDOR
-
-    def factors(self, accelerator: Accelerator) -> dict[KernelKind, float]:
-        """Return what the predicted time of each kernel kind is multiplied by on a device."""
-        weight = self.weight(accelerator)
-        return {kind: residual**weight for kind, residual in self.residuals.items()}
 
 
 class CalibratedProfile(MeasuredProfile):

@@ -9,7 +9,7 @@ import numpy as np
 from ...profiles.passes.residence import offloaded_activation_bytes
 from ..hardware.cluster import Site
 from ..offload.host_copies import HostWork, host_work
-from ..offload.host_memory import HostState, host_memory, steps_on_host
+from ..offload.host_memory import host_memory, kept_bytes
 from ..plan.layout import Layout
 from ..plan.plan import EstimatedHostMemory
 from ..plan.setup import Setup
@@ -54,20 +54,28 @@ def host_bytes(
     activation_bytes: np.ndarray | float,
 ) -> np.ndarray:
     """Return [L, V] bytes of host memory that one rank needs under data-parallel layouts."""
-    kept = np.asarray(activation_bytes)
-    if not steps_on_host(setup.offload):
-        return kept + np.zeros((len(layouts), 1))
-    state = HostState.of(cache.profile, setup.precision, setup.offload)
-    return cache.profile.trainable_parameters / _shards(layouts) * state.kept_bytes + kept
+    return np.asarray(
+        kept_bytes(
+            cache.profile,
+            setup.precision,
+            setup.offload,
+            stepped=cache.profile.trainable_parameters / _shards(layouts),
+            activation_bytes=activation_bytes,
+        )
+    )
 
 
-def activations_on_host(cache: ModelCache, setup: Setup) -> float:
-    """Return bytes of one micro-batch's activations that wait on the host for the backward pass."""
+def activations_on_host(cache: ModelCache, setup: Setup, micro_batches: np.ndarray) -> np.ndarray:
+    """Return bytes of each micro-batch's activations that wait on the host for its backward pass.
+
+    The micro-batch of the setup itself is not looked at.
+    """
     if "activations" not in setup.offload:
-        return 0.0
+        return np.zeros(len(micro_batches))
     numerics = cache.numerics(setup.precision, autocast=setup.autocast)
     trace = cache.trace_in(numerics, setup.recompute)
-    return offloaded_activation_bytes(trace).at(setup.micro_batch)
+    offloaded = offloaded_activation_bytes(trace)
+    return np.array([offloaded.at(int(size)) for size in micro_batches])
 
 
 def staging_bytes(cache: ModelCache, setup: Setup, *, gather_bytes: int) -> float:
@@ -90,7 +98,7 @@ def host_memory_of(cache: ModelCache, site: Site, setup: Setup) -> EstimatedHost
         setup.offload,
         site,
         stepped=stepped_parameters(cache, setup),
-        activation_bytes=activations_on_host(cache, setup),
+        activation_bytes=activations_on_host(cache, setup, np.array([setup.micro_batch])).item(),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,9 +30,7 @@ from ..parallelism.linear_roles import is_expert_product
 from ..parallelism.rank_trace import Split, SplitTrace, split_trace
 from ..software.stack import StackFacts
 from ..step.kernel_totals import SegmentTimes, StepKernels
-
-if TYPE_CHECKING:
-    from .calibration import Calibration
+from .residuals import Calibration
 
 Array = np.ndarray
 

@@ -12,7 +12,6 @@ from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes
 from ..memory.framework_memory import communicators, framework_bytes
 from ..memory.no_sync import NO_SYNC
-from ..memory.plateaus import Envelope
 from ..memory.rank_memory import RankMemory, rank_memory
 from ..memory.stage_memory import checked_stages, stage_memories
 from ..offload.host_copies import state_on_device
@@ -38,21 +37,21 @@ def memory_parts(cache: ModelCache, setup: Setup) -> RankMemory:
     """Return memory of the fullest rank of one fixed setup, before fragmentation."""
     if not setup.layout.is_data_parallel_only:
         return _split_memory(cache, setup)
-    return memory_of(
-        cache,
-        setup,
-        cache.envelope(
-            setup.precision,
-            setup.recompute,
-            np.array([setup.micro_batch]),
-            autocast=setup.autocast,
-            residence=setup_residence(setup),
-        ),
+    return data_parallel_memory(cache, setup, np.array([setup.micro_batch]))
+
+
+def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndarray) -> RankMemory:
+    """Return memory of a rank that runs the whole model, at every one of these micro-batches.
+
+    The micro-batch of the setup itself is not looked at; no device changes the result.
+    """
+    shape = cache.envelope(
+        setup.precision,
+        setup.recompute,
+        micro_batches,
+        autocast=setup.autocast,
+        residence=setup_residence(setup),
     )
-
-
-def memory_of(cache: ModelCache, setup: Setup, shape: Envelope) -> RankMemory:
-    """Return memory of the fullest rank at every micro-batch of an envelope of this setup."""
     traced = cache.numerics(setup.precision, autocast=setup.autocast)
     gather = wire_bytes(setup.precision).gather
     memory = rank_memory(

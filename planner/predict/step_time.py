@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...catalog.types import Accelerator
+from ...catalog.vocabulary import Recompute
 from ..hardware.cluster import Site
 from ..offload.host_copies import host_work
 from ..parallelism.rank_trace import Split, SplitTrace
+from ..plan.layout import Layout
 from ..plan.setup import Setup
 from ..software.versions import tensor_exposure
 from ..step.data_parallel_comm import WireBytes, data_traffic
@@ -19,7 +23,7 @@ from ..step.data_parallel_step import (
     optimizer_step_s,
     step_times,
 )
-from ..step.kernel_totals import MicroBatchTimes, SegmentTimes
+from ..step.kernel_totals import MicroBatchTimes
 from ..step.model_parallel_step import (
     StageTimes,
     boundary_bytes,
@@ -36,10 +40,108 @@ from .model_cache import ModelCache
 from .setup import accumulation_bytes, recompute_policies, stack_facts, wire_bytes
 
 
+@dataclass(frozen=True, kw_only=True)
+class Variants:
+    """Recompute policies and micro-batches of one setup on one device, [V] in all."""
+
+    setup: Setup
+    """What they share; its layout, recompute policy and batch are not looked at."""
+    recompute: tuple[Recompute, ...]
+    micro_batch: np.ndarray
+    times: MicroBatchTimes
+    offloaded_activation_bytes: np.ndarray
+    """Of one micro-batch."""
+
+
+def variants_of(
+    cache: ModelCache,
+    accelerator: Accelerator,
+    setup: Setup,
+    recomputes: Sequence[Recompute],
+    micro_batches: np.ndarray,
+) -> Variants:
+    """Return every policy with every micro-batch, micro-batches varying fastest.
+
+    Args:
+        cache: the model.
+        accelerator: the device, which runs the same kernels under every data-parallel layout.
+        setup: precision, software and what is offloaded.
+        recomputes: policies.
+        micro_batches: sizes.
+    """
+    setups = [replace(setup, recompute=recompute) for recompute in recomputes]
+    shares = [recompute_policies(one) for one in setups]
+    traced: tuple[Recompute, ...] = tuple({policy: None for one in shares for policy in one})
+    times = cache.times(
+        accelerator,
+        setup.precision,
+        traced,
+        stack=stack_facts(setup),
+        micro_batches=micro_batches,
+    )
+    totals = {policy: one.micro_batch() for policy, one in zip(traced, times, strict=True)}
+    return Variants(
+        setup=setup,
+        recompute=tuple(one for one in recomputes for _ in micro_batches),
+        micro_batch=np.tile(micro_batches, len(recomputes)),
+        times=MicroBatchTimes.stack(
+            [
+                MicroBatchTimes.weighted([totals[one] for one in share], list(share.values()))
+                for share in shares
+            ]
+        ),
+        offloaded_activation_bytes=np.concatenate(
+            [activations_on_host(cache, one, micro_batches) for one in setups]
+        ),
+    )
+
+
+def data_parallel_parts(
+    cache: ModelCache,
+    site: Site,
+    layouts: Sequence[Layout],
+    variants: Variants,
+    grad_accum: np.ndarray,
+) -> StepTimes:
+    """Return the parts, [L, V], of steps whose every rank runs the whole model.
+
+    Args:
+        cache: the model.
+        site: links, ranks per node and host.
+        layouts: data-parallel ones, [L], each on as many such nodes as it needs.
+        variants: what runs on one rank, [V].
+        grad_accum: [L, V] micro-batches per step.
+    """
+    setup, times = variants.setup, variants.times
+    curves = cache.curves(site.accelerator)
+    stack = stack_facts(setup)
+    parts = step_times(
+        times,
+        data_traffic(cache.units_in(setup.stack), layouts, site, curves, _wire(setup)),
+        optimizer_s=optimizer_s(cache.profile, layouts, curves, stack),
+        step_overhead_s=stack.step_overhead_s,
+        grad_accum=grad_accum,
+        accumulation_s=accumulation_s(cache.profile, layouts, curves, accumulation_bytes(setup)),
+    )
+    if not setup.offload:
+        return parts
+    return data_parallel_host_work(
+        cache, site, setup, layouts, activation_bytes=variants.offloaded_activation_bytes
+    ).added_to(
+        parts,
+        forward_s=times.forward_s,
+        backward_s=times.backward_s,
+        grad_accum=grad_accum,
+    )
+
+
 def step_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
     """Return the parts of the step of one fixed setup, each of shape [1, 1]."""
     if setup.layout.is_data_parallel_only:
-        return _data_parallel_parts(cache, site, setup)
+        sizes = np.array([setup.micro_batch])
+        one = variants_of(cache, site.accelerator, setup, (setup.recompute,), sizes)
+        accum = np.array([[setup.grad_accum]])
+        return data_parallel_parts(cache, site, (setup.layout,), one, accum)
     return _split_parts(cache, site, setup)
 
 
@@ -66,36 +168,6 @@ def doubts_of(
         has_experts="experts" in kinds,
         has_convolutions="convolution" in kinds,
         host_s=host_s,
-    )
-
-
-def _data_parallel_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
-    """Return the parts of a step whose every rank runs the whole model."""
-    layouts = (setup.layout,)
-    curves = cache.curves(site.accelerator)
-    stack = stack_facts(setup)
-    micro_batch = MicroBatchTimes.weighted(
-        [one.micro_batch() for one in _kernel_times(cache, site, setup)],
-        list(recompute_policies(setup).values()),
-    )
-    grad_accum = np.array([[setup.grad_accum]])
-    parts = step_times(
-        micro_batch,
-        data_traffic(cache.units_in(setup.stack), layouts, site, curves, _wire(setup)),
-        optimizer_s=optimizer_s(cache.profile, layouts, curves, stack),
-        step_overhead_s=stack.step_overhead_s,
-        grad_accum=grad_accum,
-        accumulation_s=accumulation_s(cache.profile, layouts, curves, accumulation_bytes(setup)),
-    )
-    if not setup.offload:
-        return parts
-    return data_parallel_host_work(
-        cache, site, setup, layouts, activation_bytes=activations_on_host(cache, setup)
-    ).added_to(
-        parts,
-        forward_s=micro_batch.forward_s,
-        backward_s=micro_batch.backward_s,
-        grad_accum=grad_accum,
     )
 
 
@@ -157,7 +229,14 @@ def _stages(
 ) -> StageTimes:
     """Return the times of every pipeline stage, recompute policies weighted."""
     exposure = tensor_exposure(setup.stack, setup.software_date, setup.features)
-    times = _kernel_times(cache, site, setup, split=Split.of(setup.layout, setup.stack))
+    times = cache.times(
+        site.accelerator,
+        setup.precision,
+        tuple(recompute_policies(setup)),
+        stack=stack_facts(setup),
+        micro_batches=np.array([setup.micro_batch]),
+        split=Split.of(setup.layout, setup.stack),
+    )
     return StageTimes.weighted(
         [
             stage_times(
@@ -172,20 +251,6 @@ def _stages(
             for one, share in zip(times, shares, strict=True)
         ],
         list(recompute_policies(setup).values()),
-    )
-
-
-def _kernel_times(
-    cache: ModelCache, site: Site, setup: Setup, *, split: Split | None = None
-) -> Sequence[SegmentTimes]:
-    """Return kernel times of one rank under each recompute policy that is traced."""
-    return cache.times(
-        site.accelerator,
-        setup.precision,
-        tuple(recompute_policies(setup)),
-        stack=stack_facts(setup),
-        micro_batches=np.array([setup.micro_batch]),
-        split=split,
     )
 
 

@@ -2,7 +2,8 @@
 
 Every rank runs the same kernels whatever the layout, so they are timed once per device for all
 recompute policies and micro-batches (*variants*, V). What remains for each site and layout (L) is a
-handful of collectives and vector operations over the variants.
+handful of collectives and vector operations over the variants. The physics is the prediction's own
+(`predict/step_time.py`, `predict/peak_memory.py`); here is only what several sites share.
 """
 
 from __future__ import annotations
@@ -12,33 +13,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...catalog.types import Accelerator
-from ...catalog.vocabulary import Recompute
 from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes
-from ..memory.framework_memory import communicators, framework_bytes
+from ..memory.framework_memory import communicators
 from ..plan.layout import Layout
 from ..plan.setup import Setup
-from ..predict.host_work import activations_on_host, data_parallel_host_work, host_bytes
+from ..predict.host_work import host_bytes
 from ..predict.model_cache import ModelCache
-from ..predict.peak_memory import memory_of
-from ..predict.setup import accumulation_bytes, setup_residence, stack_facts, wire_bytes
-from ..step.data_parallel_comm import data_traffic
-from ..step.data_parallel_step import accumulation_s, optimizer_s, step_times
-from ..step.kernel_totals import MicroBatchTimes
+from ..predict.peak_memory import data_parallel_memory, framework_of
+from ..predict.step_time import Variants, data_parallel_parts, variants_of
 from .search_space import Space
 
 USUAL_FRAGMENTATION = 1.02
 """Reserved ÷ allocated assumed while searching; the plans shown replay the allocator."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Variants:
-    """One device and precision: kernel times for every recompute policy and micro-batch [V]."""
-
-    base: Setup
-    times: MicroBatchTimes
-    recompute: list[Recompute]
-    micro_batch: np.ndarray
 
 
 @dataclass
@@ -58,19 +45,8 @@ class Family:
         """Return kernel times on a device of every recompute policy and micro-batch."""
         key = (accelerator.name, base.precision, base.stack, base.autocast)
         if key not in self._variants:
-            sizes, recomputes = self.space.micro_batches, self.space.recomputes
-            times = self.cache.times(
-                accelerator,
-                base.precision,
-                recomputes,
-                stack=stack_facts(base),
-                micro_batches=sizes,
-            )
-            self._variants[key] = Variants(
-                base=base,
-                times=MicroBatchTimes.stack([one.micro_batch() for one in times]),
-                recompute=[r for r in recomputes for _ in sizes],
-                micro_batch=np.tile(sizes, len(recomputes)),
+            self._variants[key] = variants_of(
+                self.cache, accelerator, base, self.space.recomputes, self.space.micro_batches
             )
         return self._variants[key]
 
@@ -91,65 +67,41 @@ class Family:
         return accum, accum * at_once == wanted
 
     def fits(
-        self, site: Site, layouts: tuple[Layout, ...], base: Setup, accum: np.ndarray
+        self, site: Site, layouts: tuple[Layout, ...], variants: Variants, accum: np.ndarray
     ) -> np.ndarray:
         """Return [L, V] whether the device, and the host of what is offloaded, hold the peak."""
+        base = variants.setup
+        outside = self._framework_bytes(site, layouts, base)
+        peak = self.peak_bytes(layouts, base, accum)
+        fits = peak * USUAL_FRAGMENTATION + outside <= capacity_bytes(site.accelerator)
+        if base.offload and site.host_memory_bytes is not None:
+            on_host = host_bytes(
+                self.cache, base, layouts, activation_bytes=variants.offloaded_activation_bytes
+            )
+            fits = fits & (on_host * site.per_node <= site.host_memory_bytes)
+        return fits
+
+    def peak_bytes(self, layouts: tuple[Layout, ...], base: Setup, accum: np.ndarray) -> np.ndarray:
+        """Return [L, V] allocated peaks of all variants, which accumulate so many micro-batches."""
         peak = self._family_peaks(layouts, base, accumulates=False)
         if (accum > 1).any():
             peak = np.where(accum > 1, self._family_peaks(layouts, base, accumulates=True), peak)
-        framework = {
-            n: framework_bytes(site.accelerator, communicators=n)
-            for n in {communicators(layout, base.stack) for layout in layouts}
-        }
-        outside = np.array([[framework[communicators(layout, base.stack)]] for layout in layouts])
-        fits = peak * USUAL_FRAGMENTATION + outside <= capacity_bytes(site.accelerator)
-        if base.offload and site.host_memory_bytes is not None:
-            activations = self._activations_on_host(base)
-            on_host = host_bytes(self.cache, base, layouts, activation_bytes=activations)
-            fits = fits & (on_host * site.per_node <= site.host_memory_bytes)
-        return fits
+        return peak
 
     def step_s(
         self, site: Site, layouts: tuple[Layout, ...], variants: Variants, accum: np.ndarray
     ) -> np.ndarray:
         """Return [L, V] step times."""
-        curves = self.cache.curves(site.accelerator)
-        stack = stack_facts(variants.base)
-        wire = wire_bytes(variants.base.precision, variants.base.stack)
-        parts = step_times(
-            variants.times,
-            data_traffic(self.cache.units_in(variants.base.stack), layouts, site, curves, wire),
-            optimizer_s=optimizer_s(self.cache.profile, layouts, curves, stack),
-            step_overhead_s=stack.step_overhead_s,
-            grad_accum=accum,
-            accumulation_s=accumulation_s(
-                self.cache.profile, layouts, curves, accumulation_bytes(variants.base)
-            ),
-        )
-        if not variants.base.offload:
-            return parts.total_s
-        work = data_parallel_host_work(
-            self.cache,
-            site,
-            variants.base,
-            layouts,
-            activation_bytes=self._activations_on_host(variants.base),
-        )
-        return work.added_to(
-            parts,
-            forward_s=variants.times.forward_s,
-            backward_s=variants.times.backward_s,
-            grad_accum=accum,
-        ).total_s
+        return data_parallel_parts(self.cache, site, layouts, variants, accum).total_s
 
-    def _activations_on_host(self, base: Setup) -> np.ndarray:
-        """Return [V] bytes of one micro-batch's activations that are offloaded."""
-        setups = [
-            replace(base, recompute=recompute, micro_batch=int(size))
-            for recompute in self.space.recomputes
-            for size in self.space.micro_batches
-        ]
-        return np.array([activations_on_host(self.cache, setup) for setup in setups])
+    def _framework_bytes(self, site: Site, layouts: tuple[Layout, ...], base: Setup) -> np.ndarray:
+        """Return [L, 1] bytes that a process holds outside the allocator's pool."""
+        opened = [communicators(layout, base.stack) for layout in layouts]
+        held = {
+            count: framework_of(site, replace(base, layout=layout))
+            for count, layout in dict(zip(opened, layouts, strict=True)).items()
+        }
+        return np.array([[held[count]] for count in opened])
 
     def _family_peaks(
         self, layouts: tuple[Layout, ...], base: Setup, *, accumulates: bool
@@ -175,15 +127,11 @@ class Family:
         )
         if key not in self._layout_peaks:
             setup = replace(base, layout=layout, grad_accum=2 if accumulates else 1)
-            peaks = []
-            for recompute in self.space.recomputes:
-                shape = self.cache.envelope(
-                    base.precision,
-                    recompute,
-                    self.space.micro_batches,
-                    autocast=base.autocast,
-                    residence=setup_residence(base),
-                )
-                peaks.append(memory_of(self.cache, setup, shape).peak_bytes)
-            self._layout_peaks[key] = np.concatenate(peaks)
+            policies = [replace(setup, recompute=one) for one in self.space.recomputes]
+            self._layout_peaks[key] = np.concatenate(
+                [
+                    data_parallel_memory(self.cache, one, self.space.micro_batches).peak_bytes
+                    for one in policies
+                ]
+            )
         return self._layout_peaks[key]

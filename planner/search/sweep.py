@@ -16,8 +16,9 @@ from ..plan.plan import Rejected
 from ..plan.question import Question
 from ..plan.setup import Setup
 from ..predict.model_cache import ModelCache
+from ..predict.step_time import Variants
 from ..software.stack import casts_layers
-from .data_parallel import USUAL_FRAGMENTATION, Family, Variants
+from .data_parallel import USUAL_FRAGMENTATION, Family
 from .model_parallel import HandLayouts
 from .offers import Market, PricedInstance
 from .ranking import Candidate
@@ -164,7 +165,7 @@ class Sweep:
         variants: Variants,
     ) -> Iterator[Candidate]:
         accum, divisible = self._family.accumulation(layouts, variants.micro_batch)
-        fits = divisible & self._family.fits(site, layouts, variants.base, accum)
+        fits = divisible & self._family.fits(site, layouts, variants, accum)
         many = len(choices)
         shown = self._shown(choices)
         self.tried += many * fits.size
@@ -181,7 +182,7 @@ class Sweep:
                 yield Candidate(
                     choice=choice,
                     one_node=site,
-                    base=variants.base,
+                    base=variants.setup,
                     layout=layout,
                     micro_batch=int(variants.micro_batch[column]),
                     grad_accum=int(accum[row, column]),

@@ -23,7 +23,7 @@ from ..curves.files import (
     measured_accelerators,
     read_curve_file,
 )
-from .fit_curves import half_grid_error
+from .grids import half_grid_error
 
 _STREAM_BYTES = 2.0**30
 

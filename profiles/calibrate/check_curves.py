@@ -22,7 +22,7 @@ from ..curves.files import (
 )
 from ..curves.gemm import grid_gemm_s
 from ..curves.source import measured_device
-from .fit_curves import Table, fitted_attention_grids, half_grid_error, read_table, select
+from .grids import Table, fitted_attention_grids, half_grid_error, read_table, select
 
 _GEMM_PAIRS = (
     ("H200-141GB-SXM", "H100-80GB-SXM"),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..tracing_process.child_main import take_over_standard_streams
-from .nvidia_smi import LoadSampler, driver_facts
+from .driver import LoadSampler, driver_facts
 from .schedule import Point
 
 

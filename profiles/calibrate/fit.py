@@ -16,7 +16,7 @@ from ..curves.device_curves import DeviceCurves
 from ..curves.files import CURVE_SCHEMA_VERSION, Array, TileModel, parsed_curves
 from ..curves.gemm import tile_kernel_s
 from ..curves.source import CurveSource
-from .fit_curves import filled, half_grid_error, microseconds, robust_sigma, rounded
+from .grids import filled, half_grid_error, microseconds, robust_sigma, rounded
 from .schedule import ATTENTION_LEVELS, GEMM_LEVELS, STREAM_KINDS, Axes, Point, Scale
 
 _ENOUGH = 0.5

@@ -16,16 +16,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ...catalog.embedded import Catalogue
 from ...catalog.errors import GpuplanError, UsageError
 from ...catalog.files import write_chosen
 from ...catalog.names import resolve_accelerator
-from ...catalog.snapshot import Catalogue, load_catalogue
+from ...catalog.snapshot import load_catalogue
 from ...catalog.types import Accelerator, Dtype
 from ...catalog.version import VERSION
 from ..curves.user_curves import curves_dir
 from .child import MeasuringChild
+from .driver import summary_of_load
 from .fit import Measured, fastest_s, fitted_record, is_usable
-from .nvidia_smi import summary_of_load
 from .schedule import Point, Scope, default_dtypes, measuring_plan
 
 KERNEL_WITHIN_S = 120.0

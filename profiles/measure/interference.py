@@ -5,7 +5,6 @@ Throttling and contention are reported beside a measurement, never averaged into
 
 from __future__ import annotations
 
-import csv
 import os
 import subprocess
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..measured import Conditions
+from ..nvidia_smi import command, parse_answer, query_command, reasons_in, rows_of, slowed_by
 
 SAMPLE_EVERY_S = 0.25
 FIRST_SAMPLE_WITHIN_S = 5.0
@@ -24,14 +24,6 @@ BUSY_BEFORE_PERCENT = 10
 """A device that computes more than this before the first step computes for somebody else."""
 BUSY_CORES_SHARE = 0.10
 """Share of the host's cores that others may use before it counts as contention."""
-SLOWED_BY = {
-    # Bits of nvmlClocksEventReasons (nvml.h); idle and clocks set by an application are not here.
-    0x04: "power cap",
-    0x08: "hardware slowdown",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,65 +210,40 @@ class SmiReader:
     """The driver's own command, nvidia-smi."""
 
     source = "nvidia-smi"
-    _FIELDS = (
-        *("clocks.sm", "clocks.max.sm", "temperature.gpu", "power.draw", "utilization.gpu"),
-        "clocks_throttle_reasons.active",
-    )
+    _FIELDS = {
+        "clock_mhz": "clocks.sm",
+        "max_clock_mhz": "clocks.max.sm",
+        "temperature_c": "temperature.gpu",
+        "power_w": "power.draw",
+        "busy_percent": "utilization.gpu",
+        "slowed_by": "clocks_throttle_reasons.active",
+    }
 
     def __init__(self, uuid: str) -> None:
         self._uuid = uuid
 
     def read(self) -> Sample | None:
         """Return one look."""
-        values = self._ask(f"--query-gpu={','.join(self._FIELDS)}")
-        if len(values) != 1 or len(values[0]) != len(self._FIELDS):
+        told = parse_answer(self._FIELDS, self._ask(query_command(self._FIELDS, self._uuid)))
+        if told is None:
             return None
-        *numbers, bits = values[0]
-        clock, highest, temperature, power, busy = (number_in(text) for text in numbers)
-        running = self._ask("--query-compute-apps=pid")
+        reasons = slowed_by(told.pop("slowed_by"))
+        numbers = {name: cell if isinstance(cell, float) else None for name, cell in told.items()}
+        running = rows_of(self._ask(command("--query-compute-apps=pid", self._uuid)))
         return Sample(
-            clock_mhz=clock,
-            max_clock_mhz=highest,
-            temperature_c=temperature,
-            power_w=power,
-            busy_percent=busy,
-            slowed_by=reasons_in(int(bits, 16)) if bits.startswith("0x") else None,
+            **numbers,
+            slowed_by=None if reasons is None else tuple(reasons),
             processes=len(running) or None,
         )
 
-    def _ask(self, question: str) -> list[list[str]]:
+    def _ask(self, asked: list[str]) -> str:
         try:
             done = subprocess.run(
-                ["nvidia-smi", f"--id={self._uuid}", question, "--format=csv,noheader,nounits"],
-                capture_output=True,
-                text=True,
-                timeout=ASKING_LIMIT_S,
-                check=True,
+                asked, capture_output=True, text=True, timeout=ASKING_LIMIT_S, check=True
             )
         except (OSError, subprocess.SubprocessError):
-            return []
-        return list(csv.reader(done.stdout.splitlines(), skipinitialspace=True))
-
-
-def reasons_in(bits: int) -> tuple[str, ...]:
-    """Return in words why the clocks are low, of the driver's bits.
-
-    >>> reasons_in(0x44)
-    ('power cap', 'hardware thermal slowdown')
-    """
-    return tuple(words for bit, words in SLOWED_BY.items() if bits & bit)
-
-
-def number_in(text: str) -> float | None:
-    """Return the number that nvidia-smi wrote; None for its "[N/A]".
-
-    >>> number_in("1980"), number_in("[N/A]")
-    (1980.0, None)
-    """
-    try:
-        return float(text)
-    except ValueError:
-        return None
+            return ""
+        return done.stdout
 
 
 def _counters() -> tuple[float, float | None, float, float | None]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..profile import KERNEL_KINDS, Kernel, MemoryStream, Numerics, Segment, StepTrace
 from . import recorder as rec
 from .kernels import Call, Counts, affine, count, kind_of, line, make_kernel, op_name
+from .recorded import Built, RecordedStep
 from .recorder import BlockExecution, Recorder
-
-if TYPE_CHECKING:
-    from .trace import Built, RecordedStep
 
 
 @dataclass

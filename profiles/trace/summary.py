@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -20,22 +19,20 @@ from ..profile import (
     StepTrace,
 )
 from ..user_model.blocks import BlockRun
-from ..user_model.contract import Workload
 from ..user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
 from ..user_model.ties import tied_blocks, tied_modules
+from ..user_model.workload import Workload
 from . import recorder as rec
 from .assemble import PairedRuns
 from .kernels import line
-
-if TYPE_CHECKING:
-    from .trace import Built, _Tracer
+from .recorded import Built, FileFacts
 
 NAMES_OF_OPTIMIZERS = {"adamw8bit": "adamw8bit", "adam8bit": "adamw8bit"}
 PRECISION_OF_AUTOCAST = {torch.float16: "fp16-amp", torch.bfloat16: "bf16-amp"}
 
 
 def make_profile(
-    workload: Workload, tracer: _Tracer, runs: list[PairedRuns], steps: list[StepTrace]
+    workload: Workload, facts: FileFacts, runs: list[PairedRuns], steps: list[StepTrace]
 ) -> Profile:
     """Return the Profile of these steps."""
     built = runs[0].built
@@ -55,15 +52,15 @@ def make_profile(
         flops=model_flops(_most_fused(steps)),
         tokens_per_sample=workload.tokens_per_sample,
         batch_bytes=line(runs[0].small.batch_bytes, runs[0].large.batch_bytes, runs[0].sizes),
-        file_precision=_file_precision(tracer.file_autocast, built),
-        file_compiles=tracer.compiles,
+        file_precision=_file_precision(facts.autocast, built),
+        file_compiles=facts.compiles,
         default_micro_batch=workload.default_micro_batch,
         optimizer=_optimizer_facts(built, steps[0], trainable),
         tensor_plan=tensor_plan_kind(tensor_plan_of(workload, built.model)),
         tied_modules=tied_modules(built.model),
         tied_blocks=tied_blocks(built.model),
         steps=tuple(steps),
-        notes=(*tracer.notes, *_notes(steps)),
+        notes=(*facts.notes, *_notes(steps)),
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,11 +18,12 @@ from ...catalog.errors import UserFileError
 from ..passes.optimizers import with_optimizer
 from ..profile import Numerics, Profile
 from ..user_model import failures
-from ..user_model.blocks import BlockRun, find_blocks
-from ..user_model.contract import Workload
+from ..user_model.blocks import find_blocks
+from ..user_model.workload import Workload
 from . import recorder as rec
 from .assemble import PairedRuns, assemble_step
 from .fake_cuda import GPU, Target, gpu_machine
+from .recorded import Built, FileFacts
 from .recorder import Recorder, calling_frame, calling_modules
 from .summary import make_profile
 from .torch_private import check_torch, without_dynamo
@@ -53,35 +53,9 @@ def trace_workload(
     tracer = _Tracer(workload)
     with _steady():
         runs = [tracer.trace(each) for each in numerics]
-    profile = make_profile(workload, tracer, runs, [assemble_step(each) for each in runs])
+    steps = [assemble_step(each) for each in runs]
+    profile = make_profile(workload, tracer.file_facts(), runs, steps)
     return with_optimizer(profile, optimizer) if optimizer else profile
-
-
-@dataclass
-class RecordedStep:
-    """What one recorded step left."""
-
-    size: int
-    recorder: Recorder
-    batch_bytes: int
-    forward_end_tick: int
-    optimizer_tick: int
-
-
-@dataclass
-class Built:
-    """A model on the device, its optimizer after a first step, and its repeated blocks."""
-
-    model: nn.Module
-    optimizer: torch.optim.Optimizer
-    blocks: tuple[BlockRun, ...]
-
-    def optimizer_state(self) -> Iterator[torch.Tensor]:
-        """Yield the tensors that the optimizer keeps on the device."""
-        for state in self.optimizer.state.values():
-            for value in state.values():
-                if isinstance(value, torch.Tensor) and value.is_meta:
-                    yield value
 
 
 class _Tracer:
@@ -94,6 +68,12 @@ class _Tracer:
         self.notes: list[str] = []
         self._built: dict[bool, Built] = {}
         self._machine = _Machine(workload, casts=False)
+
+    def file_facts(self) -> FileFacts:
+        """Return what the file did in the steps that were traced."""
+        return FileFacts(
+            autocast=self.file_autocast, compiles=self.compiles, notes=tuple(self.notes)
+        )
 
     def trace(self, numerics: Numerics) -> PairedRuns:
         """Return the step of one numerics class at two sizes."""

@@ -24,7 +24,7 @@ from ..user_model.spec import ModelSpec
 
 if TYPE_CHECKING:
     from ..trace.fake_cuda import Target
-    from ..user_model.contract import Workload
+    from ..user_model.workload import Workload
 
 _IS_POSIX = os.name == "posix"
 LARGEST_WATCHED_FILE_BYTES = 4 * 2**20

@@ -13,9 +13,9 @@ import torch
 
 from ...catalog.errors import UserFileError
 from .checks import Batch, checked_loss, checked_model, described
-from .contract import Params, Workload, bind_batch, default_micro_batch, tokens_per_sample
 from .spec import ModelSpec
 from .stepping import loss_at_backward, recorded_optimizers, same_optimizer
+from .workload import Params, Workload, bind_batch, default_micro_batch, tokens_per_sample
 
 ENTRY_POINT_PREFIXES = ("deepview_", "skyline_")
 

@@ -13,7 +13,8 @@ import torch
 
 from ...catalog.errors import UsageError, did_you_mean
 from .checks import Batch, checked_loss, checked_model
-from .contract import (
+from .spec import InputShape, ModelSpec
+from .workload import (
     Params,
     Workload,
     bind_batch,
@@ -22,7 +23,6 @@ from .contract import (
     default_micro_batch,
     tokens_per_sample,
 )
-from .spec import InputShape, ModelSpec
 
 
 def from_class(spec: ModelSpec, module: ModuleType) -> Workload:

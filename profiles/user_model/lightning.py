@@ -11,10 +11,10 @@ import torch
 
 from ...catalog.errors import UserFileError
 from .checks import Batch, checked_batch, checked_loss, checked_model, described
-from .contract import Params, Workload, tokens_per_sample
 from .forms import batch_function, own_default
 from .spec import ModelSpec
 from .stepping import loss_at_backward, same_optimizer
+from .workload import Params, Workload, tokens_per_sample
 
 
 def lightning_classes(module: ModuleType) -> list[type[torch.nn.Module]]:

@@ -14,7 +14,7 @@ from torch import nn
 from ...catalog.errors import UserFileError
 from ...catalog.vocabulary import TensorPlan
 from .checks import described
-from .contract import Workload, optional_function
+from .workload import Workload, optional_function
 
 PLAN_FUNCTION = "tensor_parallel_plan"
 

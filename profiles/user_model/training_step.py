@@ -14,8 +14,8 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 from ...catalog.errors import UsageError
 from .blocks import find_blocks
 from .checks import Batch
-from .contract import Workload
 from .placing import placed
+from .workload import Workload
 
 LOSS_SCALE = 2.0**10
 """First loss scale of fp16: torch's own default of 2^16 skips the first optimizer steps."""

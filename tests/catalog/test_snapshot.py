@@ -9,14 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpuplan.catalog.build_snapshot import SnapshotError, build_snapshot, main, outliers, violations
+from gpuplan.catalog.embedded import CURATED_DIR, DATA_DIR, read_catalogue, snapshot_facts
 from gpuplan.catalog.rows import read_offers
-from gpuplan.catalog.snapshot import (
-    CURATED_DIR,
-    DATA_DIR,
-    load_catalogue,
-    read_catalogue,
-    snapshot_facts,
-)
+from gpuplan.catalog.snapshot import load_catalogue
 
 ROOT = Path(__file__).parents[2]
 CANDIDATES = [folder / "shared" / "data" / "catalog" for folder in (ROOT, ROOT.parent)]

@@ -173,7 +173,7 @@ def _in_fp32(step: StepTrace) -> StepTrace:
     return step.model_copy(update={"numerics": "fp32", "segments": segments})
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_decoder() -> Callable[..., Profile]:
     """Return the builder of hand-written profiles."""
     return decoder

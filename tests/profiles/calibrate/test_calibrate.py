@@ -13,8 +13,8 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Accelerator
 from gpuplan.profiles.calibrate import parent as calibrate_module
 from gpuplan.profiles.calibrate.check import check_curve_file
+from gpuplan.profiles.calibrate.driver import summary_of_load
 from gpuplan.profiles.calibrate.fit import UNCHECKED_ERROR, Measured, fitted_record, is_usable
-from gpuplan.profiles.calibrate.nvidia_smi import summary_of_load
 from gpuplan.profiles.calibrate.parent import CalibrationRequest, calibrate, named_accelerator
 from gpuplan.profiles.calibrate.schedule import Point, Scope, default_dtypes, measuring_plan
 from gpuplan.profiles.curves.device_curves import DeviceCurves, curves_for

@@ -7,16 +7,18 @@ import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.profiles.calibrate.fit_curves import (
-    fitted_attention_grids,
-    fitted_gemm_grid,
     fitted_tiles,
     fp32_dims,
     fp32_machine,
-    half_grid_error,
     stream_fraction,
 )
 from gpuplan.profiles.calibrate.fit_levels import fitted_levels
 from gpuplan.profiles.calibrate.fit_network import fitted_network
+from gpuplan.profiles.calibrate.grids import (
+    fitted_attention_grids,
+    fitted_gemm_grid,
+    half_grid_error,
+)
 from gpuplan.profiles.curves.files import CURVES_DIR, TileModel, read_curve_file, shared_table
 from gpuplan.profiles.curves.gemm import tile_kernel_s
 

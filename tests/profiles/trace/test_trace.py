@@ -15,7 +15,7 @@ from gpuplan.profiles.analysis.caching_allocator import replay
 from gpuplan.profiles.profile import CATEGORIES, Kernel, Profile, StepTrace
 from gpuplan.profiles.trace.recorder import Recorder
 from gpuplan.profiles.trace.trace import trace_workload
-from gpuplan.profiles.user_model.contract import Workload
+from gpuplan.profiles.user_model.workload import Workload
 
 pytestmark = pytest.mark.slow
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import os
 import subprocess
 import time
 from collections.abc import Sequence
 from typing import Any
+
+from ..nvidia_smi import parse_answer, query_command, slowed_by
 
 _IDENTITY = {
     "driver": "driver_version",
@@ -19,14 +19,6 @@ _LOAD = {
     "temperature_c": "temperature.gpu",
     "power_w": "power.draw",
     "slowed_by": "clocks_throttle_reasons.active",
-}
-_SLOWED_BY = {
-    # Bits of nvmlClocksEventReasons (nvml.h); idle and clocks set by an application are not here.
-    0x04: "power cap",
-    0x08: "hardware slowdown",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
 }
 _EVERY_S = 5.0
 
@@ -60,7 +52,7 @@ class LoadSampler:
         told = parse_answer(_LOAD, self._asked.communicate()[0])
         self._asked = None
         if told is not None:
-            told["slowed_by"] = slowed_by(told["slowed_by"])
+            told["slowed_by"] = slowed_by(told["slowed_by"]) or []
         return told
 
     def _ask(self) -> None:
@@ -85,49 +77,3 @@ def summary_of_load(samples: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
             summary[name] = {"low": values[0], "median": middle, "high": values[-1]}
     reasons = {reason for sample in samples for reason in sample.get("slowed_by") or ()}
     return summary | {"slowed_by": sorted(reasons)}
-
-
-def query_command(fields: dict[str, str]) -> list[str]:
-    """Return the command that asks the driver for these fields of the first visible device."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip() or "0"
-    asked = ",".join(fields.values())
-    return [
-        "nvidia-smi",
-        f"--id={visible}",
-        f"--query-gpu={asked}",
-        "--format=csv,noheader,nounits",
-    ]
-
-
-def parse_answer(fields: dict[str, str], text: str) -> dict[str, Any] | None:
-    """Return the driver's answer, numbers as numbers; None if it is no such answer.
-
-    >>> parse_answer({"sm_clock_mhz": "clocks.sm", "power_w": "power.draw"}, "1980, [N/A]")
-    {'sm_clock_mhz': 1980.0, 'power_w': None}
-    """
-    rows = list(csv.reader(text.splitlines(), skipinitialspace=True))
-    if not rows or len(rows[0]) != len(fields):
-        return None
-    return {name: _value(text.strip()) for name, text in zip(fields, rows[0], strict=True)}
-
-
-def slowed_by(bits: Any) -> list[str]:
-    """Return in words why the clocks are low, of the driver's bits.
-
-    >>> slowed_by("0x0000000000000044")
-    ['power cap', 'hardware thermal slowdown']
-    """
-    try:
-        value = int(str(bits), 16)
-    except ValueError:
-        return []
-    return [words for bit, words in _SLOWED_BY.items() if value & bit]
-
-
-def _value(text: str) -> float | str | None:
-    if text.startswith("[") or text in ("N/A", ""):
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return text

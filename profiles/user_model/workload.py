@@ -1,0 +1,198 @@
+"""A loaded model file: its functions with their params bound, each checking what it returns.
+
+Needs only the standard library and torch, because the runner carries this file to the instances.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from ...catalog.errors import UsageError, UserFileError, did_you_mean
+from .checks import Batch, checked_batch, checked_loss, default_loss, default_optimizer, described
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A user's file, loaded: the functions of the contract with their params already bound.
+
+    Every function checks what the user's code returned, so a tracer may trust the types: a module
+    with something to train, a batch that is a tuple or a dict, a loss of one element.
+    """
+
+    name: str
+    path: Path | None
+    params: dict[str, Any] = field(default_factory=dict)
+    build_model: Callable[[], torch.nn.Module]
+    make_batch: Callable[[int], Batch]
+    compute_loss: Callable[[torch.nn.Module, Batch], torch.Tensor]
+    build_optimizer: Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
+    build_dataset: Callable[[], Any] | None = None
+    loader: str | None = None
+    """The function of the file whose loader `make_batch` reads, the same samples every time."""
+    tokens_per_sample: float | None = None
+    default_micro_batch: int | None = None
+
+
+def optional_function(workload: Workload, name: str) -> Callable[..., Any] | None:
+    """Return a function that a model file may have beside those of the contract; None if not."""
+    for module in list(sys.modules.values()):
+        if workload.path and getattr(module, "__file__", None) == str(workload.path):
+            found = getattr(module, name, None)
+            return found if callable(found) else None
+    return None
+
+
+class Params:
+    """The params of a spec, handed to each function by the names it takes.
+
+    `check_taken` then knows which keys nobody asked for.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+        self._names: set[str] = set()
+        self._takes_all = False
+
+    def bind(self, function: Callable[..., Any], *, reserved: int = 0) -> Callable[..., Any]:
+        """Return the function with the params it takes filled in.
+
+        Args:
+            function: The user's function or class.
+            reserved: How many leading arguments the caller gives; params never fill those.
+        """
+        parameters = _parameters(function)
+        names = {
+            one.name
+            for one in parameters[reserved:]
+            if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+        }
+        reserved_names = [one.name for one in parameters[:reserved]]
+        takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters)
+        self._names |= names
+        self._takes_all |= takes_all
+        given = {
+            key: value
+            for key, value in self._values.items()
+            if key in names or (takes_all and key not in reserved_names)
+        }
+        missing = [
+            one.name
+            for one in parameters[reserved:]
+            if one.name in names and one.default is one.empty and one.name not in given
+        ]
+        keyword_only = [one.name for one in parameters[:reserved] if one.kind is one.KEYWORD_ONLY]
+
+        def call(*arguments: Any) -> Any:
+            if missing:
+                raise _missing_params(function, missing)
+            split = len(arguments) - len(keyword_only)
+            named = dict(zip(keyword_only, arguments[split:], strict=True))
+            return function(*arguments[:split], **named, **given)
+
+        return call
+
+    def check_taken(self, where: str) -> None:
+        """Raise a UsageError for the first key that no function takes."""
+        if self._takes_all:
+            return
+        for key in self._values:
+            if key in self._names:
+                continue
+            if key == "batch_size":
+                fix = "give the batch size with --micro-batch."
+            elif self._names:
+                fix = f"use one of {', '.join(sorted(self._names))}."
+            else:
+                fix = "leave --param out: none of its functions takes an argument."
+            raise UsageError(
+                f"No function of {where} takes the param {key!r}.{did_you_mean(key, self._names)}",
+                fix=fix,
+            )
+
+
+def bind_optimizer(params: Params, function: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Return the file's optimizer function with its params bound and its result checked."""
+    if function is None:
+        return default_optimizer
+    bound = params.bind(function, reserved=1)
+
+    def build_optimizer(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        optimizer = bound(parameters)
+        if isinstance(optimizer, torch.optim.Optimizer):
+            return optimizer
+        raise UserFileError(
+            f"build_optimizer() returned {described(optimizer)}, not a torch.optim.Optimizer.",
+            fix="return for example torch.optim.AdamW(parameters, lr=1e-4).",
+        )
+
+    return build_optimizer
+
+
+def bind_loss(params: Params, function: Callable[..., Any] | None) -> Callable[..., torch.Tensor]:
+    """Return the file's loss function, or the default one, with its result checked."""
+    if function is None:
+        return default_loss
+    bound = params.bind(function, reserved=2)
+    return lambda model, batch: checked_loss(bound(model, batch), "compute_loss()")
+
+
+def bind_batch(params: Params, function: Callable[..., Any], source: str) -> Callable[[int], Batch]:
+    """Return the file's batch function with its params bound and its result checked."""
+    if not _parameters(function):
+        raise UserFileError(
+            f"{source}() takes no argument; gpuplan asks it for batches of several sizes.",
+            fix=f"write def {source}(batch_size): and use batch_size as the first dimension.",
+        )
+    bound = params.bind(function, reserved=1)
+    return lambda batch_size: checked_batch(bound(batch_size), f"{source}({batch_size})")
+
+
+def default_micro_batch(function: Callable[..., Any]) -> int | None:
+    """Return the default of a batch function's first argument, if it is a positive integer."""
+    parameters = _parameters(function)
+    default = parameters[0].default if parameters else None
+    is_size = isinstance(default, int) and not isinstance(default, bool) and default > 0
+    return default if is_size else None
+
+
+def tokens_per_sample(params: Params, module: ModuleType) -> float | None:
+    """Return the file's TOKENS_PER_SAMPLE, a number or a function of params; None if not given.
+
+    Raises:
+        UserFileError: it is not a number above 0.
+    """
+    value = getattr(module, "TOKENS_PER_SAMPLE", None)
+    if callable(value):
+        value = params.bind(value)()
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
+        raise UserFileError(
+            f"TOKENS_PER_SAMPLE is {value!r}, not a number of tokens.",
+            fix="set it to the tokens in one sample, such as TOKENS_PER_SAMPLE = 1024.",
+        )
+    return float(value)
+
+
+def _missing_params(function: Callable[..., Any], names: list[str]) -> UsageError:
+    called = getattr(function, "__name__", "the function")
+    options = " ".join(f"--param {name}=…" for name in names)
+    return UsageError(
+        f"{called}() needs {' and '.join(names)}, which has no default.",
+        fix=f"give {options}, or a default in the file.",
+    )
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return []

@@ -1,0 +1,168 @@
+"""What a question leaves free, spelled out: node counts, layouts, batches, precisions, stacks."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.plan.layout import Layout
+from gpuplan.planner.plan.plan import Precision
+from gpuplan.planner.plan.question import Choices, Machine, Question, Work
+from gpuplan.planner.search.search_space import (
+    LARGEST_MICRO_BATCH,
+    Space,
+    precisions_for,
+    space_of,
+    stack_for,
+)
+from gpuplan.profiles.profile import Profile
+
+DEVICES = load_catalogue().accelerators
+FIXED = Choices(layouts=(Layout(data=8),), micro_batches=(4,))
+ONE_MACHINE = Machine(instances=("p4d.24xlarge",), nodes=(1,))
+
+
+def asked(
+    profile: Profile, choices: Choices | None = None, machine: Machine | None = None
+) -> Space:
+    question = Question(choices=choices or Choices(), machine=machine or Machine())
+    return space_of(question, profile)
+
+
+@pytest.mark.parametrize(
+    ("machine", "counts"),
+    [
+        (Machine(max_nodes=1), (1,)),
+        (Machine(max_nodes=9), (1, 2, 4, 8)),
+        (Machine(max_nodes=64), (1, 2, 4, 8, 16, 32, 64)),
+        (Machine(nodes=(3, 5), max_nodes=1), (3, 5)),
+    ],
+)
+def test_node_counts_double_unless_they_are_given(
+    toy: Profile, machine: Machine, counts: tuple[int, ...]
+) -> None:
+    assert asked(toy, machine=machine).node_counts == counts
+
+
+@given(nodes=st.sampled_from([1, 2, 4, 16]), per_node=st.sampled_from([1, 2, 8]))
+def test_every_layout_takes_all_ranks_and_none_is_there_twice(nodes: int, per_node: int) -> None:
+    free = Space(
+        node_counts=(nodes,),
+        layouts=(),
+        recomputes=("none",),
+        micro_batches=np.array([1]),
+        grad_accums=(),
+        global_batch=None,
+        fixed=False,
+    )
+    layouts = free.layouts_for(nodes, per_node)
+    assert {layout.accelerators for layout in layouts} == {nodes * per_node}
+    assert len(set(layouts)) == len(layouts)
+    assert all(layout.is_data_parallel_only for layout in layouts)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "per_node", "forms"),
+    [
+        (1, 1, ["dp1"]),
+        (1, 4, ["dp4", "dp4.zero1", "dp4.zero2", "fsdp4"]),
+        (2, 1, ["dp2", "dp2.zero1", "dp2.zero2", "fsdp2"]),
+        (2, 4, ["dp8", "dp8.zero1", "dp8.zero2", "fsdp8", "hsdp2x4"]),
+    ],
+)
+def test_the_data_parallel_family(
+    toy: Profile, nodes: int, per_node: int, forms: list[str]
+) -> None:
+    assert [str(layout) for layout in asked(toy).layouts_for(nodes, per_node)] == forms
+
+
+def test_given_layouts_are_tried_where_they_have_their_ranks(toy: Profile) -> None:
+    eight, two = Layout(data=8), Layout(data=1, tensor=2)
+    space = asked(toy, Choices(layouts=(eight, two)))
+    assert space.layouts_for(1, 8) == [eight]
+    assert space.layouts_for(2, 1) == [two]
+    assert space.layouts_for(1, 4) == []
+
+
+@given(global_batch=st.integers(1, 5000))
+def test_micro_batches_are_powers_of_two_and_the_divisors(global_batch: int) -> None:
+    profile = Profile.model_construct(blocks=(), default_micro_batch=global_batch)
+    sizes = asked(profile).micro_batches.tolist()
+    limit = min(global_batch, LARGEST_MICRO_BATCH)
+    assert sizes == sorted(set(sizes))
+    assert sizes[0] >= 1 and sizes[-1] <= limit
+    assert {d for d in range(1, limit + 1) if global_batch % d == 0} <= set(sizes)
+    assert all(global_batch % size == 0 or size & (size - 1) == 0 for size in sizes)
+
+
+def test_given_micro_batches_are_sorted_and_said_once(toy: Profile) -> None:
+    assert asked(toy, Choices(micro_batches=(8, 2, 8))).micro_batches.tolist() == [2, 8]
+
+
+def test_one_plan_leaves_nothing_free(toy: Profile) -> None:
+    fixed = asked(toy, FIXED, ONE_MACHINE)
+    assert fixed.fixed
+    assert (fixed.recomputes, fixed.global_batch) == (("none",), None)
+    assert not asked(toy, FIXED).fixed
+    assert asked(toy).recomputes == ("none", "selective", "full")
+
+
+def test_without_blocks_nothing_is_recomputed(toy: Profile) -> None:
+    assert asked(toy.model_copy(update={"blocks": ()})).recomputes == ("none",)
+
+
+def test_the_default_batch_of_the_file_is_the_global_one_unless_one_is_asked_for(
+    toy: Profile,
+) -> None:
+    own = toy.model_copy(update={"default_micro_batch": 48})
+    assert asked(own).global_batch == 48
+    assert space_of(Question(work=Work(global_batch=64)), own).global_batch == 64
+    assert asked(own, FIXED, ONE_MACHINE).global_batch is None
+
+
+@pytest.mark.parametrize(
+    ("device", "own", "fixed", "found"),
+    [
+        ("A100-80GB-SXM", None, False, ("tf32", "bf16-amp")),
+        ("V100-32GB-SXM2", None, False, ("fp32", "fp16-amp")),
+        ("A100-80GB-SXM", "fp16-amp", False, ("fp16-amp",)),
+        ("V100-32GB-SXM2", "bf16-amp", False, ("fp16-amp",)),
+        ("V100-32GB-SXM2", "bf16", False, ()),
+        ("A100-80GB-SXM", None, True, ("fp32",)),
+        ("V100-32GB-SXM2", "bf16-amp", True, ()),
+    ],
+)
+def test_precisions_that_are_tried(
+    toy: Profile, device: str, own: str | None, fixed: bool, found: tuple[Precision, ...]
+) -> None:
+    profile = toy.model_copy(update={"file_precision": own})
+    assert precisions_for(DEVICES[device], profile, Choices(), fixed=fixed) == found
+
+
+def test_precisions_that_are_asked_for_are_tried_where_the_device_has_them(toy: Profile) -> None:
+    choices = Choices(precisions=("fp8", "bf16-amp"))
+    assert precisions_for(DEVICES["H100-80GB-SXM"], toy, choices, fixed=False) == (
+        "fp8",
+        "bf16-amp",
+    )
+    assert precisions_for(DEVICES["A100-80GB-SXM"], toy, choices, fixed=False) == ("bf16-amp",)
+    assert precisions_for(DEVICES["V100-32GB-SXM2"], toy, choices, fixed=False) == ()
+
+
+@pytest.mark.parametrize(
+    ("device", "compiles", "choices", "stack"),
+    [
+        ("A100-80GB-SXM", False, Choices(), "torch-eager"),
+        ("A100-80GB-SXM", True, Choices(), "torch-compile"),
+        ("A100-80GB-SXM", True, Choices(compile=False), "torch-eager"),
+        ("A100-80GB-SXM", False, Choices(compile=True), "torch-compile"),
+        ("TPU-v5p", True, Choices(), "xla"),
+        ("TPU-v5p", False, Choices(stack="megatron"), "megatron"),
+    ],
+)
+def test_the_stack_of_a_device(
+    toy: Profile, device: str, compiles: bool, choices: Choices, stack: str
+) -> None:
+    profile = toy.model_copy(update={"file_compiles": compiles})
+    assert stack_for(DEVICES[device], profile, choices) == stack

@@ -1,0 +1,170 @@
+"""One walk of the space: who becomes a candidate, and where all the others are counted."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.types import Link
+from gpuplan.planner.plan.layout import Layout
+from gpuplan.planner.plan.plan import Offloaded
+from gpuplan.planner.plan.question import Choices, Machine, Question, Work
+from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.step_time import planned_step_s
+from gpuplan.planner.search.offers import Market, PricedInstance, survey
+from gpuplan.planner.search.ranking import Candidate
+from gpuplan.planner.search.search_space import space_of
+from gpuplan.planner.search.sweep import Sweep
+from gpuplan.profiles.profile import Profile
+
+P4D = Machine(providers=("aws",), instances=("p4d.24xlarge",), max_nodes=2)
+SMALL = Choices(recomputes=("none",), precisions=("bf16-amp",))
+
+
+def sweep_of(
+    profile: Profile,
+    *,
+    machine: Machine = P4D,
+    choices: Choices = SMALL,
+    change: Callable[[PricedInstance], PricedInstance | list[PricedInstance]] = lambda one: one,
+    offload: tuple[Offloaded, ...] = (),
+    **given: object,
+) -> tuple[Sweep, list[Candidate]]:
+    """Return a sweep that has run, and its candidates."""
+    question = Question(
+        **{"machine": machine, "choices": choices, "work": Work(global_batch=64), **given}  # pyright: ignore[reportArgumentType]
+    )
+    market = survey(load_catalogue(), question.machine, question.money)
+    changed = [change(one) for one in market.choices]
+    flat = tuple(one for each in changed for one in (each if isinstance(each, list) else [each]))
+    sweep = Sweep(
+        question,
+        ModelCache(profile),
+        space_of(question, profile),
+        replace(market, choices=flat),
+        offload=frozenset(offload),
+    )
+    return sweep, list(sweep.candidates())
+
+
+@pytest.mark.parametrize("all_variants", [False, True])
+@pytest.mark.parametrize("global_batch", [64, 96, 7])
+def test_everything_that_was_tried_is_a_candidate_or_counted(
+    make_decoder: Callable[..., Profile], all_variants: bool, global_batch: int
+) -> None:
+    large = make_decoder(layers=24, hidden=4096)
+    machine = Machine(providers=("aws",), accelerators=("A100", "T4"), max_nodes=4)
+    sweep, found = sweep_of(
+        large,
+        machine=machine,
+        choices=Choices(recomputes=("none",), precisions=("fp16-amp",)),
+        all_variants=all_variants,
+        work=Work(global_batch=global_batch),
+    )
+    feasible = sum(one.variants_that_fit for one in found)
+    assert sweep.counts["out_of_memory"] > 0
+    assert feasible + sweep.counts["out_of_memory"] + sweep.counts["indivisible"] == sweep.tried
+
+
+def test_a_candidate_is_the_fastest_of_its_layout_and_its_time_is_the_prediction_s(
+    toy: Profile,
+) -> None:
+    sweep, found = sweep_of(toy, all_variants=True)
+    assert len({(one.nodes, one.layout) for one in found}) == len(found) > 4
+    for one in found:
+        assert one.step_s == pytest.approx(planned_step_s(sweep.cache, one.site, one.setup))
+        assert one.global_batch == 64
+        for size in (1, 2, 4):
+            if 64 % (size * one.layout.data) == 0:
+                setup = replace(
+                    one.setup, micro_batch=size, grad_accum=64 // (size * one.layout.data)
+                )
+                assert planned_step_s(sweep.cache, one.site, setup) >= one.step_s * (1 - 1e-12)
+
+
+def test_of_the_same_nodes_only_the_fastest_layout_of_a_kind_is_shown(toy: Profile) -> None:
+    """The kinds are layouts with autocast's casts and layouts of 16-bit layers."""
+
+    def key(one: Candidate) -> tuple[int, bool]:
+        return one.nodes, one.base.autocast
+
+    _, every = sweep_of(toy, all_variants=True)
+    _, shown = sweep_of(toy)
+    assert sorted(map(key, shown)) == [(1, False), (1, True), (2, False), (2, True)]
+    for one in shown:
+        same = [other for other in every if key(other) == key(one)]
+        assert one.step_s == min(other.step_s for other in same)
+        assert one.variants_that_fit == sum(other.variants_that_fit for other in same)
+
+
+def test_of_equal_machines_the_cheapest_is_shown_and_the_others_are_counted(toy: Profile) -> None:
+    def three_sellers(one: PricedInstance) -> list[PricedInstance]:
+        usd = one.usd_per_hour or Decimal(1)
+        return [replace(one, usd_per_hour=factor * usd) for factor in (3, 1, 2)]
+
+    one_sweep, alone = sweep_of(toy)
+    sweep, shown = sweep_of(toy, change=three_sellers)
+    _, every = sweep_of(toy, change=three_sellers, all_variants=True)
+    assert [one.choice.usd_per_hour for one in shown] == [one.choice.usd_per_hour for one in alone]
+    assert sweep.tried == 3 * one_sweep.tried
+    assert sum(one.variants_that_fit for one in shown) == 3 * sum(
+        one.variants_that_fit for one in alone
+    )
+    assert len({one.choice.usd_per_hour for one in every}) == 3
+
+
+def test_a_machine_without_a_price_is_counted_unless_it_is_the_one_asked_about(
+    toy: Profile,
+) -> None:
+    def unpriced(one: PricedInstance) -> PricedInstance:
+        return replace(one, usd_per_hour=None)
+
+    sweep, found = sweep_of(toy, change=unpriced)
+    assert (found, sweep.counts["no_price"], sweep.tried) == ([], 1, 0)
+    fixed = Choices(layouts=(Layout(data=8),), micro_batches=(1,), precisions=("bf16-amp",))
+    sweep, found = sweep_of(toy, machine=replace(P4D, nodes=(1,)), choices=fixed, change=unpriced)
+    assert [one.usd_per_hour for one in found] == [float("inf")]
+    assert sweep.counts["no_price"] == 0
+
+
+def test_several_nodes_need_a_network_that_is_known(toy: Profile) -> None:
+    def unknown_network(one: PricedInstance) -> PricedInstance:
+        link = Link(name=None, bytes_per_s=None)
+        return replace(one, instance=one.instance.model_copy(update={"inter_link": link}))
+
+    sweep, found = sweep_of(toy, machine=replace(P4D, max_nodes=4), change=unknown_network)
+    assert {one.nodes for one in found} == {1}
+    assert sweep.counts["no_topology"] == 2
+
+
+def test_a_precision_that_the_device_has_not_is_unsupported(toy: Profile) -> None:
+    sweep, found = sweep_of(toy, choices=Choices(precisions=("fp8",)))
+    assert (found, sweep.counts["unsupported"]) == ([], 1)
+
+
+def test_parameters_are_offloaded_by_fsdp_alone(toy: Profile) -> None:
+    sweep, found = sweep_of(toy, offload=("parameters",), all_variants=True)
+    assert {one.layout.zero_stage for one in found} == {3}
+    assert {one.setup.offload for one in found} == {frozenset({"parameters"})}
+    given = Choices(layouts=(Layout(data=8),), precisions=("bf16-amp",))
+    sweep, found = sweep_of(toy, choices=given, offload=("parameters",))
+    assert found == []
+    assert sweep.refusals == {"parameters are offloaded by FSDP, which dp8 is not"}
+
+
+def test_only_sharded_layouts_have_16_bit_layers_of_their_own(toy: Profile) -> None:
+    _, found = sweep_of(toy, all_variants=True)
+    for one in found:
+        assert one.base.autocast == (one.layout.zero_stage not in (2, 3))
+    assert np.unique([one.layout.zero_stage for one in found]).tolist() == [0, 1, 2, 3]
+
+
+def test_a_market_without_machines_has_no_candidates(toy: Profile) -> None:
+    question = Question()
+    nothing = Market(choices=(), without_spec=2, without_price=0, cannot_train=3)
+    sweep = Sweep(question, ModelCache(toy), space_of(question, toy), nothing)
+    assert list(sweep.candidates()) == []
+    assert (sweep.counts["no_spec"], sweep.counts["unsupported"], sweep.tried) == (2, 3, 0)
