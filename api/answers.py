@@ -186,9 +186,9 @@ def validate(records: Iterable[Path], *, hold_out: Protocol | None = None) -> Va
         hold_out: predict every run with constants fitted without its fold of configurations, its
             source or its accelerator; None: with the usual ones.
     """
-    from .validation import validate as judge_records
+    from .validation import validate as validate_records
 
-    return judge_records(records, hold_out=hold_out)
+    return validate_records(records, hold_out=hold_out)
 
 
 def check() -> SkyCheck:

@@ -156,7 +156,7 @@ def launch(
         inputs: Shapes of the tensors of a plain module, for such a model.
         workdir: The folder that is sent; default: this one, or the model's own.
         owner: Who is named in the labels; default: this machine's user.
-        project_name: Whose money it is, for limits and labels; default: the folder's name.
+        project_name: The project the cost belongs to; default: the folder's name.
         replan: Whether to ask the plan's question again first.
         now: The clock, for names; default: the current local time.
         unique: Returns six characters that no other run has; default: drawn at random.

@@ -55,7 +55,7 @@ def _refuse_loader(spec: ModelSpec, source: DataSource, *, synthetic: bool) -> N
         " its schedule, validation or callbacks.",
         fix="train it with its own Trainer: --command with the script that calls fit(), and"
         f" --framework lightning; or write build_model() and build_dataset() in {spec.path.name}."
-        " --synthetic trains on those few batches all the same.",
+        " --synthetic trains on those few batches anyway.",
     )
 
 

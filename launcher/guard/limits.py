@@ -93,7 +93,7 @@ class Countdown:
         self._end_s = held.end_s
         self._stopped_setup = False
         self.why = ""
-        """What the last action is for, for a person."""
+        """The reason for the last action, for the user."""
 
     def tick(self, now_s: float, *, setting_up: bool, guarded: bool) -> str | None:
         """Return STOP_SETUP once when set-up is to be stopped, END when the machine is to end.

@@ -81,7 +81,7 @@ def process_count(request: RunRequest, plan: Plan | None, device: str, devices: 
     """Return how many processes run: the plan's, else those asked for, else one for each device.
 
     Raises:
-        UsageError: there are not so many devices.
+        UsageError: there are fewer devices.
     """
     planned = None if plan is None else plan.layout.accelerators
     count = planned or request.nproc or (devices if device == "cuda" else 1)

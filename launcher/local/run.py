@@ -1,6 +1,6 @@
 """Train a model on this machine, as its plan says or as the file itself asks.
 
-prepare(…)  →  Prepared     everything looked at that can be, nothing started
+prepare(…)  →  Prepared     everything checked that can be, nothing started
 execute(…)  →  RunResult    the job folder written, the processes run, what they left read back
 """
 

@@ -49,7 +49,7 @@ def smoke_steps() -> int:
 
 
 def total_steps(plan: Plan, request: LaunchRequest) -> int | None:
-    """Return the steps of the whole run; None where neither the plan nor a person says."""
+    """Return the steps of the whole run; None where neither the plan nor the user says."""
     return request.steps or (None if plan.run is None else plan.run.steps)
 
 

@@ -53,7 +53,7 @@ def chosen(text: str | None, request: LaunchRequest, *, folder: Path, store: Sto
 
 
 def catalogue_of(origin: Origin | None) -> Catalogue:
-    """Return today's catalogue, with the person's own offers that a plan was made with."""
+    """Return today's catalogue, with the user's own offers that a plan was made with."""
     offers = None if origin is None else origin.offers
     return load_catalogue(None if offers is None else Path(offers))
 

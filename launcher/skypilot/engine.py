@@ -162,7 +162,7 @@ class SkyEngine:
             self._sky.get(self._sky.cancel(cluster, job_ids=[job_id]))
 
     def down(self, cluster: str) -> None:
-        """Give all machines of a cluster back; nothing if it is gone."""
+        """Tear down all machines of a cluster; nothing if it is gone."""
         with self._explained():
             try:
                 self._sky.get(self._sky.down(cluster))

@@ -70,7 +70,7 @@ def write_prices(home: Path, catalogue: Catalogue, *, person: Path) -> Export | 
     what is written stays until it is written again.
 
     Args:
-        home: of gpuplan's own SkyPilot; made if it is not there.
+        home: of gpuplan's own SkyPilot; created if it does not exist.
         catalogue: the prices.
         person: the person's home, whose tables are read where this one has none yet.
 
