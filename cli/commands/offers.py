@@ -100,7 +100,7 @@ def command(**options: Any) -> None:
     """List what the clouds sell, cheapest first; what is not known is shown as unknown.
 
     Marketplaces (other people's machines) and slices of a device are left out unless you name the
-    provider or the instance, give --all, or nobody else sells what you ask for.
+    provider or the instance, give --all, or only they sell what you ask for.
     """
     from ...catalog.listing import OfferOrder, OfferView, list_offers
     from ...catalog.query import parse_filter
