@@ -1,4 +1,4 @@
-"""The training itself: run here, launched elsewhere, and what it took beside what was said."""
+"""The training itself: run here, launched elsewhere, and what it took beside what was predicted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(
         params: Values for the functions of the file.
         inputs: Shapes of the tensors of a plain module.
         now: The clock, for names; default: the current local time.
-        on_note: Called with what a person should know on the way.
+        on_note: Called with messages for the user.
 
     Raises:
         UsageError: What is asked for contradicts itself, the plan or this machine.
@@ -243,7 +243,7 @@ def _model_of(
     params: Mapping[str, Any] | None,
     inputs: Iterable[str],
 ) -> ModelSpec | None:
-    """Return the model that is trained, or None where the person's own script is."""
+    """Return the model that is trained, or None where the user's own script is."""
     from ..launcher.prepare.plan_choice import refuse_another_model
     from ..profiles.user_model.spec import parse_model_spec
 

@@ -1,4 +1,4 @@
-"""Launches: asked for, followed, ended, accounted for. Every one goes through the store."""
+"""Launches: request, follow, stop, resume, reconcile, history. Every one goes through the store."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def context(
     Args:
         engine: What rents machines.
         now: The clock, UTC.
-        tell: Called with what a person should know on the way.
+        tell: Called with messages for the user.
         log: Where the engine's log and the jobs' go.
-        changes: What a person changes of the guard's orders (`launcher/guard/orders.py`).
+        changes: What the user changes of the guard's orders (`launcher/guard/orders.py`).
     """
     from ..launcher.lifecycle.transitions import LaunchContext
     from ..launcher.prepare.orders_file import renew_orders
@@ -230,10 +230,10 @@ def take_down(context: LaunchContext, orphan: Discrepancy, *, confirmed: bool = 
     Args:
         context: The world.
         orphan: What `reconcile` found.
-        confirmed: Whether a person wants machines ended of which nobody can tell whose they are.
+        confirmed: Whether the user confirmed to end machines whose owner is not known.
 
     Raises:
-        UsageError: They are another store's or owner's, or unattributed and nobody confirmed it.
+        UsageError: They are another store's or owner's, or unattributed and not confirmed.
     """
     from ..launcher.lifecycle.cloud_instances import terminate
     from ..launcher.lifecycle.reconcile import take_down as tear_down

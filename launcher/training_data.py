@@ -11,7 +11,7 @@ SHOUTED = "SYNTHETIC batches"
 
 
 def local_data(spec: ModelSpec, *, synthetic: bool) -> str:
-    """Return what a run on this machine trains on, for a person to read.
+    """Return what a run on this machine trains on, in words for the user.
 
     Args:
         spec: the model.
@@ -26,7 +26,7 @@ def local_data(spec: ModelSpec, *, synthetic: bool) -> str:
 
 
 def launched_data(spec: ModelSpec, *, synthetic: bool, smoke: bool) -> str:
-    """Return what a launch trains on, for a person to read.
+    """Return what a launch trains on, in words for the user.
 
     Args:
         spec: the model.

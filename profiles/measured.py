@@ -37,7 +37,7 @@ class StepTime(Stored):
 
 
 class StepMemory(Stored):
-    """The peaks of the measured steps; None where nobody counts."""
+    """The peaks of the measured steps; None where it is not known."""
 
     peak_allocated_bytes: int | None = None
     peak_reserved_bytes: int | None = None
@@ -53,7 +53,7 @@ class KernelTime(Stored):
 
 
 class InputSpeed(Stored):
-    """Samples a second that a DataLoader gave with so many worker processes."""
+    """Samples a second that a DataLoader gave with this many worker processes."""
 
     workers: int
     samples_per_s: float
@@ -73,7 +73,7 @@ class InputPipeline(Stored):
 
 
 class Conditions(Stored):
-    """What the device was doing besides; None where nobody could tell."""
+    """What the device was doing besides; None where it is not known."""
 
     throttled: tuple[str, ...] | None = None
     """Why its clocks were lowered while it was measured; empty if they were not."""

@@ -45,6 +45,6 @@ def hand_over(orders: Orders, reading: Reading, *, now_s: float) -> Verdict | No
     return Verdict(
         HAND_OVER,
         f"The deadline is in {left_s / 60:.0f} minutes, too soon for these spot machines to be"
-        " taken away: it goes on on others.",
+        " taken away: it moves to on-demand machines.",
         0,
     )

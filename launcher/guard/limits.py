@@ -5,7 +5,7 @@
     set-up    ≤ the least of its own limit and allowed_s - tail
 
 All counted from when the machine began to cost. Where nothing limits a run, its end is the stated
-default, or none where nobody knows how long it takes; a machine on which nothing runs ends even so.
+default, or none where its length is not known; a machine on which nothing runs ends even so.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class TimerOrders:
     after_setup_s: float = 600.0
     """From a set-up that was stopped to the end: its log is read, others may tear down."""
     default_end_s: float | None = None
-    """Of a machine that nothing else limits; None where nobody knows how long the run takes."""
+    """Of a machine that nothing else limits; None where it is not known how long the run takes."""
     power_off: Sequence[str] = ()
     """The command that ends the machine; none where it must not be tried."""
     power_off_on: Sequence[str] = ()

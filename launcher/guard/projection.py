@@ -38,7 +38,7 @@ class Projected:
     outcome: str
     """`within`, `above` or `below` what was estimated, or `above the cap`."""
     text: str
-    """For a person."""
+    """The comparison, in words for the user."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as the state file has it."""

@@ -188,7 +188,7 @@ def projected(orders: Orders, projection: Projected) -> Verdict | None:
 
 def asked() -> Verdict:
     """Return the verdict of the user who asked it to stop."""
-    return Verdict("stop", "A person asked it to stop.", 0)
+    return Verdict("stop", "The user asked it to stop.", 0)
 
 
 def signalled(number: int) -> Verdict:

@@ -32,7 +32,7 @@ Kind = Literal[
 ]
 """A launch that was brought up to date; one that runs as it should; machines of this store that
 the engine knows and no open launch owns; machines of this store that only the cloud knows; machines
-with gpuplan's label of which nobody can tell whose they are; machines of another store or owner;
+with gpuplan's label whose owner is not known; machines of another store or owner;
 what could not be checked; where nothing was listed, since the account has nothing there."""
 LAST: dict[Kind, int] = {"others": 1, "skipped": 2}
 """What is listed for information, after what may cost this user money."""
@@ -146,7 +146,7 @@ def take_down(
         confirmed: whether the user, asked about these machines, confirmed to end unattributed ones.
 
     Raises:
-        UsageError: they are not this store's, or not for sure and nobody has confirmed it.
+        UsageError: they are not this store's, or not for sure and not confirmed.
     """
     if not (orphan.is_orphan or (orphan.kind == "unattributed" and confirmed)):
         raise UsageError(

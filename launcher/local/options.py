@@ -113,7 +113,7 @@ def note_stand_in(plan: Plan | None, device: str, nproc: int, on_note: Note) -> 
 
 
 def chosen_steps(request: RunRequest, plan: Plan | None, on_note: Note) -> int:
-    """Return the steps asked for, else the plan's, else a few; say so where nobody asked."""
+    """Return the steps asked for, else the plan's, else a few; say so for the last."""
     if request.steps is not None:
         return request.steps
     if plan is not None and plan.run is not None:

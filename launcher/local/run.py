@@ -74,7 +74,7 @@ def prepare(
         request: how.
         catalogue: knows accelerators by the names that drivers give them.
         now: the clock, for names.
-        on_note: told what a person should know.
+        on_note: called with messages for the user.
 
     Raises:
         UsageError: what is asked for contradicts itself, the plan or this machine.

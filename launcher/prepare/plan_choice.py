@@ -63,7 +63,7 @@ def cheapest(estimate: Estimate, request: LaunchRequest, *, catalogue: Catalogue
 
     Raises:
         NoFeasiblePlanError: there is none.
-        PriceError: nobody knows the price of any.
+        PriceError: no price is known.
     """
     providers = request.providers
     priced: list[tuple[float, int, Plan]] = []

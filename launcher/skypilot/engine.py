@@ -41,7 +41,7 @@ INSTALL = (
 
 
 class SkyEngine:
-    """SkyPilot as it is installed here, with the server that the person uses."""
+    """SkyPilot as it is installed here, with the server that the user uses."""
 
     @cached_property
     def _sky(self) -> Any:
@@ -98,7 +98,7 @@ class SkyEngine:
         return found[0] if found else None
 
     def clusters(self) -> list[Cluster]:
-        """Return all clusters of this person, asking the clouds."""
+        """Return all clusters of this user, asking the clouds."""
         return self._status(None, refresh=True)
 
     def past(self, name: str) -> list[Past]:

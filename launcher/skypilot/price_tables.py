@@ -76,7 +76,7 @@ def with_our_prices(catalogue: Catalogue, tables: Mapping[str, Table]) -> Export
     """Return SkyPilot's tables with the catalogue's prices in them.
 
     Args:
-        catalogue: the prices; the person's own offers win over the snapshot's.
+        catalogue: the prices; the user's own offers win over the snapshot's.
         tables: SkyPilot's own, by its names of the clouds; a cloud without one is left out.
     """
     priced: Counter[str] = Counter()

@@ -13,7 +13,7 @@ Outcome = Literal[
     "succeeded", "failed", "stopped", "guarded", "no-capacity", "cancelled", "preempted", "lost"
 ]
 """Guarded: the guard ended it for a limit or its projection. Cancelled: nothing was rented. Lost:
-the machines went, and nobody saw how the job ended."""
+the machines went, and the end of the job was not observed."""
 
 
 class PricedPlace(Answer):
@@ -95,7 +95,7 @@ class LaunchRecord(Answer):
     fetch: str | None = None
     """A local folder to which results are brought before the machines go."""
     results: str
-    """Where a person finds them."""
+    """Where the user finds the results."""
     out_dir: str
     """On the first node, below its home or absolute."""
     pid: int

@@ -32,7 +32,7 @@ class GivenPlan:
 
 
 def given_plan(text: str) -> GivenPlan:
-    """Return the plan that a person named.
+    """Return the plan that the user named.
 
     Args:
         text: the id of a kept plan or its beginning; `plan.json`, a plan or an estimate; or

@@ -24,7 +24,7 @@ class Space:
 
     node_counts: tuple[int, ...]
     layouts: tuple[Layout, ...]
-    """Empty: the data-parallel family for each number of ranks."""
+    """Empty: the data-parallel layouts for each number of ranks."""
     recomputes: tuple[RecomputeKind, ...]
     micro_batches: np.ndarray
     grad_accums: tuple[int, ...]
@@ -101,7 +101,7 @@ def file_precision(profile: Profile) -> Precision | None:
 
 
 def stack_for(accelerator: Accelerator, profile: Profile, choices: Choices) -> Stack:
-    """Return the software stack a device is planned with unless the person names one."""
+    """Return the software stack a device is planned with unless the user names one."""
     if choices.stack is not None:
         return choices.stack
     if accelerator.needs_xla:

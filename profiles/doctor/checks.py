@@ -1,6 +1,6 @@
 """What of this machine works with gpuplan, what does not, and how to mend it.
 
-`doctor_machine.gather` asks the machine; `diagnose` judges what it said, and asks nothing itself.
+`doctor_machine.gather` asks the machine; `diagnose` evaluates the answers, and asks nothing itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INSTALL_TORCH = "install a build of torch for your CUDA version: https://pytorch
 
 
 class Check(Stored):
-    """One thing that was looked at."""
+    """One check and its result."""
 
     name: str
     state: State
@@ -41,7 +41,7 @@ class Check(Stored):
 
 
 class Diagnosis(Stored):
-    """All that was looked at."""
+    """All checks."""
 
     schema_version: str = DOCTOR_SCHEMA_VERSION
     gpuplan_version: str
