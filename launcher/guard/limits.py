@@ -23,7 +23,7 @@ class Limits:
     """The limits of one machine, seconds."""
 
     setup_s: float
-    """Of set-up, from its start."""
+    """Longest set-up, from its start."""
     after_setup_s: float
     """From a set-up that was stopped to the end of the machine."""
     unowned_s: float

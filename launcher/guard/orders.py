@@ -39,7 +39,7 @@ class ProjectionOrders:
     """Of the whole run."""
     expected_usd: float | None = None
     low_usd: float | None = None
-    """Of the estimate's 80 % interval, start and end of the machines included."""
+    """Bounds of the estimate's 80 % interval, start and end of the machines included."""
     high_usd: float | None = None
     action: str = "ask"
     """`stop`, `ask` (the same on a node, where nobody is there to answer) or `continue`."""

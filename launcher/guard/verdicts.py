@@ -60,11 +60,11 @@ class Reading:
     step: int | None = None
     """Done, as the newest line of metrics says."""
     saved_step: int = 0
-    """Of the newest checkpoint; looked for only where the orders need it."""
+    """Step of the newest checkpoint; read only where the orders need it."""
     trained: int = 0
     """Steps of this attempt."""
     times_s: tuple[float, ...] = ()
-    """Of the last settled steps of this attempt."""
+    """Step times of the last settled steps of this attempt."""
     settled: int = 0
     """How many settled steps there were."""
     checkpoint_s: float | None = None
