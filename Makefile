@@ -3,11 +3,11 @@
 #   make test      check, then the whole test suite: 12 minutes on two cores, installation included
 #   make unit      only the quick tests: 2 minutes
 #   make check     lint, types and the layers
-#   make soak      end a run again and again at random moments, and see that it goes on
+#   make soak      kill a run repeatedly at random moments, and check that it resumes
 #   make test-frameworks  train under torchrun, accelerate, Lightning and DeepSpeed, in .venv-frameworks
 #   make test-cloud  launch on a simulated AWS, with real SkyPilot, and test with its click
 #   make bench     time whole commands and print them beside their budgets
-#   make accuracy  judge the predictions on published runs and write docs/accuracy.md
+#   make accuracy  compare predictions with published runs and write docs/accuracy.md
 #   make clean     remove .venv, .venv-frameworks, .venv-sky and everything that was built
 # PYTHON picks an interpreter, PIP_ARGS adds pip options (such as where to find CPU builds of torch),
 # PYTEST_ARGS adds pytest options:  make test PYTEST_ARGS="-k offers"; CLOUD_ARGS those of test-cloud;

@@ -1,4 +1,4 @@
-"""The training itself: run here, launched elsewhere, and what it took beside what was said."""
+"""The training itself: run here, launched elsewhere, and what it took beside what was predicted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(
         params: Values for the functions of the file.
         inputs: Shapes of the tensors of a plain module.
         now: The clock, for names; default: the current local time.
-        on_note: Called with what a person should know on the way.
+        on_note: Called with messages for the user.
 
     Raises:
         UsageError: What is asked for contradicts itself, the plan or this machine.
@@ -157,7 +157,7 @@ def launch(
         inputs: Shapes of the tensors of a plain module, for such a model.
         workdir: The folder that is sent; default: this one, or the model's own.
         owner: Who is named in the labels; default: this machine's user.
-        project_name: Whose money it is, for limits and labels; default: the folder's name.
+        project_name: The project the cost belongs to; default: the folder's name.
         replan: Whether to ask the plan's question again first.
         now: The clock, for names; default: the current local time.
         unique: Returns six characters that no other run has; default: drawn at random.
@@ -244,7 +244,7 @@ def _model_of(
     params: Mapping[str, Any] | None,
     inputs: Iterable[str],
 ) -> ModelSpec | None:
-    """Return the model that is trained, or None where the person's own script is."""
+    """Return the model that is trained, or None where the user's own script is."""
     from ..launcher.prepare.plan_choice import refuse_another_model
 
     spec = None if given.origin is None else given.origin.spec

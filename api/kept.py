@@ -1,4 +1,4 @@
-"""What is remembered: the estimates that were made here, and their plans."""
+"""The stored estimates, and their plans."""
 
 from __future__ import annotations
 

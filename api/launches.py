@@ -1,4 +1,4 @@
-"""Launches: asked for, followed, ended, accounted for. Every one goes through the store."""
+"""Launches: request, follow, stop, resume, reconcile, history. Every one goes through the store."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def context(
     Args:
         engine: What rents machines.
         now: The clock, UTC.
-        tell: Called with what a person should know on the way.
+        tell: Called with messages for the user.
         log: Where the engine's log and the jobs' go.
-        changes: What a person changes of the guard's orders (`launcher/guard/orders.py`).
+        changes: What the user changes of the guard's orders (`launcher/guard/orders.py`).
     """
     from ..launcher.lifecycle.transitions import LaunchContext
     from ..launcher.prepare.orders_file import renew_orders
@@ -105,7 +105,7 @@ def start(context: LaunchContext, prepared: Prepared, limits: Limits | None = No
     Raises:
         LimitError: The worst case would pass a limit; nothing is kept.
         NoCapacityError: No place has such machines; nothing was rented.
-        EngineError: SkyPilot refused or failed; what was started is given back.
+        EngineError: SkyPilot refused or failed; what was started is torn down.
     """
     from ..launcher.lifecycle import transitions
     from ..launcher.prepare import prepare
@@ -191,7 +191,7 @@ def follow(context: LaunchContext, run: str) -> LaunchRecord:
 
     Raises:
         UsageError: There is no such launch.
-        EngineError: Its results could not be brought, or its machines not given back.
+        EngineError: Its results could not be fetched, or its machines not torn down.
     """
     from ..launcher.lifecycle import resume as picking_up
 
@@ -227,14 +227,14 @@ def show_log(
 def stop(
     context: LaunchContext, run: str, *, wait: Callable[[float], None] = time.sleep
 ) -> LaunchRecord:
-    """End a launch after a checkpoint, bring its results and give its machines back."""
+    """End a launch after a checkpoint, fetch its results and tear down its machines."""
     from ..launcher.lifecycle import resume as picking_up
 
     return picking_up.stop(context, context.ledger.find(run), wait=wait)
 
 
 def down(context: LaunchContext, run: str) -> LaunchRecord:
-    """Give the machines of a launch back at once."""
+    """Tear down the machines of a launch at once."""
     from ..launcher.lifecycle import resume as picking_up
 
     return picking_up.down(context, context.ledger.find(run))
@@ -286,17 +286,17 @@ def reconcile(context: LaunchContext, *, owner: str | None = None) -> list[Discr
 
 
 def take_down(context: LaunchContext, orphan: Discrepancy, *, confirmed: bool = False) -> None:
-    """Give back machines that no open launch owns.
+    """Tear down orphaned machines (no open launch owns them).
 
     Args:
         context: The world.
         orphan: What `reconcile` found.
-        confirmed: Whether a person wants machines ended of which nobody can tell whose they are.
+        confirmed: Whether the user confirmed to end machines whose owner is not known.
 
     Raises:
-        UsageError: They are another store's or owner's, or unattributed and nobody confirmed it.
+        UsageError: They are another store's or owner's, or unattributed and not confirmed.
     """
     from ..launcher.lifecycle.cloud_instances import terminate
-    from ..launcher.lifecycle.reconcile import take_down as give_back
+    from ..launcher.lifecycle.reconcile import take_down as tear_down
 
-    give_back(context, orphan, terminate=terminate, confirmed=confirmed)
+    tear_down(context, orphan, terminate=terminate, confirmed=confirmed)

@@ -1,4 +1,4 @@
-"""`gpuplan validate`: predict every run of a record file and judge the predictions.
+"""`gpuplan validate`: predict every run of a record file and compare with what it measured.
 
 Records → what they leave open filled in → one Profile per model and params → predictions → errors.
 A run that cannot be predicted is skipped with its reason; nothing else of the file suffers.
@@ -30,7 +30,7 @@ from ..planner.predict.predict import Prediction, predict
 from ..planner.predict.step_time import doubts_of, planned_step_s, step_parts
 from ..planner.predict.supported import refuse_unsupported
 from ..planner.predict.warm_up import FP32_FORWARD_FIRST
-from ..planner.validation.errors import Observation, Validation, Verdict, judge
+from ..planner.validation.errors import Observation, Validation, Verdict, prediction_errors
 from ..planner.validation.folds import Protocol, held_out
 from ..planner.validation.record_defaults import StatedRun, UnstatedError, state_run
 from ..profiles.passes.optimizers import with_optimizer
@@ -76,11 +76,11 @@ def validate(
     Raises:
         UsageError: a file cannot be read, or lines of it are not run records.
     """
-    return RecordedRuns(paths, profiler=profiler, catalogue=catalogue).judged(hold_out)
+    return RecordedRuns(paths, profiler=profiler, catalogue=catalogue).prediction_errors(hold_out)
 
 
 class RecordedRuns:
-    """Run records that can be judged under several protocols: profiles and memory are made once."""
+    """Run records, predicted under several protocols; profiles and memory are computed once."""
 
     def __init__(
         self,
@@ -109,15 +109,15 @@ class RecordedRuns:
                 seen.append(_observe(case, self._benches))
         return seen
 
-    def judged(self, hold_out: Protocol | None = None) -> Validation:
+    def prediction_errors(self, hold_out: Protocol | None = None) -> Validation:
         """Return what `validate` returns under this protocol."""
-        answer = judge(self.observations(hold_out), hold_out=hold_out)
+        answer = prediction_errors(self.observations(hold_out), hold_out=hold_out)
         return answer.model_copy(update={"gpuplan_version": VERSION})
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimedRun:
-    """A run that took a known time, ready to be predicted again and again."""
+    """A run with a measured time, prepared so that it can be predicted repeatedly."""
 
     id: str
     source: str
@@ -279,7 +279,7 @@ class _Benches:
 
 
 def _observe(case: _Case, benches: _Benches) -> Observation:
-    """Return the run as the judge needs it, predicted unless it is skipped."""
+    """Return the observation of a run, predicted unless it is skipped."""
     record = case.record
     base = Observation(
         id=record.id,

@@ -1,4 +1,4 @@
-"""Every error a person can cause, each with the exit code the command ends with.
+"""Every error a user can cause, each with the exit code the command ends with.
 
     GpuplanError                 1
     ├── UserFileError            1   the model file failed, timed out or is not understood
@@ -15,7 +15,7 @@ from difflib import get_close_matches
 
 
 class GpuplanError(Exception):
-    """A failure with a message for a person: what was given, what is allowed, how to fix it.
+    """A failure with a message for the user: what was given, what is allowed, how to fix it.
 
     Args:
         message: What was given and what is wrong with it, one sentence.

@@ -1,4 +1,4 @@
-"""The values of one map that a person wrote, taken by name and checked; errors say the line."""
+"""The values of one map that the user wrote, taken by name and checked; errors say the line."""
 
 from __future__ import annotations
 

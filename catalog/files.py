@@ -18,13 +18,13 @@ MOST_LINKS = 40
 
 
 def write_chosen(path: Path, text: str, *, new_mode: int = 0o644) -> None:
-    """Write the file that a person named, whatever is there.
+    """Write the file that the user named, whatever is there.
 
     A regular file is written whole or not at all and keeps its permissions and owner, a link is
     followed, and what is no regular file (a device, a pipe) is written into and stays what it is.
 
     Args:
-        path: As the person named it; its folder is not made.
+        path: As the user named it; its folder is not made.
         text: All of it, written as UTF-8.
         new_mode: The permissions of a file that was not there.
 

@@ -13,7 +13,7 @@ HOME_VARIABLE = "GPUPLAN_HOME"
 
 
 def data_dir() -> Path:
-    """Return the folder of what a person would miss: plans, launches, run records."""
+    """Return the folder of what the user would miss: plans, launches, run records."""
     return _home("data") or Path(platformdirs.user_data_dir("gpuplan", appauthor=False))
 
 

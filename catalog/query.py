@@ -1,4 +1,4 @@
-"""Which offers a person asks for: a filter, and the offers that pass it. Pure."""
+"""Which offers the user asks for: a filter, and the offers that pass it. Pure."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def parse_filter(
     max_usd_per_hour: float | Decimal | None = None,
     launchable_only: bool = False,
 ) -> OfferFilter:
-    """Return the filter that these words of a person mean; every one may hold commas.
+    """Return the filter that these words of the user mean; every one may hold commas.
 
     Raises:
         UsageError: A name is unknown, or a number is not above zero.

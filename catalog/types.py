@@ -138,7 +138,7 @@ class Instance(CatalogueRow):
 
 
 class Offer(CatalogueRow):
-    """One instance type in one region with its prices; a price that nobody states is None."""
+    """One instance type in one region with its prices; an unknown price is None."""
 
     provider: str
     region: str

@@ -1,3 +1,3 @@
-"""The exit codes that no error carries itself (the others: `catalog/errors.py`)."""
+"""Exit codes that no error class defines (the others: `catalog/errors.py`)."""
 
 EXIT_INTERRUPTED = 130

@@ -23,27 +23,27 @@ from .exit_codes import EXIT_INTERRUPTED
 COMMANDS: dict[str, str] = {
     "estimate": "Say what training a model needs, takes and costs on every accelerator.",
     "fits": "Say whether a training step fits in the memory of an accelerator.",
-    "plans": "List the kept estimates and their plans.",
-    "show": "Show a kept plan in full, and where each number comes from.",
-    "run": "Train the model on this machine, as a plan says or as the file itself asks.",
-    "launch": "Run a plan on machines that SkyPilot rents, with a guard on what it costs.",
-    "status": "Say what every open launch is doing and what it has cost.",
+    "plans": "List the stored estimates and their plans.",
+    "show": "Show a stored plan in full, and where each number comes from.",
+    "run": "Train the model on this machine, by a plan or by what the file itself asks.",
+    "launch": "Run a plan on machines that SkyPilot rents, with a guard on the cost.",
+    "status": "Show what every open launch is doing and what it has cost.",
     "logs": "Show what the job of a launch prints.",
-    "stop": "Let a launch write a checkpoint, then give its machines back.",
-    "down": "Give the machines of a launch back now.",
-    "resume": "Go on with a launch from its newest checkpoint.",
-    "history": "List every launch, and what it came to.",
-    "reconcile": "Find machines that no open launch owns, and give them back.",
-    "check": "Say which clouds and clusters of yours machines can be rented from.",
+    "stop": "Stop a launch after a checkpoint, and tear down its machines.",
+    "down": "Tear down the machines of a launch now.",
+    "resume": "Continue a launch from its newest checkpoint.",
+    "history": "List every launch with its outcome and cost.",
+    "reconcile": "Find orphaned machines (no open launch owns them), and tear them down.",
+    "check": "Show in which of your clouds and clusters machines can be rented.",
     "actuals": "Show what a run took beside what its plan predicted.",
     "gpus": "List the accelerators with their peaks and lowest prices, or one in full.",
     "offers": "List what the clouds sell, filtered and sorted by price.",
     "profile": "Show what one training step of a model computes and keeps in memory.",
-    "doctor": "Say what of this machine works with gpuplan, and how to mend the rest.",
+    "doctor": "Show what works with gpuplan on this machine, and how to fix the rest.",
     "init": "Write a model file to start from, or one around a class that you have.",
     "validate": "Predict recorded runs and show how far off the predictions are.",
-    "calibrate": "Measure the kernels of a device, so that estimates for it rest on them.",
-    "config": "Keep defaults for options, so that you need not type them again.",
+    "calibrate": "Measure the kernels of a device, for estimates that use its own curves.",
+    "config": "Store defaults for options, so that you need not type them again.",
     "completion": "Print the completion script of a shell.",
 }
 """Command name → one line of help. `cli/commands/<name>.py` holds it as `command`."""
@@ -103,7 +103,7 @@ def cli() -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with the code that docs/json.md lists."""
-    # A command lives for seconds; looking for garbage all the time is a tenth of an estimate.
+    # A command lives for seconds; garbage collection would take a tenth of an estimate.
     gc.set_threshold(100_000, 50, 50)
     code = run(args)
     if args is None and "sky" in sys.modules:
@@ -113,9 +113,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process without taking SkyPilot apart first, which is most of a second.
+    """End the process without the interpreter's teardown of SkyPilot (most of a second).
 
-    What was to be done at the end (threads, atexit) is done; files are closed by the system.
+    Threads are joined and atexit handlers run; the operating system closes the files.
     """
     threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
     atexit._run_exitfuncs()
@@ -177,7 +177,7 @@ def _invoke(args: Sequence[str] | None) -> int:
 
 
 def _own_fault(error: Exception, *, verbose: bool) -> int:
-    """Print what nobody foresaw as one message; the traceback is for those who ask for it."""
+    """Print an unexpected error as one message; the traceback only with -v."""
     if verbose:
         traceback.print_exception(error)
     click.echo(

@@ -1,1 +1,1 @@
-"""From a plan to a job: the store of plans and records, and later the launch itself."""
+"""From a plan to a job: its preparation, launch, guard, runner and store."""

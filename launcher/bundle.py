@@ -68,7 +68,7 @@ def write_job_folder(folder: Path, job: Job) -> None:
     """Write a job and the runner that runs it.
 
     Args:
-        folder: made if it is not there; what it held of an older job is replaced.
+        folder: created if it does not exist; files of an older job in it are replaced.
         job: what is to be run.
     """
     package = _emptied(folder / PACKAGE)

@@ -1,7 +1,7 @@
 """The task of a launch as its folder holds it, and the folders that it names on a node.
 
 What a node holds, below its home:
-    sky_workdir/    the person's project
+    sky_workdir/    the user's project
     gpuplan-job/    the guard and its orders; the runner and its job, where gpuplan's own trains
     gpuplan-env/    the environment
     gpuplan-out/    results, where neither a bucket (/outputs) nor a shared folder takes them

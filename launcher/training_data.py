@@ -11,7 +11,7 @@ SHOUTED = "SYNTHETIC batches"
 
 
 def local_data(spec: ModelSpec, *, synthetic: bool) -> str:
-    """Return what a run on this machine trains on, for a person to read.
+    """Return what a run on this machine trains on, in words for the user.
 
     Args:
         spec: the model.
@@ -26,7 +26,7 @@ def local_data(spec: ModelSpec, *, synthetic: bool) -> str:
 
 
 def launched_data(spec: ModelSpec, *, synthetic: bool, smoke: bool) -> str:
-    """Return what a launch trains on, for a person to read.
+    """Return what a launch trains on, in words for the user.
 
     Args:
         spec: the model.
@@ -55,7 +55,7 @@ def _refuse_loader(spec: ModelSpec, source: DataSource, *, synthetic: bool) -> N
         " its schedule, validation or callbacks.",
         fix="train it with its own Trainer: --command with the script that calls fit(), and"
         f" --framework lightning; or write build_model() and build_dataset() in {spec.path.name}."
-        " --synthetic trains on those few batches all the same.",
+        " --synthetic trains on those few batches anyway.",
     )
 
 

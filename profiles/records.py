@@ -1,7 +1,7 @@
 """Run records: what was run and what it measured, one JSON object a line (docs/json.md).
 
 Lenient where the world is wide (unknown keys are kept, nulls mean "not stated") and strict where a
-wrong value would poison every judgement: numbers must be positive and finite, degrees at least 1.
+wrong value would spoil every comparison: numbers must be positive and finite, degrees at least 1.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from gpuplan.planner.validation.errors import Observation, judge, summarise
+from gpuplan.planner.validation.errors import Observation, prediction_errors, summarise
 from gpuplan.profiles.records import RunRecord
 
 from .tables import percent, row_of, signed
@@ -46,7 +46,7 @@ def memory_part(observations: Sequence[Observation], records: Sequence[RunRecord
         cells = [row.group, f"{row.n:,}", percent(row.mape), percent(row.median)]
         cells += [percent(row.p90), percent(p95), signed(row.worst), signed(row.bias)]
         lines.append(row_of([*cells, percent(row.covered, 0)]))
-    verdicts = judge(observations).verdicts
+    verdicts = prediction_errors(observations).verdicts
     return "\n".join(
         [
             "## Peak memory",

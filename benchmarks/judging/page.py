@@ -13,7 +13,7 @@ from gpuplan.planner.validation.errors import (
     PredictionError,
     SummaryRow,
     Validation,
-    judge,
+    prediction_errors,
     summarise,
 )
 from gpuplan.planner.validation.folds import PROTOCOLS, Protocol
@@ -120,7 +120,7 @@ def page(
         memory_part(judged[None], records),
         _truths_part(truths),
         _worst_part(judged["configuration"], records),
-        _skipped_part(judge(judged[None]), records),
+        _skipped_part(prediction_errors(judged[None]), records),
         _speed_part(speed),
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
@@ -270,7 +270,7 @@ def _worst_part(observations: Sequence[Observation], records: Sequence[RunRecord
     sources = {record.id: record.source_group for record in records}
     rows = [
         row
-        for row in judge(observations).rows
+        for row in prediction_errors(observations).rows
         if row.quantity == "step_time_s"
         and row.error is not None
         and sources[row.id] not in NEVER_FITTED

@@ -45,7 +45,7 @@ DTYPES = ("bf16", "fp16", "fp32", "tf32", "fp8")
     "Machine",
     "--ranks",
     type=Count(whole=True),
-    help="Time collectives among so many devices at most; default: all GPUs, no CPU processes.",
+    help="Time collectives among at most this many devices; default: all GPUs, no CPU processes.",
 )
 @list_option(
     "Work", "--dtype", OneOf(DTYPES), help="Only these; default: all that the device has peaks for."
@@ -63,14 +63,14 @@ DTYPES = ("bf16", "fp16", "fp32", "tf32", "fp8")
     "--check",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Measure nothing: judge this curve file by itself and against the embedded curves.",
+    help="Measure nothing; check this curve file by itself and against the embedded curves.",
 )
 @option(
     "Output",
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Where to write the curves; default: where gpuplan finds them by itself.",
+    help="Where to write the curves; default: where gpuplan looks for them.",
 )
 @option(
     "Output",
@@ -95,12 +95,12 @@ def command(
     form: str,
     quiet: bool,
 ) -> int:
-    """Measure how fast this machine's kernels are, and keep it as a curve file.
+    """Measure how fast this machine's kernels are, and store that as a curve file.
 
     GEMM, attention forward and backward, convolutions, pointwise, norm, softmax, copy, embedding
     and optimizer kernels, and collectives where several devices are visible, coarse grids first: a
-    short budget gives a usable file, ten minutes a fine one. From then on every estimate for that
-    accelerator rests on it (docs/curves.md). Close other programs on the device first.
+    short budget gives a usable file, ten minutes a fine one. Later estimates for that accelerator
+    use the file (docs/curves.md). Close other programs on the device first.
     """
     from ... import api
     from ..render.calibrate import render_calibration, render_check

@@ -1,4 +1,4 @@
-"""`gpuplan check`: which clouds machines can be rented from, and what the others need."""
+"""`gpuplan check`: which clouds machines can be rented from, and what the others lack."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMATS = ("table", "json")
 @click.command("check", cls=GroupedCommand)
 @output_options(*FORMATS)
 def command(form: str | None, out_file: str | None, quiet: bool) -> int:
-    """Ask SkyPilot which clouds and clusters of yours can be rented from.
+    """Show in which of your clouds and clusters SkyPilot can rent machines.
 
     Each cloud is asked with your own keys, which takes up to a minute; nothing is rented, and no
     key is shown or kept. The exit code is 0 when at least one can be used, else 1.

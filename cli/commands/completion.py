@@ -1,4 +1,4 @@
-"""`gpuplan completion`: the script that teaches a shell to complete gpuplan's words."""
+"""`gpuplan completion`: the script with which a shell completes gpuplan's commands and options."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ with_origin = click.option("--origin", is_flag=True, help="Show where each value
 
 @click.group("config")
 def command() -> None:
-    """Keep defaults for options, so that you need not type them again.
+    """Store defaults for options, so that you need not type them again.
 
     A setting is named like its option: "gpuplan config set max-nodes 8" makes --max-nodes 8 the
     default of every command that has it. An option you type wins over the environment
@@ -105,7 +105,7 @@ def _all_options(context: click.Context) -> dict[str, tuple[click.Command, click
 
 
 def _find(context: click.Context, key: str) -> tuple[click.Command, click.Option]:
-    """Return the option that a setting fills.
+    """Return the option that a setting sets.
 
     Raises:
         UsageError: No command has it.
@@ -132,7 +132,7 @@ def _plain(option: click.Option, value: object) -> Value:
 
 
 def _shown(value: Value) -> str:
-    """Return a value as a person types it."""
+    """Return a value as it is typed on the command line."""
     if isinstance(value, list):
         return " ".join(str(item) for item in value)
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""`gpuplan doctor`: what of this machine works, what does not, and how to mend it."""
+"""`gpuplan doctor`: what of this machine works, what does not, and how to fix it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMATS = ("table", "json")
 @click.command("doctor", cls=GroupedCommand)
 @output_options(*FORMATS)
 def command(form: str | None, out_file: str | None, quiet: bool) -> int:
-    """Look at torch, CUDA, the devices and their links, folders and extras of this machine.
+    """Check torch, CUDA, the devices and their links, folders and extras of this machine.
 
     The exit code is 1 when something is broken. A machine without a GPU is not broken: estimates
     need none.
@@ -23,7 +23,7 @@ def command(form: str | None, out_file: str | None, quiet: bool) -> int:
     from ..render.text.columns import comfortable, to_text
     from ..terminal.output import chosen_format, screen_for, write_output
 
-    with progress("Looking at this machine …", quiet=quiet):
+    with progress("Checking this machine …", quiet=quiet):
         found = api.doctor()
     if chosen_format(form, out_file, FORMATS) == "json":
         write_output(found.model_dump_json() + "\n", out_file)

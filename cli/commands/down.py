@@ -1,4 +1,4 @@
-"""`gpuplan down`: give the machines of a launch back now."""
+"""`gpuplan down`: tear down the machines of a launch now."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..options.shared import GroupedCommand, option
 
 @click.command("down", cls=GroupedCommand)
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@option("Output", "-q", "--quiet", is_flag=True, help="Say nothing on the way.")
+@option("Output", "-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def command(runs: tuple[str, ...], quiet: bool) -> int:
-    """Give the machines of launches back at once; `gpuplan stop` writes a checkpoint first.
+    """Tear down the machines of launches at once; `gpuplan stop` writes a checkpoint first.
 
-    Doing it twice does nothing the second time.
+    A second call does nothing.
     """
     from ... import api
     from ..options.launches import make_context, say_closing

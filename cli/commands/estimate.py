@@ -40,18 +40,24 @@ WHOLE = Count(whole=True)
 
 @click.command("estimate", cls=GroupedCommand)
 @model_options
-@option("Work", "--tokens", type=Count(), help="Train on so many tokens: 10B.")
-@option("Work", "--samples", type=Count(), help="Train on so many samples: 300M.")
-@option("Work", "--epochs", type=Count(), help="Go through the data set so often.")
+@option("Work", "--tokens", type=Count(), help="Number of tokens to train on: 10B.")
+@option("Work", "--samples", type=Count(), help="Number of samples to train on: 300M.")
+@option("Work", "--epochs", type=Count(), help="Number of passes over the data set.")
 @option("Work", "--dataset-size", type=WHOLE, help="Samples in the data set, for --epochs.")
-@option("Work", "--steps", type=WHOLE, help="Take so many optimizer steps.")
+@option("Work", "--steps", type=WHOLE, help="Number of optimizer steps.")
 @option("Work", "--global-batch", type=WHOLE, help="Samples in one optimizer step.")
-@list_option("Machine", "--provider", help='Only these; "all" adds marketplaces.')
+@list_option("Machine", "--provider", help='Only these providers; "all" adds marketplaces.')
 @list_option("Machine", "--region", help="Only these regions.")
-@list_option("Machine", "--jurisdiction", help="Only in these: eu, eu27, uk, or a country (de).")
-@list_option("Machine", "--accelerator", help="Only these: H100, A100-80GB-SXM, H100:8.")
+@list_option(
+    "Machine", "--jurisdiction", help="Only regions in these: eu, eu27, uk, or a country (de)."
+)
+@list_option(
+    "Machine", "--accelerator", help="Only these accelerators: H100, A100-80GB-SXM, H100:8."
+)
 @list_option("Machine", "--instance", help="Only these instance types.")
-@list_option("Machine", "--nodes", WHOLE, help="Exactly so many nodes; several are tried.")
+@list_option(
+    "Machine", "--nodes", WHOLE, help="Exactly this many nodes; each number given is tried."
+)
 @option("Machine", "--cluster", metavar="NxNAME", help="N nodes of one instance type or of H100:8.")
 @option(
     "Machine",
@@ -77,17 +83,36 @@ WHOLE = Count(whole=True)
     expose_value=False,
     help="Never use the network; estimate never does.",
 )
-@list_option("Layout", "--layout", LayoutText(), help="Only these: dp8, fsdp16, hsdp2x8.")
-@list_option("Layout", "--micro-batch", WHOLE, help="Only these samples per device and pass.")
-@list_option("Layout", "--grad-accum", WHOLE, help="Only these accumulation steps.")
-@list_option("Layout", "--precision", OneOf(PRECISIONS), help="Only these.")
-@list_option("Layout", "--recompute", OneOf(RECOMPUTES), help="Only these.")
-@option("Layout", "--compile/--no-compile", default=None, help="With torch.compile, or without.")
-@option("Layout", "--stack", type=OneOf(STACKS), help="The software that runs the step.")
-@option("Layout", "--optimizer", type=OneOf(OPTIMIZERS), help="Instead of the file's own.")
+@list_option("Layout", "--layout", LayoutText(), help="Only these layouts: dp8, fsdp16, hsdp2x8.")
+@list_option(
+    "Layout",
+    "--micro-batch",
+    WHOLE,
+    help="Samples per device and pass; only these sizes are tried.",
+)
+@list_option(
+    "Layout", "--grad-accum", WHOLE, help="Micro-batches per optimizer step; only these are tried."
+)
+@list_option("Layout", "--precision", OneOf(PRECISIONS), help="Only these precisions.")
+@list_option("Layout", "--recompute", OneOf(RECOMPUTES), help="Only these settings.")
+@option(
+    "Layout",
+    "--compile/--no-compile",
+    default=None,
+    help="Only with torch.compile, or only without.",
+)
+@option("Layout", "--stack", type=OneOf(STACKS), help="Software that runs the step.")
+@option(
+    "Layout",
+    "--optimizer",
+    type=OneOf(OPTIMIZERS),
+    help="Optimizer to assume instead of the file's own.",
+)
 @list_option("Layout", "--offload", OneOf(OFFLOADS), help="What to keep in host memory.")
-@option("Money", "--deadline", type=Duration(), help="Done within this time: 48h, 3d.")
-@option("Money", "--budget", type=Dollars(), help="For no more than this: 500, 2k.")
+@option(
+    "Money", "--deadline", type=Duration(), help="Only plans that finish within this time: 48h, 3d."
+)
+@option("Money", "--budget", type=Dollars(), help="Only plans that cost at most this: 500, 2k.")
 @option(
     "Money",
     "--on-demand",
@@ -98,9 +123,14 @@ WHOLE = Count(whole=True)
 )
 @option("Money", "--spot", "purchase", flag_value="spot", help="Rank by spot prices.")
 @option("Money", "--any", "purchase", flag_value="any", help="Rank by the cheaper of both.")
-@option("Money", "--sort", type=OneOf(SORTS), help="What comes first; default: cost.")
-@option("Output", "--top", type=WHOLE, help="Show so many plans.")
-@option("Output", "--all-variants", is_flag=True, help="Every plan, not the best per accelerator.")
+@option("Money", "--sort", type=OneOf(SORTS), help="Order of the plans; default: cost.")
+@option("Output", "--top", type=WHOLE, help="Number of plans to show.")
+@option(
+    "Output",
+    "--all-variants",
+    is_flag=True,
+    help="Show every plan, not only the best per accelerator.",
+)
 @option("Output", "--vs-cpu", is_flag=True, help="Add host processors, for comparison.")
 @option("Output", "--explain", type=WHOLE, metavar="N", help="Show plan N in full.")
 @option(
@@ -123,7 +153,8 @@ def command(model: str, **options: Any) -> int:
       gpuplan estimate model.py --epochs 90 --dataset-size 1.28M --deadline 3d --provider aws,gcp
       gpuplan estimate model.py --cluster 4xp5.48xlarge --layout fsdp32 --micro-batch 2 --explain 1
 
-    The exit code is 3 when no plan is feasible (docs/json.md lists all codes).
+    docs/how-to-read-an-answer.md explains every mark and abbreviation. The exit code is 3 when no
+    plan is feasible (docs/json.md lists all codes).
     """  # noqa: D301
     from ... import api
 
@@ -208,7 +239,7 @@ def _write_trace(inputs: Inputs, plan: Plan, path: str) -> None:
 
 
 def _keep(answer: Estimate, inputs: Inputs, question: Question, *, quiet: bool) -> None:
-    """Keep the estimate; where that is not possible, the answer above is still good."""
+    """Store the estimate; if that fails, the answer above is still valid."""
     from ... import api
 
     try:

@@ -70,7 +70,12 @@ FORMATS = ("table", "json")
     show_default=True,
     help="What is computed again in the backward pass instead of kept.",
 )
-@option("Layout", "--optimizer", type=OneOf(OPTIMIZERS), help="Instead of the file's own.")
+@option(
+    "Layout",
+    "--optimizer",
+    type=OneOf(OPTIMIZERS),
+    help="Optimizer to assume instead of the file's own.",
+)
 @list_option("Layout", "--offload", OneOf(OFFLOADS), help="What to keep in host memory.")
 @output_options(*FORMATS)
 def command(model: str, **options: Any) -> int:
@@ -90,7 +95,7 @@ def command(model: str, **options: Any) -> int:
     precisions = () if precision is None else (precision, "bf16-amp")
     machine = api.Machine(accelerators=(on,))
     inputs = read_inputs(model, asked, precisions=precisions, machine=machine)
-    with progress("Looking for what fits …", quiet=asked.quiet):
+    with progress("Computing what fits …", quiet=asked.quiet):
         answer = api.fits(
             inputs,
             on,

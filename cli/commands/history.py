@@ -1,4 +1,4 @@
-"""`gpuplan history`: every launch and what it came to."""
+"""`gpuplan history`: every launch with its outcome and cost."""
 
 from __future__ import annotations
 
@@ -33,15 +33,22 @@ class HistoryOptions(OutputOptions):
 @click.argument("run", required=False)
 @option("Work", "--project", metavar="NAME", help="Only launches of this project.")
 @option("Work", "--owner", metavar="NAME", help="Only launches of this owner.")
-@list_option("Work", "--outcome", help="Only those that ended so: succeeded, failed, guarded, …")
-@option("Work", "--since", type=Duration(), help="Only those made in this time: 30d.")
-@option("Output", "--limit", type=Count(whole=True), help="So many, the newest; totals count all.")
+@list_option(
+    "Work", "--outcome", help="Only launches with this outcome: succeeded, failed, guarded, …"
+)
+@option("Work", "--since", type=Duration(), help="Only launches made within this time: 30d.")
+@option(
+    "Output",
+    "--limit",
+    type=Count(whole=True),
+    help="Number of launches, newest first; totals count all.",
+)
 @output_options(*FORMATS)
 def command(run: str | None, **options: Any) -> int:
     """List every launch with its attempts, hours and dollars, and the totals; or one in full.
 
-    It asks nobody: a launch that is open costs what it had cost when it was last looked at, until
-    now. `gpuplan status` looks.
+    It reads the store alone, and asks no cloud: the cost of an open launch is the one of its last
+    known state, counted until now. `gpuplan status` asks again.
     """
     from ... import api
     from ..options.launches import make_context, say_unreadable

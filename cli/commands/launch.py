@@ -1,4 +1,4 @@
-"""`gpuplan launch`: a plan on rented machines, from the question whether to rent to the account."""
+"""`gpuplan launch`: run a plan on rented machines, from the confirmation to the final cost."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def command(plan_id: str | None, **options: Any) -> int:
     """Run a plan on machines that SkyPilot rents (docs/launching.md).
 
     PLAN-ID is as `gpuplan plans` prints it, or a plan's file; without it, the cheapest plan of the
-    last estimate made in this folder. What it costs at worst is shown and asked about first.
-    Ctrl-C leaves the job running: `gpuplan status`, `logs`, `stop` and `down` find it again.
+    last estimate made in this folder. The worst-case cost is shown, and you are asked, before
+    anything is rented. Ctrl-C leaves the job running: `gpuplan status`, `logs`, `stop` and `down`
+    find it again.
 
     \b
     Examples:
@@ -41,7 +42,7 @@ def command(plan_id: str | None, **options: Any) -> int:
       gpuplan launch 24d0a27b1e --fetch results --command "train.py --lr 3e-4"
 
     Exit codes: 0 it trained all its steps, 1 it failed, 3 no capacity, 4 a limit or its guard
-    ended it, 130 you left it running.
+    ended it, 130 Ctrl-C: it still runs.
     """  # noqa: D301
     asked = LaunchOptions(**options)
     refuse_contradictions(asked)
@@ -127,8 +128,8 @@ def _confirm(prepared: Prepared, asked: LaunchOptions) -> None:
         return
     if not is_terminal(sys.stdin):
         raise UsageError(
-            "Renting machines is asked about first, and there is no terminal to ask on.",
-            fix="give -y to rent without asking, or --dryrun to look only.",
+            "Renting machines needs your confirmation, and there is no terminal to ask on.",
+            fix="give -y to rent without asking, or --dryrun to see the task only.",
         )
     if asked.quiet:
         _say_money(prepared)
@@ -138,7 +139,7 @@ def _confirm(prepared: Prepared, asked: LaunchOptions) -> None:
 def _ask_on_projection(
     context: LaunchContext, record: LaunchRecord, asked: LaunchOptions
 ) -> LaunchRecord:
-    """Ask whether a run goes on that its guard ended for its projection, if somebody is there."""
+    """Ask, at a terminal, whether to continue a run that the guard ended for its projection."""
     from ... import api
     from ..options.launches import is_projection
 
@@ -146,7 +147,7 @@ def _ask_on_projection(
     if not (may_ask and is_projection(record)):
         return record
     click.echo(f"{record.run} was stopped: {record.why}", err=True)
-    if not click.confirm("Go on from its checkpoint all the same?", err=True):
+    if not click.confirm("Continue from its checkpoint anyway?", err=True):
         return record
     changed = {"action": "continue"}
     again = api.launches.context(

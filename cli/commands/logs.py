@@ -12,13 +12,18 @@ from ..options.shared import Count, GroupedCommand, option
 @click.command("logs", cls=GroupedCommand)
 @click.argument("run")
 @option(
-    "Output", "-f", "--follow", is_flag=True, help="Stay until the job ends, then end the launch."
+    "Output",
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Follow the job to its end, then close the launch.",
 )
-@option("Output", "--lines", type=Count(whole=True), help="Only the last so many lines.")
+@option("Output", "--lines", type=Count(whole=True), help="Only this many lines, the last ones.")
 def command(run: str, follow: bool, lines: int | None) -> int:
     """Show what the job of a launch prints, on standard output.
 
-    With -f the launch is brought to its end when the job is over, as `gpuplan launch` does.
+    With -f the launch is closed when the job is over (results fetched, machines torn down), as
+    `gpuplan launch` does.
     """
     from ... import api
     from ..options.launches import left_running, make_context, outcome_code, say_closing

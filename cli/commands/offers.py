@@ -29,7 +29,7 @@ DEFAULT_TOP = 20
     help="Only these accelerators; a family name takes all its members; :8 is eight in one "
     "instance.",
 )
-@list_option("Machine", "--provider", help="Only these providers; all: marketplaces too.")
+@list_option("Machine", "--provider", help='Only these providers; "all" adds marketplaces.')
 @list_option("Machine", "--region", help="Only these regions.")
 @list_option(
     "Machine",
@@ -57,7 +57,7 @@ DEFAULT_TOP = 20
     "--max-price",
     type=Dollars(),
     metavar="USD",
-    help="Only instances of at most so many dollars an hour, all accelerators together.",
+    help="Only instances that cost at most this much an hour, all accelerators together.",
 )
 @option(
     "Money",
@@ -83,7 +83,11 @@ DEFAULT_TOP = 20
     help=f"How many to show; default: {DEFAULT_TOP} in a table, all in json and csv.",
 )
 @option(
-    "Output", "--all", "everything", is_flag=True, help="Show all, marketplaces and slices too."
+    "Output",
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Show everything, marketplaces and slices included.",
 )
 @option(
     "Output",
@@ -95,10 +99,10 @@ DEFAULT_TOP = 20
 )
 @output_options(*FORMATS)
 def command(**options: Any) -> None:
-    """List what the clouds sell, cheapest first, with what is not known shown as such.
+    """List what the clouds sell, cheapest first; what is not known is shown as unknown.
 
     Marketplaces (other people's machines) and slices of a device are left out unless you name the
-    provider or the instance, give --all, or nobody else sells what you ask for.
+    provider or the instance, give --all, or only they sell what you ask for.
     """
     asked = OffersOptions(**options)
     if asked.export_sky is not None:

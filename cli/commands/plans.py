@@ -31,7 +31,7 @@ class PlansOptions(OutputOptions):
     type=Count(whole=True),
     default=10,
     show_default=True,
-    help="So many estimates, the newest.",
+    help="Number of estimates, newest first.",
 )
 @option(
     "Output",
@@ -39,13 +39,13 @@ class PlansOptions(OutputOptions):
     type=Count(whole=True),
     default=3,
     show_default=True,
-    help="So many plans of each; JSON holds all of them.",
+    help="Number of plans of each estimate; JSON holds all of them.",
 )
 @output_options(*FORMATS)
 def command(**options: Any) -> None:
-    """List the kept estimates and their plans, newest first.
+    """List the stored estimates and their plans, newest first.
 
-    Every estimate is kept with its first 100 plans; `gpuplan show PLAN-ID` shows one in full.
+    Every estimate is stored with its first 100 plans; `gpuplan show PLAN-ID` shows one in full.
     """
     from ... import api
     from ..render.plans import render_kept

@@ -1,4 +1,4 @@
-"""`gpuplan reconcile`: the store beside what SkyPilot and the clouds have."""
+"""`gpuplan reconcile`: compare the store with what SkyPilot and the clouds list."""
 
 from __future__ import annotations
 
@@ -30,18 +30,27 @@ class ReconcileOptions(OutputOptions):
 
 
 @click.command("reconcile", cls=GroupedCommand)
-@option("Work", "--owner", metavar="NAME", help="Whose machines may be ended; default: you.")
-@option("Output", "-y", "--yes", is_flag=True, help="Give back this store's without asking.")
+@option(
+    "Work", "--owner", metavar="NAME", help="Owner whose machines may be torn down; default: you."
+)
+@option(
+    "Output",
+    "-y",
+    "--yes",
+    is_flag=True,
+    help="Tear down this store's orphaned machines without asking.",
+)
 @output_options(*FORMATS)
 def command(**options: Any) -> int:
-    """Compare what is kept with what is rented, and offer to give back what no launch owns.
+    """Compare the store with what is rented, and offer to tear down orphaned machines.
 
-    Every open launch is brought up to date first. Machines are looked for with SkyPilot, and on
-    AWS, where there are credentials, by their labels. Only those that this store launched for this
-    owner are given back; those of other stores and owners are listed. Where the labels do not tell,
-    -y does not end them: they are asked about one by one, or ended by hand.
+    A machine is orphaned when no open launch owns it. Every open launch is brought up to date
+    first. Machines are listed by SkyPilot, and on AWS, where there are credentials, by their
+    labels. Only those that this store launched for this owner are torn down; those of other stores
+    and owners are listed. Where the labels do not tell, -y leaves them: you are asked about each,
+    or terminate them by hand.
 
-    Exit codes: 0 nothing is left that no launch owns, 1 something is, or could not be looked at.
+    Exit codes: 0 no orphaned machine is left, 1 one is left, or a place could not be checked.
     """
     from ... import api
     from ..options.launches import make_context
@@ -55,7 +64,7 @@ def command(**options: Any) -> int:
     else:
         write_output(_text(found), asked.out_file)
     costly = [one for one in found if one.is_orphan or one.kind == "unattributed"]
-    left = [one for one in costly if not _gave_back(context, one, asked)]
+    left = [one for one in costly if not _torn_down(context, one, asked)]
     return 1 if left or any(one.kind == "unknown" for one in found) else 0
 
 
@@ -72,8 +81,8 @@ def _text(found: list[Discrepancy]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _gave_back(context: LaunchContext, orphan: Discrepancy, asked: ReconcileOptions) -> bool:
-    """Give machines back, if that is wanted; return whether they are gone."""
+def _torn_down(context: LaunchContext, orphan: Discrepancy, asked: ReconcileOptions) -> bool:
+    """Tear down machines, if that is confirmed; return whether they are gone."""
     from ... import api
 
     name = orphan.cluster or ", ".join(one.instance_id for one in orphan.instances)
@@ -84,30 +93,30 @@ def _gave_back(context: LaunchContext, orphan: Discrepancy, asked: ReconcileOpti
     except GpuplanError as error:
         click.echo(f"Error: {error}", err=True)
         return False
-    click.echo(f"Gave {name} back.", err=True)
+    click.echo(f"Tore down {name}.", err=True)
     return True
 
 
 def _is_wanted(orphan: Discrepancy, name: str, asked: ReconcileOptions) -> bool:
-    """Return whether machines are to be given back; -y speaks for this store's alone."""
+    """Return whether machines are to be torn down; -y confirms for this store's alone."""
     may_ask = is_terminal(sys.stdin) and not (asked.quiet or asked.yes)
     if orphan.kind == "unattributed":
         if may_ask:
             return click.confirm(
-                f"{name}: {orphan.text}. They may be somebody else's, and training. End them all"
-                " the same?",
+                f"{name}: {orphan.text}. They may belong to somebody else, and be training."
+                " Tear them down anyway?",
                 err=True,
             )
         click.echo(
-            f"{name} may be somebody else's, so it is left alone; if it is yours:"
+            f"{name} may belong to somebody else, so it is left alone; if it is yours:"
             f" {'; '.join(orphan.by_hand)}",
             err=True,
         )
         return False
     if may_ask:
-        return click.confirm(f"No open launch owns {name}. Give it back?", err=True)
+        return click.confirm(f"No open launch owns {name}. Tear it down?", err=True)
     if not asked.yes:
-        click.echo(f"No open launch owns {name}; -y gives it back.", err=True)
+        click.echo(f"No open launch owns {name}; -y tears it down.", err=True)
     return asked.yes
 
 

@@ -1,4 +1,4 @@
-"""`gpuplan resume`: go on with a launch from its newest checkpoint."""
+"""`gpuplan resume`: continue a launch from its newest checkpoint."""
 
 from __future__ import annotations
 
@@ -33,22 +33,32 @@ class ResumeOptions(LimitOptions):
 @click.command("resume", cls=GroupedCommand)
 @click.argument("run")
 @option("Money", "--spot/--on-demand", default=None, help="How to buy; default: as before.")
-@option("Money", "--max-cost", type=Dollars(), help="Of all attempts together: 400, 2k.")
-@option("Money", "--max-hours", type=Count(), help="The same for hours of the machines.")
+@option(
+    "Money",
+    "--max-cost",
+    type=Dollars(),
+    help="Limit on the cost of all attempts together: 400, 2k.",
+)
+@option(
+    "Money",
+    "--max-hours",
+    type=Count(),
+    help="Limit on the hours of all attempts together.",
+)
 @_limits
 @option(
     "Guard",
     "--on-projection",
     type=OneOf(("ask", "stop", "continue")),
-    help="When the first steps say that the run costs more than was predicted.",
+    help="What to do when the first steps show that the run will cost more than predicted.",
 )
 @option("Output", "--detach", is_flag=True, help="Return once the job is submitted.")
 @option("Output", "-q", "--quiet", is_flag=True, help="No log and no notes on stderr.")
 def command(run: str, **options: Any) -> int:
-    """Launch a run again that has not trained all its steps.
+    """Launch again a run that has not trained all its steps.
 
-    It goes on from its newest checkpoint, on the same kind of machines. One that its guard ended
-    needs another limit first.
+    It continues from its newest checkpoint, on the same kind of machines. A run that its guard
+    ended needs another limit first.
     """
     from ... import api
     from ..options.launches import left_running, make_context, outcome_code, say_closing

@@ -36,7 +36,7 @@ ABOUT_THE_MODEL = (
     "master_port",
     "timeout",
 )
-"""Options that a script of one's own does not hear of."""
+"""Options that do not apply to a script of your own."""
 
 
 @click.command("run", cls=GroupedCommand)
@@ -53,14 +53,14 @@ ABOUT_THE_MODEL = (
     "Work",
     "--plan",
     metavar="PLAN-ID|FILE",
-    help="Run this plan: its id, a plan.json, or estimate.json#ID. Without it the file runs as"
-    " it asks itself, data-parallel (DDP) over the processes.",
+    help="Run this plan: its id, a plan.json, or estimate.json#ID. Without it: DDP over the"
+    " processes, with the file's own precision and optimizer.",
 )
 @option(
     "Work",
     "--steps",
     type=Count(whole=True),
-    help="Stop after so many optimizer steps; default: the plan's, else 100.",
+    help="Stop after this many optimizer steps; default: the plan's, else 100.",
 )
 @option(
     "Machine",
@@ -102,13 +102,13 @@ ABOUT_THE_MODEL = (
     metavar="NUMBER",
     default=0,
     show_default=True,
-    help="Of weights, order of samples, and whatever the file draws.",
+    help="Random seed of the weights, the order of samples, and the file's own random numbers.",
 )
 @option(
     "Training",
     "--synthetic",
     is_flag=True,
-    help="Train on batches of make_batch(), data set or none.",
+    help="Train on batches of make_batch(), even if the file has a data set.",
 )
 @option(
     "Training",
@@ -131,7 +131,7 @@ ABOUT_THE_MODEL = (
     default="10m",
     show_default=True,
     metavar="STEPS|TIME",
-    help="200 (steps), 10m or 600s.",
+    help="How often to write a checkpoint: 200 (steps), 10m or 600s.",
 )
 @option(
     "Checkpoints",
@@ -147,7 +147,7 @@ ABOUT_THE_MODEL = (
     metavar="NUMBER",
     default=2,
     show_default=True,
-    help="How many of the newest stay.",
+    help="How many of the newest checkpoints to keep.",
 )
 @option(
     "Checkpoints",
@@ -155,7 +155,7 @@ ABOUT_THE_MODEL = (
     default="auto",
     show_default=True,
     metavar="auto|never|FOLDER",
-    help="Begin from the newest checkpoint if there is one, anew, or from this one.",
+    help="Start from the newest checkpoint if there is one, from step 0, or from this checkpoint.",
 )
 @option(
     "Own script",
@@ -182,7 +182,7 @@ ABOUT_THE_MODEL = (
     "-v",
     "--verbose",
     is_flag=True,
-    help="Show what torchrun and every process say, and the whole traceback of a failure.",
+    help="Show the output of torchrun and of every process, and the full traceback of a failure.",
 )
 @option(
     "Model file",
@@ -195,7 +195,7 @@ ABOUT_THE_MODEL = (
 @output_options(*FORMATS)
 @click.pass_context
 def command(context: click.Context, model: str | None, **options: Any) -> int:
-    """Train MODEL on this machine, as a plan says or as the file itself asks (docs/running.md).
+    """Train MODEL on this machine, by a plan or by what the file itself asks (docs/running.md).
 
     The processes are started by torchrun, NCCL between GPUs and gloo between processors. Ctrl-C
     and SIGTERM end the run after a checkpoint; the same command with the same --out-dir continues.
@@ -323,7 +323,7 @@ def _run_script(context: click.Context, model: str | None, asked: RunOptions, sc
         if _is_typed(context, name):
             flag = "--" + {"params": "param", "inputs": "input"}.get(name, name).replace("_", "-")
             raise UsageError(
-                f"{flag} is about a model file; your own script does not hear of it.",
+                f"{flag} applies to a model file only; your own script does not get it.",
                 fix=f"leave {flag} out, or put it among the words of --command.",
             )
     out_dir = asked.out_dir
@@ -352,7 +352,7 @@ def _teller(quiet: bool) -> Callable[[str], None]:
 
 
 def _clear_line() -> None:
-    """Take away the progress line, which stays on a terminal without an end of line."""
+    """Clear the progress line, which has no end of line on a terminal."""
     if is_terminal(sys.stderr):
         click.echo("\r\x1b[K", err=True, nl=False)
 

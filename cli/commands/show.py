@@ -1,4 +1,4 @@
-"""`gpuplan show`: one kept plan in full."""
+"""`gpuplan show`: one stored plan in full."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMATS = ("table", "json")
 @click.argument("plan_id", metavar="PLAN-ID")
 @output_options(*FORMATS)
 def command(plan_id: str, form: str | None, out_file: str | None, quiet: bool) -> None:
-    """Show a kept plan in full: its step, its memory, its cost, and where each number comes from.
+    """Show a stored plan in full: its step, its memory, its cost, and where each number comes from.
 
     PLAN-ID is as `gpuplan estimate` and `gpuplan plans` print it, or its first characters.
     """

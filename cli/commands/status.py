@@ -30,21 +30,21 @@ class StatusOptions(OutputOptions):
 
 @click.command("status", cls=GroupedCommand)
 @click.argument("runs", metavar="[RUN]...", nargs=-1)
-@option("Output", "--watch", is_flag=True, help="Look again and again, until nothing is open.")
+@option("Output", "--watch", is_flag=True, help="Poll until no launch is open.")
 @option(
     "Output",
     "--every",
     type=Duration(bare_unit="s"),
     default="15s",
     show_default=True,
-    help="How often --watch looks.",
+    help="Time between two polls of --watch.",
 )
 @output_options(*FORMATS)
 def command(runs: tuple[str, ...], **options: Any) -> int:
-    """Say what every open launch is doing and what it has cost, or those that are named.
+    """Show what every open launch is doing and what it has cost, or only the launches RUN.
 
-    A launch whose job has ended is brought to its end here, whoever began it: its results are
-    brought, its machines given back, its account closed.
+    A launch whose job has ended is closed here, whichever command started it: its results are
+    fetched, its machines torn down, its cost recorded.
     """
     from ... import api
     from ..options.launches import make_context, say_closing, say_unreadable

@@ -9,11 +9,11 @@ from ..options.shared import GroupedCommand, option
 
 @click.command("stop", cls=GroupedCommand)
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@option("Output", "-q", "--quiet", is_flag=True, help="Say nothing on the way.")
+@option("Output", "-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def command(runs: tuple[str, ...], quiet: bool) -> int:
-    """Let launches write a checkpoint, then give their machines back.
+    """Stop launches after a checkpoint, and tear down their machines.
 
-    `gpuplan resume RUN` goes on from there.
+    `gpuplan resume RUN` continues from that checkpoint.
     """
     from ... import api
     from ..options.launches import make_context, say_closing

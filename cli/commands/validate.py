@@ -23,7 +23,7 @@ HOLD_OUTS = ("configuration", "source", "accelerator")
 @list_option(
     "Machine",
     "--without-curves-of",
-    help="Predict these accelerators from their nearest relative, as if nobody had measured them.",
+    help="Predict these accelerators from their nearest relative, as if not measured.",
 )
 @option(
     "Machine",

@@ -1,4 +1,4 @@
-"""The option `--curves` that several commands share: kernel times that a person measured."""
+"""The option `--curves` that several commands share: kernel times that the user measured."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def curves_option(command: F) -> F:
         metavar="FILE",
         expose_value=False,
         callback=_use_curves,
-        help="Kernel times that gpuplan calibrate measured, used for its accelerator.",
+        help="Curve file of gpuplan calibrate, used for the accelerator it was measured on.",
     )(command)
 
 

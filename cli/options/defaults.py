@@ -1,4 +1,4 @@
-"""Settings: defaults a person keeps for options, read from a file and the environment.
+"""Settings: the user's defaults for options, read from a file and the environment.
 
 A setting is named like its option, without the dashes: `max-nodes` for `--max-nodes`. It is looked
 up in the environment (`GPUPLAN_MAX_NODES`), then in `config.toml` of the config folder; an option

@@ -34,17 +34,32 @@ class Share(click.ParamType):
 
 
 LIMITS = (
-    option("Money", "--project-limit", type=Dollars(), help="Of all launches of the project."),
-    option("Money", "--owner-limit", type=Dollars(), help="Of all launches of the owner."),
-    option("Money", "--month-limit", type=Dollars(), help="Of all launches made this month."),
+    option(
+        "Money",
+        "--project-limit",
+        type=Dollars(),
+        help="Limit on the cost of all launches of the project.",
+    ),
+    option(
+        "Money",
+        "--owner-limit",
+        type=Dollars(),
+        help="Limit on the cost of all launches of the owner.",
+    ),
+    option(
+        "Money",
+        "--month-limit",
+        type=Dollars(),
+        help="Limit on the cost of all launches made this month.",
+    ),
 )
-"""What is spent and what open launches cost at worst must stay below; usually kept as settings."""
+"""Limits on what is spent plus the worst case of open launches; usually stored as settings."""
 OPTIONS = (
     option(
         "Work",
         "--model",
         metavar="MODEL",
-        help="The model, for a plan from a file; a kept plan knows its own.",
+        help="The model, for a plan from a file; a stored plan has its own.",
     ),
     option(
         "Work",
@@ -55,9 +70,11 @@ OPTIONS = (
         help="A param for the functions of --model; repeatable.",
     ),
     option("Work", "--steps", type=WHOLE, help="Optimizer steps; default: the plan's."),
-    option("Work", "--replan", is_flag=True, help="Ask the plan's question again first."),
-    list_option("Machine", "--provider", help="Take the cheapest plan on one of these."),
-    list_option("Machine", "--region", help="Try these, in this order; default: the plan's."),
+    option("Work", "--replan", is_flag=True, help="Estimate again first, with the same question."),
+    list_option("Machine", "--provider", help="Take the cheapest plan on one of these providers."),
+    list_option(
+        "Machine", "--region", help="Try these regions, in this order; default: the plan's."
+    ),
     list_option("Machine", "--zone", help="Try these zones of the region, in this order."),
     option(
         "Machine",
@@ -96,7 +113,7 @@ OPTIONS = (
         "--fetch",
         type=click.Path(file_okay=False),
         metavar="FOLDER",
-        help="Bring results here before the machines go; one node, no spot.",
+        help="Copy results here before the machines are torn down; one node, no spot.",
     ),
     option(
         "Job",
@@ -109,7 +126,7 @@ OPTIONS = (
         "Job",
         "--setup",
         metavar="SHELL",
-        help="Lines that make the environment; default: from uv.lock, requirements.txt or"
+        help="Shell lines that install the environment; default: from uv.lock, requirements.txt or"
         " pyproject.toml, with the torch build that the node's driver runs.",
     ),
     option(
@@ -129,9 +146,12 @@ OPTIONS = (
         help="A secret variable, by name only: SkyPilot takes its value from your shell.",
     ),
     option(
-        "Job", "--project", metavar="NAME", help="Whose money it is; default: the folder's name."
+        "Job",
+        "--project",
+        metavar="NAME",
+        help="Project the cost belongs to; default: the folder's name.",
     ),
-    option("Job", "--owner", metavar="NAME", help="Who pays, for the labels; default: you."),
+    option("Job", "--owner", metavar="NAME", help="Owner written in the labels; default: you."),
     option(
         "Job",
         "--checkpoint-every",
@@ -143,15 +163,15 @@ OPTIONS = (
         "Job",
         "--synthetic",
         is_flag=True,
-        help="Train on batches of make_batch(), data set or none: nothing useful is learned.",
+        help="Train on batches of make_batch(), not on the data set: nothing useful is learned.",
     ),
     option(
         "Job",
         "--autodown",
         type=click.IntRange(0, 1440),
         metavar="MINUTES",
-        help="How long the machines stay after the job, if nobody follows it; default: 5, or 60"
-        " with --fetch.",
+        help="Idle time after the job until the machines are torn down, if no command follows"
+        " it; default: 5, or 60 with --fetch.",
     ),
     option(
         "Own script",
@@ -173,10 +193,12 @@ OPTIONS = (
         "Money",
         "--max-cost",
         type=Dollars(),
-        help="End the run, after a checkpoint, before it costs more: 400, 2k. Refuse what is"
-        " expected to.",
+        help="Stop the run, after a checkpoint, before it costs more: 400, 2k. A run that is"
+        " expected to cost more is refused.",
     ),
-    option("Money", "--max-hours", type=Count(), help="The same for hours of the machines."),
+    option(
+        "Money", "--max-hours", type=Count(), help="The same limit in hours that the machines run."
+    ),
     option(
         "Money", "--max-hourly-cost", type=Dollars(), help="Refuse machines that cost more an hour."
     ),
@@ -184,8 +206,8 @@ OPTIONS = (
         "Money",
         "--deadline",
         type=Duration(),
-        help="Results within this time: 12h, 3d. Spot machines are left for others once there is no"
-        " time to lose them.",
+        help="Finish within this time: 12h, 3d. The run moves from spot to on-demand machines when"
+        " there is no time left for another preemption.",
     ),
     *LIMITS,
     option(
@@ -193,7 +215,7 @@ OPTIONS = (
         "--min-gpu-utilization",
         type=Share(),
         metavar="SHARE",
-        help="End a run whose GPUs are less busy than this: 30%.",
+        help="Stop a run whose GPUs are less busy than this: 30%.",
     ),
     option(
         "Guard",
@@ -201,7 +223,7 @@ OPTIONS = (
         type=Duration(),
         default="15m",
         show_default=True,
-        help="For so long.",
+        help="How long they must be less busy than that.",
     ),
     option(
         "Guard",
@@ -209,13 +231,13 @@ OPTIONS = (
         type=OneOf(("ask", "stop", "continue")),
         default="ask",
         show_default=True,
-        help="When the first steps say that the run costs more than was predicted.",
+        help="What to do when the first steps show that the run will cost more than predicted.",
     ),
     option(
         "Guard",
         "--smoke",
         is_flag=True,
-        help="Run only those first steps, say what the whole would cost, and go.",
+        help="Run only the first steps, print the projected cost of the whole run, and tear down.",
     ),
     option(
         "Output",

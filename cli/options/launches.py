@@ -33,18 +33,18 @@ def make_context(*, quiet: bool = False, changes: dict[str, Any] | None = None) 
 
 
 def say(text: str) -> None:
-    """Tell the person one thing."""
+    """Print one line to stderr."""
     click.echo(text, err=True)
 
 
 def say_unreadable(context: LaunchContext) -> None:
-    """Name the launches whose records cannot be read, which are in no answer and in no sum."""
+    """Print which launches have unreadable records; they are missing from every list and sum."""
     for run in context.ledger.unreadable():
         say(f"{run} is left out: its record in the store cannot be read; it may cost money.")
 
 
 def say_closing(context: LaunchContext, record: LaunchRecord) -> None:
-    """Say how a launch ended and what it came to; nothing while it is open."""
+    """Print how a launch ended and what it cost; nothing while it is open."""
     from ...launcher.store.accounting import closing_line
 
     if record.is_open:
@@ -59,12 +59,12 @@ def outcome_code(record: LaunchRecord) -> int:
 
 
 def is_projection(record: LaunchRecord) -> bool:
-    """Return whether the guard ended a launch for what its first steps said."""
+    """Return whether the guard ended a launch because of its projection."""
     return record.outcome == "guarded" and record.guard_why == "projection"
 
 
 def left_running(context: LaunchContext, run: str) -> int:
-    """Say how to find a launch again that Ctrl-C has left; return the exit code.
+    """Print how to find a launch again after Ctrl-C; return the exit code.
 
     Args:
         context: Whose ledger knows whether it is open.
@@ -76,11 +76,11 @@ def left_running(context: LaunchContext, run: str) -> int:
         click.echo(f"\nInterrupted; {run} is not open, and no machine of it is left.", err=True)
         return EXIT_INTERRUPTED
     click.echo(
-        f"\nLeft {run} to itself: it goes on, and costs money until it ends.\n"
+        f"\n{run} still runs, and costs money until it ends.\n"
         f"  gpuplan status {run}     what it is doing\n"
         f"  gpuplan logs -f {run}    follow it again\n"
-        f"  gpuplan stop {run}       checkpoint, then give the machines back\n"
-        f"  gpuplan down {run}       give the machines back now",
+        f"  gpuplan stop {run}       checkpoint, then tear down the machines\n"
+        f"  gpuplan down {run}       tear down the machines now",
         err=True,
     )
     return EXIT_INTERRUPTED

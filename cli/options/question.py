@@ -1,4 +1,4 @@
-"""From the options of the command line to the question that the planner answers."""
+"""The question for the planner, made from the options of the command line."""
 
 from __future__ import annotations
 

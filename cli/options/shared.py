@@ -1,4 +1,4 @@
-"""Options that several commands share, grouped as `--help` prints them, and what people may type.
+"""Options that several commands share, grouped as `--help` prints them, and the values they take.
 
 Amounts are written as people say them ("10B" tokens, "48h", "$500"); a list may be typed with
 commas or by repeating the option; a name that is not known is answered with the closest ones.
@@ -51,7 +51,7 @@ DURATION_UNITS_S = {
 
 
 class GroupedOption(click.Option):
-    """An option that knows under which heading of `--help` it stands."""
+    """An option with the heading of `--help` that it is listed under."""
 
     def __init__(self, *args: Any, group: str | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -265,15 +265,15 @@ def model_options(command: F) -> F:
     decorators = (
         click.argument("model"),
         option("Work", "--param", "params", multiple=True, metavar="KEY=VALUE",
-               help="A param for the functions of the file; repeatable."),
+               help="A parameter for the functions of the file; repeatable."),
         option("Model file", "--input", "inputs", multiple=True, metavar="SHAPE[:DTYPE]",
                help="One input tensor, for MODEL.py:ClassName; without the batch, as 3,224,224."),
         option("Model file", "--timeout", type=Duration(bare_unit="s"), default="120s",
                show_default=True, help="Longest time the file may take to load and be traced."),
         option("Model file", "--no-cache", is_flag=True,
-               help="Trace the file again, whatever is cached."),
+               help="Trace the file again, even if a trace of it is cached."),
         option("Output", "-v", "--verbose", is_flag=True,
-               help="Show on stderr what the file printed, and the whole traceback if it failed."),
+               help="Show on stderr what the file printed, and the full traceback if it failed."),
     )  # fmt: skip
     return _apply(decorators, command)
 
@@ -288,14 +288,14 @@ def output_options(*formats: str) -> Callable[[F], F]:
                 "form",
                 type=OneOf(formats),
                 default=None,
-                help="How to print; without it, what the name of --out-file says, else table.",
+                help="Output format; default: by the name of --out-file, else table.",
             ),
             option(
                 "Output",
                 "--out-file",
                 type=click.Path(dir_okay=False),
                 metavar="FILE",
-                help="Write to a file, whole or not at all, instead of printing.",
+                help="Write to this file instead of printing; it is never left incomplete.",
             ),
             option(
                 "Output", "-q", "--quiet", is_flag=True, help="No progress and no notes on stderr."

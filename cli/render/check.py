@@ -1,4 +1,4 @@
-"""Which clouds can be rented from, as a person reads it: one line for each, its remedy below."""
+"""Which clouds can be rented from, as text for a terminal: one line for each, its remedy below."""
 
 from __future__ import annotations
 

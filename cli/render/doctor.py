@@ -1,4 +1,4 @@
-"""What the doctor found, as a person reads it: one line for each thing, its remedy below."""
+"""What the doctor found, as text for a terminal: one line for each thing, its remedy below."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An Estimate as a person reads it: the three plans that matter, then one row per accelerator."""
+"""An Estimate as text for a terminal: the three plans that matter, then one row per accelerator."""
 
 from __future__ import annotations
 

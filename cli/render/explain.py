@@ -199,7 +199,7 @@ def _section(name: str, value: str, interval: str) -> Text:
 
 
 def _parts(breakdown: object, names: Mapping[str, str]) -> dict[str, float]:
-    """Return the parts that are there, by the name a person reads."""
+    """Return the parts that are there, by the name that is shown."""
     values = {text: getattr(breakdown, name) for name, text in names.items()}
     return {text: value for text, value in values.items() if value}
 

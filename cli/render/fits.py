@@ -1,4 +1,4 @@
-"""Whether a step fits, as a person reads it: yes or no, how much, and what would help."""
+"""Whether a step fits, as text for a terminal: yes or no, how much, and what would help."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def _ends(prepared: Prepared) -> Iterator[str]:
             "stop": f"when its first steps say that it costs more than {high}",
             "ask": f"when its first steps say that it costs more than {high}, until you say so",
         }[guard.on_projection]
-    yield f"then the machines go: at once, or {_span(orders.tail_s)} later if nobody follows"
+    yield f"then the machines go: at once, or {_span(orders.tail_s)} later if no command follows"
 
 
 def _results(prepared: Prepared) -> str:

@@ -1,4 +1,4 @@
-"""What real steps took, as a person reads it."""
+"""What real steps took, as text for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kept estimates as a list: one line an estimate, then its first plans."""
+"""The stored estimates as a list: one line for each estimate, then its first plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Profile as a person reads it: the model, one step's work and memory, where most of it goes."""
+"""A Profile as text for a terminal: the model, work and memory of one step, and where most goes."""
 
 from __future__ import annotations
 

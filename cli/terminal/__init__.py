@@ -1,1 +1,1 @@
-"""What the terminal is given: output, notices, progress."""
+"""What is written to the terminal: output, notices, progress."""

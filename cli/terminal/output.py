@@ -23,7 +23,7 @@ SUFFIXES = {
     ".txt": "table",
 }
 WIDE = 200
-"""Columns where nobody looks at a screen: in a pipe and in a file nothing is cut off."""
+"""Columns outside a terminal: in a pipe or a file nothing is cut off."""
 
 
 def chosen_format(form: str | None, out_file: str | Path | None, formats: Sequence[str]) -> str:
@@ -57,7 +57,7 @@ def screen_for(out_file: str | Path | None = None) -> Screen:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Return whether somebody sits at a standard stream; None is one that is closed."""
+    """Return whether a standard stream is a terminal; None is one that is closed."""
     return stream is not None and stream.isatty()
 
 

@@ -1,4 +1,4 @@
-"""What is being done, shown on a terminal while it is."""
+"""Progress shown on a terminal while a command works."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .output import is_terminal
 
 @contextmanager
 def progress(text: str, *, quiet: bool) -> Iterator[None]:
-    """Show the text on standard error while the block runs; nothing stays of it."""
+    """Show the text on standard error while the block runs, and clear it after."""
     shown = not quiet and is_terminal(sys.stderr)
     if shown:
         click.echo(text, err=True, nl=False)
@@ -26,9 +26,9 @@ def progress(text: str, *, quiet: bool) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(*, quiet: bool) -> Iterator[Callable[[str, int | None, int | None], None]]:
-    """Show a bar on standard error while the block runs; give what is called with the news.
+    """Yield the callback of a progress bar on standard error, shown while the block runs.
 
-    The news are what is being done, how far it is, and of how much (None where nobody knows).
+    It takes what is being done, how much is done, and of how much (None: not known).
     """
     if quiet or not is_terminal(sys.stderr):
         yield lambda _stage, _done, _total: None

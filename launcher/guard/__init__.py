@@ -4,7 +4,7 @@
     spending.py    dollars and hours of every attempt, added up
     projection.py  the total again, from the first steps on the real machine
     verdicts.py    what a guard decides, and in which words
-    handover.py    when a run on spot machines must go on on others
+    handover.py    when a run on spot machines must move to on-demand ones
     session.py     orders, account and observations → stop, kill, or nothing        (all pure)
     readings.py    metrics, heartbeats, devices, the clock of the machine           (edges)
     stage.py       how the machine was bought, and whether a task follows           (edge)

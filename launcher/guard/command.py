@@ -14,7 +14,7 @@ from pathlib import Path
 from .processes import descendants, end_with_parent, marked_processes, signal_group
 
 STOP_VARIABLE = "GPUPLAN_STOP_FILE"
-"""Names a file that is not there until the command is to stop; gpuplan's runner looks for it."""
+"""Names a file that appears when the command is to stop; gpuplan's runner polls for it."""
 TORCHRUN_VARIABLE = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 """Seconds that torchrun gives its processes after SIGTERM, where torch is new enough; else 30."""
 NOT_STARTED = 127

@@ -1,4 +1,4 @@
-"""When a run on spot machines goes on on others, so that no preemption costs it its deadline.
+"""When a run moves from spot to on-demand machines, so that no preemption costs its deadline.
 
 The machines may be taken away at any moment. The engine then starts the run again on spot machines,
 this guard finds that there is no more time for a second such loss, and hands over: two starts. So
@@ -10,7 +10,7 @@ and hands over after that, as long as it gains by it:
 
     deadline - now ≥ restart + (total_steps - step now) × step
 
-Not before a first step: until then its processes wait for each other, and hear nothing.
+Not before a first step: until then its processes wait for each other and cannot be stopped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RESTARTS = 2.0
 
 
 def hand_over(orders: Orders, reading: Reading, *, now_s: float) -> Verdict | None:
-    """Return the verdict on a run that must not stay on spot machines; None goes on.
+    """Return the verdict on a run that must leave its spot machines; None: it stays.
 
     Args:
         orders: with a deadline.
@@ -45,6 +45,6 @@ def hand_over(orders: Orders, reading: Reading, *, now_s: float) -> Verdict | No
     return Verdict(
         HAND_OVER,
         f"The deadline is in {left_s / 60:.0f} minutes, too soon for these spot machines to be"
-        " taken away: it goes on on others.",
+        " taken away: it moves to on-demand machines.",
         0,
     )

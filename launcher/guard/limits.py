@@ -5,7 +5,7 @@
     set-up    ≤ the least of its own limit and allowed_s - tail
 
 All counted from when the machine began to cost. Where nothing limits a run, its end is the stated
-default, or none where nobody knows how long it takes; a machine on which nothing runs ends even so.
+default, or none where its length is not known; a machine on which nothing runs ends even so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Limits:
     """The limits of one machine, seconds."""
 
     setup_s: float
-    """Of set-up, from its start."""
+    """Longest set-up, from its start."""
     setup_why: str
     """What limits set-up: `setup`, or the limit of the run that leaves it less (`max-cost`, …)."""
     after_setup_s: float
@@ -107,7 +107,7 @@ class Countdown:
         self._end_s = held.end_s
         self._stopped_setup = False
         self.why = ""
-        """What the last action is for, for a person."""
+        """The reason for the last action, for the user."""
 
     def tick(self, now_s: float, *, setting_up: bool, guarded: bool) -> str | None:
         """Return STOP_SETUP once when set-up is to be stopped, END when the machine is to end.

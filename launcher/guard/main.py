@@ -1,8 +1,9 @@
 """The loop: `python3 gpuplan_guard guard.json -- COMMAND…`, on every node.
 
 The first node (SKYPILOT_NODE_RANK, else NODE_RANK, is 0) reads and writes the folder of results
-(GPUPLAN_OUT). The others hold the clock and the purse alone, a grace later than the first one, and
-pass signals on. The last line on standard output is `gpuplan-guard: {…}`, for a program to read.
+(GPUPLAN_OUT). The other nodes hold only the limits on time and cost, a grace period later than the
+first one, and pass signals on. The last line on standard output is `gpuplan-guard: {…}`, for
+a program to read.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class Guard:
             orders: what the run is held to.
             words: the command.
             out: the folder of results; None on other nodes than the first.
-            wall_clock: seconds since 1970; looked at once, for clocks are set while runs last.
+            wall_clock: seconds since 1970; read once, as clocks may be set during a run.
         """
         # The first node alone sees how far the run is.
         self._orders = orders = orders if out else replace(orders, hand_over=None)
@@ -191,7 +192,7 @@ class Guard:
         return action
 
     def _by_file(self, reading: Reading) -> bool:
-        """Return whether the runner hears the file: on other nodes, where nobody knows, it must."""
+        """Return whether the runner polls the stop file; on other nodes that is assumed."""
         return self._orders.own_runner and (self._out is None or reading.trained > 0)
 
     def _finish(self, code: int) -> int:
@@ -240,7 +241,7 @@ class Guard:
         problem = within(READ_TIMEOUT_S, read)
         if problem is not None:
             # Nothing is written there then: it would take the place of what could not be read.
-            say(f"{out} cannot be used, so only the clock and the purse are held: {problem}")
+            say(f"{out} cannot be used, so only the limits on time and cost are held: {problem}")
 
     def _close_books(self, out: Path, step: int | None, verdict: Verdict, paid_s: float) -> None:
         ended = self._account.so_far(paid_s, step, verdict.to_dict())
@@ -273,7 +274,7 @@ class Guard:
         return any(found)
 
     def _forget_wish(self) -> None:
-        """Remove the wish to stop: it was for this attempt."""
+        """Remove the stop file: it was for this attempt."""
         if self._stop_file.exists():
             self._stop_file.unlink()
 
@@ -287,6 +288,6 @@ class Guard:
 
 
 def say(text: str) -> None:
-    """Tell a person one line."""
+    """Print one line for the user."""
     sys.stdout.write(f"gpuplan: {text}\n")
     sys.stdout.flush()

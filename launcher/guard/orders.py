@@ -26,7 +26,7 @@ class Busy:
     """How busy the devices of a node must be."""
 
     fraction: float
-    """Of the time, averaged over the devices."""
+    """Fraction of the time, averaged over the devices."""
     for_s: float
     """Over how long that is averaged."""
 
@@ -39,7 +39,7 @@ class ProjectionOrders:
     """Of the whole run."""
     expected_usd: float | None = None
     low_usd: float | None = None
-    """Of the estimate's 80 % interval, start and end of the machines included."""
+    """Bounds of the estimate's 80 % interval, start and end of the machines included."""
     high_usd: float | None = None
     action: str = "ask"
     """`stop`, `ask` (the same on a node, where nobody is there to answer) or `continue`."""
@@ -50,7 +50,7 @@ class ProjectionOrders:
 
 @dataclass(frozen=True)
 class HandOver:
-    """What tells when a run on spot machines must go on on others: handover.py."""
+    """When a run on spot machines must move to on-demand ones: handover.py."""
 
     total_steps: int
     """Of the whole run."""
@@ -65,7 +65,7 @@ class TimerOrders:
     """When a machine ends itself, if nothing else has ended it: limits.py, timer.py."""
 
     setup_s: float
-    """The longest that set-up may take."""
+    """Longest time that set-up may take."""
     unowned_s: float
     """How long a machine may exist without a set-up or a guard in progress."""
     margin_s: float
@@ -73,7 +73,7 @@ class TimerOrders:
     after_setup_s: float = 600.0
     """From a set-up that was stopped to the end: its log is read, others may tear down."""
     default_end_s: float | None = None
-    """Of a machine that nothing else limits; None where nobody knows how long the run takes."""
+    """Of a machine that nothing else limits; None where it is not known how long the run takes."""
     power_off: Sequence[str] = ()
     """The command that ends the machine; none where it must not be tried."""
     power_off_on: Sequence[str] = ()
@@ -97,30 +97,30 @@ class Orders:
     spot_usd_per_hour_at: Mapping[str, float] = field(default_factory=dict)
     """The same on spot machines, where both are tried; the other is then what others cost."""
     spent_before_usd: float = 0.0
-    """By earlier launches of this run."""
+    """Cost of earlier launches of this run."""
     hours_before: float = 0.0
     max_cost_usd: float | None = None
-    """Of all attempts together, until the machines are gone."""
+    """Limit on the cost of all attempts together, until the machines are torn down."""
     max_hours: float | None = None
     tail_s: float = 0.0
     """How long the machines still cost after the job has ended."""
     grace_s: float = DEFAULT_GRACE_S
     """To write a checkpoint, while it is not known how long that takes."""
     own_runner: bool = False
-    """Whether gpuplan's runner trains: it beats, and reads the file that asks it to stop."""
+    """Whether gpuplan's runner trains: it writes heartbeats and polls the stop file."""
     others_upload: bool = False
     """Whether other nodes may still bring results to a bucket when this one has: SkyPilot kills all
     nodes as soon as one fails, so that a run that was stopped in good order then ends with 0."""
     heartbeat_timeout_s: float | None = None
-    """Between two signs of life, once there was a step."""
+    """Heartbeat timeout: the longest time between two signs of life, after the first step."""
     startup_timeout_s: float | None = None
-    """From the start to the first step."""
+    """Longest time from the start to the first step."""
     min_gpu_utilization: Busy | None = None
     projection: ProjectionOrders | None = None
     smoke: bool = False
     """End once the projection is made."""
     deadline_s: float | None = None
-    """Later than this it is not worth going on."""
+    """Deadline: the run stops when this time has come."""
     hand_over: HandOver | None = None
     """None: the run stays on the machines it has."""
     timer: TimerOrders | None = None
@@ -129,7 +129,7 @@ class Orders:
     state_every_s: float = 10.0
     """How old what is left in the folder of results may be."""
     stop_file: str = STOP_FILE
-    """A person's wish to stop, on the first node."""
+    """The stop file, on the first node: the user asks the run to stop."""
 
     @property
     def usd_per_s(self) -> float:

@@ -25,20 +25,20 @@ class Projected:
     """What the first steps say of the whole."""
 
     step: int
-    """After which it was made."""
+    """The step after which it was made."""
     step_time_s: float
     steps_left: int
     total_usd: float
     alone_usd: float
     hours: float
-    """Of all attempts, in all."""
+    """Total of all attempts."""
     expected_usd: float | None
     low_usd: float | None
     high_usd: float | None
     outcome: str
     """`within`, `above` or `below` what was estimated, or `above the cap`."""
     text: str
-    """For a person."""
+    """The comparison, in words for the user."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as the state file has it."""

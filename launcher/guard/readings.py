@@ -151,7 +151,7 @@ class Devices:
 
 
 def devices_busy() -> float | None:
-    """Return how busy the devices are now, as a fraction; None where nobody says so."""
+    """Return how busy the devices are now, as a fraction; None where it is not known."""
     try:
         done = subprocess.run(
             DEVICES,
@@ -168,7 +168,7 @@ def devices_busy() -> float | None:
 
 
 def boot_s(stat: Path = Path("/proc/stat")) -> float | None:
-    """Return when this machine came up, seconds since 1970; None where nobody says so."""
+    """Return when this machine came up, seconds since 1970; None where it is not known."""
     try:
         for line in stat.read_text().splitlines():
             if line.startswith("btime "):

@@ -48,7 +48,7 @@ class Session:
             paid_s: since the attempt began to cost.
             running_s: since the command was started.
             reading: what was seen of it.
-            stop_asked: whether a person wants it to stop.
+            stop_asked: whether the user wants it to stop.
             signal_number: of a signal that came from outside.
         """
         if self.verdict is None:

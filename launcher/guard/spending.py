@@ -66,7 +66,7 @@ class Account:
     """What an attempt adds to; `paid_s` everywhere is the seconds since it began to cost."""
 
     attempt: int
-    """From 1."""
+    """Number of the attempt, from 1."""
     requested_at_s: float
     began_at_s: float
     before_usd: float

@@ -193,7 +193,7 @@ class Timer:
             self._tell(f"the timer cannot write what it counts: {error}")
 
     def _tell(self, text: str, *others: Path) -> None:
-        """Say a line in the log, and where it can be read by a person."""
+        """Write a line to the log, and to where the user can read it."""
         for path in (self._home / LOG, *others):
             _append(path, f"gpuplan: {text}")
 

@@ -4,14 +4,14 @@
     done          0            the command ended well, by itself
     failed        its own      the command ended by itself, and not well (128 + n: by signal n)
     loss          its own, 4   the loss is no number: the command said so itself, or was stopped
-    smoke, stop   0            it was stopped as a person asked
-    hand-over     0            it goes on on machines that nobody takes away
+    smoke, stop   0            it was stopped as the user asked
+    hand-over     0            it continues on on-demand machines
     signal        128 + n      it was stopped from outside: cancelled, preempted, a node failed
     max-cost, max-hours, deadline, projection, utilization, heartbeat    4
 
 With a task that follows (stage.py) only a hand-over ends with 0; else it is `OVER`.
 
-Where other nodes may still upload, a run that was stopped in good order ends with 0 all the same,
+Where other nodes may still upload, a run that was stopped in good order still ends with 0,
 and only the verdict says 4 (`Orders.others_upload`).
 
 A run that was stopped from outside does not end with 0, though the runner itself does: to
@@ -60,11 +60,11 @@ class Reading:
     step: int | None = None
     """Done, as the newest line of metrics says."""
     saved_step: int = 0
-    """Of the newest checkpoint; looked for only where the orders need it."""
+    """Step of the newest checkpoint; read only where the orders need it."""
     trained: int = 0
     """Steps of this attempt."""
     times_s: tuple[float, ...] = ()
-    """Of the last settled steps of this attempt."""
+    """Step times of the last settled steps of this attempt."""
     settled: int = 0
     """How many settled steps there were."""
     checkpoint_s: float | None = None
@@ -99,7 +99,7 @@ def grace_s(orders: Orders, reading: Reading, verdict: Verdict) -> float:
 def over_limit(
     orders: Orders, account: Account, reading: Reading, *, paid_s: float, now_s: float
 ) -> Verdict | None:
-    """Return the verdict of the clock and the purse: what holds even where nothing can be read.
+    """Return the verdict of the limits on time and cost, which hold even if nothing can be read.
 
     A cap is reached once stopping now would reach it: spent + (checkpoint + tail) × rate ≥ cap.
 
@@ -134,7 +134,7 @@ def over_limit(
 
 
 def unhealthy(orders: Orders, reading: Reading, *, running_s: float) -> Verdict | None:
-    """Return the verdict on a run that costs and does not learn.
+    """Return the verdict on a run that makes no progress: no steps, no loss, or idle devices.
 
     Args:
         orders: what is expected of it.
@@ -187,8 +187,8 @@ def projected(orders: Orders, projection: Projected) -> Verdict | None:
 
 
 def asked() -> Verdict:
-    """Return the verdict of a person who wants it to stop."""
-    return Verdict("stop", "A person asked it to stop.", 0)
+    """Return the verdict of the user who asked it to stop."""
+    return Verdict("stop", "The user asked it to stop.", 0)
 
 
 def signalled(number: int) -> Verdict:
@@ -202,7 +202,7 @@ def ended(code: int, *, loss_is_bad: bool) -> Verdict:
 
     Args:
         code: negative: the number of the signal that ended it.
-        loss_is_bad: whether the last that was heard of the loss is that it is no number.
+        loss_is_bad: whether the last known loss is not a number.
     """
     exit_code = code if code >= 0 else 128 - code
     if code == 0:

@@ -31,7 +31,7 @@ class Watch:
             orders: what is asked for.
             out: the folder of results.
             clock: seconds since the command was started.
-            say: tells a person one line.
+            say: prints one line for the user.
         """
         # Own names, as both count nothing where no projection is asked for.
         wanted = orders.projection or ProjectionOrders(total_steps=0)
@@ -108,7 +108,7 @@ class Watch:
 
 
 def within(seconds: float, action: Callable[[], None]) -> str | None:
-    """Do something with files, for so long at most; return what went wrong, if anything did."""
+    """Call something that uses files, with a time limit; return what went wrong, or None."""
     problems = ["it took too long"]
 
     def act() -> None:

@@ -1,1 +1,1 @@
-"""A launch from request to closed account, gone on with wherever it was cut off."""
+"""A launch from request to final cost; any later command continues one that was interrupted."""

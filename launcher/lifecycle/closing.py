@@ -1,4 +1,4 @@
-"""Ends a launch that nobody saw end: what became of its machines, and what they cost."""
+"""Close a launch whose end was not observed: what became of its machines, and their cost."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from datetime import datetime
 from ..store.launch_record import LaunchRecord, Outcome
 from .engine import EngineError, NoCapacityError
 from .observe import Finding, Observed, rented
-from .transitions import LaunchContext, end, give_back, note_machines
+from .transitions import LaunchContext, end, note_machines, tear_down
 
 
-def close(
+def close_lost(
     context: LaunchContext, record: LaunchRecord, finding: Finding, seen: Observed
 ) -> LaunchRecord:
-    """End a launch that has nothing left to wait for; give back what may still be there."""
+    """Return the launch, ended; machines that are still there are torn down first."""
     if finding == "never-asked":
         return end(context, record, "cancelled", "its command ended before anything was asked for")
     if finding in ("not-started", "gone"):
@@ -22,7 +22,7 @@ def close(
             return end(context, record, *_why_gone(record), is_bound=True, **went)
         return end(context, record, *_why_not_started(context, seen))
     record = note_machines(context, record)
-    give_back(context, record)
+    tear_down(context, record)
     if not record.is_open:
         return record
     outcome, why = (
@@ -34,10 +34,10 @@ def close(
 def _note_past(
     context: LaunchContext, record: LaunchRecord, seen: Observed
 ) -> tuple[LaunchRecord, dict[str, datetime]]:
-    """Keep machines that came and went while nobody looked, and return when they had gone.
+    """Record machines that started and ended between two polls; return when they ended.
 
-    Where the engine has forgotten them, an attempt that did get machines is accounted for until
-    now, at the dearest place.
+    Where the engine has no history of them, an attempt that got machines is counted until now, at
+    the price of the most expensive place.
     """
     last = record.last
     if last is None or record.managed:
@@ -65,10 +65,10 @@ def _note_past(
 
 
 def _why_gone(record: LaunchRecord) -> tuple[Outcome, str]:
-    again = f"`gpuplan resume {record.run}` goes on from the newest checkpoint"
+    again = f"`gpuplan resume {record.run}` continues from the newest checkpoint"
     if record.last is not None and record.last.spot:
         return "preempted", f"its machines were taken away; {again}"
-    return "lost", f"its machines went, and nobody saw its job end; {again}"
+    return "lost", f"its machines ended before the end of its job was seen; {again}"
 
 
 def _why_not_started(context: LaunchContext, seen: Observed) -> tuple[Outcome, str]:

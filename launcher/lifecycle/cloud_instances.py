@@ -1,4 +1,4 @@
-"""Machines that carry gpuplan's labels, as the clouds themselves list them. Read-only but for one.
+"""Machines with gpuplan's labels, as the clouds themselves list them. One function terminates.
 
 Only where the cloud's own library and credentials are: today AWS, through boto3. AWS says nothing
 of a region that an account has not enabled but that the credentials are wrong there, so one such
@@ -45,14 +45,14 @@ class RegionRefusedError(EngineError):
         super().__init__(message, fix=fix)
         self.why = why
         self.said = said
-        """In AWS's words."""
+        """The message of AWS."""
 
 
 def labelled_instances(regions: Iterable[str]) -> Listing:
     """Return the machines of AWS that carry a run's label; none where AWS cannot be asked.
 
     Args:
-        regions: which are looked at; those that the account cannot use are named as skipped.
+        regions: to list; those that the account cannot use are returned as skipped.
 
     Raises:
         EngineError: AWS refused in every region, or answered with another error.
@@ -80,7 +80,7 @@ def labelled_instances(regions: Iterable[str]) -> Listing:
 
 
 def terminate(instances: Sequence[LabelledMachine]) -> None:
-    """Give machines back that their cloud lists and SkyPilot does not know.
+    """Terminate machines that their cloud lists and SkyPilot does not know.
 
     Raises:
         EngineError: their cloud refused.

@@ -47,7 +47,7 @@ class Cluster:
     name: str
     status: ClusterStatus
     launched_at: datetime | None
-    """Since when they are paid for, at most."""
+    """The earliest time from which they can be billed."""
     infra: str | None
     """`aws/us-east-1/us-east-1a`."""
     instance_type: str | None
@@ -56,11 +56,11 @@ class Cluster:
     usd_per_hour: Decimal | None
     """All nodes, as the engine prices them."""
     run: str | None
-    """The run id of its label; None where it has none."""
+    """Run id, from the label; None without that label."""
     store_id: str | None = None
-    """Of the store that keeps that run, by its label; None where it has none."""
+    """Id of the store that keeps the run, from the label; None without that label."""
     owner: str | None = None
-    """Of that run, by its label."""
+    """Owner of the run, from the label."""
     is_managed: bool = False
 
 
@@ -86,12 +86,12 @@ class EngineJob:
     recoveries: int = 0
     infra: str | None = None
     why: str | None = None
-    """What the engine says of a failure."""
+    """The engine's message about a failure."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineRequest:
-    """Something that the engine was asked."""
+    """A request to the engine."""
 
     request_id: str
     status: RequestStatus
@@ -99,7 +99,7 @@ class EngineRequest:
 
 
 class Engine(Protocol):
-    """What is asked of SkyPilot. Every method raises EngineError for what a person must know."""
+    """The calls to SkyPilot. Every method raises EngineError for what the user must know."""
 
     def ready(self) -> None:
         """Do nothing, if the engine is installed.
@@ -135,7 +135,7 @@ class Engine(Protocol):
         ...
 
     def clusters(self) -> list[Cluster]:
-        """Return all clusters of this person, asking the clouds."""
+        """Return all clusters of this user, asking the clouds."""
         ...
 
     def past(self, name: str) -> list[Past]:
@@ -160,7 +160,7 @@ class Engine(Protocol):
         ...
 
     def copy_back(self, cluster: str, source: str, target: Path) -> None:
-        """Bring what is in a folder of the first node into a local one."""
+        """Copy a folder of the first node into a local one."""
         ...
 
     def cancel(self, cluster: str, job_id: int) -> None:
@@ -168,7 +168,7 @@ class Engine(Protocol):
         ...
 
     def down(self, cluster: str) -> None:
-        """Give all machines of a cluster back; nothing if it is gone."""
+        """Tear down all machines of a cluster; nothing if it is gone."""
         ...
 
     def launch_managed(self, task: Path, name: str, secrets: Mapping[str, str]) -> str:

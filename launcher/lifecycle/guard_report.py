@@ -1,4 +1,4 @@
-"""What the guard on the node said last: in the log of its job."""
+"""The guard's report: the last line that it wrote into the log of its job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GuardReport(FrozenModel):
     text: str
     exit_code: int
     spent_usd: Usd | None = None
-    """Of all attempts, when the job ended; the machines cost a little more until they are gone."""
+    """Cost of all attempts when the job ended; the machines cost more until they are torn down."""
     step: int | None = None
     projected_usd: Usd | None = None
 
@@ -41,7 +41,7 @@ class GuardReport(FrozenModel):
 
 
 def word_in_log(log: str) -> GuardReport | None:
-    """Return the last word of the guard in the log of a job; None where there is none."""
+    """Return the guard's report in the log of a job; None where there is none."""
     for line in reversed(log.splitlines()):
         _, mark, text = line.partition(MARK)
         if mark:

@@ -1,4 +1,4 @@
-"""Whose labelled machines are: this store's, somebody else's, or nobody can tell.
+"""The owner of labelled machines: this store, somebody else, or not known.
 
 One account, and one SkyPilot server, may serve several people, laptops and stores. Only what
 carries this store's id and its owner's name, for a run that this store keeps, is this store's own.
@@ -21,19 +21,19 @@ class Here:
     """None where there is no store yet."""
     owner: str
     runs: Collection[str]
-    """Of the launches that the store keeps."""
+    """Run ids of the launches that the store keeps."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Whose machines are, and why they count so."""
+    """Who owns machines, and the reason for it."""
 
     standing: Standing
     text: str
 
 
 def holder(here: Here, *, run: str | None, store_id: str | None, owner: str | None) -> Holder:
-    """Return whose machines are, told from their labels alone; None is a label that is not there.
+    """Return who owns machines, from their labels alone; None is a missing label.
 
     >>> here = Here(store_id="5a", owner="ann", runs={"net-1"})
     >>> holder(here, run="net-1", store_id="5a", owner="ann").standing

@@ -1,4 +1,4 @@
-"""What became of a launch: its record compared with the engine. Pure but for `observe`."""
+"""The state of a launch: its record compared with the engine. Pure except `observe`."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .engine import ENDED, Cluster, Engine, EngineJob, EngineRequest
 Finding = Literal[
     "nothing", "starting", "training", "job-ended", "never-asked", "not-started", "broken", "gone"
 ]
-"""What is there of an open launch.
+"""The state of an open launch.
 
-nothing       it has ended, and nothing is left of it
-starting      it is being asked for, or its machines are being started
+nothing       it has ended, and no machine of it is left
+starting      its machines are being requested or started
 training      its job waits or runs
 job-ended     its job has ended; the machines may still be there
-never-asked   the command that meant it died before it asked for anything
-not-started   it was asked for, and there are no machines and no job
+never-asked   its command died before it requested machines
+not-started   machines were requested, and there are neither machines nor a job
 broken        there are machines, and no job that could run on them
-gone          machines that were there are gone, and nobody saw the job end
+gone          its machines are gone, and the end of its job was not observed
 """
 
 
@@ -33,7 +33,7 @@ class Observed:
 
     cluster: Cluster | None = None
     job: EngineJob | None = None
-    """Its own; others may be on its machines."""
+    """The launch's own job; others may be on its machines."""
     request: EngineRequest | None = None
     """The newest."""
     is_launcher_alive: bool = False
@@ -68,8 +68,8 @@ def job_of(record: LaunchRecord, jobs: Sequence[EngineJob]) -> EngineJob | None:
     return next((job for job in own if known is None or job.job_id == known), None)
 
 
-def judge(record: LaunchRecord, seen: Observed) -> Finding:
-    """Return what is there of a launch."""
+def classify(record: LaunchRecord, seen: Observed) -> Finding:
+    """Return the state of a launch, from its record and what the engine has."""
     has_cluster = seen.cluster is not None
     if not record.is_open:
         return "broken" if has_cluster and not seen.is_launcher_alive else "nothing"

@@ -1,7 +1,7 @@
-"""The store beside what the engine and the clouds have: machines that no open launch owns.
+"""Reconcile the store with the engine and the clouds: find orphaned machines.
 
-Looking changes nothing but what a launch has become; machines are taken down by `take_down`, and
-only those of this store unless a person says otherwise.
+A machine is orphaned when no open launch owns it. Finding them changes nothing but the records of
+launches. `take_down` tears machines down, and only those of this store unless the user confirms.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Kind = Literal[
 ]
 """A launch that was brought up to date; one that runs as it should; machines of this store that
 the engine knows and no open launch owns; machines of this store that only the cloud knows; machines
-with gpuplan's label of which nobody can tell whose they are; machines of another store or owner;
-what could not be looked at; where nothing was looked for, since the account has nothing there."""
+with gpuplan's label whose owner is not known; machines of another store or owner;
+what could not be checked; where nothing was listed, since the account has nothing there."""
 LAST: dict[Kind, int] = {"others": 1, "skipped": 2}
-"""What is said for information alone, after what may cost this person money."""
+"""What is listed for information, after what may cost this user money."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +80,9 @@ class Discrepancy:
     instances: tuple[LabelledMachine, ...] = ()
     usd_per_hour: Decimal | None = None
     store_id: str | None = None
-    """Of the store that its label names."""
+    """Id of the store, from the label."""
     owner: str | None = None
-    """As its label names it."""
+    """Owner, from the label."""
     by_hand: tuple[str, ...] = ()
     """Commands that end machines which are not this store's for sure."""
 
@@ -137,16 +137,16 @@ def take_down(
     terminate: Callable[[Sequence[LabelledMachine]], None],
     confirmed: bool = False,
 ) -> None:
-    """Give back machines that no open launch owns. Doing it twice does nothing the second time.
+    """Tear down orphaned machines. A second call does nothing.
 
     Args:
         context: the world.
         orphan: what `reconcile` found.
         terminate: ends machines that only their cloud knows.
-        confirmed: whether a person, asked about these very machines, wants unattributed ones ended.
+        confirmed: whether the user, asked about these machines, confirmed to end unattributed ones.
 
     Raises:
-        UsageError: they are not this store's, or not for sure and nobody has confirmed it.
+        UsageError: they are not this store's, or not for sure and not confirmed.
     """
     if not (orphan.is_orphan or (orphan.kind == "unattributed" and confirmed)):
         raise UsageError(

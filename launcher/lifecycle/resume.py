@@ -1,4 +1,4 @@
-"""Going on with a launch that another command began: look, and do what is due. Idempotent."""
+"""Continue a launch that another command began: poll it and do what is due. Idempotent."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from ..guard.orders import STOP_FILE
 from ..store.accounting import Limits
 from ..store.launch_record import LaunchRecord
 from ..task_file import OUT_FOLDER, write_tasks
-from .closing import close
+from .closing import close_lost
 from .engine import ENDED, EngineError
 from .job_log import log_path
-from .observe import Finding, Observed, judge, observe
+from .observe import Finding, Observed, classify, observe
 from .transitions import (
     LaunchContext,
     ask,
     attend,
     end,
-    give_back,
     newest_job,
     note_machines,
     settle,
+    tear_down,
     this_process,
     wait_started,
 )
 
 LOOK_EVERY_S = 3.0
 STOP_WAIT_S = 1800.0
-"""How long a job may take to write its checkpoint, before a person is told that it has not."""
+"""How long a job may take to write its checkpoint, before the user is told that it has not."""
 FOLLOWED_AGAIN = 5
 """How often a log is asked for again that ended before its job did."""
 Wait = Callable[[float], None]
 
 
 def reconcile_run(context: LaunchContext, record: LaunchRecord) -> tuple[LaunchRecord, Finding]:
-    """Bring a record up to what the engine has, and do what is due: the end of a job that is over.
+    """Update a record from the engine, and close the launch if its job is over.
 
     Raises:
-        EngineError: the engine does not answer, or cannot give machines back.
+        EngineError: the engine does not answer, or cannot tear down machines.
     """
     seen = observe(record, context.engine)
-    finding = judge(record, seen)
+    finding = classify(record, seen)
     if finding in ("nothing", "starting"):
         return _adopt(context, record, seen) if finding == "starting" else record, finding
     if finding in ("training", "job-ended"):
@@ -56,7 +56,7 @@ def reconcile_run(context: LaunchContext, record: LaunchRecord) -> tuple[LaunchR
         if finding == "job-ended":
             record = settle(context, record, seen.job)
         return record, finding
-    return close(context, record, finding, seen), finding
+    return close_lost(context, record, finding, seen), finding
 
 
 def show_log(
@@ -93,7 +93,7 @@ def show_log(
 
 
 def stop(context: LaunchContext, record: LaunchRecord, *, wait: Wait) -> LaunchRecord:
-    """End a job after a checkpoint, bring its results and give the machines back.
+    """End a job after a checkpoint, fetch its results and tear down the machines.
 
     Raises:
         UsageError: it has ended already.
@@ -133,9 +133,9 @@ def stop(context: LaunchContext, record: LaunchRecord, *, wait: Wait) -> LaunchR
 
 
 def _told(context: LaunchContext, record: LaunchRecord) -> bool:
-    """Tell a job that is known to stop, without a look at it first, which may take half a minute.
+    """Ask a job to stop without polling it first, which may take half a minute.
 
-    Returns whether its machines took it; a job that has ended already does not mind.
+    Returns whether its machines accepted that; a job that has ended already ignores it.
     """
     known = record.last is not None and record.last.job_id is not None
     if record.state != "running" or record.managed or not known:
@@ -149,7 +149,7 @@ def _told(context: LaunchContext, record: LaunchRecord) -> bool:
 
 
 def down(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
-    """Give the machines of a launch back at once. Doing it twice does nothing the second time.
+    """Tear down the machines of a launch at once. A second call does nothing.
 
     Raises:
         EngineError: they are still there.
@@ -159,12 +159,12 @@ def down(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
         if seen.cluster is not None:
             context.engine.down(record.cluster)
         return record
-    if judge(record, seen) in ("job-ended", "never-asked", "not-started", "gone"):
+    if classify(record, seen) in ("job-ended", "never-asked", "not-started", "gone"):
         return reconcile_run(context, record)[0]
     if seen.request is not None and seen.request.status == "running":
         context.engine.cancel_request(seen.request.request_id)
     record = note_machines(context, record)
-    give_back(context, record)
+    tear_down(context, record)
     why = "taken down by hand; what the newest checkpoint does not hold is lost"
     had_machines = record.last is not None and record.last.began_at is not None
     return end(
@@ -239,7 +239,7 @@ def _refuse_to_resume(record: LaunchRecord, *, change_orders: bool) -> None:
 
 
 def follow(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
-    """Go on with an open launch until it has ended, showing its log."""
+    """Follow an open launch until it has ended, showing its log."""
     if record.state == "running" and (record.pid, record.host) == this_process():
         # This command has just launched it: there is nothing to find.
         record = attend(context, record)
@@ -276,7 +276,7 @@ def _adopt(context: LaunchContext, record: LaunchRecord, seen: Observed) -> Laun
     return context.ledger.update(
         record.run,
         lambda one: one.with_last(**changes).model_copy(update={"state": state}),
-        what=f"picked up: {state}",
+        what=f"reconciled: {state}",
     )
 
 

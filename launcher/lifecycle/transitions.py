@@ -1,12 +1,12 @@
-"""A launch from its intent to its end. Money is spent only after the store knows that it may be.
+"""A launch from its intent to its end. The store records an intent before any money is spent.
 
 begin(…)    keep the intent and its worst case        state intended
 ask(…)      ask the engine for machines               state requested
 attend(…)   wait for them, then for the job           state running
-settle(…)   bring results, give the machines back     state ended
+settle(…)   fetch results, tear down the machines     state ended
 
-Each step reads the record as it stands, so that any later command goes on where one was cut off,
-and doing a step twice does nothing the second time.
+Each step reads the current record, so that any later command continues where one was interrupted,
+and a step that is repeated does nothing.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ KeepRun = Callable[[LaunchRecord, Mapping[str, Any]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchContext:
-    """What a step needs of the world."""
+    """What a step needs: the store, the engine, clocks and output."""
 
     ledger: Ledger
     engine: Engine
     now: Callable[[], datetime]
     """UTC."""
     tell: Callable[[str], None]
-    """Called with what a person should know on the way."""
+    """Called with messages for the user."""
     write_orders: WriteOrders
     keep_run: KeepRun = lambda _record, _run: None
     """Called with the run record of a job that has left one."""
@@ -106,7 +106,7 @@ def wait_started(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
 
     Raises:
         NoCapacityError: there are none; the launch has ended and cost nothing.
-        EngineError: they could not be started; what was started is given back.
+        EngineError: they could not be started; what was started is torn down.
     """
     last = record.last
     assert last is not None and last.request_id is not None
@@ -114,12 +114,12 @@ def wait_started(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     try:
         job_id = wait(last.request_id, context.log)
     except NoCapacityError as error:
-        give_back(context, record)
+        tear_down(context, record)
         end(context, record, "no-capacity", error.message)
         raise
     except EngineError as error:
         record = note_machines(context, record)
-        give_back(context, record)
+        tear_down(context, record)
         end(context, record, "failed", error.message)
         raise
     record = note_machines(context, record)
@@ -136,7 +136,7 @@ def attend(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     The launch is still open where the log ended before the job did.
 
     Raises:
-        EngineError: results could not be brought, or machines not given back; a later command
+        EngineError: results could not be brought, or machines not torn down; a later command
             tries again.
     """
     last = record.last
@@ -169,7 +169,7 @@ def settle_if_ended(context: LaunchContext, record: LaunchRecord) -> LaunchRecor
 def settle(
     context: LaunchContext, record: LaunchRecord, job: EngineJob, *, followed: str = ""
 ) -> LaunchRecord:
-    """Bring the results of a job that has ended, give its machines back, and close the account.
+    """Fetch the results of a job that has ended, tear down its machines, and record the cost.
 
     Args:
         context: the world.
@@ -188,7 +188,7 @@ def settle(
         context.ledger.update(
             record.run, lambda one: one, what=f"results brought to {record.fetch}"
         )
-    give_back(context, record)
+    tear_down(context, record)
     outcome, why = _outcome(job, word)
     if lacks_results(log):
         outcome = "failed" if outcome == "succeeded" else outcome
@@ -204,8 +204,8 @@ def settle(
     return end(context, record, outcome, why, **_managed_times(record, job, word))
 
 
-def give_back(context: LaunchContext, record: LaunchRecord) -> None:
-    """Give the machines of a launch back, and see that they are gone.
+def tear_down(context: LaunchContext, record: LaunchRecord) -> None:
+    """Tear down the machines of a launch, and check that they are gone.
 
     Raises:
         EngineError: they are still there.
@@ -220,7 +220,7 @@ def give_back(context: LaunchContext, record: LaunchRecord) -> None:
     context.engine.down(record.cluster)
     if context.engine.cluster(record.cluster) is not None:
         raise EngineError(
-            f"The machines of {record.run} are still there after they were given back.",
+            f"The machines of {record.run} are still there after they were torn down.",
             fix=f"try again with `gpuplan down {record.run}`, then look with `gpuplan reconcile`.",
         )
 
@@ -234,7 +234,7 @@ def end(
     is_bound: bool = False,
     **changes: Any,
 ) -> LaunchRecord:
-    """Close a launch: its reservation counts no more, its dollars stand."""
+    """Close a launch: its actual cost replaces its reservation."""
 
     def close(one: LaunchRecord) -> LaunchRecord:
         last = one.last
@@ -293,8 +293,8 @@ def _note_managed(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
 def _managed_times(record: LaunchRecord, job: EngineJob, word: GuardReport | None) -> Changes:
     """Return what an attempt keeps of a job that the engine recovered by itself.
 
-    Between two of its machines nothing is paid: the guard counts what was, and without its word
-    the dollars are the most it can have been.
+    Between two of its machines nothing is paid: the guard counts what was paid, and without its
+    report the dollars are an upper bound.
     """
     if not record.managed:
         return {}

@@ -81,7 +81,7 @@ def process_count(request: RunRequest, plan: Plan | None, device: str, devices: 
     """Return how many processes run: the plan's, else those asked for, else one for each device.
 
     Raises:
-        UsageError: there are not so many devices.
+        UsageError: there are fewer devices.
     """
     planned = None if plan is None else plan.layout.accelerators
     count = planned or request.nproc or (devices if device == "cuda" else 1)
@@ -113,7 +113,7 @@ def note_stand_in(plan: Plan | None, device: str, nproc: int, on_note: Note) -> 
 
 
 def chosen_steps(request: RunRequest, plan: Plan | None, on_note: Note) -> int:
-    """Return the steps asked for, else the plan's, else a few; say so where nobody asked."""
+    """Return the steps asked for, else the plan's, else a few; say so for the last."""
     if request.steps is not None:
         return request.steps
     if plan is not None and plan.run is not None:

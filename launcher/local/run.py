@@ -1,6 +1,6 @@
 """Train a model on this machine, as its plan says or as the file itself asks.
 
-prepare(…)  →  Prepared     everything looked at that can be, nothing started
+prepare(…)  →  Prepared     everything checked that can be, nothing started
 execute(…)  →  RunResult    the job folder written, the processes run, what they left read back
 """
 
@@ -74,7 +74,7 @@ def prepare(
         request: how.
         catalogue: knows accelerators by the names that drivers give them.
         now: the clock, for names.
-        on_note: told what a person should know.
+        on_note: called with messages for the user.
 
     Raises:
         UsageError: what is asked for contradicts itself, the plan or this machine.

@@ -53,7 +53,7 @@ def make(folder: Path) -> None:
 
 
 def new_folder(name: str) -> Path:
-    """Return the path of a folder of results that is not there yet."""
+    """Return the path of a folder of results that does not exist yet."""
     below = Path("gpuplan-runs")
     number, path = 1, below / name
     while path.exists():

@@ -10,7 +10,7 @@ from ...planner.plan.plan import Plan
 from ..runner.job import CheckpointPolicy
 
 DEFAULT_STEPS = 100
-"""Taken where neither the person nor the plan says how many."""
+"""Taken where neither the user nor the plan says how many."""
 DEFAULT_TIMEOUT_S = 600.0
 
 

@@ -1,1 +1,1 @@
-"""A plan and a project to the exact task, its worst case and its refusals. Nothing is rented."""
+"""From a plan and a project to the exact task, its worst-case cost, or a refusal. Rents nothing."""

@@ -1,4 +1,4 @@
-"""A deadline: spot machines while there is time to lose them, others after that. Pure.
+"""A deadline: spot machines while there is time for a preemption, then on-demand. Pure.
 
 A launch begins on spot machines where deadline - now ≥ 2 × the slowest start + the slowest
 training. While it runs, the guard on its machines decides by the same rule (guard/handover.py).
@@ -21,11 +21,11 @@ from .request import LaunchRequest
 def bought_in_time(
     plan: Plan, request: LaunchRequest, *, now: datetime
 ) -> tuple[LaunchRequest, tuple[str, ...]]:
-    """Return a request that meets its deadline though machines are taken away, and what to say.
+    """Return a request that meets its deadline despite a preemption, and notes for the user.
 
     Args:
         plan: for its steps and their time.
-        request: as a person asks for it.
+        request: as the user asks for it.
         now: when it is launched, with its time zone or in local time.
     """
     steps = total_steps(plan, request)

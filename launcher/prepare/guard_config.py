@@ -49,7 +49,7 @@ def smoke_steps() -> int:
 
 
 def total_steps(plan: Plan, request: LaunchRequest) -> int | None:
-    """Return the steps of the whole run; None where neither the plan nor a person says."""
+    """Return the steps of the whole run; None where neither the plan nor the user says."""
     return request.steps or (None if plan.run is None else plan.run.steps)
 
 
@@ -152,7 +152,7 @@ def _rates(places: tuple[Place, ...], nodes: int) -> dict[str, float]:
 
 
 def _hand_over(plan: Plan, request: LaunchRequest) -> HandOver | None:
-    """Return when a run leaves spot machines; None where nobody knows how far it is."""
+    """Return when a run leaves spot machines; None where it is not known how far it is."""
     steps = total_steps(plan, request)
     if steps is None or request.command is not None:
         return None

@@ -1,4 +1,4 @@
-"""From a prepared launch to what the store keeps of it before anything is asked for."""
+"""The record of a prepared launch, which the store keeps before machines are requested."""
 
 from __future__ import annotations
 

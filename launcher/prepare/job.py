@@ -36,7 +36,7 @@ def launch_job(
         project: the folder that is sent to the nodes.
         task: which says where results go.
         request: how often a checkpoint is written.
-        steps: to train; None where nobody knows.
+        steps: to train; None where it is not known.
         run_id: of the run.
         accelerator: of the plan; None where the catalogue does not know it.
 

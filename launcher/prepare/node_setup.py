@@ -15,7 +15,7 @@ from ...catalog.types import Accelerator
 Found = Literal["uv.lock", "requirements.txt", "pyproject.toml"]
 ENVIRONMENT = '"$HOME/gpuplan-env"'
 ACTIVATE = 'if [ -f "$HOME/gpuplan-env/bin/activate" ]; then . "$HOME/gpuplan-env/bin/activate"; fi'
-"""Where a setup of the person's own made no environment there is nothing to activate."""
+"""Where the user's own set-up made no environment there is nothing to activate."""
 CUDA_13_DRIVER = 580
 """Oldest driver branch of CUDA 13: docs.nvidia.com/deploy/cuda-compatibility."""
 CUDA_12_DRIVER = 525
@@ -32,7 +32,7 @@ if ! command -v uv >/dev/null 2>&1; then
     PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --quiet --user uv
 fi"""
 START_TIMER = """\
-# Before anything that can hang: it ends a set-up that does, and a machine that nobody owns.
+# Before anything that can hang: it ends a set-up that hangs, and an orphaned machine.
 python3 -E -S "$HOME/gpuplan-job/gpuplan_guard" timer "$HOME/gpuplan-job/guard.json" $$ ||
     echo "gpuplan: no timer was started here: this machine does not end itself" >&2"""
 CHECK = """\

@@ -28,7 +28,7 @@ def renew_orders(
     Args:
         record: the launch.
         now: when machines are asked for.
-        changes: fields of `Orders` that a person changes; `action` is the projection's.
+        changes: fields of `Orders` that the user changes; `action` is the projection's.
 
     Raises:
         UsageError: the folder of the launch is gone or damaged.

@@ -55,7 +55,7 @@ def chosen(
 
 
 def catalogue_of(origin: Origin | None) -> Catalogue:
-    """Return today's catalogue, with the person's own offers that a plan was made with."""
+    """Return today's catalogue, with the user's own offers that a plan was made with."""
     offers = None if origin is None else origin.offers
     return load_catalogue(None if offers is None else Path(offers))
 
@@ -65,7 +65,7 @@ def cheapest(estimate: Estimate, request: LaunchRequest, *, catalogue: Catalogue
 
     Raises:
         NoFeasiblePlanError: there is none.
-        PriceError: nobody knows the price of any.
+        PriceError: no price is known.
     """
     providers = request.providers
     priced: list[tuple[float, int, Plan]] = []

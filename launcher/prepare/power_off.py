@@ -1,6 +1,6 @@
 """What a machine that powers itself off still costs, cloud by cloud.
 
-A machine that nobody owns any more (no laptop, no SkyPilot, no guard) can do one thing by itself:
+An orphaned machine (no laptop, no SkyPilot, no guard) can do one thing by itself:
 power off. Whether that ends its price is the provider's rule.
 """
 

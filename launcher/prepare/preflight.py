@@ -1,4 +1,4 @@
-"""What is not launched: a plan nobody could run, results that would be lost, a bill too high."""
+"""Refusals before a launch: a plan that does not run, results that would be lost, a high bill."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A plan made ready to launch: chosen, checked, priced, and written as a SkyPilot task.
 
-prepare(…)   →  Prepared      everything looked at, nothing written
+prepare(…)   →  Prepared      everything checked, nothing written
 write(…)                      task.yaml and the job folder, which `sky launch` sends
 
 Nothing here rents anything.
@@ -60,7 +60,7 @@ class LaunchAnswer(FrozenModel):
     plan: str
     task: dict[str, Any]
     then: dict[str, Any] | None = None
-    """The task that follows on machines that nobody takes away, so that a deadline is met."""
+    """The task that follows on on-demand machines, so that a deadline is met."""
     command: str
     usd_per_hour: Usd
     """All nodes."""
@@ -82,7 +82,7 @@ class Prepared:
     fallback: tuple[Place, ...]
     """Where other machines are bought, so that spot machines do not cost the deadline."""
     job: Job | None
-    """None where the person's own script is launched."""
+    """None where the user's own script is launched."""
     data: str | None
     """What it trains on, in words; None for a script of one's own."""
     folder: Path
@@ -136,7 +136,7 @@ def prepare(
 
     Args:
         given: the plan.
-        spec: the model; None where the person's own script is launched.
+        spec: the model; None where the user's own script is launched.
         project: the code that travels.
         request: how.
         catalogue: today's prices, accelerators and providers.
@@ -296,8 +296,8 @@ def _notes(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[st
     notes = []
     if plan.nodes > 1 and request.command is None and request.outputs is not None:
         notes.append(
-            "checkpoints that several nodes write through a mounted bucket were tried on an"
-            " imitation of a cloud alone: look at the first one before you rely on them"
+            "checkpoints that several nodes write through a mounted bucket were tried on a"
+            " simulated cloud only: check the first one before you rely on them"
         )
     notes.append("disks, buckets and traffic between regions are not in these sums")
     provider = catalogue.providers.get(plan.offer.provider)
@@ -306,7 +306,7 @@ def _notes(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[st
     if request.buys_spot(plan):
         notes.append(
             "interruptions of spot machines are not in these sums; after one, SkyPilot starts the"
-            " job again, and it goes on from its newest checkpoint"
+            " job again, and it continues from its newest checkpoint"
         )
     return tuple(notes)
 

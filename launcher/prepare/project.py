@@ -1,4 +1,4 @@
-"""What the person's folder says: where the job's code is, which packages it needs, who asks."""
+"""The user's folder: the job's code, the packages it needs, project and owner."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def read_project(workdir: Path, *, owner: str | None = None, named: str | None =
 
     Args:
         workdir: sent to the nodes whole, but for what its .skyignore or .gitignore names.
-        owner: who pays; None: the name of this machine's user.
-        named: whose money it is; None: the folder's name.
+        owner: of the launch; None: the name of this machine's user.
+        named: the project the cost belongs to; None: the folder's name.
 
     Raises:
         UsageError: there is no such folder, or a file of it cannot be read.
@@ -108,7 +108,7 @@ def _pinned_torch(path: Path) -> str | None:
             wanted = text.splitlines()
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, AttributeError) as error:
         raise UsageError(
-            f"{path} cannot be read: {error}.", fix="mend it, or give --setup instead."
+            f"{path} cannot be read: {error}.", fix="correct it, or give --setup instead."
         ) from None
     found = [PINNED_TORCH.match(str(line).strip()) for line in wanted]
     return next((match[1] for match in found if match), None)

@@ -1,6 +1,6 @@
-"""What `gpuplan launch` is asked, each word of it read and refused before anything is built.
+"""The request of `gpuplan launch`: every option is checked before anything is built.
 
-No secret's value is ever taken: whoever gives one is told so, and the value is not repeated.
+The value of a secret is never accepted: an error says so, and does not repeat the value.
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ class GuardRequest:
     """What stops a run before its last step; None holds nothing."""
 
     max_cost_usd: Decimal | None = None
-    """Of all attempts together, until the machines are gone."""
+    """Limit on the cost of all attempts together, until the machines are torn down."""
     max_hours: float | None = None
     max_hourly_cost_usd: Decimal | None = None
-    """Of all nodes; held before anything is rented."""
+    """Highest price an hour of all nodes; checked before anything is rented."""
     min_gpu_utilization: float | None = None
-    """A fraction, averaged over the devices of a node."""
+    """Lowest busy fraction, averaged over the devices of a node."""
     idle_for_s: float = 900.0
     """How long the devices may be less busy than that."""
     on_projection: Literal["ask", "stop", "continue"] = "ask"
-    """What is done when the first steps say that the run costs more than was predicted."""
+    """What is done when the first steps show that the run will cost more than predicted."""
     smoke: bool = False
     """Run only the steps that the projection needs, then go."""
 
@@ -89,12 +89,12 @@ class LaunchRequest:
     """How a plan is to be launched; None leaves it to the plan."""
 
     providers: tuple[str, ...] = ()
-    """Of which the cheapest plan is taken, where none is named."""
+    """Providers among which the cheapest plan is taken, where no plan is named."""
     spot: bool | None = None
     infra: str | None = None
-    """A cluster of the person's own, whoever the plan's provider is: `k8s/context`."""
+    """A cluster of the user's own, whatever the plan's provider: `k8s/context`."""
     regions: tuple[str, ...] = ()
-    """In the order in which they are tried."""
+    """Regions, in the order in which they are tried."""
     zones: tuple[str, ...] = ()
     steps: int | None = None
     guard: GuardRequest = GuardRequest()
@@ -113,14 +113,14 @@ class LaunchRequest:
     checkpoint_every_s: float | None = None
     """Of gpuplan's runner, at most one of the two; None: the runner's own interval."""
     autodown_minutes: int | None = None
-    """How long the machines stay after the job where no command gives them back."""
+    """Idle time after the job until autodown, where no command tears the machines down."""
     synthetic: bool = False
     """Whether gpuplan's runner trains on synthetic batches, data set or none."""
     setup: str | None = None
     """Shell lines that make the environment, instead of the project's own files."""
     environment: tuple[tuple[str, str], ...] = ()
     secrets: tuple[str, ...] = ()
-    """Names of variables whose values SkyPilot takes from the person's own environment."""
+    """Names of variables whose values SkyPilot takes from the user's own environment."""
     command: str | None = None
     framework: str | None = None
 

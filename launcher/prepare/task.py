@@ -55,11 +55,11 @@ class Task:
     config: dict[str, Any]
     command: str
     notes: tuple[str, ...] = ()
-    """For a person: what the script must do itself."""
+    """Notes for the user: what the script must do itself."""
     then: dict[str, Any] | None = None
-    """The task that follows when this one ends with 0: on machines that nobody takes away."""
+    """The task that follows when this one ends with 0: on on-demand machines."""
     out_dir: str
-    """Of the results, absolute or seen from the working directory of a node."""
+    """Path of the results, absolute or relative to the working directory of a node."""
     in_bucket: bool = False
     """Whether that is in a mounted bucket."""
 
@@ -215,7 +215,7 @@ def _order(tried: tuple[Place, ...], fallback: tuple[Place, ...]) -> dict[str, A
 
 
 def idle_minutes(request: LaunchRequest) -> int:
-    """Return how long the machines stay after the job where no command gives them back at once."""
+    """Return the idle time after the job until autodown, where no command tears them down."""
     if request.autodown_minutes is not None:
         return request.autodown_minutes
     return FETCH_DOWN_MINUTES if request.fetch else IDLE_DOWN_MINUTES

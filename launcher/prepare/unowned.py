@@ -1,4 +1,4 @@
-"""What machines cost that nobody owns any more: no laptop, no SkyPilot, no guard."""
+"""What orphaned machines cost: those without a laptop, SkyPilot or a guard to end them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOBODY = "if your laptop, SkyPilot and the guard are all gone"
 def unowned_notes(
     orders: Orders, places: Sequence[Place], *, image: str | None, tpu: bool
 ) -> tuple[str, ...]:
-    """Return what a person is told, before renting, of machines that nobody owns any more.
+    """Return what the user is told, before renting, about the cost of orphaned machines.
 
     Args:
         orders: of the launch, with its timer.

@@ -1,4 +1,4 @@
-"""Never lose work: checkpoints that are whole or not there, written beside training.
+"""Checkpoints that are complete or absent, written beside training, so that no work is lost.
 
 A checkpoint is written by torch.distributed.checkpoint into a hidden folder, by every rank its own
 part, and gets its name only when all of it is on disk: a kill at any moment leaves the one before
@@ -89,7 +89,7 @@ class Checkpoints:
 
         Raises:
             UsageError: there are checkpoints, and none can be used: they are of another model, or
-                all damaged; or the one that was asked for is not there.
+                all damaged; or the one that was asked for does not exist.
         """
         paths = self._candidates()
         if not paths:

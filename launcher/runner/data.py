@@ -170,7 +170,7 @@ def open_batches(
 
 
 def data_words(workload: Workload, *, synthetic: bool) -> str:
-    """Return what a run trains on, for a person to read."""
+    """Return what a run trains on, in words for the user."""
     if synthetic:
         return "synthetic batches: --synthetic"
     if workload.build_dataset is None:

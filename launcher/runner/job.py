@@ -81,7 +81,7 @@ class Job:
     clip_grad_norm: float | None = None
     checkpoint: CheckpointPolicy = field(default_factory=CheckpointPolicy)
     parameters: int | None = None
-    """Of the model that the plan was made for; None when it is not known."""
+    """Parameters of the model that the plan was made for; None when not known."""
     flops_per_sample: float | None = None
     peak_flops: float | None = None
     """Dense peak of one accelerator in the plan's precision; None: MFU is not shown."""

@@ -223,7 +223,7 @@ class Loop:
         )
 
     def _newest(self) -> str:
-        """Return which checkpoint is left, as a clause; the weights of each were looked at."""
+        """Return which checkpoint is left, as a clause; the weights of each were checked."""
         step = self._checkpoints.newest_step
         if step is None:
             return "there is no checkpoint from before it"

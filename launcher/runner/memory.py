@@ -14,7 +14,7 @@ class OutOfMemoryError(GpuplanError):
 
 
 def out_of_memory(job: Job, error: BaseException) -> OutOfMemoryError | None:
-    """Return the error for a person, if a device or the host ran out of memory."""
+    """Return the error for the user, if a device or the host ran out of memory."""
     from ...profiles.user_model.training_step import is_out_of_memory
 
     if not is_out_of_memory(error):

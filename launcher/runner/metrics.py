@@ -167,7 +167,7 @@ def memory_metrics(device: torch.device) -> Metrics:
 
 
 def say(text: str) -> None:
-    """Tell the person one thing, on standard error."""
+    """Print one line for the user, on standard error."""
     sys.stderr.write(f"gpuplan: {text}\n")
     sys.stderr.flush()
 

@@ -53,7 +53,7 @@ def joined(device: str | None, timeout_s: float) -> Iterator[Processes]:
         timeout_s: how long to wait for the others in one collective.
 
     Raises:
-        UsageError: the device is not there, or the other processes are not.
+        UsageError: the device does not exist, or the other processes do not answer.
     """
     rank, world, local = (
         int(os.environ.get(name, default))

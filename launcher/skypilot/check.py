@@ -1,6 +1,6 @@
 """`gpuplan check`: which clouds can be rented from here, why not the others, and what to do.
 
-SkyPilot asks each cloud with the person's own keys (`sky check`); gpuplan reads none of them. What
+SkyPilot asks each cloud with the user's own keys (`sky check`); gpuplan reads none of them. What
 a cloud's tools say may hold a key, so nothing of it is passed on before `redaction`.
 """
 
@@ -77,7 +77,7 @@ class CheckClient(Protocol):
 
 
 class SkyClient:
-    """The real one, with the server that the person uses."""
+    """The real one, with the server that the user uses."""
 
     def version(self) -> str | None:
         """Return the version, without the seconds that importing SkyPilot takes."""

@@ -15,7 +15,7 @@ class CloudFacts:
     """Of the package `skypilot`."""
     login: str
     files: tuple[str, ...] = ()
-    """Below the person's home."""
+    """Below the user's home."""
     variables: tuple[str, ...] = ()
 
 

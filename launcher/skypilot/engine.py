@@ -49,7 +49,7 @@ INSTALL = (
 
 
 class SkyEngine:
-    """SkyPilot as it is installed here, with the server that the person uses."""
+    """SkyPilot as it is installed here, with the server that the user uses."""
 
     @cached_property
     def _sky(self) -> Any:
@@ -106,7 +106,7 @@ class SkyEngine:
         return found[0] if found else None
 
     def clusters(self) -> list[Cluster]:
-        """Return all clusters of this person, asking the clouds."""
+        """Return all clusters of this user, asking the clouds."""
         return self._status(None, refresh=True)
 
     def past(self, name: str) -> list[Past]:
@@ -170,7 +170,7 @@ class SkyEngine:
             self._sky.get(self._sky.cancel(cluster, job_ids=[job_id]))
 
     def down(self, cluster: str) -> None:
-        """Give all machines of a cluster back; nothing if it is gone."""
+        """Tear down all machines of a cluster; nothing if it is gone."""
         with self._explained():
             try:
                 self._sky.get(self._sky.down(cluster))

@@ -1,9 +1,9 @@
-"""A SkyPilot of gpuplan's own beside the person's, whose tables of machines hold gpuplan's prices.
+"""A SkyPilot of gpuplan's own beside the user's, whose tables of machines hold gpuplan's prices.
 
 SkyPilot 0.14 keeps what it knows (state, locks, tables, its server's log) below SKY_RUNTIME_DIR,
 and takes the port of its local server from SKYPILOT_API_SERVER_LOCAL_PORT, so that two of them live
-side by side. Keys and accounts stay where they are, in the person's home: nothing is copied.
-Only where GPUPLAN_SKY_HOME names a folder; else the person's own SkyPilot is used as it is.
+side by side. Keys and accounts stay where they are, in the user's home: nothing is copied.
+Only where GPUPLAN_SKY_HOME names a folder; else the user's own SkyPilot is used as it is.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def environment(home: Path) -> Mapping[str, str]:
     return {
         "SKY_RUNTIME_DIR": str(home),
         "SKYPILOT_API_SERVER_LOCAL_PORT": str(port),
-        # A team's server that the person's settings name is not ours.
+        # A team's server that the user's settings name is not ours.
         "SKYPILOT_API_SERVER_ENDPOINT": f"http://127.0.0.1:{port}",
     }
 
@@ -70,9 +70,9 @@ def write_prices(home: Path, catalogue: Catalogue, *, person: Path) -> Export | 
     what is written stays until it is written again.
 
     Args:
-        home: of gpuplan's own SkyPilot; made if it is not there.
+        home: of gpuplan's own SkyPilot; created if it does not exist.
         catalogue: the prices.
-        person: the person's home, whose tables are read where this one has none yet.
+        person: the user's home, whose tables are read where this one has none yet.
 
     Raises:
         UsageError: a table cannot be read, or the folder cannot be written.

@@ -19,7 +19,7 @@ OWN_CLUSTERS: Mapping[str, str] = {
     "slurm": "slurm",
     "ssh": "ssh",
 }
-"""How an --offers file names the person's own clusters → SkyPilot's name of their kind; the region
+"""How an --offers file names the user's own clusters → SkyPilot's name of their kind; the region
 is the context, the Slurm cluster or the pool of SSH nodes."""
 ANYWHERE = ("global", "local", "")
 """Regions that are none."""
@@ -123,7 +123,7 @@ def places(
 
     Raises:
         UsageError: SkyPilot does not reach the provider, or regions and zones contradict.
-        PriceError: nobody knows what a node costs in one of them.
+        PriceError: the price of a node is not known in one of them.
     """
     cloud = cloud_of(plan.offer, catalogue)
     _refuse_unsold(plan, cloud, spot=spot)
@@ -151,7 +151,7 @@ def places(
 
 
 def own_place(infra: str, plan: Plan, *, spot: bool) -> Place:
-    """Return a cluster of the person's own, `k8s/context`, `slurm/cluster` or `ssh/pool`.
+    """Return a cluster of the user's own, `k8s/context`, `slurm/cluster` or `ssh/pool`.
 
     Whoever sells it, and however its offers call it, a node costs what the plan says.
 

@@ -77,7 +77,7 @@ def with_our_prices(catalogue: Catalogue, tables: Mapping[str, Table]) -> Export
     """Return SkyPilot's tables with the catalogue's prices in them.
 
     Args:
-        catalogue: the prices; the person's own offers win over the snapshot's.
+        catalogue: the prices; the user's own offers win over the snapshot's.
         tables: SkyPilot's own, by its names of the clouds; a cloud without one is left out.
     """
     priced: Counter[str] = Counter()
@@ -209,7 +209,7 @@ class _Draft:
         return [self.source.rows[position] for position in self.by_instance.get(instance_type, ())]
 
     def _written(self, offer: Offer, usd: Decimal, row: Row, column: str) -> Decimal | None:
-        """Return what stands in the row if the whole machine costs so much; None: it cannot."""
+        """Return the row's price at which the whole machine costs this much; None: none."""
         if offer.accelerator in TPU_SLICES:
             # A slice of any size, by its chips; the host is not charged for apart.
             cores = int(row["AcceleratorName"].rpartition("-")[2])

@@ -13,7 +13,7 @@ Outcome = Literal[
     "succeeded", "failed", "stopped", "guarded", "no-capacity", "cancelled", "preempted", "lost"
 ]
 """Guarded: the guard ended it for a limit or its projection. Cancelled: nothing was rented. Lost:
-the machines went, and nobody saw how the job ended."""
+the machines went, and the end of the job was not observed."""
 
 
 class PricedPlace(FrozenModel):
@@ -32,14 +32,14 @@ class Attempt(FrozenModel):
     spot: bool
     asked_at: datetime
     request_id: str | None = None
-    """Of the engine; None until it has answered."""
+    """Id that the engine gave; None until it has answered."""
     job_id: int | None = None
     infra: str | None = None
     instance_type: str | None = None
     usd_per_hour: Usd | None = None
     """All nodes; None where nothing was rented."""
     began_at: datetime | None = None
-    """Since when the machines are paid for; None where nothing was rented."""
+    """Time from which the machines are paid for; None where nothing was rented."""
     ended_at: datetime | None = None
     """When they were seen to be gone."""
     is_bound: bool = False
@@ -95,11 +95,11 @@ class LaunchRecord(FrozenModel):
     fetch: str | None = None
     """A local folder to which results are brought before the machines go."""
     results: str
-    """Where a person finds them."""
+    """Where the user finds the results."""
     out_dir: str
     """On the first node, below its home or absolute."""
     pid: int
-    """Of the command that launches it, on `host`."""
+    """Process of the command that launches it, on `host`."""
     host: str
     attempts: tuple[Attempt, ...] = ()
 

@@ -36,7 +36,7 @@ class Ledger:
     def reserve(self, record: LaunchRecord, limits: Limits) -> None:
         """Keep a launch that is about to be asked for, with its worst case counted.
 
-        Limits are looked at and the launch is kept in one transaction, so that of two launches at
+        Limits are checked and the launch is stored in one transaction, so that of two launches at
         once the second sees the first.
 
         Raises:

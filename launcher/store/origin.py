@@ -25,7 +25,7 @@ class Origin(FrozenModel):
     """Of the model file and the modules beside it that it imports."""
     question: Question
     offers: str | None = None
-    """The person's own machines and prices, absolute."""
+    """The user's own machines and prices, absolute."""
 
     @property
     def spec(self) -> ModelSpec:

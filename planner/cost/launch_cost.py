@@ -31,7 +31,7 @@ class StartUp:
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchCost:
-    """What a launch costs; dollars are None where nobody knows how long it trains."""
+    """What a launch costs; dollars are None where it is not known how long it trains."""
 
     lines: tuple[CostLine, ...]
     """Add up to `usd_expected`; without a known training time, only the start."""
@@ -65,7 +65,7 @@ def launch_cost(
         dearest_usd_per_hour: one node, where it costs most of the places that are tried.
         billing: the provider, with its increment and minimum; where the increment is not known
             there is no line of it.
-        idle_s: how long the machines stay after the job where no command gives them back at once.
+        idle_s: idle time after the job until autodown, where no command tears the machines down.
     """
     parts = [(one.name, _us(one.value_s)) for one in startups()]
     start_us = sum(us for _, us in parts)

@@ -21,7 +21,7 @@ class Site:
     link_domain: int | None = None
     """Accelerators that the fast link joins, where that is more than one node (NVL72)."""
     host_memory_bytes: float | None = None
-    """Of one node; None when unknown."""
+    """Host memory of one node; None when unknown."""
     vcpus: float | None = None
     """Hardware threads of one node; None when unknown."""
 

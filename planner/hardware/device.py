@@ -34,7 +34,7 @@ def capacity_bytes(accelerator: Accelerator) -> float:
 
 
 def memory_notes(accelerator: Accelerator, peak: EstimatedMemory) -> list[str]:
-    """Return what a person should know of a memory verdict."""
+    """Return what the user should know about a memory verdict."""
     notes = []
     if accelerator.memory_visible_bytes is None:
         notes.append(
@@ -49,7 +49,7 @@ def memory_notes(accelerator: Accelerator, peak: EstimatedMemory) -> list[str]:
 
 
 def device_notes(accelerator: Accelerator, curves: DeviceCurves, dtype: str) -> list[str]:
-    """Return what a person should know of a device: borrowed curves, software it needs."""
+    """Return what the user should know about a device: borrowed curves, software it needs."""
     notes = []
     if curves.basis_of("gemm", dtype) == "derived":
         relative = curves.relative_of("gemm", dtype)

@@ -111,12 +111,12 @@ def host_memory(
 def offload_notes(
     offload: Collection[Offloaded], memory: EstimatedHostMemory, site: Site
 ) -> list[str]:
-    """Return in plain words what is on the host and what a person should look after."""
+    """Return in plain words what is on the host and what the user should check."""
     if not offload:
         return []
     notes = [host_memory_note(offload, memory)]
     if memory.capacity is None:
-        notes.append("the host memory of this machine is unknown: see that it has so much")
+        notes.append("the host memory of this machine is unknown: check that it has that much")
     elif memory.value > memory.capacity:
         notes.append(f"the node has only {memory.capacity / GIB:,.0f} GiB of host memory")
     elif memory.high > memory.capacity:

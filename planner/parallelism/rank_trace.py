@@ -2,8 +2,9 @@
 
 Every kernel keeps its place; its sizes are those of the rank's share:
 
-- tensor: column- and row-parallel layers (`roles`), attention by heads, everything between a column
-  layer and its row layer by the same share (Shoeybi et al. 2019, arXiv:1909.08053, section 3);
+- tensor: column- and row-parallel layers (`linear_roles`), attention by heads, everything
+  between a column layer and its row layer by the same share (Shoeybi et al. 2019,
+  arXiv:1909.08053, section 3);
 - sequence parallel: the residual stream and its norms by tokens (Korthikanti et al. 2022,
   arXiv:2205.05198, section 4.2.2);
 - context: every token-wise kernel by tokens; attention by queries against all keys, which are

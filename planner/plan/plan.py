@@ -166,7 +166,7 @@ class Plan(FrozenModel):
     """The accelerator runs torch code only after a port (XLA): listed apart."""
     tie_with_previous: bool = False
     runnable: bool | None = None
-    """Whether `gpuplan run` and `launch` carry it out; None when that was not looked at."""
+    """Whether `gpuplan run` and `launch` carry it out; None when that was not checked."""
     why_not_runnable: str | None = None
     notes: tuple[str, ...] = ()
 

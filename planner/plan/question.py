@@ -1,4 +1,4 @@
-"""What a person asks of the planner: the work, the machines, the layout, the money."""
+"""The question to the planner: the work, the machines, the layout, the money."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Which offers and how many nodes are looked at; an empty tuple means no restriction."""
+    """Which offers and how many nodes are searched; an empty tuple means no restriction."""
 
     providers: tuple[str, ...] = ()
     """"all" adds marketplaces and providers that `launch` cannot reach."""

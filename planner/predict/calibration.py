@@ -43,7 +43,7 @@ class CalibratedProfile(MeasuredProfile):
 def calibrated(
     profile: Profile, accelerator: Accelerator | None
 ) -> tuple[Profile, tuple[str, ...]]:
-    """Return the Profile ready to predict other devices, and what a person should know of that.
+    """Return the Profile ready to predict other devices, and what the user should know about it.
 
     A Profile that was not measured, or whose measurement cannot calibrate, comes back as it is.
 

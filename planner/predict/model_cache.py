@@ -229,7 +229,7 @@ class ModelCache:
             recompute: policy.
             micro_batch: samples.
             autocast: whether mixed precision is torch.autocast's.
-            tight: the least that the step runs in, the allocator giving free segments back, instead
+            tight: the least that the step runs in, the allocator releasing free segments, instead
                 of what it takes when memory is plentiful.
             residence: what of the step is not on the device.
         """

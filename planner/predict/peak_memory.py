@@ -76,7 +76,7 @@ def reserved_bytes(
     """Return (reserved bytes, whether memory is short) of a pool that has `room` bytes.
 
     With room enough the allocator keeps what it once took, before the step too; when it runs short
-    it gives free segments back and tries again, so that the step still runs in little more than it
+    it releases free segments and tries again, so that the step still runs in little more than it
     allocates.
     """
 
@@ -100,7 +100,7 @@ def reserved_bytes(
 
 
 def is_roomy(cache: ModelCache, site: Site, setup: Setup, memory: RankMemory) -> bool:
-    """Return whether the device holds what the allocator takes when it need not give back."""
+    """Return whether the device holds what the allocator takes when it need not release any."""
     framework = framework_of(site, setup)
     ratio = cache.fragmentation(
         setup.precision,

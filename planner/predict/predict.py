@@ -23,7 +23,7 @@ from .step_time import doubts_of, step_parts
 from .supported import refuse_unsupported
 
 TIGHT_NOTE = (
-    "memory is short: the allocator has to give segments back and ask again, which slows the step"
+    "memory is short: the allocator has to release segments and ask again, which slows the step"
     " (up to 25 % in published runs)"
 )
 
@@ -39,7 +39,7 @@ class Prediction:
     peak_allocated_bytes: float
     peak_reserved_bytes: float
     tight: bool
-    """Whether the allocator would take more than the device has, were it not to give some back."""
+    """Whether the allocator would take more than the device has, if it did not release some."""
     mfu: float | None
     hfu: float | None
     notes: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The data-parallel family: step times and memory of many layouts and variants at once.
+"""Data-parallel layouts: step times and memory of many layouts and variants at once.
 
 Every rank runs the same kernels whatever the layout, so they are timed once per device for all
 recompute policies and micro-batches (*variants*, V). What remains for each site and layout (L) is a

@@ -1,7 +1,7 @@
 """Layouts that split the model, given by hand: every setup of them is predicted by itself.
 
-Unlike the data-parallel family, the kernels of a rank depend on the layout, so nothing is shared
-between layouts; there are few, because a person typed them.
+Unlike for data-parallel layouts, the kernels of a rank depend on the layout, so nothing is shared
+between layouts; there are few, because the user typed them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Trial:
 
     @property
     def setups(self) -> int:
-        """How many setups were looked at."""
+        """How many setups were predicted."""
         return self.fitting + self.out_of_memory + self.indivisible
 
 

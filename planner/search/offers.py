@@ -58,7 +58,7 @@ def survey(
 ) -> Market:
     """Return one choice per instance type: its cheapest region for the way of buying.
 
-    A type without any price stays as a choice when nothing of it is priced, so that the person sees
+    A type without any price stays as a choice when nothing of it is priced, so that the user sees
     it exists; it is counted in `without_price` and cannot be ranked by money.
     """
     everywhere = "all" in machine.providers

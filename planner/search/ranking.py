@@ -30,7 +30,7 @@ CHECKED_PER_ACCELERATOR = 2
 class Candidate:
     """A site, a setup and a price, with its step time before intervals.
 
-    Thousands are made and a few are looked at, so the site and the setup are spelled out late.
+    Thousands are made and a few are shown, so the site and the setup are spelled out late.
     """
 
     choice: PricedInstance

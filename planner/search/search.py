@@ -122,7 +122,7 @@ def _outcome(
 
 
 def _stays(plan: Plan, picks: dict[str, str]) -> bool:
-    """Return whether a plan below the last place asked for is shown all the same."""
+    """Return whether a plan below the last place asked for is still shown."""
     return plan.id in picks.values() or plan.offer.accelerator.startswith(CPU_PREFIX)
 
 

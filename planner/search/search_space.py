@@ -101,7 +101,7 @@ def file_precision(profile: Profile) -> Precision | None:
 
 
 def stack_for(accelerator: Accelerator, profile: Profile, choices: Choices) -> Stack:
-    """Return the software stack a device is planned with unless the person names one."""
+    """Return the software stack a device is planned with unless the user names one."""
     if choices.stack is not None:
         return choices.stack
     if accelerator.needs_xla:

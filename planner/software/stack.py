@@ -1,4 +1,4 @@
-"""What the software stack adds to the kernels: launch cost, fusion, era of its kernels.
+"""What the software stack adds to the kernels: launch cost, fusion, the version of its kernels.
 
 The constants, with their sources, are in `data/constants.toml`.
 """

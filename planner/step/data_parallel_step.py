@@ -98,8 +98,8 @@ def optimizer_step_s(
 ) -> Array:
     """Return seconds of the optimizer step over this many parameters of a rank, element-wise.
 
-    Multi-tensor kernels take so many elements a launch: a rank that holds a share of the model
-    launches that share of them, but not fewer than there are tensors.
+    Multi-tensor kernels take a fixed number of elements per launch: a rank that holds a share of
+    the model launches that share of them, but not fewer than there are tensors.
     """
     facts = profile.optimizer
     moved = parameters * facts.step_bytes_per_parameter * stack.optimizer_traffic

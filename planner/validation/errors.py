@@ -38,7 +38,7 @@ class PredictionError(FrozenModel):
     id: str
     quantity: Quantity
     measured: float | None
-    """None when the run ended out of memory: then only the verdict is judged."""
+    """None when the run ended out of memory: then only the verdict counts."""
     predicted: float | None
     low: float | None
     high: float | None
@@ -114,7 +114,7 @@ class Validation(FrozenModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """One run as the judge needs it: what was measured, what was predicted, and its groups."""
+    """One run: what was measured, what was predicted, and the groups it belongs to."""
 
     id: str
     source_group: str
@@ -143,7 +143,9 @@ class Observation:
         return self.ideal_step_time_s / self.measured_step_time_s
 
 
-def judge(observations: Sequence[Observation], *, hold_out: Protocol | None = None) -> Validation:
+def prediction_errors(
+    observations: Sequence[Observation], *, hold_out: Protocol | None = None
+) -> Validation:
     """Return every row's error and the summaries by source group, accelerator and stack.
 
     Args:
@@ -184,10 +186,10 @@ def summarise(
             skipped[getattr(seen, by)] += 1
         else:
             groups[getattr(seen, by)].append(seen)
-    nulls = _best_constants(groups, hold_out) if quantity == "step_time_s" else {}
+    null_mapes = _best_constants(groups, hold_out) if quantity == "step_time_s" else {}
     for group in sorted(groups):
         row = _summary_row(by, group, quantity, groups, skipped[group])
-        yield row.model_copy(update={"null_best_constant": nulls.get(group)})
+        yield row.model_copy(update={"null_best_constant": null_mapes.get(group)})
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -1,7 +1,7 @@
 """The null models that a prediction must beat: they know FLOPs and peak, and nothing else.
 
 "50 % of the peak, always", and the best constant fraction (hardware FLOPs utilisation, HFU), fitted
-to runs that are not being judged. Both predict `hardware FLOPs ÷ peak ÷ fraction`.
+to runs other than those being predicted. Both predict `hardware FLOPs ÷ peak ÷ fraction`.
 """
 
 from __future__ import annotations

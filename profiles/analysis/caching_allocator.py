@@ -3,7 +3,7 @@
 Rules and constants: torch c10/cuda/CUDACachingAllocator.cpp (2.13, default settings): sizes round
 up to 512 bytes; requests up to 1 MiB come from 2 MiB segments, up to 10 MiB from 20 MiB segments,
 larger ones from a segment of their own rounded up to 2 MiB; the smallest free block that fits is
-taken and split, and a freed block merges with free neighbours. Segments are given back only when
+taken and split, and a freed block merges with free neighbours. Segments are released only when
 the device would run out otherwise: then every wholly free one is, and the request is tried again.
 """
 
@@ -72,7 +72,7 @@ class CachingAllocator:
         """Take a block and return its handle for `free`: (pool, address, size).
 
         Raises:
-            PoolExhaustedError: the limit is reached even after free segments were given back.
+            PoolExhaustedError: the limit is reached even after free segments were released.
         """
         size = -(-size_bytes // ROUND_BYTES) * ROUND_BYTES or ROUND_BYTES
         pool = 0 if size <= SMALL_REQUEST_BYTES else 1
@@ -93,7 +93,7 @@ class CachingAllocator:
         return pool, address, size
 
     def free(self, handle: tuple[int, int, int]) -> None:
-        """Give a block back; it merges with free neighbours of its segment."""
+        """Free a block; it merges with free neighbours of its segment."""
         pool, address, size = handle
         self.allocated_bytes -= size
         after = self._size_at.get(address + size)

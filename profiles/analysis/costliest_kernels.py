@@ -1,4 +1,4 @@
-"""What a person wants to know first of a traced step: its costliest kernels."""
+"""The most useful facts of a traced step: its costliest kernels."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ def curves_for(accelerator: Accelerator, *, without_own: bool = False) -> Device
     Args:
         accelerator: The device.
         without_own: Leave out everything measured on this device, as if it were new: the way to
-            judge how well a device that nobody measured is predicted.
+            measure how well a device without measurements is predicted.
     """
     left_out = without_own or is_left_out(accelerator.name)
     own = None if left_out else own_curves(accelerator.name)

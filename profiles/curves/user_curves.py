@@ -1,8 +1,9 @@
-"""Which curve file is a device's own: one that a person measured, the embedded one, or none.
+"""Which curve file is a device's own: one that the user measured, the embedded one, or none.
 
 A file made by `gpuplan calibrate` is used before the embedded one of the same accelerator. It is
 looked for in this order: files given for a while (`with_curve_files`), `GPUPLAN_CURVES`, the folder
-`curves` of gpuplan's data. A device that is being judged can have its own curves left out.
+`curves` of gpuplan's data. For a check, a device can have its own
+curves left out.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def with_curve_files(paths: Iterable[Path]) -> Iterator[None]:
 
 @contextmanager
 def without_curves_of(accelerators: Iterable[str]) -> Iterator[None]:
-    """Predict these accelerators as if nobody had measured them while the block runs."""
+    """Predict these accelerators as if not measured while the block runs."""
     token = _left_out.set(_left_out.get() | frozenset(accelerators))
     try:
         yield
@@ -53,7 +54,7 @@ def without_curves_of(accelerators: Iterable[str]) -> Iterator[None]:
 def own_curves(accelerator: str) -> CurveFile | None:
     """Return what was measured on this very accelerator; None if nothing was, or it is left out.
 
-    Parts that a person's file does not have are those of the embedded file.
+    Parts that the user's file does not have are those of the embedded file.
     """
     if accelerator in _left_out.get():
         return None
@@ -65,7 +66,7 @@ def own_curves(accelerator: str) -> CurveFile | None:
 
 
 def user_curve_file(accelerator: str) -> CurveFile | None:
-    """Return the curves that a person measured on this accelerator, or None.
+    """Return the curves that the user measured on this accelerator, or None.
 
     Raises:
         UserFileError: A file that was given is not a curve file; in the folder such a file is not
@@ -91,7 +92,7 @@ def curves_dir() -> Path:
 
 
 def is_left_out(accelerator: str) -> bool:
-    """Return whether this accelerator is predicted as if nobody had measured it."""
+    """Return whether this accelerator is predicted as if not measured."""
     return accelerator in _left_out.get()
 
 

@@ -1,6 +1,6 @@
 """What of this machine works with gpuplan, what does not, and how to mend it.
 
-`doctor_machine.gather` asks the machine; `diagnose` judges what it said, and asks nothing itself.
+`doctor_machine.gather` asks the machine; `diagnose` evaluates the answers, and asks nothing itself.
 """
 
 from __future__ import annotations

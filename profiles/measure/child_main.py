@@ -260,7 +260,7 @@ def _input(workload: Any, micro_batch: int, step_s: float, tell: Tell, notes: li
             ran=lambda workers: tell(f"reading samples with {workers} workers"),
         )
     except Exception as error:
-        # The step is measured all the same: its data may simply not be on this machine.
+        # The step is still measured: its data may simply not be on this machine.
         reason = " ".join(str(error).split())[:300]
         notes.append(f"the input was not measured: {type(error).__name__}: {reason}")
         return None

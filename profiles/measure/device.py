@@ -178,7 +178,7 @@ def processor_name() -> str:
 
 
 def available_bytes() -> int | None:
-    """Return memory that a process may still take on this host; None where nobody tells."""
+    """Return memory that a process may still take on this host; None where it is not known."""
     free = [size for size in (_free_bytes(), _group_free_bytes()) if size is not None]
     return min(free) if free else None
 

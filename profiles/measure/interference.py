@@ -46,7 +46,7 @@ class Reader(Protocol):
     source: str
 
     def read(self) -> Sample | None:
-        """Return one look; None if nobody answers."""
+        """Return one look; None without an answer."""
         ...
 
 
@@ -75,7 +75,7 @@ class Watch:
             self._thread.join(FIRST_SAMPLE_WITHIN_S)
 
     def saw_something(self) -> bool:
-        """Return whether the device was looked at, or nobody can."""
+        """Return whether the device was observed, or cannot be."""
         return self._reader is None or self._first.is_set()
 
     def conditions(self) -> Conditions:
@@ -154,7 +154,7 @@ class HostUse:
 
 
 def nvidia_reader(uuid: str) -> Reader | None:
-    """Return who tells of the NVIDIA device with this UUID; None where nobody does."""
+    """Return who tells of the NVIDIA device with this UUID; None where it is not known."""
     for make in (NvmlReader, SmiReader):
         try:
             reader = make(uuid)

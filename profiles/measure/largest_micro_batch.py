@@ -24,7 +24,7 @@ def largest_micro_batch(
     """Return the largest micro-batch that runs; 0 samples if not even one does.
 
     Args:
-        runs: Says whether a step of so many samples runs; False when memory ran out.
+        runs: Says whether a step of this many samples runs; False when memory ran out.
         start: Where to begin: a size that is likely to run.
         fails_at: A size that is known to run out of memory.
         tried: Is told each size before it is tried.

@@ -18,7 +18,7 @@ DEFAULT_STEPS = 20
 ALL_NUMERICS: tuple[Numerics, ...] = ("amp16", "fp32", "pure16")
 """Traced beside a measurement, so that `estimate` may choose any precision elsewhere."""
 Progress = Callable[[str, int | None, int | None], None]
-"""Is told what is being done, how far it is, and of how much; None where nobody knows."""
+"""Is told what is being done, how far it is, and of how much; None where it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from ..user_model.workload import Workload
 from . import recorder as rec
 from .assemble import PairedRuns, assemble_step
 from .fake_cuda import GPU, Target, gpu_machine
-from .recorded import Built, FileFacts
+from .recorded import Built, FileFacts, RecordedStep
 from .recorder import Recorder, calling_frame, calling_modules
 from .summary import make_profile
 from .torch_private import check_torch, without_dynamo

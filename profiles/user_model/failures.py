@@ -51,7 +51,7 @@ class UserLine:
 
 
 def describe_failure(error: BaseException, path: Path) -> GpuplanError:
-    """Return the error for a person, from whatever loading and tracing a user's file raised.
+    """Return the error for the user, from whatever loading and tracing a user's file raised.
 
     Args:
         error: What was raised, with its traceback.

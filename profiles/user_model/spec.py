@@ -1,4 +1,4 @@
-"""What a person names as the model: a file, a class in a file, a Hugging Face config, a Profile.
+"""What the user names as the model: a file, a class in a file, a Hugging Face config, a Profile.
 
 Standard library only: the command line reads it before torch is needed.
 """

@@ -12,7 +12,7 @@ from ...terminal.output import Screen
 from .columns import GAP, Align, column_widths, padded, to_text, total_width, wrapped
 
 SMALLEST = 12
-"""A column that gives way keeps at least so many characters."""
+"""A column that gives way keeps at least this many characters."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Column:
     shrink: bool = False
     """Its cells may be cut, with "…", when the table is too wide."""
     from_width: int = 0
-    """Shown only on screens of at least so many columns."""
+    """Shown only on screens of at least this many columns."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Dollars as a person reads them: no more digits than are known."""
+"""Dollars as text for a terminal: no more digits than are known."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def format_money(usd: float | Decimal | None) -> str:
 
 
 def format_price(usd_per_hour: float | Decimal | None) -> str:
-    """Return a stated price, cents and all ("$23.92", "$0.5260"), or "?" if nobody states it."""
+    """Return a stated price, cents and all ("$23.92", "$0.5260"), or "?" if it is not known."""
     if usd_per_hour is None:
         return "?"
     return f"${usd_per_hour:,.2f}" if usd_per_hour >= 1 else f"${usd_per_hour:.3f}"

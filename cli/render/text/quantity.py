@@ -1,4 +1,4 @@
-"""Times, memory, rates and counts as a person reads them, each with its unit."""
+"""Times, memory, rates and counts as text for a terminal, each with its unit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HOUR_UNITS = (
     (2 / 60, 1 / 60, "min"),
     (0.0, 1 / 3600, "s"),
 )
-"""(from so many hours, hours in one unit, unit)."""
+"""(from this many hours, hours in one unit, unit)."""
 
 
 def format_seconds(seconds: float) -> str:

@@ -65,7 +65,7 @@ def describe_spot(plan: Plan) -> str:
 
 
 def unknown_spot(plan: Plan) -> str:
-    """Return "?" where nobody knows the spot price, and nothing where there is no such market."""
+    """Return "?" where the spot price is not known, and nothing where there is no such market."""
     return "" if plan.offer.purchase == "owned" else UNKNOWN
 
 

@@ -81,7 +81,7 @@ class Director:
     def call(
         self, index: int, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Return what a block that is called now gives back."""
+        """Return what a block that is called now returns."""
         if self._act is not None:
             return self._act(index, call, args, kwargs)
         if index not in self.present:

@@ -41,7 +41,7 @@ def build_stages(
     """Return the stages of one pipeline rank: stage s belongs to rank s mod `ranks`.
 
     The model is taken apart: it keeps the parameters of these stages, on the device, and the
-    memory of all others is given back.
+    memory of all others is freed.
 
     Args:
         cut: of this model.

@@ -120,7 +120,8 @@ def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
         "                      15.0 min without a step; a loss that is no number",
         "                      when its first steps say that it costs more than $66.38,"
         " until you say so",
-        "                      then the machines go: at once, or 6.0 min later if nobody follows",
+        "                      then the machines go: at once,"
+        " or 6.0 min later if no command follows",
         "Note: disks, buckets and traffic between regions are not in these sums.",
         "Note: set-up is stopped after 2.5 h at the latest.",
         "Note: if your laptop, SkyPilot and the guard are all gone, machines of aws power"

@@ -211,7 +211,7 @@ def test_reconcile_gives_back_what_no_launch_owns_only_if_it_is_wanted(
     captured = capsys.readouterr()
     assert f"{RUN}  runs" in captured.out
     assert f"owned by {old.run}, which has ended" in captured.out
-    assert "-y gives it back" in captured.err
+    assert "-y tears it down" in captured.err
     assert len(engine.live()) == 2
     assert run(["reconcile", "-y"]) == 0
     assert engine.live() == [record.cluster]
@@ -229,7 +229,7 @@ def test_reconcile_never_ends_what_is_not_this_stores_for_sure(
     captured = capsys.readouterr()
     assert "launched by bob from another store (7b)" in captured.out
     assert captured.err == (
-        "gp-old-0000ff may be somebody else's, so it is left alone; if it is yours:"
+        "gp-old-0000ff may belong to somebody else, so it is left alone; if it is yours:"
         " sky down gp-old-0000ff\n"
     )
     assert len(engine.live()) == 3
@@ -237,7 +237,7 @@ def test_reconcile_never_ends_what_is_not_this_stores_for_sure(
     asked = answers(monkeypatch, False)
     assert run(["reconcile"]) == 1
     assert [text.partition(":")[0] for text in asked] == ["gp-old-0000ff"]
-    assert "They may be somebody else's" in asked[0]
+    assert "They may belong to somebody else" in asked[0]
     assert len(engine.live()) == 3
     answers(monkeypatch, True)
     assert run(["reconcile"]) == 0

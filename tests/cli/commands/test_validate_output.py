@@ -11,7 +11,7 @@ import pytest
 from gpuplan.cli.main import run
 from gpuplan.cli.render.validate import RENDERERS, render_csv, render_json
 from gpuplan.planner.plan.plan import Estimated
-from gpuplan.planner.validation.errors import Observation, Validation, judge
+from gpuplan.planner.validation.errors import Observation, Validation, prediction_errors
 from gpuplan.planner.validation.folds import PROTOCOLS, Protocol
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -45,7 +45,7 @@ def answer() -> Validation:
         skipped="precision 'int8' is not predicted yet",
         measured_step_time_s=1.0,
     )
-    return judge([ran, skipped])
+    return prediction_errors([ran, skipped])
 
 
 def test_json_of_two_runs(answer: Validation, golden: Callable[[Path, str], None]) -> None:

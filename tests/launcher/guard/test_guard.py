@@ -105,7 +105,7 @@ def test_a_person_stops_it(node: Node, running) -> None:
     assert process.returncode == 0
     assert told(out)["verdict"] == {
         "why": "stop",
-        "text": "A person asked it to stop.",
+        "text": "The user asked it to stop.",
         "exit_code": 0,
     }
     assert checkpoint(node)["step"] == steps(node)

@@ -169,5 +169,5 @@ def test_a_folder_of_results_that_cannot_be_used_leaves_the_clock(tmp_path: Path
     node.out.write_text("a file")
     done = node.run("sh", "-c", "exit 3")
     assert done.returncode == 3
-    assert "only the clock and the purse are held" in done.stdout
+    assert "only the limits on time and cost are held" in done.stdout
     assert node.out.read_text() == "a file"

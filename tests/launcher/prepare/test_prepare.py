@@ -273,9 +273,9 @@ def test_limits_count_the_worst_case_or_what_the_guard_allows(folder: Path) -> N
 def test_what_was_never_tried_is_said(folder: Path) -> None:
     many = make_plan(layout="fsdp16", nodes=2, run=make_run())
     notes = prepared(given_plan(many)).notes
-    said = [note for note in notes if "imitation of a cloud" in note]
+    said = [note for note in notes if "simulated cloud" in note]
     assert len(said) == 1
-    assert not [note for note in prepared(given_plan()).notes if "imitation of a cloud" in note]
+    assert not [note for note in prepared(given_plan()).notes if "simulated cloud" in note]
 
 
 def test_a_model_whose_packages_nobody_installs_is_refused(folder: Path) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuplan.planner.plan.plan import Estimated
-from gpuplan.planner.validation.errors import Observation, Verdict, judge, percentile
+from gpuplan.planner.validation.errors import Observation, Verdict, percentile, prediction_errors
 from gpuplan.planner.validation.null_models import FOLDS, best_constant_hfu, fold_of
 
 HFU = st.floats(min_value=0.01, max_value=1.0)
@@ -57,7 +57,9 @@ def summary_of(answer, by, group, quantity="step_time_s"):
 
 
 def test_errors_and_their_summary():
-    answer = judge([observe("x", 2.0, 2.2), observe("y", 1.0, 0.7), observe("z", 1.0, None)])
+    answer = prediction_errors(
+        [observe("x", 2.0, 2.2), observe("y", 1.0, 0.7), observe("z", 1.0, None)]
+    )
     assert [row.error for row in answer.rows] == [
         pytest.approx(0.1),
         pytest.approx(-0.3),
@@ -76,7 +78,7 @@ def test_errors_and_their_summary():
 
 def test_a_constant_hfu_is_perfect_where_the_hfu_is_constant():
     runs = [observe(f"r{i}", 1.0 + i, 1.0, ideal=0.4 * (1.0 + i)) for i in range(8)]
-    row = summary_of(judge(runs), "source_group", "a")
+    row = summary_of(prediction_errors(runs), "source_group", "a")
     assert row.null_best_constant == pytest.approx(0.0, abs=1e-12)
     assert row.null_50_hfu == pytest.approx(0.2)
     assert row.null_left_out is None
@@ -85,7 +87,7 @@ def test_a_constant_hfu_is_perfect_where_the_hfu_is_constant():
 def test_the_left_out_constant_comes_from_the_other_groups_alone():
     runs = [observe(f"a{i}", 1.0, 1.0, group="a", ideal=0.5) for i in range(3)]
     runs += [observe(f"b{i}", 1.0, 1.0, group="b", ideal=0.25) for i in range(3)]
-    row = summary_of(judge(runs), "source_group", "b")
+    row = summary_of(prediction_errors(runs), "source_group", "b")
     assert row.null_left_out == pytest.approx(0.5)
     assert row.null_50_hfu == pytest.approx(0.5)
 
@@ -94,19 +96,19 @@ def test_other_groups_weigh_the_same_however_large():
     runs = [observe(f"a{i}", 1.0, 1.0, group="a", ideal=0.5) for i in range(3)]
     runs += [observe(f"b{i}", 1.0, 1.0, group="b", ideal=0.2) for i in range(100)]
     runs += [observe("c", 1.0, 1.0, group="c", ideal=0.5)]
-    row = summary_of(judge(runs), "source_group", "c")
+    row = summary_of(prediction_errors(runs), "source_group", "c")
     assert row.null_left_out == pytest.approx(0.0, abs=1e-12)
 
 
 def test_repeats_of_one_configuration_cannot_teach_the_folded_constant():
     repeats = [observe(f"r{i}", 1.0, 1.0, ideal=0.3, configuration="same") for i in range(4)]
     others = [observe(f"o{i}", 1.0, 1.0, group="b", ideal=0.6) for i in range(4)]
-    row = summary_of(judge(repeats + others), "source_group", "a")
+    row = summary_of(prediction_errors(repeats + others), "source_group", "a")
     assert row.null_best_constant == row.null_left_out == pytest.approx(0.5)
 
 
 def test_memory_has_no_null_model_and_verdicts_are_counted():
-    answer = judge(
+    answer = prediction_errors(
         [observe_memory("ran", 1e9, "fits"), observe_memory("oom", None, "out_of_memory")]
     )
     ran, oom = answer.rows
@@ -121,7 +123,7 @@ def test_memory_has_no_null_model_and_verdicts_are_counted():
 def test_the_macro_mean_is_over_groups_not_rows():
     runs = [observe(f"a{i}", 1.0, 1.1, group="a") for i in range(99)]
     runs.append(observe("b", 1.0, 1.3, group="b"))
-    assert judge(runs).macro["step_time_s"] == pytest.approx(0.2)
+    assert prediction_errors(runs).macro["step_time_s"] == pytest.approx(0.2)
 
 
 @given(st.lists(HFU, min_size=1, max_size=30), st.floats(min_value=0.005, max_value=2.0))
@@ -173,7 +175,7 @@ def test_the_best_constant_of_a_held_out_source_is_that_of_the_others():
         *(observe(f"a{i}", 2.0, 2.0, group="a", ideal=1.0) for i in range(3)),
         observe("b", 4.0, 4.0, group="b", ideal=1.0),
     ]
-    held = judge(runs, hold_out="source")
+    held = prediction_errors(runs, hold_out="source")
     assert held.hold_out == "source"
     # The constant 1/4 of b predicts 4 s where a took 2; the 1/2 of a predicts 2 s where b took 4.
     assert summary_of(held, "source_group", "a").null_best_constant == pytest.approx(1.0)
@@ -182,10 +184,10 @@ def test_the_best_constant_of_a_held_out_source_is_that_of_the_others():
 
 
 def test_without_other_accelerators_a_held_out_one_has_no_constant():
-    held = judge([observe("x", 2.0, 2.0, ideal=1.0)], hold_out="accelerator")
+    held = prediction_errors([observe("x", 2.0, 2.0, ideal=1.0)], hold_out="accelerator")
     assert summary_of(held, "source_group", "a").null_best_constant is None
 
 
 def test_the_width_of_intervals_is_their_mean_factor():
-    (row,) = [s for s in judge([observe("x", 2.0, 2.0)]).summary if s.by == "stack"]
+    (row,) = [s for s in prediction_errors([observe("x", 2.0, 2.0)]).summary if s.by == "stack"]
     assert row.width == pytest.approx(math.sqrt(1.1 / 0.9) - 1)
