@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from ..catalog.listing import OfferList, OfferOrder
-    from ..catalog.sheets import AcceleratorList, AcceleratorSheet
+    from ..catalog.listing.accelerators import AcceleratorList, AcceleratorSheet
+    from ..catalog.listing.offers import OfferList, OfferOrder
     from ..launcher.skypilot.price_tables import Export
 
 
@@ -58,8 +58,8 @@ def offers(
     Raises:
         GpuplanError: A name or the offers file is not understood.
     """
-    from ..catalog.listing import OfferView, list_offers
-    from ..catalog.query import parse_filter
+    from ..catalog.listing.offers import OfferView, list_offers
+    from ..catalog.listing.query import parse_filter
     from ..catalog.snapshot import load_catalogue
 
     sellers = tuple(providers)
@@ -91,7 +91,7 @@ def gpus(*, offers: Path | None = None) -> AcceleratorList:
     Args:
         offers: The user's own machines, whose accelerators are listed too.
     """
-    from ..catalog.sheets import list_accelerators
+    from ..catalog.listing.accelerators import list_accelerators
     from ..catalog.snapshot import load_catalogue
 
     return list_accelerators(load_catalogue(offers))
@@ -107,8 +107,8 @@ def gpu(name: str, *, offers: Path | None = None) -> AcceleratorSheet:
     Raises:
         UsageError: There is no such accelerator, or several.
     """
+    from ..catalog.listing.accelerators import accelerator_sheet
     from ..catalog.names import resolve_accelerator
-    from ..catalog.sheets import accelerator_sheet
     from ..catalog.snapshot import load_catalogue
 
     catalogue = load_catalogue(offers)

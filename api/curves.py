@@ -11,8 +11,8 @@ from ..catalog.errors import UsageError
 
 if TYPE_CHECKING:
     from ..catalog.types import Dtype
+    from ..profiles.calibrate.calibrate import Calibration
     from ..profiles.calibrate.check import CurveCheck
-    from ..profiles.calibrate.parent import Calibration
 
 BUDGET_S = 600.0
 QUICK_BUDGET_S = 60.0
@@ -50,8 +50,8 @@ def calibrate(
         GpuplanError: Too little was measured for a file; none is written.
         KeyboardInterrupt: Ctrl-C came before there was enough for a file.
     """
-    from ..profiles.calibrate.parent import CalibrationRequest
-    from ..profiles.calibrate.parent import calibrate as measure_kernels
+    from ..profiles.calibrate.calibrate import CalibrationRequest
+    from ..profiles.calibrate.calibrate import calibrate as measure_kernels
 
     chosen = tuple(dtypes)
     request = CalibrationRequest(

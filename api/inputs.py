@@ -21,7 +21,7 @@ from ..profiles.user_model.spec import (
 
 if TYPE_CHECKING:
     from ..catalog.snapshot import Catalogue
-    from ..profiles.measure.parent import MeasureRequest
+    from ..profiles.measure.measure import MeasureRequest
     from ..profiles.measured import MeasuredProfile
     from ..profiles.tracing_process.service import PendingProfile
 
@@ -149,8 +149,8 @@ def measure(
         UserFileError: The file failed, took too long, or a step of it did not fit in memory.
         UsageError: What is asked for cannot be run on this machine.
     """
-    from ..profiles.measure.parent import MeasureRequest
-    from ..profiles.measure.parent import measure as run_steps
+    from ..profiles.measure.measure import MeasureRequest
+    from ..profiles.measure.measure import measure as run_steps
 
     return run_steps(
         _model(model, params=params, inputs=inputs, timeout_s=timeout_s),
@@ -217,7 +217,7 @@ def _ended(pending: PendingProfile) -> Iterator[PendingProfile]:
 
 
 def _read_catalogue(offers: Path | None, machine: Machine | None) -> Catalogue:
-    from ..catalog.query import parse_filter
+    from ..catalog.listing.query import parse_filter
     from ..catalog.snapshot import load_catalogue
 
     catalogue = load_catalogue(offers)

@@ -12,7 +12,7 @@ from ..catalog.files import write_chosen
 from ..profiles.user_model.spec import ModelSpec, parse_model_spec
 
 if TYPE_CHECKING:
-    from ..profiles.user_model.source import ModelClass
+    from ..profiles.user_model.file_text import ModelClass
 
 DEFAULT_FILE = "model.py"
 DEFAULT_FILE_FROM = "gpuplan_model.py"
@@ -105,7 +105,7 @@ def init(
 
 def _around_class(source: str | Path | ModelSpec, file: str | Path | None) -> tuple[Path, str]:
     """Return where the file around a class goes, and what it holds."""
-    from ..profiles.user_model.source import model_classes, read_source
+    from ..profiles.user_model.file_text import model_classes, read_source
 
     spec = source if isinstance(source, ModelSpec) else parse_model_spec(str(source))
     if spec.kind != "file":
@@ -163,7 +163,7 @@ def _around(model: ModelClass, spec: ModelSpec) -> str:
     Raises:
         UsageError: the name of that file cannot be imported.
     """
-    from ..profiles.user_model.source import contract_lines
+    from ..profiles.user_model.file_text import contract_lines
 
     if not spec.path.stem.isidentifier():
         raise UsageError(

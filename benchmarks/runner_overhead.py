@@ -24,10 +24,10 @@ from typing import NamedTuple, cast
 import torch
 import torch.distributed as dist
 
+from gpuplan.launcher.runner.build import build_trainer
 from gpuplan.launcher.runner.job import CheckpointPolicy, Job
 from gpuplan.launcher.runner.loop import Loop
 from gpuplan.launcher.runner.processes import Processes, joined
-from gpuplan.launcher.runner.setup import build_trainer
 from gpuplan.profiles.user_model.contract import Workload, load_workload
 from gpuplan.profiles.user_model.spec import parse_model_spec
 

@@ -10,9 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
+from .csv_rows import read_accelerators, read_instances, read_offers, read_providers, read_regions
 from .errors import PriceError
-from .ownership import Ownership
-from .rows import read_accelerators, read_instances, read_offers, read_providers, read_regions
+from .listing.ownership import Ownership
 from .types import Accelerator, Instance, Offer, Provider, Region
 
 DATA_DIR = Path(__file__).parent / "data"

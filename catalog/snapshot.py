@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from .embedded import Catalogue, embedded_catalogue
 
 if TYPE_CHECKING:
-    from .user_offers import UserOffers
+    from .user_files.offers import UserOffers
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -28,7 +28,7 @@ def load_catalogue(user_offers: Path | None = None) -> Catalogue:
     if user_offers is None:
         return embedded
     # Read only when asked for: the YAML reader costs start-up time.
-    from .user_offers import load_user_offers
+    from .user_files.offers import load_user_offers
 
     return add_offers(embedded, load_user_offers(user_offers, embedded))
 

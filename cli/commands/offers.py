@@ -13,7 +13,7 @@ from ..options.groups import OutputOptions
 from ..options.shared import Dollars, GroupedCommand, OneOf, list_option, option, output_options
 
 if TYPE_CHECKING:
-    from ...catalog.listing import OfferOrder
+    from ...catalog.listing.offers import OfferOrder
 
 FORMATS = ("table", "json", "csv", "markdown")
 ORDERS = ("price", "price-per-accelerator")

@@ -125,7 +125,7 @@ def _check_measuring(asked: ProfileOptions) -> None:
 def _measured(model: str, asked: ProfileOptions, form: str) -> str:
     """Return what real steps of the model took, as JSON or as a table."""
     from ... import api
-    from ...profiles.measure.parent import DEFAULT_STEPS, MeasureRequest
+    from ...profiles.measure.measure import DEFAULT_STEPS, MeasureRequest
     from ...profiles.user_model.spec import parse_params
     from ..render.measure import render_measured
     from ..render.text.columns import to_text

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...catalog.sheets import AcceleratorLine, AcceleratorList, AcceleratorSheet, Seller
+from ...catalog.listing.accelerators import (
+    AcceleratorLine,
+    AcceleratorList,
+    AcceleratorSheet,
+    Seller,
+)
 from ...catalog.units import GB, GIB, MIB, TB, TERA
 from ..terminal.output import Screen
 from .text.answer import (

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from .text.columns import Align, aligned, column_widths
 
 if TYPE_CHECKING:
+    from ...profiles.calibrate.calibrate import Calibration
     from ...profiles.calibrate.check import CurveCheck
-    from ...profiles.calibrate.parent import Calibration
 
 DASH = "–"
 ENDED = {

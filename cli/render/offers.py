@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...catalog.listing import OfferLine, OfferList
+from ...catalog.listing.offers import OfferLine, OfferList
 from ...catalog.units import GIB, GIGABIT_BYTES
 from ..terminal.output import Screen
 from .text.answer import (

@@ -16,7 +16,7 @@ from ...catalog.errors import GpuplanError, UsageError
 from ..labels import slug, this_user
 from ..store.launch_record import LaunchRecord
 from .engine import Cluster
-from .holder import Here, Holder, holder
+from .label_owner import Here, Holder, holder
 from .resume import reconcile_run
 from .transitions import LaunchContext
 

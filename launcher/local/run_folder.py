@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from ...catalog.errors import UsageError
-from ..runner.failure import FAILURE_FILE
 from ..runner.job import CheckpointPolicy, Job
+from ..runner.reporting.failure import FAILURE_FILE
 
 try:
     import fcntl

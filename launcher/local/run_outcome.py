@@ -6,8 +6,8 @@ import signal
 from typing import Any
 
 from ...catalog.errors import GpuplanError
-from ..runner.failure import read_failure, write_failure
 from ..runner.job import Job
+from ..runner.reporting.failure import read_failure, write_failure
 from .run_folder import RECORD_FILE, checkpoints, read_json, shown_path, step_of
 
 OWN_DEATHS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)

@@ -46,7 +46,7 @@ from .preflight import (
 from .project import Project
 from .request import LaunchRequest
 from .task import Task, build_task, idle_minutes
-from .unowned import unowned_notes
+from .unowned_cost import unowned_notes
 
 FOLDER = "gpuplan-launches"
 """Below the folder where the command is run."""

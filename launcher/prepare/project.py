@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ...catalog.errors import UsageError
-from ...profiles.user_model.source import installed_imports
+from ...profiles.user_model.file_text import installed_imports
 from ...profiles.user_model.spec import ModelSpec
 from ..labels import this_user
 from .node_setup import Environment, Found

@@ -14,17 +14,17 @@ import torch.distributed as dist
 
 from ...catalog.errors import GpuplanError
 from ...profiles.user_model.workload import Workload
-from .checkpoint import Checkpoints, saved_facts
+from .build import Trainer
+from .checkpoint.checkpoint import Checkpoints, saved_facts
 from .control import Agreed, Control
-from .data import Batches, open_batches
+from .input.batches import Batches, open_batches
+from .input.samples import Share, seed_everything
 from .job import Job
-from .metrics import Heartbeat, duration, say
 from .numerics import all_finite, input_dtype
-from .parallel import as_float
+from .parallel.parallelize import as_float
 from .processes import Processes
-from .report import Report
-from .samples import Share, seed_everything
-from .setup import Trainer
+from .reporting.metrics import Heartbeat, duration, say
+from .reporting.report import Report
 from .stopping import Stopping
 from .training import PartTimes
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from ...catalog.errors import GpuplanError
 from ...catalog.files import write_atomically
 from ...profiles.user_model.failures import describe_failure
-from .failure import write_failure
 from .job import Job, read_job
+from .reporting.failure import write_failure
 
 PARENT_VARIABLE = "GPUPLAN_RUN"
 """Set by `gpuplan run`, which waits for the processes and tells the failure itself."""
@@ -42,12 +42,12 @@ def run(job: Job) -> None:
     """Join the other processes, train, and leave a run record."""
     # Imported late: a job that cannot be read says so without waiting for torch.
     from ...profiles.user_model.contract import load_workload
-    from .data import data_words, refuse_no_data
+    from .build import build_trainer
+    from .input.batches import data_words, refuse_no_data
     from .loop import train
-    from .metrics import say
     from .processes import joined
-    from .record import leave_record
-    from .setup import build_trainer
+    from .reporting.metrics import say
+    from .reporting.record import leave_record
 
     with joined(job.device, job.timeout_s) as processes:
         workload = load_workload(job.spec)
@@ -61,7 +61,7 @@ def run(job: Job) -> None:
 
 def fail(job: Job, error: BaseException) -> int:
     """Say what went wrong, once for all processes; return the exit code."""
-    from .memory import out_of_memory
+    from .reporting.out_of_memory import out_of_memory
 
     rank = int(os.environ.get("RANK", "0"))
     described = out_of_memory(job, error) or describe_failure(error, job.spec.path)

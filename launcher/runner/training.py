@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ...profiles.user_model.checks import Batch
 from .job import Execution
 from .numerics import LossScaler, clip_gradients
-from .parallel import micro_batch_sync
+from .parallel.parallelize import micro_batch_sync
 
 Mark = Callable[[str], None]
 """Told the name of the part of a step that ends now."""

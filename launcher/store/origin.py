@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...catalog.frozen import FrozenModel
 from ...planner.plan.question import Question
-from ...profiles.user_model.source import local_files
+from ...profiles.user_model.file_text import local_files
 from ...profiles.user_model.spec import ModelSpec
 
 RELATIVE = re.compile(rb"^\s*from\s+\.", re.MULTILINE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ...catalog.query import parse_filter, select_offers
+from ...catalog.listing.query import parse_filter, select_offers
 from ...catalog.snapshot import Catalogue
 from ...catalog.types import Accelerator, Instance, Offer
 from ...catalog.vocabulary import Purchase

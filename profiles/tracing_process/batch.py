@@ -22,7 +22,7 @@ from typing import Any
 from ...catalog.errors import GpuplanError, UserFileError
 from ..profile import Numerics, Profile
 from ..user_model import failures
-from ..user_model.source import read_source
+from ..user_model.file_text import read_source
 from ..user_model.spec import ModelSpec, parse_model_spec
 from . import cache
 from .service import make_profile

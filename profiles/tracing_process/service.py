@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ...catalog.errors import GpuplanError, UsageError, UserFileError
 from ..measured import MeasuredProfile
 from ..profile import Numerics, Profile
-from ..user_model.source import read_source
+from ..user_model.file_text import read_source
 from ..user_model.spec import ModelSpec
 from . import cache
 from .child import Child

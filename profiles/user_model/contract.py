@@ -16,11 +16,8 @@ from typing import Any
 
 from ...catalog.errors import UsageError, UserFileError
 from . import deepview, forms, lightning
-from .checks import (
-    checked_model,
-    described,
-)
-from .source import contract_lines, installed_imports, model_classes, read_source
+from .checks import checked_model, described
+from .file_text import contract_lines, installed_imports, model_classes, read_source
 from .spec import ModelSpec
 from .workload import (
     Params,

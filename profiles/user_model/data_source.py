@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from .source import run_at_import
+from .file_text import run_at_import
 from .spec import ModelSpec
 
 DataKind = Literal["dataset", "synthetic", "loader", "unknown"]

@@ -14,7 +14,7 @@ from types import FrameType, TracebackType
 
 from ...catalog import errors
 from ...catalog.errors import GpuplanError, UserFileError
-from .source import syntax_error
+from .file_text import syntax_error
 
 MESSAGE_LINES = 8
 PACKAGE_OF_MODULE: dict[str, str] = {

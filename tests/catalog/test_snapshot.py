@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from gpuplan.catalog.build_snapshot import SnapshotError, build_snapshot, main, outliers, violations
+from gpuplan.catalog.csv_rows import read_offers
 from gpuplan.catalog.embedded import CURATED_DIR, DATA_DIR, read_catalogue, snapshot_facts
-from gpuplan.catalog.rows import read_offers
+from gpuplan.catalog.gathered.build_snapshot import (
+    SnapshotError,
+    build_snapshot,
+    main,
+    outliers,
+    violations,
+)
 from gpuplan.catalog.snapshot import load_catalogue
 
 ROOT = Path(__file__).parents[2]

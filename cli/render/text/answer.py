@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ....catalog.listing import BestPrice
+from ....catalog.listing.offers import BestPrice
 from ...terminal.output import Screen
 from .grid import Grid, markdown_table, text_table
 

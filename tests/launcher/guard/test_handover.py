@@ -12,7 +12,7 @@ from gpuplan.launcher.guard.handover import hand_over
 from gpuplan.launcher.guard.orders import HandOver
 from gpuplan.launcher.guard.session import ASK, Session
 from gpuplan.launcher.guard.verdicts import Reading
-from gpuplan.launcher.runner.checkpoint_folder import NAME, RUN_FILE
+from gpuplan.launcher.runner.checkpoint.folder import NAME, RUN_FILE
 
 WANTED = HandOver(total_steps=1000, step_s=2.0, restart_s=600.0)
 HALF = Reading(step=500, saved_step=480, trained=500, times_s=(1.0,) * 30, settled=30)

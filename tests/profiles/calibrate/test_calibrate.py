@@ -11,11 +11,11 @@ import pytest
 from gpuplan.catalog.errors import GpuplanError, UsageError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Accelerator
-from gpuplan.profiles.calibrate import parent as calibrate_module
+from gpuplan.profiles.calibrate import calibrate as calibrate_module
+from gpuplan.profiles.calibrate.calibrate import CalibrationRequest, calibrate, named_accelerator
 from gpuplan.profiles.calibrate.check import check_curve_file
 from gpuplan.profiles.calibrate.driver import summary_of_load
 from gpuplan.profiles.calibrate.fit import UNCHECKED_ERROR, Measured, fitted_record, is_usable
-from gpuplan.profiles.calibrate.parent import CalibrationRequest, calibrate, named_accelerator
 from gpuplan.profiles.calibrate.schedule import Point, Scope, default_dtypes, measuring_plan
 from gpuplan.profiles.curves.device_curves import DeviceCurves, curves_for
 from gpuplan.profiles.curves.files import parsed_curves, read_curve_file

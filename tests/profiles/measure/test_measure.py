@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 
 from gpuplan.catalog.errors import UsageError, UserFileError
-from gpuplan.profiles.measure.parent import MeasureRequest, measure
+from gpuplan.profiles.measure.measure import MeasureRequest, measure
 from gpuplan.profiles.measured import MeasuredProfile
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.service import make_profile
@@ -155,7 +155,7 @@ def test_fp8_is_refused(write: Callable[[str], Path]) -> None:
 
 
 def test_another_precision_than_the_files_own_is_refused() -> None:
-    from gpuplan.profiles.measure.parent import _precision
+    from gpuplan.profiles.measure.measure import _precision
 
     own = Profile.model_construct(file_precision="bf16-amp")
     assert _precision(None, own) == "bf16-amp"

@@ -1,0 +1,1 @@
+"""Gathered tables made into the embedded snapshot."""

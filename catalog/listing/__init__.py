@@ -1,0 +1,1 @@
+"""What `gpuplan offers` and `gpuplan gpus` answer."""

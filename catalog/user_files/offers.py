@@ -1,0 +1,348 @@
+"""The user's own machines (`--offers my-offers.yaml`) → rows of the catalogue.
+
+Quantities are typed as vendors print them (GiB, GB/s, Gbit/s, TFLOP/s) and converted here, once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..csv_rows import DTYPES
+from ..errors import UsageError
+from ..listing.ownership import Ownership, usd_per_used_hour
+from ..names import assumption_about, resolve_accelerator
+from ..types import Accelerator, Dtype, Instance, Link, Offer, Provider, Region
+from ..units import GB, GIB, GIGABIT_BYTES, TERA
+from .fields import Fields
+from .tree import read_tree
+
+if TYPE_CHECKING:
+    from ..embedded import Catalogue
+
+DEFAULT_PROVIDER = "user"
+DEFAULT_REGION = "local"
+CENT = Decimal("0.0001")
+
+
+@dataclass(frozen=True)
+class UserOffers:
+    """What one `--offers` file adds to the catalogue."""
+
+    accelerators: tuple[Accelerator, ...]
+    instances: tuple[Instance, ...]
+    offers: tuple[Offer, ...]
+    providers: tuple[Provider, ...]
+    regions: tuple[Region, ...]
+    ownership: dict[tuple[str, str], Ownership] = field(default_factory=dict)
+    """By (provider, instance type), for bought hardware."""
+
+
+def load_user_offers(path: Path, catalogue: Catalogue) -> UserOffers:
+    """Return the rows that the user's file describes.
+
+    Raises:
+        UsageError: The file is unreadable, malformed, hostile, or a value is wrong; with its line.
+    """
+    top = Fields(path, read_tree(path), what="the file")
+    accelerators = {row.name: row for row in map(_accelerator, top.parts("accelerators"))}
+    for part, name in zip(top.parts("accelerators"), accelerators, strict=False):
+        if name in catalogue.accelerators:
+            raise part.error(
+                f"{name} is in the catalogue already.",
+                line=part.line_of("name"),
+                fix="Give your accelerator another name, or leave its entry out.",
+            )
+    entries = [_Entry(part, catalogue, accelerators) for part in top.parts("offers")]
+    top.refuse_unknown()
+    if not entries:
+        raise top.error("there are no offers in it.", fix="Add at least one entry under `offers:`.")
+    _refuse_repeats(entries)
+    return UserOffers(
+        accelerators=tuple(accelerators.values()),
+        instances=tuple(entry.instance for entry in entries),
+        offers=tuple(entry.offer for entry in entries),
+        providers=tuple(
+            {
+                entry.offer.provider: _provider(entry.offer.provider, path)
+                for entry in entries
+                if entry.offer.provider not in catalogue.providers
+            }.values()
+        ),
+        regions=tuple(entry.region for entry in entries if entry.region),
+        ownership={
+            (entry.offer.provider, entry.offer.instance_type): entry.owned
+            for entry in entries
+            if entry.owned
+        },
+    )
+
+
+class _Entry:
+    """One entry under `offers:`, read field by field."""
+
+    def __init__(self, part: Fields, catalogue: Catalogue, own: dict[str, Accelerator]) -> None:
+        self.part = part
+        self.provider = part.text("provider") or DEFAULT_PROVIDER
+        self.place = part.text("region") or DEFAULT_REGION
+        self.instance_type = part.required_text("instance")
+        listed = catalogue.instances.get((self.provider, self.instance_type))
+        self.source = part.text("source") or f"{part.path.name}:{part.line}"
+        self.owned = _ownership(part.part("owned"))
+        self.instance = self._instance(catalogue, own, listed)
+        self.offer = self._offer(catalogue)
+        self.region = self._region()
+        part.refuse_unknown()
+
+    def _instance(
+        self, catalogue: Catalogue, own: dict[str, Accelerator], listed: Instance | None
+    ) -> Instance:
+        part = self.part
+        if listed is not None:
+            accelerator, count = listed.accelerator, Decimal(str(listed.accelerators))
+        else:
+            accelerator = self._accelerator_name(part.required_text("accelerator"), catalogue, own)
+            count = part.required_number("accelerators_per_node", above=0)
+        if part.has("accelerator") and listed is not None:
+            stated = self._accelerator_name(part.required_text("accelerator"), catalogue, own)
+            if stated != accelerator:
+                raise part.error(
+                    f"{self.instance_type} holds {accelerator}, not {stated}.",
+                    line=part.line_of("accelerator"),
+                )
+        count = part.number("accelerators_per_node", above=0, most=4096) or count
+        if count % 1:
+            raise part.error(
+                f"accelerators_per_node is {count}; give whole devices.",
+                line=part.line_of("accelerators_per_node"),
+            )
+        vcpus = part.number("vcpus", above=0)
+        memory = part.number("memory_gib", above=0)
+        nvme = part.number("local_nvme_gb", least=0)
+        domain = part.number("link_domain_accelerators", above=0, most=100_000)
+        intra, inter = _intra_link(part.part("intra_link")), _inter_link(part.part("inter_link"))
+        return Instance(
+            provider=self.provider,
+            instance_type=self.instance_type,
+            accelerator=accelerator,
+            accelerators=float(count),
+            vcpus=float(vcpus) if vcpus is not None else listed and listed.vcpus,
+            memory_bytes=_bytes(memory, GIB) if memory else listed and listed.memory_bytes,
+            intra_link=intra
+            or (listed.intra_link if listed else Link(name=None, bytes_per_s=None)),
+            inter_link=inter
+            or (listed.inter_link if listed else Link(name=None, bytes_per_s=None)),
+            local_nvme_bytes=(
+                _bytes(nvme, GB) if nvme is not None else listed and listed.local_nvme_bytes
+            ),
+            basis="user",
+            source=self.source,
+            confidence="high",
+            note=listed.note if listed else None,
+            link_domain_accelerators=(
+                int(domain) if domain else listed and listed.link_domain_accelerators
+            ),
+        )
+
+    def _accelerator_name(
+        self, name: str, catalogue: Catalogue, own: dict[str, Accelerator]
+    ) -> str:
+        # Processors have no name but their exact one.
+        if name in own or name in catalogue.accelerators:
+            return name
+        try:
+            return resolve_accelerator(name, catalogue=catalogue)
+        except UsageError as error:
+            raise self.part.error(
+                error.message,
+                line=self.part.line_of("accelerator"),
+                fix=error.fix or "Or describe it under `accelerators:`.",
+            ) from error
+
+    def _offer(self, catalogue: Catalogue) -> Offer:
+        part = self.part
+        stated = part.number("usd_per_hour", above=0)
+        spot = part.number("spot_usd_per_hour", above=0)
+        if stated is not None and self.owned is not None:
+            raise part.error(
+                "usd_per_hour and owned are both given.", fix="Keep one: a price, or what it cost."
+            )
+        if stated is not None and spot is not None and spot > stated:
+            raise part.error(
+                f"spot_usd_per_hour {spot} is above usd_per_hour {stated}.",
+                line=part.line_of("spot_usd_per_hour"),
+            )
+        if self.owned is not None:
+            stated = usd_per_used_hour(self.owned).quantize(CENT)
+        name = part.text("accelerator")
+        provider = catalogue.providers.get(self.provider)
+        return Offer(
+            provider=self.provider,
+            region=self.place,
+            instance_type=self.instance_type,
+            accelerator=self.instance.accelerator,
+            accelerators=self.instance.accelerators,
+            on_demand_usd_per_hour=stated,
+            spot_usd_per_hour=spot,
+            spot_is_market=spot is not None,
+            price_basis="owned" if self.owned else "user",
+            price_date=part.date("price_date"),
+            marketplace=False,
+            skypilot_cloud=provider.skypilot_cloud if provider else None,
+            source=self.source,
+            note=part.text("note") or (assumption_about(name) if name else None),
+        )
+
+    def _region(self) -> Region | None:
+        country = self.part.text("country")
+        if country is None:
+            return None
+        if not (len(country) == 2 and country.isascii() and country.isalpha()):
+            raise self.part.error(
+                f"country is {country!r}; give one country's two letters, like de.",
+                line=self.part.line_of("country"),
+            )
+        return Region(
+            provider=self.provider,
+            name=self.place,
+            jurisdiction=country.lower(),
+            grid_kg_co2e_per_kwh=None,
+            source=self.source,
+        )
+
+
+def _ownership(part: Fields | None) -> Ownership | None:
+    if part is None:
+        return None
+    owned = Ownership(
+        capex_usd=part.required_number("capex_usd", above=0),
+        lifetime_years=_needed(part, "lifetime_years", above=0, most=50),
+        residual_usd=part.number("residual_usd", least=0) or Decimal(0),
+        power_w=part.required_number("power_w", above=0),
+        idle_power_w=part.number("idle_power_w", least=0) or Decimal(0),
+        usd_per_kwh=_needed(part, "usd_per_kwh", least=0),
+        pue=_needed(part, "pue", least=1, most=5),
+        utilisation=_needed(part, "utilisation", above=0, most=1),
+        hosting_usd_per_month=part.number("hosting_usd_per_month", least=0) or Decimal(0),
+        staff_usd_per_month=part.number("staff_usd_per_month", least=0) or Decimal(0),
+    )
+    part.refuse_unknown()
+    if owned.residual_usd >= owned.capex_usd:
+        raise part.error(
+            f"residual_usd {owned.residual_usd} is not below capex_usd {owned.capex_usd}.",
+            line=part.line_of("residual_usd"),
+        )
+    return owned
+
+
+def _needed(
+    part: Fields,
+    name: str,
+    *,
+    above: int | None = None,
+    least: int | None = None,
+    most: int | None = None,
+) -> Decimal:
+    part.required_text(name)
+    value = part.number(name, above=above, least=least, most=most)
+    return value if value is not None else Decimal(0)
+
+
+def _intra_link(part: Fields | None) -> Link | None:
+    if part is None:
+        return None
+    rate = part.number("gb_per_s", above=0)
+    link = Link(
+        name=part.text("name"),
+        bytes_per_s=float(rate * GB) if rate is not None else None,
+        switched=part.boolean("switched"),
+    )
+    part.refuse_unknown()
+    return link
+
+
+def _inter_link(part: Fields | None) -> Link | None:
+    if part is None:
+        return None
+    rate = part.number("gbit_per_s", above=0)
+    link = Link(
+        name=part.text("name"),
+        bytes_per_s=float(rate) * GIGABIT_BYTES if rate is not None else None,
+        rdma=part.boolean("rdma"),
+    )
+    part.refuse_unknown()
+    return link
+
+
+def _accelerator(part: Fields) -> Accelerator:
+    name = part.required_text("name")
+    visible = part.number("memory_visible_gib", above=0)
+    link = part.number("link_gb_per_s", above=0)
+    tdp = part.number("tdp_w", above=0)
+    peaks: dict[Dtype, Decimal | None] = {
+        dtype: part.number(f"{dtype}_tflops", above=0) for dtype in DTYPES
+    }
+    if not any(peaks.values()):
+        raise part.error(
+            f"{name} has no peak rate.",
+            fix="Add at least one, for example `bf16_tflops: …` (dense).",
+        )
+    row = Accelerator(
+        name=name,
+        vendor=part.text("vendor") or "user",
+        arch=part.text("arch") or "unknown",
+        form_factor=part.text("form_factor"),
+        memory_bytes=_bytes(part.required_number("memory_gib", above=0), GIB),
+        memory_visible_bytes=_bytes(visible, GIB) if visible is not None else None,
+        memory_bandwidth_bytes_per_s=float(
+            part.required_number("memory_bandwidth_gb_per_s", above=0) * GB
+        ),
+        peak_flops={dtype: float(peak * TERA) for dtype, peak in peaks.items() if peak is not None},
+        compute_units=None,
+        boost_hz=None,
+        l2_bytes=None,
+        link=part.text("link"),
+        link_bytes_per_s=float(link * GB) if link is not None else None,
+        tdp_w=float(tdp) if tdp is not None else None,
+        compute_capability=part.text("compute_capability"),
+        launch_year=None,
+        source=part.text("source") or f"{part.path.name}:{part.line}",
+        confidence="medium",
+        note=part.text("note"),
+        licence=None,
+    )
+    part.refuse_unknown()
+    return row
+
+
+def _provider(name: str, path: Path) -> Provider:
+    return Provider(
+        name=name,
+        skypilot_cloud=None,
+        marketplace=False,
+        billing_increment_s=None,
+        minimum_s=None,
+        pue=None,
+        hipaa_eligible=None,
+        home_jurisdiction=None,
+        source=path.name,
+    )
+
+
+def _refuse_repeats(entries: list[_Entry]) -> None:
+    seen: dict[tuple[str, str, str], int] = {}
+    for entry in entries:
+        key = (entry.provider, entry.place, entry.instance_type)
+        if key in seen:
+            raise entry.part.error(
+                f"{entry.instance_type} of {entry.provider} in {entry.place} is on line "
+                f"{seen[key]} already.",
+                fix="Give each entry its own instance or region.",
+            )
+        seen[key] = entry.part.line
+
+
+def _bytes(value: Decimal, unit: int) -> int:
+    return int(value * unit)

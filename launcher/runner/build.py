@@ -1,0 +1,179 @@
+"""From a job to what trains: the model built, checked against its plan, spread over processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+
+from ...catalog.errors import NoFeasiblePlanError, UsageError
+from ...planner.plan.layout import Layout
+from ...planner.plan.runnable import why_not_runnable
+from ...profiles.user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
+from ...profiles.user_model.ties import tied_blocks, tied_modules
+from ...profiles.user_model.training_step import recompute_blocks
+from ...profiles.user_model.workload import Workload
+from .input.samples import seed_everything
+from .job import Execution, Job
+from .numerics import LossScaler, caster, make_scaler, use_matmul_format
+from .parallel import tensor_parallel
+from .parallel.initial_weights import build_without_memory, hand_out, only_first_builds
+from .parallel.parallelize import LossModule, block_modules, compile_model, parameters_of, spread
+from .parallel.pipeline_parallel import cut_into_stages, staged_model
+from .pipeline.blocks import block_paths
+from .processes import Position, Processes, make_mesh
+from .training import Gradients, Step, WholeModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trainer:
+    """Everything that trains, on one process."""
+
+    execution: Execution
+    position: Position
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: LossScaler | None
+    step: Step
+    parameters: int
+    """Of the whole model."""
+
+
+def execution_for(job: Job, workload: Workload, world: int) -> Execution:
+    """Return how a job runs: as planned, or data-parallel over all processes as the file asks."""
+    if job.execution is not None:
+        return job.execution
+    return Execution(
+        layout=Layout(data=world),
+        precision=None,
+        micro_batch=job.micro_batch or workload.default_micro_batch or 1,
+    )
+
+
+def build_trainer(job: Job, workload: Workload, processes: Processes) -> Trainer:
+    """Build the model and its optimizer as the job's plan says.
+
+    Raises:
+        UsageError: the plan is for another model or another number of processes.
+        NoFeasiblePlanError: the runner does not run such a plan.
+    """
+    execution = execution_for(job, workload, processes.world)
+    mesh = make_mesh(execution.layout, processes)
+    use_matmul_format(execution.precision)
+    seed_everything(job.seed)
+    one_copy = only_first_builds(job, execution, processes)
+    is_empty = one_copy and not processes.is_first
+    model = build_without_memory(workload) if is_empty else workload.build_model()
+    parameters = sum(one.numel() for one in model.parameters())
+    _check_model(job, workload, parameters)
+    plan = tensor_plan_of(workload, model)
+    _refuse_unrunnable(execution, model, plan)
+    if execution.precision == "bf16":
+        model = model.to(torch.bfloat16)
+    values = dict(model.state_dict()) if one_copy and not is_empty else None
+    spreading = _spread(job, model, workload, execution, plan, mesh, processes)
+    if one_copy:
+        hand_out(model, values)
+    own = parameters_of(spreading.trained)
+    optimizer = workload.build_optimizer(own)
+    tensor_parallel.groups_of_one_mesh(optimizer)
+    scaler = make_scaler(execution, processes.device)
+    return Trainer(
+        execution=execution,
+        position=Position.of(execution.layout, processes.rank),
+        model=model,
+        optimizer=optimizer,
+        scaler=scaler,
+        step=Step(
+            gradients=spreading.gradients,
+            optimizer=optimizer,
+            parameters=own,
+            execution=execution,
+            scaler=scaler,
+            clip_norm=job.clip_grad_norm,
+            counted_elsewhere=spreading.counted_elsewhere,
+        ),
+        parameters=parameters,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Spreading:
+    """A model spread over the processes."""
+
+    gradients: Gradients
+    trained: nn.Module
+    """Holds this rank's parameters."""
+    counted_elsewhere: list[nn.Parameter] = field(default_factory=list)
+
+
+def _spread(
+    job: Job,
+    model: nn.Module,
+    workload: Workload,
+    execution: Execution,
+    plan: Mapping[str, Any],
+    mesh: DeviceMesh | None,
+    processes: Processes,
+) -> _Spreading:
+    layout, device = execution.layout, processes.device
+    cast = caster(execution, device)
+    staged = mesh is not None and layout.pipeline > 1
+    cut = (
+        cut_into_stages(model, workload, execution, seed=job.seed, device=device)
+        if staged
+        else None
+    )
+    if mesh is not None and layout.tensor > 1:
+        tensor_parallel.split_layers(
+            model, plan, mesh["tensor"], sequence_parallel=layout.sequence_parallel
+        )
+    recompute_blocks(model, execution.recompute)
+    if mesh is not None and cut is not None:
+        gradients, trained, twice = staged_model(
+            model, cut, workload, execution, mesh, processes, cast
+        )
+        return _Spreading(gradients=gradients, trained=trained, counted_elsewhere=twice)
+    compile_model(model, execution)
+    if layout.zero_stage == 0:
+        model.to(device)
+    module = LossModule(model, workload.compute_loss, cast)
+    # FSDP moves block after block to the device, so a model may be larger than one.
+    trained = spread(module, block_modules(model), execution, mesh)
+    is_empty = any(one.is_meta for one in trained.parameters())
+    (trained.to_empty(device=device) if is_empty else trained.to(device)).train()
+    return _Spreading(gradients=WholeModel(trained, execution), trained=trained)
+
+
+def _check_model(job: Job, workload: Workload, parameters: int) -> None:
+    if job.parameters is not None and parameters != job.parameters:
+        raise UsageError(
+            f"The plan is for a model of {job.parameters:,} parameters; {workload.name} has"
+            f" {parameters:,}.",
+            fix="give the model file and the --param values that the plan was made for, or make a"
+            " plan for this model with `gpuplan estimate`.",
+        )
+
+
+def _refuse_unrunnable(execution: Execution, model: nn.Module, plan: Mapping[str, Any]) -> None:
+    reason = why_not_runnable(
+        execution.layout,
+        precision=execution.precision,
+        stack=execution.stack,
+        grad_accum=execution.grad_accum,
+        recompute=execution.recompute,
+        offloaded=execution.offloaded,
+        tensor_plan=tensor_plan_kind(plan),
+        blocks=len(block_paths(model)) if block_modules(model) else 0,
+        tied_modules=tied_modules(model),
+        tied_blocks=tied_blocks(model),
+    )
+    if reason is not None:
+        raise NoFeasiblePlanError(
+            f"This plan is not run (runnable: false). {reason}",
+            fix="choose another plan with `gpuplan estimate`, or your own script with --command.",
+        )

@@ -1,0 +1,1 @@
+"""What a rank trains on: its micro-batches, and which samples they hold."""

@@ -1,0 +1,218 @@
+"""The micro-batches of a rank: from the user's data set, or synthetic.
+
+What a step trains on depends only on the seed and the step: samples [step · G, (step + 1) · G) of a
+shuffled order, G being the global batch size, dealt to micro-batches and those to ranks. So a run
+that continues, on any number of devices with the same G, sees exactly what it would have seen.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Protocol
+
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
+
+from ....catalog.errors import UsageError, UserFileError
+from ....profiles.user_model.checks import Batch, checked_batch, described
+from ....profiles.user_model.placing import placed
+from ....profiles.user_model.workload import Workload
+from .samples import Dealt, Seeded, Share, StepOrder
+
+SYNTHETIC_BATCHES = 8
+"""How many different synthetic micro-batches there are; each rank keeps those it uses."""
+MOST_WORKERS = 4
+PREFETCHED = 2
+
+
+class Batches(Protocol):
+    """Gives the micro-batches of one step after the other."""
+
+    waited_s: float
+    """Of the last step: how long the processor waited for data."""
+
+    def step(self) -> list[Batch]:
+        """Return the micro-batches of the next step, on the device."""
+        ...
+
+
+class SyntheticBatches:
+    """What `make_batch` gives, the same for the same micro-batch of a run."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        share: Share,
+        device: torch.device,
+        *,
+        dtype: torch.dtype | None = None,
+        seed: int,
+        start: int,
+    ) -> None:
+        self.waited_s = 0.0
+        self._workload = workload
+        self._share = share
+        self._device = device
+        self._dtype = dtype
+        self._seed = seed
+        self._step = start
+        self._made: dict[int, Batch] = {}
+
+    def step(self) -> list[Batch]:
+        """Return the micro-batches of the next step, on the device."""
+        started_s = time.perf_counter()
+        numbers = [one % SYNTHETIC_BATCHES for one in self._share.micro_batches(self._step)]
+        batches = [self._batch(one) for one in numbers]
+        self._step += 1
+        self.waited_s = time.perf_counter() - started_s
+        return batches
+
+    def _batch(self, number: int) -> Batch:
+        if number not in self._made:
+            with torch.random.fork_rng(devices=()):
+                torch.manual_seed(self._seed + 1 + number)
+                batch = self._workload.make_batch(self._share.micro_batch)
+            self._made[number] = placed(batch, self._device, self._dtype)
+        return self._made[number]
+
+
+class DatasetBatches:
+    """The samples of the user's data set, read ahead by worker processes."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        share: Share,
+        device: torch.device,
+        *,
+        dtype: torch.dtype | None = None,
+        seed: int,
+        start: int,
+        workers: int,
+    ) -> None:
+        self.waited_s = 0.0
+        self._share = share
+        self._device = device
+        self._dtype = dtype
+        loader: DataLoader[Any] = DataLoader(
+            Seeded(dataset, seed) if _has_places(dataset) else Dealt(dataset, share, start),
+            batch_size=share.micro_batch,
+            sampler=_sampler(dataset, share, seed, start),
+            num_workers=workers,
+            prefetch_factor=PREFETCHED if workers else None,
+            persistent_workers=workers > 0,
+            pin_memory=device.type == "cuda",
+            drop_last=True,
+            collate_fn=getattr(dataset, "collate_fn", None),
+        )
+        self._batches = iter(loader)
+
+    def step(self) -> list[Batch]:
+        """Return the micro-batches of the next step, on the device."""
+        self.waited_s = 0.0
+        return [self._next() for _ in range(self._share.grad_accum)]
+
+    def _next(self) -> Batch:
+        started_s = time.perf_counter()
+        try:
+            found = next(self._batches)
+        except StopIteration:
+            raise UserFileError(
+                f"build_dataset() returned a data set with fewer samples than one step takes"
+                f" ({self._share.global_batch}).",
+                fix="give it more samples, or take a smaller global batch.",
+            ) from None
+        finally:
+            self.waited_s += time.perf_counter() - started_s
+        batch = tuple(found) if isinstance(found, list) else found
+        return placed(checked_batch(batch, "the data set"), self._device, self._dtype)
+
+
+def open_batches(
+    workload: Workload,
+    share: Share,
+    device: torch.device,
+    *,
+    dtype: torch.dtype | None = None,
+    seed: int,
+    start: int,
+    workers: int | None,
+    synthetic: bool,
+) -> Batches:
+    """Return the micro-batches of a run from a step on.
+
+    Args:
+        workload: its data set, else its `make_batch`.
+        share: which samples this rank takes.
+        device: where they are put.
+        dtype: of floating-point tensors; None keeps theirs.
+        seed: of the order, of augmentations and of synthetic values.
+        start: the first step.
+        workers: processes that read; None: as many as the cores allow.
+        synthetic: whether to leave the data set aside.
+
+    Raises:
+        UserFileError: build_dataset() gives no data set, or one with too few samples.
+    """
+    if workload.build_dataset is None or synthetic:
+        return SyntheticBatches(workload, share, device, dtype=dtype, seed=seed, start=start)
+    dataset = workload.build_dataset()
+    if not isinstance(dataset, Dataset) and not hasattr(dataset, "__getitem__"):
+        raise UserFileError(
+            f"build_dataset() returned {described(dataset)}, not a data set.",
+            fix="return a torch.utils.data.Dataset or IterableDataset.",
+        )
+    count = default_workers() if workers is None else workers
+    return DatasetBatches(
+        dataset, share, device, dtype=dtype, seed=seed, start=start, workers=count
+    )
+
+
+def data_words(workload: Workload, *, synthetic: bool) -> str:
+    """Return what a run trains on, in words for the user."""
+    if synthetic:
+        return "synthetic batches: --synthetic"
+    if workload.build_dataset is None:
+        return f"synthetic batches: {_named(workload)} has no build_dataset()"
+    return f"build_dataset() of {_named(workload)}"
+
+
+def refuse_no_data(workload: Workload, *, synthetic: bool, needs_dataset: bool) -> None:
+    """Refuse batches that nobody would want to train on, unless they are asked for.
+
+    Raises:
+        UsageError: a loader would be read as a few fixed batches, or there is no data set.
+    """
+    if synthetic or workload.build_dataset is not None:
+        return
+    if workload.loader is not None:
+        raise UsageError(
+            f"gpuplan's runner does not train on the {workload.loader} of {_named(workload)}: it"
+            f" would read {SYNTHETIC_BATCHES} micro-batches of it, again and again.",
+            fix="train it with its own Trainer: --command with the script that calls fit(), and"
+            " --framework lightning; or give --synthetic.",
+        )
+    if needs_dataset:
+        raise UsageError(
+            f"{_named(workload)} has no build_dataset(), and synthetic batches were not asked for.",
+            fix="write build_dataset() (docs/model-file.md), or give --synthetic.",
+        )
+
+
+def _named(workload: Workload) -> str:
+    return workload.name if workload.path is None else workload.path.name
+
+
+def default_workers() -> int:
+    """Return how many worker processes a rank reads data with: its cores but one, at most 4."""
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(0, min(MOST_WORKERS, len(os.sched_getaffinity(0)) // ranks - 1))
+
+
+def _has_places(dataset: Any) -> bool:
+    return hasattr(dataset, "__len__") and not isinstance(dataset, IterableDataset)
+
+
+def _sampler(dataset: Any, share: Share, seed: int, start: int) -> Sampler[int] | None:
+    return StepOrder(len(dataset), share, seed, start) if _has_places(dataset) else None

@@ -1,0 +1,145 @@
+"""Which samples a rank takes of every step, and their random numbers.
+
+Samples [step · G, (step + 1) · G) of a shuffled order, G being the global batch size, dealt to
+micro-batches and those to ranks.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset, IterableDataset, Sampler
+
+from ....catalog.errors import UserFileError
+from ..job import Execution
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """Which samples a data-parallel rank takes of every step."""
+
+    rank: int
+    micro_batch: int
+    grad_accum: int
+    data: int
+
+    @classmethod
+    def of(cls, execution: Execution, rank: int) -> Share:
+        """Return the share of a data-parallel rank."""
+        return cls(
+            rank=rank,
+            micro_batch=execution.micro_batch,
+            grad_accum=execution.grad_accum,
+            data=execution.layout.data,
+        )
+
+    @property
+    def global_batch(self) -> int:
+        """Return the samples of one step of all ranks."""
+        return self.micro_batch * self.grad_accum * self.data
+
+    def micro_batches(self, step: int) -> Iterator[int]:
+        """Yield the numbers, over the whole run, of this rank's micro-batches of a step."""
+        first = step * self.grad_accum * self.data
+        for turn in range(self.grad_accum):
+            yield first + turn * self.data + self.rank
+
+
+class StepOrder(Sampler[int]):
+    """The samples of one rank, shuffled epoch after epoch; what a step takes does not depend on it.
+
+    The last samples of an epoch that fill no global batch are left out, as DistributedSampler with
+    `drop_last` does; every epoch has another order, so they are others each time.
+    """
+
+    def __init__(self, size: int, share: Share, seed: int, start: int) -> None:
+        self._size = size
+        self._share = share
+        self._seed = seed
+        self._start = start
+        self._steps_per_epoch = size // share.global_batch
+        if not self._steps_per_epoch:
+            raise UserFileError(
+                f"build_dataset() returned {size:,} samples, and one step takes"
+                f" {share.global_batch:,}.",
+                fix="give it more samples, or take a smaller global batch.",
+            )
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the places of samples without end."""
+        share, step = self._share, self._start
+        order, epoch = torch.empty(0), -1
+        while True:
+            if step // self._steps_per_epoch != epoch:
+                epoch = step // self._steps_per_epoch
+                order = torch.randperm(
+                    self._size, generator=torch.Generator().manual_seed(self._seed + epoch)
+                )
+            first = (step % self._steps_per_epoch) * share.global_batch
+            for number in share.micro_batches(0):
+                begin = first + number * share.micro_batch
+                yield from order[begin : begin + share.micro_batch].tolist()
+            step += 1
+
+
+class Seeded(Dataset[Any]):
+    """A data set whose random augmentations depend on the sample and the seed alone.
+
+    So they are the same whichever worker reads the sample, and after a run continues.
+    """
+
+    def __init__(self, dataset: Any, seed: int) -> None:
+        self._dataset = dataset
+        self._seed = seed
+
+    def __getitem__(self, place: int) -> Any:
+        """Return a sample, read with random numbers of its own."""
+        seed_everything(self._seed * 1_000_003 + place)
+        return self._dataset[place]
+
+
+class Dealt(IterableDataset[Any]):
+    """A stream dealt out: every rank and every worker takes its own micro-batches of it.
+
+    A stream cannot be shuffled or entered in the middle: what was trained on already is read again
+    and dropped. When it ends it begins anew.
+    """
+
+    def __init__(self, dataset: Any, share: Share, start: int) -> None:
+        self._dataset = dataset
+        self._share = share
+        self._start = start
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield this rank's samples without end."""
+        share = self._share
+        info = torch.utils.data.get_worker_info()
+        workers, worker = (info.num_workers, info.id) if info else (1, 0)
+        skipped = self._start * share.global_batch
+        place = 0
+        while True:
+            before = place
+            for sample in self._dataset:
+                number, place = place // share.micro_batch, place + 1
+                if place <= skipped or number % share.data != share.rank:
+                    continue
+                # Loaders take their workers' batches in turn.
+                turn = number // share.data - self._start * share.grad_accum
+                if turn % workers == worker:
+                    yield sample
+            if place == before:
+                return
+
+
+def seed_everything(seed: int) -> None:
+    """Set every random source that user code may read: Python's, torch's, and numpy's if loaded."""
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)

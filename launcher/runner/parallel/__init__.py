@@ -1,0 +1,1 @@
+"""The model over its ranks: data, tensor and pipeline parallelism, and its first weights."""

@@ -1,0 +1,90 @@
+"""A model as pipeline stages, each spread over its data-parallel ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+
+from ....profiles.user_model.checks import Batch
+from ....profiles.user_model.placing import placed
+from ....profiles.user_model.workload import Workload
+from ..input.samples import seed_everything
+from ..job import Execution
+from ..numerics import input_dtype
+from ..pipeline.schedule import PipelineSchedule, StageCut, build_stages, cut_model, make_schedule
+from ..processes import Processes
+from ..training import Mark
+from .parallelize import compile_blocks, spread
+
+
+class StagedModel:
+    """Gradients of a model of which this rank runs one stage, or several interleaved ones."""
+
+    def __init__(self, schedule: PipelineSchedule) -> None:
+        self._schedule = schedule
+
+    def __call__(self, batches: Sequence[Batch], scale: Tensor | None, mark: Mark) -> Tensor | None:
+        """Return the mean loss of the micro-batches on the last stage, None on the others.
+
+        Forward and backward passes of several micro-batches interleave, so they are one part.
+        """
+        loss = self._schedule.run(batches, 1.0 if scale is None else scale)
+        mark("forward and backward")
+        return loss
+
+
+class Stages(nn.ModuleList):
+    """The stages of one rank, to find all of their parameters."""
+
+
+def cut_into_stages(
+    model: nn.Module,
+    workload: Workload,
+    execution: Execution,
+    *,
+    seed: int,
+    device: torch.device,
+) -> StageCut:
+    """Return where a model is cut; before anything about it is split, compiled or recomputed."""
+    seed_everything(seed)
+    # Here the weights are still as they were built: FSDP's are 16-bit only while it gathers them.
+    dtype = torch.bfloat16 if execution.precision == "bf16" else None
+    example = placed(workload.make_batch(execution.micro_batch), "cpu", dtype)
+    stages = execution.layout.pipeline * execution.layout.virtual_stages
+    return cut_model(workload.compute_loss, model, example, stages, device=device)
+
+
+def staged_model(
+    model: nn.Module,
+    cut: StageCut,
+    workload: Workload,
+    execution: Execution,
+    mesh: DeviceMesh,
+    processes: Processes,
+    cast: Callable[[], AbstractContextManager[Any]],
+) -> tuple[StagedModel, nn.Module, list[nn.Parameter]]:
+    """Return (what computes gradients, this rank's stages, weights counted on another rank too)."""
+    device: torch.device = processes.device
+    modules = build_stages(
+        cut,
+        workload.compute_loss,
+        model,
+        rank=mesh.get_local_rank("pipeline"),
+        ranks=execution.layout.pipeline,
+        device=device,
+        dtype=input_dtype(execution),
+        cast=cast,
+    )
+    for one in modules:
+        compile_blocks(one.pipeline_blocks, execution)
+    trained = [spread(one, one.pipeline_blocks, execution, mesh) for one in modules]
+    group = mesh["pipeline"].get_group()
+    schedule = make_schedule(trained, group, device, execution.grad_accum)
+    stages = Stages(trained)
+    stages.train()
+    return StagedModel(schedule), stages, schedule.tied_copies()

@@ -1,0 +1,1 @@
+"""What a run says and leaves: metrics, the run record, failures."""

@@ -1,0 +1,155 @@
+"""Which samples a rank trains on depends on the seed and the step alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import Dataset, IterableDataset
+
+from gpuplan.catalog.errors import UsageError, UserFileError
+from gpuplan.launcher.runner.input.batches import (
+    SyntheticBatches,
+    data_words,
+    open_batches,
+    refuse_no_data,
+)
+from gpuplan.launcher.runner.input.samples import Dealt, Share, StepOrder
+
+CPU = torch.device("cpu")
+counts = st.integers(1, 4)
+
+
+def shares(micro_batch: int, grad_accum: int, data: int) -> list[Share]:
+    return [
+        Share(rank=rank, micro_batch=micro_batch, grad_accum=grad_accum, data=data)
+        for rank in range(data)
+    ]
+
+
+def samples_of_step(size: int, share: Share, step: int, seed: int = 0) -> list[int]:
+    order = StepOrder(size, share, seed, step)
+    return list(islice(iter(order), share.micro_batch * share.grad_accum))
+
+
+@given(micro_batch=counts, grad_accum=counts, data=counts, step=st.integers(0, 40))
+def test_ranks_share_a_step_without_overlap(
+    micro_batch: int, grad_accum: int, data: int, step: int
+) -> None:
+    size = 3 * micro_batch * grad_accum * data + 1
+    taken = [samples_of_step(size, one, step) for one in shares(micro_batch, grad_accum, data)]
+    together = sum(taken, [])
+
+    assert len(set(together)) == len(together) == micro_batch * grad_accum * data
+
+
+@given(micro_batch=counts, grad_accum=counts, data=counts, step=st.integers(0, 40))
+def test_a_step_takes_the_same_samples_however_it_is_dealt(
+    micro_batch: int, grad_accum: int, data: int, step: int
+) -> None:
+    size = 5 * micro_batch * grad_accum * data
+    (alone,) = shares(micro_batch, grad_accum * data, 1)
+    dealt = [samples_of_step(size, one, step) for one in shares(micro_batch, grad_accum, data)]
+
+    assert sorted(sum(dealt, [])) == sorted(samples_of_step(size, alone, step))
+
+
+@given(step=st.integers(0, 30))
+def test_entering_in_the_middle_is_going_there(step: int) -> None:
+    (share,) = shares(2, 2, 1)
+    through = list(islice(iter(StepOrder(11, share, 0, 0)), 4 * (step + 1)))
+
+    assert through[-4:] == samples_of_step(11, share, step)
+
+
+def test_epochs_are_shuffled_differently_and_seen_whole() -> None:
+    (share,) = shares(2, 1, 1)
+    first, second = (
+        sum((samples_of_step(8, share, epoch * 4 + step) for step in range(4)), [])
+        for epoch in (0, 1)
+    )
+
+    assert sorted(first) == sorted(second) == list(range(8))
+    assert first != second
+
+
+def test_too_few_samples_are_named() -> None:
+    (share,) = shares(4, 2, 1)
+    with pytest.raises(UserFileError, match="7 samples, and one step takes 8"):
+        StepOrder(7, share, 0, 0)
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(100))
+
+
+def test_a_stream_is_dealt_by_micro_batches_and_continued() -> None:
+    ranks = shares(2, 2, 2)
+    begun = [list(islice(iter(Dealt(Stream(), one, 0)), 8)) for one in ranks]
+    continued = [list(islice(iter(Dealt(Stream(), one, 1)), 4)) for one in ranks]
+
+    assert begun[0][:4] == [0, 1, 4, 5] and begun[1][:4] == [2, 3, 6, 7]
+    assert continued == [begun[0][4:], begun[1][4:]]
+
+
+def test_a_stream_begins_anew_when_it_ends() -> None:
+    (share,) = shares(2, 1, 1)
+    assert list(islice(iter(Dealt(Stream(), share, 0)), 102))[-2:] == [0, 1]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_workers_do_not_change_what_is_read(workers: int) -> None:
+    class Places(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+        def __len__(self) -> int:
+            return 12
+
+        def __getitem__(self, place: int) -> tuple[torch.Tensor, torch.Tensor]:
+            return torch.tensor(float(place)), torch.rand(())
+
+    share = shares(2, 2, 2)[1]
+    found = [_values(Places, share, count) for count in (0, workers)]
+
+    assert found[0] == found[1]
+
+
+def test_synthetic_batches_are_the_same_for_the_same_micro_batch() -> None:
+    workload: Any = SimpleNamespace(make_batch=lambda size: (torch.rand(size),))
+    ranks = [SyntheticBatches(workload, one, CPU, seed=3, start=0) for one in shares(2, 1, 2)]
+    (alone,) = [SyntheticBatches(workload, one, CPU, seed=3, start=0) for one in shares(2, 2, 1)]
+    dealt = [one.step()[0][0] for one in ranks]  # pyright: ignore[reportArgumentType]
+    whole = [batch[0] for batch in alone.step()]  # pyright: ignore[reportArgumentType]
+
+    assert all(torch.equal(a, b) for a, b in zip(dealt, whole, strict=True))
+
+
+def _values(dataset: type, share: Share, workers: int) -> list[list[float]]:
+    workload: Any = SimpleNamespace(build_dataset=dataset)
+    batches = open_batches(workload, share, CPU, seed=1, start=0, workers=workers, synthetic=False)
+    steps = [batches.step() for _ in range(3)]
+    parts: list[Any] = [part for step in steps for batch in step for part in batch]
+    return [part.tolist() for part in parts]
+
+
+def test_a_node_refuses_what_the_text_of_a_file_could_not_tell() -> None:
+    bare: Any = SimpleNamespace(name="net", path=None, build_dataset=None, loader=None)
+    refuse_no_data(bare, synthetic=True, needs_dataset=True)
+    refuse_no_data(bare, synthetic=False, needs_dataset=False)
+    with pytest.raises(UsageError, match="no build_dataset"):
+        refuse_no_data(bare, synthetic=False, needs_dataset=True)
+    assert data_words(bare, synthetic=False) == "synthetic batches: net has no build_dataset()"
+
+
+def test_a_few_batches_of_a_loader_are_no_data_set() -> None:
+    lit: Any = SimpleNamespace(
+        name="lit", path=None, build_dataset=None, loader="train_dataloader()"
+    )
+    refuse_no_data(lit, synthetic=True, needs_dataset=False)
+    with pytest.raises(UsageError, match="8 micro-batches of it, again and again"):
+        refuse_no_data(lit, synthetic=False, needs_dataset=False)
