@@ -268,7 +268,9 @@ def test_the_device_meter_says_what_it_measures_on(device: Device) -> None:
 def test_clocks_are_read_while_steps_run(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     line = "1755, 3201, 61, 699.5, 0x0000000000000004"
     script = f"import time; time.sleep(0.2); print('{line}')"
-    monkeypatch.setattr(meters, "query_command", lambda _fields: [sys.executable, "-c", script])
+    monkeypatch.setattr(
+        meters.nvidia_smi, "query_command", lambda _fields: [sys.executable, "-c", script]
+    )
     meters._load_fields.cache_clear()
     told = meters.CudaMeter().under_load(device.step)
     meters._load_fields.cache_clear()

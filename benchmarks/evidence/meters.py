@@ -12,7 +12,9 @@ from typing import Any, Protocol
 
 import torch
 
-from gpuplan.profiles.nvidia_smi import parse_answer, query_command, slowed_by
+from .checkout import package_module
+
+nvidia_smi = package_module("profiles.nvidia_smi")
 
 CLEAN_WITHIN_BYTES = 2**20
 """What may be left on a device between two cases in one process."""
@@ -157,7 +159,10 @@ class CudaMeter:
         fields = _load_fields()
         try:
             asked = subprocess.Popen(
-                query_command(fields), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+                nvidia_smi.query_command(fields),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
             )
         except OSError:
             return None
@@ -167,9 +172,9 @@ class CudaMeter:
             torch.cuda.synchronize()
         if asked.poll() is None:
             asked.kill()
-        told = parse_answer(fields, asked.communicate()[0])
+        told = nvidia_smi.parse_answer(fields, asked.communicate()[0])
         if told is not None and "slowed_by" in told:
-            told["slowed_by"] = slowed_by(told["slowed_by"])
+            told["slowed_by"] = nvidia_smi.slowed_by(told["slowed_by"])
         return told
 
     def release(self) -> int | None:
@@ -256,11 +261,11 @@ def query_driver(fields: dict[str, str]) -> dict[str, Any] | None:
     """
     try:
         done = subprocess.run(
-            query_command(fields), capture_output=True, text=True, timeout=30, check=True
+            nvidia_smi.query_command(fields), capture_output=True, text=True, timeout=30, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return parse_answer(fields, done.stdout)
+    return nvidia_smi.parse_answer(fields, done.stdout)
 
 
 @cache

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import importlib.util
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from .cases import Case
+from .checkout import register_package
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -91,7 +90,7 @@ class TrainingStep:
 
 def load_model_file(case: Case) -> Any:
     """Return the Workload of a case, read as gpuplan reads every model file."""
-    _register_package()
+    register_package()
     from gpuplan.profiles.user_model.contract import load_workload
     from gpuplan.profiles.user_model.spec import parse_model_spec
 
@@ -108,7 +107,7 @@ def wrap_blocks(model: nn.Module, recompute: str) -> int:
     """
     if recompute == "none":
         return 0
-    _register_package()
+    register_package()
     from gpuplan.profiles.user_model.blocks import find_blocks
 
     blocks = [block for run in find_blocks(model) for block in run.modules]
@@ -161,16 +160,3 @@ def _batch(workload: Any, case: Case, device: str) -> Any:
 def _kept() -> list[Any]:
     packets = [getattr(torch.ops.aten, name, None) for name in KEPT_OPERATIONS]
     return [packet.default for packet in packets if packet is not None]
-
-
-def _register_package() -> None:
-    """Make this checkout importable as gpuplan where it is not installed."""
-    if "gpuplan" in sys.modules:
-        return
-    found = importlib.util.spec_from_file_location(
-        "gpuplan", ROOT / "__init__.py", submodule_search_locations=[str(ROOT)]
-    )
-    assert found is not None and found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules["gpuplan"] = module
-    found.loader.exec_module(module)

@@ -237,8 +237,8 @@ def test_a_script_of_ones_own_runs_under_its_framework(model: Path, capfd) -> No
     [
         ([], "Name the MODEL"),
         (["net.py", "--command", "train.py"], "Both MODEL (net.py) and --command"),
-        (["--command", "train.py", "--steps", "3"], "--steps is about a model file"),
-        (["--command", "train.py", "--param", "a=1"], "--param is about a model file"),
+        (["--command", "train.py", "--steps", "3"], "--steps applies to a model file"),
+        (["--command", "train.py", "--param", "a=1"], "--param applies to a model file"),
         (["net.py", "--framework", "deepspeed"], "--framework deepspeed is for a script"),
         (["net.py", "--checkpoint-every", "soon"], "neither a number of steps"),
         (["net.py", "--checkpoint-every", "0"], "not above zero"),

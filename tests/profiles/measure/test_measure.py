@@ -116,7 +116,7 @@ def test_a_model_that_raises_is_one_error_with_its_line(write: Callable[[str], P
 def test_what_only_real_steps_reveal_is_one_error_too(write: Callable[[str], Path]) -> None:
     only_here = """
         import sys
-        if sys.modules["__main__"].__spec__.name.endswith("measure_main"):
+        if sys.modules["__main__"].__spec__.name.endswith("measure.child_main"):
             raise KeyError(7)
         return model(*batch)"""
     file = write(MODEL.replace("\n        return model(*batch)", only_here))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuplan import profiles
 from gpuplan.catalog.errors import GpuplanError, UsageError, UserFileError
+from gpuplan.profiles import user_model
 from gpuplan.profiles.user_model.contract import Workload, load_workload
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
@@ -116,7 +116,7 @@ def test_without_transformers_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.delitem(sys.modules, "gpuplan.profiles.user_model.hugging_face", raising=False)
-    monkeypatch.delattr(profiles, "hugging_face", raising=False)
+    monkeypatch.delattr(user_model, "hugging_face", raising=False)
     with pytest.raises(GpuplanError, match="needs the transformers package") as raised:
         load(tmp_path, SMALL["LlamaForCausalLM"])
     assert raised.value.fix == "pip install 'gpuplan[hf]'"
