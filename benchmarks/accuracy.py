@@ -15,6 +15,7 @@ from pathlib import Path
 from judging.page import PLOTS, page
 from judging.scatter import draw
 from judging.speed import kept_speed, measure_speed
+from judging.traces import KeptTraces
 from judging.truths import known_truths
 
 from gpuplan.api.validation import RecordedRuns
@@ -31,7 +32,8 @@ OPEN_RECORDS = (
 def main() -> None:
     options = parse_options()
     started_s = time.perf_counter()
-    runs = RecordedRuns(options.runs)
+    traces = KeptTraces()
+    runs = RecordedRuns(options.runs, profiler=traces.profiles)
     print(f"{len(runs.records)} records: {time.perf_counter() - started_s:.1f} s", flush=True)
     judged = {}
     for protocol in (None, *PROTOCOLS):
@@ -42,9 +44,11 @@ def main() -> None:
         picture = options.out.parent / "img" / f"accuracy-{protocol}.svg"
         draw(judged[protocol], PLOTS[protocol], picture)
     speed = measure_speed(options.runs) if options.speed else kept_speed()
-    text = page(judged, runs.records, known_truths(), speed)
+    text = page(judged, runs.records, known_truths(traces.profiles), speed)
     options.out.write_text(text, encoding="utf-8")
     print(f"wrote {options.out}")
+    if options.runs == list(OPEN_RECORDS):
+        traces.keep()
 
 
 def parse_options() -> argparse.Namespace:

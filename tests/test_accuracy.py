@@ -18,12 +18,14 @@ from gpuplan.api.validation import RecordedRuns
 from gpuplan.planner.validation.errors import Observation, SummaryRow, summarise
 from gpuplan.planner.validation.folds import PROTOCOLS, Protocol
 from gpuplan.profiles.records import RunRecord
+from gpuplan.profiles.tracing_process.batch import ProfileRequest, profile_all
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "tests" / "published"
 sys.path.append(str(ROOT / "benchmarks"))  # Where Python puts it when `make accuracy` runs.
 groups = importlib.import_module("judging.groups")
 page = importlib.import_module("judging.page")
+traces = importlib.import_module("judging.traces")
 truths = importlib.import_module("judging.truths")
 
 NOT_YET: dict[Protocol, dict[str, float]] = {
@@ -47,7 +49,7 @@ BEATEN_BY_NULL: dict[Protocol, set[str]] = {
     "accelerator": set(),
 }
 
-# All models are traced once.
+# All models are predicted once, and traced if the code that traces has changed.
 pytestmark = [pytest.mark.slow, pytest.mark.first, pytest.mark.timeout(1800)]
 
 
@@ -66,17 +68,31 @@ class Judged:
 
 
 @pytest.fixture(scope="module")
-def judged() -> Judged:
+def kept() -> Any:
+    return traces.KeptTraces()
+
+
+@pytest.fixture(scope="module")
+def judged(kept: Any) -> Judged:
     with pytest.MonkeyPatch.context() as patch:
-        # Kept from run to run: the profiles of all published models take minutes to make, and are
-        # found again by the content of the model, of the code that traces and of torch alone.
+        # What is not in the archive takes minutes to trace: kept from run to run.
         patch.setenv("GPUPLAN_HOME", str(ROOT / ".cache" / "accuracy"))
         runs = RecordedRuns(
-            [PUBLISHED / "published_llm.jsonl", PUBLISHED / "published_single_gpu.jsonl"]
+            [PUBLISHED / "published_llm.jsonl", PUBLISHED / "published_single_gpu.jsonl"],
+            profiler=kept.profiles,
         )
         seen: dict[Protocol | None, list[Observation]] = {None: runs.observations()}
         seen |= {protocol: runs.observations(protocol) for protocol in PROTOCOLS}
         return Judged(runs.records, seen)
+
+
+def test_kept_profiles_are_those_that_the_code_makes(kept: Any, judged: Judged) -> None:
+    smallest: dict[str, ProfileRequest] = {}
+    for request in sorted(kept.requests, key=lambda one: one.params.get("layers", 0)):
+        smallest.setdefault(request.path.name, request)
+    assert {"bert.py", "decoder.py", "resnet50.py"} <= set(smallest)
+    requests = list(smallest.values())
+    assert kept.profiles(requests) == profile_all(requests)
 
 
 @pytest.mark.parametrize("protocol", ["configuration", "source"])
@@ -175,8 +191,8 @@ def test_what_is_held_out_changes_predictions(judged: Judged) -> None:
 
 
 @pytest.fixture(scope="module")
-def known(judged: Judged) -> dict[str, Any]:
-    return {truth.id: truth for truth in truths.known_truths()}
+def known(kept: Any, judged: Judged) -> dict[str, Any]:
+    return {truth.id: truth for truth in truths.known_truths(kept.profiles)}
 
 
 def test_llama_3_405b_reaches_the_utilisation_its_paper_states(known: dict[str, Any]) -> None:

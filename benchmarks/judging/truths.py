@@ -14,6 +14,7 @@ from typing import Any
 from gpuplan.api.validation import RecordedRuns
 from gpuplan.planner.validation.errors import Observation
 from gpuplan.profiles.records import RunRecord
+from gpuplan.profiles.tracing_process.batch import Profiler, profile_all
 
 RECORDS = Path(__file__).parents[2] / "tests" / "published" / "known_truths.jsonl"
 SECONDS_PER_DAY = 86400
@@ -36,9 +37,9 @@ class Truth:
         return self.predicted / self.published - 1
 
 
-def known_truths() -> list[Truth]:
+def known_truths(profiler: Profiler = profile_all) -> list[Truth]:
     """Return every known truth with its prediction."""
-    runs = RecordedRuns([RECORDS])
+    runs = RecordedRuns([RECORDS], profiler=profiler)
     return [
         truth
         for record, seen in zip(runs.records, runs.observations(), strict=True)

@@ -44,6 +44,18 @@ class ProfileRequest:
         """Text that is equal for equal models, whatever they are traced in."""
         return f"{self.path}|{json.dumps(self.params, sort_keys=True, default=str)}"
 
+    def spec(self) -> ModelSpec:
+        """Return the model file with its params."""
+        return parse_model_spec(str(self.path), params=self.params)
+
+    def cache_key(self) -> str | None:
+        """Return the name of its entry in the cache; None if the file cannot be read."""
+        return cache.cache_key(self.spec(), numerics=sorted(self.numerics), optimizer=None)
+
+    def content_key(self) -> str | None:
+        """Return what is equal for equal models, wherever their file is (`cache.content_key`)."""
+        return cache.content_key(self.spec(), numerics=sorted(self.numerics), optimizer=None)
+
 
 Profiler = Callable[[Sequence[ProfileRequest]], Mapping[str, Profile | GpuplanError]]
 """Makes Profiles, by `ProfileRequest.key`; a failure is returned, not raised."""
@@ -54,7 +66,7 @@ def profile_all(requests: Sequence[ProfileRequest]) -> dict[str, Profile | Gpupl
     made: dict[str, Profile | GpuplanError] = {}
     todo: queue.SimpleQueue[ProfileRequest] = queue.SimpleQueue()
     for request in requests:
-        found = cache.load(_cache_key(request) or "")
+        found = cache.load(request.cache_key() or "")
         if found is not None:
             made[request.key] = found
         else:
@@ -131,7 +143,7 @@ def _profile_with(forker: _Forker, request: ProfileRequest) -> Profile:
     # CPython 3.11's parser keeps a recursion count that two threads at once can upset.
     with _PARSING:
         read_source(request.path)
-    spec = _spec(request)
+    spec = request.spec()
     content = forker.ask(spec, sorted(request.numerics))
     header, _, profile = content.partition(b"\n")
     if not content:
@@ -143,7 +155,7 @@ def _profile_with(forker: _Forker, request: ProfileRequest) -> Profile:
     answer = json.loads(header)
     if "error" in answer:
         raise failures.from_json(answer["error"])
-    key = _cache_key(request)
+    key = request.cache_key()
     if key is not None:
         cache.store(key, profile.decode(), files=answer["files"], packages=answer["packages"])
     return Profile.model_validate_json(profile)
@@ -151,14 +163,6 @@ def _profile_with(forker: _Forker, request: ProfileRequest) -> Profile:
 
 def _profile_alone(request: ProfileRequest) -> Profile | GpuplanError:
     try:
-        return make_profile(_spec(request), numerics=sorted(request.numerics))
+        return make_profile(request.spec(), numerics=sorted(request.numerics))
     except GpuplanError as error:
         return error
-
-
-def _spec(request: ProfileRequest) -> ModelSpec:
-    return parse_model_spec(str(request.path), params=request.params)
-
-
-def _cache_key(request: ProfileRequest) -> str | None:
-    return cache.cache_key(_spec(request), numerics=sorted(request.numerics), optimizer=None)

@@ -25,6 +25,18 @@ from ..profile import PROFILE_SCHEMA_VERSION, Profile
 from ..user_model.spec import ModelSpec
 
 MAX_CACHE_BYTES = 200 * 10**6
+CODE_THAT_TRACES = (
+    "catalog/errors.py",
+    "catalog/frozen.py",
+    "catalog/vocabulary.py",
+    "profiles/passes/optimizers.py",
+    "profiles/profile.py",
+    "profiles/trace",
+    "profiles/tracing_process/child_main.py",
+    "profiles/user_model",
+)
+"""What the child process imports: no other file of gpuplan can change a Profile."""
+_PACKAGE = Path(__file__).parents[2]
 ABANDONED_AFTER_S = 3600
 """Age from which a temporary file is taken for one whose process was killed."""
 
@@ -40,12 +52,22 @@ def cache_key(
 
     The files that a model imports are not known yet: the entry lists them, and `load` checks them.
     """
+    content = content_key(spec, numerics=numerics, optimizer=optimizer)
+    return None if content is None else _digest({"path": str(spec.path), "content": content})
+
+
+def content_key(
+    spec: ModelSpec, *, numerics: Sequence[str] | None, optimizer: str | None
+) -> str | None:
+    """Return what is equal for equal models, wherever their file is; None if it cannot be read.
+
+    Of the model it holds the file itself alone, and nothing that the file imports or reads.
+    """
     try:
         source = spec.path.read_bytes()
     except OSError:
         return None
     made_from = {
-        "path": str(spec.path),
         "kind": spec.kind,
         "class": spec.class_name,
         "source": hashlib.sha256(source).hexdigest(),
@@ -57,8 +79,16 @@ def cache_key(
         "gpuplan": [VERSION, _engine()],
         "schema": PROFILE_SCHEMA_VERSION,
     }
-    text = json.dumps(made_from, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return _digest(made_from)
+
+
+def files_of(key: str) -> dict[str, str] | None:
+    """Return the files of an entry with their hashes; None if there is no such entry."""
+    try:
+        with _entry(key).open("rb") as lines:
+            return json.loads(lines.readline())["files"]
+    except OSError:
+        return None
 
 
 def load(key: str) -> Profile | None:
@@ -140,10 +170,22 @@ def _engine() -> str:
     that was carried to another machine.
     """
     digest = hashlib.sha256()
-    folder = Path(__file__).parents[1]
-    for file in sorted(folder.rglob("*.py")):
-        digest.update(f"{file.relative_to(folder)} {file_hash(file)}\n".encode())
+    for file in code_that_traces():
+        digest.update(f"{file.relative_to(_PACKAGE)} {file_hash(file)}\n".encode())
     return digest.hexdigest()
+
+
+def code_that_traces() -> list[Path]:
+    """Return the files of gpuplan on which a Profile depends."""
+    found = [_PACKAGE / name for name in CODE_THAT_TRACES]
+    return sorted(
+        file for path in found for file in ([path] if path.is_file() else path.rglob("*.py"))
+    )
+
+
+def _digest(made_from: Mapping[str, object]) -> str:
+    text = json.dumps(made_from, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _is_current(made_from: dict[str, Any]) -> bool:

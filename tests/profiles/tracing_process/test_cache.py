@@ -274,14 +274,57 @@ def test_nothing_is_looked_up_or_kept_without_the_cache(
 def test_the_key_depends_on_what_the_code_that_traces_says_and_not_on_its_date(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copied = tmp_path / "profiles"
-    shutil.copytree(
-        Path(cache.__file__).parents[1], copied, ignore=shutil.ignore_patterns("__pycache__")
-    )
-    for file in copied.rglob("*.py"):
-        os.utime(file, (0, 0))
+    package = cache._PACKAGE
+    for file in cache.code_that_traces():
+        copied = tmp_path / file.relative_to(package)
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copied)
+        os.utime(copied, (0, 0))
     here = cache._engine.__wrapped__()
-    monkeypatch.setattr(cache, "__file__", str(copied / "tracing_process" / "cache.py"))
+    monkeypatch.setattr(cache, "_PACKAGE", tmp_path)
     assert cache._engine.__wrapped__() == here
-    (copied / "trace.py").write_text("changed = True\n")
+    (tmp_path / "profiles" / "trace" / "trace.py").write_text("changed = True\n")
     assert cache._engine.__wrapped__() != here
+
+
+@pytest.mark.slow
+def test_the_code_that_traces_is_all_that_the_child_imports() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", IMPORTED],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[3] / "examples",
+    ).stdout
+    imported = {Path(line) for line in said.splitlines()}
+    assert len(imported) > 20
+    # The packages' own files say what they are for, and nothing else.
+    packages = {file for file in imported if file.name == "__init__.py"}
+    assert imported - packages <= set(cache.code_that_traces())
+
+
+IMPORTED = """
+import sys
+from gpuplan.profiles.tracing_process import child_main
+from gpuplan.profiles.user_model.spec import parse_model_spec
+
+for optimizer in (None, "sgd"):
+    spec = parse_model_spec("gpt2.py", params={"layers": 1})
+    child_main.answer({"spec": spec.to_json(), "numerics": ["amp16"], "optimizer": optimizer})
+for name, module in list(sys.modules.items()):
+    if name.split(".")[0] == "gpuplan" and not name.startswith("gpuplan.examples"):
+        print(module.__file__)
+"""
+
+
+def test_equal_models_have_equal_content_wherever_their_file_is(tmp_path: Path) -> None:
+    def keys(folder: Path, text: str) -> tuple[str | None, str | None]:
+        folder.mkdir(exist_ok=True)
+        (folder / "model.py").write_text(text)
+        spec = parse_model_spec(str(folder / "model.py"), params={"layers": 2})
+        asked: dict[str, Any] = {"numerics": ["fp32"], "optimizer": None}
+        return cache.content_key(spec, **asked), cache.cache_key(spec, **asked)
+
+    (here, own), (there, other) = (keys(tmp_path / name, "a = 1\n") for name in ("a", "b"))
+    assert here == there and own != other
+    assert keys(tmp_path / "b", "a = 2\n")[0] != here
