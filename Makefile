@@ -14,7 +14,8 @@
 # SOAK_ARGS those of soak:  make soak SOAK_ARGS="--soak-seed 7 --soak-seconds 300"
 
 SHELL := /bin/sh
-unexport PYTHONPATH PYTHONHOME
+# Where modules are not kept compiled, each of the many processes of a test compiles them again.
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 export PYTHON PIP_ARGS
 
 # All paths are relative, so that a folder name with spaces is no trouble.

@@ -21,6 +21,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.spread]
 GPT2 = REPOSITORY / "examples" / "gpt2.py"
 SIZE = {"layers": 2, "hidden": 32, "heads": 4, "vocab": 101, "seq_len": 16}
 EVERY = CheckpointPolicy(every_steps=50)
+PACED = """
+
+_compute_loss = compute_loss
+
+
+def compute_loss(model, batch):
+    import time
+
+    time.sleep(0.05)
+    return _compute_loss(model, batch)
+"""
+"""Leaves the processors to other tests until the cap is reached."""
 NAN = """
 import torch
 
@@ -44,7 +56,7 @@ def compute_loss(model, batch):
 
 def guarded(out: Path, orders: Orders, model: Path = GPT2, *, processes: int, steps: int):
     """Start a guarded job of the runner."""
-    params = SIZE if model == GPT2 else None
+    params = SIZE if model.name == GPT2.name else None
     job = make_job(
         out, model, plan=plan_of({"data": processes}), params=params, steps=steps, checkpoint=EVERY
     )
@@ -74,8 +86,10 @@ def newest_checkpoint(out: Path) -> dict:
 def test_two_processes_stop_at_the_cap_with_a_whole_checkpoint(tmp_path: Path, require) -> None:
     require("linux", "nodes are")
     begun_s = time.time()
+    model = tmp_path / "gpt2.py"
+    model.write_text(GPT2.read_text() + PACED)
     orders = runner_orders(tmp_path, requested_at_s=begun_s, max_cost_usd=25.0)
-    process = guarded(tmp_path, orders, processes=2, steps=1_000_000)
+    process = guarded(tmp_path, orders, model, processes=2, steps=1_000_000)
     out, err = process.communicate(timeout=TIMEOUT_S)
     last = told(out)
 
