@@ -17,7 +17,7 @@ from gpuplan.launcher.prepare.guard_config import restart_s
 LAUNCH = ("launch", "--provider", "aws", "--shared", "/shared", "--synthetic", "-y")
 STEPS = 400
 STARTS_S = RESTARTS * restart_s()
-IN_ALL_S = 180.0
+IN_ALL_S = 300.0
 """Beside those: the first start and all steps, also on a busy machine."""
 NO_SPOT = {"code": "InsufficientInstanceCapacity", "market": "spot"}
 
@@ -38,7 +38,7 @@ def test_spot_machines_are_taken_away_and_others_meet_the_deadline(
     until(lambda: bool(person.launches()), timeout_s=60, what="the intent")
     record = person.record()
     results = person.results(record)
-    until(lambda: bool(whole_checkpoints(results)), timeout_s=150, what="a checkpoint")
+    until(lambda: bool(whole_checkpoints(results)), timeout_s=IN_ALL_S, what="a checkpoint")
     (first,) = person.machines(record)
     assert first.market == "spot"
     # There are others only when they may not be lost once more: a start can be quick or slow.
