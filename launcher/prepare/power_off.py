@@ -43,8 +43,8 @@ UNKNOWN = PowerOff(
 POWER_OFF: Mapping[str, PowerOff] = {
     "aws": PowerOff(
         ends_compute=True,
-        still_billed="its disk: SkyPilot 0.14 leaves EC2's default, with which an instance that"
-        " powers itself off is stopped, not terminated",
+        still_billed="its disk: EC2 stops such a machine, unless its shutdown behaviour was set to"
+        " terminate",
         source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/"
         "Using_ChangingInstanceInitiatedShutdownBehavior.html",
     ),

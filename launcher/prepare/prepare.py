@@ -26,6 +26,7 @@ from ..bundle import write_guard, write_job_folder, write_orders
 from ..frameworks.command import parse_command
 from ..guard.orders import Orders
 from ..labels import slug, with_store
+from ..lifecycle.shutdown_behavior import loses_nothing
 from ..runner.job import Job, write_atomically
 from ..skypilot.placement import TPU_SLICES, Place
 from ..skypilot.prices import PriceDifference
@@ -216,6 +217,7 @@ def prepare(
                 (*places, *others),
                 image=request.image,
                 tpu=plan.offer.accelerator in TPU_SLICES,
+                disk_may_go=loses_nothing(managed=request.buys_spot(plan), fetch=request.fetch),
             ),
         ),
     )
