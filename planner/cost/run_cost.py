@@ -21,7 +21,7 @@ def samples_of(work: Work, tokens_per_sample: float | None, global_batch: int) -
             without the size of the data set.
     """
     if work.steps is not None:
-        return float(work.steps * global_batch)
+        return work.steps * global_batch
     if work.samples is not None:
         return work.samples
     if work.epochs is not None:
@@ -38,6 +38,20 @@ def samples_of(work: Work, tokens_per_sample: float | None, global_batch: int) -
             )
         return work.tokens / tokens_per_sample
     return None
+
+
+def steps_of(samples: float, global_batch: int) -> int:
+    """Return how many optimizer steps samples take, one at least.
+
+    Whole samples are divided as integers: a quotient of floats is rounded, and may hide the step
+    of the last few samples, or add one.
+
+    >>> steps_of(2**53 + 2, 2), steps_of(0.5, 64)
+    (4503599627370497, 1)
+    """
+    if float(samples).is_integer():
+        return max(1, -(-int(samples) // global_batch))
+    return max(1, math.ceil(samples / global_batch))
 
 
 def run_cost(
@@ -61,7 +75,7 @@ def run_cost(
         spot_usd_per_hour: one node on the spot market, if known.
         tokens_per_sample: for the price of a million tokens.
     """
-    steps = max(1, math.ceil(samples / global_batch))
+    steps = steps_of(samples, global_batch)
     hours, low, high = (steps * s / SECONDS_PER_HOUR for s in (step.value, step.low, step.high))
 
     def dollars(node_usd_per_hour: Decimal | None, run_hours: float) -> float | None:
