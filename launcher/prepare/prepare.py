@@ -310,6 +310,12 @@ def _notes(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[st
             "interruptions of spot machines are not in these sums; after one, SkyPilot starts the"
             " job again, and it continues from its newest checkpoint"
         )
+        notes.append(
+            "SkyPilot runs spot launches from a controller, a machine of 4 vCPUs or more with a"
+            " disk of 50 GB, if its server does not do so itself; that is not in these sums. It is"
+            " stopped after 10 idle minutes, and its disk is billed until it is ended:"
+            " `gpuplan reconcile` names it"
+        )
     return tuple(notes)
 
 
