@@ -23,7 +23,7 @@ SILENCE_S = 900.0
 STARTUP_S = 3600.0
 """From the start to the first step: a large checkpoint is read, kernels are compiled."""
 SILENT_STEPS = 20.0
-"""Of the slowest predicted, where steps are long."""
+"""Where steps are long, as many of the slowest predicted ones may pass without a heartbeat."""
 SETUP_S = 9000.0
 """The longest set-up, where neither --max-hours nor --max-cost is less: two hours and a quarter of
 them. Two hours is how long flash-attention says that its build takes without ninja, on one core

@@ -110,7 +110,7 @@ POWER_OFF: Mapping[str, PowerOff] = {
         source="gpuplan: launcher/prepare/power_off.py",
     ),
 }
-"""By the cloud as SkyPilot's `infra` names it."""
+"""What a power-off ends, by the cloud as SkyPilot's `infra` names it."""
 COMMAND = ("sudo", "-n", "shutdown", "-P", "now")
 """What a machine runs to power off: SkyPilot's users need no password."""
 

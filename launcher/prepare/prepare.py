@@ -83,7 +83,7 @@ class Prepared:
     fallback: tuple[Place, ...]
     """Where other machines are bought, so that spot machines do not cost the deadline."""
     job: Job | None
-    """None where the user's own script is launched."""
+    """The job of gpuplan's runner; None where the user's own script is launched."""
     data: str | None
     """What it trains on, in words; None for a script of one's own."""
     folder: Path
@@ -93,7 +93,7 @@ class Prepared:
     model: str | None
     """Its name."""
     parameters: int | None
-    """Of the model; None where the plan does not say."""
+    """Parameters of the model; None where the plan does not say."""
     workload: str | None
     """What tells it, with its params, from others; None where a script of one's own trains."""
     billing: Provider | None

@@ -14,7 +14,7 @@ from .degrees import Split
 from .linear_roles import Roles, is_dense_linear, is_expert_product
 
 LOSS_REDUCTIONS = 3
-"""Of a loss on split logits: the largest logit, the sum of exponentials, the target's logit
+"""All-reduces of a loss on split logits: largest logit, sum of exponentials, the target's logit
 (Shoeybi et al. 2019, section 3; torch's loss_parallel does the same)."""
 
 

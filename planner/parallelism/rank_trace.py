@@ -32,12 +32,12 @@ class SplitTrace:
 
     trace: StepTrace
     exchanges: tuple[tuple[Exchange, ...], ...]
-    """By segment."""
+    """Collectives of each segment."""
     output_shares: tuple[tuple[tuple[float, float], ...], ...]
-    """By segment and kernel: share of what it writes that the rank holds, (constant part, part
-    that grows with the micro-batch)."""
+    """Share of what a kernel writes that the rank holds, as (constant part, part that grows with
+    the micro-batch), by segment and kernel."""
     gathered: tuple[tuple[Gathered, ...], ...]
-    """By segment: what is whole for a moment."""
+    """Tensors of each segment that are gathered whole for a moment."""
 
 
 def split_trace(trace: StepTrace, split: Split) -> SplitTrace:

@@ -50,7 +50,7 @@ class Variants:
     micro_batch: np.ndarray
     times: MicroBatchTimes
     offloaded_activation_bytes: np.ndarray
-    """Of one micro-batch."""
+    """Activation bytes of one micro-batch that are offloaded to the host."""
 
 
 def variants_of(
