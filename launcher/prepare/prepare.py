@@ -212,14 +212,20 @@ def prepare(
         orders=held,
         notes=(
             *(*project.notes, *task.notes, *late, *_notes(plan, request, catalogue)),
-            *unowned_notes(
-                held,
-                (*places, *others),
-                image=request.image,
-                tpu=plan.offer.accelerator in TPU_SLICES,
-                disk_may_go=loses_nothing(managed=request.buys_spot(plan), fetch=request.fetch),
-            ),
+            *_unowned_notes(held, plan, request, (*places, *others)),
         ),
+    )
+
+
+def _unowned_notes(
+    held: Orders, plan: Plan, request: LaunchRequest, places: Sequence[Place]
+) -> tuple[str, ...]:
+    return unowned_notes(
+        held,
+        places,
+        image=request.image,
+        tpu=plan.offer.accelerator in TPU_SLICES,
+        disk_may_go=loses_nothing(managed=request.buys_spot(plan), fetch=request.fetch),
     )
 
 

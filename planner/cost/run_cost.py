@@ -85,17 +85,6 @@ def run_cost(
 
     usd = dollars(usd_per_hour, hours)
     per_sample = None if usd is None else usd / samples
-    lines: tuple[CostLine, ...] = ()
-    if usd_per_hour is not None and usd is not None:
-        lines = (
-            CostLine(
-                name="instances",
-                quantity=nodes * hours,
-                unit="instance-hour",
-                unit_usd=usd_per_hour,
-                usd=Decimal(usd).quantize(CENT),
-            ),
-        )
     return RunCost(
         steps=steps,
         hours=hours,
@@ -111,5 +100,20 @@ def run_cost(
             if per_sample is None or not tokens_per_sample
             else per_sample / tokens_per_sample * 1e6
         ),
-        cost_lines=lines,
+        cost_lines=_lines(usd_per_hour, usd, instance_hours=nodes * hours),
     )
+
+
+def _lines(
+    usd_per_hour: Decimal | None, usd: float | None, *, instance_hours: float
+) -> tuple[CostLine, ...]:
+    if usd_per_hour is None or usd is None:
+        return ()
+    line = CostLine(
+        name="instances",
+        quantity=instance_hours,
+        unit="instance-hour",
+        unit_usd=usd_per_hour,
+        usd=Decimal(usd).quantize(CENT),
+    )
+    return (line,)
