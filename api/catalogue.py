@@ -19,7 +19,7 @@ class ExportedPrices:
     """What came of writing the catalogue's prices into a SkyPilot's tables."""
 
     export: Export | None
-    """None where they were there already."""
+    """What was written; None where the tables were there already."""
     missing_clouds: tuple[str, ...]
     """Those whose own table SkyPilot has not downloaded yet, so that its prices stay."""
 

@@ -1,4 +1,4 @@
-"""How fast the kernels of this machine are: measured into a curve file, and such a file judged."""
+"""How fast the kernels of this machine are: measured into a curve file, which can be evaluated."""
 
 from __future__ import annotations
 

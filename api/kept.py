@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,11 +49,19 @@ def keep(
     Store().keep(answer, inputs_hash=content_hash(asked), origin=origin)
 
 
-def kept_estimates(*, limit: int | None = None) -> list[Estimate]:
-    """Return the kept estimates with their first plans, newest first."""
+def kept_estimates(
+    *, limit: int | None = None, on_note: Callable[[str], None] | None = None
+) -> list[Estimate]:
+    """Return the kept estimates with their first plans, newest first, as far as they can be read.
+
+    Args:
+        limit: How many; default: all.
+        on_note: Called with what cannot be read, and how it is replaced.
+    """
     from ..launcher.store.estimates import Store
 
-    return Store().estimates(limit=limit)
+    tell = on_note or (lambda _text: None)
+    return Store().estimates(limit=limit, leave_out=lambda error: tell(str(error)))
 
 
 def kept_plan(prefix: str) -> SourcedPlan:

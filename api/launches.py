@@ -39,19 +39,23 @@ def context(
         log: Where the engine's log and the jobs' go.
         changes: What the user changes of the guard's orders (`launcher/guard/orders.py`).
     """
+    from ..launcher.lifecycle.cloud_instances import terminate_on_power_off
+    from ..launcher.lifecycle.shutdown_behavior import TerminateOnPowerOff
     from ..launcher.lifecycle.transitions import LaunchContext
     from ..launcher.prepare.orders_file import renew_orders
     from ..launcher.skypilot.engine import SkyEngine
     from ..launcher.store.launches import default_ledger
 
     clock = now or (lambda: datetime.now(UTC))
+    say = tell or (lambda _text: None)
     return LaunchContext(
         ledger=default_ledger(clock),
         engine=engine or SkyEngine(),
         now=clock,
-        tell=tell or (lambda _text: None),
+        tell=say,
         write_orders=lambda record, at: renew_orders(record, at, changes=changes),
         keep_run=lambda record, run: _keep_run(record, run, clock),
+        while_starting=lambda record: TerminateOnPowerOff(record, terminate_on_power_off, say),
         log=log,
     )
 

@@ -30,7 +30,7 @@ class StepSummary:
     kernels: tuple[KernelCost, ...]
     """The costliest of the step, first."""
     flops: float
-    """Of the whole step, recompute included."""
+    """FLOPs of the whole step, recompute included."""
 
 
 def step_summary(

@@ -1,9 +1,10 @@
-"""Judge the predictions on the open run records: docs/accuracy.md and the plots in docs/img.
+"""Evaluate the predictions on the open run records: docs/accuracy.md and the plots in docs/img.
 
 Run it with `make accuracy`, or name record files of your own:
     .venv/bin/python benchmarks/accuracy.py runs.jsonl --out /tmp/accuracy.md
 
-`--speed` also measures how long judging takes, which needs minutes; else the last figures are kept.
+`--speed` also measures how long the evaluation takes, which needs minutes; else the last figures
+are kept.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import argparse
 import time
 from pathlib import Path
 
-from judging.page import PLOTS, page
-from judging.scatter import draw
-from judging.speed import kept_speed, measure_speed
-from judging.traces import KeptTraces
-from judging.truths import known_truths
+from evaluation.page import PLOTS, page
+from evaluation.scatter import draw
+from evaluation.speed import kept_speed, measure_speed
+from evaluation.traces import KeptTraces
+from evaluation.truths import known_truths
 
 from gpuplan.api.validation import RecordedRuns
 from gpuplan.planner.validation.folds import PROTOCOLS
@@ -35,16 +36,16 @@ def main() -> None:
     traces = KeptTraces()
     runs = RecordedRuns(options.runs, profiler=traces.profiles)
     print(f"{len(runs.records)} records: {time.perf_counter() - started_s:.1f} s", flush=True)
-    judged = {}
+    evaluated = {}
     for protocol in (None, *PROTOCOLS):
         started_s = time.perf_counter()
-        judged[protocol] = runs.observations(protocol)
+        evaluated[protocol] = runs.observations(protocol)
         print(f"{protocol or 'in sample'}: {time.perf_counter() - started_s:.1f} s", flush=True)
     for protocol in PROTOCOLS:
         picture = options.out.parent / "img" / f"accuracy-{protocol}.svg"
-        draw(judged[protocol], PLOTS[protocol], picture)
+        draw(evaluated[protocol], PLOTS[protocol], picture)
     speed = measure_speed(options.runs) if options.speed else kept_speed()
-    text = page(judged, runs.records, known_truths(traces.profiles), speed)
+    text = page(evaluated, runs.records, known_truths(traces.profiles), speed)
     options.out.write_text(text, encoding="utf-8")
     print(f"wrote {options.out}")
     if options.runs == list(OPEN_RECORDS):
@@ -55,7 +56,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("runs", nargs="*", type=Path, default=list(OPEN_RECORDS))
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "accuracy.md")
-    parser.add_argument("--speed", action="store_true", help="measure how long judging takes")
+    parser.add_argument("--speed", action="store_true", help="measure how long this takes")
     return parser.parse_args()
 
 

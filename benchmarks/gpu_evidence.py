@@ -8,7 +8,7 @@ One command, on a machine with torch, a GPU and this checkout (gpuplan need not 
 
 Cases run in the order of `--list`, the most informative first, until the budget is spent; every
 result is written at once, and the next call goes on where this one ended. docs/evidence.md says
-what the records hold and how they are judged.
+what the records hold and how they are evaluated.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Catalogue:
     """Everything the world offers, as one immutable value."""
 
     accelerators: Mapping[str, Accelerator]
-    """By canonical name; host processors ("CPU-…") included."""
+    """All accelerators by canonical name, host processors ("CPU-…") included."""
     instances: Mapping[InstanceKey, Instance]
     offers: tuple[Offer, ...]
     """Offers of accelerators, some without a price or a spec row; those of the user come last."""
@@ -38,7 +38,7 @@ class Catalogue:
     """Offers of host processors, apart so that no list of accelerators holds them by accident."""
     providers: Mapping[str, Provider]
     regions: Mapping[tuple[str, str], Region]
-    """By (provider, region)."""
+    """All regions by (provider, region)."""
     snapshot_date: date
     ownership: Mapping[InstanceKey, Ownership] = field(default_factory=dict)
     """Bought hardware of the user: what it cost, for the price and the break-even month."""

@@ -16,7 +16,7 @@ STORE_LABEL = "gpuplan-store"
 """The random id of the store that keeps the launch (`Store.id`)."""
 OWNER_LABEL = "gpuplan-owner"
 LONGEST_LABEL = 63
-"""Of a label on Google Cloud and Kubernetes, the strictest of all."""
+"""Characters of a label on Google Cloud and Kubernetes, the strictest of all."""
 FALLBACK_OWNER = "unknown"
 
 

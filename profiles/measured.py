@@ -112,7 +112,7 @@ class Measurement(FrozenModel):
     other_s: float
     """Rest of the step that no kernel fills: the host's own work, launches, waiting."""
     input: InputPipeline | None
-    """None if the file has no build_dataset."""
+    """What loading the data took; None if the file has no build_dataset."""
     conditions: Conditions
     largest_micro_batch: LargestMicroBatch | None = None
     versions: dict[str, str]

@@ -1,7 +1,7 @@
 """The planner against published measurements: the bounds that docs/accuracy.md shows are kept.
 
 Every prediction is held out: made with constants that were fitted without the runs of its own fold.
-Bounds are the targets themselves (`judging.groups`), but where those are not reached yet.
+Bounds are the targets themselves (`evaluation.groups`), but where those are not reached yet.
 """
 
 import importlib
@@ -23,10 +23,10 @@ from gpuplan.profiles.tracing_process.batch import ProfileRequest, profile_all
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "tests" / "published"
 sys.path.append(str(ROOT / "benchmarks"))  # Where Python puts it when `make accuracy` runs.
-groups = importlib.import_module("judging.groups")
-page = importlib.import_module("judging.page")
-traces = importlib.import_module("judging.traces")
-truths = importlib.import_module("judging.truths")
+groups = importlib.import_module("evaluation.groups")
+page = importlib.import_module("evaluation.page")
+traces = importlib.import_module("evaluation.traces")
+truths = importlib.import_module("evaluation.truths")
 
 NOT_YET: dict[Protocol, dict[str, float]] = {
     "configuration": {
@@ -54,7 +54,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.first, pytest.mark.timeout(1800)]
 
 
 @dataclass(frozen=True)
-class Judged:
+class Evaluated:
     """The open records under every protocol."""
 
     records: Sequence[RunRecord]
@@ -73,7 +73,7 @@ def kept() -> Any:
 
 
 @pytest.fixture(scope="module")
-def judged(kept: Any) -> Judged:
+def evaluated(kept: Any) -> Evaluated:
     with pytest.MonkeyPatch.context() as patch:
         # What is not in the archive takes minutes to trace: kept from run to run.
         patch.setenv("GPUPLAN_HOME", str(ROOT / ".cache" / "accuracy"))
@@ -83,10 +83,10 @@ def judged(kept: Any) -> Judged:
         )
         seen: dict[Protocol | None, list[Observation]] = {None: runs.observations()}
         seen |= {protocol: runs.observations(protocol) for protocol in PROTOCOLS}
-        return Judged(runs.records, seen)
+        return Evaluated(runs.records, seen)
 
 
-def test_kept_profiles_are_those_that_the_code_makes(kept: Any, judged: Judged) -> None:
+def test_kept_profiles_are_those_that_the_code_makes(kept: Any, evaluated: Evaluated) -> None:
     smallest: dict[str, ProfileRequest] = {}
     for request in sorted(kept.requests, key=lambda one: one.params.get("layers", 0)):
         smallest.setdefault(request.path.name, request)
@@ -97,10 +97,10 @@ def test_kept_profiles_are_those_that_the_code_makes(kept: Any, judged: Judged) 
 
 @pytest.mark.parametrize("protocol", ["configuration", "source"])
 @pytest.mark.parametrize("group", groups.TARGETS)
-def test_a_group_is_within_its_bound(judged: Judged, group: str, protocol: Protocol) -> None:
+def test_a_group_is_within_its_bound(evaluated: Evaluated, group: str, protocol: Protocol) -> None:
     bound = NOT_YET[protocol].get(group) or groups.target_of(group, protocol)
     assert bound is not None
-    assert judged.rows(protocol)[group].mape <= bound
+    assert evaluated.rows(protocol)[group].mape <= bound
 
 
 def test_what_is_not_reached_yet_is_above_its_target() -> None:
@@ -109,17 +109,17 @@ def test_what_is_not_reached_yet_is_above_its_target() -> None:
             assert bound > groups.target_of(group, protocol), group
 
 
-def test_means_over_groups_are_within_their_bounds(judged: Judged) -> None:
+def test_means_over_groups_are_within_their_bounds(evaluated: Evaluated) -> None:
     bounds: dict[Protocol, float] = groups.MEAN_TARGETS | MEANS_NOT_YET
-    by_source = groups.mean_error(judged.rows("source").values())
-    by_accelerator = groups.mean_error(accelerator_rows(judged))
+    by_source = groups.mean_error(evaluated.rows("source").values())
+    by_accelerator = groups.mean_error(accelerator_rows(evaluated))
     assert by_source is not None and by_source <= bounds["source"]
     assert by_accelerator is not None and by_accelerator <= bounds["accelerator"]
 
 
-def test_one_model_on_one_device_is_within_its_bound(judged: Judged) -> None:
-    seen = judged.seen["configuration"]
-    named = groups.one_device_groups(judged.records, seen)
+def test_one_model_on_one_device_is_within_its_bound(evaluated: Evaluated) -> None:
+    seen = evaluated.seen["configuration"]
+    named = groups.one_device_groups(evaluated.records, seen)
     rows = [
         row
         for row in groups.summarise_groups(seen, named, "configuration")
@@ -131,67 +131,69 @@ def test_one_model_on_one_device_is_within_its_bound(judged: Judged) -> None:
 
 
 @pytest.mark.parametrize("meaning", MEMORY_MEDIANS)
-def test_the_median_error_of_memory_is_within_its_bound(judged: Judged, meaning: str) -> None:
-    assert median(memory_errors(judged, meaning)) <= MEMORY_MEDIANS[meaning]
+def test_the_median_error_of_memory_is_within_its_bound(evaluated: Evaluated, meaning: str) -> None:
+    assert median(memory_errors(evaluated, meaning)) <= MEMORY_MEDIANS[meaning]
 
 
-def test_few_errors_of_memory_are_large(judged: Judged) -> None:
-    errors = sorted(memory_errors(judged, "whole-device"))
+def test_few_errors_of_memory_are_large(evaluated: Evaluated) -> None:
+    errors = sorted(memory_errors(evaluated, "whole-device"))
     assert len(errors) >= 150
     assert errors[int(0.95 * len(errors))] <= WHOLE_DEVICE_P95
 
 
-def memory_errors(judged: Judged, meaning: str) -> list[float]:
+def memory_errors(evaluated: Evaluated, meaning: str) -> list[float]:
     return [
         abs(seen.predicted_memory_bytes.value / seen.measured_memory_bytes - 1)
-        for record, seen in zip(judged.records, judged.seen[None], strict=True)
+        for record, seen in zip(evaluated.records, evaluated.seen[None], strict=True)
         if record.measured.memory_meaning == meaning
         and seen.measured_memory_bytes
         and seen.predicted_memory_bytes
     ]
 
 
-def accelerator_rows(judged: Judged) -> list[SummaryRow]:
+def accelerator_rows(evaluated: Evaluated) -> list[SummaryRow]:
     fitted = [
-        seen for seen in judged.seen["accelerator"] if seen.source_group not in groups.NEVER_FITTED
+        seen
+        for seen in evaluated.seen["accelerator"]
+        if seen.source_group not in groups.NEVER_FITTED
     ]
     return list(summarise(fitted, "accelerator", "step_time_s", hold_out="accelerator"))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_every_group_of_some_size_beats_both_null_models(
-    judged: Judged, protocol: Protocol
+    evaluated: Evaluated, protocol: Protocol
 ) -> None:
-    rows = judged.rows(protocol)
+    rows = evaluated.rows(protocol)
     large = [row for row in rows.values() if row.n >= groups.LARGE_ENOUGH]
     assert len(large) >= 12
     assert set(groups.beaten_by_null(rows.values())) <= BEATEN_BY_NULL[protocol]
 
 
-def test_nearly_all_records_that_can_be_read_are_predicted(judged: Judged) -> None:
-    predicted, decodable = page.share_predicted(judged.seen[None])
+def test_nearly_all_records_that_can_be_read_are_predicted(evaluated: Evaluated) -> None:
+    predicted, decodable = page.share_predicted(evaluated.seen[None])
     assert decodable >= 2000
     assert predicted / decodable >= 0.98
 
 
-def test_rows_that_are_skipped_say_why(judged: Judged) -> None:
-    skipped = [seen.skipped for seen in judged.seen[None] if seen.predicted_step_time_s is None]
+def test_rows_that_are_skipped_say_why(evaluated: Evaluated) -> None:
+    skipped = [seen.skipped for seen in evaluated.seen[None] if seen.predicted_step_time_s is None]
     assert skipped
     assert all(skipped)
     assert not [reason for reason in skipped if "Traceback" in (reason or "")]
 
 
-def test_what_is_held_out_changes_predictions(judged: Judged) -> None:
+def test_what_is_held_out_changes_predictions(evaluated: Evaluated) -> None:
     """A protocol that no longer reached the constants would look like a perfect one."""
-    usual = [seen.predicted_step_time_s for seen in judged.seen[None]]
+    usual = [seen.predicted_step_time_s for seen in evaluated.seen[None]]
     for protocol in PROTOCOLS:
-        held = [seen.predicted_step_time_s for seen in judged.seen[protocol]]
+        held = [seen.predicted_step_time_s for seen in evaluated.seen[protocol]]
         changed = sum(a != b for a, b in zip(usual, held, strict=True))
         assert changed > 0.9 * len(usual), protocol
 
 
 @pytest.fixture(scope="module")
-def known(kept: Any, judged: Judged) -> dict[str, Any]:
+def known(kept: Any, evaluated: Evaluated) -> dict[str, Any]:
     return {truth.id: truth for truth in truths.known_truths(kept.profiles)}
 
 

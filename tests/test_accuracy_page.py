@@ -13,11 +13,11 @@ from gpuplan.profiles.records import RunRecord
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))  # Where Python puts it when `make accuracy` runs.
-causes = importlib.import_module("judging.causes")
-groups = importlib.import_module("judging.groups")
-page = importlib.import_module("judging.page")
-scatter = importlib.import_module("judging.scatter")
-truths = importlib.import_module("judging.truths")
+causes = importlib.import_module("evaluation.causes")
+groups = importlib.import_module("evaluation.groups")
+page = importlib.import_module("evaluation.page")
+scatter = importlib.import_module("evaluation.scatter")
+truths = importlib.import_module("evaluation.truths")
 
 
 def record(name: str, source: str, **params: int) -> RunRecord:
@@ -98,8 +98,8 @@ def test_causes_are_of_a_run_or_unknown() -> None:
 
 
 def test_the_page_has_every_part() -> None:
-    judged = {None: SEEN, **dict.fromkeys(PROTOCOLS, SEEN)}
-    text = page.page(judged, RECORDS, [], None)
+    evaluated = {None: SEEN, **dict.fromkeys(PROTOCOLS, SEEN)}
+    text = page.page(evaluated, RECORDS, [], None)
     assert "| llm-foundry | 1 | 6.0 % | 5.0 % | **no** |" in text
     assert "| llm-foundry | 1 | 6.0 % | 10.0 % | yes |" in text
     assert "| a | mixed | 1.00 s | 1.30 s | +30.0 % | unknown |" in text

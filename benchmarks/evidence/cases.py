@@ -21,7 +21,7 @@ class Case:
     """One training step to measure: a model file with its params, and how the step is run."""
 
     name: str
-    """Of the model, in the id of the case."""
+    """Name of the model, in the id of the case."""
     model: str
     """A model file in `examples/`, or the path of one."""
     params: dict[str, Any] = field(default_factory=dict)

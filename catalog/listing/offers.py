@@ -70,7 +70,7 @@ class OfferList(CatalogueRow):
     snapshot_date: date
     matched: int
     unpriced: int
-    """Of the matched ones; they come last."""
+    """Number of matched offers without a price; they come last."""
     oldest_price: date | None
     newest_price: date | None
     """Dates of the prices among the lines shown."""

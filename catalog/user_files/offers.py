@@ -37,7 +37,7 @@ class UserOffers:
     providers: tuple[Provider, ...]
     regions: tuple[Region, ...]
     ownership: dict[tuple[str, str], Ownership] = field(default_factory=dict)
-    """By (provider, instance type), for bought hardware."""
+    """What bought hardware cost, by (provider, instance type)."""
 
 
 def load_user_offers(path: Path, catalogue: Catalogue) -> UserOffers:

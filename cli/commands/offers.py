@@ -125,7 +125,7 @@ class OffersOptions(OutputOptions):
     max_price: Decimal | None
     """US dollars an hour."""
     spot: bool | None
-    """None: prices of either kind."""
+    """Whether only spot prices, or only others, are listed; None lists both."""
     order: OfferOrder
     top: int | None
     everything: bool

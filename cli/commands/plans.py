@@ -53,7 +53,9 @@ def command(**options: Any) -> None:
     from ..terminal.output import chosen_format, screen_for, write_output
 
     asked = PlansOptions(**options)
-    estimates = api.kept_estimates(limit=asked.limit)
+    estimates = api.kept_estimates(
+        limit=asked.limit, on_note=lambda text: click.echo(f"Left out. {text}", err=True)
+    )
     out_file = asked.out_file
     if chosen_format(asked.form, out_file, FORMATS) == "json":
         kept = [estimate.model_dump(mode="json") for estimate in estimates]

@@ -74,7 +74,7 @@ def _text(found: list[Discrepancy]) -> str:
         for one in found
         if one.kind != "skipped"
     ]
-    if all(one.kind in ("others", "skipped") for one in found):
+    if all(one.kind in ("others", "controller", "skipped") for one in found):
         theirs = " by this store" if lines else ""
         lines.append(f"Nothing is open, and nothing is rented{theirs}.")
     lines += [one.text for one in found if one.kind == "skipped"]

@@ -87,15 +87,21 @@ def plan_columns(answer: Estimate) -> list[Column]:
         Column(heading="Memory", cell=_memory, label="{}"),
         Column(heading="$/h", cell=_usd_per_hour, label="{}/h"),
     ]
+    # Bought on the spot market, the price of a plan is that of the market already.
+    only_spot = all(plan.offer.purchase == "spot" for plan in answer.plans)
     if any(plan.run for plan in answer.plans):
-        return columns + [
+        spot = Column(heading="Spot", cell=describe_spot, label="spot {}")
+        return [
+            *columns,
             Column(heading="Time", cell=describe_hours),
             Column(heading="Cost", cell=_cost),
-            Column(heading="Spot", cell=describe_spot, label="spot {}"),
+            *(() if only_spot else (spot,)),
         ]
     what, _ = per_million(answer.plans[0])
-    return columns + [
-        Column(heading="Spot $/h", cell=_spot_per_hour, label="spot {}/h"),
+    spot = Column(heading="Spot $/h", cell=_spot_per_hour, label="spot {}/h")
+    return [
+        *columns,
+        *(() if only_spot else (spot,)),
         Column(heading=f"{what.capitalize()}/s", cell=_rate),
         Column(heading=f"$ per 1M {what}", cell=lambda plan: per_million(plan)[1]),
     ]

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from ...catalog.errors import UsageError
 from ...planner.plan.plan import Plan
 from . import facts
+from .refusals import refuse
 from .types import Parts, Program, ScriptJob, Way
 from .words import Fact, Word
 
@@ -98,30 +98,53 @@ def accelerate_config(job: ScriptJob) -> dict[str, Any]:
 
 
 def refuse_layout(plan: Plan) -> None:
-    """Refuse a plan that no configuration of accelerate gives."""
+    """Refuse a plan that no configuration of accelerate gives.
+
+    Raises:
+        UsageError: accelerate cannot lay the job out so.
+    """
     layout = plan.layout
     split = layout.tensor > 1 or layout.context > 1
-    reason = fix = None
-    if layout.pipeline > 1 or layout.expert > 1:
-        reason = "has pipeline stages" if layout.pipeline > 1 else "spreads experts"
-        fix = "take --framework deepspeed or torchrun, or a layout of fsdp, tp and cp."
-    elif split and layout.zero_stage < 2:
-        reason = "splits tensors or sequences without sharding parameters"
-        fix = "take fsdp or hsdp with it, or --framework torchrun."
-    elif layout.zero_stage == 1 and layout.replicas > 1:
-        reason = f"shards over {layout.shard} of {layout.data} ranks at ZeRO 1"
-        fix = "shard over all ranks, or take --framework torchrun."
-    elif layout.zero_stage > 1 and layout.data % layout.replicas:
-        reason = f"has {layout.replicas} copies of {layout.data} data-parallel ranks"
-        fix = "take a number of copies that divides the ranks."
-    elif layout.zero_stage == 0 and {"optimizer", "parameters"} & set(plan.offloaded):
-        reason = "offloads without sharding"
-        fix = "take ZeRO 1, 2 or 3, or --framework torchrun."
-    elif _by_deepspeed(plan) and (split or layout.replicas > 1 or plan.precision == "bf16"):
-        reason = "needs DeepSpeed for the optimizer, which does not go with the rest of it"
-        fix = "take --framework deepspeed or torchrun."
-    if reason:
-        raise UsageError(f"accelerate cannot run {layout}: it {reason}.", fix=fix)
+    sharded = layout.zero_stage > 1
+    refuse(
+        "accelerate",
+        plan,
+        (
+            layout.pipeline > 1,
+            "has pipeline stages",
+            "take --framework deepspeed or torchrun, or a layout of fsdp, tp and cp.",
+        ),
+        (
+            layout.expert > 1,
+            "spreads experts",
+            "take --framework deepspeed or torchrun, or a layout of fsdp, tp and cp.",
+        ),
+        (
+            split and not sharded,
+            "splits tensors or sequences without sharding parameters",
+            "take fsdp or hsdp with it, or --framework torchrun.",
+        ),
+        (
+            layout.zero_stage == 1 and layout.replicas > 1,
+            f"shards over {layout.shard} of {layout.data} ranks at ZeRO 1",
+            "shard over all ranks, or take --framework torchrun.",
+        ),
+        (
+            sharded and layout.data % layout.replicas > 0,
+            f"has {layout.replicas} copies of {layout.data} data-parallel ranks",
+            "take a number of copies that divides the ranks.",
+        ),
+        (
+            layout.zero_stage == 0 and bool({"optimizer", "parameters"} & set(plan.offloaded)),
+            "offloads without sharding",
+            "take ZeRO 1, 2 or 3, or --framework torchrun.",
+        ),
+        (
+            _by_deepspeed(plan) and (split or layout.replicas > 1 or plan.precision == "bf16"),
+            "needs DeepSpeed for the optimizer, which does not go with the rest of it",
+            "take --framework deepspeed or torchrun.",
+        ),
+    )
 
 
 def _notes(job: ScriptJob) -> tuple[str, ...]:

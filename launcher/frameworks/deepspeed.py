@@ -12,6 +12,7 @@ from typing import Any
 from ...catalog.errors import UsageError
 from ...planner.plan.plan import Plan
 from . import facts
+from .refusals import refuse
 from .types import Parts, Program, ScriptJob, Way
 from .words import Fact, Word
 
@@ -90,24 +91,35 @@ def deepspeed_config(plan: Plan) -> dict[str, Any]:
 def refuse_layout(plan: Plan) -> None:
     """Refuse a layout that no DeepSpeed configuration gives."""
     layout = plan.layout
-    reason = fix = None
-    if layout.zero_stage and layout.replicas > 1:
-        reason = f"shards over {layout.shard} of {layout.data * layout.context} ranks"
-        fix = "shard over all ranks, or take --framework accelerate or torchrun."
-    elif layout.pipeline > 1 and layout.zero_stage > 1:
-        reason = f"has pipeline stages and ZeRO {layout.zero_stage}"
-        fix = "take ZeRO 0 or 1 with a pipeline, or --framework torchrun."
-    elif "parameters" in plan.offloaded and layout.zero_stage < 3:
-        reason = f"offloads parameters at ZeRO {layout.zero_stage}"
-        fix = "offload the optimizer only, or shard the parameters too (fsdp…)."
-    elif "optimizer" in plan.offloaded and layout.zero_stage < 1:
-        reason = "offloads the optimizer without ZeRO"
-        fix = "take ZeRO 1, 2 or 3, or --framework torchrun."
-    elif plan.precision == "bf16" and layout.zero_stage < 1:
-        reason = "keeps everything in bf16 without ZeRO"
-        fix = "take ZeRO 1, 2 or 3, or bf16-amp, or --framework torchrun."
-    if reason:
-        raise UsageError(f"DeepSpeed cannot run {layout}: it {reason}.", fix=fix)
+    refuse(
+        "DeepSpeed",
+        plan,
+        (
+            layout.zero_stage > 0 and layout.replicas > 1,
+            f"shards over {layout.shard} of {layout.data * layout.context} ranks",
+            "shard over all ranks, or take --framework accelerate or torchrun.",
+        ),
+        (
+            layout.pipeline > 1 and layout.zero_stage > 1,
+            f"has pipeline stages and ZeRO {layout.zero_stage}",
+            "take ZeRO 0 or 1 with a pipeline, or --framework torchrun.",
+        ),
+        (
+            "parameters" in plan.offloaded and layout.zero_stage < 3,
+            f"offloads parameters at ZeRO {layout.zero_stage}",
+            "offload the optimizer only, or shard the parameters too (fsdp…).",
+        ),
+        (
+            "optimizer" in plan.offloaded and layout.zero_stage < 1,
+            "offloads the optimizer without ZeRO",
+            "take ZeRO 1, 2 or 3, or --framework torchrun.",
+        ),
+        (
+            plan.precision == "bf16" and layout.zero_stage < 1,
+            "keeps everything in bf16 without ZeRO",
+            "take ZeRO 1, 2 or 3, or bf16-amp, or --framework torchrun.",
+        ),
+    )
 
 
 def _notes(job: ScriptJob) -> tuple[str, ...]:

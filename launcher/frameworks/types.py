@@ -50,7 +50,7 @@ class ScriptJob:
     """What is to be launched, and on how much."""
 
     plan: Plan | None
-    """None leaves everything to the script."""
+    """The plan that is carried out; None leaves everything to the script."""
     target: Target
     nodes: int
     per_node: int

@@ -25,7 +25,7 @@ ATTEMPTS_FILE = "guard-attempts.jsonl"
 FAILURE_FILE = "failure.json"
 RECORD_FILE = "record.json"
 LEFT_BEHIND = (".failed", FAILURE_FILE, "traceback.txt")
-"""By a runner that failed: to be written again, and not to be taken for this attempt's."""
+"""What a failed runner has left: removed first, so that it is not taken for this attempt's."""
 STEP = "step-"
 CHECKPOINTS = f"checkpoints/{STEP}*/run.json"
 LOSS_ERROR = "LossNotFiniteError"

@@ -36,7 +36,7 @@ class ProjectionOrders:
     """When the total is projected again, and what it is held against."""
 
     total_steps: int
-    """Of the whole run."""
+    """Optimizer steps of the whole run."""
     expected_usd: float | None = None
     low_usd: float | None = None
     """Bounds of the estimate's 80 % interval, start and end of the machines included."""
@@ -53,7 +53,7 @@ class HandOver:
     """When a run on spot machines must move to on-demand ones: handover.py."""
 
     total_steps: int
-    """Of the whole run."""
+    """Optimizer steps of the whole run."""
     step_s: float
     """The slowest predicted, until steps were timed."""
     restart_s: float
@@ -73,7 +73,8 @@ class TimerOrders:
     after_setup_s: float = 600.0
     """From a set-up that was stopped to the end: its log is read, others may tear down."""
     default_end_s: float | None = None
-    """Of a machine that nothing else limits; None where it is not known how long the run takes."""
+    """When a machine that nothing else limits ends itself; None where the length of the run is not
+    known."""
     power_off: Sequence[str] = ()
     """The command that ends the machine; none where it must not be tried."""
     power_off_on: Sequence[str] = ()
@@ -122,9 +123,9 @@ class Orders:
     deadline_s: float | None = None
     """Deadline: the run stops when this time has come."""
     hand_over: HandOver | None = None
-    """None: the run stays on the machines it has."""
+    """When the run moves to on-demand machines; None keeps it on those it has."""
     timer: TimerOrders | None = None
-    """None: the machine does not end itself."""
+    """When the machine ends itself; None where it does not."""
     poll_s: float = 2.0
     state_every_s: float = 10.0
     """How old what is left in the folder of results may be."""

@@ -31,7 +31,7 @@ class Attempt:
     step: int | None = None
     """The last one that is known to be done."""
     verdict: Mapping[str, Any] | None = None
-    """None where the machine, or the guard, went away before it could say why."""
+    """Verdict of the guard; None where it or the machine went away before there was one."""
 
     @property
     def hours(self) -> float:

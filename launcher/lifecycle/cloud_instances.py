@@ -1,4 +1,6 @@
-"""Machines with gpuplan's labels, as the clouds themselves list them. One function terminates.
+"""Machines with gpuplan's labels, as the clouds themselves list them.
+
+One function terminates; one sets that a power-off from inside does.
 
 Only where the cloud's own library and credentials are: today AWS, through boto3. AWS says nothing
 of a region that an account has not enabled but that the credentials are wrong there, so one such
@@ -35,7 +37,6 @@ NOT_ALLOWED = ("UnauthorizedOperation",)
 NO_SUCH_KEY = ("UnrecognizedClientException", "InvalidClientTokenId")
 """A wrong key where regions are always enabled; elsewhere perhaps one that is not enabled."""
 WHY_NOT_ENABLED = "not enabled for this account"
-WHY_NOT_ALLOWED = "these credentials lack ec2:DescribeInstances there"
 
 
 class RegionRefusedError(EngineError):
@@ -85,16 +86,53 @@ def terminate(instances: Sequence[LabelledMachine]) -> None:
     Raises:
         EngineError: their cloud refused.
     """
-    boto3 = _boto3()
-    if boto3 is None:
-        raise EngineError(
-            "boto3 is not installed here, and it is what asks AWS.",
-            fix='install it with `pip install "gpuplan[aws]"`.',
-        )
+    boto3 = _needed_boto3()
     for region in {one.region for one in instances}:
         ids = [one.instance_id for one in instances if one.region == region]
         with _explained(region):
             boto3.client("ec2", region_name=region).terminate_instances(InstanceIds=ids)
+
+
+def terminate_on_power_off(run: str, regions: Iterable[str]) -> tuple[str, ...]:
+    """Let a power-off from inside terminate a run's machines; return the ids of those it does.
+
+    Spot machines are left as they are: SkyPilot's are of a one-time request, and EC2 stops only
+    those of a persistent one.
+
+    Args:
+        run: as the label has it.
+        regions: where its machines may be.
+
+    Raises:
+        EngineError: AWS cannot be asked, or refused.
+    """
+    boto3 = _needed_boto3()
+    filters = [
+        {"Name": f"tag:{RUN_LABEL}", "Values": [run]},
+        {"Name": "instance-state-name", "Values": ["pending", "running"]},
+    ]
+    found: list[str] = []
+    refused: RegionRefusedError | None = None
+    for region in regions:
+        ec2 = boto3.client("ec2", region_name=region)
+        try:
+            with _explained(region):
+                machines = _machines(ec2, filters)
+        except RegionRefusedError as error:
+            refused = error
+            continue
+        for machine in machines:
+            if machine.get("InstanceLifecycle") != "spot":
+                with _explained(region, lacks="ec2:ModifyInstanceAttribute"):
+                    ec2.modify_instance_attribute(
+                        InstanceId=machine["InstanceId"],
+                        Attribute="instanceInitiatedShutdownBehavior",
+                        Value="terminate",
+                    )
+            found.append(machine["InstanceId"])
+    if refused is not None and not found:
+        raise refused
+    return tuple(found)
 
 
 def _within_reach(regions: Sequence[str], own: str | None) -> tuple[list[str], list[Skipped]]:
@@ -143,11 +181,14 @@ def _in_region(boto3: Any, region: str) -> list[LabelledMachine]:
         {"Name": "instance-state-name", "Values": list(LIVE)},
     ]
     with _explained(region):
-        pages = boto3.client("ec2", region_name=region).get_paginator("describe_instances")
-        reservations = [
-            one for page in pages.paginate(Filters=filters) for one in page["Reservations"]
-        ]
-    return [_instance(one, region) for found in reservations for one in found["Instances"]]
+        machines = _machines(boto3.client("ec2", region_name=region), filters)
+    return [_instance(one, region) for one in machines]
+
+
+def _machines(ec2: Any, filters: list[dict[str, Any]]) -> list[Any]:
+    pages = ec2.get_paginator("describe_instances").paginate(Filters=filters)
+    reservations = [one for page in pages for one in page["Reservations"]]
+    return [one for found in reservations for one in found["Instances"]]
 
 
 def _instance(machine: Any, region: str) -> LabelledMachine:
@@ -171,9 +212,23 @@ def _boto3() -> Any:
         return None
 
 
+def _needed_boto3() -> Any:
+    boto3 = _boto3()
+    if boto3 is None:
+        raise EngineError(
+            "boto3 is not installed here, and it is what asks AWS.",
+            fix='install it with `pip install "gpuplan[aws]"`.',
+        )
+    return boto3
+
+
 @contextmanager
-def _explained(region: str) -> Iterator[None]:
+def _explained(region: str, *, lacks: str = "ec2:DescribeInstances") -> Iterator[None]:
     """Turn what AWS raises into one clear error that holds no key.
+
+    Args:
+        region: that was asked.
+        lacks: the permission without which AWS refuses.
 
     Raises:
         RegionRefusedError: the region is one to pass over.
@@ -188,19 +243,19 @@ def _explained(region: str) -> Iterator[None]:
         said = answer.get("Message") or type(error).__name__
         message = f"AWS refused in {region}: {said}"
         fix = (
-            "give the credentials ec2:DescribeInstances and ec2:TerminateInstances there, or look"
-            " in its console."
+            "give the credentials ec2:DescribeInstances, ec2:ModifyInstanceAttribute and"
+            " ec2:TerminateInstances there, or look in its console."
         )
-        why = _why_passed_over(answer.get("Code"), region)
+        why = _why_passed_over(answer.get("Code"), region, lacks)
         if why is not None:
             raise RegionRefusedError(message, fix=fix, why=why, said=said) from None
         raise EngineError(message, fix=fix) from None
 
 
-def _why_passed_over(code: str | None, region: str) -> str | None:
+def _why_passed_over(code: str | None, region: str, lacks: str) -> str | None:
     """Return why a region is passed over that answers so; None where that is an error."""
     if code in NOT_ALLOWED:
-        return WHY_NOT_ALLOWED
+        return f"these credentials lack {lacks} there"
     if code in NOT_ENABLED or (code in NO_SUCH_KEY and region not in ALWAYS_ENABLED):
         return WHY_NOT_ENABLED
     return None

@@ -17,6 +17,8 @@ from ...catalog.errors import GpuplanError, NoFeasiblePlanError
 ClusterStatus = Literal["starting", "up", "stopped"]
 JobStatus = Literal["waiting", "running", "recovering", "succeeded", "failed", "cancelled"]
 RequestStatus = Literal["running", "succeeded", "failed", "cancelled"]
+CONTROLLER_PREFIX = "sky-jobs-controller-"
+"""How SkyPilot 0.14 names the machine from which it runs managed jobs (sky/utils/common.py)."""
 ENDED: tuple[JobStatus, ...] = ("succeeded", "failed", "cancelled")
 
 
@@ -62,6 +64,11 @@ class Cluster:
     owner: str | None = None
     """Owner of the run, from the label."""
     is_managed: bool = False
+
+    @property
+    def is_controller(self) -> bool:
+        """Return whether it is the engine's own machine, which runs managed jobs."""
+        return self.name.startswith(CONTROLLER_PREFIX)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ class Here:
     """Who asks, from which store. Names are as labels have them (`slug`)."""
 
     store_id: str | None
-    """None where there is no store yet."""
+    """Id of the store that asks; None where there is no store yet."""
     owner: str
     runs: Collection[str]
     """Run ids of the launches that the store keeps."""

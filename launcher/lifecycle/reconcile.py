@@ -7,7 +7,7 @@ launches. `take_down` tears machines down, and only those of this store unless t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Literal
@@ -28,13 +28,15 @@ Kind = Literal[
     "unattributed",
     "others",
     "unknown",
+    "controller",
     "skipped",
 ]
 """A launch that was brought up to date; one that runs as it should; machines of this store that
 the engine knows and no open launch owns; machines of this store that only the cloud knows; machines
 with gpuplan's label whose owner is not known; machines of another store or owner;
-what could not be checked; where nothing was listed, since the account has nothing there."""
-LAST: dict[Kind, int] = {"others": 1, "skipped": 2}
+what could not be checked; SkyPilot's own machine, from which it runs the managed jobs of everybody
+who uses its server; where nothing was listed, since the account has nothing there."""
+LAST: dict[Kind, int] = {"others": 1, "controller": 2, "skipped": 3}
 """What is listed for information, after what may cost this user money."""
 
 
@@ -123,6 +125,7 @@ def reconcile(
         if (cluster.run is not None or cluster.name in records)
         and not _is_owned(context, cluster, records)
     ]
+    found += [_controller(cluster) for cluster in clusters if cluster.is_controller]
     if instances is not None:
         listing = instances()
         found += _unknown_machines(context, listing.instances, clusters, records, here)
@@ -190,8 +193,7 @@ def _is_owned(context: LaunchContext, cluster: Cluster, records: dict[str, Launc
 
 
 def _unowned(cluster: Cluster, record: LaunchRecord | None, holds: Holder) -> Discrepancy:
-    price = "" if cluster.usd_per_hour is None else f", ${cluster.usd_per_hour:,.2f} an hour"
-    text = f"{cluster.nodes} x {cluster.instance_type} in {cluster.infra}{price}: "
+    text = _machines(cluster)
     if holds.standing == "own":
         ended = "no open launch" if record is None else f"{record.run}, which has ended"
         text += f"owned by {ended}"
@@ -208,6 +210,28 @@ def _unowned(cluster: Cluster, record: LaunchRecord | None, holds: Holder) -> Di
         owner=cluster.owner,
         by_hand=(end,) if holds.standing == "unattributed" else (),
     )
+
+
+def _controller(cluster: Cluster) -> Discrepancy:
+    """Return the line on the controller, which carries no launch's labels and is in no sum."""
+    stopped = cluster.status == "stopped"
+    if stopped:
+        cluster = replace(cluster, usd_per_hour=None)
+    text = f"{_machines(cluster)}SkyPilot's controller of managed jobs, which launches share"
+    text += "; it is stopped, and its disk is billed" if stopped else ""
+    return Discrepancy(
+        kind="controller",
+        run=None,
+        cluster=cluster.name,
+        text=f"{text}; when no managed job is left, `sky down {cluster.name}` ends it",
+        usd_per_hour=cluster.usd_per_hour,
+        by_hand=(f"sky down {cluster.name}",),
+    )
+
+
+def _machines(cluster: Cluster) -> str:
+    price = "" if cluster.usd_per_hour is None else f", ${cluster.usd_per_hour:,.2f} an hour"
+    return f"{cluster.nodes} x {cluster.instance_type} in {cluster.infra}{price}: "
 
 
 def _unknown_machines(

@@ -51,12 +51,23 @@ def reconcile_run(context: LaunchContext, record: LaunchRecord) -> tuple[LaunchR
     if finding in ("nothing", "starting"):
         return _adopt(context, record, seen) if finding == "starting" else record, finding
     if finding in ("training", "job-ended"):
-        record = _adopt(context, note_machines(context, record), seen)
+        record = _adopt(context, _note_unseen(context, record), seen)
         assert seen.job is not None
         if finding == "job-ended":
             record = settle(context, record, seen.job)
         return record, finding
     return close_lost(context, record, finding, seen), finding
+
+
+def _note_unseen(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
+    """Keep what machines a launch got; of those that no command has seen yet, do what is due."""
+    last = record.last
+    is_unseen = last is not None and last.began_at is None
+    record = note_machines(context, record)
+    if is_unseen:
+        with context.while_starting(record):
+            return record
+    return record
 
 
 def show_log(

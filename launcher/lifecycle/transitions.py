@@ -15,6 +15,7 @@ import io
 import os
 import platform
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -50,6 +51,10 @@ class LaunchContext:
     write_orders: WriteOrders
     keep_run: KeepRun = lambda _record, _run: None
     """Called with the run record of a job that has left one."""
+    while_starting: Callable[[LaunchRecord], AbstractContextManager[object]] = lambda _record: (
+        nullcontext()
+    )
+    """Held while a launch waits for its machines, and left once they are there."""
     log: TextIO | None = None
     """Where the engine's own log and the job's go; None: nowhere."""
 
@@ -112,7 +117,8 @@ def wait_started(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     assert last is not None and last.request_id is not None
     wait = context.engine.wait_managed if record.managed else context.engine.wait_launched
     try:
-        job_id = wait(last.request_id, context.log)
+        with context.while_starting(record):
+            job_id = wait(last.request_id, context.log)
     except NoCapacityError as error:
         tear_down(context, record)
         end(context, record, "no-capacity", error.message)

@@ -21,7 +21,7 @@ class RunRequest:
     nproc: int | None = None
     steps: int | None = None
     out_dir: Path | None = None
-    """None: a new folder below `gpuplan-runs`."""
+    """Where results are written; None makes a new folder below `gpuplan-runs`."""
     micro_batch: int | None = None
     """Only without a plan."""
     seed: int = 0

@@ -23,11 +23,11 @@ SILENCE_S = 900.0
 STARTUP_S = 3600.0
 """From the start to the first step: a large checkpoint is read, kernels are compiled."""
 SILENT_STEPS = 20.0
-"""Of the slowest predicted, where steps are long."""
+"""Where steps are long, as many of the slowest predicted ones may pass without a heartbeat."""
 SETUP_S = 9000.0
-"""The longest set-up, where neither --max-hours nor --max-cost is less: two hours, which
-flash-attention names for its build without ninja (github.com/Dao-AILab/flash-attention, README),
-and a quarter more."""
+"""The longest set-up, where neither --max-hours nor --max-cost is less: two hours and a quarter of
+them. Two hours is how long flash-attention says that its build takes without ninja, on one core
+(https://github.com/Dao-AILab/flash-attention#installation-and-features, read 2026-11-22)."""
 TEARDOWN_S = 900.0
 """Beyond every limit, for SkyPilot to tear down: as long as its slowest start (startup.toml)."""
 UNOWNED_MORE_S = 1800.0

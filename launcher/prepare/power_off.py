@@ -25,10 +25,16 @@ class PowerOff:
 
 CONTAINER = PowerOff(
     ends_compute=False,
-    still_billed="everything: a container cannot power its machine off",
-    source="https://docs.docker.com/engine/containers/run/#runtime-privilege-and-linux-capabilities",
+    still_billed="everything: docker does not grant a container the right to power its machine off",
+    source="https://docs.docker.com/engine/containers/run/"
+    "#runtime-privilege-and-linux-capabilities",
 )
-"""Of a job in a docker image: SkyPilot then runs all of it, set-up included, in a container."""
+"""A job in a docker image: SkyPilot then runs all of it, set-up included, in a container.
+
+SYS_BOOT, which reboot(2) needs, is among the capabilities that docker does not grant by default,
+and SkyPilot 0.14 adds SYS_ADMIN and SYS_RESOURCE alone (sky/provision/docker_utils.py). Options of
+the user's own (`docker.run_options`) are not looked at.
+"""
 UNKNOWN = PowerOff(
     ends_compute=None,
     still_billed="not known: count on everything",
@@ -37,8 +43,8 @@ UNKNOWN = PowerOff(
 POWER_OFF: Mapping[str, PowerOff] = {
     "aws": PowerOff(
         ends_compute=True,
-        still_billed="its disk: SkyPilot 0.14 leaves EC2's default, with which an instance that"
-        " powers itself off is stopped, not terminated",
+        still_billed="its disk: EC2 stops such a machine, unless its shutdown behaviour was set to"
+        " terminate",
         source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/"
         "Using_ChangingInstanceInitiatedShutdownBehavior.html",
     ),
@@ -75,25 +81,27 @@ POWER_OFF: Mapping[str, PowerOff] = {
         source="https://docs.nebius.com/legal/specific-terms/compute",
     ),
     "runpod": PowerOff(
-        ends_compute=False,
-        still_billed="everything: a pod is a container, which cannot power its machine off",
-        source="https://docs.docker.com/engine/containers/run/"
-        "#runtime-privilege-and-linux-capabilities",
+        ends_compute=None,
+        still_billed="its disks, until the pod is terminated; a pod is a container, and what RunPod"
+        " bills when one ends by itself is not stated",
+        source="https://docs.runpod.io/pods/manage-pods",
     ),
     "vast": PowerOff(
         ends_compute=None,
-        still_billed="its storage, for as long as the instance exists; the rest is not known",
+        still_billed="its storage, until the instance is destroyed; the GPU is billed while the"
+        " instance is active, and whether one whose container has ended is active is not stated",
         source="https://docs.vast.ai/documentation/reference/billing",
     ),
     "verda": UNKNOWN,
     "k8s": PowerOff(
         ends_compute=False,
-        still_billed="everything that the cluster's nodes cost: a pod cannot end them",
+        still_billed="the nodes, until the cluster removes them: a pod that ends leaves its node",
         source="https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/",
     ),
     "slurm": PowerOff(
         ends_compute=False,
-        still_billed="what the cluster costs; the job's own time limit is Slurm's",
+        still_billed="the allocation, until Slurm ends it: at the partition's time limit, unless"
+        " SkyPilot's `slurm.sbatch_options.time` is set",
         source="https://slurm.schedmd.com/sbatch.html#OPT_time",
     ),
     "ssh": PowerOff(
@@ -102,7 +110,7 @@ POWER_OFF: Mapping[str, PowerOff] = {
         source="gpuplan: launcher/prepare/power_off.py",
     ),
 }
-"""By the cloud as SkyPilot's `infra` names it."""
+"""What a power-off ends, by the cloud as SkyPilot's `infra` names it."""
 COMMAND = ("sudo", "-n", "shutdown", "-P", "now")
 """What a machine runs to power off: SkyPilot's users need no password."""
 

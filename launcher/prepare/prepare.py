@@ -26,6 +26,7 @@ from ..bundle import write_guard, write_job_folder, write_orders
 from ..frameworks.command import parse_command
 from ..guard.orders import Orders
 from ..labels import slug, with_store
+from ..lifecycle.shutdown_behavior import loses_nothing
 from ..runner.job import Job, write_atomically
 from ..skypilot.placement import TPU_SLICES, Place
 from ..skypilot.prices import PriceDifference
@@ -82,7 +83,7 @@ class Prepared:
     fallback: tuple[Place, ...]
     """Where other machines are bought, so that spot machines do not cost the deadline."""
     job: Job | None
-    """None where the user's own script is launched."""
+    """The job of gpuplan's runner; None where the user's own script is launched."""
     data: str | None
     """What it trains on, in words; None for a script of one's own."""
     folder: Path
@@ -92,7 +93,7 @@ class Prepared:
     model: str | None
     """Its name."""
     parameters: int | None
-    """Of the model; None where the plan does not say."""
+    """Parameters of the model; None where the plan does not say."""
     workload: str | None
     """What tells it, with its params, from others; None where a script of one's own trains."""
     billing: Provider | None
@@ -211,13 +212,20 @@ def prepare(
         orders=held,
         notes=(
             *(*project.notes, *task.notes, *late, *_notes(plan, request, catalogue)),
-            *unowned_notes(
-                held,
-                (*places, *others),
-                image=request.image,
-                tpu=plan.offer.accelerator in TPU_SLICES,
-            ),
+            *_unowned_notes(held, plan, request, (*places, *others)),
         ),
+    )
+
+
+def _unowned_notes(
+    held: Orders, plan: Plan, request: LaunchRequest, places: Sequence[Place]
+) -> tuple[str, ...]:
+    return unowned_notes(
+        held,
+        places,
+        image=request.image,
+        tpu=plan.offer.accelerator in TPU_SLICES,
+        disk_may_go=loses_nothing(managed=request.buys_spot(plan), fetch=request.fetch),
     )
 
 
@@ -307,6 +315,12 @@ def _notes(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[st
         notes.append(
             "interruptions of spot machines are not in these sums; after one, SkyPilot starts the"
             " job again, and it continues from its newest checkpoint"
+        )
+        notes.append(
+            "SkyPilot runs spot launches from a controller, a machine of 4 vCPUs or more with a"
+            " disk of 50 GB, if its server does not do so itself; that is not in these sums. It is"
+            " stopped after 10 idle minutes, and its disk is billed until it is ended:"
+            " `gpuplan reconcile` names it"
         )
     return tuple(notes)
 

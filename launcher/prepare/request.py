@@ -17,7 +17,7 @@ from ...planner.plan.plan import Plan
 from ..redaction import KEY_SHAPES
 
 BUCKET_PARTS = {"cos": 2, "https": 2}
-"""Of an address: a region, or an account, and then the bucket. Of all others it is the first."""
+"""Parts of an address up to the bucket, where a region or an account is before it; elsewhere 1."""
 STORES = ("s3", "gs", "r2", "https", "oci", "nebius", "cos", "hf")
 """Schemes of buckets that SkyPilot 0.14 mounts; `https` is Azure's."""
 OUTPUTS = "/outputs"
@@ -111,7 +111,8 @@ class LaunchRequest:
     disk_gb: int | None = None
     checkpoint_every_steps: int | None = None
     checkpoint_every_s: float | None = None
-    """Of gpuplan's runner, at most one of the two; None: the runner's own interval."""
+    """How often gpuplan's runner writes a checkpoint, in steps or in seconds; where both are None,
+    the runner's own interval holds."""
     autodown_minutes: int | None = None
     """Idle time after the job until autodown, where no command tears the machines down."""
     synthetic: bool = False

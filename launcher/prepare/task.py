@@ -38,7 +38,7 @@ ROOM_GB = 100
 STATE_BYTES_PER_PARAMETER = 16
 """Weights, two moments of Adam and what the file's format adds, all fp32 at most."""
 COPIES = 3
-"""Of checkpoints: the two that stay, and the one that is being written."""
+"""Checkpoints on a disk: the two that stay, and the one that is being written."""
 IDLE_DOWN_MINUTES = 5
 FETCH_DOWN_MINUTES = 60
 """Longer, since results are still to be fetched."""

@@ -7,14 +7,20 @@ from collections.abc import Sequence
 from ...catalog.units import SECONDS_PER_HOUR
 from ..guard.limits import end_s
 from ..guard.orders import Orders, TimerOrders
+from ..lifecycle.shutdown_behavior import CLOUD
 from ..skypilot.placement import Place
-from .power_off import power_off
+from .power_off import PowerOff, power_off
 
 NOBODY = "if your laptop, SkyPilot and the guard are all gone"
 
 
 def unowned_notes(
-    orders: Orders, places: Sequence[Place], *, image: str | None, tpu: bool
+    orders: Orders,
+    places: Sequence[Place],
+    *,
+    image: str | None,
+    tpu: bool,
+    disk_may_go: bool,
 ) -> tuple[str, ...]:
     """Return what the user is told, before renting, about the cost of orphaned machines.
 
@@ -23,6 +29,7 @@ def unowned_notes(
         places: where machines are tried.
         image: that the job runs in.
         tpu: whether the machines are those of a TPU slice.
+        disk_may_go: whether a machine that powers itself off may be terminated with its disk.
     """
     timer = orders.timer
     if timer is None or all(place.usd_per_hour == 0 for place in places):
@@ -33,8 +40,7 @@ def unowned_notes(
         if cloud in timer.power_off_on:
             notes.append(
                 f"{NOBODY}, machines of {cloud} power themselves off"
-                f" {_when(orders, timer)}; then billed until `gpuplan reconcile` or the provider's"
-                f" console deletes them: {ended.still_billed}"
+                f" {_when(orders, timer)}; {_after(cloud, ended, disk_may_go=disk_may_go)}"
             )
             continue
         notes.append(
@@ -44,6 +50,19 @@ def unowned_notes(
             f" {ended.still_billed})"
         )
     return tuple(notes)
+
+
+def _after(cloud: str, ended: PowerOff, *, disk_may_go: bool) -> str:
+    """Return what is billed after a machine has powered itself off."""
+    if cloud == CLOUD and disk_may_go:
+        return (
+            "EC2 then terminates them with their disks, which this command sets as soon as they are"
+            " up (if it cannot, it says so, and their disks stay billed until `gpuplan reconcile`)"
+        )
+    return (
+        "then billed until `gpuplan reconcile` or the provider's console deletes them:"
+        f" {ended.still_billed}"
+    )
 
 
 def _when(orders: Orders, timer: TimerOrders) -> str:

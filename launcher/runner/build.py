@@ -40,7 +40,7 @@ class Trainer:
     scaler: LossScaler | None
     step: Step
     parameters: int
-    """Of the whole model."""
+    """Number of parameters of the whole model."""
 
 
 def execution_for(job: Job, workload: Workload, world: int) -> Execution:

@@ -29,7 +29,7 @@ class Execution:
 
     layout: Layout
     precision: str | None
-    """None: as the file itself asks."""
+    """Precision of the run; None leaves it to the model file."""
     micro_batch: int
     grad_accum: int = 1
     recompute: str = "none"
@@ -53,7 +53,7 @@ class CheckpointPolicy:
     resume: str = "auto"
     """`auto`: from the newest whole checkpoint of the folder, if any; `never`; or a checkpoint."""
     folder: str | None = None
-    """None: `checkpoints` in the folder of results."""
+    """Where checkpoints are written; None is `checkpoints` in the folder of results."""
     in_bucket: bool = False
     """Whether the folder is a mounted bucket: a rename copies there, and each node sees what the
     others wrote only later. Files then have their names from the start."""
@@ -68,7 +68,7 @@ class Job:
     out_dir: Path
     steps: int
     execution: Execution | None
-    """None without a plan: data-parallel over all processes, as the file asks."""
+    """How the plan is run; None without a plan, which is data-parallel as the file asks."""
     micro_batch: int | None = None
     """Asked for without a plan; None takes the file's own default, else 1."""
     seed: int = 0

@@ -46,7 +46,7 @@ class Outcome:
     """Whether a signal ended it before its last step."""
     elapsed_s: float
     times_s: list[float] = field(default_factory=list)
-    """Of every settled step."""
+    """Time of every settled step."""
     parts_s: dict[str, list[float]] = field(default_factory=dict)
     last_loss: float | None = None
 

@@ -52,7 +52,7 @@ class SkyCheck(FrozenModel):
     schema_version: Literal["1.0"] = SCHEMA_VERSION
     gpuplan_version: str
     skypilot_version: str | None
-    """None: it is not installed."""
+    """Version of SkyPilot here; None where it is not installed."""
     problem: str | None = None
     """Why nothing could be asked."""
     fix: str | None = None

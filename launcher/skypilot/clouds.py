@@ -12,7 +12,7 @@ class CloudFacts:
     """What gpuplan itself knows of a cloud: how it is logged in to, and where that is kept."""
 
     extra: str
-    """Of the package `skypilot`."""
+    """Name of the extra of the package `skypilot`."""
     login: str
     files: tuple[str, ...] = ()
     """Below the user's home."""
@@ -76,7 +76,7 @@ CLOUDS: Mapping[str, CloudFacts] = {
         files=(".sky/ssh_node_pools.yaml",),
     ),
 }
-"""By SkyPilot's names; the sellers in gpuplan's catalogue, and clusters of one's own."""
+"""Clouds by SkyPilot's names: the sellers in gpuplan's catalogue, and clusters of one's own."""
 
 
 def credentials(home: Path, environment: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -30,7 +30,7 @@ UNTOUCHED = Path(".sky", "catalogs", "gpuplan-before")
 STAMP = Path(".sky", "catalogs", "gpuplan-prices")
 MACHINES = "vms.csv"
 FIRST_PORT = 46600
-"""Of the servers of such homes; SkyPilot's own is 46580."""
+"""First port for the servers of such homes; SkyPilot's own server is at 46580."""
 PORTS = 1000
 NEEDED_COLUMNS = {"InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region"}
 

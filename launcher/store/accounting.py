@@ -23,7 +23,7 @@ class Limits:
     project_usd: Decimal | None = None
     owner_usd: Decimal | None = None
     month_usd: Decimal | None = None
-    """Of all launches made in one calendar month (UTC)."""
+    """Limit on all launches made in one calendar month (UTC)."""
 
     @property
     def any(self) -> bool:

@@ -9,11 +9,13 @@ the others.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
+
+from pydantic import ValidationError
 
 from ...catalog.errors import UsageError
 from ...catalog.paths import data_dir
@@ -31,6 +33,9 @@ SHORTEST_PREFIX = 2
 
 TransactionKind = Literal["DEFERRED", "IMMEDIATE"]
 """A reader that may find the file read-only, or a writer that waits for the other writers."""
+
+LeaveOut = Callable[[StoreError], object]
+"""Called with what cannot be read; raises it, or returns so that the rest is read."""
 
 _NEWEST_FIRST = "ORDER BY kept_at DESC, estimates.id DESC"
 
@@ -86,7 +91,9 @@ class Store:
                 row,
             ).lastrowid
             connection.executemany(
-                "INSERT INTO plans (id, content) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                "INSERT INTO plans (id, content) VALUES (?, ?)"
+                # One that cannot be read any more is repaired by asking again.
+                " ON CONFLICT DO UPDATE SET content = excluded.content",
                 [(plan.id, plan.model_dump_json()) for plan in plans],
             )
             connection.executemany(
@@ -95,16 +102,24 @@ class Store:
                 [(estimate_id, one.position, one.id, one.tie_with_previous) for one in plans],
             )
 
-    def estimates(self, *, limit: int | None = None) -> list[Estimate]:
-        """Return the kept estimates with their plans, newest first."""
+    def estimates(
+        self, *, limit: int | None = None, leave_out: LeaveOut = lambda _error: None
+    ) -> list[Estimate]:
+        """Return the kept estimates with their plans, newest first, as far as they can be read.
+
+        Args:
+            limit: how many; None: all.
+            leave_out: called with each estimate or plan that cannot be read.
+        """
         if not self.path.exists():
             return []
         with self.transaction() as connection:
             rows = connection.execute(
-                f"SELECT id, facts FROM estimates {_NEWEST_FIRST} LIMIT ?",
+                f"SELECT id, kept_at, facts FROM estimates {_NEWEST_FIRST} LIMIT ?",
                 (-1 if limit is None else limit,),
             ).fetchall()
-            return [_read_estimate(connection, row["id"], row["facts"]) for row in rows]
+            found = [_read_estimate(connection, row, leave_out) for row in rows]
+        return [one for one in found if one is not None]
 
     def newest_of(self, folder: Path) -> KeptEstimate | None:
         """Return the newest estimate that was made in a folder; None if there is none."""
@@ -112,15 +127,15 @@ class Store:
             return None
         with self.transaction() as connection:
             row = connection.execute(
-                f"SELECT id, facts, origin FROM estimates WHERE folder = ? {_NEWEST_FIRST} LIMIT 1",
+                "SELECT id, kept_at, facts, origin FROM estimates WHERE folder = ?"
+                f" {_NEWEST_FIRST} LIMIT 1",
                 (str(folder),),
             ).fetchone()
             if row is None:
                 return None
-            return KeptEstimate(
-                estimate=_read_estimate(connection, row["id"], row["facts"]),
-                origin=Origin.model_validate_json(row["origin"]),
-            )
+            estimate = _read_estimate(connection, row, _refuse)
+            assert estimate is not None, "what cannot be read is refused"
+            return KeptEstimate(estimate=estimate, origin=Origin.model_validate_json(row["origin"]))
 
     def find_plan(self, prefix: str) -> SourcedPlan:
         """Return the one kept plan whose id begins with `prefix`; its estimate holds only it.
@@ -193,27 +208,39 @@ def _forget(connection: sqlite3.Connection, inputs_hash: str) -> None:
     connection.execute("DELETE FROM plans WHERE id NOT IN (SELECT plan_id FROM listed_plans)")
 
 
-def _read_estimate(connection: sqlite3.Connection, estimate_id: int, facts: str) -> Estimate:
+def _read_estimate(
+    connection: sqlite3.Connection, row: sqlite3.Row, leave_out: LeaveOut
+) -> Estimate | None:
     listed = connection.execute(
-        "SELECT content, position, tie_with_previous"
+        "SELECT plans.id AS plan_id, content, position, tie_with_previous"
         " FROM plans JOIN listed_plans ON plans.id = plan_id"
         " WHERE estimate_id = ? ORDER BY position",
-        (estimate_id,),
-    )
-    plans = tuple(_placed(row) for row in listed)
-    return Estimate.model_validate_json(facts).model_copy(update={"plans": plans})
+        (row["id"],),
+    ).fetchall()
+    try:
+        estimate = _facts(row)
+    except StoreError as error:
+        leave_out(error)
+        return None
+    plans: list[Plan] = []
+    for one in listed:
+        try:
+            plans.append(_placed(one))
+        except StoreError as error:
+            leave_out(error)
+    return estimate.model_copy(update={"plans": tuple(plans)})
 
 
 def _read_plan(connection: sqlite3.Connection, plan_id: str) -> SourcedPlan:
     row = connection.execute(
-        "SELECT content, position, tie_with_previous, facts, origin"
+        "SELECT plans.id AS plan_id, content, position, tie_with_previous, kept_at, facts, origin"
         " FROM plans JOIN listed_plans ON plan_id = plans.id"
         " JOIN estimates ON estimates.id = estimate_id"
         f" WHERE plans.id = ? {_NEWEST_FIRST} LIMIT 1",
         (plan_id,),
     ).fetchone()
     plan = _placed(row)
-    estimate = Estimate.model_validate_json(row["facts"]).model_copy(update={"plans": (plan,)})
+    estimate = _facts(row).model_copy(update={"plans": (plan,)})
     origin = None if row["origin"] is None else Origin.model_validate_json(row["origin"])
     return SourcedPlan(plan=plan, estimate=estimate, origin=origin)
 
@@ -223,7 +250,29 @@ def _placed(row: sqlite3.Row) -> Plan:
         "position": row["position"],
         "tie_with_previous": bool(row["tie_with_previous"]),
     }
-    return Plan.model_validate_json(row["content"]).model_copy(update=place)
+    try:
+        return Plan.model_validate_json(row["content"]).model_copy(update=place)
+    except ValidationError:
+        raise _unreadable(f"The kept plan {row['plan_id']}") from None
+
+
+def _facts(row: sqlite3.Row) -> Estimate:
+    """Return an estimate without its plans."""
+    try:
+        return Estimate.model_validate_json(row["facts"])
+    except ValidationError:
+        raise _unreadable(f"The estimate kept at {row['kept_at']}, with its plans,") from None
+
+
+def _unreadable(what: str) -> StoreError:
+    return StoreError(
+        f"{what} cannot be read: it is damaged, or of another version of gpuplan.",
+        fix="ask its question again with `gpuplan estimate`, which replaces it.",
+    )
+
+
+def _refuse(error: StoreError) -> NoReturn:
+    raise error
 
 
 def _unknown_plan(prefix: str) -> UsageError:

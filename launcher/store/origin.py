@@ -22,7 +22,7 @@ class Origin(FrozenModel):
     """Where the command was run, absolute."""
     spec_json: str
     files_hash: str
-    """Of the model file and the modules beside it that it imports."""
+    """Hash of the model file and of the modules beside it that it imports."""
     question: Question
     offers: str | None = None
     """The user's own machines and prices, absolute."""

@@ -17,7 +17,7 @@ class SourcedPlan:
     estimate: Estimate | None
     """The newest that lists the plan, where it is kept; None where a file holds the plan alone."""
     origin: Origin | None = None
-    """None for a plan from a file, or one made from a Profile alone."""
+    """What the plan was made from; None for a plan from a file or from a Profile alone."""
 
     @property
     def workload(self) -> WorkloadFacts | None:

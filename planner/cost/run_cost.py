@@ -21,7 +21,7 @@ def samples_of(work: Work, tokens_per_sample: float | None, global_batch: int) -
             without the size of the data set.
     """
     if work.steps is not None:
-        return float(work.steps * global_batch)
+        return work.steps * global_batch
     if work.samples is not None:
         return work.samples
     if work.epochs is not None:
@@ -38,6 +38,20 @@ def samples_of(work: Work, tokens_per_sample: float | None, global_batch: int) -
             )
         return work.tokens / tokens_per_sample
     return None
+
+
+def steps_of(samples: float, global_batch: int) -> int:
+    """Return how many optimizer steps samples take, one at least.
+
+    Whole samples are divided as integers: a quotient of floats is rounded, and may hide the step
+    of the last few samples, or add one.
+
+    >>> steps_of(2**53 + 2, 2), steps_of(0.5, 64)
+    (4503599627370497, 1)
+    """
+    if float(samples).is_integer():
+        return max(1, -(-int(samples) // global_batch))
+    return max(1, math.ceil(samples / global_batch))
 
 
 def run_cost(
@@ -61,7 +75,7 @@ def run_cost(
         spot_usd_per_hour: one node on the spot market, if known.
         tokens_per_sample: for the price of a million tokens.
     """
-    steps = max(1, math.ceil(samples / global_batch))
+    steps = steps_of(samples, global_batch)
     hours, low, high = (steps * s / SECONDS_PER_HOUR for s in (step.value, step.low, step.high))
 
     def dollars(node_usd_per_hour: Decimal | None, run_hours: float) -> float | None:
@@ -71,17 +85,6 @@ def run_cost(
 
     usd = dollars(usd_per_hour, hours)
     per_sample = None if usd is None else usd / samples
-    lines: tuple[CostLine, ...] = ()
-    if usd_per_hour is not None and usd is not None:
-        lines = (
-            CostLine(
-                name="instances",
-                quantity=nodes * hours,
-                unit="instance-hour",
-                unit_usd=usd_per_hour,
-                usd=Decimal(usd).quantize(CENT),
-            ),
-        )
     return RunCost(
         steps=steps,
         hours=hours,
@@ -97,5 +100,20 @@ def run_cost(
             if per_sample is None or not tokens_per_sample
             else per_sample / tokens_per_sample * 1e6
         ),
-        cost_lines=lines,
+        cost_lines=_lines(usd_per_hour, usd, instance_hours=nodes * hours),
     )
+
+
+def _lines(
+    usd_per_hour: Decimal | None, usd: float | None, *, instance_hours: float
+) -> tuple[CostLine, ...]:
+    if usd_per_hour is None or usd is None:
+        return ()
+    line = CostLine(
+        name="instances",
+        quantity=instance_hours,
+        unit="instance-hour",
+        unit_usd=usd_per_hour,
+        usd=Decimal(usd).quantize(CENT),
+    )
+    return (line,)

@@ -17,13 +17,13 @@ PCIE_GENERATION_OF_FORM = {
     "PCIe5": 5, "SXM5": 5, "SXM6/HGX": 5,
 }  # fmt: skip
 PCIE_GENERATION_OF_OAM = {"CDNA3": 5, "CDNA4": 5, "Gaudi3": 5}
-"""By architecture; other OAM modules (MI250, Gaudi 1 and 2) are of generation 4."""
+"""PCIe generation of an OAM module, by architecture; others (MI250, Gaudi 1 and 2) have 4."""
 USUAL_GENERATION = 4
 """Where the link of a board to its host is not published (TPU, Trainium)."""
 
 GRACE_BYTES_PER_S = 2.3e11
-"""Of one Grace with its 500 GB/s of LPDDR5X (NVIDIA Grace data sheet), at the share of the peak
-that CPU-Adam reached on two Xeons (`host_bytes_per_s`: 117 of 256 GB/s)."""
+"""What one Grace with its 500 GB/s of LPDDR5X (NVIDIA Grace data sheet) streams, at the share of
+the peak that CPU-Adam reached on two Xeons (`host_bytes_per_s`: 117 of 256 GB/s)."""
 ACCELERATORS_OF_GRACE = {"GH200-96GB": 1, "GH200-144GB": 1, "GB200": 2, "GB300": 2}
 CORE_BYTES_PER_S = 12e9
 """What one core streams: 12-15 GB/s (STREAM on one core of a Xeon, J. McCalpin); two hardware

@@ -29,10 +29,10 @@ class HostState:
     """Bytes on the host per parameter that a rank steps."""
 
     width: int
-    """Of a parameter and of its gradient."""
+    """Bytes of one parameter, and of its gradient."""
     optimizer: float
     device_copy: int
-    """Of the 16-bit weights on the device; 0 where the host's are the only ones."""
+    """Bytes of one 16-bit weight on the device; 0 where the host's weights are the only ones."""
 
     @classmethod
     def of(

@@ -167,7 +167,7 @@ class Sharding:
     """How units lie on the ranks, and what they are gathered in."""
 
     units: dict[str | None, Unit]
-    """By name."""
+    """The units by name; None names the root."""
     shard: int
     """Ranks that share one copy."""
     gather_bytes: int
@@ -178,9 +178,10 @@ class Made(NamedTuple):
     """Parts of the gradients that are complete at a moment; a tuple, for it is a key of many."""
 
     root: float
-    """Of the root's, before the blocks' backward (the head's, when it is not tied)."""
+    """Fraction of the root's gradients that is complete before the blocks' backward: the head's,
+    when it is not tied."""
     block: float = 1.0
-    """Of those of the block in backward."""
+    """Fraction that is complete of the gradients of the block in backward."""
 
 
 def buffer_bytes(

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from ...catalog.vocabulary import Collective
 from ...profiles.profile import Affine, Kernel, Segment
+from .column_row_parallel import ParallelStyles, is_dense_linear, is_expert_product
 from .degrees import Split
-from .linear_roles import Roles, is_dense_linear, is_expert_product
 
 LOSS_REDUCTIONS = 3
-"""Of a loss on split logits: the largest logit, the sum of exponentials, the target's logit
+"""All-reduces of a loss on split logits: largest logit, sum of exponentials, the target's logit
 (Shoeybi et al. 2019, section 3; torch's loss_parallel does the same)."""
 
 
@@ -32,24 +32,24 @@ class Exchange:
 
 
 def exchanges_of(
-    segment: Segment, roles: Roles, split: Split, table: Kernel | None
+    segment: Segment, styles: ParallelStyles, split: Split, table: Kernel | None
 ) -> list[Exchange]:
     """Return the collectives of one segment.
 
     Args:
         segment: of the whole step.
-        roles: of its linear layers.
+        styles: of its linear layers.
         split: degrees.
         table: lookup in the embedding that is split by the vocabulary.
     """
     exchanges = []
     if split.tensor > 1:
-        exchanges += _of_residual_stream(segment, roles, split, table)
-        exchanges += _of_loss(segment, roles, split)
+        exchanges += _of_residual_stream(segment, styles, split, table)
+        exchanges += _of_loss(segment, styles, split)
         if split.reduces_norms:
-            exchanges += _of_norms(segment, roles)
+            exchanges += _of_norms(segment, styles)
     if split.context > 1:
-        exchanges += _ring_exchanges(segment, roles, split)
+        exchanges += _ring_exchanges(segment, styles, split)
     if split.expert > 1:
         exchanges += _expert_exchanges(segment, split)
     return exchanges
@@ -65,7 +65,7 @@ def is_table(kernel: Kernel, table: Kernel | None) -> bool:
 
 
 def _of_residual_stream(
-    segment: Segment, roles: Roles, split: Split, table: Kernel | None
+    segment: Segment, styles: ParallelStyles, split: Split, table: Kernel | None
 ) -> list[Exchange]:
     """Return reductions of the residual stream: one a group and pass.
 
@@ -76,13 +76,13 @@ def _of_residual_stream(
     entered: dict[object, float] = {}
     left: dict[object, float] = {}
     for kernel in segment.kernels:
-        role = roles.role.get(kernel.module, "whole")
+        style = styles.style.get(kernel.module, "whole")
         if table is not None and split.splits_vocabulary and is_table(kernel, table):
             (entered if backward else left)[kernel.module] = table.bytes_written.per_sample
-        elif is_dense_linear(kernel) and role != "whole" and kernel.dims["m"].per_sample:
-            leaves = role == ("column" if backward else "row")
+        elif is_dense_linear(kernel) and style != "whole" and kernel.dims["m"].per_sample:
+            leaves = style == ("column" if backward else "row")
             per_layer = backward and split.reduces_per_layer
-            key = kernel.module if per_layer else roles.group[kernel.module]
+            key = kernel.module if per_layer else styles.group[kernel.module]
             if leaves:
                 left.setdefault(key, kernel.bytes_written.per_sample)
             else:
@@ -99,7 +99,7 @@ def _of_residual_stream(
     return each("all_reduce", left)
 
 
-def _of_loss(segment: Segment, roles: Roles, split: Split) -> list[Exchange]:
+def _of_loss(segment: Segment, styles: ParallelStyles, split: Split) -> list[Exchange]:
     """Return what the loss needs of the logits that other ranks hold.
 
     Gathered logits are padded to equal parts.
@@ -109,7 +109,7 @@ def _of_loss(segment: Segment, roles: Roles, split: Split) -> list[Exchange]:
     heads = [
         kernel
         for kernel in segment.kernels
-        if is_dense_linear(kernel) and roles.role.get(kernel.module) == "column"
+        if is_dense_linear(kernel) and styles.style.get(kernel.module) == "column"
     ]
     if not heads:
         return []
@@ -123,11 +123,11 @@ def _of_loss(segment: Segment, roles: Roles, split: Split) -> list[Exchange]:
     return [Exchange("tensor", "all_reduce", Affine(0, 4 * tokens * share), LOSS_REDUCTIONS)]
 
 
-def _of_norms(segment: Segment, roles: Roles) -> list[Exchange]:
+def _of_norms(segment: Segment, styles: ParallelStyles) -> list[Exchange]:
     """Return reductions of the gradients of norms, of which each rank has those of its tokens."""
-    if segment.phase != "backward" or not roles.shapes:
+    if segment.phase != "backward" or not styles.shapes:
         return []
-    width = next(iter(roles.shapes.values())).width_in
+    width = next(iter(styles.shapes.values())).width_in
     found = []
     for kernel in segment.kernels:
         size = width * (4 if kernel.dtype == "fp32" else 2)
@@ -138,7 +138,7 @@ def _of_norms(segment: Segment, roles: Roles) -> list[Exchange]:
     return found
 
 
-def _ring_exchanges(segment: Segment, roles: Roles, split: Split) -> list[Exchange]:
+def _ring_exchanges(segment: Segment, styles: ParallelStyles, split: Split) -> list[Exchange]:
     """Return the keys and values (and, backward, their gradients) that go round the ring."""
     exchanges = []
     for kernel in segment.kernels:
@@ -148,7 +148,7 @@ def _ring_exchanges(segment: Segment, roles: Roles, split: Split) -> list[Exchan
         elements = 2 * dims["kv_heads"].base * dims["head_dim"].base * dims["seq_kv"].base
         width = 4 if kernel.dtype == "fp32" else 2
         batch = Affine(*dims["batch"])
-        held = roles.heads.keys_of_rank(split.tensor) / roles.heads.key if roles.heads else 1.0
+        held = styles.heads.keys_of_rank(split.tensor) / styles.heads.key if styles.heads else 1.0
         per_sample = elements * width * held
         size = Affine(batch.base * per_sample, batch.per_sample * per_sample)
         exchanges.append(Exchange("context", "all_gather", size, 2 if kernel.backward else 1))

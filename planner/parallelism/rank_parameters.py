@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from ...profiles.profile import BlockGroup, Kernel, ParameterTensor, Profile, StepTrace
 from ..plan.layout import Layout
+from .column_row_parallel import ParallelStyles, is_dense_linear, is_expert_product, parallel_styles
 from .fsdp import Unit
-from .linear_roles import Roles, is_dense_linear, is_expert_product, roles_of
 from .pipeline_stages import stage_of_instances
 from .rank_trace import Split
 
@@ -66,7 +66,7 @@ def rank_units(
         layout: stages.
         split: how linear layers and experts are divided.
     """
-    roles = roles_of(trace, splits_head=split.splits_vocabulary)
+    styles = parallel_styles(trace, splits_head=split.splits_vocabulary)
     by_stage = _blocks_by_stage(trace, layout)
     groups = {group.name: group for group in profile.blocks}
     root = units[-1]
@@ -79,7 +79,7 @@ def rank_units(
                 continue
             weights = _expert_weights(trace, unit.name)
             whole = replace(unit, count=counts[unit.name])
-            dense.append(_dense_share(whole, groups[unit.name or ""], roles, split, weights))
+            dense.append(_dense_share(whole, groups[unit.name or ""], styles, split, weights))
             if weights:
                 experts.append(_scaled(whole, weights / split.expert / unit.parameters))
         at_root = ends[0] if stage == 0 else 0.0
@@ -101,12 +101,16 @@ def _blocks_by_stage(trace: StepTrace, layout: Layout) -> list[Counter[str | Non
 
 
 def _dense_share(
-    unit: Unit, group: BlockGroup, roles: dict[str | None, Roles], split: Split, experts: float
+    unit: Unit,
+    group: BlockGroup,
+    styles: dict[str | None, ParallelStyles],
+    split: Split,
+    experts: float,
 ) -> Unit:
     """Return a block's unit with its split layers divided and its experts left out."""
     if split.tensor == 1 and not experts:
         return unit
-    share_of = _shares_by_name(roles.get(unit.name), group, split.tensor)
+    share_of = _shares_by_name(styles.get(unit.name), group, split.tensor)
     tensors = None if experts else _split_tensors(unit.tensors, group, share_of)
     if tensors is not None:
         return of_tensors(unit, tensors)
@@ -130,14 +134,14 @@ def of_tensors(unit: Unit, tensors: tuple[ParameterTensor, ...]) -> Unit:
 
 
 def _shares_by_name(
-    roles: Roles | None, group: BlockGroup, tensor: int
+    styles: ParallelStyles | None, group: BlockGroup, tensor: int
 ) -> dict[str, tuple[str, float]]:
-    """Return role and rank's share of a block's split layers by their names inside the block."""
+    """Return style and rank's share of a block's split layers by their names inside the block."""
     found: dict[str, tuple[str, float]] = {}
     for linear in group.linears:
-        for module, role in (roles.role if roles else {}).items():
-            if roles and role != "whole" and module.endswith(f".{linear.name}"):
-                found[linear.name] = (role, roles.share(module, tensor))
+        for module, style in (styles.style if styles else {}).items():
+            if styles and style != "whole" and module.endswith(f".{linear.name}"):
+                found[linear.name] = (style, styles.share(module, tensor))
     return found
 
 
@@ -159,13 +163,13 @@ def _split_tensors(
             changed, bias_share = {"rows": round(tensor.rows * bias_share)}, None
         elif linears and shape == (linears[0].out_features, linears[0].in_features):
             linear = linears.pop(0)
-            role, share = share_of.get(linear.name, ("whole", 1.0))
-            if role == "column":
+            style, share = share_of.get(linear.name, ("whole", 1.0))
+            if style == "column":
                 changed = {"rows": round(tensor.rows * share)}
-            elif role == "row":
+            elif style == "row":
                 changed = {"row_elements": round(tensor.row_elements * share)}
             if linear.parameters > linear.out_features * linear.in_features:
-                bias_share = share if role == "column" else 1.0
+                bias_share = share if style == "column" else 1.0
         split.append(tensor.model_copy(update=changed) if changed else tensor)
     return None if linears or not tensors else tuple(split)
 

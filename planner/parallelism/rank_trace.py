@@ -2,7 +2,7 @@
 
 Every kernel keeps its place; its sizes are those of the rank's share:
 
-- tensor: column- and row-parallel layers (`linear_roles`), attention by heads, everything
+- tensor: column- and row-parallel layers (`column_row_parallel`), attention by heads, everything
   between a column layer and its row layer by the same share (Shoeybi et al. 2019,
   arXiv:1909.08053, section 3);
 - sequence parallel: the residual stream and its norms by tokens (Korthikanti et al. 2022,
@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from ...profiles.profile import Affine, Kernel, Segment, StepTrace
 from ..plan.errors import UnsupportedError
+from .column_row_parallel import ParallelStyles, is_dense_linear, is_expert_product, parallel_styles
 from .degrees import Split as Split
-from .linear_roles import Roles, is_dense_linear, is_expert_product, roles_of
 from .model_parallel_comm import Exchange as Exchange
 from .model_parallel_comm import exchanges_of, is_table
 from .sequence_parallel import Gathered, gathered_of
@@ -32,12 +32,12 @@ class SplitTrace:
 
     trace: StepTrace
     exchanges: tuple[tuple[Exchange, ...], ...]
-    """By segment."""
+    """Collectives of each segment."""
     output_shares: tuple[tuple[tuple[float, float], ...], ...]
-    """By segment and kernel: share of what it writes that the rank holds, (constant part, part
-    that grows with the micro-batch)."""
+    """Share of what a kernel writes that the rank holds, as (constant part, part that grows with
+    the micro-batch), by segment and kernel."""
     gathered: tuple[tuple[Gathered, ...], ...]
-    """By segment: what is whole for a moment."""
+    """Tensors of each segment that are gathered whole for a moment."""
 
 
 def split_trace(trace: StepTrace, split: Split) -> SplitTrace:
@@ -46,31 +46,33 @@ def split_trace(trace: StepTrace, split: Split) -> SplitTrace:
     Raises:
         UnsupportedError: the model cannot be split that way.
     """
-    roles = roles_of(trace, splits_head=split.splits_vocabulary)
-    check_divisible(trace, roles, split)
-    splitter = _Splitter(split, roles, trace)
+    styles = parallel_styles(trace, splits_head=split.splits_vocabulary)
+    check_divisible(trace, styles, split)
+    splitter = _Splitter(split, styles, trace)
     parts = [splitter.segment(segment) for segment in trace.segments]
     return SplitTrace(
         trace=trace.model_copy(update={"segments": tuple(part[0] for part in parts)}),
         exchanges=tuple(part[1] for part in parts),
         output_shares=tuple(part[2] for part in parts),
-        gathered=tuple(gathered_of(s, roles.get(s.block), split) for s in trace.segments),
+        gathered=tuple(gathered_of(s, styles.get(s.block), split) for s in trace.segments),
     )
 
 
-def check_divisible(trace: StepTrace, roles: dict[str | None, Roles], split: Split) -> None:
+def check_divisible(
+    trace: StepTrace, styles: dict[str | None, ParallelStyles], split: Split
+) -> None:
     """Raise UnsupportedError where a degree does not divide what it splits."""
     t, name = split.tensor, "tensor"
     if t > 1:
-        for block, found in roles.items():
-            if block is not None and "row" not in found.role.values():
+        for block, found in styles.items():
+            if block is not None and "row" not in found.style.values():
                 raise UnsupportedError(
                     f"Block {block} has no pair of linear layers that tensor parallelism splits.",
                     fix="use data parallelism (dp, fsdp) or pipeline stages for this model.",
                 )
-            for module, role in found.role.items():
+            for module, style in found.style.items():
                 shape = found.shapes[module]
-                width = {"column": shape.width_out, "row": shape.width_in, "whole": 0}[role]
+                width = {"column": shape.width_out, "row": shape.width_in, "whole": 0}[style]
                 held = width * found.share(module, t)
                 if block is not None and abs(held - round(held)) > 1e-6:
                     _refuse_indivisible(name, t, f"width {width:g} of {module}")
@@ -107,9 +109,11 @@ def _refuse_indivisible(degree: str, size: int, what: str) -> None:
 class _Splitter:
     """Splits the segments of one trace; equal kernels stay equal, so that they are timed once."""
 
-    def __init__(self, split: Split, roles: dict[str | None, Roles], trace: StepTrace) -> None:
+    def __init__(
+        self, split: Split, styles: dict[str | None, ParallelStyles], trace: StepTrace
+    ) -> None:
         self.split = split
-        self.roles = roles
+        self.styles = styles
         tables = [
             kernel
             for segment in trace.segments
@@ -126,9 +130,9 @@ class _Splitter:
         """Return the rank's kernels, its exchanges and its share of each kernel's output."""
         if segment.phase == "optimizer":
             return segment, (), tuple((1.0, 1.0) for _ in segment.kernels)
-        roles = self.roles.get(segment.block) or Roles({}, {}, {}, 0)
+        styles = self.styles.get(segment.block) or ParallelStyles({}, {}, {}, 0)
         backward = segment.phase == "backward"
-        walk = _Walk(roles, segment, loss_inside=not self.split.gathers_logits)
+        walk = _Walk(styles, segment, loss_inside=not self.split.gathers_logits)
         kernels, shares = [], []
         for kernel in segment.kernels:
             was_inside, inside = walk.inside, walk.step(kernel)
@@ -137,31 +141,31 @@ class _Splitter:
                 shares[-1] = (shares[-1][0], shares[-1][1] * self.split.tensor)
             key = (id(kernel), inside, backward)
             if key not in self._known:
-                self._known[key] = self._kernel(kernel, roles, inside, backward)
+                self._known[key] = self._kernel(kernel, styles, inside, backward)
             part, share = self._known[key]
             kernels.append(part)
             gathered = self.split.gathers_logits and segment.block is None and not backward
-            shares.append((1.0, 1.0) if gathered and is_split(kernel, roles) else share)
+            shares.append((1.0, 1.0) if gathered and is_split(kernel, styles) else share)
         if self.split.copies_logits and backward and segment.block is None and kernels:
             at = max(range(len(kernels)), key=lambda i: segment.kernels[i].bytes_written.per_sample)
             shares[at] = (shares[at][0], 2 * shares[at][1])
         return (
             segment.model_copy(update={"kernels": tuple(kernels)}),
-            tuple(exchanges_of(segment, roles, self.split, self.table)),
+            tuple(exchanges_of(segment, styles, self.split, self.table)),
             tuple(shares),
         )
 
     def _kernel(
-        self, kernel: Kernel, roles: Roles, inside: bool, backward: bool
+        self, kernel: Kernel, styles: ParallelStyles, inside: bool, backward: bool
     ) -> tuple[Kernel, tuple[float, float]]:
         split = self.split
         if is_expert_product(kernel):
             return _expert_product(kernel, split)
-        role = roles.role.get(kernel.module, "whole")
-        if is_dense_linear(kernel) and role != "whole":
-            return _linear(kernel, role, roles, split, backward)
+        style = styles.style.get(kernel.module, "whole")
+        if is_dense_linear(kernel) and style != "whole":
+            return _linear(kernel, style, styles, split, backward)
         if kernel.kind == "attention":
-            return _attention(kernel, roles, split)
+            return _attention(kernel, styles, split)
         if kernel.kind == "gemm" and not kernel.linear:
             return _batched(kernel, split, inside)
         tokens = 1 / split.context
@@ -169,16 +173,16 @@ class _Splitter:
             tokens /= split.tensor
         weights = 1.0
         # Casts and gradients of a layer's own parameters.
-        if role != "whole":
-            weights = roles.share(kernel.module, split.tensor)
+        if style != "whole":
+            weights = styles.share(kernel.module, split.tensor)
         elif split.splits_vocabulary and is_table(kernel, self.table):
             weights = 1 / split.tensor
         return _scaled(kernel, weights, tokens), (weights, tokens)
 
 
-def is_split(kernel: Kernel, roles: Roles) -> bool:
+def is_split(kernel: Kernel, styles: ParallelStyles) -> bool:
     """Return whether a kernel is the product of a layer that tensor parallelism splits."""
-    return is_dense_linear(kernel) and roles.role.get(kernel.module, "whole") != "whole"
+    return is_dense_linear(kernel) and styles.style.get(kernel.module, "whole") != "whole"
 
 
 class _Walk:
@@ -187,78 +191,78 @@ class _Walk:
     The loss is behind a column layer, the head, that no row layer follows.
     """
 
-    def __init__(self, roles: Roles, segment: Segment, *, loss_inside: bool) -> None:
-        self.roles = roles
+    def __init__(self, styles: ParallelStyles, segment: Segment, *, loss_inside: bool) -> None:
+        self.styles = styles
         self.loss_inside = loss_inside
         self.backward = segment.phase == "backward"
         self.pending: set[str] = set()
         self.inside = False
-        first = next((r for k in segment.kernels if (r := self._role(k)) != "whole"), "whole")
+        first = next((s for k in segment.kernels if (s := self._style(k)) != "whole"), "whole")
         if self.backward and first == "column" and loss_inside:
             self.inside = True
-            self.pending = {m for m, r in roles.role.items() if r == "column"}
+            self.pending = {m for m, s in styles.style.items() if s == "column"}
 
     def step(self, kernel: Kernel) -> bool:
         """Return whether this kernel works on split activations, and go on behind it."""
-        role = self._role(kernel)
-        if role == "whole":
-            bias = self.roles.role.get(kernel.module)
+        style = self._style(kernel)
+        if style == "whole":
+            bias = self.styles.style.get(kernel.module)
             return self.inside if bias in (None, "whole") else bias == "column"
         if self.backward:
-            self._step_back(kernel.module, role)
+            self._step_back(kernel.module, style)
         else:
-            self.inside = role == "column" and (self.loss_inside or not self._is_head(kernel))
+            self.inside = style == "column" and (self.loss_inside or not self._is_head(kernel))
         return self.inside
 
     def _is_head(self, kernel: Kernel) -> bool:
-        return "row" not in self.roles.role.values()
+        return "row" not in self.styles.style.values()
 
-    def _step_back(self, module: str, role: str) -> None:
-        if role == "row":
+    def _step_back(self, module: str, style: str) -> None:
+        if style == "row":
             self.inside = True
-            group = self.roles.group[module]
+            group = self.styles.group[module]
             self.pending = {
                 m
-                for m, g in self.roles.group.items()
-                if g == group and self.roles.role[m] == "column"
+                for m, g in self.styles.group.items()
+                if g == group and self.styles.style[m] == "column"
             }
         else:
             self.pending.discard(module)
             self.inside = bool(self.pending)
 
-    def _role(self, kernel: Kernel) -> str:
-        return self.roles.role.get(kernel.module, "whole") if is_dense_linear(kernel) else "whole"
+    def _style(self, kernel: Kernel) -> str:
+        return self.styles.style.get(kernel.module, "whole") if is_dense_linear(kernel) else "whole"
 
 
 def _linear(
-    kernel: Kernel, role: str, roles: Roles, split: Split, backward: bool
+    kernel: Kernel, style: str, styles: ParallelStyles, split: Split, backward: bool
 ) -> tuple[Kernel, tuple[float, float]]:
     """Return a split layer's product: forward (m,n,k), input gradient and weight gradient."""
-    shape = roles.shapes[kernel.module]
-    divided = shape.width_out if role == "column" else shape.width_in
-    other = shape.width_in if role == "column" else shape.width_out
+    shape = styles.shapes[kernel.module]
+    divided = shape.width_out if style == "column" else shape.width_in
+    other = shape.width_in if style == "column" else shape.width_out
     free = [name for name in ("m", "n", "k") if not kernel.dims[name].per_sample]
     candidates = [name for name in free if kernel.dims[name].base == divided]
     if divided == other and len(candidates) == 2:
-        candidates = [_square_axis(kernel, role, backward)]
+        candidates = [_square_axis(kernel, style, backward)]
     factors: dict[str, float] = dict.fromkeys(("m", "n", "k"), 1.0)
     if candidates:
-        factors[candidates[0]] = roles.share(kernel.module, split.tensor)
+        factors[candidates[0]] = styles.share(kernel.module, split.tensor)
     for name in ("m", "n", "k"):
         if kernel.dims[name].per_sample:
             factors[name] = 1 / split.context
     return _product(kernel, factors)
 
 
-def _square_axis(kernel: Kernel, role: str, backward: bool) -> str:
+def _square_axis(kernel: Kernel, style: str, backward: bool) -> str:
     """Return the axis of the split width where input and output are equally wide.
 
     Forward is (tokens, out, in), the input's gradient (tokens, in, out), the weight's (out, in,
     tokens).
     """
     if kernel.dims["k"].per_sample:
-        return "m" if role == "column" else "n"
-    return "n" if (role == "column") != backward else "k"
+        return "m" if style == "column" else "n"
+    return "n" if (style == "column") != backward else "k"
 
 
 def _expert_product(kernel: Kernel, split: Split) -> tuple[Kernel, tuple[float, float]]:
@@ -296,12 +300,14 @@ def _product(kernel: Kernel, factors: dict[str, float]) -> tuple[Kernel, tuple[f
     return part, (written, written)
 
 
-def _attention(kernel: Kernel, roles: Roles, split: Split) -> tuple[Kernel, tuple[float, float]]:
+def _attention(
+    kernel: Kernel, styles: ParallelStyles, split: Split
+) -> tuple[Kernel, tuple[float, float]]:
     share = 1 / (split.tensor * split.context)
     dims = dict(kernel.dims)
     dims["heads"] = _times(dims["heads"], 1 / split.tensor)
-    if roles.heads:
-        dims["kv_heads"] = Affine(roles.heads.keys_of_rank(split.tensor))
+    if styles.heads:
+        dims["kv_heads"] = Affine(styles.heads.keys_of_rank(split.tensor))
     dims["seq_q"] = _times(dims["seq_q"], 1 / split.context)
     part = _scaled(kernel, 1.0, share)
     return part.model_copy(update={"dims": dims, "flops": _times(kernel.flops, share)}), (1, share)

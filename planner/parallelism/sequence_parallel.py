@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...profiles.profile import CATEGORIES, MemoryStream, Segment, StepTrace
+from .column_row_parallel import ParallelStyles, is_dense_linear
 from .degrees import Split
-from .linear_roles import Roles, is_dense_linear
 
 TEMPORARY = CATEGORIES.index("temporary")
 
@@ -27,19 +27,21 @@ class Gathered:
     bytes_per_sample: float
 
 
-def gathered_of(segment: Segment, roles: Roles | None, split: Split) -> tuple[Gathered, ...]:
+def gathered_of(
+    segment: Segment, styles: ParallelStyles | None, split: Split
+) -> tuple[Gathered, ...]:
     """Return the gradients that a segment gathers, one for each row layer."""
-    if not split.sequence_parallel or segment.phase != "backward" or roles is None:
+    if not split.sequence_parallel or segment.phase != "backward" or styles is None:
         return ()
     products: dict[str, list[int]] = {}
     for i, kernel in enumerate(segment.kernels):
-        if is_dense_linear(kernel) and roles.role.get(kernel.module) == "row":
+        if is_dense_linear(kernel) and styles.style.get(kernel.module) == "row":
             products.setdefault(kernel.module, []).append(i)
     found = []
     for module, at in products.items():
         tokens = max(segment.kernels[i].dims["m"].per_sample for i in at)
         width = 4 if segment.kernels[at[0]].dtype == "fp32" else 2
-        size = width * tokens * roles.shapes[module].width_out / split.context
+        size = width * tokens * styles.shapes[module].width_out / split.context
         found.append(Gathered(min(at), max(at), size))
     return tuple(found)
 

@@ -37,7 +37,7 @@ class EstimatedHostMemory(Estimated):
     """Memory that one node's host must have for what is offloaded, against what it has."""
 
     capacity: float | None
-    """None where the catalogue does not know it."""
+    """Bytes that the host has; None where the catalogue does not know it."""
 
     @property
     def fits(self) -> bool:

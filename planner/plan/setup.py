@@ -23,7 +23,8 @@ class Setup:
     stack: Stack = "torch-eager"
     compile: bool = False
     optimizer: str | None = None
-    """None: the file's own; "none": forward and backward only; else a what-if."""
+    """Optimizer of the step. None is the file's own, "none" is forward and backward only, any other
+    name is a what-if."""
     autocast: bool = True
     """Whether 16-bit compute comes from torch.autocast; False where the layers are 16-bit
     themselves: FSDP's MixedPrecision, Megatron, XLA, Apex O2."""

@@ -45,7 +45,7 @@ class FitsAnswer(FrozenModel):
     micro_batch: int
     """The micro-batch that was asked for, or 1."""
     largest_micro_batch: int | None
-    """None when not even one sample fits."""
+    """Largest micro-batch that fits; None when not even one sample does."""
     peak_memory_bytes: EstimatedMemory
     memory_breakdown_bytes: MemoryBreakdown
     spare_bytes: float

@@ -10,7 +10,7 @@ from ..plan.plan import Breakdown, Estimated, Plan
 from .predict import Prediction
 
 BETWEEN_MACHINES = 0.08
-"""Of the step time, either way: what devices of one kind differ by, on average, in one job.
+"""Fraction of the step time, either way, by which devices of one kind differ on average in one job.
 Sinha et al., "Not All GPUs Are Created Equal", arXiv:2208.11035v3, abstract (8 % on average, 22 %
 at most, over five computing centres)."""
 

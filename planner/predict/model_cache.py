@@ -25,8 +25,8 @@ from ...profiles.profile import (
 )
 from ..memory.chunked_head import with_chunked_head
 from ..memory.plateaus import Envelope, envelope
+from ..parallelism.column_row_parallel import is_expert_product
 from ..parallelism.fsdp import Unit, units_of
-from ..parallelism.linear_roles import is_expert_product
 from ..parallelism.rank_trace import Split, SplitTrace, split_trace
 from ..software.stack import StackFacts
 from ..step.kernel_totals import SegmentTimes, StepKernels

@@ -50,7 +50,7 @@ class Variants:
     micro_batch: np.ndarray
     times: MicroBatchTimes
     offloaded_activation_bytes: np.ndarray
-    """Of one micro-batch."""
+    """Activation bytes of one micro-batch that are offloaded to the host."""
 
 
 def variants_of(
@@ -70,8 +70,8 @@ def variants_of(
         micro_batches: sizes.
     """
     setups = [replace(setup, recompute=recompute) for recompute in recomputes]
-    shares = [recompute_policies(one) for one in setups]
-    traced: tuple[Recompute, ...] = tuple({policy: None for one in shares for policy in one})
+    policies = [recompute_policies(one) for one in setups]
+    traced: tuple[Recompute, ...] = tuple({policy: None for one in policies for policy in one})
     times = cache.times(
         accelerator,
         setup.precision,
@@ -86,8 +86,8 @@ def variants_of(
         micro_batch=np.tile(micro_batches, len(recomputes)),
         times=MicroBatchTimes.stack(
             [
-                MicroBatchTimes.weighted([totals[one] for one in share], list(share.values()))
-                for share in shares
+                MicroBatchTimes.weighted([totals[name] for name in one], list(one.values()))
+                for one in policies
             ]
         ),
         offloaded_activation_bytes=np.concatenate(
@@ -175,13 +175,13 @@ def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
     """Return the parts of a step whose model is split: those of its slowest pipeline stage."""
     layout, stack = setup.layout, stack_facts(setup)
     curves = cache.curves(site.accelerator)
-    shares = _shares(cache, setup)
-    stages = _stages(cache, site, setup, shares)
+    rank_traces = _rank_traces(cache, setup)
+    stages = _stages(cache, site, setup, rank_traces)
     slowest, communication = stages.slowest()
     fullest = fullest_rank(cache, setup)
     stepped = np.array([[stepped_parameters(cache, setup)]])
     added = fullest.sharded(layout) if layout.zero_stage == 3 else fullest.trainable
-    send = send_s(layout, site, boundary_bytes(shares[0]) * setup.micro_batch)
+    send = send_s(layout, site, boundary_bytes(rank_traces[0]) * setup.micro_batch)
     grad_accum = np.array([[setup.grad_accum]])
     parts = hybrid_step_times(
         slowest,
@@ -213,7 +213,7 @@ def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
     )
 
 
-def _shares(cache: ModelCache, setup: Setup) -> list[SplitTrace]:
+def _rank_traces(cache: ModelCache, setup: Setup) -> list[SplitTrace]:
     """Return one rank's share of the step under each recompute policy that is traced."""
     stack = stack_facts(setup)
     numerics = cache.numerics(setup.precision, autocast=stack.autocast)
@@ -225,7 +225,7 @@ def _shares(cache: ModelCache, setup: Setup) -> list[SplitTrace]:
 
 
 def _stages(
-    cache: ModelCache, site: Site, setup: Setup, shares: Sequence[SplitTrace]
+    cache: ModelCache, site: Site, setup: Setup, rank_traces: Sequence[SplitTrace]
 ) -> StageTimes:
     """Return the times of every pipeline stage, recompute policies weighted."""
     exposure = tensor_exposure(setup.stack, setup.software_date, setup.features)
@@ -241,14 +241,14 @@ def _stages(
         [
             stage_times(
                 one,
-                share,
+                trace,
                 setup.layout,
                 site,
                 cache.curves(site.accelerator),
                 micro_batches=np.array([setup.micro_batch]),
                 tensor_exposure=exposure,
             )
-            for one, share in zip(times, shares, strict=True)
+            for one, trace in zip(times, rank_traces, strict=True)
         ],
         list(recompute_policies(setup).values()),
     )

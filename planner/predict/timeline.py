@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...catalog.errors import UsageError
 from ...catalog.types import Accelerator
-from ...profiles.profile import Profile
+from ...profiles.profile import Profile, StepTrace
 from ..plan.plan import Plan
 from ..plan.setup import Setup
 from ..software.stack import casts_layers
+from ..step.kernel_totals import SegmentTimes
 from .model_cache import ModelCache
 from .setup import stack_facts
 
@@ -63,46 +65,54 @@ def timeline(profile: Profile, plan: Plan, accelerator: Accelerator) -> list[Spa
     )
     numerics = cache.numerics(plan.precision, autocast=setup.autocast)
     trace = cache.trace_in(numerics, plan.recompute)
-    spans: list[Span] = []
+    spans = [*_segments(trace, times, grad_accum=plan.grad_accum)]
+    now = spans[-1].start_s + spans[-1].duration_s if spans else 0.0
+    for name, track, duration in _rest(plan, now):
+        if duration > 0:
+            spans.append(Span(name=name, track=track, start_s=now, duration_s=duration))
+            now += duration
+    return spans
+
+
+def _segments(trace: StepTrace, times: SegmentTimes, *, grad_accum: int) -> Iterator[Span]:
+    """Yield the forward and backward passes of every micro-batch, one after the other."""
     now = 0.0
-    for micro_batch in range(plan.grad_accum):
+    for micro_batch in range(grad_accum):
         for index in trace.schedule:
             segment = trace.segments[index]
             if segment.phase == "optimizer":
                 continue
             duration = float(times.total_s[index, 0])
-            spans.append(
-                Span(
-                    name=segment.name,
-                    track="compute",
-                    start_s=now,
-                    duration_s=duration,
-                    facts={
-                        "micro_batch": micro_batch,
-                        "block": segment.block,
-                        "compute_s": float(times.compute_s[index, 0]),
-                        "memory_bound_s": float(times.memory_s[index, 0]),
-                        "kernels": len(segment.kernels),
-                    },
-                )
+            yield Span(
+                name=segment.name,
+                track="compute",
+                start_s=now,
+                duration_s=duration,
+                facts={
+                    "micro_batch": micro_batch,
+                    "block": segment.block,
+                    "compute_s": float(times.compute_s[index, 0]),
+                    "memory_bound_s": float(times.memory_s[index, 0]),
+                    "kernels": len(segment.kernels),
+                },
             )
             now += duration
-    parts = (
-        ("exposed data communication", "communication", plan.breakdown_s.data_comm_exposed),
-        ("exposed host copies", "communication", plan.breakdown_s.host_comm_exposed),
-        ("optimizer step", "optimizer", plan.breakdown_s.optimizer),
+
+
+def _rest(plan: Plan, passes_s: float) -> tuple[tuple[str, str, float], ...]:
+    """Return what follows the passes: names, tracks and seconds, up to the plan's step time."""
+    parts = plan.breakdown_s
+    return (
+        ("exposed data communication", "communication", parts.data_comm_exposed),
+        ("exposed host copies", "communication", parts.host_comm_exposed),
+        ("optimizer step", "optimizer", parts.optimizer),
         (
             "loop overhead",
             "compute",
             plan.step_time_s.value
-            - now
-            - plan.breakdown_s.optimizer
-            - plan.breakdown_s.data_comm_exposed
-            - plan.breakdown_s.host_comm_exposed,
+            - passes_s
+            - parts.optimizer
+            - parts.data_comm_exposed
+            - parts.host_comm_exposed,
         ),
     )
-    for name, track, duration in parts:
-        if duration > 0:
-            spans.append(Span(name=name, track=track, start_s=now, duration_s=duration))
-            now += duration
-    return spans

@@ -29,7 +29,7 @@ USUAL_FRAGMENTATION = 1.02
 
 
 @dataclass
-class Family:
+class DataParallelPredictor:
     """Predicts data-parallel layouts; what sites share is made once.
 
     The setups it is asked about differ in layout, precision, stack and batch alone.
@@ -83,9 +83,9 @@ class Family:
 
     def peak_bytes(self, layouts: tuple[Layout, ...], base: Setup, accum: np.ndarray) -> np.ndarray:
         """Return [L, V] allocated peaks of all variants, which accumulate so many micro-batches."""
-        peak = self._family_peaks(layouts, base, accumulates=False)
+        peak = self._peaks_of(layouts, base, accumulates=False)
         if (accum > 1).any():
-            peak = np.where(accum > 1, self._family_peaks(layouts, base, accumulates=True), peak)
+            peak = np.where(accum > 1, self._peaks_of(layouts, base, accumulates=True), peak)
         return peak
 
     def step_s(
@@ -103,7 +103,7 @@ class Family:
         }
         return np.array([[held[count]] for count in opened])
 
-    def _family_peaks(
+    def _peaks_of(
         self, layouts: tuple[Layout, ...], base: Setup, *, accumulates: bool
     ) -> np.ndarray:
         """Return [L, V] allocated peaks; many sites share the same layouts."""

@@ -58,8 +58,9 @@ def survey(
 ) -> Market:
     """Return one choice per instance type: its cheapest region for the way of buying.
 
-    A type without any price stays as a choice when nothing of it is priced, so that the user sees
-    it exists; it is counted in `without_price` and cannot be ranked by money.
+    Of regions at one price it is the one with the cheapest spot machines, and then the first by
+    name. A type without any price stays as a choice when nothing of it is priced, so that the user
+    sees it exists; it is counted in `without_price` and cannot be ranked by money.
     """
     everywhere = "all" in machine.providers
     named = tuple(p for p in machine.providers if p != "all")
@@ -111,9 +112,10 @@ def _cheapest(offers: list[Offer], catalogue: Catalogue, money: Money) -> Priced
             return spot, "spot"
         return on_demand, own
 
-    def order(offer: Offer) -> tuple[bool, Decimal, str]:
+    def order(offer: Offer) -> tuple[bool, Decimal, bool, Decimal, str]:
         usd, _ = price(offer)
-        return usd is None, usd or Decimal(0), offer.region
+        spot = offer.market_spot_usd_per_hour
+        return usd is None, usd or Decimal(0), spot is None, spot or Decimal(0), offer.region
 
     best = min(offers, key=order)
     usd, purchase = price(best)

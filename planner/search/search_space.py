@@ -24,7 +24,7 @@ class Space:
 
     node_counts: tuple[int, ...]
     layouts: tuple[Layout, ...]
-    """Empty: the data-parallel family for each number of ranks."""
+    """Empty: the data-parallel layouts for each number of ranks."""
     recomputes: tuple[Recompute, ...]
     micro_batches: np.ndarray
     grad_accums: tuple[int, ...]
@@ -38,7 +38,7 @@ class Space:
         if self.layouts:
             ranks = nodes * per_node
             return [layout for layout in self.layouts if layout.accelerators == ranks]
-        return _data_parallel_family(nodes, per_node)
+        return _data_parallel_layouts(nodes, per_node)
 
 
 def space_of(question: Question, profile: Profile) -> Space:
@@ -116,17 +116,17 @@ def _first(wanted: tuple[Precision, ...], able: tuple[Precision, ...]) -> tuple[
 
 
 @lru_cache(maxsize=1024)
-def _data_parallel_family(nodes: int, per_node: int) -> tuple[Layout, ...]:
+def _data_parallel_layouts(nodes: int, per_node: int) -> tuple[Layout, ...]:
     ranks = nodes * per_node
     if ranks == 1:
         return (Layout(),)
-    family = [
+    layouts = [
         Layout(data=ranks),
         *(Layout(data=ranks, shard=ranks, zero_stage=stage) for stage in (1, 2, 3)),
     ]
     if nodes > 1 and per_node > 1:
-        family.append(Layout(data=ranks, shard=per_node, zero_stage=3))
-    return tuple(family)
+        layouts.append(Layout(data=ranks, shard=per_node, zero_stage=3))
+    return tuple(layouts)
 
 
 def _node_counts(machine: Machine) -> tuple[int, ...]:

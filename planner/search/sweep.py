@@ -18,7 +18,7 @@ from ..plan.setup import Setup
 from ..predict.model_cache import ModelCache
 from ..predict.step_time import Variants
 from ..software.stack import casts_layers
-from .data_parallel import USUAL_FRAGMENTATION, Family
+from .data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
 from .model_parallel import HandLayouts
 from .offers import Market, PricedInstance
 from .ranking import Candidate
@@ -46,7 +46,7 @@ class Sweep:
         self.counts["no_spec"] = market.without_spec
         self.counts["unsupported"] = market.cannot_train
         self.tried = 0
-        self._family = Family(cache=cache, space=space)
+        self._data_parallel = DataParallelPredictor(cache=cache, space=space)
         self._by_hand = HandLayouts(cache=cache, space=space)
         self.refusals: set[str] = set()
         """Why hand-given layouts cannot be predicted."""
@@ -109,14 +109,14 @@ class Sweep:
         for layout in layouts:
             if not layout.is_data_parallel_only:
                 yield from self._of_hand_layout(choices, site, layout, precision, stack)
-        family = [layout for layout in layouts if layout.is_data_parallel_only]
+        data_parallel = [layout for layout in layouts if layout.is_data_parallel_only]
         for autocast in (True, False):
             same = tuple(
-                one for one in family if casts_layers(stack, one, self.offload) == autocast
+                one for one in data_parallel if casts_layers(stack, one, self.offload) == autocast
             )
             if same:
                 base = self._base(precision, stack, autocast=autocast)
-                variants = self._family.variants(site.accelerator, base)
+                variants = self._data_parallel.variants(site.accelerator, base)
                 yield from self._of_layouts(choices, site, same, variants)
 
     def _of_hand_layout(
@@ -164,14 +164,14 @@ class Sweep:
         layouts: tuple[Layout, ...],
         variants: Variants,
     ) -> Iterator[Candidate]:
-        accum, divisible = self._family.accumulation(layouts, variants.micro_batch)
-        fits = divisible & self._family.fits(site, layouts, variants, accum)
+        accum, divisible = self._data_parallel.accumulation(layouts, variants.micro_batch)
+        fits = divisible & self._data_parallel.fits(site, layouts, variants, accum)
         many = len(choices)
         shown = self._shown(choices)
         self.tried += many * fits.size
         self.counts["indivisible"] += many * int((~divisible).sum())
         self.counts["out_of_memory"] += many * int((divisible & ~fits).sum())
-        total_s = self._family.step_s(site, layouts, variants, accum)
+        total_s = self._data_parallel.step_s(site, layouts, variants, accum)
         data = np.array([[layout.data] for layout in layouts])
         batch = variants.micro_batch * data * accum
         rate = np.where(fits, batch / total_s, -np.inf)

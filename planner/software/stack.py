@@ -32,7 +32,7 @@ class StackFacts:
     """Whether 16-bit compute is torch.autocast's, with casts around every layer; False where the
     layers are 16-bit themselves."""
     date: Date | None = None
-    """Of the software; None is today."""
+    """Date of the software; None is today."""
     flash_package: bool = False
     """Whether attention is the flash-attn package's, not torch's own."""
     launches_serially: bool = False

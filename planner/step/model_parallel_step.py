@@ -16,8 +16,8 @@ from ...profiles.profile import Segment
 from ..constants import fitted
 from ..hardware.cluster import Site
 from ..hardware.collectives import CollectiveCall, Group, collective_s
+from ..parallelism.column_row_parallel import is_expert_product
 from ..parallelism.fsdp import Unit
-from ..parallelism.linear_roles import is_expert_product
 from ..parallelism.pipeline_stages import bubble_s, stage_counts, stage_of_instances
 from ..parallelism.rank_parameters import RankUnits, data_layout, expert_data_layout
 from ..parallelism.rank_trace import Exchange, SplitTrace

@@ -38,7 +38,7 @@ class PredictionError(FrozenModel):
     id: str
     quantity: Quantity
     measured: float | None
-    """None when the run ended out of memory: then only the verdict counts."""
+    """Measured value; None when the run ended out of memory, as then only the verdict counts."""
     predicted: float | None
     low: float | None
     high: float | None

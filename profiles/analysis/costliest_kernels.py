@@ -23,7 +23,7 @@ class KernelCost:
     times: int
     """Runs in one step, in all repetitions of its block."""
     flops: float
-    """Of all its runs."""
+    """FLOPs of all its runs."""
     traffic_bytes: float
     """Bytes read and written by all its runs."""
 

@@ -39,7 +39,7 @@ class CheckRow:
     against: str | None = None
     """The accelerator whose embedded curves it is held against: its own, or its relative."""
     mape: float | None = None
-    """Of those curves, as predictions of what the file holds."""
+    """Mean absolute percentage error of those curves, as predictions of what the file holds."""
     mape_after_factor: float | None = None
     factor: float | None = None
     """Median of the file's time over the predicted one."""

@@ -137,7 +137,7 @@ class Point:
 
     part: Part
     dtype: str
-    """Of the operands; for "stream" and "collective" the kind."""
+    """Dtype of the operands; for "stream" and "collective" the kind."""
     shape: tuple[int, ...]
     level: int
 

@@ -96,19 +96,19 @@ class CurveFile:
     sources: tuple[str, ...]
     kernel_floor_s: float | None
     gemm_grids: dict[str, GemmGrid]
-    """By dtype."""
+    """Measured products by dtype."""
     tile_models: dict[str, dict[str, TileModel]]
-    """By dtype, then "linear", "batched" or "conv"."""
+    """Models of tiles by dtype, then by "linear", "batched" or "conv"."""
     attention_grids: dict[str, tuple[AttentionGrid, ...]]
-    """By dtype, in order of head dimension."""
+    """Measured attention by dtype, in order of head dimension."""
     attention_error: float | None
     attention_backward_grids: dict[str, tuple[AttentionGrid, ...]]
     """As `attention_grids`; a dtype that is missing takes a multiple of its forward."""
     attention_backward_error: float | None
     convolutions: dict[str, ConvolutionFacts]
-    """By dtype."""
+    """Measured convolutions by dtype."""
     memory: dict[str, MemoryFraction]
-    """By kind of kernel."""
+    """Fraction of the memory bandwidth that a kernel reaches, by kind of kernel."""
     collectives: dict[str, tuple[CollectiveTable, ...]]
     collective_error: float | None
     path: Path
@@ -241,7 +241,7 @@ def _attention_grid(raw: dict, prepared_s: float) -> AttentionGrid:
 
 
 _LEAST_KERNEL_SHARE = 0.4
-"""Of a measured time that the attention kernel itself took at least, preparation taken off."""
+"""Least fraction of a measured time that is the attention kernel itself, without preparation."""
 
 
 def _collective(raw: dict) -> CollectiveTable:

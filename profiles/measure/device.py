@@ -23,7 +23,7 @@ StepFunction = Callable[[], None]
 Ran = Callable[[int], None]
 """Is told how many steps have run."""
 SPARED_SHARE = 0.2
-"""Of the host's free memory, what a search for the largest micro-batch leaves to others."""
+"""Fraction of the host's free memory that a search for the largest micro-batch leaves to others."""
 
 
 class Device(Protocol):

@@ -14,7 +14,7 @@ from ..measured import InputPipeline, InputSpeed
 from ..user_model.checks import described
 
 SECONDS_EACH = 2.0
-"""Of loading, per number of workers, after the first batch has come."""
+"""Seconds of loading for each number of workers, after the first batch has come."""
 MIN_BATCHES = 4
 SATURATED_BELOW = 1.10
 """More workers stop being tried when twice as many give less than this times the speed."""

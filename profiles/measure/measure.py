@@ -26,11 +26,11 @@ class MeasureRequest:
     """What to run."""
 
     device: DeviceKind | None = None
-    """None: CUDA where there is a device, else the processor."""
+    """Device to measure on; None is CUDA where there is a device, else the processor."""
     precision: str | None = None
-    """None: the file's own, else fp32."""
+    """Precision of the step; None is the file's own, else fp32."""
     micro_batch: int | None = None
-    """None: that of the file's make_batch, else 1."""
+    """Samples of the micro-batch; None is the size of the file's make_batch, else 1."""
     steps: int = DEFAULT_STEPS
     recompute: Recompute = "none"
     largest_micro_batch: bool = False

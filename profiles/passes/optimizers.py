@@ -91,9 +91,9 @@ class _Weights:
     """What the optimizer steps over."""
 
     width_bytes: int
-    """Of one element of a parameter and of its gradient."""
+    """Bytes of one element of a parameter, and of its gradient."""
     elements: list[int]
-    """Of every trainable tensor, from its gradient."""
+    """Elements of every trainable tensor, known from its gradient."""
     hidden: list[_Matrix]
     """The matrices of the repeated blocks."""
     others: list[_Matrix]
@@ -136,7 +136,7 @@ class _Work:
     temporary_bytes: float = 0.0
     """Per element, all tensors at once (foreach)."""
     scratch_bytes: int = 0
-    """Of the largest tensor alone (a loop over tensors)."""
+    """Bytes for the largest tensor alone, where the step is a loop over tensors."""
 
 
 class _Pass(NamedTuple):

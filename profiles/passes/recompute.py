@@ -73,7 +73,7 @@ class _Rerun:
     before: int
     """Index of the backward instance that it runs before."""
     start_tick: int
-    """Of the forward instance."""
+    """Tick at which the forward instance starts."""
     forward_end_tick: int
     ticks: int
     """Operations that run again."""

@@ -1,4 +1,4 @@
-"""From a record file to judged rows, with a small model that is really traced."""
+"""From a record file to evaluated rows, with a small model that is really traced."""
 
 import json
 from collections.abc import Mapping, Sequence

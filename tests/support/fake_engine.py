@@ -72,7 +72,7 @@ class FakeEngine:
     commands: list[str] = field(default_factory=list)
     books: list[Machines] = field(default_factory=list)
     history: list[Past] = field(default_factory=list)
-    """Of clusters that are gone, newest first; a test may let it be forgotten."""
+    """The clusters that are gone, newest first; a test may let them be forgotten."""
     secrets: dict[str, str] = field(default_factory=dict)
     tasks: list[dict[str, Any]] = field(default_factory=list)
     _requests: dict[str, EngineRequest] = field(default_factory=dict)

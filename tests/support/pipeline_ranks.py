@@ -49,7 +49,7 @@ class Case:
     data: int = 1
     """Data-parallel ranks; more than one wrap each stage in FSDP."""
     replicas: int = 1
-    """Of the shards of the data-parallel ranks."""
+    """Replicas of the shards of the data-parallel ranks."""
     micro_batches: int = 4
     micro_batch: int = 2
     steps: int = 5
@@ -68,7 +68,7 @@ class Outcome:
 
     losses: list[float] = field(default_factory=list)
     parameters: dict[str, Tensor] = field(default_factory=dict)
-    """By name in the whole model."""
+    """Parameters by their name in the whole model."""
     held: list[list[str]] = field(default_factory=list)
     """Names of the parameters on each rank."""
     state_keys: set[str] = field(default_factory=set)

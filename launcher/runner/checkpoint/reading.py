@@ -33,7 +33,7 @@ class Resumed:
 
     path: Path
     facts: dict[str, Any]
-    """Of its run."""
+    """What its `run.json` says of the run."""
 
 
 def read_first(

@@ -30,7 +30,7 @@ class Batches(Protocol):
     """Gives the micro-batches of one step after the other."""
 
     waited_s: float
-    """Of the last step: how long the processor waited for data."""
+    """How long the processor waited for the data of the last step."""
 
     def step(self) -> list[Batch]:
         """Return the micro-batches of the next step, on the device."""

@@ -24,7 +24,7 @@ from ..processes import Processes
 
 BYTES_PER_PARAMETER = 4
 SHARE_OF_HOST = 0.5
-"""Of the host's memory that the copies of a node may take; building takes more for a moment."""
+"""Fraction of the host's memory that the copies of a node may take; building takes more briefly."""
 
 
 def only_first_builds(job: Job, execution: Execution, processes: Processes) -> bool:

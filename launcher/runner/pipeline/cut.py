@@ -20,7 +20,7 @@ class StageCut:
     """Where a model is cut, and what each side needs."""
 
     paths: tuple[str, ...]
-    """Of all blocks, in order."""
+    """Module paths of all blocks, in order."""
     sizes: tuple[int, ...]
     """Blocks of each stage."""
     first: frozenset[str]

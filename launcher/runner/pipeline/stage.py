@@ -77,7 +77,7 @@ class Feed:
     factor: Tensor | float
     """What the loss is multiplied by for its gradient: one over their number, times a scale."""
     number: int = 0
-    """Of the micro-batch whose forward pass comes next."""
+    """Index of the micro-batch whose forward pass comes next."""
     losses: dict[int, Tensor] = field(default_factory=dict)
 
 

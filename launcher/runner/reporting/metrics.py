@@ -37,7 +37,7 @@ class Throughput:
     tokens_per_sample: float | None
     flops_per_sample: float | None
     peak_flops: float | None
-    """Of all accelerators together."""
+    """Dense peak of all accelerators together, FLOP/s."""
     usd_per_hour: float | None
 
     def of(self, step_s: float, elapsed_s: float) -> Metrics:

@@ -78,6 +78,25 @@ def test_the_table_without_tokens_counts_samples() -> None:
     assert "tokens" not in text.replace("--tokens", "")
 
 
+@pytest.mark.parametrize("make", [make_ranked_estimate, make_unworked_estimate])
+def test_where_all_machines_are_spot_their_price_stands_once(make) -> None:
+    def headings(answer: Estimate) -> str:
+        return to_text(render_estimate(answer, model="model.py", width=160), colour=False)
+
+    answer = make()
+    assert "Spot" in headings(answer)
+    bought = [
+        one.model_copy(update={"purchase": "spot"}) for one in (p.offer for p in answer.plans)
+    ]
+    spot = [
+        plan.model_copy(update={"offer": offer})
+        for plan, offer in zip(answer.plans, bought, strict=True)
+    ]
+    assert "Spot" not in headings(answer.model_copy(update={"plans": tuple(spot)}))
+    some = answer.model_copy(update={"plans": (spot[0], *answer.plans[1:])})
+    assert "Spot" in headings(some)
+
+
 def test_an_answer_without_a_plan_says_why(golden: Golden) -> None:
     lines = render_estimate(make_estimate(), model="model.py", width=100)
     golden(GOLDEN / "estimate-none.txt", to_text(lines, colour=False))

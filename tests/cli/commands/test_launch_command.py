@@ -15,7 +15,7 @@ from fake_engine import Clock, FakeEngine
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.cli.main import run
-from gpuplan.launcher.prepare.power_off import POWER_OFF
+from gpuplan.launcher.lifecycle import cloud_instances
 from gpuplan.launcher.prepare.prepare import LaunchAnswer
 from gpuplan.launcher.skypilot import engine as sky_engine
 from gpuplan.launcher.skypilot import prices
@@ -53,6 +53,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     """Return the engine that stands in for SkyPilot, on a clock that begins now."""
     fake = FakeEngine(Clock(datetime.now(UTC)), usd_per_hour=Decimal("21.96"))
     monkeypatch.setattr(sky_engine, "SkyEngine", lambda: fake)
+    monkeypatch.setattr(cloud_instances, "terminate_on_power_off", lambda _run, _regions: ["i-1"])
     monkeypatch.setattr(prices, "skypilot_prices", lambda _task: [None])
     return fake
 
@@ -126,8 +127,9 @@ def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
         "Note: set-up is stopped after 2.5 h at the latest.",
         "Note: if your laptop, SkyPilot and the guard are all gone, machines of aws power"
         " themselves off after 3.0 h ($65.88) without set-up or a run, and at the latest after"
-        " 31.3 h ($686.88); then billed until `gpuplan reconcile` or the provider's console deletes"
-        f" them: {POWER_OFF['aws'].still_billed}.",
+        " 31.3 h ($686.88); EC2 then terminates them with their disks, which this command sets as"
+        " soon as they are up (if it cannot, it says so, and their disks stay billed until"
+        " `gpuplan reconcile`).",
     ]
 
 

@@ -41,6 +41,10 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     monkeypatch.setattr(
         "gpuplan.launcher.lifecycle.cloud_instances.labelled_instances", lambda _regions: Listing()
     )
+    monkeypatch.setattr(
+        "gpuplan.launcher.lifecycle.cloud_instances.terminate_on_power_off",
+        lambda _run, _regions: ["i-1"],
+    )
     return fake
 
 

@@ -1,6 +1,7 @@
 """`gpuplan plans` and `gpuplan show`: what was kept is listed and found again."""
 
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +49,21 @@ def test_json_holds_every_kept_plan(kept: Estimate, capsys) -> None:
     run(["plans", "--format", "json", "--top", "1"])
     (printed,) = json.loads(capsys.readouterr().out)["estimates"]
     assert Estimate.model_validate(printed) == kept
+
+
+def test_a_plan_that_cannot_be_read_is_named_and_the_others_are_listed(
+    kept: Estimate, capsys
+) -> None:
+    broken, *others = (plan.id for plan in kept.plans)
+    with sqlite3.connect(Store().path) as connection:
+        connection.execute("UPDATE plans SET content = '{}' WHERE id = ?", (broken,))
+    assert run(["plans", "--top", "100"]) == 0
+    captured = capsys.readouterr()
+    assert f"Left out. The kept plan {broken} cannot be read" in captured.err
+    assert "To fix: ask its question again with `gpuplan estimate`" in captured.err
+    assert broken not in captured.out and all(one in captured.out for one in others)
+    assert run(["show", broken]) == 1
+    assert "To fix: ask its question again" in capsys.readouterr().err
 
 
 def test_the_newest_come_first_up_to_the_limit(kept: Estimate, capsys) -> None:

@@ -13,7 +13,7 @@ from gpuplan.profiles.profile import Profile
 EXAMPLES = Path(__file__).parents[3] / "examples"
 WIDTH = 100
 GPT2_PARAMETERS = 124_439_808
-"""Of the weights that OpenAI published, with the tied head counted once."""
+"""Parameters of the weights that OpenAI published, with the tied head counted once."""
 
 
 @pytest.mark.slow

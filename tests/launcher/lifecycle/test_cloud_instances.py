@@ -12,6 +12,7 @@ from gpuplan.launcher.lifecycle.cloud_instances import (
     RegionRefusedError,
     labelled_instances,
     terminate,
+    terminate_on_power_off,
 )
 from gpuplan.launcher.lifecycle.engine import EngineError
 from gpuplan.launcher.lifecycle.reconcile import LabelledMachine, Listing
@@ -42,6 +43,8 @@ class Aws:
     ) -> None:
         self.refusing, self.machines, self.region = refusing, machines or {}, region
         self.asked: list[str] = []
+        self.set: list[tuple[str, str, str]] = []
+        """Region, machine and shutdown behaviour of each call that changed one."""
 
     def Session(self) -> Any:  # noqa: N802
         return SimpleNamespace(get_credentials=lambda: "some", region_name=self.region)
@@ -55,9 +58,16 @@ class Aws:
                 raise ClientError(self.refusing[region_name])
             return [{"Reservations": [{"Instances": self.machines.get(region_name, [])}]}]
 
+        def modify(*, InstanceId: str, Attribute: str, Value: str) -> None:  # noqa: N803
+            assert Attribute == "instanceInitiatedShutdownBehavior"
+            if f"modify {InstanceId}" in self.refusing:
+                raise ClientError(self.refusing[f"modify {InstanceId}"])
+            self.set.append((region_name, InstanceId, Value))
+
         return SimpleNamespace(
             get_paginator=lambda _: SimpleNamespace(paginate=answer),
             terminate_instances=answer,
+            modify_instance_attribute=modify,
         )
 
 
@@ -156,3 +166,32 @@ def test_a_machine_that_may_not_be_ended_is_an_error(observe, monkeypatch) -> No
     )
     with pytest.raises(RegionRefusedError, match="AWS refused in us-east-1"):
         terminate([machine])
+
+
+def test_all_machines_of_a_run_terminate_by_a_power_off_and_spot_ones_are_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spot = {"InstanceId": "i-spot", "InstanceLifecycle": "spot"}
+    machines = {"us-west-2": [{"InstanceId": "i-1"}, {"InstanceId": "i-2"}, spot]}
+    aws = Aws({"us-east-1": "UnauthorizedOperation"}, machines=machines)
+    monkeypatch.setitem(sys.modules, "boto3", aws)
+    found = terminate_on_power_off("net-1", ["us-east-1", "us-west-2"])
+    assert found == ("i-1", "i-2", "i-spot")
+    assert aws.set == [("us-west-2", "i-1", "terminate"), ("us-west-2", "i-2", "terminate")]
+
+
+def test_a_behaviour_that_may_not_be_changed_names_the_permission(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machines = {"us-west-2": [{"InstanceId": "i-1"}]}
+    aws = Aws({"modify i-1": "UnauthorizedOperation"}, machines=machines)
+    monkeypatch.setitem(sys.modules, "boto3", aws)
+    with pytest.raises(RegionRefusedError) as refused:
+        terminate_on_power_off("net-1", ["us-west-2"])
+    assert "ec2:ModifyInstanceAttribute" in refused.value.why
+    monkeypatch.setitem(sys.modules, "boto3", Aws({"us-west-2": "UnauthorizedOperation"}))
+    with pytest.raises(RegionRefusedError, match="AWS refused in us-west-2"):
+        terminate_on_power_off("net-1", ["us-west-2"])
+    monkeypatch.setattr(cloud_instances, "_boto3", lambda: None)
+    with pytest.raises(EngineError, match="boto3 is not installed"):
+        terminate_on_power_off("net-1", ["us-west-2"])

@@ -1,7 +1,7 @@
 """Several stores and people on one account: each ends its own machines alone."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -231,3 +231,21 @@ def test_regions_that_were_not_looked_at_are_named(ann: Person) -> None:
     (line,) = reconcile(ann.context, instances=lambda: Listing(skipped=(skipped,)))
     assert line.kind == "skipped"
     assert line.text == "not looked at: aws/af-south-1, aws/me-south-1: not enabled"
+
+
+def test_the_controller_of_managed_jobs_is_named_and_never_ended(ann: Person) -> None:
+    ann.engine.add_stray("sky-jobs-controller-5a6b7c8d", None)
+    (line,) = ann.found()
+    assert (line.kind, line.is_orphan) == ("controller", False)
+    assert line.text == (
+        "1 x p4d.24xlarge in aws/us-east-1/us-east-1a, $36.00 an hour: SkyPilot's controller of"
+        " managed jobs, which launches share; when no managed job is left,"
+        " `sky down sky-jobs-controller-5a6b7c8d` ends it"
+    )
+    ann.end_all()
+    assert ann.engine.live() == ["sky-jobs-controller-5a6b7c8d"]
+    name = "sky-jobs-controller-5a6b7c8d"
+    ann.engine._clusters[name] = replace(ann.engine._clusters[name], status="stopped")
+    (line,) = ann.found()
+    assert "it is stopped, and its disk is billed" in line.text
+    assert line.usd_per_hour is None and "an hour" not in line.text

@@ -414,6 +414,12 @@ def test_a_job_trains_in_the_folders_that_a_node_has(folder: Path, require) -> N
     assert (record["steps"], record["accelerators"]) == (5, 2)
 
 
+def test_a_spot_launch_says_what_its_controller_costs_beside(folder: Path) -> None:
+    for spot in (True, False):
+        launch = prepared(given_plan(), LaunchRequest(outputs=BUCKET, spot=spot))
+        assert any("controller" in note for note in launch.notes) is spot
+
+
 def test_a_deadline_lets_spot_machines_be_replaced(folder: Path) -> None:
     soon = NOW.astimezone() + timedelta(hours=12)
     request = LaunchRequest(outputs=BUCKET, spot=True, deadline=soon)

@@ -39,10 +39,12 @@ def made(*clouds: str, image: str | None = None, hours: float | None = None) -> 
     return orders(plan, request, cost, tried, run_id=RUN_ID, requested_at=ASKED)
 
 
-def notes(*clouds: str, image: str | None = None, hours: float | None = None) -> str:
+def notes(
+    *clouds: str, image: str | None = None, hours: float | None = None, disk_may_go: bool = False
+) -> str:
     tried = tuple(place(cloud) for cloud in clouds)
     held = made(*clouds, image=image, hours=hours)
-    return "\n".join(unowned_notes(held, tried, image=image, tpu=False))
+    return "\n".join(unowned_notes(held, tried, image=image, tpu=False, disk_may_go=disk_may_go))
 
 
 def test_every_cloud_that_skypilot_reaches_has_a_row_with_its_source() -> None:
@@ -71,6 +73,14 @@ def test_a_machine_that_ends_itself_says_when_and_what_is_left() -> None:
     assert "its disk" in said and "gpuplan reconcile" in said
 
 
+def test_on_aws_the_disk_may_go_with_the_machine() -> None:
+    said = notes("aws", "gcp", disk_may_go=True)
+    on_aws, on_gcp = (line for line in said.splitlines() if "power themselves off" in line)
+    assert "EC2 then terminates them with their disks" in on_aws
+    assert "if it cannot, it says so, and their disks stay billed" in on_aws
+    assert "its disks and reserved addresses" in on_gcp
+
+
 def test_a_machine_that_cannot_end_itself_says_so_and_what_to_do() -> None:
     for cloud in ("azure", "lambda", "runpod", "verda"):
         said = notes(cloud, hours=10.0)
@@ -92,13 +102,13 @@ def test_without_a_limit_a_run_has_an_end_far_beyond_what_is_predicted() -> None
     assert held.timer.setup_s == SETUP_S < held.timer.unowned_s
     assert held.timer.default_end_s > 24 * 3600 + 2 * 7200
     goes_on = replace(held, projection=None)
-    said = unowned_notes(goes_on, (place("aws"),), image=None, tpu=False)
+    said = unowned_notes(goes_on, (place("aws"),), image=None, tpu=False, disk_may_go=False)
     assert any("at no set time while a guard runs (--max-hours sets one)" in one for one in said)
 
 
 def test_machines_that_cost_nothing_need_no_word() -> None:
     free = replace(place("ssh"), usd_per_hour=Decimal(0))
-    assert unowned_notes(made("aws"), (free,), image=None, tpu=False) == ()
+    assert unowned_notes(made("aws"), (free,), image=None, tpu=False, disk_may_go=True) == ()
 
 
 @pytest.mark.parametrize("cloud", POWER_OFF)

@@ -18,7 +18,7 @@ from ended_runs import STEPS_IN_A_WRITE, EndedRun
 ROUNDS = 25
 INTERVAL = 40
 EXACT = 1e-6
-"""Of losses near 4.6 in fp32, where only the order of sums differs."""
+"""Tolerance of losses near 4.6 in fp32, where only the order of sums differs."""
 
 
 @pytest.mark.timeout(0)

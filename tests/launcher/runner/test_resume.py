@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spread]
 NOISY = REPOSITORY / "tests" / "support" / "dataset_model.py"
 EVERY = CheckpointPolicy(every_steps=3)
 EXACT = 1e-6
-"""Of losses near 4.6 in fp32, where only the order of sums differs."""
+"""Tolerance of losses near 4.6 in fp32, where only the order of sums differs."""
 
 
 def test_data_dropout_and_augmentation_continue_exactly(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ KEY = "AKIAABCDEFGHIJKLMNOP"
 
 
 class Errors:
-    """Of the same names as in `sky.exceptions`."""
+    """Errors with the names that they have in `sky.exceptions`."""
 
     class ResourcesUnavailableError(Exception):
         def __init__(self, message: str, failover_history: list[Exception] | None = None) -> None:

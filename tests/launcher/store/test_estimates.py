@@ -13,6 +13,8 @@ from answers import make_estimate, make_plan, make_ranked_estimate
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.store.estimates import KEPT_PLANS, Store, StoreError
 from gpuplan.launcher.store.migrations import MIGRATIONS, StoreTooNewError, migrate
+from gpuplan.launcher.store.origin import Origin
+from gpuplan.planner.plan.question import Question
 
 
 @pytest.fixture
@@ -197,3 +199,36 @@ def test_a_store_has_one_id_of_its_own_for_ever(tmp_path: Path) -> None:
     assert first.id() == first.id() == first.known_id() == Store(first.path).id()
     assert first.id() != second.id()
     assert re.fullmatch("[0-9a-f]{16}", first.id()), "a label of every cloud takes it"
+
+
+def test_what_cannot_be_read_is_left_out_and_asking_again_repairs_it(store: Store) -> None:
+    kept = make_estimate(make_plan(), make_plan(2, micro_batch=2))
+    other = make_estimate(make_plan(micro_batch=3), generated_at="2026-11-21T10:00:00+00:00")
+    store.keep(kept, inputs_hash="a")
+    store.keep(other, inputs_hash="b")
+    broken = kept.plans[0].id
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("UPDATE plans SET content = '{broken' WHERE id = ?", (broken,))
+        connection.execute("UPDATE estimates SET facts = '{}' WHERE inputs_hash = 'b'")
+    left_out: list[StoreError] = []
+    (read,) = store.estimates(leave_out=left_out.append)
+    assert read.plans == kept.plans[1:]
+    an_estimate, a_plan = (str(error) for error in left_out)
+    assert "2026-11-21T10:00:00+00:00" in an_estimate and "gpuplan estimate" in an_estimate
+    assert f"The kept plan {broken} cannot be read" in a_plan
+    with pytest.raises(StoreError, match=broken):
+        store.find_plan(broken)
+    store.keep(kept, inputs_hash="c")
+    store.keep(other, inputs_hash="b")
+    assert [one.plans for one in store.estimates()] == [other.plans, kept.plans, kept.plans]
+    assert store.find_plan(broken).plan == kept.plans[0]
+
+
+def test_a_launch_of_an_estimate_that_cannot_be_read_is_refused(store: Store) -> None:
+    plan = make_plan()
+    origin = Origin(folder="/here", spec_json="{}", files_hash="f", question=Question())
+    store.keep(make_estimate(plan), inputs_hash="a", origin=origin)
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("UPDATE plans SET content = '{}'")
+    with pytest.raises(StoreError, match=f"The kept plan {plan.id} cannot be read"):
+        store.newest_of(Path(origin.folder))

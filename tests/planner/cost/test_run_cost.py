@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuplan.catalog.errors import UsageError
-from gpuplan.planner.cost.run_cost import run_cost, samples_of
+from gpuplan.planner.cost.run_cost import run_cost, samples_of, steps_of
 from gpuplan.planner.plan.plan import Estimated, RunCost
 from gpuplan.planner.plan.question import Work
 
@@ -95,3 +95,20 @@ def test_an_amount_of_work_in_samples(work: Work, samples: float | None) -> None
 def test_an_amount_that_cannot_be_counted_is_refused(work: Work, missing: str) -> None:
     with pytest.raises(UsageError, match=missing):
         samples_of(work, None, 64)
+
+
+@given(
+    steps=st.integers(min_value=1, max_value=10**17),
+    global_batch=st.integers(min_value=1, max_value=10**7),
+    data=st.data(),
+)
+def test_whole_samples_are_divided_exactly(steps: int, global_batch: int, data) -> None:
+    assert samples_of(Work(steps=steps), None, global_batch) == steps * global_batch
+    assert steps_of(steps * global_batch, global_batch) == steps
+    less = data.draw(st.integers(min_value=0, max_value=global_batch - 1))
+    assert steps_of(steps * global_batch - less, global_batch) == steps
+    assert steps_of(steps * global_batch + 1, global_batch) == steps + 1
+
+
+def test_a_part_of_a_batch_is_a_step() -> None:
+    assert [steps_of(one, 64) for one in (0.5, 64.0, 64.5, 128)] == [1, 1, 2, 2]

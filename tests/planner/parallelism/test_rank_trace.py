@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gpuplan.planner.hardware.collectives import Group
-from gpuplan.planner.parallelism.linear_roles import roles_of
+from gpuplan.planner.parallelism.column_row_parallel import parallel_styles
 from gpuplan.planner.parallelism.pipeline_chunks import chunk_sizes
 from gpuplan.planner.parallelism.pipeline_stages import (
     bubble_s,
@@ -144,20 +144,20 @@ def flops(trace: StepTrace) -> float:
 
 
 def test_roles_follow_the_residual_stream(toy: Profile) -> None:
-    roles = roles_of(trace_of(toy), splits_head=True)
-    block = roles["layers"].role
+    styles = parallel_styles(trace_of(toy), splits_head=True)
+    block = styles["layers"].style
     assert [block[f"b.{name}"] for name in ("qkv", "out", "up", "down")] == [
         "column",
         "row",
         "column",
         "row",
     ]
-    assert roles[None].role == {"head": "column"}
-    assert roles_of(trace_of(toy), splits_head=False)[None].role == {"head": "whole"}
+    assert styles[None].style == {"head": "column"}
+    assert parallel_styles(trace_of(toy), splits_head=False)[None].style == {"head": "whole"}
 
 
 def test_square_projections_before_attention_are_columns(toy: Profile) -> None:
-    block = roles_of(trace_of(toy, separate=True), splits_head=False)["layers"].role
+    block = parallel_styles(trace_of(toy, separate=True), splits_head=False)["layers"].style
     assert [block[f"b.{name}"] for name in "qkv"] == ["column"] * 3
     assert block["b.out"] == "row"
 

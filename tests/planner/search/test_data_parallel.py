@@ -21,7 +21,7 @@ from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.setup import Setup, stack_facts
 from gpuplan.planner.predict.step_time import planned_step_s
-from gpuplan.planner.search.data_parallel import USUAL_FRAGMENTATION, Family
+from gpuplan.planner.search.data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
 from gpuplan.planner.search.search_space import Space, space_of
 from gpuplan.planner.software.stack import casts_layers
 from gpuplan.profiles.profile import Profile
@@ -108,12 +108,14 @@ sites = st.builds(
 kinds = st.sampled_from(sorted(KINDS))
 
 
-def one_setup(base: Setup, family: Family, column: int, layout: Layout, accum: int) -> Setup:
-    sizes = family.space.micro_batches
+def one_setup(
+    base: Setup, predictor: DataParallelPredictor, column: int, layout: Layout, accum: int
+) -> Setup:
+    sizes = predictor.space.micro_batches
     return replace(
         base,
         layout=layout,
-        recompute=family.space.recomputes[column // len(sizes)],
+        recompute=predictor.space.recomputes[column // len(sizes)],
         micro_batch=int(sizes[column % len(sizes)]),
         grad_accum=accum,
     )
@@ -125,19 +127,19 @@ def test_the_search_takes_a_step_for_as_long_as_the_prediction(
     cache: ModelCache, kind: str, where: Site, data: st.DataObject
 ) -> None:
     assume(KINDS[kind].precision in supported_precisions(where.accelerator))
-    family = Family(cache=cache, space=space(cache))
+    predictor = DataParallelPredictor(cache=cache, space=space(cache))
     layouts = layouts_of(where)
     autocast = all(casts_layers(KINDS[kind].stack, one, KINDS[kind].offload) for one in layouts)
     base = replace(KINDS[kind], autocast=data.draw(st.booleans()) and autocast)
-    columns = len(family.space.recomputes) * len(SIZES)
+    columns = len(predictor.space.recomputes) * len(SIZES)
     accums = st.sampled_from([1, 2, 5])
     accum = np.array([[data.draw(accums)] * columns for _ in layouts])
-    variants = family.variants(where.accelerator, base)
-    seconds = family.step_s(where, layouts, variants, accum)
-    peaks = family.peak_bytes(layouts, base, accum)
+    variants = predictor.variants(where.accelerator, base)
+    seconds = predictor.step_s(where, layouts, variants, accum)
+    peaks = predictor.peak_bytes(layouts, base, accum)
     row = data.draw(st.integers(0, len(layouts) - 1))
     for column in {data.draw(st.integers(0, columns - 1)) for _ in range(2)}:
-        setup = one_setup(base, family, column, layouts[row], int(accum[row, column]))
+        setup = one_setup(base, predictor, column, layouts[row], int(accum[row, column]))
         assert variants.recompute[column] == setup.recompute
         assert variants.micro_batch[column] == setup.micro_batch
         alone_s = planned_step_s(cache, where, setup)
@@ -154,15 +156,15 @@ def test_what_fits_in_the_search_fits_by_the_prediction_s_own_parts(
     on_host = None if host_gib is None else host_gib * 2**30
     where = replace(where, host_memory_bytes=on_host)
     assume(KINDS[kind].precision in supported_precisions(where.accelerator))
-    family = Family(cache=cache, space=space(cache, sizes=(1, 32, 1024)))
+    predictor = DataParallelPredictor(cache=cache, space=space(cache, sizes=(1, 32, 1024)))
     base, layouts = KINDS[kind], layouts_of(where)
-    columns = 3 * len(family.space.recomputes)
+    columns = 3 * len(predictor.space.recomputes)
     accum = np.ones((len(layouts), columns), dtype=int)
-    fits = family.fits(where, layouts, family.variants(where.accelerator, base), accum)
+    fits = predictor.fits(where, layouts, predictor.variants(where.accelerator, base), accum)
     assert fits.shape == accum.shape
     for row, layout in enumerate(layouts):
         for column in range(columns):
-            setup = one_setup(base, family, column, layout, 1)
+            setup = one_setup(base, predictor, column, layout, 1)
             peak = memory_parts(cache, setup).peak_bytes.item() * USUAL_FRAGMENTATION
             room = capacity_bytes(where.accelerator) - framework_of(where, setup)
             held = not setup.offload or host_memory_of(cache, where, setup).fits
@@ -175,8 +177,8 @@ def test_a_recompute_setting_that_mixes_policies_is_mixed_in_the_search_too(
 ) -> None:
     """MaxText's selective policy runs a third of the products again, unlike torch's."""
     where, one = site("A100-80GB-SXM", 1, 1), np.ones((1, len(RECOMPUTES)), dtype=int)
-    family = Family(cache=traced, space=space(traced, sizes=(8,)))
-    variants = family.variants(where.accelerator, KINDS["xla"])
+    predictor = DataParallelPredictor(cache=traced, space=space(traced, sizes=(8,)))
+    variants = predictor.variants(where.accelerator, KINDS["xla"])
     none, selective, full = variants.times.compute_s
     assert none < full
     policies = traced.times(
@@ -189,7 +191,7 @@ def test_a_recompute_setting_that_mixes_policies_is_mixed_in_the_search_too(
     kept, again = (part.micro_batch().compute_s.item() for part in policies)
     assert selective == pytest.approx(2 / 3 * kept + 1 / 3 * again, rel=SAME)
     setup = replace(KINDS["xla"], recompute="selective", micro_batch=8)
-    seconds = family.step_s(where, (Layout(),), variants, one)
+    seconds = predictor.step_s(where, (Layout(),), variants, one)
     assert seconds[0, 1] == pytest.approx(planned_step_s(traced, where, setup), rel=SAME)
 
 
@@ -210,15 +212,15 @@ def test_accumulation_makes_the_global_batch_or_says_that_it_cannot(
     exact: list[bool],
 ) -> None:
     asked = replace(space(cache, sizes=sizes), global_batch=global_batch)
-    family = Family(cache=cache, space=asked)
-    found, divisible = family.accumulation((Layout(data=ranks),), np.array(sizes))
+    predictor = DataParallelPredictor(cache=cache, space=asked)
+    found, divisible = predictor.accumulation((Layout(data=ranks),), np.array(sizes))
     assert found.tolist() == [accum]
     assert divisible.tolist() == [exact]
 
 
 def test_a_given_accumulation_is_kept_whatever_it_makes(cache: ModelCache) -> None:
     asked = replace(space(cache, sizes=(2, 4)), global_batch=64, grad_accums=(8,))
-    found, exact = Family(cache=cache, space=asked).accumulation(
+    found, exact = DataParallelPredictor(cache=cache, space=asked).accumulation(
         (Layout(data=2), Layout(data=4)), np.array([2, 4])
     )
     assert found.tolist() == [[8, 8], [8, 8]]

@@ -136,6 +136,19 @@ def test_the_spot_price_beside_a_region_is_not_that_of_another() -> None:
     assert choice.chosen().spot_usd_per_hour is None
 
 
+@pytest.mark.parametrize("purchase", ["on-demand", "any"])
+def test_of_regions_at_one_price_the_one_with_the_cheapest_spot_machines_is_taken(
+    purchase: str,
+) -> None:
+    unknown = p6("ap-east-1", None, is_market=False)
+    dear = p6("eu-west-1", "120", is_market=True)
+    cheap, same = (p6(region, "110", is_market=True) for region in ("us-west-2", "us-east-2"))
+    (choice,) = surveyed(unknown, dear, cheap, same, purchase=purchase).choices
+    assert (choice.offer.region, choice.usd_per_hour) == ("us-east-2", Decimal(100))
+    (choice,) = surveyed(unknown, dear, purchase=purchase).choices
+    assert choice.offer.region == "eu-west-1"
+
+
 def test_slices_and_unknown_machines_are_counted() -> None:
     real = next(o for o in CATALOGUE.offers if o.instance_type == "p6-b200.48xlarge")
     unknown = real.model_copy(update={"instance_type": "p99.48xlarge"})

@@ -71,7 +71,7 @@ def test_every_layout_takes_all_ranks_and_none_is_there_twice(nodes: int, per_no
         (2, 4, ["dp8", "dp8.zero1", "dp8.zero2", "fsdp8", "hsdp2x4"]),
     ],
 )
-def test_the_data_parallel_family(
+def test_the_data_parallel_layouts(
     toy: Profile, nodes: int, per_node: int, forms: list[str]
 ) -> None:
     assert [str(layout) for layout in asked(toy).layouts_for(nodes, per_node)] == forms

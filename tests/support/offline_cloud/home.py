@@ -40,7 +40,7 @@ MACHINES = (
 )
 """Prices are the fixture's own, no quotation."""
 REGIONS = {"us-east-1": ("use1", 1.0), "us-west-2": ("usw2", 1.0), "eu-west-1": ("euw1", 1.11)}
-"""Of each: how its zones begin, and what its prices are multiplied by."""
+"""For each region: how its zones begin, and what its prices are multiplied by."""
 
 
 def make_command(folder: Path) -> None:

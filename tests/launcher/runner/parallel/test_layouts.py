@@ -15,7 +15,7 @@ from runner_jobs import REPOSITORY, plan_of, run_with_torchrun, train
 pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
 TOLERANCE = 1e-5
-"""Of losses near 4.6 in fp32: sums of other orders differ in the last bits."""
+"""Tolerance of losses near 4.6 in fp32: sums of other orders differ in the last bits."""
 GPT2 = REPOSITORY / "examples" / "gpt2.py"
 GPT2_SIZE = {"layers": 4, "hidden": 32, "heads": 4, "vocab": 101, "seq_len": 16}
 TENSORS = REPOSITORY / "tests" / "support" / "tensor_decoder.py"

@@ -1,4 +1,4 @@
-"""Which linear layers tensor parallelism splits by columns, which by rows, which not at all.
+"""Which linear layers are column-parallel, which row-parallel, and which every rank has whole.
 
 Shoeybi et al. 2019 (Megatron-LM, arXiv:1909.08053, section 3): the layer that leads out of the
 residual stream is split by its outputs, the layer that leads back by its inputs, so that a pair of
@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from ...profiles.profile import Kernel, Segment, StepTrace
 
-Role = Literal["column", "row", "whole"]
+ParallelStyle = Literal["column", "row", "whole"]
 
 
 class LinearShape(NamedTuple):
@@ -48,11 +48,11 @@ class Heads(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Roles:
-    """Roles of the linear layers of one block group (or of the root), by module path."""
+class ParallelStyles:
+    """Parallel styles of the linear layers of one block group (or of the root), by module path."""
 
     shapes: dict[str, LinearShape]
-    role: dict[str, Role]
+    style: dict[str, ParallelStyle]
     group: dict[str, int]
     """Layers of one group share a reduction: columns that leave the residual stream together, and
     the row layer that leads back."""
@@ -89,8 +89,8 @@ def is_attention_core(kernel: Kernel) -> bool:
     return kernel.kind == "attention" or (kernel.kind == "gemm" and not kernel.linear)
 
 
-def roles_of(trace: StepTrace, *, splits_head: bool) -> dict[str | None, Roles]:
-    """Return the roles by block group; None is the root.
+def parallel_styles(trace: StepTrace, *, splits_head: bool) -> dict[str | None, ParallelStyles]:
+    """Return the styles by block group; None is the root.
 
     Args:
         trace: its forward segments show the layers in order.
@@ -100,15 +100,15 @@ def roles_of(trace: StepTrace, *, splits_head: bool) -> dict[str | None, Roles]:
     for segment in trace.segments:
         if segment.phase == "forward":
             forward.setdefault(segment.block, []).append(segment)
-    roles = {}
+    styles = {}
     for block, segments in forward.items():
         kernels = [kernel for segment in segments for kernel in segment.kernels]
         shapes = linear_shapes(kernels)
         if block is None:
-            roles[block] = _root_roles(shapes, splits_head)
+            styles[block] = _root_styles(shapes, splits_head)
         else:
-            roles[block] = _block_roles(shapes, _heads(kernels, shapes))
-    return roles
+            styles[block] = _block_styles(shapes, _heads(kernels, shapes))
+    return styles
 
 
 def linear_shapes(kernels: Sequence[Kernel]) -> list[LinearShape]:
@@ -148,32 +148,32 @@ def _heads(kernels: Sequence[Kernel], shapes: Sequence[LinearShape]) -> Heads | 
     return Heads(query, key, dim) if whole else None
 
 
-def _root_roles(shapes: Sequence[LinearShape], splits_head: bool) -> Roles:
-    role: dict[str, Role] = {shape.module: "whole" for shape in shapes}
+def _root_styles(shapes: Sequence[LinearShape], splits_head: bool) -> ParallelStyles:
+    style: dict[str, ParallelStyle] = {shape.module: "whole" for shape in shapes}
     group: dict[str, int] = {}
     if splits_head and shapes:
-        role[shapes[-1].module] = "column"
+        style[shapes[-1].module] = "column"
         group[shapes[-1].module] = 0
-    return Roles({s.module: s for s in shapes}, role, group, len(group))
+    return ParallelStyles({s.module: s for s in shapes}, style, group, len(group))
 
 
-def _block_roles(shapes: Sequence[LinearShape], heads: Heads | None) -> Roles:
+def _block_styles(shapes: Sequence[LinearShape], heads: Heads | None) -> ParallelStyles:
     width = shapes[0].width_in if shapes else 0.0
-    role: dict[str, Role] = {}
+    style: dict[str, ParallelStyle] = {}
     group: dict[str, int] = {}
     columns: list[str] = []
     groups = 0
     for i, shape in enumerate(shapes):
         following = shapes[i + 1] if i + 1 < len(shapes) else None
         leads_back = shape.width_out == width and (shape.after_core or shape.width_in != width)
-        role[shape.module] = "whole"
+        style[shape.module] = "whole"
         if leads_back and columns:
-            role[shape.module] = "row"
+            style[shape.module] = "row"
             group.update(dict.fromkeys((*columns, shape.module), groups))
             for column in columns:
-                role[column] = "column"
+                style[column] = "column"
             groups, columns = groups + 1, []
         elif not (following and width not in (following.width_in, following.width_out)):
             # A layer whose result another inner layer takes is a low-rank one: every rank has it.
             columns.append(shape.module)
-    return Roles({s.module: s for s in shapes}, role, group, groups, heads)
+    return ParallelStyles({s.module: s for s in shapes}, style, group, groups, heads)

@@ -1,4 +1,4 @@
-"""docs/accuracy.md: everything that a stranger needs to judge the predictions."""
+"""docs/accuracy.md: everything that a stranger needs to evaluate the predictions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ How far predictions are from published measurements. `make accuracy` writes this
 included, from the {rows} run records in `tests/published/`; `tests/test_accuracy.py` fails when a
 bound that is met here no longer is.
 
-## How it was judged
+## How it was evaluated
 
 - **What was measured.** Others did: {sources} public sources, each record with its page and commit
   ([tests/published](../tests/published/README.md)). A record states model, layout, device,
@@ -99,7 +99,7 @@ Single rows of one source share software and machine: {n_small} of the groups ha
 
 
 def page(
-    judged: Mapping[Protocol | None, Sequence[Observation]],
+    evaluated: Mapping[Protocol | None, Sequence[Observation]],
     records: Sequence[RunRecord],
     truths: Sequence[Truth],
     speed: Speed | None,
@@ -107,20 +107,20 @@ def page(
     """Return the whole page.
 
     Args:
-        judged: the runs under each protocol; None: nothing held out.
+        evaluated: the runs under each protocol; None: nothing held out.
         records: the records, in the same order.
         truths: known truths and their predictions.
-        speed: how long it takes to judge 1,000 rows, where that was measured.
+        speed: how long it takes to evaluate 1,000 rows, where that was measured.
     """
     groups = split_groups(records)
-    parts = [_introduction(records, groups), _overview(judged, groups)]
-    parts += [_protocol_part(protocol, judged[protocol], groups) for protocol in PROTOCOLS]
+    parts = [_introduction(records, groups), _overview(evaluated, groups)]
+    parts += [_protocol_part(protocol, evaluated[protocol], groups) for protocol in PROTOCOLS]
     parts += [
-        _one_device_part(judged, records),
-        memory_part(judged[None], records),
+        _one_device_part(evaluated, records),
+        memory_part(evaluated[None], records),
         _truths_part(truths),
-        _worst_part(judged["configuration"], records),
-        _skipped_part(prediction_errors(judged[None]), records),
+        _worst_part(evaluated["configuration"], records),
+        _skipped_part(prediction_errors(evaluated[None]), records),
         _speed_part(speed),
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
@@ -153,14 +153,14 @@ def _introduction(records: Sequence[RunRecord], groups: Mapping[str, str]) -> st
 
 
 def _overview(
-    judged: Mapping[Protocol | None, Sequence[Observation]], groups: Mapping[str, str]
+    evaluated: Mapping[Protocol | None, Sequence[Observation]], groups: Mapping[str, str]
 ) -> str:
     headings = "constants fitted", "mean over groups", "target", "groups", "with a target"
     lines = [
         row_of((*headings, "in 80 %", "beaten by a null model")),
         row_of(("---", *["--:"] * 5, "---")),
     ]
-    for protocol, observations in judged.items():
+    for protocol, observations in evaluated.items():
         rows = _rows_for_mean(protocol, observations, groups)
         counted = [row for row in rows if row.group not in NEVER_FITTED]
         targeted = None if protocol == "accelerator" else mean_targeted_error(rows)
@@ -168,7 +168,7 @@ def _overview(
         cells += [percent(MEAN_TARGETS.get(protocol) if protocol else None)]
         cells += [str(len(counted)), percent(targeted), percent(coverage(rows), 0)]
         lines.append(row_of([*cells, ", ".join(beaten_by_null(counted)) or "none"]))
-    predicted, decodable = share_predicted(judged[None])
+    predicted, decodable = share_predicted(evaluated[None])
     share = percent(predicted / decodable if decodable else None)
     return f"""## In short
 
@@ -223,11 +223,11 @@ def _grouping(by: str) -> GroupedBy:
 
 
 def _one_device_part(
-    judged: Mapping[Protocol | None, Sequence[Observation]], records: Sequence[RunRecord]
+    evaluated: Mapping[Protocol | None, Sequence[Observation]], records: Sequence[RunRecord]
 ) -> str:
     protocol: Protocol = "configuration"
-    groups = one_device_groups(records, judged[protocol])
-    rows = summarise_groups(judged[protocol], groups, protocol)
+    groups = one_device_groups(records, evaluated[protocol])
+    rows = summarise_groups(evaluated[protocol], groups, protocol)
     targets = [(row, target) for row in rows if (target := target_of(row.group, protocol))]
     met = sum(row.mape <= target for row, target in targets)
     return "\n\n".join(
@@ -332,7 +332,7 @@ def _speed_part(speed: Speed | None) -> str:
         if speed.load > speed.cores
         else ""
     )
-    return f"""## How long judging takes
+    return f"""## How long the evaluation takes
 
 `gpuplan validate` on {speed.rows:,} of these records, evenly drawn, on {speed.cores} cores,
 {speed.date}: {speed.cold_s:.0f} s from an empty cache ({speed.cold_cpu_s:.0f} s of processor time,

@@ -1,4 +1,4 @@
-"""The groups that runs are judged in, and the error each is meant to stay below.
+"""The groups that runs are evaluated in, and the error each is meant to stay below.
 
 A source that holds dense models and mixtures of experts is two groups; runs on one device are
 grouped by model and device. A group is decided by what the record says (`params`, `accelerators`).

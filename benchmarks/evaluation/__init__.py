@@ -1,0 +1,1 @@
+"""How `make accuracy` evaluates predictions: groups, targets, causes, known truths, plots, page."""
