@@ -19,6 +19,7 @@ from ..catalog.names import assumption_about, resolve_accelerator
 from ..catalog.snapshot import Catalogue, load_catalogue
 from ..catalog.types import Instance
 from ..catalog.version import VERSION
+from ..planner.constants import Constants
 from ..planner.hardware.cluster import Site
 from ..planner.hardware.device import peak_flops
 from ..planner.memory.rank_memory import RankMemory
@@ -31,8 +32,9 @@ from ..planner.predict.step_time import doubts_of, planned_step_s, step_parts
 from ..planner.predict.supported import refuse_unsupported
 from ..planner.predict.warm_up import FP32_FORWARD_FIRST
 from ..planner.validation.errors import Observation, Validation, Verdict, prediction_errors
-from ..planner.validation.folds import Protocol, held_out
+from ..planner.validation.folds import Protocol, held_out_accelerators, held_out_constants
 from ..planner.validation.record_defaults import StatedRun, UnstatedError, state_run
+from ..profiles.curves.user_curves import without_curves_of
 from ..profiles.passes.optimizers import with_optimizer
 from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from ..profiles.records import RunRecord, read_records
@@ -55,6 +57,15 @@ class _Case:
     assumed: list[str] = field(default_factory=list)
     memory: RankMemory | None = None
     """Kept from one protocol to the next: no constant of the step model changes it."""
+
+    def constants(self, hold_out: Protocol | None) -> Constants:
+        """Return those that were fitted without the run's fold."""
+        return held_out_constants(
+            hold_out,
+            configuration=_configuration(self.record),
+            source=self.record.source_group,
+            accelerator=self.accelerator,
+        )
 
 
 def validate(
@@ -100,13 +111,8 @@ class RecordedRuns:
         """Return every run, predicted as `validate` does under this protocol."""
         seen = []
         for case in self._cases:
-            with held_out(
-                hold_out,
-                configuration=_configuration(case.record),
-                source=case.record.source_group,
-                accelerator=case.accelerator,
-            ):
-                seen.append(_observe(case, self._benches))
+            with without_curves_of(held_out_accelerators(hold_out, case.accelerator)):
+                seen.append(_observe(case, self._benches, case.constants(hold_out)))
         return seen
 
     def prediction_errors(self, hold_out: Protocol | None = None) -> Validation:
@@ -129,13 +135,27 @@ class TimedRun:
     setup: Setup
 
     def seconds(self) -> float:
-        """Return the predicted step time with the constants of this context."""
+        """Return the predicted step time."""
         return planned_step_s(self.cache, self.site, self.setup)
 
     def doubts(self) -> dict[str, float]:
         """Return what can be wrong with that time, as relative sizes by constant `doubt.*`."""
         parts = step_parts(self.cache, self.site, self.setup)
         return doubts_of(self.cache, self.site, self.setup, parts)
+
+    def with_constants(self, constants: Constants) -> TimedRun:
+        """Return the run, predicted with other constants."""
+        return replace(self, cache=self.cache.with_constants(constants))
+
+    def held_out(self, protocol: Protocol) -> TimedRun:
+        """Return the run, predicted as if it and all others of its fold had never been seen."""
+        constants = held_out_constants(
+            protocol,
+            configuration=self.configuration,
+            source=self.source,
+            accelerator=self.accelerator,
+        )
+        return self.with_constants(constants)
 
 
 def timed_runs(
@@ -278,7 +298,7 @@ class _Benches:
         return self._benches[key, optimizer]
 
 
-def _observe(case: _Case, benches: _Benches) -> Observation:
+def _observe(case: _Case, benches: _Benches, constants: Constants) -> Observation:
     """Return the observation of a run, predicted unless it is skipped."""
     record = case.record
     base = Observation(
@@ -297,6 +317,7 @@ def _observe(case: _Case, benches: _Benches) -> Observation:
         return base
     try:
         cache, setup = _on_bench(case, benches)
+        cache = cache.with_constants(constants)
         if case.memory is None:
             case.memory = memory_parts(cache, setup)
         site = case.run.site

@@ -107,11 +107,12 @@ def _useless(measured: Measurement, accelerator: Accelerator | None) -> str | No
 def _predicted_s(profile: MeasuredProfile, accelerator: Accelerator) -> dict[KernelKind, float]:
     measured = profile.measured
     named: dict[str, Precision] = {precision: precision for precision in PRECISIONS}
-    stack = facts_of("torch-compile" if profile.file_compiles else "torch-eager")
-    return ModelCache(profile).kind_seconds(
+    cache = ModelCache(profile)
+    stack = "torch-compile" if profile.file_compiles else "torch-eager"
+    return cache.kind_seconds(
         accelerator,
         named[measured.precision],
         measured.recompute,
-        stack=stack,
+        stack=facts_of(stack, cache.constants),
         micro_batches=np.array([measured.micro_batch]),
     )

@@ -17,7 +17,7 @@ import numpy as np
 from ...catalog.vocabulary import Stack
 from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.curves.user_curves import is_left_out
-from ..constants import fitted
+from ..constants import Constants
 from ..plan.plan import Basis, Estimated, EstimatedMemory
 from ..plan.setup import Date
 from ..software.versions import NATIVE_AUTOCAST
@@ -92,6 +92,7 @@ def step_doubts(
 def step_interval(
     value_s: float,
     doubts: Mapping[str, float],
+    constants: Constants,
     *,
     accelerator: str,
     calibration: float | None = None,
@@ -101,6 +102,7 @@ def step_interval(
     Args:
         value_s: predicted step time.
         doubts: of the prediction (`step_doubts`).
+        constants: what those weigh, and the quantile of each kind of accelerator.
         accelerator: its device.
         calibration: how much of a measurement elsewhere holds here, between 0 and 1; None without
             one. Where all of it holds, half of the doubt is gone.
@@ -108,14 +110,15 @@ def step_interval(
     basis: Basis = "analytic" if calibration is None else "calibrated"
     if value_s <= 0:
         return Estimated(value=value_s, low=value_s, high=value_s, basis=basis)
-    sigma = doubt(doubts) * (1 - (calibration or 0.0) / 2)
-    spread = math.exp(fitted(f"interval.{familiarity(accelerator)}") * sigma)
+    sigma = doubt(doubts, constants) * (1 - (calibration or 0.0) / 2)
+    spread = math.exp(constants[f"interval.{familiarity(accelerator)}"] * sigma)
     return Estimated(value=value_s, low=value_s / spread, high=value_s * spread, basis=basis)
 
 
-def doubt(doubts: Mapping[str, float]) -> float:
+def doubt(doubts: Mapping[str, float], constants: Constants) -> float:
     """Return the relative standard deviation of a prediction with these doubts."""
-    return math.sqrt(sum((fitted(f"doubt.{name}") * size) ** 2 for name, size in doubts.items()))
+    weighed = (constants[f"doubt.{name}"] * size for name, size in doubts.items())
+    return math.sqrt(sum(one**2 for one in weighed))
 
 
 def familiarity(accelerator: str) -> str:

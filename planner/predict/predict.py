@@ -10,6 +10,7 @@ from ...profiles.passes.optimizers import with_optimizer
 from ...profiles.profile import Profile
 from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes, device_notes, memory_notes, peak_flops
+from ..hardware.host_links import host_bytes_per_s
 from ..memory.rank_memory import RankMemory
 from ..offload.host_memory import offload_notes, steps_on_host
 from ..plan.plan import Breakdown, Estimated, EstimatedHostMemory, EstimatedMemory, MemoryBreakdown
@@ -77,7 +78,8 @@ def predict(
     """
     refuse_unsupported(site, setup)
     if setup.optimizer not in (None, "none"):
-        profile, cache = with_optimizer(profile, setup.optimizer), None
+        profile = with_optimizer(profile, setup.optimizer)
+        cache = cache and cache.of(profile)
     cache = cache or ModelCache(profile)
     parts = step_parts(cache, site, setup)
     if setup.optimizer == "none":
@@ -106,6 +108,7 @@ def assemble(
         step_time_s=step_interval(
             total_s,
             doubts_of(cache, site, setup, parts, host_s=by_host_s),
+            cache.constants,
             accelerator=device.name,
             calibration=cache.calibration.weight(device) if cache.calibration else None,
         ),
@@ -120,11 +123,20 @@ def assemble(
         notes=(
             *memory_notes(device, peak),
             *([TIGHT_NOTE] if tight and reserved <= room else []),
-            *(offload_notes(setup.offload, on_host, site) if on_host else ()),
+            *_offload_notes(cache, site, setup, on_host),
             *device_notes(device, cache.curves(device), setup.precision.removesuffix("-amp")),
         ),
         host_memory_bytes=on_host,
     )
+
+
+def _offload_notes(
+    cache: ModelCache, site: Site, setup: Setup, on_host: EstimatedHostMemory | None
+) -> list[str]:
+    if on_host is None:
+        return []
+    rate = host_bytes_per_s(site, cache.constants)
+    return offload_notes(setup.offload, on_host, rank_bytes_per_s=rate)
 
 
 def utilisation(

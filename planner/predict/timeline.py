@@ -58,7 +58,7 @@ def timeline(profile: Profile, plan: Plan, accelerator: Accelerator) -> list[Spa
         accelerator,
         plan.precision,
         (plan.recompute,),
-        stack=stack_facts(setup),
+        stack=stack_facts(setup, cache.constants),
         micro_batches=np.array([plan.micro_batch]),
     )
     numerics = cache.numerics(plan.precision, autocast=setup.autocast)
