@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..terminal.progress import progress
+from .curves import given_curves
 from .groups import ModelOptions, OutputOptions
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ class InputsOptions(ModelOptions, OutputOptions):
 
     offers: Path | None
     """The user's own machines and prices."""
+    curves: Path | None = None
+    """A curve file of the user's own, where the command takes one."""
 
 
 def read_inputs(
@@ -48,6 +51,7 @@ def read_inputs(
             precisions=precisions,
             machine=machine,
             offers=options.offers,
+            curves=given_curves(options.curves),
             timeout_s=options.timeout,
             use_cache=not options.no_cache,
             on_output=show_output_of_file if options.verbose else None,

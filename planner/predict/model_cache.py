@@ -12,8 +12,8 @@ from ...catalog.errors import UsageError
 from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Precision, Recompute, Stack
 from ...profiles.analysis.caching_allocator import PoolExhaustedError, replay
+from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.curves.device_curves import DeviceCurves, curves_for
-from ...profiles.curves.user_curves import is_left_out
 from ...profiles.passes.recompute import recomputed
 from ...profiles.passes.residence import ON_DEVICE, Residence, resident
 from ...profiles.profile import (
@@ -45,12 +45,20 @@ TIGHT_RATIOS = (1.0, 1.01, 1.02, 1.03, 1.05, 1.08, 1.12)
 class ModelCache:
     """What predictions of one Profile share; everything it returns is immutable.
 
-    What is derived from the Profile alone is made once, also for caches with other constants.
+    What is derived from the Profile alone is made once, also for caches with other constants or
+    other curves.
     """
 
-    def __init__(self, profile: Profile, *, constants: Constants | None = None) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        constants: Constants | None = None,
+        curve_choice: CurveChoice = USUAL_CURVES,
+    ) -> None:
         self.profile = profile
         self.constants = Constants.shipped() if constants is None else constants
+        self.curve_choice = curve_choice
         self.calibration: Calibration | None = getattr(profile, "calibration", None)
         self._derived = _Derived(profile)
 
@@ -60,9 +68,15 @@ class ModelCache:
         other.constants = constants
         return other
 
+    def with_curves(self, choice: CurveChoice) -> ModelCache:
+        """Return a cache of the same Profile that predicts with other curves."""
+        other = copy(self)
+        other.curve_choice = choice
+        return other
+
     def of(self, profile: Profile) -> ModelCache:
-        """Return a cache of another Profile that predicts with the same constants."""
-        return ModelCache(profile, constants=self.constants)
+        """Return a cache of another Profile that predicts with the same constants and curves."""
+        return ModelCache(profile, constants=self.constants, curve_choice=self.curve_choice)
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -81,9 +95,9 @@ class ModelCache:
     def curves(self, accelerator: Accelerator) -> DeviceCurves:
         """Return the efficiency curves of a device."""
         known = self._derived.curves
-        key = (accelerator.name, is_left_out(accelerator.name))
+        key = (accelerator.name, self.curve_choice)
         if key not in known:
-            known[key] = curves_for(accelerator)
+            known[key] = curves_for(accelerator, self.curve_choice)
         return known[key]
 
     def links(self, site: Site) -> Links:
@@ -282,7 +296,7 @@ class _Derived:
         self.traces: dict[tuple[Numerics, Recompute, bool, Residence], StepTrace] = {}
         self.envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...], Residence], Envelope] = {}
         self.kernels: dict[tuple[object, ...], StepKernels] = {}
-        self.curves: dict[tuple[str, bool], DeviceCurves] = {}
+        self.curves: dict[tuple[str, CurveChoice], DeviceCurves] = {}
         self.reserved: dict[tuple[Numerics, Recompute, int, bool, Residence], float] = {}
         self.flops: dict[tuple[Numerics, Recompute], Affine] = {}
         self.splits: dict[tuple[object, ...], SplitTrace] = {}

@@ -17,7 +17,7 @@ from ..plan.plan import Breakdown, Estimated, EstimatedHostMemory, EstimatedMemo
 from ..plan.setup import Setup
 from ..step.data_parallel_step import StepTimes
 from .host_work import host_memory_of
-from .interval import memory_interval, step_interval
+from .interval import memory_interval, step_interval, was_seen
 from .model_cache import ModelCache
 from .peak_memory import framework_of, memory_parts, reserved_bytes
 from .step_time import doubts_of, step_parts
@@ -109,7 +109,7 @@ def assemble(
             total_s,
             doubts_of(cache, site, setup, parts, host_s=by_host_s),
             cache.constants,
-            accelerator=device.name,
+            seen=was_seen(device.name, cache.curve_choice),
             calibration=cache.calibration.weight(device) if cache.calibration else None,
         ),
         breakdown_s=breakdown,
