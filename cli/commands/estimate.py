@@ -161,7 +161,11 @@ def command(model: str, **options: Any) -> int:
     asked = EstimateOptions(**options)
     question = question_of(asked)
     inputs = read_inputs(
-        model, asked, precisions=question.choices.precisions, machine=question.machine
+        model,
+        asked,
+        precisions=question.choices.precisions,
+        machine=question.machine,
+        curves=given_curves(asked.curves),
     )
     with progress("Comparing machines …", quiet=asked.quiet):
         answer = api.estimate(inputs, question)
@@ -182,6 +186,7 @@ def command(model: str, **options: Any) -> int:
 class EstimateOptions(QuestionOptions, InputsOptions):
     """What the options of `gpuplan estimate` hold."""
 
+    curves: Path | None
     explain: int | None
     trace: str | None
 

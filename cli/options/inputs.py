@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..terminal.progress import progress
-from .curves import given_curves
 from .groups import ModelOptions, OutputOptions
 
 if TYPE_CHECKING:
@@ -23,12 +22,15 @@ class InputsOptions(ModelOptions, OutputOptions):
 
     offers: Path | None
     """The user's own machines and prices."""
-    curves: Path | None = None
-    """A curve file of the user's own, where the command takes one."""
 
 
 def read_inputs(
-    model: str, options: InputsOptions, *, precisions: Iterable[Precision], machine: Machine
+    model: str,
+    options: InputsOptions,
+    *,
+    precisions: Iterable[Precision],
+    machine: Machine,
+    curves: Iterable[Path] = (),
 ) -> Inputs:
     """Return the Profile of the model and the catalogue, as the shared options ask for.
 
@@ -37,6 +39,7 @@ def read_inputs(
         options: How its file is read.
         precisions: Those that will be asked about.
         machine: Names to check against the catalogue at once.
+        curves: The user's own curve files.
     """
     from ... import api
     from ...profiles.user_model.spec import parse_params
@@ -51,7 +54,7 @@ def read_inputs(
             precisions=precisions,
             machine=machine,
             offers=options.offers,
-            curves=given_curves(options.curves),
+            curves=curves,
             timeout_s=options.timeout,
             use_cache=not options.no_cache,
             on_output=show_output_of_file if options.verbose else None,
