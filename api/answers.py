@@ -14,7 +14,7 @@ from ..planner.plan.plan import CatalogueFacts, Estimate, Headlines, Plan, Workl
 from ..planner.plan.question import Question
 from ..profiles.profile import Profile
 from ..profiles.user_model.spec import ModelSpec
-from .inputs import Inputs, read_inputs
+from .inputs import Inputs, chosen_curves, read_inputs
 
 if TYPE_CHECKING:
     from ..launcher.skypilot.check import SkyCheck
@@ -32,16 +32,22 @@ def estimate(
     *,
     params: Mapping[str, Any] | None = None,
     offers: Path | None = None,
+    curves: Iterable[str | Path] = (),
+    without_curves_of: Iterable[str] = (),
     timeout_s: float | None = None,
     now: Callable[[], datetime] | None = None,
 ) -> Estimate:
     """Return ranked, priced plans for training a model; no plan is an answer too.
 
     Args:
-        model: A model as for `profile`, or what `read_inputs` returned.
+        model: A model as for `profile`, or what `read_inputs` returned, with its own offers and
+            curves.
         question: The work, machines, layouts and money; default: everything, no amount of work.
         params: Values for the functions of the file.
         offers: The user's own machines and prices.
+        curves: Curve files of `calibrate`, each used for the accelerator it was measured on.
+        without_curves_of: Accelerators predicted from their nearest relative, as if nobody had
+            measured them.
         timeout_s: Longest time the file may take, seconds; default: the model's own, else 120.
         now: The clock for `generated_at`; default: the current time in UTC.
 
@@ -56,13 +62,16 @@ def estimate(
             precisions=question.choices.precisions,
             machine=question.machine,
             offers=offers,
+            curves=curves,
+            without_curves_of=without_curves_of,
             timeout_s=timeout_s,
         )
     from ..catalog.version import VERSION
     from ..planner.search.search import search
 
     profile, notes = _calibrated(model)
-    found = search(question, profile, model.catalogue, _known_runs(model))
+    known = _known_runs(model)
+    found = search(question, profile, model.catalogue, known, curve_choice=model.curve_choice)
     return Estimate(
         gpuplan_version=VERSION,
         generated_at=(now or _utc_now)().isoformat(timespec="seconds"),
@@ -149,30 +158,35 @@ def fits(
     )
 
 
-def sources(plan: Plan, *, offers: Path | None = None) -> dict[str, str]:
+def sources(
+    plan: Plan, *, offers: Path | None = None, curves: Iterable[str | Path] = ()
+) -> dict[str, str]:
     """Return what a plan's numbers rest on → where that is from, as far as it is known.
 
     Args:
         plan: The plan.
         offers: The user's own machines, if the plan may be on one of them.
+        curves: Curve files that it was predicted with.
     """
     from ..catalog.snapshot import load_catalogue
     from ..planner.plan.provenance import provenance
 
-    return provenance(plan, load_catalogue(offers))
+    return provenance(plan, load_catalogue(offers), chosen_curves(curves))
 
 
 def timeline(inputs: Inputs, plan: Plan) -> list[Span]:
     """Return the predicted step of a plan as spans of time, for a trace viewer."""
     from ..planner.predict.timeline import timeline as spans
 
-    return spans(inputs.profile, plan, inputs.catalogue.accelerators[plan.offer.accelerator])
+    accelerator = inputs.catalogue.accelerators[plan.offer.accelerator]
+    return spans(inputs.profile, plan, accelerator, curve_choice=inputs.curve_choice)
 
 
 def validate(
     records: Iterable[Path],
     *,
     hold_out: Protocol | None = None,
+    curves: Iterable[str | Path] = (),
     without_curves_of: Iterable[str] = (),
 ) -> Validation:
     """Return predictions for recorded runs, with their errors; see `gpuplan validate`.
@@ -181,15 +195,14 @@ def validate(
         records: files of run records.
         hold_out: predict every run with constants fitted without its fold of configurations, its
             source or its accelerator; None: with the usual ones.
+        curves: curve files of `calibrate`, each used for the accelerator it was measured on.
         without_curves_of: accelerators predicted from their nearest relative, as if nobody had
             measured them.
     """
-    from ..catalog.names import resolve_accelerator
-    from ..profiles.curves import user_curves
     from .validation import validate as judge_records
 
-    with user_curves.without_curves_of(resolve_accelerator(name) for name in without_curves_of):
-        return judge_records(records, hold_out=hold_out)
+    choice = chosen_curves(curves, without_curves_of)
+    return judge_records(records, hold_out=hold_out, curve_choice=choice)
 
 
 def check() -> SkyCheck:
@@ -219,7 +232,8 @@ def _calibrated(inputs: Inputs) -> tuple[Profile, tuple[str, ...]]:
         name = resolve_accelerator(inputs.profile.measured.device.name, catalogue=inputs.catalogue)
     except GpuplanError:
         name = ""
-    return calibrated(inputs.profile, inputs.catalogue.accelerators.get(name))
+    accelerator = inputs.catalogue.accelerators.get(name)
+    return calibrated(inputs.profile, accelerator, curve_choice=inputs.curve_choice)
 
 
 def _workload(traced: Profile) -> WorkloadFacts:

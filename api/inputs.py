@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..catalog.errors import UsageError
 from ..catalog.vocabulary import Precision
 from ..planner.plan.question import Machine
+from ..profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from ..profiles.user_model.spec import (
     DEFAULT_TIMEOUT_S,
@@ -39,6 +40,8 @@ class Inputs:
     """The model as it was named; None where the Profile came from elsewhere."""
     offers: Path | None = None
     """The user's own machines and prices that the catalogue holds."""
+    curve_choice: CurveChoice = USUAL_CURVES
+    """Which measurements of devices predictions rest on."""
 
 
 def model(
@@ -169,6 +172,8 @@ def read_inputs(
     precisions: Iterable[Precision] = (),
     machine: Machine | None = None,
     offers: Path | None = None,
+    curves: Iterable[str | Path] = (),
+    without_curves_of: Iterable[str] = (),
     timeout_s: float | None = None,
     use_cache: bool = True,
     on_output: Callable[[str], None] | None = None,
@@ -182,12 +187,17 @@ def read_inputs(
         precisions: Those that will be asked about; default: any that a free planner may choose.
         machine: Names to check against the catalogue, before the trace has ended.
         offers: The user's own machines and prices, a YAML or CSV file.
+        curves: Curve files of `calibrate`, each used for the accelerator it was measured on before
+            all others.
+        without_curves_of: Accelerators predicted from their nearest relative, as if nobody had
+            measured them.
         timeout_s: Longest time the file may take, seconds; default: the model's own, else 120.
         use_cache: Whether to use the cache of Profiles.
         on_output: Called with what the user's code printed.
 
     Raises:
-        GpuplanError: What `profile` raises; a name or the offers file is not understood.
+        GpuplanError: What `profile` raises; a name, the offers file or a curve file is not
+            understood.
     """
     from ..profiles.tracing_process.service import begin_profile
 
@@ -199,11 +209,39 @@ def read_inputs(
     pending = begin_profile(spec, numerics=numerics, use_cache=use_cache, on_output=on_output)
     with _ended(pending):
         catalogue = _read_catalogue(offers, machine)
+        curve_choice = chosen_curves(curves, without_curves_of, catalogue=catalogue)
         # The search is imported here because the child process is still tracing meanwhile.
         from ..planner.search import search as _search  # noqa: F401
 
         traced = pending.result()
-    return Inputs(profile=traced, catalogue=catalogue, spec=spec, offers=offers)
+    return Inputs(
+        profile=traced,
+        catalogue=catalogue,
+        spec=spec,
+        offers=offers,
+        curve_choice=curve_choice,
+    )
+
+
+def chosen_curves(
+    curves: Iterable[str | Path] = (),
+    without_curves_of: Iterable[str] = (),
+    *,
+    catalogue: Catalogue | None = None,
+) -> CurveChoice:
+    """Return the choice of curves that the options of a use case make; `read_inputs` has them.
+
+    Raises:
+        GpuplanError: A file is not a curve file, or an accelerator is not known.
+    """
+    from ..catalog.names import resolve_accelerator
+    from ..profiles.curves.user_curves import refuse_unreadable
+
+    left_out = [resolve_accelerator(name, catalogue=catalogue) for name in without_curves_of]
+    given = tuple(Path(path) for path in curves)
+    choice = CurveChoice(given=given, left_out=frozenset(left_out))
+    refuse_unreadable(choice)
+    return choice
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from ..catalog.names import assumption_about, resolve_accelerator
 from ..catalog.snapshot import Catalogue, load_catalogue
 from ..catalog.types import Instance
 from ..catalog.version import VERSION
+from ..planner.constants import Constants
 from ..planner.hardware.cluster import Site
 from ..planner.hardware.device import peak_flops
 from ..planner.memory.rank_memory import RankMemory
@@ -31,8 +32,9 @@ from ..planner.predict.step_time import doubts_of, planned_step_s, step_parts
 from ..planner.predict.supported import refuse_unsupported
 from ..planner.predict.warm_up import FP32_FORWARD_FIRST
 from ..planner.validation.errors import Observation, Validation, Verdict, prediction_errors
-from ..planner.validation.folds import Protocol, held_out
+from ..planner.validation.folds import Protocol, held_out_accelerators, held_out_constants
 from ..planner.validation.record_defaults import StatedRun, UnstatedError, state_run
+from ..profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ..profiles.passes.optimizers import with_optimizer
 from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from ..profiles.records import RunRecord, read_records
@@ -63,6 +65,7 @@ def validate(
     profiler: Profiler = profile_all,
     catalogue: Catalogue | None = None,
     hold_out: Protocol | None = None,
+    curve_choice: CurveChoice = USUAL_CURVES,
 ) -> Validation:
     """Return predictions for every run of these record files, with their errors and summaries.
 
@@ -72,11 +75,13 @@ def validate(
         profiler: Makes the Profiles; default: trace in child processes, cached.
         catalogue: Where accelerators are looked up; default: the embedded one.
         hold_out: Predict every run with constants that were fitted without its fold.
+        curve_choice: Which measurements of devices the predictions rest on.
 
     Raises:
         UsageError: a file cannot be read, or lines of it are not run records.
     """
-    return RecordedRuns(paths, profiler=profiler, catalogue=catalogue).prediction_errors(hold_out)
+    runs = RecordedRuns(paths, profiler=profiler, catalogue=catalogue, curve_choice=curve_choice)
+    return runs.prediction_errors(hold_out)
 
 
 class RecordedRuns:
@@ -88,8 +93,10 @@ class RecordedRuns:
         *,
         profiler: Profiler = profile_all,
         catalogue: Catalogue | None = None,
+        curve_choice: CurveChoice = USUAL_CURVES,
     ) -> None:
-        self._cases, self._benches = _load(paths, profiler, catalogue or load_catalogue())
+        self._cases, profiles = _load(paths, profiler, catalogue or load_catalogue())
+        self._benches = _Benches(profiles, curve_choice)
 
     @property
     def records(self) -> list[RunRecord]:
@@ -98,16 +105,7 @@ class RecordedRuns:
 
     def observations(self, hold_out: Protocol | None = None) -> list[Observation]:
         """Return every run, predicted as `validate` does under this protocol."""
-        seen = []
-        for case in self._cases:
-            with held_out(
-                hold_out,
-                configuration=_configuration(case.record),
-                source=case.record.source_group,
-                accelerator=case.accelerator,
-            ):
-                seen.append(_observe(case, self._benches))
-        return seen
+        return [_observe(case, self._benches, hold_out) for case in self._cases]
 
     def prediction_errors(self, hold_out: Protocol | None = None) -> Validation:
         """Return what `validate` returns under this protocol."""
@@ -129,7 +127,7 @@ class TimedRun:
     setup: Setup
 
     def seconds(self) -> float:
-        """Return the predicted step time with the constants of this context."""
+        """Return the predicted step time."""
         return planned_step_s(self.cache, self.site, self.setup)
 
     def doubts(self) -> dict[str, float]:
@@ -137,12 +135,28 @@ class TimedRun:
         parts = step_parts(self.cache, self.site, self.setup)
         return doubts_of(self.cache, self.site, self.setup, parts)
 
+    def with_constants(self, constants: Constants) -> TimedRun:
+        """Return the run, predicted with other constants."""
+        return replace(self, cache=self.cache.with_constants(constants))
+
+    def held_out(self, protocol: Protocol) -> TimedRun:
+        """Return the run, predicted as if it and all others of its fold had never been seen."""
+        cache = _held_out(
+            self.cache,
+            protocol,
+            configuration=self.configuration,
+            source=self.source,
+            accelerator=self.accelerator,
+        )
+        return replace(self, cache=cache)
+
 
 def timed_runs(
     paths: Iterable[Path], *, profiler: Profiler = profile_all, catalogue: Catalogue | None = None
 ) -> list[TimedRun]:
     """Return the runs of these record files that state a step time and can be predicted."""
-    cases, benches = _load(paths, profiler, catalogue or load_catalogue())
+    cases, profiles = _load(paths, profiler, catalogue or load_catalogue())
+    benches = _Benches(profiles)
     return [run for case in cases if (run := _timed(case, benches)) is not None]
 
 
@@ -170,10 +184,10 @@ def _timed(case: _Case, benches: _Benches) -> TimedRun | None:
 
 def _load(
     paths: Iterable[Path], profiler: Profiler, catalogue: Catalogue
-) -> tuple[list[_Case], _Benches]:
+) -> tuple[list[_Case], Mapping[str, Profile | GpuplanError]]:
     cases = [_prepare(record, path, catalogue) for path in paths for record in read_records(path)]
     profiles = profiler(_merged(case.request for case in cases if case.request is not None))
-    return cases, _Benches(profiles)
+    return cases, profiles
 
 
 def _prepare(record: RunRecord, path: Path, catalogue: Catalogue) -> _Case:
@@ -262,8 +276,13 @@ def _merged(requests: Iterable[ProfileRequest]) -> list[ProfileRequest]:
 class _Benches:
     """One model cache per Profile and optimizer, made when it is first asked for."""
 
-    def __init__(self, profiles: Mapping[str, Profile | GpuplanError]) -> None:
+    def __init__(
+        self,
+        profiles: Mapping[str, Profile | GpuplanError],
+        curve_choice: CurveChoice = USUAL_CURVES,
+    ) -> None:
         self._profiles = profiles
+        self._curve_choice = curve_choice
         self._benches: dict[tuple[str, str | None], ModelCache] = {}
 
     def cache(self, key: str, optimizer: str | None) -> ModelCache:
@@ -274,12 +293,12 @@ class _Benches:
                 raise profile
             if optimizer not in (None, "none"):
                 profile = with_optimizer(profile, optimizer)
-            self._benches[key, optimizer] = ModelCache(profile)
+            self._benches[key, optimizer] = ModelCache(profile, curve_choice=self._curve_choice)
         return self._benches[key, optimizer]
 
 
-def _observe(case: _Case, benches: _Benches) -> Observation:
-    """Return the observation of a run, predicted unless it is skipped."""
+def _observe(case: _Case, benches: _Benches, hold_out: Protocol | None) -> Observation:
+    """Return the observation of a run, predicted under a protocol unless it is skipped."""
     record = case.record
     base = Observation(
         id=record.id,
@@ -297,6 +316,13 @@ def _observe(case: _Case, benches: _Benches) -> Observation:
         return base
     try:
         cache, setup = _on_bench(case, benches)
+        cache = _held_out(
+            cache,
+            hold_out,
+            configuration=base.configuration,
+            source=base.source_group,
+            accelerator=base.accelerator,
+        )
         if case.memory is None:
             case.memory = memory_parts(cache, setup)
         site = case.run.site
@@ -325,6 +351,22 @@ def _on_bench(case: _Case, benches: _Benches) -> tuple[ModelCache, Setup]:
     if setup.optimizer != "none":
         setup = replace(setup, optimizer=None)  # The cache holds it already.
     return cache, setup
+
+
+def _held_out(
+    cache: ModelCache,
+    protocol: Protocol | None,
+    *,
+    configuration: str,
+    source: str,
+    accelerator: str,
+) -> ModelCache:
+    """Return a cache that predicts a run as if it and all others of its fold were never seen."""
+    constants = held_out_constants(
+        protocol, configuration=configuration, source=source, accelerator=accelerator
+    )
+    hidden = held_out_accelerators(protocol, accelerator)
+    return cache.with_constants(constants).with_curves(cache.curve_choice.without(hidden))
 
 
 def _why_memory_is_unknown(run: StatedRun) -> str | None:

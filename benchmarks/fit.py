@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from gpuplan.api.validation import TimedRun, timed_runs
-from gpuplan.planner.constants import known_constants, using
-from gpuplan.planner.validation.folds import PROTOCOLS, Protocol, fold_key, held_out
+from gpuplan.planner.constants import Constants, known_constants
+from gpuplan.planner.validation.folds import PROTOCOLS, Protocol, fold_key
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = [
@@ -78,8 +78,9 @@ class Problem:
 
     def log_seconds(self, theta: Array) -> Array:
         """Return ln(predicted seconds) of every run with these ln(constants)."""
-        with using(dict(zip(self.names, np.exp(theta).tolist(), strict=True))):
-            return np.log([run.seconds() for run in self.runs])
+        values = dict(zip(self.names, np.exp(theta).tolist(), strict=True))
+        constants = Constants.shipped().replaced(values)
+        return np.log([run.with_constants(constants).seconds() for run in self.runs])
 
     def linearised(self, theta: Array) -> tuple[Array, Array]:
         """Return (ln seconds [R], their derivatives [R, C]) at these ln(constants)."""
@@ -161,14 +162,9 @@ class Doubts:
             for run in runs:
                 if run.source in NOT_FITTED or run.setup.offload:
                     continue
-                with held_out(
-                    protocol,
-                    configuration=run.configuration,
-                    source=run.source,
-                    accelerator=run.accelerator,
-                ):
-                    residuals.append(abs(np.log(run.seconds() / run.measured_s)))
-                    found = run.doubts()
+                unseen = run.held_out(protocol)
+                residuals.append(abs(np.log(unseen.seconds() / run.measured_s)))
+                found = unseen.doubts()
                 sizes.append([found.get(name.removeprefix("doubt."), 0.0) for name in self.names])
                 self.sources.append(run.source)
         self.residuals, self.sizes = np.array(residuals), np.array(sizes)

@@ -1,16 +1,14 @@
 """The constants of the step model that no kernel measurement gives: `data/constants.toml`.
 
 Each has a physical prior with its source, and a value refitted to the open records. A prediction
-can be made with other values (`using`), which is how held-out errors are computed: the records of a
-fold are predicted with the constants that were fitted without them.
+is handed the values that it uses (`Constants`, a field of the `ModelCache`): the records of a fold
+are predicted with constants that were fitted without them, beside others predicted as usual.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -31,40 +29,53 @@ class Constant:
     most: float | None = None
 
 
-_others: ContextVar[Mapping[str, float] | None] = ContextVar("other constants", default=None)
+class Constants(Mapping[str, float]):
+    """The value of every constant by name, as a prediction uses them; it never changes."""
+
+    __slots__ = ("_hash", "_values")
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self._values = dict(values)
+        self._hash = hash(frozenset(self._values.items()))
+
+    @classmethod
+    def shipped(cls) -> Constants:
+        """Return the values in the table of constants."""
+        return _shipped()
+
+    def replaced(self, values: Mapping[str, float]) -> Constants:
+        """Return these constants with other values for some of them.
+
+        Raises:
+            KeyError: a name is not that of a constant.
+        """
+        for name in values:
+            if name not in self._values:
+                raise KeyError(name)
+        return Constants({**self._values, **values}) if values else self
+
+    def __getitem__(self, name: str) -> float:
+        return self._values[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constants) and self._values == other._values
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
-def fitted(name: str) -> float:
-    """Return the value of a constant in this context.
-
-    Raises:
-        KeyError: there is no constant of this name.
-    """
-    others = _others.get()
-    if others is not None and name in others:
-        return others[name]
-    return known_constants()[name].value
-
-
-def has_constant(name: str) -> bool:
-    """Return whether there is a constant of this name."""
-    return name in known_constants()
-
-
-@contextmanager
-def using(values: Mapping[str, float]) -> Iterator[None]:
-    """Predict with these values instead of the usual ones while the block runs.
-
-    Raises:
-        KeyError: a name is not that of a constant.
-    """
-    for name in values:
-        known_constants()[name]
-    token = _others.set({**(_others.get() or {}), **values})
-    try:
-        yield
-    finally:
-        _others.reset(token)
+@cache
+def _shipped() -> Constants:
+    return Constants({name: one.value for name, one in known_constants().items()})
 
 
 @cache

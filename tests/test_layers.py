@@ -27,11 +27,10 @@ CLI_MAY_CALL = {
         for sum_of in ("attempt_usd", "closing_line", "node_hours", "spent_usd")
     ),
     "gpuplan.planner.plan.layout.parse_layout",
-    "gpuplan.profiles.curves.user_curves.with_curve_files",
     "gpuplan.profiles.user_model.spec.parse_params",
 }
 """What the command line calls below the api all the same: parsers of what is typed, sums over a
-record, how a path is shown, and --curves, which holds for the whole command."""
+record, and how a path is shown."""
 
 
 def package_files() -> list[Path]:
@@ -103,6 +102,34 @@ def is_type(module: str, name: str) -> bool:
     """Return whether a name is a class, or a constant: a vocabulary or a default."""
     found = getattr(importlib.import_module(module), name, None)
     return not (found is None or inspect.isroutine(found) or inspect.ismodule(found))
+
+
+def test_no_prediction_depends_on_who_asks_for_it() -> None:
+    """Constants and curves are handed down: nothing is set for a block, nothing is a global."""
+    offenders = [
+        f"{file}: {fault}"
+        for file in package_files()
+        if file.parts[0] in ("planner", "profiles")
+        for fault in ambient_state((ROOT / file).read_text(encoding="utf-8"))
+    ]
+    assert not offenders, "make it a field of the ModelCache, or an argument"
+
+
+def ambient_state(text: str) -> Iterator[str]:
+    """Yield what of a file makes a function depend on more than its arguments."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            yield f"global {', '.join(node.names)}"
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module == "contextvars":
+            yield "from contextvars"
+        elif isinstance(node, ast.Import) and any(a.name == "contextvars" for a in node.names):
+            yield "import contextvars"
+
+
+def test_ambient_state_is_seen() -> None:
+    text = "import contextvars\nfrom contextvars import ContextVar\ndef f():\n    global x\n"
+    assert len([*ambient_state(text)]) == 3
 
 
 def test_every_package_folder_is_shipped() -> None:

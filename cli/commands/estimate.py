@@ -11,7 +11,7 @@ import click
 from ...catalog.errors import GpuplanError, NoFeasiblePlanError, UsageError
 from ...catalog.vocabulary import OFFLOADABLE, OPTIMIZERS, PRECISIONS, RECOMPUTES, STACKS
 from ...planner.plan.question import Question
-from ..options.curves import curves_option
+from ..options.curves import curves_option, given_curves
 from ..options.inputs import InputsOptions, read_inputs
 from ..options.question import QuestionOptions, question_of
 from ..options.shared import (
@@ -161,7 +161,11 @@ def command(model: str, **options: Any) -> int:
     asked = EstimateOptions(**options)
     question = question_of(asked)
     inputs = read_inputs(
-        model, asked, precisions=question.choices.precisions, machine=question.machine
+        model,
+        asked,
+        precisions=question.choices.precisions,
+        machine=question.machine,
+        curves=given_curves(asked.curves),
     )
     with progress("Comparing machines …", quiet=asked.quiet):
         answer = api.estimate(inputs, question)
@@ -182,6 +186,7 @@ def command(model: str, **options: Any) -> int:
 class EstimateOptions(QuestionOptions, InputsOptions):
     """What the options of `gpuplan estimate` hold."""
 
+    curves: Path | None
     explain: int | None
     trace: str | None
 
@@ -225,7 +230,7 @@ def _rendered(
     from ... import api
     from ..render.explain import render_plan
 
-    sources = api.sources(plan, offers=asked.offers)
+    sources = api.sources(plan, offers=asked.offers, curves=given_curves(asked.curves))
     lines = render_plan(plan, answer, sources=sources, width=width)
     return to_text(lines, colour=screen.color)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..options.curves import curves_option
+from ..options.curves import curves_option, given_curves
 from ..options.shared import GroupedCommand, list_option, option, output_options
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ HOLD_OUTS = ("configuration", "source", "accelerator")
 @output_options(*FORMATS)
 def command(
     runs: tuple[Path, ...],
+    curves: Path | None,
     without_curves_of: tuple[str, ...],
     hold_out: Protocol | None,
     worst: int,
@@ -60,7 +61,12 @@ def command(
     from ..render.validate import RENDERERS
     from ..terminal.output import chosen_format, write_output
 
-    answer = api.validate(runs, hold_out=hold_out, without_curves_of=without_curves_of)
+    answer = api.validate(
+        runs,
+        hold_out=hold_out,
+        curves=given_curves(curves),
+        without_curves_of=without_curves_of,
+    )
     if not quiet and any(row.skipped for row in answer.rows):
         count = sum(row.skipped is not None for row in answer.rows)
         click.echo(

@@ -20,15 +20,10 @@ def curves_option(command: F) -> F:
         "--curves",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        expose_value=False,
-        callback=_use_curves,
         help="Curve file of gpuplan calibrate, used for the accelerator it was measured on.",
     )(command)
 
 
-def _use_curves(ctx: click.Context, _param: click.Parameter, path: Path | None) -> None:
-    if path is None or ctx.resilient_parsing:
-        return
-    from ...profiles.curves.user_curves import with_curve_files
-
-    ctx.with_resource(with_curve_files([path]))
+def given_curves(path: Path | None) -> tuple[Path, ...]:
+    """Return the option's value as the api takes it."""
+    return () if path is None else (path,)

@@ -25,7 +25,12 @@ class InputsOptions(ModelOptions, OutputOptions):
 
 
 def read_inputs(
-    model: str, options: InputsOptions, *, precisions: Iterable[Precision], machine: Machine
+    model: str,
+    options: InputsOptions,
+    *,
+    precisions: Iterable[Precision],
+    machine: Machine,
+    curves: Iterable[Path] = (),
 ) -> Inputs:
     """Return the Profile of the model and the catalogue, as the shared options ask for.
 
@@ -34,6 +39,7 @@ def read_inputs(
         options: How its file is read.
         precisions: Those that will be asked about.
         machine: Names to check against the catalogue at once.
+        curves: The user's own curve files.
     """
     from ... import api
     from ...profiles.user_model.spec import parse_params
@@ -48,6 +54,7 @@ def read_inputs(
             precisions=precisions,
             machine=machine,
             offers=options.offers,
+            curves=curves,
             timeout_s=options.timeout,
             use_cache=not options.no_cache,
             on_output=show_output_of_file if options.verbose else None,

@@ -15,7 +15,7 @@ import numpy as np
 from ...catalog.vocabulary import Collective
 from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.curves.network import internode_latency_s, internode_rate_bytes_per_s
-from ..constants import fitted
+from ..constants import Constants
 from ..plan.layout import Layout
 from .cluster import Site
 
@@ -60,6 +60,18 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Links:
+    """What the ranks of a job talk over, and how well software uses it."""
+
+    site: Site
+    """Its node count is not looked at."""
+    curves: DeviceCurves
+    """With the collectives measured inside a node."""
+    constants: Constants
+    """How links and overlap in a step differ from what is measured alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CollectiveCall:
     """One collective to be timed: its whole buffer is `total_bytes`."""
 
@@ -68,8 +80,8 @@ class CollectiveCall:
     group: Group
 
 
-def collective_s(asks: Sequence[CollectiveCall], site: Site, curves: DeviceCurves) -> Array:
-    """Return the seconds of each collective on the links of a site (its node count is not used)."""
+def collective_s(asks: Sequence[CollectiveCall], links: Links) -> Array:
+    """Return the seconds of each collective."""
     seconds = np.zeros(len(asks))
     inside: dict[tuple[Collective, int], list[int]] = {}
     across: list[int] = []
@@ -81,20 +93,24 @@ def collective_s(asks: Sequence[CollectiveCall], site: Site, curves: DeviceCurve
         if ask.group.nodes > 1:
             across.append(i)
     for (kind, ranks), rows in inside.items():
-        seconds[rows] = curves.collective_s(
-            kind,
-            np.array([asks[i].total_bytes for i in rows]),
-            ranks,
-            link_bytes_per_s=site.intra_link.bytes_per_s,
-        ) * fitted("fast_link")
+        seconds[rows] = (
+            links.curves.collective_s(
+                kind,
+                np.array([asks[i].total_bytes for i in rows]),
+                ranks,
+                link_bytes_per_s=links.site.intra_link.bytes_per_s,
+            )
+            * links.constants["fast_link"]
+        )
     if across:
-        crossing, latency = _across_nodes_s([asks[i] for i in across], site)
+        crossing, latency = _across_nodes_s([asks[i] for i in across], links)
         seconds[across] = np.maximum(seconds[across], crossing) + latency
     return seconds
 
 
-def _across_nodes_s(asks: Sequence[CollectiveCall], site: Site) -> tuple[Array, Array]:
+def _across_nodes_s(asks: Sequence[CollectiveCall], links: Links) -> tuple[Array, Array]:
     """Return (transfer, latency) seconds of collectives that cross the network."""
+    site = links.site
     line_rate = site.domain_bytes_per_s
     assert line_rate is not None, "several nodes are asked for only where the fabric is known"
     rdma = site.inter_link.rdma
@@ -113,5 +129,5 @@ def _across_nodes_s(asks: Sequence[CollectiveCall], site: Site) -> tuple[Array, 
     latency = np.array(
         [internode_latency_s(ask.group.nodes, ask.group.per_node, rdma=rdma) for ask in asks]
     )
-    transfer = passes * size * (ranks - 1) / ranks / rate * fitted("network")
+    transfer = passes * size * (ranks - 1) / ranks / rate * links.constants["network"]
     return transfer, passes * latency

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...catalog.types import Accelerator
-from ..constants import fitted
+from ..constants import Constants
 from .cluster import Site
 
 PCIE_BYTES_PER_S = {3: 12e9, 4: 25e9, 5: 52e9}
@@ -43,7 +43,7 @@ def host_link_bytes_per_s(accelerator: Accelerator) -> float:
     return lanes * PCIE_BYTES_PER_S[generation or USUAL_GENERATION]
 
 
-def host_bytes_per_s(site: Site) -> float:
+def host_bytes_per_s(site: Site, constants: Constants) -> float:
     """Return the rate at which the host steps an optimizer, for one rank of a full node.
 
     All ranks of a node step at once and share its memory.
@@ -51,7 +51,7 @@ def host_bytes_per_s(site: Site) -> float:
     superchip = ACCELERATORS_OF_GRACE.get(site.accelerator.name)
     if superchip is not None:
         return GRACE_BYTES_PER_S / superchip
-    node = fitted("host_bytes_per_s")
+    node = constants["host_bytes_per_s"]
     if site.vcpus is not None:
         node = min(node, site.vcpus / THREADS_PER_CORE * CORE_BYTES_PER_S)
     return node / site.per_node

@@ -28,6 +28,7 @@ import numpy as np
 from ...catalog.vocabulary import Offloaded, Precision
 from ...profiles.passes.residence import Loss, Residence
 from ...profiles.profile import Profile
+from ..constants import Constants
 from ..hardware.cluster import Site
 from ..hardware.host_links import host_bytes_per_s, host_link_bytes_per_s
 from ..software.state_bytes import StateScale
@@ -133,6 +134,7 @@ def host_work(
     precision: Precision,
     offload: Collection[Offloaded],
     site: Site,
+    constants: Constants,
     *,
     stepped: Array,
     gathered: Array,
@@ -145,12 +147,13 @@ def host_work(
         precision: of the run.
         offload: what the host keeps.
         site: its links and processors.
+        constants: how fast those step an optimizer.
         stepped: parameters that a rank steps.
         gathered: parameters of which it keeps a shard.
         activation_bytes: of one micro-batch that leave the device.
     """
     state = HostState.of(profile, precision, offload)
-    link, memory = host_link_bytes_per_s(site.accelerator), host_bytes_per_s(site)
+    link, memory = host_link_bytes_per_s(site.accelerator), host_bytes_per_s(site, constants)
     stepped = stepped if steps_on_host(offload) else np.zeros_like(stepped)
     gathered = gathered if "parameters" in offload else np.zeros_like(gathered)
     return HostWork(

@@ -11,7 +11,6 @@ from ...catalog.units import GIB
 from ...catalog.vocabulary import OFFLOADABLE, Offloaded, Precision
 from ...profiles.profile import CATEGORIES, NUMERICS_OF_PRECISION, OptimizerFacts, Profile
 from ..hardware.cluster import Site
-from ..hardware.host_links import host_bytes_per_s
 from ..plan.plan import EstimatedHostMemory
 
 HOST_BUFFERS = 1.5
@@ -109,9 +108,15 @@ def host_memory(
 
 
 def offload_notes(
-    offload: Collection[Offloaded], memory: EstimatedHostMemory, site: Site
+    offload: Collection[Offloaded], memory: EstimatedHostMemory, *, rank_bytes_per_s: float
 ) -> list[str]:
-    """Return in plain words what is on the host and what the user should check."""
+    """Return in plain words what is on the host and what the user should check.
+
+    Args:
+        offload: what the host keeps.
+        memory: what that takes of a node.
+        rank_bytes_per_s: rate at which the host is taken to step each rank's optimizer.
+    """
     if not offload:
         return []
     notes = [host_memory_note(offload, memory)]
@@ -127,7 +132,7 @@ def offload_notes(
     if steps_on_host(offload):
         notes.append(
             "the optimizer steps on the host's processors, whose memory is taken to give each rank"
-            f" {host_bytes_per_s(site) / 1e9:,.0f} GB/s: processors differ, and each rank needs its"
+            f" {rank_bytes_per_s / 1e9:,.0f} GB/s: processors differ, and each rank needs its"
             " share of the cores (OMP_NUM_THREADS, which torchrun sets to 1)"
         )
     return notes

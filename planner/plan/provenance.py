@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from ...catalog.snapshot import Catalogue
+from ...profiles.curves.choice import CurveChoice
 from ...profiles.curves.device_curves import curves_for
 from ...profiles.curves.user_curves import user_curve_file
 from .plan import Plan
 
 
-def provenance(plan: Plan, catalogue: Catalogue) -> dict[str, str]:
-    """Return what the numbers rest on → its source; only what the catalogue still holds."""
+def provenance(plan: Plan, catalogue: Catalogue, curve_choice: CurveChoice) -> dict[str, str]:
+    """Return what the numbers rest on → its source; only what the catalogue still holds.
+
+    Args:
+        plan: the plan.
+        catalogue: where its device, machine and price are looked up.
+        curve_choice: which measurements of the device are used.
+    """
     chosen = plan.offer
     found: dict[str, str] = {}
     accelerator = catalogue.accelerators.get(chosen.accelerator)
     if accelerator is not None:
-        curves, dtype = curves_for(accelerator), plan.precision.removesuffix("-amp")
+        curves = curves_for(accelerator, curve_choice)
+        dtype = plan.precision.removesuffix("-amp")
         own = curves.basis_of("gemm", dtype) == "measured"
         kernels = "measured on" if own else "scaled by data sheets from"
         found["kernel curves"] = f"{kernels} {curves.relative_of('gemm', dtype)}"
-        users = user_curve_file(accelerator.name) if own else None
+        users = user_curve_file(accelerator.name, curve_choice) if own else None
         if users is not None and users.gemm_grids:
             found["kernel curves"] += f", {users.path}: {'; '.join(users.sources)}"
         found["device"] = accelerator.source

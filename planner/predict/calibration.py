@@ -20,6 +20,7 @@ import numpy as np
 from ...catalog.errors import GpuplanError
 from ...catalog.types import Accelerator
 from ...catalog.vocabulary import PRECISIONS, Precision
+from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.measured import MeasuredProfile, Measurement
 from ...profiles.profile import KernelKind, Profile
 from ..software.stack import facts_of
@@ -41,7 +42,10 @@ class CalibratedProfile(MeasuredProfile):
 
 
 def calibrated(
-    profile: Profile, accelerator: Accelerator | None
+    profile: Profile,
+    accelerator: Accelerator | None,
+    *,
+    curve_choice: CurveChoice = USUAL_CURVES,
 ) -> tuple[Profile, tuple[str, ...]]:
     """Return the Profile ready to predict other devices, and what the user should know about it.
 
@@ -50,6 +54,7 @@ def calibrated(
     Args:
         profile: Any Profile.
         accelerator: The device it was measured on, as the catalogue knows it; None if it does not.
+        curve_choice: What the measured times are held against.
     """
     if not isinstance(profile, MeasuredProfile):
         return profile, ()
@@ -58,7 +63,8 @@ def calibrated(
     if reason is not None or accelerator is None:
         return profile, (f"the measurement calibrates no accelerator: {reason}",)
     try:
-        predicted_s = _predicted_s(profile, accelerator)
+        cache = ModelCache(profile, curve_choice=curve_choice)
+        predicted_s = _predicted_s(cache, measured, accelerator)
     except GpuplanError as error:
         return profile, (f"the measurement calibrates no accelerator: {error.message}",)
     found = residuals({one.kind: one.seconds for one in measured.kernels}, predicted_s)
@@ -104,14 +110,15 @@ def _useless(measured: Measurement, accelerator: Accelerator | None) -> str | No
     return f"it was disturbed ({'; '.join(disturbed)})" if disturbed else None
 
 
-def _predicted_s(profile: MeasuredProfile, accelerator: Accelerator) -> dict[KernelKind, float]:
-    measured = profile.measured
+def _predicted_s(
+    cache: ModelCache, measured: Measurement, accelerator: Accelerator
+) -> dict[KernelKind, float]:
     named: dict[str, Precision] = {precision: precision for precision in PRECISIONS}
-    stack = facts_of("torch-compile" if profile.file_compiles else "torch-eager")
-    return ModelCache(profile).kind_seconds(
+    stack = "torch-compile" if cache.profile.file_compiles else "torch-eager"
+    return cache.kind_seconds(
         accelerator,
         named[measured.precision],
         measured.recompute,
-        stack=stack,
+        stack=facts_of(stack, cache.constants),
         micro_batches=np.array([measured.micro_batch]),
     )

@@ -179,7 +179,7 @@ def _remedies(question: _Question, setup: Setup) -> Iterator[Remedy]:
     yield from single
     for name in LIGHTER_OPTIMIZERS:
         if question.profile.optimizer.name != name:
-            lighter = ModelCache(with_optimizer(question.original, name))
+            lighter = question.cache.of(with_optimizer(question.original, name))
             remedy = _try(question, f"--optimizer {name}", setup, cache=lighter)
             if remedy:
                 single.append(remedy)

@@ -40,6 +40,7 @@ def data_parallel_host_work(
         setup.precision,
         setup.offload,
         site,
+        cache.constants,
         stepped=cache.profile.trainable_parameters / shards,
         gathered=cache.profile.parameters / shards,
         activation_bytes=activation_bytes,

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...catalog.vocabulary import Stack
+from ...profiles.curves.choice import CurveChoice
 from ...profiles.curves.device_curves import DeviceCurves
-from ...profiles.curves.user_curves import is_left_out
-from ..constants import fitted
+from ..constants import Constants
 from ..plan.plan import Basis, Estimated, EstimatedMemory
 from ..plan.setup import Date
 from ..software.versions import NATIVE_AUTOCAST
@@ -92,8 +92,9 @@ def step_doubts(
 def step_interval(
     value_s: float,
     doubts: Mapping[str, float],
+    constants: Constants,
     *,
-    accelerator: str,
+    seen: bool,
     calibration: float | None = None,
 ) -> Estimated:
     """Return the step time with its 80 % interval.
@@ -101,27 +102,28 @@ def step_interval(
     Args:
         value_s: predicted step time.
         doubts: of the prediction (`step_doubts`).
-        accelerator: its device.
+        constants: what those weigh, and the quantile of each kind of accelerator.
+        seen: whether the model was fitted to runs on its device (`was_seen`).
         calibration: how much of a measurement elsewhere holds here, between 0 and 1; None without
             one. Where all of it holds, half of the doubt is gone.
     """
     basis: Basis = "analytic" if calibration is None else "calibrated"
     if value_s <= 0:
         return Estimated(value=value_s, low=value_s, high=value_s, basis=basis)
-    sigma = doubt(doubts) * (1 - (calibration or 0.0) / 2)
-    spread = math.exp(fitted(f"interval.{familiarity(accelerator)}") * sigma)
+    sigma = doubt(doubts, constants) * (1 - (calibration or 0.0) / 2)
+    spread = math.exp(constants["interval.seen" if seen else "interval.unseen"] * sigma)
     return Estimated(value=value_s, low=value_s / spread, high=value_s * spread, basis=basis)
 
 
-def doubt(doubts: Mapping[str, float]) -> float:
+def doubt(doubts: Mapping[str, float], constants: Constants) -> float:
     """Return the relative standard deviation of a prediction with these doubts."""
-    return math.sqrt(sum((fitted(f"doubt.{name}") * size) ** 2 for name, size in doubts.items()))
+    weighed = (constants[f"doubt.{name}"] * size for name, size in doubts.items())
+    return math.sqrt(sum(one**2 for one in weighed))
 
 
-def familiarity(accelerator: str) -> str:
-    """Return "seen" for an accelerator of the runs that the model was fitted to, else "unseen"."""
-    hidden = is_left_out(accelerator) or accelerator not in fitted_accelerators()
-    return "unseen" if hidden else "seen"
+def was_seen(accelerator: str, curve_choice: CurveChoice) -> bool:
+    """Return whether the model was fitted to runs on an accelerator, and its curves are used."""
+    return accelerator in fitted_accelerators() and accelerator not in curve_choice.left_out
 
 
 def memory_interval(

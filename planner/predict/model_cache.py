@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
@@ -11,8 +12,8 @@ from ...catalog.errors import UsageError
 from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Precision, Recompute, Stack
 from ...profiles.analysis.caching_allocator import PoolExhaustedError, replay
+from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.curves.device_curves import DeviceCurves, curves_for
-from ...profiles.curves.user_curves import is_left_out
 from ...profiles.passes.recompute import recomputed
 from ...profiles.passes.residence import ON_DEVICE, Residence, resident
 from ...profiles.profile import (
@@ -23,6 +24,9 @@ from ...profiles.profile import (
     Profile,
     StepTrace,
 )
+from ..constants import Constants
+from ..hardware.cluster import Site
+from ..hardware.collectives import Links
 from ..memory.chunked_head import with_chunked_head
 from ..memory.plateaus import Envelope, envelope
 from ..parallelism.column_row_parallel import is_expert_product
@@ -39,46 +43,66 @@ TIGHT_RATIOS = (1.0, 1.01, 1.02, 1.03, 1.05, 1.08, 1.12)
 
 
 class ModelCache:
-    """Caches what several plans of one Profile share; everything it returns is immutable."""
+    """What predictions of one Profile share; everything it returns is immutable.
 
-    def __init__(self, profile: Profile) -> None:
+    What is derived from the Profile alone is made once, also for caches with other constants or
+    other curves.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        constants: Constants | None = None,
+        curve_choice: CurveChoice = USUAL_CURVES,
+    ) -> None:
         self.profile = profile
+        self.constants = Constants.shipped() if constants is None else constants
+        self.curve_choice = curve_choice
         self.calibration: Calibration | None = getattr(profile, "calibration", None)
-        self._traces: dict[tuple[Numerics, Recompute, bool, Residence], StepTrace] = {}
-        self._envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...], Residence], Envelope] = {}
-        self._kernels: dict[tuple[object, ...], StepKernels] = {}
-        self._curves: dict[tuple[str, bool], DeviceCurves] = {}
-        self._reserved: dict[tuple[Numerics, Recompute, int, bool, Residence], float] = {}
-        self._flops: dict[tuple[Numerics, Recompute], Affine] = {}
-        self._splits: dict[tuple[object, ...], SplitTrace] = {}
+        self._derived = _Derived(profile)
 
-    @cached_property
+    def with_constants(self, constants: Constants) -> ModelCache:
+        """Return a cache of the same Profile that predicts with other constants."""
+        other = copy(self)
+        other.constants = constants
+        return other
+
+    def with_curves(self, choice: CurveChoice) -> ModelCache:
+        """Return a cache of the same Profile that predicts with other curves."""
+        other = copy(self)
+        other.curve_choice = choice
+        return other
+
+    def of(self, profile: Profile) -> ModelCache:
+        """Return a cache of another Profile that predicts with the same constants and curves."""
+        return ModelCache(profile, constants=self.constants, curve_choice=self.curve_choice)
+
+    @property
     def units(self) -> tuple[Unit, ...]:
         """FSDP units of the model."""
-        return units_of(self.profile)
+        return self._derived.units
 
-    @cached_property
+    @property
     def kinds(self) -> frozenset[str]:
         """Kinds of kernels in the step, and "experts" where some are products of experts."""
-        trace = self.profile.step(self.profile.numerics()[0])
-        kernels = [kernel for segment in trace.segments for kernel in segment.kernels]
-        routed = {"experts"} if any(map(is_expert_product, kernels)) else set()
-        return frozenset({kernel.kind for kernel in kernels} | routed)
+        return self._derived.kinds
 
     def units_in(self, stack: Stack) -> tuple[Unit, ...]:
         """Return the units as a stack shards them: only torch pads every parameter by its rows."""
-        return self.units if stack.startswith("torch") else self._flat_units
-
-    @cached_property
-    def _flat_units(self) -> tuple[Unit, ...]:
-        return tuple(replace(unit, tensors=()) for unit in self.units)
+        return self.units if stack.startswith("torch") else self._derived.flat_units
 
     def curves(self, accelerator: Accelerator) -> DeviceCurves:
         """Return the efficiency curves of a device."""
-        key = (accelerator.name, is_left_out(accelerator.name))
-        if key not in self._curves:
-            self._curves[key] = curves_for(accelerator)
-        return self._curves[key]
+        known = self._derived.curves
+        key = (accelerator.name, self.curve_choice)
+        if key not in known:
+            known[key] = curves_for(accelerator, self.curve_choice)
+        return known[key]
+
+    def links(self, site: Site) -> Links:
+        """Return what ranks on a site talk over."""
+        return Links(site=site, curves=self.curves(site.accelerator), constants=self.constants)
 
     def trace(self, precision: Precision, recompute: Recompute) -> StepTrace:
         """Return the step in the numerics of `precision` under this recompute policy.
@@ -101,12 +125,13 @@ class ModelCache:
         Raises:
             UsageError: the Profile was made without those numerics.
         """
+        traces = self._derived.traces
         key = (numerics, recompute, early_stop, residence)
-        if key not in self._traces and residence != ON_DEVICE:
+        if key not in traces and residence != ON_DEVICE:
             whole = self.trace_in(numerics, recompute, early_stop=early_stop)
             found = resident(whole, residence)
-            self._traces[key] = with_chunked_head(found) if residence.loss == "chunked" else found
-        if key not in self._traces:
+            traces[key] = with_chunked_head(found) if residence.loss == "chunked" else found
+        if key not in traces:
             try:
                 plain = self.profile.step(numerics)
             except KeyError:
@@ -115,8 +140,8 @@ class ModelCache:
                     f" {', '.join(self.profile.numerics())}.",
                     fix="profile the model again with that precision.",
                 ) from None
-            self._traces[key] = recomputed(plain, self.profile, recompute, early_stop=early_stop)
-        return self._traces[key]
+            traces[key] = recomputed(plain, self.profile, recompute, early_stop=early_stop)
+        return traces[key]
 
     def envelope(
         self,
@@ -130,10 +155,10 @@ class ModelCache:
         """Return the memory plateaus of that step."""
         numerics = self.numerics(precision, autocast=autocast)
         key = (numerics, recompute, tuple(int(b) for b in micro_batches), residence)
-        if key not in self._envelopes:
+        if key not in self._derived.envelopes:
             trace = self.trace_in(numerics, recompute, residence=residence)
-            self._envelopes[key] = envelope(trace, micro_batches)
-        return self._envelopes[key]
+            self._derived.envelopes[key] = envelope(trace, micro_batches)
+        return self._derived.envelopes[key]
 
     def numerics(self, precision: Precision, *, autocast: bool) -> Numerics:
         """Return the trace that runs: 16-bit layers where nothing is cast around them.
@@ -169,15 +194,15 @@ class ModelCache:
         numerics = self.numerics(precision, autocast=stack.autocast)
         early_stop = stack.name != "megatron"
         key = (numerics, recomputes, stack.fuses, early_stop, sizes, split)
-        if key not in self._kernels:
+        if key not in self._derived.kernels:
             traces = [
                 self.trace_in(numerics, recompute, early_stop=early_stop)
                 if split is None
                 else self.split_in(numerics, recompute, split, early_stop=early_stop).trace
                 for recompute in recomputes
             ]
-            self._kernels[key] = StepKernels(traces, micro_batches, fused=stack.fuses)
-        return self._kernels[key].times(
+            self._derived.kernels[key] = StepKernels(traces, micro_batches, fused=stack.fuses)
+        return self._derived.kernels[key].times(
             self.curves(accelerator),
             precision=precision,
             stack=stack,
@@ -207,10 +232,10 @@ class ModelCache:
             UnsupportedError: the model cannot be split that way.
         """
         key = (numerics, recompute, split, early_stop)
-        if key not in self._splits:
+        if key not in self._derived.splits:
             trace = self.trace_in(numerics, recompute, early_stop=early_stop)
-            self._splits[key] = split_trace(trace, split)
-        return self._splits[key]
+            self._derived.splits[key] = split_trace(trace, split)
+        return self._derived.splits[key]
 
     def fragmentation(
         self,
@@ -235,15 +260,15 @@ class ModelCache:
         """
         numerics = self.numerics(precision, autocast=autocast)
         key = (numerics, recompute, micro_batch, tight, residence)
-        if key not in self._reserved:
+        if key not in self._derived.reserved:
             trace = self.trace_in(numerics, recompute, residence=residence)
             pool = replay(trace, micro_batch)
             allocated = max(1, pool.peak_allocated_bytes)
             usual = pool.peak_reserved_bytes / allocated
-            self._reserved[key] = (
+            self._derived.reserved[key] = (
                 _least_ratio(trace, micro_batch, allocated, usual) if tight else usual
             )
-        return self._reserved[key]
+        return self._derived.reserved[key]
 
     def hardware_flops(
         self, precision: Precision, recompute: Recompute, micro_batch: float
@@ -253,14 +278,43 @@ class ModelCache:
         What a fused attention kernel recomputes inside is not counted, as in Megatron's HFU.
         """
         key = (NUMERICS_OF_PRECISION[precision], recompute)
-        if key not in self._flops:
+        if key not in self._derived.flops:
             trace = self.trace(precision, recompute)
             again = [trace.segments[i] for i in trace.schedule]
             kernels = [k for s in again if s.phase == "recompute" for k in s.kernels]
-            self._flops[key] = Affine(
+            self._derived.flops[key] = Affine(
                 sum(k.flops.base for k in kernels), sum(k.flops.per_sample for k in kernels)
             )
-        return self.profile.flops.at(micro_batch) + self._flops[key].at(micro_batch)
+        return self.profile.flops.at(micro_batch) + self._derived.flops[key].at(micro_batch)
+
+
+class _Derived:
+    """What follows from a Profile, and its curves on each device; filled while it is asked for."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.traces: dict[tuple[Numerics, Recompute, bool, Residence], StepTrace] = {}
+        self.envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...], Residence], Envelope] = {}
+        self.kernels: dict[tuple[object, ...], StepKernels] = {}
+        self.curves: dict[tuple[str, CurveChoice], DeviceCurves] = {}
+        self.reserved: dict[tuple[Numerics, Recompute, int, bool, Residence], float] = {}
+        self.flops: dict[tuple[Numerics, Recompute], Affine] = {}
+        self.splits: dict[tuple[object, ...], SplitTrace] = {}
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        return units_of(self.profile)
+
+    @cached_property
+    def flat_units(self) -> tuple[Unit, ...]:
+        return tuple(replace(unit, tensors=()) for unit in self.units)
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        trace = self.profile.step(self.profile.numerics()[0])
+        kernels = [kernel for segment in trace.segments for kernel in segment.kernels]
+        routed = {"experts"} if any(map(is_expert_product, kernels)) else set()
+        return frozenset({kernel.kind for kernel in kernels} | routed)
 
 
 def _least_ratio(trace: StepTrace, micro_batch: int, allocated: int, usual: float) -> float:

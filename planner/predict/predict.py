@@ -10,13 +10,14 @@ from ...profiles.passes.optimizers import with_optimizer
 from ...profiles.profile import Profile
 from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes, device_notes, memory_notes, peak_flops
+from ..hardware.host_links import host_bytes_per_s
 from ..memory.rank_memory import RankMemory
 from ..offload.host_memory import offload_notes, steps_on_host
 from ..plan.plan import Breakdown, Estimated, EstimatedHostMemory, EstimatedMemory, MemoryBreakdown
 from ..plan.setup import Setup
 from ..step.data_parallel_step import StepTimes
 from .host_work import host_memory_of
-from .interval import memory_interval, step_interval
+from .interval import memory_interval, step_interval, was_seen
 from .model_cache import ModelCache
 from .peak_memory import framework_of, memory_parts, reserved_bytes
 from .step_time import doubts_of, step_parts
@@ -77,7 +78,8 @@ def predict(
     """
     refuse_unsupported(site, setup)
     if setup.optimizer not in (None, "none"):
-        profile, cache = with_optimizer(profile, setup.optimizer), None
+        profile = with_optimizer(profile, setup.optimizer)
+        cache = cache and cache.of(profile)
     cache = cache or ModelCache(profile)
     parts = step_parts(cache, site, setup)
     if setup.optimizer == "none":
@@ -106,7 +108,8 @@ def assemble(
         step_time_s=step_interval(
             total_s,
             doubts_of(cache, site, setup, parts, host_s=by_host_s),
-            accelerator=device.name,
+            cache.constants,
+            seen=was_seen(device.name, cache.curve_choice),
             calibration=cache.calibration.weight(device) if cache.calibration else None,
         ),
         breakdown_s=breakdown,
@@ -120,11 +123,20 @@ def assemble(
         notes=(
             *memory_notes(device, peak),
             *([TIGHT_NOTE] if tight and reserved <= room else []),
-            *(offload_notes(setup.offload, on_host, site) if on_host else ()),
+            *_offload_notes(cache, site, setup, on_host),
             *device_notes(device, cache.curves(device), setup.precision.removesuffix("-amp")),
         ),
         host_memory_bytes=on_host,
     )
+
+
+def _offload_notes(
+    cache: ModelCache, site: Site, setup: Setup, on_host: EstimatedHostMemory | None
+) -> list[str]:
+    if on_host is None:
+        return []
+    rate = host_bytes_per_s(site, cache.constants)
+    return offload_notes(setup.offload, on_host, rank_bytes_per_s=rate)
 
 
 def utilisation(

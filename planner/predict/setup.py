@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...catalog.vocabulary import Precision, Recompute, Stack
 from ...profiles.passes.residence import Residence
 from ...profiles.profile import NUMERICS_OF_PRECISION
-from ..constants import fitted
+from ..constants import Constants
 from ..offload.host_copies import residence_of
 from ..plan.setup import Date, Setup
 from ..software.deepspeed_engine import KEPT_LOGITS, loss_of
@@ -39,12 +39,13 @@ def setup_residence(setup: Setup) -> Residence:
     )
 
 
-def stack_facts(setup: Setup) -> StackFacts:
+def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
     """Return launch costs of the stack; compiling an eager file makes it a compiled one."""
     compiled = setup.compile and setup.stack == "torch-eager"
     date = setup.software_date
     facts = facts_of(
         "torch-compile" if compiled else setup.stack,
+        constants,
         python_bound=is_python_bound(setup.stack, date),
     )
     return replace(
@@ -56,6 +57,7 @@ def stack_facts(setup: Setup) -> StackFacts:
         optimizer_traffic=optimizer_traffic(
             setup.stack,
             date,
+            constants,
             autocast=setup.autocast,
             sixteen_bit=NUMERICS_OF_PRECISION[setup.precision] == "amp16",
         ),
@@ -92,12 +94,11 @@ def wire_bytes(
     torchao's FSDP gathers in 8 bits (float8 all-gather); scales by row leave it at 16.
     """
     if stack == "megatron" and NUMERICS_OF_PRECISION[precision] != "fp32":
-        coalesced = date is None or date >= COALESCED_ZERO_3
         return WireBytes(
             gather=2,
             reduce=2,
             refresh=2,
-            ring_bytes_per_s=None if coalesced else fitted("uncoalesced_bytes_per_s"),
+            coalesced=date is None or date >= COALESCED_ZERO_3,
             bucket_bytes=MEGATRON_BUCKET_BYTES,
             zero_2_gathers=False,
         )

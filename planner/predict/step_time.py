@@ -76,7 +76,7 @@ def variants_of(
         accelerator,
         setup.precision,
         traced,
-        stack=stack_facts(setup),
+        stack=stack_facts(setup, cache.constants),
         micro_batches=micro_batches,
     )
     totals = {policy: one.micro_batch() for policy, one in zip(traced, times, strict=True)}
@@ -114,10 +114,10 @@ def data_parallel_parts(
     """
     setup, times = variants.setup, variants.times
     curves = cache.curves(site.accelerator)
-    stack = stack_facts(setup)
+    stack = stack_facts(setup, cache.constants)
     parts = step_times(
         times,
-        data_traffic(cache.units_in(setup.stack), layouts, site, curves, _wire(setup)),
+        data_traffic(cache.units_in(setup.stack), layouts, cache.links(site), _wire(setup)),
         optimizer_s=optimizer_s(cache.profile, layouts, curves, stack),
         step_overhead_s=stack.step_overhead_s,
         grad_accum=grad_accum,
@@ -161,7 +161,7 @@ def doubts_of(
         parts,
         cache.curves(site.accelerator),
         dtype=setup.precision.removesuffix("-amp"),
-        stack=stack_facts(setup).name,
+        stack=stack_facts(setup, cache.constants).name,
         date=setup.software_date,
         accelerators=site.accelerators,
         nodes=site.nodes,
@@ -173,19 +173,19 @@ def doubts_of(
 
 def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
     """Return the parts of a step whose model is split: those of its slowest pipeline stage."""
-    layout, stack = setup.layout, stack_facts(setup)
-    curves = cache.curves(site.accelerator)
+    layout, stack = setup.layout, stack_facts(setup, cache.constants)
+    curves, links = cache.curves(site.accelerator), cache.links(site)
     rank_traces = _rank_traces(cache, setup)
     stages = _stages(cache, site, setup, rank_traces)
     slowest, communication = stages.slowest()
     fullest = fullest_rank(cache, setup)
     stepped = np.array([[stepped_parameters(cache, setup)]])
     added = fullest.sharded(layout) if layout.zero_stage == 3 else fullest.trainable
-    send = send_s(layout, site, boundary_bytes(rank_traces[0]) * setup.micro_batch)
+    send = send_s(layout, links, boundary_bytes(rank_traces[0]) * setup.micro_batch)
     grad_accum = np.array([[setup.grad_accum]])
     parts = hybrid_step_times(
         slowest,
-        hybrid_traffic(fullest, layout, site, curves, _wire(setup)),
+        hybrid_traffic(fullest, layout, links, _wire(setup)),
         communication,
         pipeline_s=pipeline_s(stages, send, layout, setup.grad_accum),
         optimizer_s=optimizer_step_s(stepped, cache.profile, curves, stack),
@@ -203,6 +203,7 @@ def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
         setup.precision,
         setup.offload,
         site,
+        cache.constants,
         stepped=stepped,
         gathered=np.array([[kept]]),
     ).added_to(
@@ -215,7 +216,7 @@ def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
 
 def _rank_traces(cache: ModelCache, setup: Setup) -> list[SplitTrace]:
     """Return one rank's share of the step under each recompute policy that is traced."""
-    stack = stack_facts(setup)
+    stack = stack_facts(setup, cache.constants)
     numerics = cache.numerics(setup.precision, autocast=stack.autocast)
     split = Split.of(setup.layout, setup.stack)
     return [
@@ -228,12 +229,12 @@ def _stages(
     cache: ModelCache, site: Site, setup: Setup, rank_traces: Sequence[SplitTrace]
 ) -> StageTimes:
     """Return the times of every pipeline stage, recompute policies weighted."""
-    exposure = tensor_exposure(setup.stack, setup.software_date, setup.features)
+    exposure = tensor_exposure(setup.stack, setup.software_date, setup.features, cache.constants)
     times = cache.times(
         site.accelerator,
         setup.precision,
         tuple(recompute_policies(setup)),
-        stack=stack_facts(setup),
+        stack=stack_facts(setup, cache.constants),
         micro_batches=np.array([setup.micro_batch]),
         split=Split.of(setup.layout, setup.stack),
     )
@@ -243,8 +244,7 @@ def _stages(
                 one,
                 trace,
                 setup.layout,
-                site,
-                cache.curves(site.accelerator),
+                cache.links(site),
                 micro_batches=np.array([setup.micro_batch]),
                 tensor_exposure=exposure,
             )

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...catalog.errors import UsageError
 from ...catalog.types import Accelerator
+from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.profile import Profile, StepTrace
 from ..plan.plan import Plan
 from ..plan.setup import Setup
@@ -30,7 +31,13 @@ class Span:
     facts: dict[str, object] = field(default_factory=dict)
 
 
-def timeline(profile: Profile, plan: Plan, accelerator: Accelerator) -> list[Span]:
+def timeline(
+    profile: Profile,
+    plan: Plan,
+    accelerator: Accelerator,
+    *,
+    curve_choice: CurveChoice = USUAL_CURVES,
+) -> list[Span]:
     """Return the spans of one predicted step, which end at the plan's step time.
 
     Segments run in the order of the trace, once per accumulated micro-batch. Time that the
@@ -55,12 +62,12 @@ def timeline(profile: Profile, plan: Plan, accelerator: Accelerator) -> list[Spa
         compile=plan.compile,
         autocast=casts_layers(plan.stack, plan.layout, plan.offloaded),
     )
-    cache = ModelCache(profile)
+    cache = ModelCache(profile, curve_choice=curve_choice)
     (times,) = cache.times(
         accelerator,
         plan.precision,
         (plan.recompute,),
-        stack=stack_facts(setup),
+        stack=stack_facts(setup, cache.constants),
         micro_batches=np.array([plan.micro_batch]),
     )
     numerics = cache.numerics(plan.precision, autocast=setup.autocast)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from ...catalog.snapshot import Catalogue
 from ...catalog.types import CPU_PREFIX
 from ...catalog.vocabulary import Offloaded
+from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.passes.optimizers import with_optimizer
 from ...profiles.profile import Profile
 from ..offload.host_memory import ordered
@@ -52,7 +53,12 @@ class SearchOutcome:
 
 
 def search(
-    question: Question, profile: Profile, catalogue: Catalogue, known: KnownRuns | None = None
+    question: Question,
+    profile: Profile,
+    catalogue: Catalogue,
+    known: KnownRuns | None = None,
+    *,
+    curve_choice: CurveChoice = USUAL_CURVES,
 ) -> SearchOutcome:
     """Return the plans that answer a question, best first.
 
@@ -62,13 +68,14 @@ def search(
         catalogue: offers and devices.
         known: what earlier runs of this model measured; candidates are found without it, and the
             plans that are shown then have those times.
+        curve_choice: which measurements of devices the predictions rest on.
 
     Raises:
         UsageError: a name in the question is unknown, or amounts contradict each other.
     """
     if question.choices.optimizer:
         profile = with_optimizer(profile, question.choices.optimizer)
-    cache = ModelCache(profile)
+    cache = ModelCache(profile, curve_choice=curve_choice)
     space = space_of(question, profile)
     market = survey(catalogue, question.machine, question.money, with_cpus=question.vs_cpu)
     asked = question.choices.offload

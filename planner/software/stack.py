@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ...catalog.vocabulary import Offloaded, Stack
-from ..constants import fitted
+from ..constants import Constants
 from ..plan.layout import Layout
 from ..plan.setup import Date
 
@@ -19,6 +19,8 @@ class StackFacts:
     """How one software stack launches and fuses."""
 
     name: Stack
+    constants: Constants
+    """Where launch costs are from, and what its kernels take in a step (`versions.py`)."""
     forward_launch_s: float
     """Host time per operation of the forward pass, autograd's bookkeeping included."""
     backward_launch_s: float
@@ -52,22 +54,24 @@ def casts_layers(stack: Stack, layout: Layout, offload: Collection[Offloaded] = 
     return stack not in ("megatron", "xla") and not sharded and not on_host
 
 
-def facts_of(stack: Stack, *, python_bound: bool = False) -> StackFacts:
+def facts_of(stack: Stack, constants: Constants, *, python_bound: bool = False) -> StackFacts:
     """Return what a stack adds to the kernels.
 
     Args:
         stack: which.
+        constants: launch costs, among others.
         python_bound: whether Megatron's kernels are launched one by one from Python.
     """
-    launch_s = fitted(f"launch_s.{'megatron-python' if python_bound else stack}")
+    launch_s = constants[f"launch_s.{'megatron-python' if python_bound else stack}"]
     return StackFacts(
         name=stack,
+        constants=constants,
         forward_launch_s=launch_s,
-        backward_launch_s=launch_s * fitted("backward_launch"),
+        backward_launch_s=launch_s * constants["backward_launch"],
         optimizer_launch_s=_OPTIMIZER_LAUNCH
-        * fitted(_OPTIMIZER_HOST.get(stack, f"launch_s.{stack}")),
+        * constants[_OPTIMIZER_HOST.get(stack, f"launch_s.{stack}")],
         fuses=stack != "torch-eager",
-        step_overhead_s=fitted("step_overhead_s") * (0.5 if stack == "xla" else 1.0),
+        step_overhead_s=constants["step_overhead_s"] * (0.5 if stack == "xla" else 1.0),
     )
 
 

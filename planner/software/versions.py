@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Stack
 from ...profiles.profile import KernelKind
-from ..constants import fitted, has_constant
+from ..constants import Constants
 from ..plan.layout import Layout
 from ..plan.setup import Date
 
@@ -80,7 +80,7 @@ def launches_serially(stack: Stack, date: Date | None, layout: Layout) -> bool:
 
 
 def optimizer_traffic(
-    stack: Stack, date: Date | None, *, autocast: bool, sixteen_bit: bool
+    stack: Stack, date: Date | None, constants: Constants, *, autocast: bool, sixteen_bit: bool
 ) -> float:
     """Return the bytes an optimizer step moves relative to torch's foreach implementation.
 
@@ -92,45 +92,52 @@ def optimizer_traffic(
         sixteen_bit and not autocast and date is not None and date < NATIVE_AUTOCAST
     )
     if fused:
-        return fitted("optimizer_traffic.fused")
+        return constants["optimizer_traffic.fused"]
     return (
-        fitted("optimizer_traffic.looped")
+        constants["optimizer_traffic.looped"]
         if date is not None and date < FOREACH_OPTIMIZERS
         else 1.0
     )
 
 
 def in_step(
-    device: Accelerator, kind: KernelKind, *, fp32: bool, stack: Stack, date: Date | None = None
+    device: Accelerator,
+    kind: KernelKind,
+    constants: Constants,
+    *,
+    fp32: bool,
+    stack: Stack,
+    date: Date | None = None,
 ) -> float:
     """Return the time of a kernel in a training step relative to its micro-benchmark.
 
     Args:
         device: its architecture decides.
         kind: of the kernel.
+        constants: that time, by kind and architecture.
         fp32: whether it runs without tensor cores.
         stack: how runs of memory-bound kernels are fused.
         date: of the software; None means today.
     """
-    family = _step_family(device)
+    family = _step_family(device, constants)
     if kind not in _TENSOR_KINDS:
-        memory = _of_family("memory_step", family)
+        memory = _of_family("memory_step", family, constants)
         if date is not None and date < NATIVE_AUTOCAST:
-            memory *= fitted("memory_step_of_old")
+            memory *= constants["memory_step_of_old"]
         if stack == "torch-eager":
             return memory
-        return memory * _of_family("fused_memory_step", stack)
+        return memory * _of_family("fused_memory_step", stack, constants)
     if fp32 and device.vendor == "NVIDIA":
-        return _of_family("fp32_step", family)
-    slowdown = fitted(f"real_step.{family}") if has_constant(f"real_step.{family}") else 1.0
+        return _of_family("fp32_step", family, constants)
+    slowdown = constants.get(f"real_step.{family}", 1.0)
     if kind in ("convolution", "rnn"):
-        slowdown *= _of_family("convolution_step", family)
-    if fp32 and has_constant(f"fp32_step.{family}"):
-        slowdown *= fitted(f"fp32_step.{family}")
+        slowdown *= _of_family("convolution_step", family, constants)
+    if fp32:
+        slowdown *= constants.get(f"fp32_step.{family}", 1.0)
     if _is_young(device.arch, date):
-        slowdown *= fitted("young_kernels")
+        slowdown *= constants["young_kernels"]
     if date is not None and date < CUDA_12:
-        slowdown *= fitted("kernels_of_cuda_11")
+        slowdown *= constants["kernels_of_cuda_11"]
     return slowdown
 
 
@@ -143,20 +150,23 @@ def _is_young(architecture: str, date: Date | None) -> bool:
     return months < YOUNG_MONTHS
 
 
-def _step_family(device: Accelerator) -> str:
+def _step_family(device: Accelerator, constants: Constants) -> str:
     """Return the architectures that share the constants of a step."""
     if device.vendor == "Google":
         return "TPU"
     family = {"CDNA4": "CDNA3", "Blackwell Ultra": "Blackwell"}.get(device.arch, device.arch)
-    unknown = device.vendor == "NVIDIA" and not has_constant(f"real_step.{family}")
+    unknown = device.vendor == "NVIDIA" and f"real_step.{family}" not in constants
     return "Ampere" if unknown else family
 
 
-def _of_family(name: str, family: str) -> float:
-    return fitted(f"{name}.{family}" if has_constant(f"{name}.{family}") else name)
+def _of_family(name: str, family: str, constants: Constants) -> float:
+    own = f"{name}.{family}"
+    return constants[own if own in constants else name]
 
 
-def tensor_exposure(stack: Stack, date: Date | None, features: frozenset[str]) -> float:
+def tensor_exposure(
+    stack: Stack, date: Date | None, features: frozenset[str], constants: Constants
+) -> float:
     """Return the share of tensor-parallel collectives that lengthens the step.
 
     They stand between dependent kernels; only where products are cut up to run beside them (torch's
@@ -164,11 +174,16 @@ def tensor_exposure(stack: Stack, date: Date | None, features: frozenset[str]) -
     """
     modern = stack == "megatron" and (date is None or date >= LEAN_MEGATRON)
     overlapped = modern or "async-tensor-parallel" in features or stack == "xla"
-    return fitted("tensor_exposure.overlapped" if overlapped else "tensor_exposure")
+    return constants["tensor_exposure.overlapped" if overlapped else "tensor_exposure"]
 
 
 def attention_slowdown(
-    architecture: str, stack: Stack, date: Date | None, *, own_package: bool = False
+    architecture: str,
+    stack: Stack,
+    date: Date | None,
+    constants: Constants,
+    *,
+    own_package: bool = False,
 ) -> float:
     """Return the time of a fused attention kernel relative to the measured kernels of today.
 
@@ -177,15 +192,12 @@ def attention_slowdown(
         stack: torch's own scaled_dot_product_attention stays with FlashAttention-2; Megatron
             follows the newest kernels.
         date: of the software; None means today.
+        constants: that time, by generation of the kernels.
         own_package: whether the flash-attn package is called instead of torch's function; it
             follows the newest kernels as well.
     """
-    today = fitted("attention_step")
+    today = constants["attention_step"]
     if date is not None and date < FLASH_2[stack]:
-        return today * _slowdown(f"flash_1.{architecture}")
+        return today * constants.get(f"flash_1.{architecture}", 1.0)
     newest = (stack == "megatron" or own_package) and (date is None or date >= FLASH_3)
-    return today if newest else today * _slowdown(f"flash_2.{architecture}")
-
-
-def _slowdown(name: str) -> float:
-    return fitted(name) if has_constant(name) else 1.0
+    return today if newest else today * constants.get(f"flash_2.{architecture}", 1.0)

@@ -19,10 +19,8 @@ from typing import Literal
 import numpy as np
 
 from ...catalog.vocabulary import Collective
-from ...profiles.curves.device_curves import DeviceCurves
-from ..constants import fitted
-from ..hardware.cluster import Site
-from ..hardware.collectives import CollectiveCall, Group, collective_s
+from ..constants import Constants
+from ..hardware.collectives import CollectiveCall, Group, Links, collective_s
 from ..memory.rank_memory import DDP_BUCKET_BYTES
 from ..parallelism.fsdp import Unit, collective_calls
 from ..plan.layout import Layout
@@ -52,8 +50,8 @@ class WireBytes:
     """Gradient reduction."""
     refresh: int
     """All-gather of updated parameters under ZeRO-1 and ZeRO-2."""
-    ring_bytes_per_s: float | None = None
-    """Rate that the software's own collectives never exceed, where it is below the links'."""
+    coalesced: bool = True
+    """Whether tensors are gathered and reduced together; one by one, the links are never full."""
     bucket_bytes: int = DDP_BUCKET_BYTES
     """Gradients that are reduced in one call without FSDP."""
     zero_2_gathers: bool = True
@@ -78,36 +76,43 @@ class Traffic:
     last_backward_bare_s: Array
     after_s: Array
     hiding_cost: Array
+    """Slowdown while collectives and compute run at the same time."""
+    hiding_share: float
+    """Share of compute that can hide them."""
     straggling: Array
     """Share of the computing time that ranks wait for the slowest of all."""
 
     def exposed_s(self, forward_s: Array, backward_s: Array, grad_accum: Array) -> Array:
         """Return [L, V] seconds by which the collectives lengthen one step of V variants."""
-        cost = self.hiding_cost
-        once = exposed_s(self.forward_s, self.forward_bare_s, forward_s, cost)
-        each = exposed_s(self.backward_s, self.backward_bare_s, backward_s, cost)
+        share, cost = self.hiding_share, self.hiding_cost
+        once = exposed_s(self.forward_s, self.forward_bare_s, forward_s, share=share, cost=cost)
+        each = exposed_s(self.backward_s, self.backward_bare_s, backward_s, share=share, cost=cost)
         last = exposed_s(
             self.backward_s + self.last_backward_s,
             self.backward_bare_s + self.last_backward_bare_s,
             backward_s,
-            cost,
+            share=share,
+            cost=cost,
         )
         waiting = self.straggling * grad_accum * (forward_s + backward_s)
         return grad_accum * once + (grad_accum - 1) * each + last + self.after_s + waiting
 
 
-def exposed_s(communication_s: Array, bare_s: Array, cover_s: Array, cost: Array) -> Array:
+def exposed_s(
+    communication_s: Array, bare_s: Array, cover_s: Array, *, share: float, cost: Array
+) -> Array:
     """Return seconds by which communication lengthens the compute that covers it.
 
     Args:
         communication_s: all of it; of which
         bare_s: has nothing to hide under.
         cover_s: compute that runs at the same time.
+        share: w of that compute can hide communication.
         cost: slowdown k while both run.
     """
     p = HIDING_SHARPNESS
     covered = communication_s - bare_s
-    shade = fitted("hiding_share") * cover_s
+    shade = share * cover_s
     # Scaled by the larger of the two, so that the powers neither overflow nor vanish.
     scale = np.maximum(np.maximum(covered, shade), 1e-12)
     smooth = scale * ((covered / scale) ** p + (shade / scale) ** p) ** (1 / p)
@@ -117,8 +122,7 @@ def exposed_s(communication_s: Array, bare_s: Array, cover_s: Array, cost: Array
 def data_traffic(
     units: tuple[Unit, ...],
     layouts: Sequence[Layout],
-    site: Site,
-    curves: DeviceCurves,
+    links: Links,
     wire: WireBytes,
     *,
     stride: int = 1,
@@ -128,39 +132,40 @@ def data_traffic(
     Args:
         units: FSDP units of the model.
         layouts: each on as many nodes of the site's kind as it needs.
-        site: links, and accelerators per node.
-        curves: measured rates inside a node.
+        links: what they run over.
         wire: bytes per parameter of each collective.
         stride: how far apart neighbouring data ranks lie (tensor ranks stand between them).
     """
-    asks, places = _asks(units, tuple(layouts), site.domain, wire, stride)
+    asks, places = _asks(units, tuple(layouts), links.site.domain, wire, stride)
+    constants = links.constants
     table = np.zeros((len(layouts), len(_SLOTS)))
     if asks:
-        seconds = collective_s(asks, site, curves)
-        if wire.ring_bytes_per_s is not None:
+        seconds = collective_s(asks, links)
+        if not wire.coalesced:
             sizes = np.array([ask.total_bytes for ask in asks])
-            seconds = np.maximum(seconds, sizes / wire.ring_bytes_per_s)
+            seconds = np.maximum(seconds, sizes / constants["uncoalesced_bytes_per_s"])
         np.add.at(table, (places[:, 0], places[:, 1]), places[:, 2] * seconds)
     fsdp_stage = 2 if wire.zero_2_gathers else 3
-    fsdp, buckets = fitted("hiding_cost.fsdp"), fitted("hiding_cost.buckets")
+    fsdp, buckets = constants["hiding_cost.fsdp"], constants["hiding_cost.buckets"]
     costs = [fsdp if layout.zero_stage >= fsdp_stage else buckets for layout in layouts]
     return Traffic(
         **{name: table[:, i, None] for i, name in enumerate(_SLOTS)},
         hiding_cost=np.array(costs)[:, None],
-        straggling=np.array([[straggling(layout)] for layout in layouts]),
+        hiding_share=constants["hiding_share"],
+        straggling=np.array([[straggling(layout, constants)] for layout in layouts]),
     )
 
 
 _SLOTS = tuple(field.name for field in fields(Traffic) if field.name.endswith("_s"))
 
 
-def straggling(layout: Layout) -> float:
+def straggling(layout: Layout, constants: Constants) -> float:
     """Return the share of a step that synchronous ranks wait for the slowest: more, the more nodes.
 
     Clocks, memory errors and neighbours make some node slow in every step; the expected maximum
     over nodes grows with their logarithm.
     """
-    return fitted("straggler") * max(0.0, math.log2(layout.accelerators / _ONE_NODE))
+    return constants["straggler"] * max(0.0, math.log2(layout.accelerators / _ONE_NODE))
 
 
 _ONE_NODE = 8

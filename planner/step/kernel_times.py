@@ -10,7 +10,7 @@ import numpy as np
 from ...catalog.vocabulary import Precision
 from ...profiles.curves.device_curves import DeviceCurves, StreamKind
 from ...profiles.profile import Affine, Kernel, KernelKind
-from ..constants import fitted
+from ..constants import Constants
 
 Array = np.ndarray
 
@@ -55,18 +55,17 @@ class KernelTable:
         self._groups: dict[Precision, dict[tuple[KernelKind, str], list[int]]] = {}
         self._dims: dict[tuple[int, ...], dict[str, Array]] = {}
 
-    def device_s(self, curves: DeviceCurves, precision: Precision) -> Array:
+    def device_s(self, curves: DeviceCurves, precision: Precision, constants: Constants) -> Array:
         """Return [K, B] seconds on the device, without the host."""
         seconds = np.zeros((len(self._kernels), len(self._micro_batches)))
         for (kind, dtype), rows in self._by_kind(precision).items():
             if kind == "gemm":
                 seconds[rows] = self._gemm_s(rows, curves, dtype)
+            elif kind == "convolution":
+                for row in rows:
+                    seconds[row] = self._convolution_s(row, curves, dtype, constants)
             elif kind in MATMUL_KINDS:
-                one = {
-                    "attention": self._attention_s,
-                    "convolution": self._convolution_s,
-                    "rnn": self._rnn_s,
-                }[kind]
+                one = {"attention": self._attention_s, "rnn": self._rnn_s}[kind]
                 for row in rows:
                     seconds[row] = one(row, curves, dtype)
             else:
@@ -131,7 +130,9 @@ class KernelTable:
             flops=self._flops[row],
         )
 
-    def _convolution_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
+    def _convolution_s(
+        self, row: int, curves: DeviceCurves, dtype: str, constants: Constants
+    ) -> Array:
         kernel, dims = self._kernels[row], self._dims_of([row])
         seconds = curves.conv_s(
             dims["batch"][0],
@@ -148,7 +149,7 @@ class KernelTable:
         if not _is_transposed(kernel, curves, dtype):
             return seconds
         transposing_s = curves.memory_bound_s(2 * self._moved_bytes[row], kind="copy")
-        return seconds + fitted("transposition") * transposing_s
+        return seconds + constants["transposition"] * transposing_s
 
     def _rnn_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
         """Return [B] seconds of a recurrent layer: its steps run one after another.

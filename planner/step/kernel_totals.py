@@ -15,7 +15,6 @@ import numpy as np
 from ...catalog.vocabulary import Precision
 from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
-from ..constants import fitted
 from ..software.fusion import fuse
 from ..software.stack import StackFacts
 from ..software.versions import attention_slowdown, in_step
@@ -133,7 +132,7 @@ class StepKernels:
         Args:
             curves: achieved rates of the device.
             precision: decides the dtype of each kernel.
-            stack: launch costs.
+            stack: launch costs, and how kernels in a step differ from those measured alone.
             factors: what a measurement multiplies the time of each kernel kind by.
         """
         device_s = self._device_s(curves, precision, stack)
@@ -144,7 +143,7 @@ class StepKernels:
         for trace, segments, uses in zip(self._traces, self._segments, self._uses, strict=True):
             compute, every = uses @ matmul, uses @ device_s
             host_s = np.array([[_host_s(segment, stack)] for segment in segments])
-            host_s = host_s * (fitted("serial_host") if stack.launches_serially else 1)
+            host_s = host_s * (stack.constants["serial_host"] if stack.launches_serially else 1)
             p = 1 if stack.launches_serially else OVERLAP_POWER
             count = np.bincount(np.asarray(trace.schedule), minlength=len(segments))
             times.append(
@@ -169,14 +168,16 @@ class StepKernels:
 
     def _device_s(self, curves: DeviceCurves, precision: Precision, stack: StackFacts) -> Array:
         """Return [K, B] seconds of every kernel on the device, without the host."""
-        device_s = self._table.device_s(curves, precision)
-        device = curves.device
+        device_s = self._table.device_s(curves, precision, stack.constants)
+        device, constants = curves.device, stack.constants
         device_s[self._flash] *= attention_slowdown(
-            device.arch, stack.name, stack.date, own_package=stack.flash_package
+            device.arch, stack.name, stack.date, constants, own_package=stack.flash_package
         )
         plain = precision == "fp32"
         for kind, rows in self._rows.items():
-            device_s[rows] *= in_step(device, kind, fp32=plain, stack=stack.name, date=stack.date)
+            device_s[rows] *= in_step(
+                device, kind, constants, fp32=plain, stack=stack.name, date=stack.date
+            )
         return device_s
 
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.profile import Segment
-from ..constants import fitted
+from ..constants import Constants
 from ..hardware.cluster import Site
-from ..hardware.collectives import CollectiveCall, Group, collective_s
+from ..hardware.collectives import CollectiveCall, Group, Links, collective_s
 from ..parallelism.column_row_parallel import is_expert_product
 from ..parallelism.fsdp import Unit
 from ..parallelism.pipeline_stages import bubble_s, stage_counts, stage_of_instances
@@ -79,8 +78,7 @@ def stage_times(
     times: SegmentTimes,
     split: SplitTrace,
     layout: Layout,
-    site: Site,
-    curves: DeviceCurves,
+    links: Links,
     *,
     micro_batches: Array,
     tensor_exposure: float,
@@ -91,27 +89,27 @@ def stage_times(
         times: kernels of a rank's share, by segment.
         split: that share, with what it exchanges.
         layout: stages and groups.
-        site: links.
-        curves: measured rates inside a node.
+        links: what they talk over.
         micro_batches: [B] sizes.
         tensor_exposure: share of tensor-parallel collectives that is not hidden.
     """
     trace = split.trace
     counts = stage_counts(trace, stage_of_instances(trace, layout), layout.pipeline)
-    comm = exchange_s(split, layout, site, curves, micro_batches)
-    attention_s = times.compute_s
+    comm = exchange_s(split, layout, links, micro_batches)
+    attention_s, constants = times.compute_s, links.constants
     exposed = {
         "tensor": tensor_exposure * comm["tensor"],
         "context": exposed_s(
             comm["context"],
             np.zeros_like(attention_s),
             attention_s,
-            np.array(fitted("hiding_cost.fsdp")),
+            share=constants["hiding_share"],
+            cost=np.array(constants["hiding_cost.fsdp"]),
         )
         * (comm["context"] > 0),
-        "expert": fitted("expert_exposure") * comm["expert"],
+        "expert": constants["expert_exposure"] * comm["expert"],
     }
-    slowdown = np.array([_expert_slowdown(segment) for segment in trace.segments])[:, None]
+    slowdown = np.array([[_expert_slowdown(one, constants)] for one in trace.segments])
     total = times.total_s * slowdown + sum(exposed.values())
     forward = np.array([phase == "forward" for phase in times.phase])
     backward = np.array([phase in ("recompute", "backward") for phase in times.phase])
@@ -126,12 +124,12 @@ def stage_times(
     )
 
 
-def _expert_slowdown(segment: Segment) -> float:
-    return fitted("expert_slowdown") if any(map(is_expert_product, segment.kernels)) else 1.0
+def _expert_slowdown(segment: Segment, constants: Constants) -> float:
+    return constants["expert_slowdown"] if any(map(is_expert_product, segment.kernels)) else 1.0
 
 
 def exchange_s(
-    split: SplitTrace, layout: Layout, site: Site, curves: DeviceCurves, micro_batches: Array
+    split: SplitTrace, layout: Layout, links: Links, micro_batches: Array
 ) -> dict[str, Array]:
     """Return [segments, B] seconds of each dimension's collectives, were nothing overlapped."""
     seconds = {
@@ -143,11 +141,11 @@ def exchange_s(
     for row, exchanges in enumerate(split.exchanges):
         for one in exchanges:
             for column, size in enumerate(micro_batches):
-                asks.append(_ask(one, layout, site, float(size)))
+                asks.append(_ask(one, layout, links.site, float(size)))
                 places.append((one.among, row, column, one.count))
     if asks:
         for (among, row, column, count), one_s in zip(
-            places, collective_s(asks, site, curves), strict=True
+            places, collective_s(asks, links), strict=True
         ):
             seconds[among][row, column] += count * one_s
     return seconds
@@ -175,21 +173,16 @@ def distinct_share(copies: float, nodes: int) -> float:
     return nodes * (1 - (1 - 1 / nodes) ** copies) / copies
 
 
-def hybrid_traffic(
-    units: RankUnits, layout: Layout, site: Site, curves: DeviceCurves, wire: WireBytes
-) -> Traffic:
+def hybrid_traffic(units: RankUnits, layout: Layout, links: Links, wire: WireBytes) -> Traffic:
     """Return the collectives of the data dimension; experts' gradients have ranks of their own."""
-    dense = data_traffic(
-        units.dense, [data_layout(layout)], site, curves, wire, stride=layout.tensor
-    )
-    dense = replace(dense, straggling=np.array([[straggling(layout)]]))
+    dense = data_traffic(units.dense, [data_layout(layout)], links, wire, stride=layout.tensor)
+    dense = replace(dense, straggling=np.array([[straggling(layout, links.constants)]]))
     if not units.experts:
         return dense
     of_experts = data_traffic(
         (*units.experts, _EMPTY_ROOT),
         [expert_data_layout(layout)],
-        site,
-        curves,
+        links,
         wire,
         stride=layout.expert,
     )
@@ -213,23 +206,24 @@ def boundary_bytes(split: SplitTrace) -> float:
     return 0.0
 
 
-def send_s(layout: Layout, site: Site, activation_bytes: float) -> float:
+def send_s(layout: Layout, links: Links, activation_bytes: float) -> float:
     """Return seconds that one micro-batch's transfers between stages take a stage.
 
     Args:
         layout: pipeline and the dimensions inside a stage.
-        site: the link between stages is the fast one only where a whole pipeline lies on it.
+        links: between stages it is the fast one only where a whole pipeline lies on it.
         activation_bytes: what a rank sends on.
     """
     if layout.pipeline == 1:
         return 0.0
+    site = links.site
     if layout.accelerators <= site.domain:
         rate = site.intra_link.bytes_per_s
     else:
         line = site.domain_bytes_per_s
         rate = None if line is None else line / site.domain
     transfer = 0.0 if not rate else activation_bytes / rate
-    return 2 * (SEND_LATENCY_S + transfer + fitted("send_host_s"))
+    return 2 * (SEND_LATENCY_S + transfer + links.constants["send_host_s"])
 
 
 def pipeline_s(stages: StageTimes, send: float, layout: Layout, grad_accum: int) -> float:

@@ -11,14 +11,12 @@ not there took no part in the fit, and is predicted with the usual ones.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Literal, get_args
 
-from ...profiles.curves.user_curves import without_curves_of
-from ..constants import using
+from ..constants import Constants
 from .null_models import fold_of
 
 Protocol = Literal["configuration", "source", "accelerator"]
@@ -32,11 +30,10 @@ def fold_key(protocol: Protocol, *, configuration: str, source: str, accelerator
     return source if protocol == "source" else accelerator
 
 
-@contextmanager
-def held_out(
+def held_out_constants(
     protocol: Protocol | None, *, configuration: str, source: str, accelerator: str
-) -> Iterator[None]:
-    """Predict as if a run and all others of its fold had never been seen, while the block runs.
+) -> Constants:
+    """Return the constants of somebody who never saw a run, nor any other of its fold.
 
     Args:
         protocol: what is left out; None: nothing.
@@ -45,17 +42,24 @@ def held_out(
         accelerator: its device.
     """
     if protocol is None:
-        yield
-        return
+        return Constants.shipped()
     key = fold_key(protocol, configuration=configuration, source=source, accelerator=accelerator)
-    hidden = (accelerator,) if protocol == "accelerator" else ()
-    with using(_fitted_without().get(protocol, {}).get(key, {})), without_curves_of(hidden):
-        yield
+    return _constants_without(protocol, key)
+
+
+def held_out_accelerators(protocol: Protocol | None, accelerator: str) -> frozenset[str]:
+    """Return the accelerators whose own curves are left out where a run on this one is judged."""
+    return frozenset({accelerator} if protocol == "accelerator" else ())
 
 
 def fitted_accelerators() -> frozenset[str]:
     """Return the accelerators of the runs that the constants were fitted to."""
     return frozenset(_fitted_without().get("accelerator", {}))
+
+
+@cache
+def _constants_without(protocol: Protocol, key: str) -> Constants:
+    return Constants.shipped().replaced(_fitted_without().get(protocol, {}).get(key, {}))
 
 
 @cache

@@ -24,13 +24,14 @@ from .attention import (
     forward_attention_flops,
     forward_attention_s,
 )
+from .choice import USUAL_CURVES, CurveChoice
 from .collectives import collective_table_s
 from .convolution import Convolution, tensor_core_conv_s, tiled_conv_s
 from .files import Array, AttentionGrid, shared_table
 from .gemm import grid_gemm_s, tile_gemm_s
 from .relatives import Origin
 from .source import GEMM_DTYPES, CurveSource, DeviceKey
-from .user_curves import is_left_out, own_curves
+from .user_curves import own_curves
 
 StreamKind = Literal["pointwise", "norm", "softmax", "copy", "embedding", "optimizer"]
 _TYPICAL_FLOOR_S = 2.5e-6
@@ -255,16 +256,19 @@ class DeviceCurves(CurveSource):
         return (self.own.kernel_floor_s if self.own else None) or _TYPICAL_FLOOR_S
 
 
-def curves_for(accelerator: Accelerator, *, without_own: bool = False) -> DeviceCurves:
+def curves_for(
+    accelerator: Accelerator, choice: CurveChoice = USUAL_CURVES, *, without_own: bool = False
+) -> DeviceCurves:
     """Return the curves of an accelerator; one that was not measured is derived from a relative.
 
     Args:
         accelerator: The device.
+        choice: The user's own files, and accelerators that are left out.
         without_own: Leave out everything measured on this device, as if it were new: the way to
             measure how well a device without measurements is predicted.
     """
-    left_out = without_own or is_left_out(accelerator.name)
-    own = None if left_out else own_curves(accelerator.name)
+    left_out = without_own or accelerator.name in choice.left_out
+    own = None if left_out else own_curves(accelerator.name, choice)
     return _cached_curves(DeviceKey(accelerator, own, left_out=left_out))
 
 

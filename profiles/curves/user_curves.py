@@ -1,78 +1,46 @@
 """Which curve file is a device's own: one that the user measured, the embedded one, or none.
 
 A file made by `gpuplan calibrate` is used before the embedded one of the same accelerator. It is
-looked for in this order: files given for a while (`with_curve_files`), `GPUPLAN_CURVES`, the folder
-`curves` of gpuplan's data. For a check, a device can have its own
-curves left out.
+looked for in this order: the files that were given (`CurveChoice`), `GPUPLAN_CURVES`, the folder
+`curves` of gpuplan's data. For a check, a device can have its own curves left out.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 
 from ...catalog.errors import UserFileError
 from ...catalog.paths import data_dir
+from .choice import CurveChoice
 from .files import CurveFile, embedded_curve_file, measured_accelerators, read_curve_file
 
 CURVES_VARIABLE = "GPUPLAN_CURVES"
-_given: ContextVar[tuple[Path, ...]] = ContextVar("curve files given", default=())
-_left_out: ContextVar[frozenset[str]] = ContextVar("curves left out", default=frozenset())
 
 
-@contextmanager
-def with_curve_files(paths: Iterable[Path]) -> Iterator[None]:
-    """Use these curve files before all others while the block runs.
-
-    Raises:
-        UserFileError: One of them is not a curve file.
-    """
-    paths = tuple(paths)
-    for path in paths:
-        _read(path)
-    token = _given.set(paths + _given.get())
-    try:
-        yield
-    finally:
-        _given.reset(token)
-
-
-@contextmanager
-def without_curves_of(accelerators: Iterable[str]) -> Iterator[None]:
-    """Predict these accelerators as if not measured while the block runs."""
-    token = _left_out.set(_left_out.get() | frozenset(accelerators))
-    try:
-        yield
-    finally:
-        _left_out.reset(token)
-
-
-def own_curves(accelerator: str) -> CurveFile | None:
+def own_curves(accelerator: str, choice: CurveChoice) -> CurveFile | None:
     """Return what was measured on this very accelerator; None if nothing was, or it is left out.
 
     Parts that the user's file does not have are those of the embedded file.
     """
-    if accelerator in _left_out.get():
+    if accelerator in choice.left_out:
         return None
     embedded = accelerator in measured_accelerators()
-    user = user_curve_file(accelerator)
+    user = user_curve_file(accelerator, choice)
     if user is None:
         return embedded_curve_file(accelerator) if embedded else None
     return _laid_over(user) if embedded else user
 
 
-def user_curve_file(accelerator: str) -> CurveFile | None:
+def user_curve_file(accelerator: str, choice: CurveChoice) -> CurveFile | None:
     """Return the curves that the user measured on this accelerator, or None.
 
     Raises:
         UserFileError: A file that was given is not a curve file; in the folder such a file is not
             looked at.
     """
-    for path in (*_given.get(), *_from_environment()):
+    for path in (*choice.given, *_from_environment()):
         curves = _read(path)
         if curves.accelerator == accelerator:
             return curves
@@ -86,14 +54,19 @@ def user_curve_file(accelerator: str) -> CurveFile | None:
     return None
 
 
+def refuse_unreadable(choice: CurveChoice) -> None:
+    """Read the files that were given, so that a bad one is refused before there is any work.
+
+    Raises:
+        UserFileError: One of them is not a curve file.
+    """
+    for path in choice.given:
+        _read(path)
+
+
 def curves_dir() -> Path:
     """Return the folder where calibrated curve files are kept; it need not exist."""
     return data_dir() / "curves"
-
-
-def is_left_out(accelerator: str) -> bool:
-    """Return whether this accelerator is predicted as if not measured."""
-    return accelerator in _left_out.get()
 
 
 def _from_environment() -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-"""The table of constants: complete, sourced, and replaceable for a while."""
+"""The table of constants: complete and sourced; predictions with others stand beside the usual."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,17 @@ from pathlib import Path
 import pytest
 
 import gpuplan.planner
-from gpuplan.planner.constants import fitted, known_constants, using
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.types import Link
+from gpuplan.planner.constants import Constants, known_constants
+from gpuplan.planner.hardware.cluster import Site
+from gpuplan.planner.plan.layout import Layout
+from gpuplan.planner.plan.setup import Setup
+from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.predict import Prediction, predict
+from gpuplan.profiles.profile import Profile
+
+USUAL = Constants.shipped()
 
 
 def test_every_constant_has_a_prior_with_a_source_and_a_value_not_far_from_it():
@@ -19,19 +29,88 @@ def test_every_constant_has_a_prior_with_a_source_and_a_value_not_far_from_it():
         assert one.prior / factor < one.value < factor * one.prior, one.name
 
 
-def test_other_values_hold_only_inside_the_block():
-    usual = fitted("hiding_share")
-    with using({"hiding_share": 0.5}):
-        assert fitted("hiding_share") == 0.5
-        with using({"network": 1.2}):
-            assert fitted("hiding_share") == 0.5
-            assert fitted("network") == 1.2
-    assert fitted("hiding_share") == usual
+def test_the_shipped_values_are_those_of_the_table():
+    assert dict(USUAL) == {name: one.value for name, one in known_constants().items()}
+
+
+def test_replacing_makes_others_and_leaves_the_first_as_they_are():
+    slow = USUAL.replaced({"network": 1.2})
+    both = slow.replaced({"hiding_share": 0.5})
+    assert (both["network"], both["hiding_share"]) == (1.2, 0.5)
+    assert slow["hiding_share"] == USUAL["hiding_share"] != 0.5
+    assert USUAL["network"] == known_constants()["network"].value != 1.2
+    assert slow != USUAL
+    back = slow.replaced({"network": USUAL["network"]})
+    assert back == USUAL and hash(back) == hash(USUAL)
+
+
+def test_constants_cannot_be_changed():
+    with pytest.raises(TypeError):
+        USUAL["network"] = 1.2  # pyright: ignore[reportIndexIssue]
+    with pytest.raises(AttributeError):
+        USUAL.network = 1.2  # pyright: ignore[reportAttributeAccessIssue]
+    values = {"a": 1.0}
+    own = Constants(values)
+    values["a"] = 2.0
+    assert own["a"] == 1.0
 
 
 def test_a_name_that_is_not_a_constant_is_refused():
-    with pytest.raises(KeyError), using({"hiding_shore": 0.5}):
-        pass
+    with pytest.raises(KeyError, match="hiding_shore"):
+        USUAL.replaced({"hiding_shore": 0.5})
+    with pytest.raises(KeyError, match="hiding_shore"):
+        USUAL["hiding_shore"]
+
+
+SETUPS = (
+    Setup(layout=Layout(data=16, shard=16, zero_stage=3), precision="bf16-amp", micro_batch=4),
+    Setup(layout=Layout(data=16), precision="fp32", micro_batch=2, compile=True),
+    Setup(
+        layout=Layout(data=16, shard=16, zero_stage=3),
+        precision="bf16-amp",
+        micro_batch=4,
+        offload=frozenset({"parameters"}),
+    ),
+    Setup(
+        layout=Layout(data=16, shard=16, zero_stage=3),
+        precision="fp16-amp",
+        micro_batch=2,
+        stack="megatron",
+        software_date=(2021, 6),
+        optimizer="adamw8bit",
+    ),
+)
+
+
+def predicted(cache: ModelCache) -> list[Prediction]:
+    device = load_catalogue().accelerators["A100-80GB-SXM"]
+    site = Site(
+        accelerator=device,
+        per_node=8,
+        nodes=2,
+        intra_link=Link(name="link", bytes_per_s=device.link_bytes_per_s),
+        inter_link=Link(name="fabric", bytes_per_s=50e9, rdma=True),
+        host_memory_bytes=1e12,
+        vcpus=96,
+    )
+    return [predict(cache.profile, site, setup, cache=cache) for setup in SETUPS]
+
+
+def test_caches_with_other_constants_predict_beside_each_other(toy: Profile):
+    """Whichever is asked first, and whether or not they share what is derived from the Profile."""
+    others = USUAL.replaced({name: 1.1 * value for name, value in USUAL.items()})
+    usual, other = predicted(ModelCache(toy)), predicted(ModelCache(toy, constants=others))
+    for one, two in zip(usual, other, strict=True):
+        assert two.step_time_s.value > 1.01 * one.step_time_s.value
+        assert two.step_time_s.high != one.step_time_s.high
+        assert two.peak_allocated_bytes == one.peak_allocated_bytes
+
+    first = ModelCache(toy, constants=others)
+    second = first.with_constants(USUAL)
+    for _ in range(2):
+        assert predicted(second) == usual
+        assert predicted(first) == other
+    assert first.with_constants(USUAL).trace("fp32", "none") is first.trace("fp32", "none")
 
 
 def test_every_constant_is_used_somewhere():

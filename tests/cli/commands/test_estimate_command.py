@@ -51,7 +51,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     engine = Asked()
     for name in ("read_inputs", "estimate", "keep"):
         monkeypatch.setattr(api, name, getattr(engine, name))
-    monkeypatch.setattr(api, "sources", lambda plan, offers=None: SOURCES)
+    monkeypatch.setattr(api, "sources", lambda plan, **_: SOURCES)
     monkeypatch.setenv("COLUMNS", "100")
     return engine
 
@@ -118,6 +118,14 @@ def test_offline_is_accepted_and_promised_no_more(asked: Asked, capsys) -> None:
     assert capsys.readouterr().out == plain
     run(["estimate", "--help"])
     assert "--offline" not in capsys.readouterr().out
+
+
+def test_a_curve_file_is_handed_to_what_reads_the_model(asked: Asked, capsys) -> None:
+    assert run(["estimate", "model.py", "--curves", "mine.json"]) == 0
+    assert asked.reading["curves"] == (Path("mine.json"),)
+    assert run(["estimate", "model.py"]) == 0
+    assert asked.reading["curves"] == ()
+    capsys.readouterr()
 
 
 def test_markdown(golden: Golden) -> None:

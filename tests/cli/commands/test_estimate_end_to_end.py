@@ -64,6 +64,31 @@ def test_json_without_work(capsys) -> None:
     assert all(plan["run"] is None for plan in answer["plans"])
 
 
+def test_a_curve_file_holds_for_its_accelerator_and_for_one_command(capsys, tmp_path) -> None:
+    nodes = [1024, 4096]
+    times_us = [m * n * k / 2**23 for m in nodes for n in nodes for k in nodes]
+    grid = {**dict.fromkeys("mnk", nodes), "time_us": times_us, "relative_error": 0.01}
+    facts = {"schema_version": 1, "accelerator": "L4", "version": "1", "sources": ["my lab"]}
+    mine = tmp_path / "mine.json"
+    mine.write_text(json.dumps({**facts, "gemm_grids": {"bf16": grid}}))
+    how = ["--layout", "dp1", "--micro-batch", "4", "--precision", "bf16-amp"]
+
+    def steps_s(*words: str) -> dict[str, float]:
+        plans = estimate(capsys, *how, *words)["plans"]
+        return {plan["offer"]["accelerator"]: plan["step_time_s"]["value"] for plan in plans}
+
+    before, slow = steps_s(), steps_s("--curves", str(mine))
+    assert slow["L4"] != before["L4"]
+    assert slow["A100-40GB-SXM"] == before["A100-40GB-SXM"]
+    assert steps_s() == before
+    only = ["estimate", GPT2, "--accelerator", "L4", *how, "--explain", "1"]
+    assert run([*only, "--curves", str(mine)]) == 0
+    assert "my lab" in capsys.readouterr().out
+    mine.write_text("{}")
+    assert run([*only, "--curves", str(mine)]) == 1
+    assert "mine.json" in capsys.readouterr().err
+
+
 def test_top_cuts_the_list_and_keeps_the_headlines(capsys) -> None:
     every, few = estimate(capsys), estimate(capsys, "--top", "1")
     assert few["headlines"] == every["headlines"]

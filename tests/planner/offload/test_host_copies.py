@@ -12,7 +12,7 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Link
 from gpuplan.catalog.units import GIB
 from gpuplan.catalog.vocabulary import Offloaded
-from gpuplan.planner.constants import known_constants, using
+from gpuplan.planner.constants import Constants, known_constants
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.hardware.host_links import host_bytes_per_s, host_link_bytes_per_s
 from gpuplan.planner.offload.host_copies import host_work
@@ -30,6 +30,7 @@ relaxed = settings(
 )
 FSDP8 = Layout(data=8, shard=8, zero_stage=3)
 ZERO2 = Layout(data=8, shard=8, zero_stage=2)
+USUAL = Constants.shipped()
 OPTIMIZER: frozenset[Offloaded] = frozenset({"optimizer"})
 PARAMETERS: frozenset[Offloaded] = frozenset({"parameters"})
 ACTIVATIONS: frozenset[Offloaded] = frozenset({"activations"})
@@ -74,8 +75,9 @@ def test_the_host_steps_adam_as_fast_as_published(
 ) -> None:
     dgx_2 = site("V100-32GB-SXM3", per_node=1, vcpus=96)
     state = HostState.of(toy, "fp16-amp", OPTIMIZER)
-    with using({"host_bytes_per_s": known_constants()["host_bytes_per_s"].prior}):
-        predicted_s = parameters * state.stepped_bytes / host_bytes_per_s(dgx_2)
+    prior = {"host_bytes_per_s": known_constants()["host_bytes_per_s"].prior}
+    rate = host_bytes_per_s(dgx_2, USUAL.replaced(prior))
+    predicted_s = parameters * state.stepped_bytes / rate
     assert predicted_s == pytest.approx(measured_s, rel=0.2)
 
 
@@ -105,9 +107,10 @@ def test_links_to_the_host_reach_what_is_measured(name: str, low: float, high: f
 
 def test_ranks_of_a_node_share_its_memory_and_few_cores_are_slow() -> None:
     alone, shared = site(per_node=1), site(per_node=8)
-    assert host_bytes_per_s(alone) == pytest.approx(8 * host_bytes_per_s(shared))
-    assert host_bytes_per_s(site(per_node=1, vcpus=4)) < host_bytes_per_s(alone) / 3
-    assert host_bytes_per_s(site(per_node=1, vcpus=192)) == host_bytes_per_s(alone)
+    whole = host_bytes_per_s(alone, USUAL)
+    assert whole == pytest.approx(8 * host_bytes_per_s(shared, USUAL))
+    assert host_bytes_per_s(site(per_node=1, vcpus=4), USUAL) < whole / 3
+    assert host_bytes_per_s(site(per_node=1, vcpus=192), USUAL) == whole
 
 
 @pytest.mark.parametrize("layout", [Layout(), ZERO2, FSDP8])
@@ -177,9 +180,10 @@ def test_parts_of_the_step_add_up(toy: Profile) -> None:
 
 
 def test_a_rank_steps_only_its_shard(toy: Profile) -> None:
+    sizes = [np.array(n) for n in (1e9, 2e9)]
     work = [
-        host_work(toy, "bf16-amp", OPTIMIZER, site(), stepped=np.array(n), gathered=np.array(n))
-        for n in (1e9, 2e9)
+        host_work(toy, "bf16-amp", OPTIMIZER, site(), USUAL, stepped=size, gathered=size)
+        for size in sizes
     ]
     assert work[1].step_s == pytest.approx(2 * work[0].step_s)
     assert work[0].gathered_bytes == 0

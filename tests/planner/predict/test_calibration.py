@@ -7,6 +7,7 @@ import pytest
 
 from gpuplan import api
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.constants import Constants
 from gpuplan.planner.predict.calibration import (
     LARGEST_RESIDUAL,
     CalibratedProfile,
@@ -42,7 +43,11 @@ def measured(
 ) -> MeasuredProfile:
     """Return the toy as if its kernels had taken so much longer than predicted on an A100."""
     predicted = ModelCache(toy).kind_seconds(
-        A100, "bf16-amp", "none", stack=facts_of("torch-eager"), micro_batches=np.array([4])
+        A100,
+        "bf16-amp",
+        "none",
+        stack=facts_of("torch-eager", Constants.shipped()),
+        micro_batches=np.array([4]),
     )
     kernels = tuple(
         KernelTime(kind=kind, seconds=slower * seconds) for kind, seconds in predicted.items()
@@ -137,7 +142,8 @@ def test_the_interval_narrows_with_what_holds_of_a_measurement() -> None:
         time = step_interval(
             1.0,
             {"form.torch-eager": 1.0, "curves": 0.05},
-            accelerator="A100-80GB-SXM",
+            Constants.shipped(),
+            seen=True,
             calibration=calibration,
         )
         return time.high / time.low

@@ -4,15 +4,17 @@ import math
 
 import pytest
 
-from gpuplan.planner.predict.interval import doubt, familiarity, step_interval
+from gpuplan.planner.constants import Constants
+from gpuplan.planner.predict.interval import doubt, step_interval, was_seen
 from gpuplan.planner.validation.folds import fitted_accelerators
-from gpuplan.profiles.curves.user_curves import without_curves_of
+from gpuplan.profiles.curves.choice import USUAL_CURVES
 
 FORM = {"form.torch-eager": 1.0}
+USUAL = Constants.shipped()
 
 
-def width(doubts: dict[str, float], accelerator: str = "A100-80GB-SXM") -> float:
-    time = step_interval(2.0, doubts, accelerator=accelerator)
+def width(doubts: dict[str, float], *, seen: bool = True) -> float:
+    time = step_interval(2.0, doubts, USUAL, seen=seen)
     assert time.low < time.value < time.high
     assert math.isclose(time.value / time.low, time.high / time.value)
     return time.high / time.value
@@ -24,27 +26,26 @@ def test_every_doubt_widens_the_interval():
 
 
 def test_doubts_add_in_quadrature():
-    one, other = doubt(FORM), doubt({"launch": 1.0})
-    assert doubt({**FORM, "launch": 1.0}) == pytest.approx(math.hypot(one, other))
+    one, other = doubt(FORM, USUAL), doubt({"launch": 1.0}, USUAL)
+    assert doubt({**FORM, "launch": 1.0}, USUAL) == pytest.approx(math.hypot(one, other))
 
 
 def test_an_accelerator_that_no_published_run_used_is_never_surer():
     assert "A100-80GB-SXM" in fitted_accelerators()
-    assert familiarity("A100-80GB-SXM") == "seen"
-    assert familiarity("TPU-v9") == "unseen"
-    assert width(FORM, "TPU-v9") >= width(FORM)
+    assert was_seen("A100-80GB-SXM", USUAL_CURVES)
+    assert not was_seen("TPU-v9", USUAL_CURVES)
+    assert width(FORM, seen=False) >= width(FORM)
 
 
 def test_a_device_that_is_judged_as_unknown_counts_as_unseen():
-    with without_curves_of(["A100-80GB-SXM"]):
-        assert familiarity("A100-80GB-SXM") == "unseen"
+    assert not was_seen("A100-80GB-SXM", USUAL_CURVES.without(["A100-80GB-SXM"]))
 
 
 def test_an_unknown_doubt_is_refused():
     with pytest.raises(KeyError):
-        doubt({"moon": 1.0})
+        doubt({"moon": 1.0}, USUAL)
 
 
 def test_nothing_takes_no_time_for_sure():
-    time = step_interval(0.0, FORM, accelerator="A100-80GB-SXM")
+    time = step_interval(0.0, FORM, USUAL, seen=True)
     assert time.low == time.value == time.high == 0.0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Link
 from gpuplan.catalog.vocabulary import Recompute
+from gpuplan.planner.constants import Constants
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.hardware.device import capacity_bytes, supported_precisions
 from gpuplan.planner.plan.layout import Layout
@@ -185,7 +186,7 @@ def test_a_recompute_setting_that_mixes_policies_is_mixed_in_the_search_too(
         where.accelerator,
         "bf16-amp",
         ("selective", "full"),
-        stack=stack_facts(KINDS["xla"]),
+        stack=stack_facts(KINDS["xla"], Constants.shipped()),
         micro_batches=np.array([8]),
     )
     kept, again = (part.micro_batch().compute_s.item() for part in policies)

@@ -3,7 +3,7 @@
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.planner.constants import fitted
+from gpuplan.planner.constants import Constants
 from gpuplan.planner.parallelism.fsdp import Unit
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
@@ -11,6 +11,7 @@ from gpuplan.planner.predict.setup import recompute_policies, wire_bytes
 from gpuplan.planner.software.versions import attention_slowdown, in_step
 from gpuplan.planner.step.data_parallel_comm import SlottedCall, slotted_calls
 
+USUAL = Constants.shipped()
 PARAMETERS = 800_000_000
 UNITS = (
     Unit(name="block", count=7, parameters=100_000_000, trainable=100_000_000, tensors=()),
@@ -34,25 +35,25 @@ def bytes_of(kind: str, found: tuple[SlottedCall, ...], *, across: bool = False)
 def test_attention_is_never_slower_on_newer_software():
     dates = [(2022, 6), (2023, 10), (2024, 8), None]
     for architecture in ("Ampere", "Hopper", "Volta"):
-        slowdowns = [attention_slowdown(architecture, "megatron", date) for date in dates]
+        slowdowns = [attention_slowdown(architecture, "megatron", date, USUAL) for date in dates]
         assert slowdowns == sorted(slowdowns, reverse=True)
-        assert slowdowns[-1] == fitted("attention_step")
+        assert slowdowns[-1] == USUAL["attention_step"]
 
 
 def test_torch_attention_stays_with_the_second_generation_on_hopper():
-    newest = attention_slowdown("Hopper", "megatron", None)
-    assert attention_slowdown("Hopper", "torch-eager", None) > 1.5 * newest
-    assert attention_slowdown("Ampere", "torch-eager", None) == newest
+    newest = attention_slowdown("Hopper", "megatron", None, USUAL)
+    assert attention_slowdown("Hopper", "torch-eager", None, USUAL) > 1.5 * newest
+    assert attention_slowdown("Ampere", "torch-eager", None, USUAL) == newest
 
 
 def test_kernels_of_a_step_are_slower_than_alone_but_never_by_much_on_measured_families():
     devices = load_catalogue().accelerators
     for name in ("A100-80GB-SXM", "H100-80GB-SXM", "L4"):
         device = devices[name]
-        assert 1.0 < in_step(device, "gemm", fp32=False, stack="torch-eager") < 1.2
-        assert 0.8 < in_step(device, "pointwise", fp32=False, stack="torch-eager") < 1.25
-        assert 0.8 < in_step(device, "gemm", fp32=True, stack="torch-eager") < 1.25
-    assert 0.8 < in_step(devices["TPU-v5e"], "gemm", fp32=False, stack="xla") < 1.2
+        assert 1.0 < in_step(device, "gemm", USUAL, fp32=False, stack="torch-eager") < 1.2
+        assert 0.8 < in_step(device, "pointwise", USUAL, fp32=False, stack="torch-eager") < 1.25
+        assert 0.8 < in_step(device, "gemm", USUAL, fp32=True, stack="torch-eager") < 1.25
+    assert 0.8 < in_step(devices["TPU-v5e"], "gemm", USUAL, fp32=False, stack="xla") < 1.2
 
 
 def test_megatron_sends_sixteen_bits_both_ways():
@@ -79,10 +80,10 @@ def test_zero_2_of_torch_gathers_once_and_under_compute():
 
 
 def test_deepspeed_of_2021_gathers_no_faster_on_a_faster_fabric():
-    slow = wire_bytes("fp16-amp", "megatron", (2021, 4)).ring_bytes_per_s
-    assert slow is not None and slow < 25e9
-    assert wire_bytes("fp16-amp", "megatron", (2023, 4)).ring_bytes_per_s is None
-    assert wire_bytes("fp16-amp", "torch-eager", (2021, 4)).ring_bytes_per_s is None
+    assert not wire_bytes("fp16-amp", "megatron", (2021, 4)).coalesced
+    assert USUAL["uncoalesced_bytes_per_s"] < 25e9
+    assert wire_bytes("fp16-amp", "megatron", (2023, 4)).coalesced
+    assert wire_bytes("fp16-amp", "torch-eager", (2021, 4)).coalesced
 
 
 def test_deepspeed_zero_3_sends_six_bytes_per_parameter():

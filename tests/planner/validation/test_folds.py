@@ -1,47 +1,44 @@
-"""Held-out predictions: other constants inside, the usual ones outside."""
+"""Held-out predictions: what somebody knows who never saw a run."""
 
 import pytest
 
-from gpuplan.planner.constants import fitted, known_constants
-from gpuplan.planner.validation.folds import PROTOCOLS, fold_key, held_out
-from gpuplan.profiles.curves.user_curves import is_left_out
+from gpuplan.planner.constants import Constants, known_constants
+from gpuplan.planner.validation.folds import (
+    PROTOCOLS,
+    fold_key,
+    held_out_accelerators,
+    held_out_constants,
+)
 
 RUN = {"configuration": "gpt2 dp8", "source": "vtrain-single", "accelerator": "A100-80GB-SXM"}
-
-
-def constants() -> dict[str, float]:
-    return {name: fitted(name) for name in known_constants()}
+USUAL = Constants.shipped()
 
 
 def test_nothing_is_held_out_without_a_protocol():
-    usual = constants()
-    with held_out(None, **RUN):
-        assert constants() == usual
+    assert held_out_constants(None, **RUN) == USUAL
+    assert held_out_accelerators(None, RUN["accelerator"]) == frozenset()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_fold_has_constants_of_its_own_only_inside(protocol):
-    usual = constants()
-    with held_out(protocol, **RUN):
-        assert constants() != usual
-        assert is_left_out(RUN["accelerator"]) == (protocol == "accelerator")
-    assert constants() == usual
-    assert not is_left_out(RUN["accelerator"])
+def test_a_fold_has_constants_of_its_own(protocol):
+    found = held_out_constants(protocol, **RUN)
+    assert found != USUAL
+    assert found.keys() == USUAL.keys()
+    hidden = held_out_accelerators(protocol, RUN["accelerator"])
+    assert hidden == ({RUN["accelerator"]} if protocol == "accelerator" else set())
 
 
 def test_a_source_that_was_never_seen_is_predicted_as_usual():
-    usual = constants()
-    with held_out("source", **{**RUN, "source": "my cluster"}):
-        assert constants() == usual
+    assert held_out_constants("source", **{**RUN, "source": "my cluster"}) == USUAL
 
 
 def test_what_only_one_source_shows_falls_back_to_its_prior_without_it():
     """Only milabench published steps of a CDNA3 device."""
     name = "memory_step.CDNA3"
     prior = known_constants()[name].prior
-    with held_out("source", **{**RUN, "source": "milabench"}):
-        assert fitted(name) == pytest.approx(prior, rel=0.01)
-    assert fitted(name) > 1.1 * prior
+    without = held_out_constants("source", **{**RUN, "source": "milabench"})
+    assert without[name] == pytest.approx(prior, rel=0.01)
+    assert USUAL[name] > 1.1 * prior
 
 
 def test_runs_of_one_configuration_share_a_fold():

@@ -1,4 +1,4 @@
-"""Whose measurements of a device are used: a person's, the embedded ones, or none."""
+"""Whose measurements of a device are used: the user's, the embedded ones, or none."""
 
 import json
 from pathlib import Path
@@ -11,16 +11,18 @@ from dtypes import multiplies_in
 from gpuplan.catalog.errors import UserFileError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.profiles.curves.attention import BACKWARD_OVER_FORWARD
+from gpuplan.profiles.curves.choice import USUAL_CURVES, CurveChoice
 from gpuplan.profiles.curves.device_curves import DeviceCurves, curves_for
 from gpuplan.profiles.curves.files import measured_accelerators
-from gpuplan.profiles.curves.user_curves import curves_dir, with_curve_files, without_curves_of
+from gpuplan.profiles.curves.user_curves import curves_dir, refuse_unreadable
 
 H200 = "H200-141GB-SXM"
 ATTENTION = {"batch_heads": [16, 64], "seq": [1024, 4096], "group": [1]}
 
 
-def device(name: str, **kwargs: bool) -> DeviceCurves:
-    return curves_for(load_catalogue().accelerators[name], **kwargs)
+def device(name: str, *given: Path, without_own: bool = False) -> DeviceCurves:
+    choice = CurveChoice(given=given)
+    return curves_for(load_catalogue().accelerators[name], choice, without_own=without_own)
 
 
 def write(path: Path, accelerator: str = H200, **parts: object) -> Path:
@@ -70,17 +72,16 @@ def test_a_given_file_wins_over_the_environment_and_that_over_the_folder(tmp_pat
     assert gemm_us(device(H200)) == pytest.approx(120.0)
     monkeypatch.setenv("GPUPLAN_CURVES", str(tmp_path / "env" / "c.json"))
     assert gemm_us(device(H200)) == pytest.approx(130.0)
-    with with_curve_files([tmp_path / "c.json"]):
-        assert gemm_us(device(H200)) == pytest.approx(140.0)
+    assert gemm_us(device(H200, tmp_path / "c.json")) == pytest.approx(140.0)
     assert gemm_us(device(H200)) == pytest.approx(130.0)
 
 
 def test_a_broken_file_is_refused_where_it_was_given_and_passed_over_in_the_folder(tmp_path):
     (tmp_path / "broken.json").write_text("{}")
-    with pytest.raises(UserFileError), with_curve_files([tmp_path / "broken.json"]):
-        pass
-    with pytest.raises(UserFileError, match="cannot be read"), with_curve_files([tmp_path / "no"]):
-        pass
+    with pytest.raises(UserFileError):
+        refuse_unreadable(CurveChoice(given=(tmp_path / "broken.json",)))
+    with pytest.raises(UserFileError, match="cannot be read"):
+        refuse_unreadable(CurveChoice(given=(tmp_path / "no",)))
     embedded = gemm_us(device(H200))
     curves_dir().mkdir(parents=True)
     (curves_dir() / "broken.json").write_text("[]")
@@ -102,11 +103,8 @@ def test_a_measured_backward_takes_the_place_of_the_multiple_of_the_forward(tmp_
     )
 
     def seconds(path: Path, *, is_backward: bool) -> float:
-        with with_curve_files([path]):
-            found = device(H200).attention_s(
-                *shape, causal=True, dtype="bf16", backward=is_backward
-            )
-        return float(found)
+        mine = device(H200, path)
+        return float(mine.attention_s(*shape, causal=True, dtype="bf16", backward=is_backward))
 
     assert seconds(only, is_backward=False) == pytest.approx(600e-6)
     assert seconds(only, is_backward=True) == pytest.approx(600e-6 * BACKWARD_OVER_FORWARD)
@@ -118,11 +116,10 @@ def test_fp32_measured_as_a_grid_is_used_as_one(tmp_path):
     path = write(tmp_path / "c.json", "T4", gemm_grids={"fp32": grid(900.0)}, tile_models={
         "fp32": {"linear": {"efficiency": 0.9, "tile": 128, "k_half": 32, "wave_exponent": 0.5,
                             "relative_error": 0.1}}})  # fmt: skip
-    with with_curve_files([path]):
-        mine = device("T4")
-        assert gemm_us(mine, "fp32") == pytest.approx(900.0)
-        assert mine.basis_of("gemm", "fp32") == "measured"
-        assert mine.relative_error("gemm", "fp32") == 0.01
+    mine = device("T4", path)
+    assert gemm_us(mine, "fp32") == pytest.approx(900.0)
+    assert mine.basis_of("gemm", "fp32") == "measured"
+    assert mine.relative_error("gemm", "fp32") == 0.01
 
 
 def test_measured_convolutions_and_copies_are_used(tmp_path):
@@ -135,8 +132,7 @@ def test_measured_convolutions_and_copies_are_used(tmp_path):
     shape = (256, 256, 256, 9, 3136)
     work = {"flops": 2 * 256 * 256 * 256 * 9 * 3136.0, "bytes": 1e9, "dtype": "bf16"}
     plain = device(H200)
-    with with_curve_files([path]):
-        mine = device(H200)
+    mine = device(H200, path)
     assert mine.conv_s(*shape, **work) > 1.8 * plain.conv_s(*shape, **work)
     forward, backward = (mine.conv_s(*shape, **work, phase=p) for p in ("forward", "backward"))
     assert backward == pytest.approx(2.0 * forward)
@@ -162,11 +158,22 @@ def test_every_measured_device_can_be_predicted_without_its_own_curves(name: str
     assert left_out.memory_bound_s(1e9) > 0
 
 
-def test_leaving_out_holds_for_a_block_and_for_the_person_s_file_too():
+def test_leaving_out_holds_for_the_user_s_file_too():
     write(curves_dir() / "mine.json", gemm_grids={"bf16": grid(123.0)})
-    with without_curves_of([H200]):
-        inside = device(H200)
-        assert device("H100-80GB-SXM").basis == "measured"
-    assert inside.relative_of("gemm") == "H100-80GB-SXM"
-    assert gemm_us(inside) == gemm_us(device(H200, without_own=True)) != gemm_us(device(H200))
-    assert np.isfinite(gemm_us(inside))
+    without = USUAL_CURVES.without([H200])
+    devices = load_catalogue().accelerators
+    left_out = curves_for(devices[H200], without)
+    assert curves_for(devices["H100-80GB-SXM"], without).basis == "measured"
+    assert left_out.relative_of("gemm") == "H100-80GB-SXM"
+    assert gemm_us(left_out) == gemm_us(device(H200, without_own=True)) != gemm_us(device(H200))
+    assert np.isfinite(gemm_us(left_out))
+
+
+def test_a_choice_never_changes_and_leaves_out_more_and_more(tmp_path):
+    mine = CurveChoice(given=(tmp_path / "c.json",))
+    both = mine.without([H200]).without(["T4"])
+    assert (both.given, both.left_out) == (mine.given, {H200, "T4"})
+    assert mine.left_out == frozenset() == USUAL_CURVES.left_out
+    assert len({mine, both, both.without([H200])}) == 2
+    with pytest.raises(AttributeError):
+        mine.given = ()  # pyright: ignore[reportAttributeAccessIssue]
