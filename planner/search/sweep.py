@@ -19,7 +19,7 @@ from ..plan.setup import Setup
 from ..predict.model_cache import ModelCache
 from ..predict.step_time import Variants
 from ..software.stack import casts_layers
-from .data_parallel import USUAL_FRAGMENTATION, Family
+from .data_parallel import USUAL_FRAGMENTATION, Family, data_ranks
 from .model_parallel import HandLayouts
 from .offers import Market, PricedInstance
 from .ranking import Candidate
@@ -183,8 +183,7 @@ class Sweep:
         self.counts["indivisible"] += many * int((~divisible).sum())
         self.counts["out_of_memory"] += many * int((divisible & ~fits).sum())
         total_s = self._family.step_s(site, layouts, variants, accum)
-        data = np.array([[layout.data] for layout in layouts])
-        batch = variants.micro_batch * data * accum
+        batch = variants.micro_batch * data_ranks(layouts) * accum
         rate = np.where(fits, batch / total_s, -np.inf)
         best = rate.argmax(axis=1)
         for row, fitting in self._rows_to_show(layouts, rate, variants.setup.stack).items():
