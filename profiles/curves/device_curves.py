@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ...catalog.types import Accelerator, Dtype
 from ...catalog.vocabulary import Collective
@@ -31,6 +30,9 @@ from .gemm import GemmShapes, grid_gemm_s, tile_gemm_s
 from .relatives import Origin
 from .source import GEMM_DTYPES, CurveSource, DeviceKey
 from .user_curves import is_left_out, own_curves
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 StreamKind = Literal["pointwise", "norm", "softmax", "copy", "embedding", "optimizer"]
 _TYPICAL_FLOOR_S = 2.5e-6

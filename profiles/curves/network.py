@@ -7,10 +7,14 @@ Constants, their sources and the measured series behind them: `data/curves/_netw
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from numpy.typing import ArrayLike
 
 from .files import Array, shared_table
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 def internode_rate_bytes_per_s(
