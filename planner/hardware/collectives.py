@@ -80,54 +80,66 @@ class CollectiveCall:
     group: Group
 
 
-def collective_s(asks: Sequence[CollectiveCall], links: Links) -> Array:
-    """Return the seconds of each collective."""
-    seconds = np.zeros(len(asks))
-    inside: dict[tuple[Collective, int], list[int]] = {}
-    across: list[int] = []
-    for i, ask in enumerate(asks):
-        if ask.total_bytes <= 0:
-            continue
-        if ask.group.per_node > 1:
-            inside.setdefault((ask.kind, ask.group.per_node), []).append(i)
-        if ask.group.nodes > 1:
-            across.append(i)
-    for (kind, ranks), rows in inside.items():
-        seconds[rows] = (
-            links.curves.collective_s(
-                kind,
-                np.array([asks[i].total_bytes for i in rows]),
-                ranks,
-                link_bytes_per_s=links.site.intra_link.bytes_per_s,
-            )
-            * links.constants["fast_link"]
+class CallTable:
+    """Collectives laid out in arrays, made once for all sites that they are timed on."""
+
+    def __init__(self, calls: Sequence[CollectiveCall]) -> None:
+        self.total_bytes = np.array([call.total_bytes for call in calls], dtype=float)
+        rows = [row for row, call in enumerate(calls) if call.total_bytes > 0]
+        inside: dict[tuple[Collective, int], list[int]] = {}
+        for row in rows:
+            if calls[row].group.per_node > 1:
+                inside.setdefault((calls[row].kind, calls[row].group.per_node), []).append(row)
+        self.inside = {key: np.array(found) for key, found in inside.items()}
+        """Rows of the collectives that use the links inside a node, by kind and ranks of a node."""
+        across = [row for row in rows if calls[row].group.nodes > 1]
+        self.across = _Crossing([calls[row] for row in across]) if across else None
+        self.across_rows = np.array(across, dtype=int)
+
+
+class _Crossing:
+    """What collectives send over the network between nodes."""
+
+    def __init__(self, calls: Sequence[CollectiveCall]) -> None:
+        size = np.array([call.total_bytes for call in calls], dtype=float)
+        ranks = np.array([call.group.ranks for call in calls])
+        self.sharing = np.array([call.group.sharing for call in calls])
+        self.passes = np.array([2 if call.kind == "all_reduce" else 1 for call in calls])
+        self.per_node = np.array([call.group.per_node for call in calls])
+        self.nodes = np.array([call.group.nodes for call in calls])
+        # In a ring a buffer leaves a node once; in an all-to-all every rank's own does.
+        apart = np.array([call.kind == "all_to_all" for call in calls])
+        size = size * np.where(apart, self.per_node, 1)
+        self.node_bytes = size * self.sharing
+        """What all groups of a node send: side by side they fill its network sooner."""
+        self.sent_bytes = self.passes * size * (ranks - 1) / ranks
+
+    def seconds(self, links: Links) -> tuple[Array, Array]:
+        """Return (transfer, latency) seconds on the network of a site."""
+        line_rate = links.site.domain_bytes_per_s
+        assert line_rate is not None, "several nodes are asked for only where the fabric is known"
+        rdma = links.site.inter_link.rdma
+        together = internode_rate_bytes_per_s(
+            self.node_bytes, line_rate_bytes_per_s=line_rate, rdma=rdma
         )
-    if across:
-        crossing, latency = _across_nodes_s([asks[i] for i in across], links)
-        seconds[across] = np.maximum(seconds[across], crossing) + latency
+        transfer = self.sent_bytes / (together / self.sharing) * links.constants["network"]
+        latency = internode_latency_s(self.nodes, self.per_node, rdma=rdma)
+        return transfer, self.passes * latency
+
+
+def collective_s(calls: CallTable, links: Links) -> Array:
+    """Return the seconds of each collective."""
+    seconds = np.zeros(len(calls.total_bytes))
+    for (kind, ranks), rows in calls.inside.items():
+        inside_s = links.curves.collective_s(
+            kind,
+            calls.total_bytes[rows],
+            ranks,
+            link_bytes_per_s=links.site.intra_link.bytes_per_s,
+        )
+        seconds[rows] = inside_s * links.constants["fast_link"]
+    if calls.across is not None:
+        crossing, latency = calls.across.seconds(links)
+        rows = calls.across_rows
+        seconds[rows] = np.maximum(seconds[rows], crossing) + latency
     return seconds
-
-
-def _across_nodes_s(asks: Sequence[CollectiveCall], links: Links) -> tuple[Array, Array]:
-    """Return (transfer, latency) seconds of collectives that cross the network."""
-    site = links.site
-    line_rate = site.domain_bytes_per_s
-    assert line_rate is not None, "several nodes are asked for only where the fabric is known"
-    rdma = site.inter_link.rdma
-    size = np.array([ask.total_bytes for ask in asks], dtype=float)
-    ranks = np.array([ask.group.ranks for ask in asks])
-    sharing = np.array([ask.group.sharing for ask in asks])
-    passes = np.array([2 if ask.kind == "all_reduce" else 1 for ask in asks])
-    # In a ring a buffer leaves a node once; in an all-to-all every rank's own does.
-    apart = np.array([ask.kind == "all_to_all" for ask in asks])
-    size = size * np.where(apart, [ask.group.per_node for ask in asks], 1)
-    # Groups that share a node's network send side by side: together they fill it sooner.
-    rate = (
-        internode_rate_bytes_per_s(size * sharing, line_rate_bytes_per_s=line_rate, rdma=rdma)
-        / sharing
-    )
-    latency = np.array(
-        [internode_latency_s(ask.group.nodes, ask.group.per_node, rdma=rdma) for ask in asks]
-    )
-    transfer = passes * size * (ranks - 1) / ranks / rate * links.constants["network"]
-    return transfer, passes * latency

@@ -231,8 +231,9 @@ def _running_totals(
 def _plateau_starts(trace: StepTrace, gradient_bytes: Array, ticks: int) -> Array:
     """Return the ticks at which a plateau starts: instances, and every change of the gradients."""
     changes = np.flatnonzero(np.diff(gradient_bytes)) + 1
-    starts = np.unique(np.concatenate([[0], np.asarray(trace.start_tick), changes]))
-    return starts[(starts >= 0) & (starts < ticks)].astype(int)
+    # np.unique would import numpy.ma for this alone.
+    starts = {0, *trace.start_tick, *changes.tolist()}
+    return np.array(sorted(tick for tick in starts if 0 <= tick < ticks), dtype=int)
 
 
 def _highest_tick(transient: Array, starts: Array) -> Array:

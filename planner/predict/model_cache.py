@@ -29,10 +29,13 @@ from ..hardware.cluster import Site
 from ..hardware.collectives import Links
 from ..memory.chunked_head import with_chunked_head
 from ..memory.plateaus import Envelope, envelope
+from ..memory.rank_memory import RankMemory, rank_memory
 from ..parallelism.column_row_parallel import is_expert_product
 from ..parallelism.fsdp import Unit, units_of
 from ..parallelism.rank_trace import Split, SplitTrace, split_trace
+from ..plan.layout import Layout
 from ..software.stack import StackFacts
+from ..software.state_bytes import StateScale
 from ..step.kernel_totals import SegmentTimes, StepKernels
 from .residuals import Calibration
 
@@ -159,6 +162,34 @@ class ModelCache:
             trace = self.trace_in(numerics, recompute, residence=residence)
             self._derived.envelopes[key] = envelope(trace, micro_batches)
         return self._derived.envelopes[key]
+
+    def rank_memory(
+        self,
+        shape: Envelope,
+        layout: Layout,
+        *,
+        gather_bytes: int,
+        grad_accum: int,
+        state: StateScale,
+        reduces_once: bool,
+    ) -> RankMemory:
+        """Return memory of a rank that runs the whole model (`rank_memory`).
+
+        Precisions that differ on the matrix units alone, as TF32 and FP32 do, take the same bytes.
+        """
+        key = (shape, layout, gather_bytes, grad_accum, state, reduces_once)
+        if key not in self._derived.rank_memories:
+            self._derived.rank_memories[key] = rank_memory(
+                shape,
+                self.profile,
+                layout,
+                compute_bytes=gather_bytes,
+                grad_accum=grad_accum,
+                state=state,
+                units=self.units,
+                reduces_once=reduces_once,
+            )
+        return self._derived.rank_memories[key]
 
     def numerics(self, precision: Precision, *, autocast: bool) -> Numerics:
         """Return the trace that runs: 16-bit layers where nothing is cast around them.
@@ -300,6 +331,7 @@ class _Derived:
         self.reserved: dict[tuple[Numerics, Recompute, int, bool, Residence], float] = {}
         self.flops: dict[tuple[Numerics, Recompute], Affine] = {}
         self.splits: dict[tuple[object, ...], SplitTrace] = {}
+        self.rank_memories: dict[tuple[object, ...], RankMemory] = {}
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:

@@ -12,7 +12,7 @@ from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes
 from ..memory.framework_memory import communicators, framework_bytes
 from ..memory.no_sync import NO_SYNC
-from ..memory.rank_memory import RankMemory, rank_memory
+from ..memory.rank_memory import RankMemory
 from ..memory.stage_memory import checked_stages, stage_memories
 from ..offload.host_copies import state_on_device
 from ..parallelism.pipeline_stages import in_flight
@@ -54,14 +54,12 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
     )
     traced = cache.numerics(setup.precision, autocast=setup.autocast)
     gather = wire_bytes(setup.precision).gather
-    memory = rank_memory(
+    memory = cache.rank_memory(
         shape,
-        cache.profile,
         setup.layout,
-        compute_bytes=gather,
+        gather_bytes=gather,
         grad_accum=setup.grad_accum,
         state=_state(setup, traced, resident=True),
-        units=cache.units,
         reduces_once=NO_SYNC in setup.features,
     )
     staged = staging_bytes(cache, setup, gather_bytes=gather)

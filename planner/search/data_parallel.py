@@ -9,10 +9,12 @@ handful of collectives and vector operations over the variants. The physics is t
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
 from ...catalog.types import Accelerator
+from ...catalog.vocabulary import Stack
 from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes
 from ..memory.framework_memory import communicators
@@ -54,7 +56,7 @@ class DataParallelPredictor:
         self, layouts: tuple[Layout, ...], micro_batch: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return ([L, V] accumulation steps, [L, V] whether they make the global batch exactly)."""
-        at_once = micro_batch * np.array([[layout.data] for layout in layouts])
+        at_once = micro_batch * data_ranks(layouts)
         wanted = self.space.global_batch
         if self.space.grad_accums:
             accum = np.full_like(at_once, self.space.grad_accums[0])
@@ -96,7 +98,7 @@ class DataParallelPredictor:
 
     def _framework_bytes(self, site: Site, layouts: tuple[Layout, ...], base: Setup) -> np.ndarray:
         """Return [L, 1] bytes that a process holds outside the allocator's pool."""
-        opened = [communicators(layout, base.stack) for layout in layouts]
+        opened = _communicators(layouts, base.stack)
         held = {
             count: framework_of(site, replace(base, layout=layout))
             for count, layout in dict(zip(opened, layouts, strict=True)).items()
@@ -135,3 +137,14 @@ class DataParallelPredictor:
                 ]
             )
         return self._layout_peaks[key]
+
+
+@lru_cache(maxsize=256)
+def data_ranks(layouts: tuple[Layout, ...]) -> np.ndarray:
+    """Return [L, 1] degrees of the data dimension."""
+    return np.array([[layout.data] for layout in layouts])
+
+
+@lru_cache(maxsize=256)
+def _communicators(layouts: tuple[Layout, ...], stack: Stack) -> tuple[int, ...]:
+    return tuple(communicators(layout, stack) for layout in layouts)

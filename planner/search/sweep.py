@@ -9,6 +9,7 @@ from decimal import Decimal
 import numpy as np
 
 from ...catalog.vocabulary import Offloaded, Precision, Stack
+from ...profiles.profile import NUMERICS_OF_PRECISION
 from ..hardware.cluster import Site
 from ..offload.host_copies import NOTHING
 from ..plan.layout import Layout
@@ -18,7 +19,7 @@ from ..plan.setup import Setup
 from ..predict.model_cache import ModelCache
 from ..predict.step_time import Variants
 from ..software.stack import casts_layers
-from .data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
+from .data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor, data_ranks
 from .model_parallel import HandLayouts
 from .offers import Market, PricedInstance
 from .ranking import Candidate
@@ -110,14 +111,24 @@ class Sweep:
             if not layout.is_data_parallel_only:
                 yield from self._of_hand_layout(choices, site, layout, precision, stack)
         data_parallel = [layout for layout in layouts if layout.is_data_parallel_only]
-        for autocast in (True, False):
-            same = tuple(
-                one for one in data_parallel if casts_layers(stack, one, self.offload) == autocast
-            )
+        for autocast, same in self._same_kernels(data_parallel, precision, stack).items():
             if same:
                 base = self._base(precision, stack, autocast=autocast)
                 variants = self._data_parallel.variants(site.accelerator, base)
                 yield from self._of_layouts(choices, site, same, variants)
+
+    def _same_kernels(
+        self, layouts: list[Layout], precision: Precision, stack: Stack
+    ) -> dict[bool, tuple[Layout, ...]]:
+        """Return the layouts by whether autocast casts around their layers.
+
+        Without mixed precision there is nothing to cast: all ranks then run the same kernels.
+        """
+        cast = tuple(one for one in layouts if casts_layers(stack, one, self.offload))
+        others = tuple(one for one in layouts if not casts_layers(stack, one, self.offload))
+        if NUMERICS_OF_PRECISION[precision] != "amp16":
+            return {True: cast + others}
+        return {True: cast, False: others}
 
     def _of_hand_layout(
         self,
@@ -172,11 +183,10 @@ class Sweep:
         self.counts["indivisible"] += many * int((~divisible).sum())
         self.counts["out_of_memory"] += many * int((divisible & ~fits).sum())
         total_s = self._data_parallel.step_s(site, layouts, variants, accum)
-        data = np.array([[layout.data] for layout in layouts])
-        batch = variants.micro_batch * data * accum
+        batch = variants.micro_batch * data_ranks(layouts) * accum
         rate = np.where(fits, batch / total_s, -np.inf)
         best = rate.argmax(axis=1)
-        for row, fitting in self._rows_to_show(layouts, rate).items():
+        for row, fitting in self._rows_to_show(layouts, rate, variants.setup.stack).items():
             layout, column = layouts[row], int(best[row])
             for choice in shown:
                 yield Candidate(
@@ -192,20 +202,25 @@ class Sweep:
                     variants_that_fit=fitting * many // len(shown),
                 )
 
-    def _rows_to_show(self, layouts: tuple[Layout, ...], rate: np.ndarray) -> dict[int, int]:
+    def _rows_to_show(
+        self, layouts: tuple[Layout, ...], rate: np.ndarray, stack: Stack
+    ) -> dict[int, int]:
         """Return rows of layouts to show, with how many variants that fit each stands for.
 
         The same nodes cost the same, so a slower layout of them is neither cheaper nor faster: only
-        the fastest is shown, unless all variants are asked for.
+        the fastest is shown of those that hold whole parameters and of those that shard them,
+        unless all variants are asked for.
         """
         fitting = (rate > 0).sum(axis=1)
         top = rate.max(axis=1)
         rows = [row for row in range(len(layouts)) if fitting[row]]
         if self.question.all_variants:
             return {row: int(fitting[row]) for row in rows}
-        groups: dict[int, list[int]] = {}
+        groups: dict[tuple[int, bool], list[int]] = {}
         for row in rows:
-            groups.setdefault(layouts[row].accelerators, []).append(row)
+            layout = layouts[row]
+            key = (layout.accelerators, casts_layers(stack, layout, self.offload))
+            groups.setdefault(key, []).append(row)
         return {
             max(group, key=lambda row: top[row]): int(fitting[group].sum())
             for group in groups.values()

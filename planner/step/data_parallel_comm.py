@@ -20,7 +20,7 @@ import numpy as np
 
 from ...catalog.vocabulary import Collective
 from ..constants import Constants
-from ..hardware.collectives import CollectiveCall, Group, Links, collective_s
+from ..hardware.collectives import CallTable, CollectiveCall, Group, Links, collective_s
 from ..memory.rank_memory import DDP_BUCKET_BYTES
 from ..parallelism.fsdp import Unit, collective_calls
 from ..plan.layout import Layout
@@ -114,9 +114,9 @@ def exposed_s(
     covered = communication_s - bare_s
     shade = share * cover_s
     # Scaled by the larger of the two, so that the powers neither overflow nor vanish.
-    scale = np.maximum(np.maximum(covered, shade), 1e-12)
-    smooth = scale * ((covered / scale) ** p + (shade / scale) ** p) ** (1 / p)
-    return smooth - shade + cost * np.minimum(covered, shade) + bare_s
+    larger, smaller = np.maximum(covered, shade), np.minimum(covered, shade)
+    smooth = larger * (1 + (smaller / np.maximum(larger, 1e-12)) ** p) ** (1 / p)
+    return smooth - shade + cost * smaller + bare_s
 
 
 def data_traffic(
@@ -136,23 +136,21 @@ def data_traffic(
         wire: bytes per parameter of each collective.
         stride: how far apart neighbouring data ranks lie (tensor ranks stand between them).
     """
-    asks, places = _asks(units, tuple(layouts), links.site.domain, wire, stride)
+    planned = _planned(units, tuple(layouts), links.site.domain, wire, stride)
     constants = links.constants
     table = np.zeros((len(layouts), len(_SLOTS)))
-    if asks:
-        seconds = collective_s(asks, links)
+    if len(planned.count):
+        seconds = collective_s(planned.calls, links)
         if not wire.coalesced:
-            sizes = np.array([ask.total_bytes for ask in asks])
-            seconds = np.maximum(seconds, sizes / constants["uncoalesced_bytes_per_s"])
-        np.add.at(table, (places[:, 0], places[:, 1]), places[:, 2] * seconds)
-    fsdp_stage = 2 if wire.zero_2_gathers else 3
+            slowest = planned.calls.total_bytes / constants["uncoalesced_bytes_per_s"]
+            seconds = np.maximum(seconds, slowest)
+        np.add.at(table, planned.place, planned.count * seconds)
     fsdp, buckets = constants["hiding_cost.fsdp"], constants["hiding_cost.buckets"]
-    costs = [fsdp if layout.zero_stage >= fsdp_stage else buckets for layout in layouts]
     return Traffic(
         **{name: table[:, i, None] for i, name in enumerate(_SLOTS)},
-        hiding_cost=np.array(costs)[:, None],
+        hiding_cost=np.where(planned.is_fsdp, fsdp, buckets),
         hiding_share=constants["hiding_share"],
-        straggling=np.array([[straggling(layout, constants)] for layout in layouts]),
+        straggling=constants["straggler"] * planned.doublings,
     )
 
 
@@ -165,22 +163,40 @@ def straggling(layout: Layout, constants: Constants) -> float:
     Clocks, memory errors and neighbours make some node slow in every step; the expected maximum
     over nodes grows with their logarithm.
     """
-    return constants["straggler"] * max(0.0, math.log2(layout.accelerators / _ONE_NODE))
+    return constants["straggler"] * _doublings(layout)
+
+
+def _doublings(layout: Layout) -> float:
+    return max(0.0, math.log2(layout.accelerators / _ONE_NODE))
 
 
 _ONE_NODE = 8
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Planned:
+    """The collectives of several layouts, which many sites share."""
+
+    calls: CallTable
+    place: tuple[Array, Array]
+    """Layout and slot of each call."""
+    count: Array
+    is_fsdp: Array
+    """[L, 1] whether FSDP sends them."""
+    doublings: Array
+    """[L, 1] how often the ranks of one node are doubled."""
+
+
 @lru_cache(maxsize=256)
-def _asks(
+def _planned(
     units: tuple[Unit, ...],
     layouts: tuple[Layout, ...],
     domain: int,
     wire: WireBytes,
     stride: int,
-) -> tuple[tuple[CollectiveCall, ...], Array]:
-    """Return the collectives of all layouts, and [calls, 3]: their layout, slot and count."""
-    asks: list[CollectiveCall] = []
+) -> _Planned:
+    """Return the collectives of all layouts."""
+    calls: list[CollectiveCall] = []
     places: list[tuple[int, int, int]] = []
     for row, layout in enumerate(layouts):
         for call in slotted_calls(units, layout, wire):
@@ -189,9 +205,17 @@ def _asks(
                 if call.across_replicas
                 else Group.packed(call.ranks, domain, stride=stride)
             )
-            asks.append(CollectiveCall(kind=call.kind, total_bytes=call.total_bytes, group=group))
+            calls.append(CollectiveCall(kind=call.kind, total_bytes=call.total_bytes, group=group))
             places.append((row, _SLOTS.index(call.slot), call.count))
-    return tuple(asks), np.array(places, dtype=int).reshape(-1, 3)
+    rows, slots, counts = np.array(places, dtype=int).reshape(-1, 3).T
+    fsdp_stage = 2 if wire.zero_2_gathers else 3
+    return _Planned(
+        calls=CallTable(calls),
+        place=(rows, slots),
+        count=counts,
+        is_fsdp=np.array([[layout.zero_stage >= fsdp_stage] for layout in layouts]),
+        doublings=np.array([[_doublings(layout)] for layout in layouts]),
+    )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from ...catalog.vocabulary import Precision
+from ...profiles.curves.attention import AttentionShape
 from ...profiles.curves.device_curves import DeviceCurves, StreamKind
+from ...profiles.curves.gemm import GemmShapes
 from ...profiles.profile import Affine, Kernel, KernelKind
 from ..constants import Constants
 
@@ -54,6 +56,8 @@ class KernelTable:
         self._micro_batches = np.asarray(micro_batches, dtype=float)
         self._groups: dict[Precision, dict[tuple[KernelKind, str], list[int]]] = {}
         self._dims: dict[tuple[int, ...], dict[str, Array]] = {}
+        self._products: dict[tuple[int, ...], list[tuple[Array, GemmShapes]]] = {}
+        self._attention: dict[int, AttentionShape] = {}
 
     def device_s(self, curves: DeviceCurves, precision: Precision, constants: Constants) -> Array:
         """Return [K, B] seconds on the device, without the host."""
@@ -105,29 +109,36 @@ class KernelTable:
         return self._dims[key]
 
     def _gemm_s(self, rows: list[int], curves: DeviceCurves, dtype: str) -> Array:
-        dims = self._dims_of(rows)
-        batched = dims["batch"].max(axis=1) > 1
-        seconds = np.empty_like(dims["m"])
-        # A batched product has curves of its own; the two kinds are never looked up together.
-        for part in (batched, ~batched):
-            if part.any():
-                m, n, k, batch = (dims[name][part] for name in ("m", "n", "k", "batch"))
-                seconds[part] = curves.gemm_s(m, n, k, batch=batch, dtype=dtype)
+        seconds = np.empty((len(rows), len(self._micro_batches)))
+        for part, shapes in self._products_of(rows):
+            seconds[part] = curves.products_s(shapes, dtype=dtype)
         return seconds
 
+    def _products_of(self, rows: list[int]) -> list[tuple[Array, GemmShapes]]:
+        """Return (which rows, their shapes) of plain and of batched products.
+
+        A batched product has curves of its own; the two kinds are never looked up together.
+        """
+        key = tuple(rows)
+        if key not in self._products:
+            dims = self._dims_of(rows)
+            batched = dims["batch"].max(axis=1) > 1
+            self._products[key] = [
+                (part, GemmShapes(*(dims[name][part] for name in ("m", "n", "k", "batch"))))
+                for part in (batched, ~batched)
+                if part.any()
+            ]
+        return self._products[key]
+
     def _attention_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
-        kernel, dims = self._kernels[row], self._dims_of([row])
-        return curves.attention_s(
-            dims["batch"][0],
-            dims["heads"][0],
-            dims["kv_heads"][0],
-            dims["seq_q"][0],
-            dims["seq_kv"][0],
-            dims["head_dim"][0],
-            causal=kernel.causal,
-            dtype=dtype,
-            backward=kernel.backward,
-            flops=self._flops[row],
+        kernel = self._kernels[row]
+        if row not in self._attention:
+            dims = self._dims_of([row])
+            names = ("batch", "heads", "kv_heads", "seq_q", "seq_kv", "head_dim")
+            sizes = (dims[name][0] for name in names)
+            self._attention[row] = AttentionShape(*sizes, causal=kernel.causal)
+        return curves.fused_attention_s(
+            self._attention[row], dtype=dtype, backward=kernel.backward, flops=self._flops[row]
         )
 
     def _convolution_s(

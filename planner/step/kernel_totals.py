@@ -117,7 +117,10 @@ class StepKernels:
             row for row, k in enumerate(kernels) if k.kind == "attention" and k.dtype == "16bit"
         ]
         self._matmul = np.array([k.kind in MATMUL_KINDS for k in kernels], dtype=bool)
-        self._uses = [_uses(segments, rows, len(kernels)) for segments in self._segments]
+        self._laid_out = [
+            _laid_out(trace, segments, rows, len(kernels))
+            for trace, segments in zip(self._traces, self._segments, strict=True)
+        ]
 
     def times(
         self,
@@ -140,17 +143,17 @@ class StepKernels:
             device_s[self._rows.get(kind, [])] *= factor
         matmul = device_s * self._matmul[:, None]
         times = []
-        for trace, segments, uses in zip(self._traces, self._segments, self._uses, strict=True):
-            compute, every = uses @ matmul, uses @ device_s
-            host_s = np.array([[_host_s(segment, stack)] for segment in segments])
+        for one in self._laid_out:
+            compute, every = one.uses @ matmul, one.uses @ device_s
+            per_launch = np.where(one.is_backward, stack.backward_launch_s, stack.forward_launch_s)
+            host_s = per_launch * one.launches
             host_s = host_s * (stack.constants["serial_host"] if stack.launches_serially else 1)
             p = 1 if stack.launches_serially else OVERLAP_POWER
-            count = np.bincount(np.asarray(trace.schedule), minlength=len(segments))
             times.append(
                 SegmentTimes(
-                    phase=tuple(s.phase for s in segments),
-                    block=tuple(s.block for s in segments),
-                    count=count.astype(float),
+                    phase=one.phase,
+                    block=one.block,
+                    count=one.count,
                     compute_s=compute,
                     memory_s=every - compute,
                     total_s=(every**p + host_s**p) ** (1 / p),
@@ -162,8 +165,8 @@ class StepKernels:
         self, curves: DeviceCurves, *, precision: Precision, stack: StackFacts
     ) -> dict[KernelKind, float]:
         """Return device seconds of each kernel kind in one step of the first trace and size."""
-        counts = np.bincount(np.asarray(self._traces[0].schedule), minlength=len(self._segments[0]))
-        seconds = counts @ self._uses[0] * self._device_s(curves, precision, stack)[:, 0]
+        first = self._laid_out[0]
+        seconds = first.count @ first.uses * self._device_s(curves, precision, stack)[:, 0]
         return {kind: float(seconds[rows].sum()) for kind, rows in self._rows.items()}
 
     def _device_s(self, curves: DeviceCurves, precision: Precision, stack: StackFacts) -> Array:
@@ -189,16 +192,34 @@ def _running_segments(trace: StepTrace, fused: bool) -> tuple[Segment, ...]:
     )
 
 
-def _uses(segments: Sequence[Segment], rows: dict[int, int], kernels: int) -> Array:
-    """Return [S, K] how often each segment launches each kernel."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _LaidOut:
+    """What no device changes about the segments [S] of one trace."""
+
+    phase: tuple[Phase, ...]
+    block: tuple[str | None, ...]
+    count: Array
+    """[S] how often each runs in a step."""
+    uses: Array
+    """[S, K] how often each launches each kernel."""
+    launches: Array
+    """[S, 1] of the host, in one run of a segment."""
+    is_backward: Array
+    """[S, 1]"""
+
+
+def _laid_out(
+    trace: StepTrace, segments: Sequence[Segment], rows: dict[int, int], kernels: int
+) -> _LaidOut:
     uses = np.zeros((len(segments), kernels))
     for i, segment in enumerate(segments):
         for kernel in segment.kernels:
             uses[i, rows[id(kernel)]] += 1
-    return uses
-
-
-def _host_s(segment: Segment, stack: StackFacts) -> float:
-    backward = segment.phase == "backward"
-    per_launch = stack.backward_launch_s if backward else stack.forward_launch_s
-    return per_launch * sum(kernel.launches for kernel in segment.kernels)
+    return _LaidOut(
+        phase=tuple(s.phase for s in segments),
+        block=tuple(s.block for s in segments),
+        count=np.bincount(np.asarray(trace.schedule), minlength=len(segments)).astype(float),
+        uses=uses,
+        launches=np.array([[sum(kernel.launches for kernel in s.kernels)] for s in segments]),
+        is_backward=np.array([[s.phase == "backward"] for s in segments]),
+    )

@@ -14,7 +14,7 @@ import numpy as np
 from ...profiles.profile import Segment
 from ..constants import Constants
 from ..hardware.cluster import Site
-from ..hardware.collectives import CollectiveCall, Group, Links, collective_s
+from ..hardware.collectives import CallTable, CollectiveCall, Group, Links, collective_s
 from ..parallelism.column_row_parallel import is_expert_product
 from ..parallelism.fsdp import Unit
 from ..parallelism.pipeline_stages import bubble_s, stage_counts, stage_of_instances
@@ -137,21 +137,21 @@ def exchange_s(
         for among in ("tensor", "context", "expert")
     }
     places: list[tuple[str, int, int, int]] = []
-    asks: list[CollectiveCall] = []
+    calls: list[CollectiveCall] = []
     for row, exchanges in enumerate(split.exchanges):
         for one in exchanges:
             for column, size in enumerate(micro_batches):
-                asks.append(_ask(one, layout, links.site, float(size)))
+                calls.append(_call(one, layout, links.site, float(size)))
                 places.append((one.among, row, column, one.count))
-    if asks:
+    if calls:
         for (among, row, column, count), one_s in zip(
-            places, collective_s(asks, links), strict=True
+            places, collective_s(CallTable(calls), links), strict=True
         ):
             seconds[among][row, column] += count * one_s
     return seconds
 
 
-def _ask(one: Exchange, layout: Layout, site: Site, micro_batch: float) -> CollectiveCall:
+def _call(one: Exchange, layout: Layout, site: Site, micro_batch: float) -> CollectiveCall:
     """Return an exchange as it is asked of the links."""
     group = {
         "tensor": Group.packed(layout.tensor, site.domain),

@@ -57,6 +57,7 @@ class CachingAllocator:
     def __init__(self, limit_bytes: float | None = None) -> None:
         self.allocated_bytes = 0
         self.reserved_bytes = 0
+        self.peak_reserved_bytes = 0
         self._limit_bytes = float("inf") if limit_bytes is None else limit_bytes
         self._next_address = 0
         self._segments: dict[int, int] = {}
@@ -115,6 +116,7 @@ class CachingAllocator:
         self._next_address = address + size + ROUND_BYTES
         self._segments[address] = size
         self.reserved_bytes += size
+        self.peak_reserved_bytes = max(self.peak_reserved_bytes, self.reserved_bytes)
 
     def _give_back_free_segments(self) -> None:
         for address, size in list(self._segments.items()):
@@ -158,7 +160,7 @@ def replay(step: StepTrace, micro_batch: int, *, limit_bytes: float | None = Non
     pool.run()
     return MemoryReplay(
         peak_allocated_bytes=pool.most,
-        peak_reserved_bytes=pool.reserved,
+        peak_reserved_bytes=pool.allocator.peak_reserved_bytes,
         breakdown_bytes=_breakdown(memory, sizes, pool.alive_at_peak, pool.most),
         peak_tick=pool.peak_tick,
     )
@@ -169,16 +171,15 @@ class _Pool:
 
     def __init__(self, memory: MemoryStream, sizes: list[int], limit_bytes: float | None) -> None:
         self._memory, self._sizes = memory, sizes
-        self._allocator = CachingAllocator(limit_bytes)
+        self.allocator = CachingAllocator(limit_bytes)
         self._handles: dict[int, tuple[int, int, int]] = {}
-        self.reserved = 0
         self.most, self.peak_tick, self.alive_at_peak = 0, -1, 0
 
     def run(self, *, state_from_tick: int | None = None) -> None:
         """Run one step, in which the optimizer's state may not exist before a tick."""
         state = [] if state_from_tick is None else self._state()
         waits = set(state)
-        sizes, handles, free = self._sizes, self._handles, self._allocator.free
+        sizes, handles, allocator = self._sizes, self._handles, self.allocator
         for order, (tick, row, born) in enumerate(events(self._memory)):
             if waits and state_from_tick is not None and tick >= state_from_tick:
                 self._make(state, order, tick)
@@ -186,27 +187,30 @@ class _Pool:
             if not born:
                 handle = handles.pop(row, None)
                 if handle is not None:
-                    free(handle)
-            elif sizes[row] > 0 and row not in waits:
-                self._make((row,), order, tick)
+                    allocator.free(handle)
+            elif sizes[row] > 0 and row not in waits and row not in handles:
+                # Spelled out: a step makes some thousand storages, and is replayed for every plan.
+                handles[row] = allocator.allocate(sizes[row])
+                if allocator.allocated_bytes > self.most:
+                    self._mark_peak(order, tick)
         self._make(sorted(waits), 0, -1)
 
     def next_step(self) -> None:
         """Free what a step leaves behind (gradients) and forget its peak, but not the pool."""
         for row in [row for row in self._handles if self._memory.birth_tick[row] >= 0]:
-            self._allocator.free(self._handles.pop(row))
+            self.allocator.free(self._handles.pop(row))
         self.most = 0
 
     def _make(self, rows: Sequence[int], order: int, tick: int) -> None:
         for row in rows:
             if self._sizes[row] > 0 and row not in self._handles:
-                self._handles[row] = self._allocator.allocate(self._sizes[row])
-        # Compared by hand: a step makes some thousand storages, and is replayed for every plan.
-        if self._allocator.reserved_bytes > self.reserved:
-            self.reserved = self._allocator.reserved_bytes
-        if self._allocator.allocated_bytes > self.most:
-            self.most, self.peak_tick = self._allocator.allocated_bytes, tick
-            self.alive_at_peak = order
+                self._handles[row] = self.allocator.allocate(self._sizes[row])
+        if self.allocator.allocated_bytes > self.most:
+            self._mark_peak(order, tick)
+
+    def _mark_peak(self, order: int, tick: int) -> None:
+        self.most, self.peak_tick = self.allocator.allocated_bytes, tick
+        self.alive_at_peak = order
 
     def _state(self) -> list[int]:
         number = CATEGORIES.index("optimizer")

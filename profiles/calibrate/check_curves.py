@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..curves.attention import forward_attention_s
+from ..curves.attention import AttentionShape, forward_attention_s
 from ..curves.device_curves import curves_for
 from ..curves.files import (
     Array,
@@ -20,7 +20,7 @@ from ..curves.files import (
     embedded_curve_file,
     measured_accelerators,
 )
-from ..curves.gemm import grid_gemm_s
+from ..curves.gemm import GemmShapes, grid_gemm_s
 from ..curves.source import measured_device
 from .grids import Table, fitted_attention_grids, half_grid_error, read_table, select
 
@@ -92,7 +92,7 @@ def _attention_error(grids: tuple[AttentionGrid, ...], rows: Table) -> Array:
     for dim in np.unique(head_dim):
         use = head_dim == dim
         dims = (x[use] for x in (batch, heads, kv_heads, seq_q, seq_kv, head_dim))
-        predicted[use] = forward_attention_s(grids, *dims, causal=True)
+        predicted[use] = forward_attention_s(grids, AttentionShape(*dims, causal=True))
     return np.log(predicted / (rows["latency_ms_median"].astype(float) * 1e-3))
 
 
@@ -115,7 +115,8 @@ def _gemm_transfer(target: str, source: str, dtype: str) -> Array:
     grid, own = (embedded_curve_file(name).gemm_grids[dtype] for name in (source, target))
     m, n, k = np.meshgrid(own.m, own.n, own.k, indexing="ij")
     machines = [curves_for(measured_device(name)).machine(dtype) for name in (source, target)]
-    predicted = grid_gemm_s(grid, machines[0], machines[1], m, n, k, np.ones(()))
+    shapes = GemmShapes(m, n, k, np.ones(()))
+    predicted = grid_gemm_s(grid, machines[0], machines[1], shapes)
     return (np.log(predicted) - own.log_time)[_training_shapes(own)]
 
 
@@ -129,7 +130,8 @@ def _attention_transfer(target: str, source: str) -> Array:
             continue
         heads, seq, group = np.meshgrid(own.batch_heads, own.seq, own.group, indexing="ij")
         dims = (np.ones(()), heads, heads / group, seq, seq, np.full(seq.shape, own.head_dim))
-        predicted = forward_attention_s((grid,), *dims, True) * ratio
+        shape = AttentionShape(*dims, causal=True)
+        predicted = forward_attention_s((grid,), shape) * ratio
         use = (seq >= 1024) & (own.log_time > np.log(1e-4))
         errors.append((np.log(predicted) - own.log_time)[use])
     return np.concatenate(errors)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
 import numpy as np
 
 from .files import Array, AttentionGrid
@@ -18,39 +21,46 @@ _NARROW_HEAD = 16.0
 """Head dimensions' worth of softmax work per score, for heads narrower than any measured."""
 
 
-def forward_attention_s(
-    grids: tuple[AttentionGrid, ...],
-    batch: Array,
-    heads: Array,
-    kv_heads: Array,
-    seq_q: Array,
-    seq_kv: Array,
-    head_dim: Array,
-    causal: bool,
-) -> Array:
+@dataclass(frozen=True, eq=False)
+class AttentionShape:
+    """Fused attention of these sizes.
+
+    Compared by identity, so that many devices share what is looked up for it once.
+    """
+
+    batch: Array
+    heads: Array
+    kv_heads: Array
+    seq_q: Array
+    seq_kv: Array
+    head_dim: Array
+    causal: bool = field(kw_only=True)
+
+    @cached_property
+    def forward_flops(self) -> Array:
+        """FLOPs of the two forward products; causal counts half."""
+        whole = 4.0 * self.batch * self.heads * self.seq_q * self.seq_kv * self.head_dim
+        return whole * (0.5 if self.causal else 1.0)
+
+
+@lru_cache(maxsize=256)
+def forward_attention_s(grids: tuple[AttentionGrid, ...], shape: AttentionShape) -> Array:
     """Return the forward seconds of fused attention on the device that `grids` were measured on.
 
     Above the measured sizes the time per FLOP stays that of the nearest measured size; below them
     tiles and bytes shrink (`_shorter`).
     """
-    head_dim = np.ceil(np.asarray(head_dim, dtype=float) / _HEAD_DIM_STEP) * _HEAD_DIM_STEP
+    head_dim = np.ceil(shape.head_dim / _HEAD_DIM_STEP) * _HEAD_DIM_STEP
     grids = _around(grids, head_dim)
-    batch_heads, group = batch * heads, heads / kv_heads
-    seq = np.sqrt(seq_q * seq_kv)
+    batch_heads, group = shape.batch * shape.heads, shape.heads / shape.kv_heads
+    seq = np.sqrt(shape.seq_q * shape.seq_kv)
     log_times = np.stack([_log_causal_s(grid, batch_heads, seq, group) for grid in grids])
     dims = np.array([grid.head_dim for grid in grids], dtype=float)
     time = np.exp(_along_head_dim(dims, log_times, head_dim))
-    if causal:
+    if shape.causal:
         return time
     # The whole square: twice the triangle, without the masked half of its diagonal blocks.
     return time * 2 / (1 + _BLOCK / np.maximum(seq, _BLOCK))
-
-
-def forward_attention_flops(
-    batch: Array, heads: Array, seq_q: Array, seq_kv: Array, head_dim: Array, causal: bool
-) -> Array:
-    """Return the FLOPs of the two forward products; causal counts half."""
-    return 4.0 * batch * heads * seq_q * seq_kv * head_dim * (0.5 if causal else 1.0)
 
 
 def _around(grids: tuple[AttentionGrid, ...], head_dim: Array) -> tuple[AttentionGrid, ...]:

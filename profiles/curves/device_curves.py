@@ -11,27 +11,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ...catalog.types import Accelerator, Dtype
 from ...catalog.vocabulary import Collective
 from .attention import (
     BACKWARD_FLOPS_OVER_FORWARD,
     BACKWARD_OVER_FORWARD,
-    forward_attention_flops,
+    AttentionShape,
     forward_attention_s,
 )
 from .choice import USUAL_CURVES, CurveChoice
 from .collectives import collective_table_s
 from .convolution import Convolution, tensor_core_conv_s, tiled_conv_s
 from .files import Array, AttentionGrid, shared_table
-from .gemm import grid_gemm_s, tile_gemm_s
+from .gemm import GemmShapes, grid_gemm_s, tile_gemm_s
 from .relatives import Origin
 from .source import GEMM_DTYPES, CurveSource, DeviceKey
 from .user_curves import own_curves
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 StreamKind = Literal["pointwise", "norm", "softmax", "copy", "embedding", "optimizer"]
 _TYPICAL_FLOOR_S = 2.5e-6
@@ -55,21 +57,24 @@ class DeviceCurves(CurveSource):
         Raises:
             UsageError: The device does not multiply in this dtype.
         """
+        return self.products_s(GemmShapes(*_arrays(m, n, k, batch)), dtype=dtype)
+
+    def products_s(self, shapes: GemmShapes, *, dtype: str) -> Array:
+        """Return the seconds of matrix multiplications, as `gemm_s`."""
         native = self._checked(dtype)
-        m, n, k, batch = _arrays(m, n, k, batch)
         origin = self._origin("gemm", native)
         if native == "fp32" and "fp32" not in origin.curves.gemm_grids:
             machine = self.machine(native, origin.level)
             linear, batched = (
-                tile_gemm_s(self._tiles(origin, op), machine, m, n, k, batch)
+                tile_gemm_s(self._tiles(origin, op), machine, shapes)
                 for op in ("linear", "batched")
             )
-            return np.where(batch > 1, batched, linear)
+            return np.where(shapes.batch > 1, batched, linear)
         grid, grid_dtype = self._grid(origin, native)
         reference = CurveSource(self._measured_device(origin)).machine(grid_dtype)
         target = self.machine(native, origin.level)
-        time = grid_gemm_s(grid, reference, target, m, n, k, batch)
-        return time if native == "fp32" else time * _misalignment(m, n, k, batch)
+        time = grid_gemm_s(grid, reference, target, shapes)
+        return time if native == "fp32" else time * _misalignment(shapes)
 
     def conv_s(
         self,
@@ -134,21 +139,32 @@ class DeviceCurves(CurveSource):
         `flops`: the FLOPs of this call where a mask leaves less than `causal` says (sliding
         windows), the backward counted as five products to the forward's two. None: not less.
         """
+        shape = AttentionShape(
+            *_arrays(batch, heads, kv_heads, seq_q, seq_kv, head_dim), causal=causal
+        )
+        return self.fused_attention_s(shape, dtype=dtype, backward=backward, flops=flops)
+
+    def fused_attention_s(
+        self,
+        shape: AttentionShape,
+        *,
+        dtype: str,
+        backward: bool = False,
+        flops: ArrayLike | None = None,
+    ) -> Array:
+        """Return the seconds of fused attention, as `attention_s`."""
         native = self._checked(dtype)
         if native == "fp8":  # fp8 recipes keep attention in 16 bits.
             native = "bf16"
-        batch, heads, kv_heads, seq_q, seq_kv, head_dim = _arrays(
-            batch, heads, kv_heads, seq_q, seq_kv, head_dim
-        )
-        nominal = forward_attention_flops(batch, heads, seq_q, seq_kv, head_dim, causal)
-        shape = (batch, heads, kv_heads, seq_q, seq_kv, head_dim)
+        nominal = shape.forward_flops
         found = self._attention_curves(native, backward=backward)
         if found is None:
-            time = self._plain_attention_s(batch * heads, seq_q, seq_kv, head_dim, causal, native)
+            share = shared_table("_relations")["fp32_attention"]["share_of_gemm"]
+            time = nominal / (share * self._large_gemm_rates[native])
             is_measured = False
         else:
             grids, ratio, is_measured = found
-            time = forward_attention_s(grids, *shape, causal) * ratio
+            time = forward_attention_s(grids, shape) * ratio
         if backward:
             time = time if is_measured else time * BACKWARD_OVER_FORWARD
             nominal = nominal * BACKWARD_FLOPS_OVER_FORWARD
@@ -224,20 +240,6 @@ class DeviceCurves(CurveSource):
             here, there = self.device.peak_flops["fp32"], measured["fp32"]
         return there / (here * origin.level)
 
-    def _plain_attention_s(
-        self,
-        batch_heads: Array,
-        seq_q: Array,
-        seq_kv: Array,
-        head_dim: Array,
-        causal: bool,
-        dtype: Dtype,
-    ) -> Array:
-        """Return forward seconds of a fused kernel of fp32 tensors: a share of the GEMM rate."""
-        share = shared_table("_relations")["fp32_attention"]["share_of_gemm"]
-        flops = forward_attention_flops(batch_heads, np.ones(()), seq_q, seq_kv, head_dim, causal)
-        return flops / (share * self._large_gemm_rates[dtype])
-
     def _link_ratio(self, origin: Origin, link_bytes_per_s: float | None) -> float:
         unknown = shared_table("_relations")["unknown_link"]["bytes_per_s"]
         here = link_bytes_per_s or self.device.link_bytes_per_s or unknown
@@ -277,9 +279,11 @@ def _cached_curves(key: DeviceKey) -> DeviceCurves:
     return DeviceCurves(key.device, key.own, key.left_out)
 
 
-def _misalignment(m: Array, n: Array, k: Array, batch: Array) -> Array:
+@lru_cache(maxsize=256)
+def _misalignment(shapes: GemmShapes) -> Array:
     """Return the slowdown of operands whose rows do not start on tensor-core boundaries."""
     rule = shared_table("_relations")["misaligned"]
+    m, n, k, batch = shapes.m, shapes.n, shapes.k, shapes.batch
     odd = ((m % 2) + (n % 2) + (k % 2)) > 0
     uneven = ((n % rule["multiple_of"]) + (k % rule["multiple_of"])) > 0
     linear, batched = np.where(odd, rule["linear"], 1.0), np.where(uneven, rule["batched"], 1.0)

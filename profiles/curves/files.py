@@ -17,9 +17,9 @@ CURVE_SCHEMA_VERSION = 1
 Array = np.ndarray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GemmGrid:
-    """Kernel times on a full grid of m, n, k, for one dtype."""
+    """Kernel times on a full grid of m, n, k, for one dtype; compared by identity."""
 
     m: Array
     n: Array
@@ -45,9 +45,9 @@ class TileModel:
     relative_error: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AttentionGrid:
-    """Fused causal attention, forward, for one head dimension."""
+    """Fused causal attention, forward, for one head dimension; compared by identity."""
 
     head_dim: int
     batch_heads: Array

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -51,28 +52,29 @@ class Machine:
         )
 
 
-def grid_gemm_s(
-    grid: GemmGrid,
-    measured: Machine,
-    target: Machine,
-    m: Array,
-    n: Array,
-    k: Array,
-    batch: Array,
-) -> Array:
-    """Return the seconds of `batch` multiplications (m×k)·(k×n) on `target`.
+@dataclass(frozen=True, eq=False)
+class GemmShapes:
+    """Matrix multiplications (m×k)·(k×n), `batch` of each.
+
+    Compared by identity, so that many devices share what is looked up for them once.
+    """
+
+    m: Array
+    n: Array
+    k: Array
+    batch: Array
+
+
+def grid_gemm_s(grid: GemmGrid, measured: Machine, target: Machine, shapes: GemmShapes) -> Array:
+    """Return the seconds of multiplications of these shapes on `target`.
 
     Inside the grid and on the measured device this interpolates the measured times. Outside the
     grid, for batched operands and on another device, the nearest measured time is moved by the
     ratio of the two rooflines, so that what is bound by bytes scales with bytes.
     """
-    rows = batch * m
-    inside = (_clamp(rows, grid.m), _clamp(n, grid.n), _clamp(k, grid.k))
-    time = np.exp(interpolate((grid.m, grid.n, grid.k), grid.log_time, inside))
-    at_grid = measured.roofline_s(
-        2 * inside[0] * inside[1] * inside[2], measured.gemm_bytes(*inside, np.ones(()))
-    )
-    flops = 2 * rows * n * k
+    time, at_grid = _nearest_measured_s(grid, measured, shapes)
+    m, n, k, batch = shapes.m, shapes.n, shapes.k, shapes.batch
+    flops = 2 * (batch * m) * n * k
     size_bytes = target.gemm_bytes(m, n, k, batch)
     # A batch of small matrices pads each of them to whole tiles; one tall matrix pads once.
     padding = np.where(batch > 1, _padding(m, _LARGEST_PADDED_TILE), 1.0)
@@ -86,10 +88,24 @@ def grid_gemm_s(
     return np.maximum(moved, target.floor_s(flops, size_bytes))
 
 
-def tile_gemm_s(
-    tiles: TileModel, target: Machine, m: Array, n: Array, k: Array, batch: Array
-) -> Array:
-    """Return the seconds of `batch` multiplications by counting output tiles and waves."""
+@lru_cache(maxsize=256)
+def _nearest_measured_s(
+    grid: GemmGrid, measured: Machine, shapes: GemmShapes
+) -> tuple[Array, Array]:
+    """Return the seconds measured nearest to these shapes, and what the roofline says there.
+
+    The same for all relatives of a measured device, hence kept.
+    """
+    rows = shapes.batch * shapes.m
+    inside = (_clamp(rows, grid.m), _clamp(shapes.n, grid.n), _clamp(shapes.k, grid.k))
+    time = np.exp(interpolate((grid.m, grid.n, grid.k), grid.log_time, inside))
+    size_bytes = measured.gemm_bytes(*inside, np.ones(()))
+    return time, measured.roofline_s(2 * inside[0] * inside[1] * inside[2], size_bytes)
+
+
+def tile_gemm_s(tiles: TileModel, target: Machine, shapes: GemmShapes) -> Array:
+    """Return the seconds of multiplications of these shapes by counting output tiles and waves."""
+    m, n, k, batch = shapes.m, shapes.n, shapes.k, shapes.batch
     flops = 2 * batch * m * n * k
     size_bytes = target.gemm_bytes(m, n, k, batch)
     return tile_kernel_s(tiles, target, m, n, k, batch, flops, size_bytes)

@@ -7,10 +7,14 @@ Constants, their sources and the measured series behind them: `data/curves/_netw
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from numpy.typing import ArrayLike
 
 from .files import Array, shared_table
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 def internode_rate_bytes_per_s(
@@ -35,9 +39,12 @@ def internode_rate_bytes_per_s(
     return share * line_rate_bytes_per_s / (1 + np.sqrt(facts["half_peak_at_bytes"] / size_bytes))
 
 
-def internode_latency_s(nodes: int, ranks_per_node: int, *, rdma: bool | None = True) -> float:
+def internode_latency_s(
+    nodes: ArrayLike, ranks_per_node: ArrayLike, *, rdma: bool | None = True
+) -> Array:
     """Return the seconds a ring over several nodes takes for no bytes, once round."""
-    return _facts(rdma)["latency_per_rank_us"] * 1e-6 * nodes * ranks_per_node
+    per_rank_s = _facts(rdma)["latency_per_rank_us"] * 1e-6
+    return per_rank_s * np.asarray(nodes) * np.asarray(ranks_per_node)
 
 
 def _facts(rdma: bool | None) -> dict:

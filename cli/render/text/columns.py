@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from rich.cells import cell_len
-from rich.console import Console
 from rich.text import Text
 
 Align = Literal["left", "right"]
@@ -25,13 +24,14 @@ def comfortable(width: int) -> int:
 
 def to_text(lines: Iterable[Text], *, colour: bool) -> str:
     """Return the lines as one string, with terminal colours if asked for."""
+    if not colour:
+        plain = (line.plain.rstrip().expandtabs() for line in lines)
+        return "".join(f"{line}\n" for line in plain)
+    from rich.console import Console
+
     stream = io.StringIO()
     console = Console(
-        file=stream,
-        width=10_000,
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-        highlight=False,
+        file=stream, width=10_000, force_terminal=True, color_system="standard", highlight=False
     )
     for line in lines:
         line.rstrip()
@@ -65,6 +65,8 @@ def aligned(cells: Sequence[str], widths: Sequence[int], aligns: Sequence[Align]
 
 def wrapped(text: str, width: int) -> list[str]:
     """Return running text as lines of whole words; only a word longer than a line is cut."""
+    from rich.console import Console
+
     console = Console(file=io.StringIO(), width=width)
     return [line.plain for line in Text(text).wrap(console, width, overflow="fold")]
 
