@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ..launcher.lifecycle.transitions import LaunchContext
     from ..launcher.prepare.prepare import Prepared
     from ..launcher.prepare.request import LaunchRequest
-    from ..launcher.store.accounting import Limits
     from ..launcher.store.launch_record import LaunchRecord
+    from ..launcher.store.spending_limits import SpendingLimits
     from ..planner.plan.plan import Plan
 
 
@@ -101,7 +101,9 @@ def priced(prepared: Prepared) -> Prepared:
     return at_higher_prices(prepared, differences)
 
 
-def start(context: LaunchContext, prepared: Prepared, limits: Limits | None = None) -> LaunchRecord:
+def start(
+    context: LaunchContext, prepared: Prepared, limits: SpendingLimits | None = None
+) -> LaunchRecord:
     """Launch what `launch` prepared; return it with its job submitted.
 
     The intent and its worst case are in the store before anything is asked for.
@@ -114,7 +116,7 @@ def start(context: LaunchContext, prepared: Prepared, limits: Limits | None = No
     from ..launcher.lifecycle import transitions
     from ..launcher.prepare import prepare
     from ..launcher.prepare.intent import held_to_reservation, intent
-    from ..launcher.store.accounting import Limits
+    from ..launcher.store.spending_limits import SpendingLimits
 
     context.engine.ready()
     if limits is not None and limits.any:
@@ -122,7 +124,7 @@ def start(context: LaunchContext, prepared: Prepared, limits: Limits | None = No
     record = transitions.begin(
         context,
         intent(prepared, now=context.now),
-        limits or Limits(),
+        limits or SpendingLimits(),
         spot=prepared.request.buys_spot(prepared.plan),
     )
     try:
@@ -138,7 +140,7 @@ def rent(
     prepared: Prepared,
     *,
     request: LaunchRequest | None = None,
-    limits: Limits | None = None,
+    limits: SpendingLimits | None = None,
     confirm: Callable[[Prepared], None] | None = None,
     prepare_next: Callable[[Plan], Prepared] | None = None,
 ) -> LaunchRecord:
@@ -247,7 +249,7 @@ def down(context: LaunchContext, run: str) -> LaunchRecord:
 def resume(
     context: LaunchContext,
     run: str,
-    limits: Limits | None = None,
+    limits: SpendingLimits | None = None,
     *,
     spot: bool | None = None,
     reserved_usd: Decimal | None = None,
@@ -255,12 +257,12 @@ def resume(
 ) -> LaunchRecord:
     """Launch a run again from its newest checkpoint; return it with its job submitted."""
     from ..launcher.lifecycle import resume as picking_up
-    from ..launcher.store.accounting import Limits
+    from ..launcher.store.spending_limits import SpendingLimits
 
     return picking_up.resume(
         context,
         context.ledger.find(run),
-        limits or Limits(),
+        limits or SpendingLimits(),
         spot=spot,
         reserved_usd=reserved_usd,
         change_orders=bool(changes),

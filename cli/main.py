@@ -81,7 +81,7 @@ class LazyGroup(click.Group):
             )
         resolved_name, command, rest = super().resolve_command(ctx, args)
         if resolved_name is not None and command is not None:
-            from .options.defaults import defaults
+            from .options.settings import defaults
 
             ctx.default_map = {resolved_name: defaults(command)}
         return resolved_name, command, rest

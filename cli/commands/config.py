@@ -7,8 +7,8 @@ import os
 import click
 
 from ...catalog.errors import UsageError, did_you_mean
-from ..options import defaults
-from ..options.defaults import PREFIX, Setting, Value
+from ..options import settings
+from ..options.settings import PREFIX, Setting, Value
 
 with_origin = click.option("--origin", is_flag=True, help="Show where each value comes from.")
 
@@ -37,21 +37,21 @@ def set_value(context: click.Context, key: str, values: tuple[str, ...]) -> None
             fix="give one value; quote it if it holds spaces",
         )
     given: Value = list(values) if option.multiple else first
-    checked = defaults.checked(option, Setting(key, given, "given"), owner)
-    defaults.write(key, _plain(option, checked))
+    checked = settings.checked(option, Setting(key, given, "given"), owner)
+    settings.write(key, _plain(option, checked))
 
 
 @command.command("unset")
 @click.argument("key")
 def unset(key: str) -> None:
     """Remove one setting from the file."""
-    stored = defaults.read()
+    stored = settings.read()
     if key not in stored:
         raise UsageError(
-            f"{key} is not set in {defaults.config_path()}.{did_you_mean(key, stored)}",
+            f"{key} is not set in {settings.config_path()}.{did_you_mean(key, stored)}",
             fix="see what is set with: gpuplan config list",
         )
-    defaults.write(key, None)
+    settings.write(key, None)
 
 
 @command.command("get")
@@ -61,7 +61,7 @@ def unset(key: str) -> None:
 def get(context: click.Context, key: str, origin: bool) -> None:
     """Print the value that a command would take for one option."""
     _, option = _find(context, key)
-    setting = defaults.find(key, defaults.read())
+    setting = settings.find(key, settings.read())
     if setting is None:
         default = option.get_default(context)
         shown = default if isinstance(default, (bool, int, float, str)) else ""
@@ -75,9 +75,9 @@ def get(context: click.Context, key: str, origin: bool) -> None:
 def list_all(context: click.Context, origin: bool) -> None:
     """Print every setting of the file and the environment."""
     known = _all_options(context)
-    stored = defaults.read()
-    for key in sorted({*stored, *(k for k in known if defaults.variable(k) in os.environ)}):
-        setting = defaults.find(key, stored)
+    stored = settings.read()
+    for key in sorted({*stored, *(k for k in known if settings.variable(k) in os.environ)}):
+        setting = settings.find(key, stored)
         if setting is not None:
             line = f"{key} = {_shown(setting.value)}"
             click.echo(f"{line}\t{setting.origin}" if origin else line)
@@ -88,7 +88,7 @@ def list_all(context: click.Context, origin: bool) -> None:
 @command.command("path")
 def path() -> None:
     """Print where the settings file is, or would be."""
-    click.echo(defaults.config_path())
+    click.echo(settings.config_path())
 
 
 def _all_options(context: click.Context) -> dict[str, tuple[click.Command, click.Option]]:
@@ -99,7 +99,7 @@ def _all_options(context: click.Context) -> dict[str, tuple[click.Command, click
     for name in root.command.list_commands(root):
         owner = root.command.get_command(root, name)
         if owner is not None and owner is not command:
-            for key, option in defaults.options(owner).items():
+            for key, option in settings.options(owner).items():
                 found.setdefault(key, (owner, option))
     return found
 

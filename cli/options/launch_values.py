@@ -13,7 +13,7 @@ from .groups import OutputOptions
 
 if TYPE_CHECKING:
     from ...launcher.prepare.request import LaunchRequest
-    from ...launcher.store.accounting import Limits
+    from ...launcher.store.spending_limits import SpendingLimits
 
 ActionOnProjection = Literal["ask", "stop", "continue"]
 
@@ -81,11 +81,11 @@ class LaunchOptions(LimitOptions, OutputOptions):
     any_plan: bool
 
 
-def limits_of(options: LimitOptions) -> Limits:
+def limits_of(options: LimitOptions) -> SpendingLimits:
     """Return the limits on spending."""
-    from ...launcher.store.accounting import Limits
+    from ...launcher.store.spending_limits import SpendingLimits
 
-    return Limits(
+    return SpendingLimits(
         project_usd=options.project_limit,
         owner_usd=options.owner_limit,
         month_usd=options.month_limit,

@@ -1,6 +1,7 @@
 """The engine that rents machines, as the launcher sees it: a few calls with typed answers.
 
-`sky_engine.py` is the real one; tests have one that keeps its machines in memory. Times are UTC.
+`skypilot/engine.py` is the real one; tests have one that keeps its machines in memory. Times are
+UTC.
 """
 
 from __future__ import annotations

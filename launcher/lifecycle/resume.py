@@ -12,8 +12,8 @@ import yaml
 from ...catalog.errors import UsageError
 from ...catalog.files import write_atomically
 from ..guard.orders import STOP_FILE
-from ..store.accounting import Limits
 from ..store.launch_record import LaunchRecord
+from ..store.spending_limits import SpendingLimits
 from ..task_file import OUT_FOLDER, write_tasks
 from .closing import close_lost
 from .engine import ENDED, EngineError
@@ -189,7 +189,7 @@ def down(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
 def resume(
     context: LaunchContext,
     record: LaunchRecord,
-    limits: Limits,
+    limits: SpendingLimits,
     *,
     spot: bool | None = None,
     reserved_usd: Decimal | None = None,

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ...catalog.errors import GpuplanError, UsageError
-from ..store.accounting import Limits
 from ..store.launch_record import Attempt, LaunchRecord, Outcome
 from ..store.launches import Ledger
+from ..store.spending_limits import SpendingLimits
 from ..task_file import label_task
 from .engine import ENDED, Engine, EngineError, EngineJob, NoCapacityError
 from .guard_report import GuardReport, lacks_results, run_in_log, word_in_log
@@ -60,7 +60,7 @@ class LaunchContext:
 
 
 def begin(
-    context: LaunchContext, record: LaunchRecord, limits: Limits, *, spot: bool
+    context: LaunchContext, record: LaunchRecord, limits: SpendingLimits, *, spot: bool
 ) -> LaunchRecord:
     """Keep a launch before anything is asked for.
 

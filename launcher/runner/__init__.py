@@ -5,17 +5,18 @@ numpy or the rest of gpuplan, but the few files that `launcher/bundle.py` names 
 and units, what is runnable, and what loads a model file.
 
     job.py          what is to be run: the job folder, read and checked
+    main.py         the entry of every process
+    agent.py        the processes of one machine, started and watched
     processes.py    this process among the others: rank, device, groups, mesh
-    parallel.py     the model as the layout says: DDP, FSDP, HSDP, ZeRO, tensor parallel
-    pipeline.py     stages of a model whose blocks repeat
+    build.py        the model, its optimizer and its data, put together
     numerics.py     precision: 16-bit layers, autocast, loss scale, gradient norm
-    initial.py      the first weights; staged.py the same for stages
-    samples.py      which samples a rank takes; data.py the batches made of them
     training.py     one step
     loop.py         all steps: checkpoints, signals, metrics, failures
     control.py      what all processes agree on after every step
-    checkpoint.py   never lose work
-    metrics.py      what is said while it runs, by report.py; record.py what remains
-    agent.py        the processes of one machine, started and watched
-    main.py         the entry of every process
+    stopping.py     signals, and what else ends a run early
+    input/          which samples a rank takes, and the batches made of them
+    parallel/       the model as the layout says: DDP, FSDP, HSDP, ZeRO, tensor parallel
+    pipeline/       stages of a model whose blocks repeat
+    checkpoint/     never lose work
+    reporting/      what is said while it runs, and what remains
 """

@@ -13,9 +13,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ...catalog.errors import UsageError
-from .accounting import Limits, refuse_beyond
 from .estimates import SHORTEST_PREFIX, Store, StoreError
 from .launch_record import Attempt, LaunchRecord
+from .spending_limits import SpendingLimits, refuse_beyond
 
 
 class Ledger:
@@ -33,7 +33,7 @@ class Ledger:
         """Return the id of the store; None where there is none yet."""
         return self._store.known_id()
 
-    def reserve(self, record: LaunchRecord, limits: Limits) -> None:
+    def reserve(self, record: LaunchRecord, limits: SpendingLimits) -> None:
         """Keep a launch that is about to be asked for, with its worst case counted.
 
         Limits are checked and the launch is stored in one transaction, so that of two launches at
@@ -54,7 +54,7 @@ class Ledger:
     def begin_attempt(
         self,
         run: str,
-        limits: Limits,
+        limits: SpendingLimits,
         *,
         spot: bool,
         change: Callable[[LaunchRecord], LaunchRecord] = lambda record: record,
@@ -199,7 +199,7 @@ def _records(connection: sqlite3.Connection) -> list[tuple[str, LaunchRecord | N
     return [(row["run"], _parsed(row["record"])) for row in newest]
 
 
-def _all_for(connection: sqlite3.Connection, limits: Limits) -> list[LaunchRecord]:
+def _all_for(connection: sqlite3.Connection, limits: SpendingLimits) -> list[LaunchRecord]:
     """Return every launch that limits count.
 
     Raises:

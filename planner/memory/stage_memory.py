@@ -3,7 +3,7 @@
 Every storage is held in the share of the kernel that made it (`split`): what lies between a column
 and a row layer by tensor ranks, the residual stream too with sequence parallelism, everything by
 context ranks (Korthikanti et al. 2022, arXiv:2205.05198, equations 2 and 4). A stage holds the
-activations of its own layers, once for every micro-batch in flight (`stages.in_flight`).
+activations of its own layers, once for every micro-batch in flight (`pipeline_stages.in_flight`).
 Parameters and what belongs to them are those of `rank_parameters`.
 """
 

@@ -1,13 +1,7 @@
-"""Which layers each pipeline stage runs, and how the stages' times make a step.
+"""Which layers each pipeline stage runs, and how many micro-batches it holds.
 
-Layers are dealt to pipeline · virtual chunks in order (`chunks.py`), chunk c to stage
+Layers are dealt to pipeline · virtual chunks in order (`pipeline_chunks.py`), chunk c to stage
 c mod pipeline.
-
-1F1B and GPipe take the same time: every stage works `grad_accum` times, and waits for the stages
-before it once and for those behind it once, 1/virtual of it with interleaving (Narayanan et al.
-2021, arXiv:2104.04473, section 2.2):
-
-    step = accumulation · slowest stage + (sum of stages - slowest stage) / virtual
 """
 
 from __future__ import annotations
@@ -71,11 +65,6 @@ def stage_counts(trace: StepTrace, stages: Array, pipeline: int) -> Array:
         if stage >= 0:
             counts[stage, segment] += 1
     return counts
-
-
-def bubble_s(stage_s: Array, virtual_stages: int) -> Array:
-    """Return seconds that the slowest stage of [stages, B] waits for the others in a step."""
-    return (stage_s.sum(axis=0) - stage_s.max(axis=0)) / virtual_stages
 
 
 def in_flight(stage: int, layout: Layout, grad_accum: int) -> float:

@@ -15,7 +15,7 @@ FORM = "dp16, dp16.zero1, fsdp16, hsdp2x8, then any of .tp4 .sp .pp2 .vpp2 .cp2 
 
 @dataclass(frozen=True)
 class Layout:
-    """Degrees of parallelism (DESIGN §5); accelerators = data · tensor · pipeline · context.
+    """Degrees of parallelism; accelerators = data · tensor · pipeline · context.
 
     `shard` is how many ranks share one copy of the sharded state; `zero_stage` 3 is FSDP.
     """

@@ -1,4 +1,4 @@
-"""What `estimate` answers: plans with their intervals, bases and cost lines (DESIGN §6).
+"""What `estimate` answers: plans with their intervals, bases and cost lines.
 
 These models are the machine-readable contract: every key is always present, `null` when this
 version cannot fill it, and never renamed within a major version.

@@ -138,7 +138,7 @@ def _named(plan: Plan, profile: Profile) -> Plan:
 
 
 def plan_string(candidate: Candidate) -> str:
-    """Return the plan in one line: layout, batch, recompute, precision (DESIGN §5)."""
+    """Return the plan in one line: layout, batch, recompute, precision."""
     setup = candidate.setup
     parts = [str(setup.layout), f"mb{setup.micro_batch}"]
     if setup.grad_accum > 1:

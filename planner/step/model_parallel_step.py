@@ -17,13 +17,14 @@ from ..hardware.cluster import Site
 from ..hardware.collectives import CallTable, CollectiveCall, Group, Links, collective_s
 from ..parallelism.column_row_parallel import is_expert_product
 from ..parallelism.fsdp import Unit
-from ..parallelism.pipeline_stages import bubble_s, stage_counts, stage_of_instances
+from ..parallelism.pipeline_stages import stage_counts, stage_of_instances
 from ..parallelism.rank_parameters import RankUnits, data_layout, expert_data_layout
 from ..parallelism.rank_trace import Exchange, SplitTrace
 from ..plan.layout import Layout
 from .data_parallel_comm import Traffic, WireBytes, data_traffic, exposed_s, straggling
 from .data_parallel_step import StepTimes, step_times
 from .kernel_totals import MicroBatchTimes, SegmentTimes
+from .pipeline_bubble import bubble_s
 
 Array = np.ndarray
 

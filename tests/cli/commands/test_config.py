@@ -9,7 +9,7 @@ from gpuplan.catalog.errors import UsageError
 from gpuplan.cli import main as main_module
 from gpuplan.cli.commands.config import command as config_command
 from gpuplan.cli.main import run
-from gpuplan.cli.options import defaults
+from gpuplan.cli.options import settings
 
 
 @click.command("demo")
@@ -66,7 +66,7 @@ def test_every_kind_of_option_takes_its_default_from_the_file(capsys) -> None:
         "max_price=1.5 provider=aws,gcp purchase=spot quiet=True"
         " region=('eu-west-1', 'us-east-1') top=3\n"
     )
-    assert defaults.config_path().read_text() == (
+    assert settings.config_path().read_text() == (
         'top = 3\nmax-price = 1.5\nprovider = "aws,gcp"\n'
         'region = ["eu-west-1", "us-east-1"]\nquiet = true\nspot = true\n'
     )
@@ -91,7 +91,7 @@ def test_a_typed_flag_wins_over_its_rival_in_the_settings(capsys, monkeypatch) -
 def test_origin_says_where_each_value_comes_from(capsys, monkeypatch) -> None:
     answer(capsys, "config", "set", "provider", "aws")
     monkeypatch.setenv("GPUPLAN_TOP", "4")
-    path = defaults.config_path()
+    path = settings.config_path()
     assert answer(capsys, "config", "list", "--origin").splitlines() == [
         f"provider = aws\tfile {path}",
         "top = 4\tenvironment GPUPLAN_TOP",
@@ -102,7 +102,7 @@ def test_origin_says_where_each_value_comes_from(capsys, monkeypatch) -> None:
 
 
 def test_unset_removes_one_setting_and_keeps_comments(capsys) -> None:
-    path = defaults.config_path()
+    path = settings.config_path()
     path.parent.mkdir(parents=True)
     path.write_text('# ours\ntop = 3\nprovider = "aws"  # for now\n')
     answer(capsys, "config", "unset", "top")
@@ -111,20 +111,20 @@ def test_unset_removes_one_setting_and_keeps_comments(capsys) -> None:
 
 
 def test_set_replaces_a_value_that_spans_lines(capsys) -> None:
-    path = defaults.config_path()
+    path = settings.config_path()
     path.parent.mkdir(parents=True)
     path.write_text('region = [\n  "a",\n  "b",\n]\ntop = 3\n')
     answer(capsys, "config", "set", "region", "c")
-    assert defaults.read() == {"top": 3, "region": ["c"]}
+    assert settings.read() == {"top": 3, "region": ["c"]}
 
 
 def test_a_setting_no_command_has_is_refused_with_the_closest(capsys) -> None:
     assert "Did you mean provider?" in refusal(capsys, "config", "set", "providr", "aws")
-    assert not defaults.config_path().exists()
+    assert not settings.config_path().exists()
 
 
 def test_a_misspelt_setting_in_the_file_is_pointed_out(capsys) -> None:
-    defaults.write("providr", "aws")
+    settings.write("providr", "aws")
     assert run(["config", "list"]) == 0
     assert "Did you mean provider?" in capsys.readouterr().err
 
@@ -133,7 +133,7 @@ def test_a_value_the_option_does_not_take_is_refused_before_it_is_stored(capsys)
     error = refusal(capsys, "config", "set", "top", "many")
     assert "top = 'many'" in error
     assert "not a valid integer" in error
-    assert not defaults.config_path().exists()
+    assert not settings.config_path().exists()
     assert "one value" in refusal(capsys, "config", "set", "top", "1", "2")
 
 
@@ -147,7 +147,7 @@ def test_a_bad_value_in_the_environment_names_its_variable(capsys, monkeypatch) 
     [("top = \n", "line 1"), ("[demo]\ntop = 3\n", "demo"), ("top: 3\n", "line 1")],
 )
 def test_a_malformed_file_is_one_message_with_its_place(capsys, text: str, said: str) -> None:
-    path = defaults.config_path()
+    path = settings.config_path()
     path.parent.mkdir(parents=True)
     path.write_text(text)
     error = refusal(capsys, "demo")
@@ -157,14 +157,14 @@ def test_a_malformed_file_is_one_message_with_its_place(capsys, text: str, said:
 
 
 def test_a_binary_file_is_refused(capsys) -> None:
-    path = defaults.config_path()
+    path = settings.config_path()
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff\xfe\x00")
     assert "is not TOML" in refusal(capsys, "demo")
 
 
 def test_a_folder_in_place_of_the_file_is_refused(capsys) -> None:
-    defaults.config_path().mkdir(parents=True)
+    settings.config_path().mkdir(parents=True)
     assert "cannot be read" in refusal(capsys, "demo")
 
 
@@ -186,9 +186,9 @@ def test_a_folder_that_may_not_be_written_is_one_message(
 
 
 def test_write_refuses_to_touch_a_file_it_cannot_read() -> None:
-    path = defaults.config_path()
+    path = settings.config_path()
     path.parent.mkdir(parents=True)
     path.write_text("not toml")
     with pytest.raises(UsageError):
-        defaults.write("top", 3)
+        settings.write("top", 3)
     assert path.read_text() == "not toml"

@@ -19,9 +19,9 @@ from gpuplan.cli.main import run
 from gpuplan.launcher.lifecycle.reconcile import Listing, Skipped
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, begin, wait_started
 from gpuplan.launcher.skypilot import engine as sky_engine
-from gpuplan.launcher.store.accounting import Limits
 from gpuplan.launcher.store.estimates import Store, StoreError
 from gpuplan.launcher.store.launch_record import LaunchRecord
+from gpuplan.launcher.store.spending_limits import SpendingLimits
 
 GUARDED = (
     'gpuplan-guard: {"verdict": {"why": "projection", "text": "projected $90.00, above $45.00",'
@@ -62,7 +62,7 @@ def record(tmp_path: Path, engine: FakeEngine, context: LaunchContext) -> Launch
     orders = {"run_id": RUN, "usd_per_hour": 36.0, "requested_at_s": 0.0}
     projection = {"total_steps": 100, "action": "ask"}
     (job / "guard.json").write_text(json.dumps({**orders, "projection": projection}))
-    return wait_started(context, ask(context, begin(context, made, Limits(), spot=False)))
+    return wait_started(context, ask(context, begin(context, made, SpendingLimits(), spot=False)))
 
 
 def test_status_says_what_is_open(record: LaunchRecord, capsys) -> None:
@@ -158,7 +158,7 @@ def test_history_adds_up_and_filters(
     other = make_record(
         tmp_path, engine.clock, run="bert-20261122-130000-0d0d0d", project="bert", owner="bob"
     )
-    begin(context, other, Limits(), spot=False)
+    begin(context, other, SpendingLimits(), spot=False)
     assert run(["history"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4
@@ -182,7 +182,7 @@ def leave_machines(context: LaunchContext, engine: FakeEngine, folder: Path) -> 
     """Return a launch that has ended, and whose machines SkyPilot still has."""
     ended = {"state": "ended", "outcome": "lost", "why": "its machines went"}
     record = make_record(folder, engine.clock, run="old-20261101-100000-0000ff", **ended)
-    context.ledger.reserve(record, Limits())
+    context.ledger.reserve(record, SpendingLimits())
     store_id = context.ledger.store_id()
     engine.add_stray(record.cluster, record.run, store_id=store_id, owner="ann")
     return record
@@ -300,8 +300,8 @@ def test_limits_are_not_held_to_a_sum_that_nobody_knows(
         store.commit()
     other = make_record(tmp_path, engine.clock, run="bert-20261122-130000-0d0d0d")
     with pytest.raises(StoreError, match="counts towards the limits"):
-        begin(context, other, Limits(project_usd=Decimal(100)), spot=False)
-    assert begin(context, other, Limits(), spot=False).state == "intended"
+        begin(context, other, SpendingLimits(project_usd=Decimal(100)), spot=False)
+    assert begin(context, other, SpendingLimits(), spot=False).state == "intended"
 
 
 def test_with_nothing_open_skypilot_is_not_asked(capsys) -> None:

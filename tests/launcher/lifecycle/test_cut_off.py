@@ -13,8 +13,9 @@ from gpuplan.launcher.lifecycle.engine import EngineError, EngineJob
 from gpuplan.launcher.lifecycle.reconcile import reconcile, take_down
 from gpuplan.launcher.lifecycle.resume import down, follow, reconcile_run, resume, show_log, stop
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin, wait_started
-from gpuplan.launcher.store.accounting import Limits, closing_line, spent_usd
+from gpuplan.launcher.store.accounting import closing_line, spent_usd
 from gpuplan.launcher.store.launch_record import LaunchRecord
+from gpuplan.launcher.store.spending_limits import SpendingLimits
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def context(tmp_path: Path, engine: FakeEngine) -> LaunchContext:
 
 def launched(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     """Return a launch whose job is submitted."""
-    begun = begin(context, record, Limits(), spot=record.managed)
+    begun = begin(context, record, SpendingLimits(), spot=record.managed)
     return wait_started(context, ask(context, begun))
 
 
@@ -130,7 +131,7 @@ def test_a_launch_of_before_stores_had_an_id_is_labelled_when_it_is_launched_aga
     record = launched(context, make_record(tmp_path, engine.clock))
     engine.take_machines(record.cluster)
     make_record(tmp_path, engine.clock)  # Its task as an older version wrote it.
-    resume(context, reconcile_run(context, record)[0], Limits())
+    resume(context, reconcile_run(context, record)[0], SpendingLimits())
     labels = [one["resources"]["labels"].get("gpuplan-store") for one in engine.tasks]
     assert labels == [context.ledger.store_id()] * 2
 
@@ -140,7 +141,7 @@ def test_two_commands_cannot_launch_one_run_twice(
 ) -> None:
     record = launched(context, make_record(tmp_path, engine.clock))
     with pytest.raises(UsageError, match="still open"):
-        context.ledger.begin_attempt(record.run, Limits(), spot=False)
+        context.ledger.begin_attempt(record.run, SpendingLimits(), spot=False)
     assert len(engine.books) == 1
 
 
@@ -164,7 +165,7 @@ def test_machines_that_no_launch_owns_are_found_and_go(
 def test_limits_count_what_is_open_at_its_worst(
     tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
-    limits = Limits(project_usd=Decimal(100))
+    limits = SpendingLimits(project_usd=Decimal(100))
     launched(context, make_record(tmp_path, engine.clock))
     other = make_record(tmp_path, engine.clock, run="net-20261122-120000-b2b2b2")
     with pytest.raises(LimitError, match=r"has committed \$60\.00 of its \$100\.00"):
@@ -178,7 +179,9 @@ def test_limits_count_what_is_open_at_its_worst(
 def test_machines_that_came_and_went_while_nobody_looked_are_paid(
     tmp_path: Path, context: LaunchContext, engine: FakeEngine, way: str, remembered: bool
 ) -> None:
-    record = ask(context, begin(context, make_record(tmp_path, engine.clock), Limits(), spot=False))
+    record = ask(
+        context, begin(context, make_record(tmp_path, engine.clock), SpendingLimits(), spot=False)
+    )
     engine.finish_requests()
     engine.clock.pass_s(900)
     engine.take_machines(record.cluster)
@@ -214,7 +217,9 @@ def test_a_log_that_breaks_off_is_followed_again(
 def test_a_launch_that_is_being_started_can_be_followed(
     tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
-    record = ask(context, begin(context, make_record(tmp_path, engine.clock), Limits(), spot=False))
+    record = ask(
+        context, begin(context, make_record(tmp_path, engine.clock), SpendingLimits(), spot=False)
+    )
     with pytest.raises(UsageError, match="no job yet"):
         show_log(context, record, io.StringIO(), follow=False)
     out = io.StringIO()

@@ -19,7 +19,7 @@ from gpuplan.launcher.lifecycle.reconcile import (
 )
 from gpuplan.launcher.lifecycle.resume import reconcile_run
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, begin, wait_started
-from gpuplan.launcher.store.accounting import Limits
+from gpuplan.launcher.store.spending_limits import SpendingLimits
 
 BOBS = "bert-20261122-130000-0d0d0d"
 
@@ -66,7 +66,7 @@ class Person:
     def launch(self, folder: Path, instance_id: str, *, run: str) -> None:
         """Launch a run whose machines are in the account."""
         record = make_record(folder, self.engine.clock, run=run, owner=self.name)
-        begun = ask(self.context, begin(self.context, record, Limits(), spot=False))
+        begun = ask(self.context, begin(self.context, record, SpendingLimits(), spot=False))
         wait_started(self.context, begun)
         self.account.add(instance_id, self.engine.tasks[-1]["resources"]["labels"])
 

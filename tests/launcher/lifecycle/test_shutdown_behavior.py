@@ -14,8 +14,8 @@ from gpuplan.launcher.lifecycle.engine import EngineError
 from gpuplan.launcher.lifecycle.resume import reconcile_run
 from gpuplan.launcher.lifecycle.shutdown_behavior import TerminateOnPowerOff
 from gpuplan.launcher.lifecycle.transitions import ask, begin
-from gpuplan.launcher.store.accounting import Limits
 from gpuplan.launcher.store.launch_record import LaunchRecord, PricedPlace
+from gpuplan.launcher.store.spending_limits import SpendingLimits
 
 PLACES = ("aws/us-east-1", "aws/us-west-2/us-west-2a", "gcp/us-central1")
 
@@ -105,7 +105,7 @@ def test_machines_that_no_command_has_seen_are_set_by_the_next_one(tmp_path: Pat
         engine,
         while_starting=lambda record: TerminateOnPowerOff(record, cloud, said.append),
     )
-    record = ask(context, begin(context, launch(tmp_path), Limits(), spot=False))
+    record = ask(context, begin(context, launch(tmp_path), SpendingLimits(), spot=False))
     engine.finish_requests()
     record, finding = reconcile_run(context, record)
     assert finding == "training" and len(cloud.asked) == 1

@@ -12,8 +12,9 @@ from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.lifecycle.engine import EngineError, NoCapacityError
 from gpuplan.launcher.lifecycle.resume import down, reconcile_run, resume, stop
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin, wait_started
-from gpuplan.launcher.store.accounting import Limits, closing_line, spent_usd
+from gpuplan.launcher.store.accounting import closing_line, spent_usd
 from gpuplan.launcher.store.launch_record import LaunchRecord
+from gpuplan.launcher.store.spending_limits import SpendingLimits
 from gpuplan.launcher.task_file import UPLOAD_MARK
 
 GUARDED = (
@@ -34,7 +35,7 @@ def context(tmp_path: Path, engine: FakeEngine) -> LaunchContext:
 
 def launched(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     """Return a launch whose job is submitted."""
-    begun = begin(context, record, Limits(), spot=record.managed)
+    begun = begin(context, record, SpendingLimits(), spot=record.managed)
     return wait_started(context, ask(context, begun))
 
 
@@ -188,7 +189,9 @@ def test_down_twice_does_nothing_the_second_time(
 def test_down_while_machines_are_being_started(
     tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
-    record = ask(context, begin(context, make_record(tmp_path, engine.clock), Limits(), spot=False))
+    record = ask(
+        context, begin(context, make_record(tmp_path, engine.clock), SpendingLimits(), spot=False)
+    )
     ended = down(context, record)
     assert (ended.outcome, ended.state) == ("cancelled", "ended")
     engine.finish_requests()
@@ -209,7 +212,7 @@ def test_machines_that_are_taken_away_and_resumed(
     assert (finding, ended.outcome) == ("gone", "preempted" if spot else "lost")
     assert is_accounted(ended, engine)
     assert "at most" in closing_line(ended, now=engine.clock())
-    again = resume(context, ended, Limits(), spot=False)
+    again = resume(context, ended, SpendingLimits(), spot=False)
     done = attend(context, again)
     assert (done.outcome, len(done.attempts)) == ("succeeded", 2)
     assert done.attempts[0].outcome == ("preempted" if spot else "lost")
@@ -219,10 +222,10 @@ def test_machines_that_are_taken_away_and_resumed(
 def test_what_may_be_resumed(tmp_path: Path, context: LaunchContext, engine: FakeEngine) -> None:
     record = launched(context, make_record(tmp_path, engine.clock))
     with pytest.raises(UsageError, match="still runs"):
-        resume(context, record, Limits())
+        resume(context, record, SpendingLimits())
     done = attend(context, record)
     with pytest.raises(UsageError, match="all its steps"):
-        resume(context, done, Limits())
+        resume(context, done, SpendingLimits())
     assert len(engine.books) == 1
 
 
@@ -232,8 +235,8 @@ def test_a_guarded_run_goes_on_only_with_other_orders(
     engine.log += GUARDED
     ended = attend(context, launched(context, make_record(tmp_path, engine.clock)))
     with pytest.raises(UsageError, match="ended by its guard"):
-        resume(context, ended, Limits())
-    assert resume(context, ended, Limits(), change_orders=True).state == "running"
+        resume(context, ended, SpendingLimits())
+    assert resume(context, ended, SpendingLimits(), change_orders=True).state == "running"
 
 
 def test_what_was_fetched_is_sent_back_when_a_run_is_resumed(
@@ -244,7 +247,7 @@ def test_what_was_fetched_is_sent_back_when_a_run_is_resumed(
     record = launched(context, make_record(tmp_path, engine.clock, fetch=str(results)))
     engine.end_job(record.cluster, "failed")
     ended, _ = reconcile_run(context, record)
-    resume(context, ended, Limits())
+    resume(context, ended, SpendingLimits())
     assert engine.tasks[-1]["file_mounts"] == {"~/gpuplan-out": str(results)}
 
 
@@ -268,11 +271,11 @@ def test_of_two_tasks_the_second_is_resumed_on_demand(
     record = launched(context, record)
     engine.end_job(record.cluster, "failed")
     ended, _ = reconcile_run(context, record)
-    resume(context, ended, Limits())
+    resume(context, ended, SpendingLimits())
     assert [one["envs"]["GPUPLAN_STAGE"] for one in engine.tasks[-2:]] == ["spot", "on-demand"]
     engine.end_job(record.cluster, "failed")
     ended, _ = reconcile_run(context, context.ledger.get(RUN))
-    resume(context, ended, Limits(), spot=False)
+    resume(context, ended, SpendingLimits(), spot=False)
     assert engine.tasks[-1]["envs"]["GPUPLAN_STAGE"] == "on-demand"
     assert "use_spot" not in engine.tasks[-1]["resources"]
     assert len(list(yaml.safe_load_all(path.read_text()))) == 1
@@ -283,7 +286,7 @@ def test_a_secret_that_is_not_set_asks_for_nothing(
 ) -> None:
     monkeypatch.delenv("HF_TOKEN", raising=False)
     record = make_record(tmp_path, engine.clock, secrets=("HF_TOKEN",))
-    begun = begin(context, record, Limits(), spot=False)
+    begun = begin(context, record, SpendingLimits(), spot=False)
     with pytest.raises(UsageError, match="HF_TOKEN is not set"):
         ask(context, begun)
     assert context.ledger.get(RUN).outcome == "cancelled"

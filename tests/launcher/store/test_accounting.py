@@ -1,6 +1,5 @@
-"""Sums over launches: what was spent, what is committed, what a limit refuses. Exact."""
+"""Sums over launches: what was spent, what is committed. Exact."""
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -12,18 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from launch_records import make_record
 
-from gpuplan.catalog.errors import LimitError
 from gpuplan.launcher.store.accounting import (
-    Limits,
     attempt_usd,
     committed_usd,
     node_hours,
-    refuse_beyond,
     spent_usd,
 )
-from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.launch_record import Attempt, LaunchRecord
-from gpuplan.launcher.store.launches import Ledger
 
 
 def attempt(seconds: float | None, *, number: int = 1, ended: bool = True) -> Attempt:
@@ -119,53 +113,3 @@ def make_plain(attempts: tuple[Attempt, ...]) -> LaunchRecord:
         "host": "",
     }
     return LaunchRecord.model_validate({**facts, "attempts": attempts})
-
-
-@pytest.mark.parametrize(
-    ("limits", "changes", "is_refused"),
-    [
-        (Limits(project_usd=Decimal("119.99")), {}, True),
-        (Limits(project_usd=Decimal("120.00")), {}, False),
-        (Limits(project_usd=Decimal(100)), {"project": "another"}, False),
-        (Limits(owner_usd=Decimal(100)), {"project": "another"}, True),
-        (Limits(owner_usd=Decimal(100)), {"owner": "bob"}, False),
-        (Limits(month_usd=Decimal(100)), {"owner": "bob", "project": "another"}, True),
-        (Limits(month_usd=Decimal(100)), {"created_at": START - timedelta(days=30)}, False),
-        (Limits(), {}, False),
-    ],
-)
-def test_what_a_limit_counts(
-    tmp_path: Path, limits: Limits, changes: dict[str, object], is_refused: bool
-) -> None:
-    other = record(tmp_path, run="net-20261121-120000-0dd0dd", **changes)
-    wanted = record(tmp_path)
-    if is_refused:
-        with pytest.raises(LimitError, match="has committed"):
-            refuse_beyond(wanted, [other], limits, now=START)
-    else:
-        refuse_beyond(wanted, [other], limits, now=START)
-
-
-def test_a_launch_of_unknown_length_needs_a_bound_where_there_is_a_limit(tmp_path: Path) -> None:
-    unknown = record(tmp_path, reserved_usd=None)
-    refuse_beyond(unknown, [], Limits(), now=START)
-    with pytest.raises(LimitError, match="how long this job runs is not known"):
-        refuse_beyond(unknown, [], Limits(month_usd=Decimal(1000)), now=START)
-
-
-def test_of_many_launches_at_once_no_more_are_kept_than_the_limit_allows(tmp_path: Path) -> None:
-    limits = Limits(month_usd=Decimal(250))
-    clock = Clock()
-
-    def launch(number: int) -> bool:
-        ledger = Ledger(Store(tmp_path / "store.sqlite3"), now=clock)
-        try:
-            ledger.reserve(make_record(tmp_path, clock, run=f"net-{number:06x}"), limits)
-        except LimitError:
-            return False
-        return True
-
-    with ThreadPoolExecutor(8) as threads:
-        kept = list(threads.map(launch, range(12)))
-    assert sum(kept) == 4  # 4 x $60 is below $250, 5 x $60 is not.
-    assert len(Ledger(Store(tmp_path / "store.sqlite3"), now=clock).all()) == 4

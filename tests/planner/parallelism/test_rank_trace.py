@@ -10,7 +10,6 @@ from gpuplan.planner.hardware.collectives import Group
 from gpuplan.planner.parallelism.column_row_parallel import parallel_styles
 from gpuplan.planner.parallelism.pipeline_chunks import chunk_sizes
 from gpuplan.planner.parallelism.pipeline_stages import (
-    bubble_s,
     in_flight,
     stage_counts,
     stage_of_instances,
@@ -280,13 +279,6 @@ def test_stages_together_run_the_whole_schedule(toy: Profile, pipeline: int) -> 
     assert counts.sum(axis=0).tolist() == whole.tolist()
     head = next(i for i, s in enumerate(trace.segments) if (s.phase, s.block) == ("forward", None))
     assert counts[-1, head] == 1
-
-
-@pytest.mark.parametrize(("pipeline", "virtual"), [(4, 1), (4, 2), (8, 3)])
-def test_the_bubble_of_equal_stages(pipeline: int, virtual: int) -> None:
-    """Narayanan et al. 2021, section 2.2: (p - 1) / v stages."""
-    equal = np.ones((pipeline, 1))
-    assert bubble_s(equal, virtual).item() == pytest.approx((pipeline - 1) / virtual)
 
 
 def test_micro_batches_in_flight() -> None:

@@ -1,0 +1,65 @@
+"""What a limit on spending counts, and what it refuses."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from fake_engine import START, Clock
+from launch_records import make_record
+
+from gpuplan.catalog.errors import LimitError
+from gpuplan.launcher.store.estimates import Store
+from gpuplan.launcher.store.launches import Ledger
+from gpuplan.launcher.store.spending_limits import SpendingLimits, refuse_beyond
+
+
+@pytest.mark.parametrize(
+    ("limits", "changes", "is_refused"),
+    [
+        (SpendingLimits(project_usd=Decimal("119.99")), {}, True),
+        (SpendingLimits(project_usd=Decimal("120.00")), {}, False),
+        (SpendingLimits(project_usd=Decimal(100)), {"project": "another"}, False),
+        (SpendingLimits(owner_usd=Decimal(100)), {"project": "another"}, True),
+        (SpendingLimits(owner_usd=Decimal(100)), {"owner": "bob"}, False),
+        (SpendingLimits(month_usd=Decimal(100)), {"owner": "bob", "project": "another"}, True),
+        (SpendingLimits(month_usd=Decimal(100)), {"created_at": START - timedelta(days=30)}, False),
+        (SpendingLimits(), {}, False),
+    ],
+)
+def test_what_a_limit_counts(
+    tmp_path: Path, limits: SpendingLimits, changes: dict[str, object], is_refused: bool
+) -> None:
+    other = make_record(tmp_path, Clock(), run="net-20261121-120000-0dd0dd", **changes)
+    wanted = make_record(tmp_path, Clock())
+    if is_refused:
+        with pytest.raises(LimitError, match="has committed"):
+            refuse_beyond(wanted, [other], limits, now=START)
+    else:
+        refuse_beyond(wanted, [other], limits, now=START)
+
+
+def test_a_launch_of_unknown_length_needs_a_bound_where_there_is_a_limit(tmp_path: Path) -> None:
+    unknown = make_record(tmp_path, Clock(), reserved_usd=None)
+    refuse_beyond(unknown, [], SpendingLimits(), now=START)
+    with pytest.raises(LimitError, match="how long this job runs is not known"):
+        refuse_beyond(unknown, [], SpendingLimits(month_usd=Decimal(1000)), now=START)
+
+
+def test_of_many_launches_at_once_no_more_are_kept_than_the_limit_allows(tmp_path: Path) -> None:
+    limits = SpendingLimits(month_usd=Decimal(250))
+    clock = Clock()
+
+    def launch(number: int) -> bool:
+        ledger = Ledger(Store(tmp_path / "store.sqlite3"), now=clock)
+        try:
+            ledger.reserve(make_record(tmp_path, clock, run=f"net-{number:06x}"), limits)
+        except LimitError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        kept = list(threads.map(launch, range(12)))
+    assert sum(kept) == 4  # 4 x $60 is below $250, 5 x $60 is not.
+    assert len(Ledger(Store(tmp_path / "store.sqlite3"), now=clock).all()) == 4
