@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from ...catalog.vocabulary import Collective
@@ -116,25 +116,22 @@ def collective_calls(
     root = units[-1]
     blocks = [unit for unit in units[:-1] for _ in range(unit.count)]
 
+    @cache
     def gather(phase: str, unit: Unit) -> Call:
         size = unit.padded(shard) * gather_bytes
         return Call(phase=phase, kind="all_gather", unit=unit.name, total_bytes=size)
 
-    def reduce(unit: Unit) -> list[Call]:
+    @cache
+    def reduce(unit: Unit) -> tuple[Call, ...]:
         size = unit.padded(shard, trainable=True) * reduce_bytes
         if not size:
-            return []
-        calls = [Call(phase="backward", kind="reduce_scatter", unit=unit.name, total_bytes=size)]
-        if replicas > 1:
-            calls.append(
-                Call(
-                    phase="backward",
-                    kind="all_reduce",
-                    unit=unit.name,
-                    total_bytes=size // shard,
-                )
-            )
-        return calls
+            return ()
+        name = unit.name
+        scatter = Call(phase="backward", kind="reduce_scatter", unit=name, total_bytes=size)
+        if replicas == 1:
+            return (scatter,)
+        shared = Call(phase="backward", kind="all_reduce", unit=name, total_bytes=size // shard)
+        return scatter, shared
 
     calls = [gather("forward", unit) for unit in (root, *blocks)]
     backwards = blocks[::-1]
@@ -145,7 +142,7 @@ def collective_calls(
         if i + 1 < len(backwards):
             calls.append(gather("backward", backwards[i + 1]))
         calls += reduce(unit)
-    return calls + reduce(root)
+    return [*calls, *reduce(root)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ both run (`hiding_cost`: they compete for SMs and memory bandwidth).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -278,7 +279,8 @@ def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> lis
         reduce_bytes=wire.reduce,
     )
     counts: dict[SlottedCall, int] = {}
-    for call in calls:
+    # The blocks of a group are equal, so that a few calls are made many times.
+    for call, times in Counter(calls).items():
         if layout.zero_stage == 2 and (call.phase, call.kind) == ("backward", "all_gather"):
             continue  # What was gathered in forward is kept.
         across = call.kind == "all_reduce"
@@ -290,7 +292,7 @@ def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> lis
         for place in places:
             size = call.total_bytes
             one = SlottedCall(place, call.kind, size, layout.shard, across_replicas=across)
-            counts[one] = counts.get(one, 0) + 1
+            counts[one] = counts.get(one, 0) + times
     return [
         SlottedCall(c.slot, c.kind, c.total_bytes, c.ranks, n, c.across_replicas)
         for c, n in counts.items()
