@@ -79,10 +79,15 @@ def estimate(
             snapshot_date=model.catalogue.snapshot_date, offers=len(model.catalogue.offers)
         ),
         workload=_workload(model.profile),
+        question=found.question,
         headlines=Headlines.model_validate(found.headlines),
+        recommended=found.recommended,
+        recommended_on_large_clouds=found.recommended_on_large_clouds,
+        prices=found.prices,
         plans=found.plans,
         feasible=found.feasible,
         rejected=found.rejected,
+        hidden=found.hidden,
         notes=(*notes, *found.notes),
     )
 

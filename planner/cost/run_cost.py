@@ -22,6 +22,19 @@ def samples_of(work: Work, tokens_per_sample: float | None, global_batch: int) -
     """
     if work.steps is not None:
         return work.steps * global_batch
+    samples = given_samples(work, tokens_per_sample)
+    if samples is not None and work.critical_batch is not None:
+        # E = E_min (1 + B / B_crit), and so S = S_min (1 + B_crit / B).
+        samples *= 1 + global_batch / work.critical_batch
+    return samples
+
+
+def given_samples(work: Work, tokens_per_sample: float | None) -> float | None:
+    """Return the samples of an amount of work; None for steps, or where none was given.
+
+    Raises:
+        UsageError: as `samples_of`.
+    """
     if work.samples is not None:
         return work.samples
     if work.epochs is not None:

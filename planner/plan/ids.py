@@ -15,9 +15,14 @@ from pydantic import BaseModel
 
 PLAN_ID_DIGITS = 10
 
-NOT_CONTENT = frozenset({"id", "position", "tie_with_previous", "why_not_runnable"})
-"""What a plan gets from the list it stands in, or from what the runner can do: the same plan has
-the same id in every list."""
+NOT_CONTENT = frozenset(
+    {"id", "position", "tie_with_previous", "why_not_runnable", "whole_job", "p_oom"}
+)
+"""What a plan gets from the list it stands in, from what the runner can do, or from the rest of its
+content: the same plan has the same id in every list."""
+
+NEVER_CONTENT = frozenset({"price_date_precision"})
+"""Fields of a plan's parts that say how well something is known, and came after plans had ids."""
 
 ADDED_LATER: Mapping[str, object] = {
     "offload": None,
@@ -82,5 +87,5 @@ def _as_object(fields: Iterable[tuple[str, object]]) -> dict[str, Any]:
     return {
         name: value
         for name, value in values
-        if name not in ADDED_LATER or value != ADDED_LATER[name]
+        if name not in NEVER_CONTENT and (name not in ADDED_LATER or value != ADDED_LATER[name])
     }

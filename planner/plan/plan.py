@@ -11,6 +11,7 @@ from typing import Literal
 
 from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.vocabulary import Offloaded, Precision, Purchase, Recompute, Stack
+from .asked import AskedQuestion
 from .layout import Layout
 
 SCHEMA_VERSION = "1.0"
@@ -62,6 +63,8 @@ class ChosenOffer(FrozenModel):
     """One instance on the spot market; None when unknown or without information."""
     price_basis: str
     price_date: date | None
+    price_date_precision: Literal["day", "month", "year"] | None = None
+    """How exactly the source dates its price."""
 
 
 class Breakdown(FrozenModel):
@@ -125,6 +128,25 @@ class RunCost(FrozenModel):
     cost_lines: tuple[CostLine, ...] = ()
 
 
+class WholeJob(FrozenModel):
+    """The run with everything that is paid for around it, as `launch` counts it.
+
+    From the request to the end of the machines: provisioning, set-up and staging of every node, the
+    training, and what the provider rounds up.
+    """
+
+    hours: float
+    hours_low: float
+    hours_high: float
+    usd: Usd | None
+    """The sum of the cost lines; None where the price is not known."""
+    usd_low: Usd | None
+    usd_high: Usd | None
+    spot_usd: Usd | None = None
+    """On the spot market of the plan's region, never interrupted."""
+    cost_lines: tuple[CostLine, ...] = ()
+
+
 class Plan(FrozenModel):
     """One way to run the job: where, how it is laid out, and what it is predicted to take."""
 
@@ -162,6 +184,10 @@ class Plan(FrozenModel):
     usd_per_million_samples: float | None
     usd_per_million_tokens: float | None
     run: RunCost | None
+    """The training alone; None where no amount of work was given."""
+    whole_job: WholeJob | None = None
+    p_oom: float | None = None
+    """Chance that it runs out of device memory, from 0 to 1."""
     needs_port: bool
     """The accelerator runs torch code only after a port (XLA): listed apart."""
     tie_with_previous: bool = False
@@ -211,6 +237,32 @@ class Headlines(FrozenModel):
     """Fewest accelerators, then fewest dollars a sample."""
 
 
+class Recommended(FrozenModel):
+    """The plan that a person would rent, and why."""
+
+    id: str
+    position: int
+    reason: str
+    gap_to_cheapest: float
+    """Its cost over that of the cheapest plan, less one."""
+
+
+class Hidden(FrozenModel):
+    """Feasible candidates that are not shown, by reason."""
+
+    above_cost: int = 0
+    """They cost more than 5 times the cheapest."""
+
+
+class PriceDates(FrozenModel):
+    """When the prices that the plans use were read at their sources."""
+
+    oldest: date
+    newest: date
+    by_year: bool = False
+    """Whether a source of them names its year alone; the date is then the first of January."""
+
+
 class Estimate(FrozenModel):
     """The whole answer of `gpuplan estimate`."""
 
@@ -219,9 +271,17 @@ class Estimate(FrozenModel):
     generated_at: str
     catalog: CatalogueFacts
     workload: WorkloadFacts
+    question: AskedQuestion | None = None
+    """What was asked; None in answers of versions that did not keep it."""
     headlines: Headlines = Headlines()
+    recommended: Recommended | None = None
+    """None without an amount of work, or where no plan is sensible."""
+    recommended_on_large_clouds: Recommended | None = None
+    """The same on AWS, Google Cloud and Azure, where the recommended plan is of another seller."""
+    prices: PriceDates | None = None
     plans: tuple[Plan, ...]
     feasible: int
     """Feasible candidates before the best of each accelerator was taken."""
     rejected: Rejected
+    hidden: Hidden = Hidden()
     notes: tuple[str, ...] = ()

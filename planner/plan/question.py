@@ -11,6 +11,9 @@ from ...catalog.vocabulary import Offloaded, Precision, PurchaseWish, Recompute,
 from .layout import Layout
 
 Sort = Literal["cost", "time", "throughput", "memory", "price"]
+By = Literal["accelerator", "provider", "instance", "region"]
+MOST_OOM = 0.02
+"""Largest chance of running out of memory that a plan may have to come first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +26,25 @@ class Work:
     dataset_size: int | None = None
     steps: int | None = None
     global_batch: int | None = None
+    """Samples of one optimizer step."""
+    global_batch_tokens: float | None = None
+    """The same in tokens; at most one of the two is given."""
+    critical_batch: float | None = None
+    """Samples. The amount of work is then what small batches need, and a batch of B samples trains
+    on 1 + B/critical times as much: McCandlish et al. 2018, arXiv:1812.06162, equation 5.2."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
             _refuse_no_amount(one.name, getattr(self, one.name))
+        if self.global_batch is not None and self.global_batch_tokens is not None:
+            raise UsageError(
+                "The global batch is given in samples and in tokens.", fix="keep one of them."
+            )
+        if self.critical_batch is not None and self.steps is not None:
+            raise UsageError(
+                "A critical batch says how many steps are needed, and steps are given.",
+                fix="give the work as tokens, samples or epochs.",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +97,8 @@ class Money:
     budget_usd: Decimal | None = None
     purchase: PurchaseWish = "on-demand"
     sort: Sort | None = None
+    max_oom: float = MOST_OOM
+    """Plans that may run out of memory with a larger chance come last, marked."""
 
     def __post_init__(self) -> None:
         _refuse_no_amount("deadline_s", self.deadline_s)
@@ -86,6 +106,11 @@ class Money:
         _refuse_other_word("purchase", self.purchase, get_args(PurchaseWish))
         if self.sort is not None:
             _refuse_other_word("sort", self.sort, get_args(Sort))
+        if not 0 < self.max_oom <= 1:
+            raise UsageError(
+                f"max_oom={self.max_oom!r} is no chance above 0 and up to 1.",
+                fix="give a share such as 0.02.",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +124,15 @@ class Question:
     all_variants: bool = False
     vs_cpu: bool = False
     top: int | None = None
+    """How many plans are wanted that run without a port; None: the best of every group. With it,
+    plans above 5 times the cheapest are left out and counted."""
+    by: By | None = None
+    """What there is one plan for; None: each accelerator, or each provider and accelerator where a
+    few providers are named."""
+
+    def __post_init__(self) -> None:
+        if self.by is not None:
+            _refuse_other_word("by", self.by, get_args(By))
 
 
 def _refuse_no_amount(name: str, value: object) -> None:

@@ -28,6 +28,7 @@ from ..software.state_bytes import StateScale, state_scale
 from ..step.model_parallel_step import boundary_bytes
 from .fullest_rank import units_by_stage
 from .host_work import staging_bytes
+from .interval import safe_peak_bytes
 from .model_cache import ModelCache
 from .setup import setup_residence, wire_bytes
 from .warm_up import warm_up_bytes
@@ -99,7 +100,25 @@ def reserved_bytes(
 
 def is_roomy(cache: ModelCache, site: Site, setup: Setup, memory: RankMemory) -> bool:
     """Return whether the device holds what the allocator takes when it need not release any."""
-    framework = framework_of(site, setup)
+    reserved = _usually_reserved(cache, setup, memory)
+    return reserved + framework_of(site, setup) <= capacity_bytes(site.accelerator)
+
+
+def is_safe(
+    cache: ModelCache, site: Site, setup: Setup, memory: RankMemory, *, max_oom: float
+) -> bool:
+    """Return whether the device holds that, but for a chance of `max_oom` of running out."""
+    return safe_peak_bytes(
+        np.array(_usually_reserved(cache, setup, memory)),
+        framework_of(site, setup),
+        stack=setup.stack,
+        layout=setup.layout,
+        max_oom=max_oom,
+    ).item() <= capacity_bytes(site.accelerator)
+
+
+def _usually_reserved(cache: ModelCache, setup: Setup, memory: RankMemory) -> float:
+    """Return bytes that the allocator takes when memory is plentiful."""
     ratio = cache.fragmentation(
         setup.precision,
         setup.recompute,
@@ -107,8 +126,7 @@ def is_roomy(cache: ModelCache, site: Site, setup: Setup, memory: RankMemory) ->
         autocast=setup.autocast,
         residence=setup_residence(setup),
     )
-    reserved = memory.peak_bytes.item() * max(1.0, ratio)
-    return reserved + framework <= capacity_bytes(site.accelerator)
+    return max(warm_up_bytes(cache, setup), memory.peak_bytes.item() * max(1.0, ratio))
 
 
 def framework_of(site: Site, setup: Setup) -> float:

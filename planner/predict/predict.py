@@ -17,7 +17,7 @@ from ..plan.plan import Breakdown, Estimated, EstimatedHostMemory, EstimatedMemo
 from ..plan.setup import Setup
 from ..step.data_parallel_step import StepTimes
 from .host_work import host_memory_of
-from .interval import memory_interval, step_interval, was_seen
+from .interval import memory_interval, oom_probability, step_interval, was_seen
 from .model_cache import ModelCache
 from .peak_memory import framework_of, memory_parts, reserved_bytes
 from .step_time import doubts_of, step_parts
@@ -44,6 +44,8 @@ class Prediction:
     mfu: float | None
     hfu: float | None
     notes: tuple[str, ...]
+    p_oom: float
+    """Chance that the device runs out of memory."""
     host_memory_bytes: EstimatedHostMemory | None = None
     """Per node; None where nothing is offloaded."""
 
@@ -120,6 +122,9 @@ def assemble(
         tight=tight,
         mfu=mfu,
         hfu=hfu,
+        p_oom=oom_probability(
+            reserved, framework, capacity_bytes=capacity, stack=setup.stack, layout=setup.layout
+        ),
         notes=(
             *memory_notes(device, peak),
             *([TIGHT_NOTE] if tight and reserved <= room else []),

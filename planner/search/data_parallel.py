@@ -21,6 +21,7 @@ from ..memory.framework_memory import communicators
 from ..plan.layout import Layout
 from ..plan.setup import Setup
 from ..predict.host_work import host_bytes
+from ..predict.interval import safe_peak_bytes
 from ..predict.model_cache import ModelCache
 from ..predict.peak_memory import data_parallel_memory, framework_of
 from ..predict.step_time import Variants, data_parallel_parts, variants_of
@@ -69,19 +70,33 @@ class DataParallelPredictor:
         return accum, accum * at_once == wanted
 
     def fits(
-        self, site: Site, layouts: tuple[Layout, ...], variants: Variants, accum: np.ndarray
-    ) -> np.ndarray:
-        """Return [L, V] whether the device, and the host of what is offloaded, hold the peak."""
+        self,
+        site: Site,
+        layouts: tuple[Layout, ...],
+        variants: Variants,
+        accum: np.ndarray,
+        *,
+        max_oom: float,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return [L, V] whether the device, and the host of what is offloaded, hold the peak.
+
+        The second array says whether the device does so but for a chance of `max_oom`.
+        """
         base = variants.setup
         outside = self._framework_bytes(site, layouts, base)
-        peak = self.peak_bytes(layouts, base, accum)
-        fits = peak * USUAL_FRAGMENTATION + outside <= capacity_bytes(site.accelerator)
+        reserved = self.peak_bytes(layouts, base, accum) * USUAL_FRAGMENTATION
+        capacity = capacity_bytes(site.accelerator)
+        fits = reserved + outside <= capacity
+        # No data-parallel layout has a margin or an error of its own, so one stands for all.
+        safe = safe_peak_bytes(
+            reserved, outside, stack=base.stack, layout=layouts[0], max_oom=max_oom
+        )
         if base.offload and site.host_memory_bytes is not None:
             on_host = host_bytes(
                 self.cache, base, layouts, activation_bytes=variants.offloaded_activation_bytes
             )
             fits = fits & (on_host * site.per_node <= site.host_memory_bytes)
-        return fits
+        return fits, fits & (safe <= capacity)
 
     def peak_bytes(self, layouts: tuple[Layout, ...], base: Setup, accum: np.ndarray) -> np.ndarray:
         """Return [L, V] allocated peaks of all variants, which accumulate so many micro-batches."""

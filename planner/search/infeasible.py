@@ -2,15 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
+from ...catalog.units import SECONDS_PER_HOUR
 from ...profiles.profile import Profile
+from ..cost.whole_job import start_up_s
 from ..hardware.device import supported_precisions
-from ..plan.question import Choices
+from ..plan.question import Choices, Question
+from .candidate import Candidate
 from .offers import Market
 from .search_space import Space, file_precision, precisions_for
 
 MOST_NAMED = 4
+
+
+def nearest_miss(
+    candidates: Sequence[Candidate], question: Question, profile: Profile
+) -> str | None:
+    """Return the least that would be feasible, where money or time rules every candidate out."""
+    money = question.money
+    priced = [one for one in candidates if one.steps is not None and one.usd < float("inf")]
+    if not priced or (money.budget_usd is None and money.deadline_s is None):
+        return None
+    if money.budget_usd is not None:
+        timely = [
+            one for one in priced if money.deadline_s is None or one.seconds <= money.deadline_s
+        ]
+        if timely:
+            least = min(timely, key=lambda one: one.usd)
+            return _too_dear(least, float(money.budget_usd), question, profile)
+    fastest = min(priced, key=lambda one: one.seconds)
+    assert money.deadline_s is not None
+    hours = fastest.seconds / SECONDS_PER_HOUR
+    return (
+        f"the fastest takes about {_hours(hours)} ({_rented(fastest)}, about ${fastest.usd:,.0f}):"
+        f" give --deadline {math.ceil(hours * 1.2)}h, more --max-nodes, or less work"
+    )
+
+
+def _too_dear(least: Candidate, budget_usd: float, question: Question, profile: Profile) -> str:
+    text = (
+        f"the cheapest takes about ${least.usd:,.0f} ({_rented(least)},"
+        f" {_hours(least.seconds / SECONDS_PER_HOUR)}): give --budget {math.ceil(least.usd * 1.2)}"
+    )
+    rate = least.usd_per_hour / SECONDS_PER_HOUR
+    trained_s = budget_usd / rate - start_up_s()
+    if trained_s <= 0 or question.work.steps is not None:
+        return text
+    samples = trained_s / least.step_s * least.global_batch
+    if profile.tokens_per_sample is not None:
+        tokens = _count(samples * profile.tokens_per_sample)
+        return f"{text}, or ${budget_usd:,.0f} trains about {tokens} tokens"
+    return f"{text}, or ${budget_usd:,.0f} trains about {_count(samples)} samples"
+
+
+def _rented(candidate: Candidate) -> str:
+    offer = candidate.choice.offer
+    return f"{offer.provider} {candidate.nodes} × {offer.instance_type}"  # noqa: RUF001
+
+
+def _hours(hours: float) -> str:
+    return f"{hours / 24:,.1f} days" if hours >= 72 else f"{hours:,.1f} h"
+
+
+def _count(number: float) -> str:
+    for size, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.2g}{suffix}"
+    return f"{number:.0f}"
 
 
 def reasons(space: Space, market: Market, profile: Profile, choices: Choices) -> Iterator[str]:

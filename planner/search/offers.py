@@ -7,10 +7,13 @@ from decimal import Decimal
 
 from ...catalog.listing.query import parse_filter, select_offers
 from ...catalog.snapshot import Catalogue
-from ...catalog.types import Accelerator, Instance, Offer
+from ...catalog.types import Accelerator, Instance, Offer, Provider
 from ...catalog.vocabulary import Purchase
 from ..plan.plan import ChosenOffer
 from ..plan.question import Machine, Money
+
+LARGE_CLOUDS = ("aws", "azure", "gcp")
+"""Sellers that most people who train already have an account with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +27,8 @@ class PricedInstance:
     usd_per_hour: Decimal | None
     spot_usd_per_hour: Decimal | None
     """The market's spot price of this type in this very region; None where it is not known."""
+    billing: Provider | None = None
+    """The seller, with what it rounds its bills to."""
 
     def chosen(self) -> ChosenOffer:
         """Return the offer as a plan states it."""
@@ -39,6 +44,7 @@ class PricedInstance:
             spot_usd_per_hour=None if spot is None else float(spot),
             price_basis=self.offer.price_basis,
             price_date=self.offer.price_date,
+            price_date_precision=self.offer.price_date_precision,
         )
 
 
@@ -54,9 +60,16 @@ class Market:
 
 
 def survey(
-    catalogue: Catalogue, machine: Machine, money: Money, *, with_cpus: bool = False
+    catalogue: Catalogue,
+    machine: Machine,
+    money: Money,
+    *,
+    with_cpus: bool = False,
+    by_region: bool = False,
 ) -> Market:
     """Return one choice per instance type: its cheapest region for the way of buying.
+
+    With `by_region` there is one for every region.
 
     Of regions at one price it is the one with the cheapest spot machines, and then the first by
     name. A type without any price stays as a choice when nothing of it is priced, so that the user
@@ -76,7 +89,7 @@ def survey(
     offers = select_offers(catalogue, wanted)
     if with_cpus:
         offers += list(catalogue.cpu_offers)
-    by_type: dict[tuple[str, str], list[Offer]] = {}
+    by_type: dict[tuple[str, ...], list[Offer]] = {}
     without_spec = cannot_train = 0
     for offer in offers:
         instance = catalogue.instance_of(offer)
@@ -86,7 +99,9 @@ def survey(
         elif instance.is_fractional or not accelerator.can_train:
             cannot_train += 1
         else:
-            by_type.setdefault((offer.provider, offer.instance_type), []).append(offer)
+            region = (offer.region,) if by_region else ()
+            key = (offer.provider, offer.instance_type, *region)
+            by_type.setdefault(key, []).append(offer)
     choices = []
     without_price = 0
     for group in by_type.values():
@@ -129,4 +144,5 @@ def _cheapest(offers: list[Offer], catalogue: Catalogue, money: Money) -> Priced
         purchase=purchase,
         usd_per_hour=usd,
         spot_usd_per_hour=best.market_spot_usd_per_hour,
+        billing=catalogue.providers.get(best.provider),
     )

@@ -1,143 +1,114 @@
-"""Rank candidates: by money, time, memory; the best of each accelerator; ties."""
+"""Rank candidates: by money, time, memory; the best of every group; ties."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from decimal import Decimal
-from functools import cached_property
-from typing import Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from ...catalog.types import CPU_PREFIX
 from ...catalog.units import SECONDS_PER_HOUR
-from ...catalog.vocabulary import Recompute
-from ...profiles.profile import Profile
-from ..cost.run_cost import samples_of
-from ..hardware.cluster import Site
-from ..plan.layout import Layout
 from ..plan.plan import Plan
-from ..plan.question import Question, Sort
-from ..plan.setup import Setup
-from .offers import PricedInstance
+from ..plan.question import By, Money, Question, Sort
+from .candidate import Candidate, sort_key
+from .offers import LARGE_CLOUDS
+from .recommended import MOST_OF_CHEAPEST, cost_of, weight_of
 
-TRIES_PER_ACCELERATOR = 6
-"""Candidates of one accelerator that are checked exactly before it is given up."""
-CHECKED_PER_ACCELERATOR = 2
-"""Finished plans of one accelerator that are compared; the exact check may change their order."""
+TRIES_PER_GROUP = 6
+"""Candidates of one group that are checked exactly before it is given up."""
+CHECKED_PER_GROUP = 2
+"""Finished plans of one group that are compared; the exact check may change their order."""
+MOST_PLANS = 100
+SHOWN_PORTED = 2
+"""Plans that need a port which are shown beside a number of plans that was asked for."""
+HIDDEN_ABOVE = 5.0
+"""Where a number of plans was asked for, those that cost more than so many times the cheapest are
+not among them."""
+FEW_PROVIDERS = 4
+"""Of so many providers that are named, each has a plan on every accelerator it sells."""
+
+PlanOf = Callable[[Candidate], Plan | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A site, a setup and a price, with its step time before intervals.
+class Ranked:
+    """The plans in order, and the candidates that are not shown for what they cost."""
 
-    Thousands are made and a few are shown, so the site and the setup are spelled out late.
-    """
-
-    choice: PricedInstance
-    one_node: Site
-    base: Setup
-    layout: Layout
-    micro_batch: int
-    grad_accum: int
-    recompute: Recompute
-    step_s: float
-    global_batch: int
-    variants_that_fit: int
-
-    @property
-    def nodes(self) -> int:
-        """How many nodes are rented."""
-        return self.layout.accelerators // self.one_node.per_node
-
-    @cached_property
-    def site(self) -> Site:
-        """Where it runs."""
-        return replace(self.one_node, nodes=self.nodes)
-
-    @cached_property
-    def setup(self) -> Setup:
-        """How the step is run."""
-        return replace(
-            self.base,
-            layout=self.layout,
-            micro_batch=self.micro_batch,
-            grad_accum=self.grad_accum,
-            recompute=self.recompute,
-        )
-
-    @property
-    def seconds_per_sample(self) -> float:
-        """Step time over the global batch."""
-        return self.step_s / self.global_batch
-
-    @cached_property
-    def usd_per_hour(self) -> float:
-        """All nodes; infinite when the price is unknown, so that it ranks last."""
-        usd = self.choice.usd_per_hour
-        return float("inf") if usd is None else float(usd) * self.nodes
-
-    @cached_property
-    def usd_per_sample(self) -> float:
-        """Dollars per sample."""
-        return self.usd_per_hour / SECONDS_PER_HOUR * self.seconds_per_sample
-
-    def breaks(
-        self, question: Question, profile: Profile
-    ) -> Literal["past_deadline", "over_budget"] | None:
-        """Return the limit of the question that this candidate breaks, if any."""
-        samples = samples_of(question.work, profile.tokens_per_sample, self.global_batch)
-        if samples is None:
-            return None
-        money = question.money
-        if money.deadline_s is not None and samples * self.seconds_per_sample > money.deadline_s:
-            return "past_deadline"
-        if money.budget_usd is not None and Decimal(samples * self.usd_per_sample) > Decimal(
-            money.budget_usd
-        ):
-            return "over_budget"
-        return None
-
-    def order(self, sort: Sort) -> tuple[float, ...]:
-        """Return the sort key: the quantity asked for, then dollars, then size."""
-        return sort_key(
-            sort,
-            cost=self.usd_per_sample,
-            price=self.usd_per_hour,
-            seconds=self.seconds_per_sample,
-            size=self.layout.accelerators,
-        )
+    plans: list[Plan]
+    above_cost: int
 
 
-def best_of_each_accelerator(
-    candidates: list[Candidate],
-    question: Question,
-    profile: Profile,
-    plan_of: Callable[[Candidate], Plan | None],
-) -> list[Plan]:
-    """Return plans in order: one per accelerator, or all of them on request.
+def rank(candidates: list[Candidate], question: Question, plan_of: PlanOf) -> Ranked:
+    """Return plans in order: one per group, or all of them on request.
 
-    Accelerators that need a port to XLA come after the others. The fastest and the smallest plan
-    are added when they are not among the best already.
+    Plans that may run out of memory come after the others, and those that need a port to XLA last.
+    The plans that the first lines of an answer name are added where they are not among the best:
+    the fastest, the smallest, and the fastest of more nodes at about the cheapest cost.
     """
     sort: Sort = question.money.sort or "cost"
-    ordered = _sorted(candidates, sort)
+    ordered = sorted(candidates, key=lambda one: one.order(sort))
+    dear: list[Candidate] = []
+    if question.top is not None:
+        ordered, dear = _without_the_dear(ordered)
+    own = [one for one in ordered if not one.one_node.accelerator.needs_xla]
+    ported = [one for one in ordered if one.one_node.accelerator.needs_xla]
+    top = question.top or MOST_PLANS
     if question.all_variants:
-        chosen = _first_plans(ordered, (question.top or 100), plan_of)
+        chosen = _first_plans(own, top, plan_of)
+        chosen += _first_plans(ported, min(top, SHOWN_PORTED) if question.top else top, plan_of)
     else:
-        chosen = []
-        groups: dict[str, list[Candidate]] = {}
-        for candidate in ordered:
-            groups.setdefault(candidate.one_node.accelerator.name, []).append(candidate)
-        for group in groups.values():
-            chosen += _best_plan(group[:TRIES_PER_ACCELERATOR], sort, plan_of)
+        by = grouping(question)
+        chosen = _best_of_groups(own, by, sort, top, plan_of)
+        chosen += _best_of_groups(ported, by, sort, SHOWN_PORTED if question.top else top, plan_of)
+    chosen += _extremes(own, chosen, question.money, plan_of)
     # The exact check may have shrunk a plan's micro-batch, so that plans are ordered again.
-    chosen.sort(key=lambda plan: (plan.needs_port, *_plan_order(plan, sort)))
-    return chosen + _extremes(ordered, chosen, plan_of)
+    max_oom = question.money.max_oom
+    chosen.sort(key=lambda plan: (plan.needs_port, *_plan_order(plan, sort, max_oom)))
+    return Ranked(plans=chosen, above_cost=sum(one.variants_that_fit for one in dear))
 
 
-def _best_plan(
-    ordered: list[Candidate], sort: Sort, plan_of: Callable[[Candidate], Plan | None]
+def grouping(question: Question) -> By | None:
+    """Return what there is one plan for; None: for each provider and accelerator."""
+    named = [name for name in question.machine.providers if name != "all"]
+    if question.by is None and 1 < len(named) <= FEW_PROVIDERS:
+        return None
+    return question.by or "accelerator"
+
+
+def _group_of(candidate: Candidate, by: By | None) -> tuple[str, ...]:
+    offer = candidate.choice.offer
+    accelerator = candidate.one_node.accelerator.name
+    return {
+        "accelerator": (accelerator,),
+        "provider": (offer.provider,),
+        "instance": (offer.provider, offer.instance_type),
+        "region": (offer.provider, offer.region),
+        None: (offer.provider, accelerator),
+    }[by]
+
+
+def _without_the_dear(ordered: list[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
+    """Return the candidates of at most so many times the cheapest cost, and the others."""
+    safe = [one.usd for one in ordered if not one.is_risky]
+    limit = HIDDEN_ABOVE * min(safe or [one.usd for one in ordered], default=float("inf"))
+    near = [one for one in ordered if one.usd <= limit]
+    return near, [one for one in ordered if one.usd > limit]
+
+
+def _best_of_groups(
+    ordered: list[Candidate], by: By | None, sort: Sort, top: int, plan_of: PlanOf
 ) -> list[Plan]:
+    """Return the best plans of so many groups, whose first candidates come first."""
+    groups: dict[tuple[str, ...], list[Candidate]] = {}
+    for candidate in ordered:
+        groups.setdefault(_group_of(candidate, by), []).append(candidate)
+    chosen: list[Plan] = []
+    for group in groups.values():
+        if len(chosen) == top:
+            break
+        chosen += _best_plan(group[:TRIES_PER_GROUP], sort, plan_of)
+    return chosen
+
+
+def _best_plan(ordered: list[Candidate], sort: Sort, plan_of: PlanOf) -> list[Plan]:
     """Return the best finished plan, or nothing.
 
     The first that passes the exact check as it was is the best; one whose micro-batch had to be
@@ -149,70 +120,60 @@ def _best_plan(
         if plan is None:
             continue
         finished.append(plan)
-        if plan.micro_batch == candidate.micro_batch or len(finished) == CHECKED_PER_ACCELERATOR:
+        if plan.micro_batch == candidate.micro_batch or len(finished) == CHECKED_PER_GROUP:
             break
-    return sorted(finished, key=lambda plan: _plan_order(plan, sort))[:1]
+    return sorted(finished, key=lambda plan: _plan_order(plan, sort, 1.0))[:1]
 
 
-def _plan_order(plan: Plan, sort: Sort) -> tuple[float, ...]:
+def _plan_order(plan: Plan, sort: Sort, max_oom: float) -> tuple[float, ...]:
     """Return the sort key of a finished plan, as `Candidate.order` does before."""
     unknown = float("inf")
-    cost, price = plan.usd_per_million_samples, plan.usd_per_hour
-    return sort_key(
+    cost, price, job = cost_of(plan), plan.usd_per_hour, plan.whole_job
+    return plan.p_oom is not None and plan.p_oom > max_oom, *sort_key(
         sort,
         cost=unknown if cost is None else cost,
         price=unknown if price is None else price,
-        seconds=1 / plan.samples_per_s,
+        seconds=1 / plan.samples_per_s if job is None else job.hours,
         size=plan.accelerators,
     )
 
 
-def sort_key(
-    sort: Sort, *, cost: float, price: float, seconds: float, size: int
-) -> tuple[float, ...]:
-    """Return the key that orders by the quantity asked for, then by what matters next.
-
-    Args:
-        sort: "time" and "throughput" are seconds per sample, "memory" the fewest accelerators.
-        cost: dollars per sample.
-        price: dollars per hour.
-        seconds: seconds per sample.
-        size: accelerators.
-    """
-    if sort in ("time", "throughput"):
-        return seconds, cost, size
-    if sort == "memory":
-        return size, cost, seconds
-    if sort == "price":
-        return price, seconds, size
-    return cost, seconds, size
-
-
-def _sorted(candidates: list[Candidate], sort: Sort) -> list[Candidate]:
-    return sorted(candidates, key=lambda candidate: candidate.order(sort))
-
-
 def _extremes(
-    candidates: list[Candidate], chosen: list[Plan], plan_of: Callable[[Candidate], Plan | None]
+    candidates: list[Candidate], chosen: list[Plan], money: Money, plan_of: PlanOf
 ) -> list[Plan]:
-    """Return the fastest and the smallest plan where they are not among the chosen."""
-    devices = (c for c in candidates if not c.one_node.accelerator.is_cpu)
-    own = [c for c in devices if not c.one_node.accelerator.needs_xla]
+    """Return the plans that the first lines may name where they are not among the chosen."""
+    devices = [one for one in candidates if not one.one_node.accelerator.is_cpu]
+    if not devices:
+        return []
+    cheapest = min(one.usd for one in devices)
+    priced = [one for one in devices if one.usd < float("inf")]
+    near = [one for one in priced if one.usd <= MOST_OF_CHEAPEST * cheapest]
+    large = [one for one in priced if one.choice.offer.provider in LARGE_CLOUDS]
+    wanted = (
+        sorted(near or devices, key=lambda one: one.order("time")),
+        sorted(devices, key=lambda one: one.order("memory")),
+        *([_by_weight(near, money), _by_weight(large, money)] if near and near[0].steps else []),
+    )
     known = {plan.id for plan in chosen}
     extra: list[Plan] = []
-    sorts: tuple[Sort, ...] = ("time", "memory")
-    for sort in sorts:
-        ordered = _sorted(own, sort)[:TRIES_PER_ACCELERATOR]
-        for plan in _first_plans(ordered, 1, plan_of):
+    for ordered in wanted:
+        for plan in _first_plans(ordered[:TRIES_PER_GROUP], 1, plan_of):
             if plan.id not in known:
                 known.add(plan.id)
                 extra.append(plan)
     return extra
 
 
-def _first_plans(
-    candidates: list[Candidate], wanted: int, plan_of: Callable[[Candidate], Plan | None]
-) -> list[Plan]:
+def _by_weight(candidates: Sequence[Candidate], money: Money) -> list[Candidate]:
+    """Return the candidates as `recommended` orders plans."""
+
+    def key(one: Candidate) -> tuple[bool, float]:
+        return one.is_risky, weight_of(one.usd, one.seconds / SECONDS_PER_HOUR, one.nodes, money)
+
+    return sorted(candidates, key=key)
+
+
+def _first_plans(candidates: Sequence[Candidate], wanted: int, plan_of: PlanOf) -> list[Plan]:
     plans: list[Plan] = []
     for candidate in candidates:
         if len(plans) == wanted:
@@ -236,38 +197,41 @@ def _overlap(first: Plan, second: Plan) -> bool:
     """Return whether the cost intervals of two plans of the same block overlap."""
     if first.needs_port != second.needs_port:
         return False
-    a, b = first.usd_per_million_samples, second.usd_per_million_samples
-    if a is None or b is None:
+    spans = _span(first), _span(second)
+    if spans[0] is None or spans[1] is None:
         return False
-
-    def span(plan: Plan, usd: float) -> tuple[float, float]:
-        time = plan.step_time_s
-        return usd * time.low / time.value, usd * time.high / time.value
-
-    (low_a, high_a), (low_b, high_b) = span(first, a), span(second, b)
+    (low_a, high_a), (low_b, high_b) = spans[0], spans[1]
     return low_a <= high_b and low_b <= high_a
+
+
+def _span(plan: Plan) -> tuple[float, float] | None:
+    """Return the 80 % interval of what `cost_of` is the likely value of."""
+    job, time = plan.whole_job, plan.step_time_s
+    if job is not None and job.usd_low is not None and job.usd_high is not None:
+        return float(job.usd_low), float(job.usd_high)
+    usd = cost_of(plan)
+    return None if usd is None else (usd * time.low / time.value, usd * time.high / time.value)
+
+
+def headlines(plans: Sequence[Plan]) -> dict[str, str]:
+    """Return ids of the cheapest, the fastest and the smallest of these plans."""
+    if not plans:
+        return {}
+    lines = {
+        "fastest": min(plans, key=_by_time).id,
+        "smallest": min(plans, key=_by_size).id,
+    }
+    known = [plan for plan in plans if cost_of(plan) is not None]
+    if known:
+        lines["cheapest"] = min(known, key=lambda plan: cost_of(plan) or 0.0).id
+    return lines
+
+
+def _by_time(plan: Plan) -> float:
+    return 1 / plan.samples_per_s if plan.whole_job is None else plan.whole_job.hours
 
 
 def _by_size(plan: Plan) -> tuple[float, ...]:
     """Return the key of the smallest plan; of equals, the one whose training costs least."""
-    usd = plan.usd_per_million_samples
+    usd = cost_of(plan)
     return plan.accelerators, usd is None, usd or 0.0
-
-
-def headlines(plans: tuple[Plan, ...]) -> dict[str, str]:
-    """Return ids of the cheapest, the fastest and the smallest plan that runs without a port.
-
-    Host processors are there for comparison and are left out, unless there is nothing else.
-    """
-    devices = [p for p in plans if not p.offer.accelerator.startswith(CPU_PREFIX)]
-    own = [plan for plan in devices if not plan.needs_port] or list(plans)
-    if not own:
-        return {}
-    known = [plan for plan in own if plan.usd_per_million_samples is not None]
-    lines = {
-        "fastest": max(own, key=lambda p: p.samples_per_s).id,
-        "smallest": min(own, key=_by_size).id,
-    }
-    if known:
-        lines["cheapest"] = min(known, key=lambda p: p.usd_per_million_samples or 0.0).id
-    return lines

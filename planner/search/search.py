@@ -10,27 +10,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ...catalog.snapshot import Catalogue
-from ...catalog.types import CPU_PREFIX
 from ...catalog.vocabulary import Offloaded
 from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.passes.optimizers import with_optimizer
 from ...profiles.profile import Profile
+from ..cost.run_cost import samples_of, steps_of
+from ..memory.rank_memory import RankMemory
 from ..offload.host_memory import ordered
-from ..plan.plan import Plan, Rejected
+from ..plan.asked import AskedQuestion
+from ..plan.plan import Hidden, Plan, PriceDates, Recommended, Rejected
 from ..plan.question import Question
 from ..predict.known_runs import KnownRuns, as_measured, run_key
 from ..predict.model_cache import ModelCache
-from ..predict.peak_memory import is_roomy, memory_parts
+from ..predict.peak_memory import is_roomy, is_safe, memory_parts
 from ..predict.predict import assemble
 from ..predict.step_time import step_parts
-from .infeasible import reasons
+from .answer import answer_of, asked_question, price_dates
+from .batch_rule import FEW_STEPS
+from .candidate import Candidate
+from .infeasible import nearest_miss, reasons
 from .offers import survey
-from .ranking import Candidate, best_of_each_accelerator, headlines, mark_ties
-from .search_space import Space, space_of
+from .ranking import rank
+from .search_space import Space, asked_batch, space_of
 from .sweep import Sweep
 from .to_plan import as_plan
 
-MOST_PLANS = 100
 LAST_RESORTS: tuple[frozenset[Offloaded], ...] = (
     frozenset({"optimizer"}),
     frozenset({"parameters"}),
@@ -43,12 +47,17 @@ LAST_RESORTS: tuple[frozenset[Offloaded], ...] = (
 class SearchOutcome:
     """The ranked plans of a question, and what became of the other candidates."""
 
+    question: AskedQuestion
     plans: tuple[Plan, ...]
     feasible: int
     rejected: Rejected
     candidates: int
+    hidden: Hidden = Hidden()
     headlines: dict[str, str] = field(default_factory=dict)
     """"cheapest", "fastest" and "smallest" → id of the plan."""
+    recommended: Recommended | None = None
+    recommended_on_large_clouds: Recommended | None = None
+    prices: PriceDates | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -77,7 +86,13 @@ def search(
         profile = with_optimizer(profile, question.choices.optimizer)
     cache = ModelCache(profile, curve_choice=curve_choice)
     space = space_of(question, profile)
-    market = survey(catalogue, question.machine, question.money, with_cpus=question.vs_cpu)
+    market = survey(
+        catalogue,
+        question.machine,
+        question.money,
+        with_cpus=question.vs_cpu,
+        by_region=question.by == "region",
+    )
     asked = question.choices.offload
     sweep = Sweep(question, cache, space, market, offload=frozenset(asked or ()))
     candidates = list(sweep.candidates())
@@ -104,33 +119,33 @@ def _outcome(
 
     within: list[Candidate] = []
     for candidate in candidates:
-        reason = candidate.breaks(question, cache.profile)
+        reason = candidate.breaks(question.money)
         if reason is None:
             within.append(candidate)
         else:
             sweep.counts[reason] += candidate.variants_that_fit
-    ranked = best_of_each_accelerator(within, question, cache.profile, plan_of)
-    picks = headlines(tuple(ranked))
-    top = question.top or MOST_PLANS
-    plans = mark_ties(ranked[:top] + [plan for plan in ranked[top:] if _stays(plan, picks)])
+    ranked = rank(within, question, plan_of)
+    best = answer_of(ranked.plans, question, is_batch_free=space.global_batch is None)
+    missed = None if best.plans else nearest_miss(candidates, question, cache.profile)
     return SearchOutcome(
-        plans=plans,
+        question=asked_question(question, cache.profile, space.batch),
+        plans=best.plans,
         feasible=sum(c.variants_that_fit for c in within),
         rejected=Rejected(**sweep.counts),
         candidates=sweep.tried,
-        headlines=picks,
+        hidden=Hidden(above_cost=ranked.above_cost),
+        headlines=best.headlines,
+        recommended=best.recommended,
+        recommended_on_large_clouds=best.on_large_clouds,
+        prices=price_dates(best.plans),
         notes=(
             *_notes(question, space, cache.profile),
             *sorted(sweep.refusals),
-            *_offered(question, sweep, plans),
-            *(() if plans else reasons(space, sweep.market, cache.profile, question.choices)),
+            *_offered(question, sweep, best.plans),
+            *([missed] if missed else []),
+            *(() if best.plans else reasons(space, sweep.market, cache.profile, question.choices)),
         ),
     )
-
-
-def _stays(plan: Plan, picks: dict[str, str]) -> bool:
-    """Return whether a plan below the last place asked for is still shown."""
-    return plan.id in picks.values() or plan.offer.accelerator.startswith(CPU_PREFIX)
 
 
 def _finish(
@@ -139,14 +154,14 @@ def _finish(
     """Return the whole plan of a candidate, its memory checked by replaying the allocator.
 
     Where the replay shows more fragmentation than the search assumed, the micro-batch is halved
-    (and the accumulation doubled, when the global batch is given) until memory is not short.
+    (and the accumulation doubled, so that the global batch stays) until memory is not short.
     """
-    fixed_batch = question.work.global_batch or cache.profile.default_micro_batch
+    money = question.money
     while True:
         setup = candidate.setup
         memory = memory_parts(cache, setup)
         last = setup.micro_batch % 2 or question.choices.micro_batches
-        if last or is_roomy(cache, candidate.site, setup, memory):
+        if last or _is_roomy(cache, candidate, memory, money.max_oom):
             parts = step_parts(cache, candidate.site, setup)
             prediction = assemble(cache, candidate.site, setup, parts, memory)
             if not prediction.fits:
@@ -157,7 +172,8 @@ def _finish(
                 return plan
             prediction = as_measured(prediction, measured)
             return as_plan(candidate, prediction, cache.profile, question)
-        accum = candidate.grad_accum * (2 if fixed_batch else 1)
+        is_free = asked_batch(question, cache.profile).samples is None
+        accum = candidate.grad_accum * (1 if is_free else 2)
         size = candidate.micro_batch // 2
         candidate = replace(
             candidate,
@@ -165,6 +181,14 @@ def _finish(
             grad_accum=accum,
             global_batch=size * accum * candidate.layout.data,
         )
+
+
+def _is_roomy(cache: ModelCache, candidate: Candidate, memory: RankMemory, max_oom: float) -> bool:
+    """Return whether memory is not short, nor likely to run out where safe plans were found."""
+    site, setup = candidate.site, candidate.setup
+    if not is_roomy(cache, site, setup, memory):
+        return False
+    return candidate.is_risky or is_safe(cache, site, setup, memory, max_oom=max_oom)
 
 
 def _offered(question: Question, sweep: Sweep, plans: tuple[Plan, ...]) -> Iterator[str]:
@@ -179,8 +203,20 @@ def _offered(question: Question, sweep: Sweep, plans: tuple[Plan, ...]) -> Itera
 
 def _notes(question: Question, space: Space, profile: Profile) -> Iterator[str]:
     yield from profile.notes
-    if space.global_batch is None and not space.fixed and question.work != type(question.work)():
+    batch, work = space.batch, question.work
+    samples = None
+    if batch.samples is not None:
+        samples = samples_of(work, profile.tokens_per_sample, batch.samples)
+    if batch.source == "option" and batch.samples is not None and samples is not None:
+        steps = steps_of(samples, batch.samples)
+        if steps < FEW_STEPS and work.steps is None:
+            yield (
+                f"a global batch of {batch.samples:,} samples leaves {steps:,} optimizer steps,"
+                " which is few for a schedule of the learning rate; tokens are written"
+                " --global-batch 0.5M-tokens"
+            )
+    elif batch.source == "rule" and batch.rule is not None:
         yield (
-            "the global batch was left free, so each plan uses what its memory holds; large batches"
-            " may train worse: give --global-batch"
+            f"the global batch is assumed ({batch.rule}: {batch.rule_source}); --global-batch sets"
+            " yours"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,11 +12,15 @@ import numpy as np
 from ...catalog.types import Accelerator
 from ...catalog.vocabulary import PRECISIONS, Precision, Recompute, Stack
 from ...profiles.profile import Profile
+from ..cost.run_cost import given_samples
 from ..hardware.device import supported_precisions
+from ..plan.asked import AskedBatch
 from ..plan.layout import Layout
 from ..plan.question import Choices, Machine, Question
+from .batch_rule import global_batch_of
 
-LARGEST_MICRO_BATCH = 1024
+LARGEST_FREE_MICRO_BATCH = 1024
+"""Where no global batch bounds it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +35,8 @@ class Space:
     grad_accums: tuple[int, ...]
     """Empty: 1, or what the global batch asks for."""
     global_batch: int | None
+    batch: AskedBatch
+    """The same, with where it is from."""
     fixed: bool
     """One instance, node count, layout and micro-batch: exactly one plan."""
 
@@ -42,12 +49,15 @@ class Space:
 
 
 def space_of(question: Question, profile: Profile) -> Space:
-    """Return the space that a question spans for this model."""
+    """Return the space that a question spans for this model.
+
+    Raises:
+        UsageError: the global batch is in tokens, and the file does not say how many a sample has.
+    """
     choices, machine = question.choices, question.machine
     fixed = is_fixed(machine, choices)
-    global_batch = question.work.global_batch
-    if global_batch is None and not fixed:
-        global_batch = profile.default_micro_batch
+    batch = asked_batch(question, profile)
+    global_batch = batch.samples
     recomputes: tuple[Recompute, ...] = choices.recomputes or (
         ("none", "selective", "full") if profile.blocks and not fixed else ("none",)
     )
@@ -58,8 +68,23 @@ def space_of(question: Question, profile: Profile) -> Space:
         micro_batches=_micro_batches(choices, global_batch),
         grad_accums=choices.grad_accums,
         global_batch=global_batch,
+        batch=batch,
         fixed=fixed,
     )
+
+
+def asked_batch(question: Question, profile: Profile) -> AskedBatch:
+    """Return the global batch of a question: given, made by what was given, or by the rule.
+
+    Raises:
+        UsageError: as `space_of`.
+    """
+    work, choices = question.work, question.choices
+    given = work.global_batch is not None or work.global_batch_tokens is not None
+    made = choices.micro_batches and choices.grad_accums and choices.layouts
+    if not given and (made or is_fixed(question.machine, choices)):
+        return AskedBatch(source="layout")
+    return global_batch_of(profile, work, given_samples(work, profile.tokens_per_sample))
 
 
 def is_fixed(machine: Machine, choices: Choices) -> bool:
@@ -143,9 +168,14 @@ def _node_counts(machine: Machine) -> tuple[int, ...]:
 def _micro_batches(choices: Choices, global_batch: int | None) -> np.ndarray:
     if choices.micro_batches:
         return np.array(sorted(set(choices.micro_batches)))
-    limit = min(LARGEST_MICRO_BATCH, global_batch or LARGEST_MICRO_BATCH)
+    limit = LARGEST_FREE_MICRO_BATCH if global_batch is None else global_batch
     sizes = {2**i for i in range(limit.bit_length()) if 2**i <= limit}
     if global_batch is not None:
         # A global batch such as 48 or 100 also divides into sizes that are no power of two.
-        sizes |= {d for d in range(1, limit + 1) if global_batch % d == 0}
+        sizes |= _divisors(global_batch)
     return np.array(sorted(sizes))
+
+
+def _divisors(number: int) -> set[int]:
+    small = {one for one in range(1, math.isqrt(number) + 1) if number % one == 0}
+    return small | {number // one for one in small}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import numpy as np
 
 from ...catalog.vocabulary import Offloaded, Precision, Stack
 from ...profiles.profile import NUMERICS_OF_PRECISION
+from ..cost.run_cost import samples_of, steps_of
 from ..hardware.cluster import Site
 from ..offload.host_copies import NOTHING
 from ..plan.layout import Layout
@@ -19,11 +20,15 @@ from ..plan.setup import Setup
 from ..predict.model_cache import ModelCache
 from ..predict.step_time import Variants
 from ..software.stack import casts_layers
+from .candidate import Candidate
 from .data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor, data_ranks
 from .model_parallel import HandLayouts
-from .offers import Market, PricedInstance
-from .ranking import Candidate
+from .offers import LARGE_CLOUDS, Market, PricedInstance
+from .ranking import grouping
 from .search_space import Space, precisions_for, stack_for
+
+SMALLER_COSTS = 0.01
+"""Share of the rate that a smaller micro-batch, which holds less memory, may cost."""
 
 
 class Sweep:
@@ -47,6 +52,8 @@ class Sweep:
         self.counts["no_spec"] = market.without_spec
         self.counts["unsupported"] = market.cannot_train
         self.tried = 0
+        self._known_steps: dict[int, int | None] = {}
+        self.by = grouping(question)
         self._data_parallel = DataParallelPredictor(cache=cache, space=space)
         self._by_hand = HandLayouts(cache=cache, space=space)
         self.refusals: set[str] = set()
@@ -154,6 +161,7 @@ class Sweep:
         if tried.best is None:
             return
         shown = self._shown(choices)
+        batch = tried.best.micro_batch * tried.best.grad_accum * layout.data
         for choice in shown:
             yield Candidate(
                 choice=choice,
@@ -164,7 +172,8 @@ class Sweep:
                 grad_accum=tried.best.grad_accum,
                 recompute=tried.best.recompute,
                 step_s=tried.step_s,
-                global_batch=tried.best.micro_batch * tried.best.grad_accum * layout.data,
+                global_batch=batch,
+                steps=self._steps(batch),
                 variants_that_fit=tried.fitting * many // len(shown),
             )
 
@@ -176,7 +185,10 @@ class Sweep:
         variants: Variants,
     ) -> Iterator[Candidate]:
         accum, divisible = self._data_parallel.accumulation(layouts, variants.micro_batch)
-        fits = divisible & self._data_parallel.fits(site, layouts, variants, accum)
+        fits, is_safe = self._data_parallel.fits(
+            site, layouts, variants, accum, max_oom=self.question.money.max_oom
+        )
+        fits &= divisible
         many = len(choices)
         shown = self._shown(choices)
         self.tried += many * fits.size
@@ -184,10 +196,9 @@ class Sweep:
         self.counts["out_of_memory"] += many * int((divisible & ~fits).sum())
         total_s = self._data_parallel.step_s(site, layouts, variants, accum)
         batch = variants.micro_batch * data_ranks(layouts) * accum
-        rate = np.where(fits, batch / total_s, -np.inf)
-        best = rate.argmax(axis=1)
-        for row, fitting in self._rows_to_show(layouts, rate, variants.setup.stack).items():
-            layout, column = layouts[row], int(best[row])
+        best = Best.of(batch / total_s, fits, fits & is_safe, variants.micro_batch)
+        for row, fitting in self._rows_to_show(layouts, best, variants.setup.stack).items():
+            layout, column = layouts[row], int(best.column[row])
             for choice in shown:
                 yield Candidate(
                     choice=choice,
@@ -199,11 +210,13 @@ class Sweep:
                     recompute=variants.recompute[column],
                     step_s=float(total_s[row, column]),
                     global_batch=int(batch[row, column]),
+                    steps=self._steps(int(batch[row, column])),
+                    is_risky=not best.is_safe[row],
                     variants_that_fit=fitting * many // len(shown),
                 )
 
     def _rows_to_show(
-        self, layouts: tuple[Layout, ...], rate: np.ndarray, stack: Stack
+        self, layouts: tuple[Layout, ...], best: Best, stack: Stack
     ) -> dict[int, int]:
         """Return rows of layouts to show, with how many variants that fit each stands for.
 
@@ -211,8 +224,7 @@ class Sweep:
         the fastest is shown of those that hold whole parameters and of those that shard them,
         unless all variants are asked for.
         """
-        fitting = (rate > 0).sum(axis=1)
-        top = rate.max(axis=1)
+        fitting = best.fitting
         rows = [row for row in range(len(layouts)) if fitting[row]]
         if self.question.all_variants:
             return {row: int(fitting[row]) for row in rows}
@@ -222,7 +234,9 @@ class Sweep:
             key = (layout.accelerators, casts_layers(stack, layout, self.offload))
             groups.setdefault(key, []).append(row)
         return {
-            max(group, key=lambda row: top[row]): int(fitting[group].sum())
+            max(group, key=lambda row: (best.is_safe[row], best.rate[row])): int(
+                fitting[group].sum()
+            )
             for group in groups.values()
         }
 
@@ -255,9 +269,80 @@ class Sweep:
             offload=self.offload,
         )
 
+    def _steps(self, global_batch: int) -> int | None:
+        """Return the optimizer steps of the whole work, where an amount of it was given."""
+        if global_batch not in self._known_steps:
+            work, profile = self.question.work, self.cache.profile
+            samples = samples_of(work, profile.tokens_per_sample, global_batch)
+            self._known_steps[global_batch] = (
+                None if samples is None else steps_of(samples, global_batch)
+            )
+        return self._known_steps[global_batch]
+
     def _shown(self, choices: Sequence[PricedInstance]) -> Sequence[PricedInstance]:
-        """Return the choices of equal machines that become candidates: the cheapest, or all."""
-        return choices if self.question.all_variants else [min(choices, key=_price)]
+        """Return the choices of equal machines that become candidates.
+
+        The cheapest of each group that has a row of its own, and the cheapest of the large clouds.
+        """
+        if self.question.all_variants:
+            return choices
+        groups: dict[object, PricedInstance] = {}
+        for choice in sorted(choices, key=_price):
+            groups.setdefault(self._seller(choice), choice)
+            if choice.offer.provider in LARGE_CLOUDS:
+                groups.setdefault(LARGE_CLOUDS, choice)
+        return list({id(choice): choice for choice in groups.values()}.values())
+
+    def _seller(self, choice: PricedInstance) -> object:
+        """Return what equal machines are kept apart by."""
+        offer = choice.offer
+        return {
+            "accelerator": None,
+            "provider": offer.provider,
+            "instance": (offer.provider, offer.instance_type),
+            "region": (offer.provider, offer.region),
+            None: offer.provider,
+        }[self.by]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """The best variant of every layout, [L]: the fastest, or nearly so with a smaller micro-batch.
+
+    Variants that may run out of memory are taken where a layout has no others.
+    """
+
+    column: np.ndarray
+    rate: np.ndarray
+    """Samples per second."""
+    is_safe: np.ndarray
+    fitting: np.ndarray
+    """How many variants fit."""
+
+    @classmethod
+    def of(
+        cls, rate: np.ndarray, fits: np.ndarray, is_safe: np.ndarray, micro_batch: np.ndarray
+    ) -> Best:
+        """Return the best of variants.
+
+        Args:
+            rate: [L, V] samples per second.
+            fits: [L, V] whether memory is predicted to suffice.
+            is_safe: [L, V] whether it does but for the risk that is accepted.
+            micro_batch: [V] sizes.
+        """
+        any_safe = np.asarray(is_safe.any(axis=1))
+        rate = np.where(np.where(any_safe[:, None], is_safe, fits), rate, -np.inf)
+        near = rate >= (1 - SMALLER_COSTS) * rate.max(axis=1, keepdims=True)
+        # Of nearly equal ones the smallest micro-batch, and of its policies the fastest.
+        smallest = np.where(near, micro_batch, np.iinfo(np.int64).max).min(axis=1, keepdims=True)
+        column = np.where(near & (micro_batch == smallest), rate, -np.inf).argmax(axis=1)
+        return cls(
+            column=column,
+            rate=np.take_along_axis(rate, column[:, None], axis=1)[:, 0],
+            is_safe=any_safe,
+            fitting=fits.sum(axis=1),
+        )
 
 
 def _price(choice: PricedInstance) -> tuple[bool, Decimal]:

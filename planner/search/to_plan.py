@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from ...catalog.units import SECONDS_PER_HOUR
 from ...profiles.profile import Profile
 from ..cost.run_cost import run_cost, samples_of
+from ..cost.whole_job import whole_job
 from ..offload.host_memory import ordered
 from ..plan.ids import plan_id
-from ..plan.plan import Estimated, Plan, RunCost
+from ..plan.plan import Estimated, Plan, RunCost, WholeJob
 from ..plan.question import Question, Work
 from ..plan.runnable import why_not_runnable
 from ..predict.predict import Prediction
-from .ranking import Candidate
+from .candidate import Candidate
 
 
 def as_plan(
@@ -24,6 +25,7 @@ def as_plan(
     global_batch = setup.micro_batch * setup.layout.data * setup.grad_accum
     step = prediction.step_time_s
     rates = _rates(candidate, global_batch / step.value, profile.tokens_per_sample)
+    run = _run(candidate, step, global_batch, profile.tokens_per_sample, question.work)
     plan = Plan(
         id="",
         position=0,
@@ -54,7 +56,9 @@ def as_plan(
         usd_per_hour=rates.usd_per_hour,
         usd_per_million_samples=rates.usd_per_million_samples,
         usd_per_million_tokens=rates.usd_per_million_tokens,
-        run=_run(candidate, step, global_batch, profile.tokens_per_sample, question.work),
+        run=run,
+        whole_job=_whole_job(candidate, step, run),
+        p_oom=prediction.p_oom,
         needs_port=site.accelerator.needs_xla,
         notes=prediction.notes,
     )
@@ -110,6 +114,24 @@ def _run(
         usd_per_hour=candidate.choice.usd_per_hour,
         spot_usd_per_hour=candidate.choice.spot_usd_per_hour,
         tokens_per_sample=tokens_per_sample,
+    )
+
+
+def _whole_job(candidate: Candidate, step: Estimated, run: RunCost | None) -> WholeJob | None:
+    """Return the run with its start and its bill; None where no amount of work was given."""
+    if run is None:
+        return None
+    return whole_job(
+        Estimated(
+            value=run.steps * step.value,
+            low=run.steps * step.low,
+            high=run.steps * step.high,
+            basis=step.basis,
+        ),
+        nodes=candidate.site.nodes,
+        usd_per_hour=candidate.choice.usd_per_hour,
+        spot_usd_per_hour=candidate.choice.spot_usd_per_hour,
+        billing=candidate.choice.billing,
     )
 
 

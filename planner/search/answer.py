@@ -1,0 +1,137 @@
+"""From ranked plans to the answer: which are shown, which come first, and the question repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from ...catalog.types import CPU_PREFIX
+from ...profiles.profile import Profile
+from ..cost.run_cost import samples_of, steps_of
+from ..plan.asked import AskedBatch, AskedMachine, AskedQuestion, AskedWork, Limits, WorkKind
+from ..plan.plan import Plan, PriceDates, Recommended
+from ..plan.question import Question, Work
+from .offers import LARGE_CLOUDS
+from .ranking import MOST_PLANS, headlines, mark_ties
+from .recommended import recommended, sensible
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The plans that are shown, numbered, and those that the first lines name."""
+
+    plans: tuple[Plan, ...]
+    headlines: dict[str, str]
+    recommended: Recommended | None
+    on_large_clouds: Recommended | None
+    """Where the recommended plan is of another seller, and no seller was asked for."""
+
+
+def answer_of(ranked: Sequence[Plan], question: Question, *, is_batch_free: bool) -> Answer:
+    """Return the answer that ranked plans make.
+
+    Args:
+        ranked: finished plans in order.
+        question: what was asked.
+        is_batch_free: whether each plan has a global batch of its own.
+    """
+    money = question.money
+    considered = sensible(ranked, money, is_batch_free=is_batch_free)
+    picks = headlines(considered)
+    best = recommended(considered, money)
+    elsewhere = None
+    if best is not None and not question.machine.providers:
+        by_id = {plan.id: plan for plan in ranked}
+        if by_id[best.id].offer.provider not in LARGE_CLOUDS:
+            large = [plan for plan in ranked if plan.offer.provider in LARGE_CLOUDS]
+            elsewhere = recommended(sensible(large, money, is_batch_free=is_batch_free), money)
+    named = {one.id for one in (best, elsewhere) if one is not None} | set(picks.values())
+    plans = mark_ties(_shown(ranked, named, question.top))
+    places = {plan.id: plan.position for plan in plans}
+    return Answer(
+        plans=plans,
+        headlines=picks,
+        recommended=_placed(best, places),
+        on_large_clouds=_placed(elsewhere, places),
+    )
+
+
+def _shown(ranked: Sequence[Plan], named: set[str], top: int | None) -> list[Plan]:
+    """Return the plans to show in order: those that are named first, and the best of the others.
+
+    Host processors and plans that need a port use up no place of the others.
+    """
+    own = [plan for plan in ranked if not _stands_apart(plan)]
+    places = (top or MOST_PLANS) - sum(plan.id in named for plan in own)
+    others = [plan.id for plan in own if plan.id not in named][: max(0, places)]
+    kept = named | set(others)
+    return [plan for plan in ranked if _stands_apart(plan) or plan.id in kept]
+
+
+def _stands_apart(plan: Plan) -> bool:
+    return plan.needs_port or plan.offer.accelerator.startswith(CPU_PREFIX)
+
+
+def _placed(found: Recommended | None, places: dict[str, int]) -> Recommended | None:
+    if found is None:
+        return None
+    return found.model_copy(update={"position": places[found.id]})
+
+
+def price_dates(plans: Sequence[Plan]) -> PriceDates | None:
+    """Return the dates of the prices that these plans use; None where no price is dated."""
+    dated = [plan.offer for plan in plans if plan.offer.price_date is not None]
+    dates = [offer.price_date for offer in dated if offer.price_date is not None]
+    if not dates:
+        return None
+    return PriceDates(
+        oldest=min(dates),
+        newest=max(dates),
+        by_year=any(offer.price_date_precision == "year" for offer in dated),
+    )
+
+
+def asked_question(question: Question, profile: Profile, batch: AskedBatch) -> AskedQuestion:
+    """Return the question as its answer repeats it."""
+    machine, money = question.machine, question.money
+    return AskedQuestion(
+        model=profile.name,
+        params=profile.params,
+        work=_asked_work(question.work, profile.tokens_per_sample, batch.samples),
+        global_batch=batch,
+        limits=Limits(
+            deadline_s=money.deadline_s, budget_usd=money.budget_usd, max_oom=money.max_oom
+        ),
+        machine=AskedMachine(
+            providers=machine.providers,
+            regions=machine.regions,
+            jurisdictions=machine.jurisdictions,
+            accelerators=machine.accelerators,
+            instances=machine.instances,
+            nodes=machine.nodes,
+            max_nodes=machine.max_nodes,
+        ),
+        purchase=money.purchase,
+    )
+
+
+def _asked_work(work: Work, tokens_per_sample: float | None, global_batch: int | None) -> AskedWork:
+    kinds: tuple[WorkKind, ...] = get_args(WorkKind)
+    kind = next((name for name in kinds if getattr(work, name) is not None), None)
+    samples = steps = None
+    if global_batch is not None:
+        samples = samples_of(work, tokens_per_sample, global_batch)
+        steps = None if samples is None else steps_of(samples, global_batch)
+    elif work.steps is not None:
+        steps = work.steps
+    tokens = samples * tokens_per_sample if samples and tokens_per_sample else work.tokens
+    return AskedWork(
+        kind=kind,
+        amount=None if kind is None else getattr(work, kind),
+        samples=samples,
+        tokens=tokens,
+        steps=steps,
+        dataset_size=work.dataset_size,
+        critical_batch=work.critical_batch,
+    )

@@ -1,0 +1,134 @@
+"""The global batch of a question: as it was given, else that of published runs of such models.
+
+The default of `make_batch` is a micro-batch and says nothing about the global batch.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from ...catalog.errors import UsageError
+from ...profiles.profile import Profile
+from ..plan.asked import AskedBatch
+from ..plan.question import Work
+
+FEWEST_STEPS = 500
+"""A batch that the rule chooses leaves at least so many steps; below, a schedule of the learning
+rate has no room."""
+FEW_STEPS = 200
+"""Below so many steps of a batch that was given, there is a warning."""
+NEAR = 0.05
+"""How far the samples may be from tokens ÷ tokens per sample: published batches of "0.5M tokens"
+are powers of two, such as 524,288."""
+MOST_TRAINED_OF_ADAPTERS = 0.2
+LARGEST_ROW_BYTES = 16 * 1024
+"""A sample of a table is not larger; an image or a text is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rule:
+    samples: float
+    words: str
+    source: str
+
+
+def global_batch_of(profile: Profile, work: Work, samples: float | None) -> AskedBatch:
+    """Return the global batch that all plans of a question have.
+
+    Args:
+        profile: the model.
+        work: with the batch that was given, if one was.
+        samples: how many the work is, where that does not depend on the batch; None: not known.
+
+    Raises:
+        UsageError: the batch is given in tokens, and the file does not say how many a sample has.
+    """
+    per_sample = profile.tokens_per_sample
+    given = work.global_batch
+    if work.global_batch_tokens is not None:
+        given = _samples_near(work.global_batch_tokens, per_sample)
+    if given is not None:
+        return AskedBatch(samples=given, tokens=_tokens(given, per_sample), source="option")
+    rule = _rule(profile)
+    size = _power_of_two(rule.samples)
+    most = size if samples is None else max(1, int(samples // FEWEST_STEPS))
+    words = rule.words
+    if size > most:
+        size = 2 ** (most.bit_length() - 1)
+        words += f", less to leave {FEWEST_STEPS} steps"
+    return AskedBatch(
+        samples=size,
+        tokens=_tokens(size, per_sample),
+        source="rule",
+        rule=words,
+        rule_source=rule.source,
+    )
+
+
+def _samples_near(tokens: float, per_sample: float | None) -> int:
+    """Return the samples that make about so many tokens and divide among ranks most evenly."""
+    if per_sample is None:
+        raise UsageError(
+            "The global batch was given in tokens, but the model file does not say how many a"
+            " sample has.",
+            fix="set TOKENS_PER_SAMPLE in the file, or give --global-batch in samples.",
+        )
+    exact = tokens / per_sample
+    for exponent in range(max(0, int(exact).bit_length()), -1, -1):
+        step = 2**exponent
+        near = max(1, round(exact / step)) * step
+        if abs(near - exact) <= NEAR * exact:
+            return near
+    return max(1, round(exact))
+
+
+def _rule(profile: Profile) -> _Rule:
+    table = _table()
+    size = profile.parameters
+    if profile.tokens_per_sample is not None and _trains_adapters(profile):
+        return _Rule(**_samples(table["adapters"], "of adapters"))
+    if profile.tokens_per_sample is not None:
+        row = next(row for row in table["language"] if size <= row["up_to_parameters"])
+        return _Rule(
+            samples=row["tokens"] / profile.tokens_per_sample,
+            words=f"{row['tokens'] / 1e6:g}M tokens at {size / 1e9:.2g}B parameters",
+            source=row["source"],
+        )
+    if any(k.kind == "convolution" for s in profile.steps[0].segments for k in s.kernels):
+        return _Rule(**_samples(table["images"], "of images"))
+    if profile.batch_bytes.per_sample <= LARGEST_ROW_BYTES and not profile.blocks:
+        return _Rule(**_samples(table["rows"], "of table rows"))
+    return _Rule(**_samples(table["others"], ""))
+
+
+def _samples(row: dict[str, Any], what: str) -> dict[str, Any]:
+    words = f"{row['samples']:,} samples {what}".rstrip()
+    return {"samples": row["samples"], "words": words, "source": row["source"]}
+
+
+def _trains_adapters(profile: Profile) -> bool:
+    return profile.trainable_parameters <= MOST_TRAINED_OF_ADAPTERS * profile.parameters
+
+
+def _tokens(samples: int, per_sample: float | None) -> float | None:
+    return None if per_sample is None else samples * per_sample
+
+
+def _power_of_two(samples: float) -> int:
+    """Return the power of two that is nearest by ratio, one at least.
+
+    >>> _power_of_two(244.1), _power_of_two(0.3)
+    (256, 1)
+    """
+    low = 2 ** max(0, int(samples).bit_length() - 1)
+    return low if samples**2 <= 2 * low**2 else 2 * low
+
+
+@cache
+def _table() -> dict[str, Any]:
+    text = (files("gpuplan.planner") / "data/batch_sizes.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)

@@ -1,0 +1,130 @@
+"""A candidate of the search: a machine, a setup and a step time, before anything exact is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import cached_property
+from typing import Literal
+
+from ...catalog.units import SECONDS_PER_HOUR
+from ...catalog.vocabulary import Recompute
+from ..cost.whole_job import expected_usd, start_up_s
+from ..hardware.cluster import Site
+from ..plan.layout import Layout
+from ..plan.question import Money, Sort
+from ..plan.setup import Setup
+from .offers import PricedInstance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A site, a setup and a price, with its step time before intervals.
+
+    Thousands are made and a few are shown, so the site and the setup are spelled out late.
+    """
+
+    choice: PricedInstance
+    one_node: Site
+    base: Setup
+    layout: Layout
+    micro_batch: int
+    grad_accum: int
+    recompute: Recompute
+    step_s: float
+    global_batch: int
+    steps: int | None
+    """Of the whole work; None where no amount of it was given."""
+    variants_that_fit: int
+    is_risky: bool = False
+    """Whether it may run out of memory with a larger chance than was asked for."""
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes are rented."""
+        return self.layout.accelerators // self.one_node.per_node
+
+    @cached_property
+    def site(self) -> Site:
+        """Where it runs."""
+        return replace(self.one_node, nodes=self.nodes)
+
+    @cached_property
+    def setup(self) -> Setup:
+        """How the step is run."""
+        return replace(
+            self.base,
+            layout=self.layout,
+            micro_batch=self.micro_batch,
+            grad_accum=self.grad_accum,
+            recompute=self.recompute,
+        )
+
+    @cached_property
+    def seconds(self) -> float:
+        """The whole job from its request, or one sample where no amount of work was given."""
+        if self.steps is None:
+            return self.step_s / self.global_batch
+        return start_up_s() + self.steps * self.step_s
+
+    @cached_property
+    def usd_per_hour(self) -> float:
+        """All nodes; infinite when the price is unknown, so that it ranks last."""
+        usd = self.choice.usd_per_hour
+        return float("inf") if usd is None else float(usd) * self.nodes
+
+    @cached_property
+    def usd(self) -> float:
+        """Dollars of the whole job, or of one sample where no amount of work was given."""
+        usd = self.choice.usd_per_hour
+        if usd is None:
+            return float("inf")
+        if self.steps is None:
+            return self.usd_per_hour / SECONDS_PER_HOUR * self.seconds
+        return expected_usd(
+            self.seconds,
+            nodes=self.nodes,
+            usd_per_hour=float(usd),
+            billing=self.choice.billing,
+        )
+
+    def breaks(self, money: Money) -> Literal["past_deadline", "over_budget"] | None:
+        """Return the limit of the question that this candidate breaks, if any."""
+        if self.steps is None:
+            return None
+        if money.deadline_s is not None and self.seconds > money.deadline_s:
+            return "past_deadline"
+        if money.budget_usd is not None and Decimal(self.usd) > Decimal(money.budget_usd):
+            return "over_budget"
+        return None
+
+    def order(self, sort: Sort) -> tuple[float, ...]:
+        """Return the sort key: what is safe first, the quantity asked for, then dollars, size."""
+        return self.is_risky, *sort_key(
+            sort,
+            cost=self.usd,
+            price=self.usd_per_hour,
+            seconds=self.seconds,
+            size=self.layout.accelerators,
+        )
+
+
+def sort_key(
+    sort: Sort, *, cost: float, price: float, seconds: float, size: int
+) -> tuple[float, ...]:
+    """Return the key that orders by the quantity asked for, then by what matters next.
+
+    Args:
+        sort: "time" and "throughput" are `seconds`, "memory" the fewest accelerators.
+        cost: dollars of the same amount of work.
+        price: dollars per hour.
+        seconds: of the same amount of work.
+        size: accelerators.
+    """
+    if sort in ("time", "throughput"):
+        return seconds, cost, size
+    if sort == "memory":
+        return size, cost, seconds
+    if sort == "price":
+        return price, seconds, size
+    return cost, seconds, size

@@ -1,0 +1,126 @@
+"""The plan that a person would rent: a knee of cost against time among the sensible plans.
+
+docs/how-to-read-an-answer.md has the rules of this file as a table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...catalog.types import CPU_PREFIX
+from ...catalog.units import SECONDS_PER_HOUR
+from ..plan.plan import Plan, Recommended
+from ..plan.question import Money
+
+FEWEST_STEPS = 500
+"""Of a plan with a batch of its own: fewer leave a learning rate no schedule."""
+MOST_HOURS = 60 * 24.0
+"""Unless the deadline is later: nobody waits longer for a run without saying so."""
+MOST_OF_CHEAPEST = 2.0
+"""Cost over that of the cheapest plan, unless a deadline is given."""
+PATIENCE_HOURS = 7 * 24.0
+"""Waiting so long weighs as much as the cost itself; with a deadline, all the time until then."""
+DOUBLING = 0.05
+"""What twice the nodes weigh, as a share of the cost: each must be had at the same moment, in one
+place, and any of them may fail. A judgement, not a measurement."""
+ALIKE = 0.02
+"""Costs that differ by less are the same to a reader."""
+
+
+def sensible(
+    plans: Sequence[Plan], money: Money, *, is_batch_free: bool = False
+) -> tuple[Plan, ...]:
+    """Return the plans that a person would consider; the headlines are chosen among them.
+
+    Args:
+        plans: finished plans.
+        money: limits that were given, and the risk of running out of memory that is accepted.
+        is_batch_free: whether each plan has a global batch of its own.
+    """
+    found = [
+        plan
+        for plan in plans
+        if not plan.needs_port
+        and not plan.offer.accelerator.startswith(CPU_PREFIX)
+        and (plan.p_oom is None or plan.p_oom <= money.max_oom)
+    ]
+    found = [plan for plan in found if plan.runnable is not False] or found
+    if is_batch_free:
+        found = [p for p in found if p.run is None or p.run.steps >= FEWEST_STEPS] or found
+    if money.deadline_s is None:
+        found = [p for p in found if p.whole_job is None or p.whole_job.hours <= MOST_HOURS]
+        costs = [usd for plan in found if (usd := cost_of(plan)) is not None]
+        limit = MOST_OF_CHEAPEST * min(costs, default=0.0)
+        found = [p for p in found if (usd := cost_of(p)) is None or usd <= limit]
+    return tuple(found)
+
+
+def cost_of(plan: Plan) -> float | None:
+    """Return dollars of the whole job, or of a million samples; None where no price is known."""
+    if plan.whole_job is not None:
+        return None if plan.whole_job.usd is None else float(plan.whole_job.usd)
+    return plan.usd_per_million_samples
+
+
+def weight(plan: Plan, money: Money) -> float:
+    """Return what a plan weighs; the lightest is recommended.
+
+    The cost, times 1 + hours over patience, times 1 + a share for every doubling of the nodes;
+    infinite where the price or the amount of work is not known.
+    """
+    usd = cost_of(plan)
+    if usd is None or plan.whole_job is None:
+        return math.inf
+    return weight_of(usd, plan.whole_job.hours, plan.nodes, money)
+
+
+def weight_of(usd: float, hours: float, nodes: int, money: Money) -> float:
+    """Return what a job weighs that costs and takes so much on so many nodes (`weight`)."""
+    patience = PATIENCE_HOURS
+    if money.deadline_s is not None:
+        patience = money.deadline_s / SECONDS_PER_HOUR
+    return usd * (1 + hours / patience) * (1 + DOUBLING * math.log2(nodes))
+
+
+def recommended(plans: Sequence[Plan], money: Money) -> Recommended | None:
+    """Return the lightest of the sensible plans with its reason, or None if there is none."""
+    weighed = [(weight(plan, money), plan.position, plan) for plan in plans]
+    weighed = [one for one in weighed if math.isfinite(one[0])]
+    if not weighed:
+        return None
+    plan = min(weighed)[2]
+    priced = [p for _, _, p in weighed]
+    cheapest = min(priced, key=lambda one: cost_of(one) or 0.0)
+    gap = (cost_of(plan) or 0.0) / max(cost_of(cheapest) or 0.0, 1e-9) - 1
+    return Recommended(
+        id=plan.id,
+        position=plan.position,
+        reason=_reason(plan, cheapest, gap),
+        gap_to_cheapest=gap,
+    )
+
+
+def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
+    assert plan.whole_job is not None and cheapest.whole_job is not None
+    parts = []
+    if plan.id == cheapest.id:
+        parts.append("the cheapest of the sensible plans")
+    else:
+        cost = "costs what the cheapest does" if gap < ALIKE else f"{gap:.0%} above the cheapest"
+        ratio = cheapest.whole_job.hours / plan.whole_job.hours
+        parts.append(f"{cost}, {_times(ratio)}")
+    if plan.p_oom is not None:
+        parts.append(f"{_sure(plan.p_oom)} sure to fit")
+    return "; ".join(parts)
+
+
+def _times(ratio: float) -> str:
+    if ratio >= 1.1:
+        return "twice as fast" if 1.9 <= ratio <= 2.1 else f"{ratio:.1f} times as fast"
+    return "on fewer nodes" if ratio < 0.9 else "as fast"
+
+
+def _sure(p_oom: float) -> str:
+    """Return the chance of fitting, never rounded up to certainty."""
+    return f"{min(math.floor((1 - p_oom) * 1000) / 10, 99.9):g} %"
