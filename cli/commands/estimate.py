@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from ...catalog.errors import GpuplanError, NoFeasiblePlanError, UsageError
 from ...catalog.vocabulary import OFFLOADABLE, OPTIMIZERS, PRECISIONS, RECOMPUTES, STACKS
-from ...planner.plan.question import Question
+from ...planner.plan.question import MOST_OOM, By, Question
+from ..options.amounts import BatchSize, CountOrAll, Share
 from ..options.curves import curves_option, given_curves
 from ..options.inputs import InputsOptions, read_inputs
 from ..options.question import QuestionOptions, question_of
+from ..options.settings import from_settings
 from ..options.shared import (
     Count,
     Dollars,
@@ -26,6 +28,7 @@ from ..options.shared import (
     option,
     output_options,
 )
+from ..terminal.output import chosen_format
 from ..terminal.progress import progress
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ FORMATS = ("table", "json", "csv", "markdown")
 OFFLOADS = ("none", *OFFLOADABLE)
 SORTS = ("cost", "time", "throughput", "memory", "price")
 WHOLE = Count(whole=True)
+BYS: tuple[By, ...] = get_args(By)
 
 
 @click.command("estimate", cls=GroupedCommand)
@@ -45,7 +49,18 @@ WHOLE = Count(whole=True)
 @option("Work", "--epochs", type=Count(), help="Number of passes over the data set.")
 @option("Work", "--dataset-size", type=WHOLE, help="Samples in the data set, for --epochs.")
 @option("Work", "--steps", type=WHOLE, help="Number of optimizer steps.")
-@option("Work", "--global-batch", type=WHOLE, help="Samples in one optimizer step.")
+@option(
+    "Work",
+    "--global-batch",
+    type=BatchSize(),
+    help="One optimizer step: 512 samples, or 0.5M-tokens; default: that of published runs.",
+)
+@option(
+    "Work",
+    "--critical-batch",
+    type=Count(),
+    help="Samples: a batch B then needs 1 + B/N times the work (McCandlish et al. 2018).",
+)
 @list_option("Machine", "--provider", help='Only these providers; "all" adds marketplaces.')
 @list_option("Machine", "--region", help="Only these regions.")
 @list_option(
@@ -124,7 +139,16 @@ WHOLE = Count(whole=True)
 @option("Money", "--spot", "purchase", flag_value="spot", help="Rank by spot prices.")
 @option("Money", "--any", "purchase", flag_value="any", help="Rank by the cheaper of both.")
 @option("Money", "--sort", type=OneOf(SORTS), help="Order of the plans; default: cost.")
-@option("Output", "--top", type=WHOLE, help="Number of plans to show.")
+@option(
+    "Money",
+    "--max-oom-risk",
+    type=Share(),
+    default=MOST_OOM,
+    show_default=True,
+    help="Largest chance of running out of memory of the plans that come first.",
+)
+@option("Output", "--top", type=CountOrAll(), help="Number of plans to show, or all; default: 10.")
+@option("Output", "--by", type=OneOf(BYS), help="One plan for each of these.")
 @option(
     "Output",
     "--all-variants",
@@ -159,7 +183,8 @@ def command(model: str, **options: Any) -> int:
     from ... import api
 
     asked = EstimateOptions(**options)
-    question = question_of(asked)
+    form = chosen_format(asked.form, asked.out_file, FORMATS)
+    question = question_of(asked, is_read=form in ("table", "markdown"))
     inputs = read_inputs(
         model,
         asked,
@@ -169,6 +194,7 @@ def command(model: str, **options: Any) -> int:
     )
     with progress("Comparing machines …", quiet=asked.quiet):
         answer = api.estimate(inputs, question)
+    answer = with_settings(answer, from_settings())
     plan = _plan_at(answer, asked.explain or 1)
     if asked.explain and plan is None and answer.plans:
         raise UsageError(
@@ -191,12 +217,20 @@ class EstimateOptions(QuestionOptions, InputsOptions):
     trace: str | None
 
 
+def with_settings(answer: Estimate, names: tuple[str, ...]) -> Estimate:
+    """Return the answer whose question says which options were not typed but set."""
+    if answer.question is None or not names:
+        return answer
+    asked = answer.question.model_copy(update={"from_settings": names})
+    return answer.model_copy(update={"question": asked})
+
+
 def _plan_at(answer: Estimate, position: int) -> Plan | None:
     return next((plan for plan in answer.plans if plan.position == position), None)
 
 
 def _write(model: str, answer: Estimate, plan: Plan | None, asked: EstimateOptions) -> None:
-    from ..terminal.output import chosen_format, write_output
+    from ..terminal.output import write_output
 
     form = chosen_format(asked.form, asked.out_file, FORMATS)
     write_output(_rendered(model, answer, plan, form, asked), asked.out_file)

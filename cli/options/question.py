@@ -9,9 +9,11 @@ from typing import Any, Literal
 from ...catalog.errors import UsageError
 from ...catalog.vocabulary import OFFLOADABLE, Offloaded, Precision, Recompute, Stack
 from ...planner.plan.layout import Layout
-from ...planner.plan.question import Choices, Machine, Money, Question, Sort, Work
+from ...planner.plan.question import By, Choices, Machine, Money, Question, Sort, Work
+from .amounts import ALL, Batch
 from .shared import parse_cluster
 
+DEFAULT_TOP = 10
 AMOUNTS = ("tokens", "samples", "epochs", "steps")
 
 
@@ -24,7 +26,8 @@ class QuestionOptions:
     epochs: float | None
     dataset_size: int | None
     steps: int | None
-    global_batch: int | None
+    global_batch: Batch | None
+    critical_batch: float | None
     provider: tuple[str, ...]
     region: tuple[str, ...]
     jurisdiction: tuple[str, ...]
@@ -49,13 +52,20 @@ class QuestionOptions:
     """US dollars."""
     purchase: Literal["on-demand", "spot", "any"]
     sort: Sort | None
+    max_oom_risk: float
+    by: By | None
     top: int | None
+    """`ALL`, a number, or None where none was given."""
     all_variants: bool
     vs_cpu: bool
 
 
-def question_of(options: QuestionOptions) -> Question:
+def question_of(options: QuestionOptions, *, is_read: bool = False) -> Question:
     """Return the question that the options ask.
+
+    Args:
+        options: as they were typed.
+        is_read: whether people read the answer, who want a few rows unless they say how many.
 
     Raises:
         UsageError: Options contradict each other.
@@ -85,7 +95,11 @@ def question_of(options: QuestionOptions) -> Question:
             epochs=options.epochs,
             steps=options.steps,
             dataset_size=options.dataset_size,
-            global_batch=options.global_batch,
+            global_batch=None if options.global_batch is None else options.global_batch.samples,
+            global_batch_tokens=(
+                None if options.global_batch is None else options.global_batch.tokens
+            ),
+            critical_batch=options.critical_batch,
         ),
         machine=_machine_of(options),
         choices=Choices(
@@ -104,11 +118,20 @@ def question_of(options: QuestionOptions) -> Question:
             budget_usd=options.budget,
             purchase=options.purchase,
             sort=options.sort,
+            max_oom=options.max_oom_risk,
         ),
         all_variants=options.all_variants,
         vs_cpu=options.vs_cpu,
-        top=options.top,
+        top=_top(options, is_read=is_read),
+        by=options.by,
     )
+
+
+def _top(options: QuestionOptions, *, is_read: bool) -> int | None:
+    """Return how many plans are wanted; None: the best of every group."""
+    if options.top is not None:
+        return None if options.top == ALL else options.top
+    return DEFAULT_TOP if is_read and not options.all_variants else None
 
 
 def offload_of(words: tuple[str, ...]) -> tuple[Offloaded, ...] | None:

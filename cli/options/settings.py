@@ -95,6 +95,16 @@ def defaults(command: click.Command) -> dict[str, Any]:
     return filled
 
 
+def from_settings() -> tuple[str, ...]:
+    """Return the options of the running command that a setting filled, not the command line."""
+    context = click.get_current_context()
+    return tuple(
+        name.replace("_", "-")
+        for name in context.params
+        if context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT_MAP
+    )
+
+
 def checked(option: click.Option, setting: Setting, command: click.Command) -> Any:
     """Return a setting's value as its option takes it.
 

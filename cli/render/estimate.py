@@ -1,4 +1,4 @@
-"""An Estimate as text for a terminal: the three plans that matter, then one row per accelerator."""
+"""An Estimate as text for a terminal: the question, what to rent and why, then a row a plan."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from ...catalog.types import CPU_PREFIX
-from ...planner.plan.plan import Estimate, Plan
-from .text.columns import Align, aligned, column_widths, packed, total_width
+from ...planner.plan.plan import Estimate, Plan, Recommended
+from .text.asked import describe_asked, describe_limits
+from .text.columns import GAP, Align, column_widths, packed, padded, total_width
 from .text.money import format_money_range, format_price
 from .text.quantity import (
     UNKNOWN,
     format_count,
-    format_memory_use,
     format_seconds,
     format_share,
     format_spread,
@@ -27,11 +27,15 @@ from .text.wording import (
     describe_place,
     describe_rejected,
     describe_spot,
+    job_of,
     per_million,
     unknown_spot,
+    usd_interval,
 )
 
 TIE = "≈"
+BEYOND_THE_USER = ("no_price", "no_spec", "no_topology", "unsupported")
+NOT_COUNTED = "not in these sums: failures and restarts, storage, egress"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +45,9 @@ class Column:
     heading: str
     cell: Callable[[Plan], str]
     align: Align = "right"
-    label: str | None = None
-    """How the cell reads when there is no room for the column; None: it always is one."""
-
-    def item(self, plan: Plan) -> str:
-        """Return the cell as an item of the second line."""
-        return (self.label or "{}").format(self.cell(plan))
+    gives_way: int = 0
+    """Where the lines are too long, columns leave in this order, 1 first; 0 always stays."""
+    is_dim: bool = False
 
 
 def render_estimate(answer: Estimate, *, model: str, width: int) -> list[Text]:
@@ -57,53 +58,59 @@ def render_estimate(answer: Estimate, *, model: str, width: int) -> list[Text]:
         model: The model as it was typed, for the command to type next.
         width: Columns of the terminal.
     """
+    asked = list(_asked(answer, width))
     if not answer.plans:
-        return [*_no_plan(answer, model, width)]
+        return [*asked, Text(), *_no_plan(answer, model, width)]
     own, ported, cpus = split_blocks(answer.plans)
-    lines = [*_headlines(answer, width), Text()]
+    lines = [*asked, Text(), *_first_lines(answer, width), Text()]
     table = _Table.of(answer, width)
     lines.append(table.header())
     lines += table.rows(own)
     if ported:
-        lines += [Text(), Text("Needs an XLA port: this torch file does not run there as it is.")]
+        lines.append(Text("Needs a port to XLA: this torch file does not run there as it is."))
         lines += table.rows(ported)
     if cpus:
-        lines += [Text(), Text("On host processors alone, for comparison:")]
+        lines.append(Text("On host processors alone, for comparison:"))
         lines += table.rows(cpus)
-    lines.append(Text())
-    if any(plan.tie_with_previous for plan in answer.plans):
-        lines.append(Text(f"{TIE} cannot be told from the row above: their intervals overlap."))
-    lines += [*_footer(answer, width), *_next_step(answer, model)]
-    return lines
+    return [*lines, *_footer(answer, width), *_next_step(answer, model)]
 
 
 def plan_columns(answer: Estimate) -> list[Column]:
     """Return the columns that suit an answer: hours and dollars, or rates without work."""
-    columns = [
-        Column(heading="#", cell=_position),
-        Column(heading="Accelerators", cell=describe_accelerators, align="left"),
-        Column(heading="Step time", cell=_step_time),
-        Column(heading="MFU", cell=lambda plan: format_share(plan.mfu), label="MFU {}"),
-        Column(heading="Memory", cell=_memory, label="{}"),
-        Column(heading="$/h", cell=_usd_per_hour, label="{}/h"),
-    ]
+    max_oom = 1.0 if answer.question is None else answer.question.limits.max_oom
     # Bought on the spot market, the price of a plan is that of the market already.
     only_spot = all(plan.offer.purchase == "spot" for plan in answer.plans)
-    if any(plan.run for plan in answer.plans):
-        spot = Column(heading="Spot", cell=describe_spot, label="spot {}")
-        return [
-            *columns,
-            Column(heading="Time", cell=describe_hours),
-            Column(heading="Cost", cell=_cost),
-            *(() if only_spot else (spot,)),
-        ]
+    risks = any(_risk(plan, max_oom) for plan in answer.plans)
     what, _ = per_million(answer.plans[0])
-    spot = Column(heading="Spot $/h", cell=_spot_per_hour, label="spot {}/h")
+    risk = Column(heading="risk", cell=lambda plan: _risk(plan, max_oom))
+    columns = [
+        Column(heading="#", cell=_position),
+        Column(heading="rent", cell=describe_place, align="left"),
+        Column(heading="on", cell=describe_accelerators, align="left", gives_way=6),
+    ]
+    if any(plan.run for plan in answer.plans):
+        spot = Column(heading="spot", cell=describe_spot, gives_way=5)
+        columns += [
+            Column(heading="time", cell=describe_hours),
+            Column(heading="cost", cell=_cost),
+            *(() if only_spot else (spot,)),
+            *((risk,) if risks else ()),
+            Column(heading=f"{what}/s", cell=_rate, gives_way=4),
+        ]
+    else:
+        spot = Column(heading="spot $/h", cell=_spot_per_hour, gives_way=5)
+        columns += [
+            Column(heading=f"{what}/s", cell=_rate),
+            Column(heading="$/h", cell=_usd_per_hour),
+            Column(heading=f"$ per 1M {what}", cell=lambda plan: per_million(plan)[1]),
+            *(() if only_spot else (spot,)),
+            *((risk,) if risks else ()),
+        ]
     return [
         *columns,
-        *(() if only_spot else (spot,)),
-        Column(heading=f"{what.capitalize()}/s", cell=_rate),
-        Column(heading=f"$ per 1M {what}", cell=lambda plan: per_million(plan)[1]),
+        Column(heading="step", cell=_step_time, gives_way=2),
+        Column(heading="MFU", cell=lambda plan: format_share(plan.mfu), gives_way=1),
+        Column(heading="layout", cell=_layout, align="left", gives_way=3, is_dim=True),
     ]
 
 
@@ -118,81 +125,110 @@ def split_blocks(plans: Sequence[Plan]) -> tuple[list[Plan], list[Plan], list[Pl
     )
 
 
-def _headlines(answer: Estimate, width: int) -> Iterator[Text]:
+def marks(answer: Estimate) -> list[str]:
+    """Return what the marks of a table mean, as far as it has them."""
+    found = []
+    if any(plan.tie_with_previous for plan in answer.plans):
+        found.append(f"{TIE} cannot be told from the row above: their intervals overlap")
+    if any(column.heading == "risk" for column in plan_columns(answer)):
+        found.append("risk: the chance that it runs out of memory")
+    return found
+
+
+def counts(answer: Estimate) -> list[str]:
+    """Return how many plans fit, and how many are not shown, by reasons that users can act on."""
+    found = []
+    if answer.hidden.above_cost:
+        found.append(f"{answer.hidden.above_cost:,} above 5 × the best cost")  # noqa: RUF001
+    acted_on = answer.rejected.model_copy(update=dict.fromkeys(BEYOND_THE_USER, 0))
+    found += describe_rejected(acted_on)
+    others = sum(getattr(answer.rejected, name) for name in BEYOND_THE_USER)
+    if others:
+        found.append(f"{others:,} without price, network or support")
+    fit = f"{answer.feasible:,} plans fit"
+    return [f"{fit}; not shown: {found[0]}", *found[1:]] if found else [fit]
+
+
+def _asked(answer: Estimate, width: int) -> Iterator[Text]:
+    for line in packed(describe_asked(answer), width=width, indent=0):
+        yield Text(line, style="bold")
+    for line in packed(describe_limits(answer), width=width, indent=0):
+        yield Text(line)
+
+
+def _first_lines(answer: Estimate, width: int) -> Iterator[Text]:
+    """Yield the plan to rent with the reason; without work, the three plans to look at first."""
     by_id = {plan.id: plan for plan in answer.plans}
-    rows: list[tuple[str, Plan, list[str]]] = []
+    best, large = answer.recommended, answer.recommended_on_large_clouds
+    if best is not None and best.id in by_id:
+        yield from _named("Recommended", by_id[best.id], width, reason=best)
+        if large is not None and large.id in by_id:
+            yield from _named("On aws, gcp, azure", by_id[large.id], width)
+    named = (best.id,) if best is not None else ()
     for name, plan_id in answer.headlines:
-        if plan_id in by_id:
-            plan = by_id[plan_id]
-            rows.append((name.capitalize(), plan, _facts(name, plan)))
-    if not rows:
-        return
-    labels = [(label, f"#{plan.position}", describe_accelerators(plan)) for label, plan, _ in rows]
-    widths = column_widths(labels)
-    for cells, (_, _, facts) in zip(labels, rows, strict=True):
-        head = aligned(cells, widths, ("left", "right", "left"))
-        indent = sum(widths) + 6
-        first, *more = packed(facts, width=width, indent=indent)
-        line = Text(f"{head:<{indent}}{first.strip()}")
-        line.stylize("bold green", 0, len(cells[0]))
-        yield line
-        yield from (Text(rest) for rest in more)
+        if plan_id in by_id and plan_id not in named:
+            named += (plan_id,)
+            yield from _named(name.capitalize(), by_id[plan_id], width)
 
 
-def _facts(name: str, plan: Plan) -> list[str]:
+def _named(
+    label: str, plan: Plan, width: int, *, reason: Recommended | None = None
+) -> Iterator[Text]:
+    indent = 20
+    place = f"{describe_place(plan)} ({describe_accelerators(plan)})"
+    head = f"{label:<{indent}}"
+    first, *more = packed([place, *_facts(plan)], width=width, indent=indent, separator="   ")
+    line = Text(f"{head}{first.strip()}")
+    line.stylize("bold green", 0, len(label))
+    yield line
+    yield from (Text(rest) for rest in more)
+    if reason is not None:
+        for rest in packed(reason.reason.split(), width=width, indent=indent, separator=" "):
+            yield Text(rest)
+
+
+def _facts(plan: Plan) -> list[str]:
     if plan.run is not None:
-        cost, time = describe_cost(plan), describe_hours(plan)
-    else:
-        what, usd = per_million(plan)
-        cost = "price unknown" if usd == UNKNOWN else f"{usd} per 1M {what}"
-        time = f"{_rate(plan)} {what}/s"
-    memory = plan.peak_memory_bytes
-    facts = {"cheapest": [cost, time], "fastest": [time, cost]}.get(
-        name, [format_memory_use(memory.value, memory.capacity), cost, time]
-    )
-    return facts
+        return [describe_hours(plan), describe_cost(plan)]
+    what, usd = per_million(plan)
+    cost = "price unknown" if usd == UNKNOWN else f"{usd} per 1M {what}"
+    return [f"{_rate(plan)} {what}/s", cost]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Table:
-    """Columns of one width for every block of plans; what has no room goes on a second line."""
+    """Columns of one width for every block of plans; what has no room is left to `show`."""
 
-    shown: tuple[Column, ...]
-    rest: tuple[Column, ...]
+    columns: tuple[Column, ...]
     widths: tuple[int, ...]
-    width: int
 
     @classmethod
     def of(cls, answer: Estimate, width: int) -> _Table:
         """Return the table for all plans of an answer; optional columns give way in their order."""
         columns = plan_columns(answer)
-        shown = list(columns)
-        for column in columns:
-            widths = _widths(shown, answer.plans)
-            if total_width(widths) <= width:
-                break
-            if column.label is not None:
-                shown.remove(column)
-        rest = tuple(column for column in columns if column not in shown)
-        widths = _widths(shown, answer.plans)
-        return cls(shown=tuple(shown), rest=rest, widths=tuple(widths), width=width)
+        widths = _widths(columns, answer.plans)
+        while total_width(widths) > width and any(one.gives_way for one in columns):
+            columns.remove(min((c for c in columns if c.gives_way), key=lambda c: c.gives_way))
+            widths = _widths(columns, answer.plans)
+        return cls(columns=tuple(columns), widths=tuple(widths))
 
     def header(self) -> Text:
         """Return the line of headings."""
-        return Text(self._line([column.heading for column in self.shown]), style="bold")
+        return Text(self._line([column.heading for column in self.columns]).plain, style="bold")
 
     def rows(self, plans: Iterable[Plan]) -> Iterator[Text]:
-        """Yield the lines of these plans: their numbers, then where and how."""
+        """Yield one line for each of these plans."""
         for plan in plans:
-            yield Text(self._line([column.cell(plan) for column in self.shown]))
-            items = [describe_place(plan), plan.string]
-            items += [c.item(plan) for c in self.rest if c.cell(plan) not in ("", UNKNOWN)]
-            items.append(plan.step_time_s.basis)
-            for line in packed(items, width=self.width, indent=self.widths[0] + 2):
-                yield Text(line, style="dim")
+            yield self._line([column.cell(plan) for column in self.columns])
 
-    def _line(self, cells: Sequence[str]) -> str:
-        return aligned(cells, self.widths, [column.align for column in self.shown])
+    def _line(self, cells: Sequence[str]) -> Text:
+        line = Text()
+        found = padded(cells, self.widths, [column.align for column in self.columns])
+        for column, cell in zip(self.columns, found, strict=True):
+            line.append(GAP if line else "")
+            line.append(cell, style="dim" if column.is_dim else "")
+        line.rstrip()
+        return line
 
 
 def _widths(columns: Sequence[Column], plans: Iterable[Plan]) -> list[int]:
@@ -204,13 +240,19 @@ def _position(plan: Plan) -> str:
     return f"{TIE if plan.tie_with_previous else ''}{plan.position}"
 
 
+def _layout(plan: Plan) -> str:
+    return plan.string
+
+
+def _risk(plan: Plan, max_oom: float) -> str:
+    if plan.p_oom is None or plan.p_oom <= max_oom:
+        return ""
+    return f"{plan.p_oom:.0%}"
+
+
 def _step_time(plan: Plan) -> str:
     time = plan.step_time_s
     return f"{format_seconds(time.value)} {format_spread(time.value, time.low, time.high)}"
-
-
-def _memory(plan: Plan) -> str:
-    return format_memory_use(plan.peak_memory_bytes.value, plan.peak_memory_bytes.capacity)
 
 
 def _usd_per_hour(plan: Plan) -> str:
@@ -223,8 +265,8 @@ def _spot_per_hour(plan: Plan) -> str:
 
 
 def _cost(plan: Plan) -> str:
-    run = plan.run
-    return UNKNOWN if run is None else format_money_range(run.usd_low, run.usd, run.usd_high)
+    job = job_of(plan)
+    return UNKNOWN if job is None else format_money_range(*usd_interval(job))
 
 
 def _rate(plan: Plan) -> str:
@@ -235,30 +277,27 @@ def _no_plan(answer: Estimate, model: str, width: int) -> Iterator[Text]:
     yield Text("No plan is feasible.", style="bold red")
     for line in packed(describe_rejected(answer.rejected), width=width, indent=0, separator=", "):
         yield Text(line)
-    yield from _prices(answer)
     limits = answer.rejected.past_deadline or answer.rejected.over_budget
     if answer.rejected.out_of_memory and not limits:
         yield Text(f"Next: gpuplan fits {shlex.quote(model)} --on H200   (what would make it fit)")
 
 
 def _footer(answer: Estimate, width: int) -> Iterator[Text]:
-    first = f"{len(answer.plans):,} of {answer.feasible:,} feasible"
-    rejected = describe_rejected(answer.rejected)
-    if rejected:
-        first += f"; {rejected[0]}"
-    for line in packed([first, *rejected[1:]], width=width, indent=0, separator=", "):
-        yield Text(line)
-    yield from _prices(answer)
-
-
-def _prices(answer: Estimate) -> Iterator[Text]:
-    catalogue = answer.catalog
-    yield Text(f"Prices of {catalogue.snapshot_date.isoformat()} ({catalogue.offers:,} offers).")
+    items = [*marks(answer), *([NOT_COUNTED] if any(plan.run for plan in answer.plans) else [])]
+    for line in packed(items, width=width, indent=0, separator="; "):
+        yield Text(line, style="dim")
+    for line in packed(counts(answer), width=width, indent=0, separator=", "):
+        yield Text(line, style="dim")
 
 
 def _next_step(answer: Estimate, model: str) -> Iterator[Text]:
+    best = answer.recommended
+    plan_id = answer.plans[0].id if best is None else best.id
     if not any(plan.run for plan in answer.plans):
         amount = "--samples 1M" if answer.workload.tokens_per_sample is None else "--tokens 10B"
-        yield Text(f"Next: gpuplan estimate {shlex.quote(model)} {amount}   (hours and dollars)")
-    first = answer.plans[0]
-    yield Text(f"Next: gpuplan show {first.id}   (every part of plan {first.position})")
+        command = f"gpuplan estimate {shlex.quote(model)} {amount}"
+        yield Text(f"Next: {command}   ·   gpuplan show {plan_id}   ·   the same with --top all")
+        return
+    yield Text(
+        f"Next: gpuplan launch {plan_id}   ·   gpuplan show {plan_id}   ·   the same with --top all"
+    )

@@ -5,21 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...planner.plan.plan import Estimate, Plan
-from .estimate import TIE, Column, plan_columns, split_blocks
+from .estimate import NOT_COUNTED, Column, counts, marks, plan_columns, split_blocks
+from .text.asked import describe_asked, describe_limits
 from .text.columns import Align
-from .text.wording import describe_place, describe_rejected
+from .text.wording import describe_accelerators, describe_cost, describe_hours, describe_place
 
 
 def render_markdown(answer: Estimate) -> str:
     """Return the estimate as Markdown: a table for each block of plans, then the counts."""
-    work, catalogue = answer.workload, answer.catalog
-    lines = [f"### {_escaped(work.name)}: {work.parameters:,} parameters", ""]
+    lines = [f"### {_escaped(' · '.join(describe_asked(answer)))}", ""]
+    lines += [_escaped(" · ".join(describe_limits(answer))), ""]
     own, ported, cpus = split_blocks(answer.plans)
+    best = next(
+        (p for p in answer.plans if answer.recommended and p.id == answer.recommended.id), None
+    )
+    if best is not None and answer.recommended is not None:
+        rented = f"{describe_place(best)} ({describe_accelerators(best)})"
+        facts = f"{describe_hours(best)}, {describe_cost(best)}"
+        lines += [f"**Recommended**: {rented}, {facts}; {answer.recommended.reason}.", ""]
     columns = [
-        *plan_columns(answer),
-        Column(heading="Where", cell=describe_place, align="left"),
-        Column(heading="How", cell=lambda plan: f"`{plan.string}`", align="left"),
-        Column(heading="Plan", cell=lambda plan: f"`{plan.id}`", align="left"),
+        *(plan_columns(answer) if answer.plans else ()),
+        Column(heading="plan", cell=lambda plan: f"`{plan.id}`", align="left"),
     ]
     for title, plans in (
         ("", own),
@@ -31,11 +37,11 @@ def render_markdown(answer: Estimate) -> str:
             lines += [*_table(plans, columns), ""]
     if not answer.plans:
         lines += ["No plan is feasible.", ""]
-    if any(plan.tie_with_previous for plan in answer.plans):
-        lines += [f"{TIE} cannot be told from the row above: their intervals overlap.", ""]
-    counts = [f"{len(answer.plans):,} of {answer.feasible:,} feasible"]
-    counts += describe_rejected(answer.rejected)
-    lines.append(f"{'; '.join(counts)}. Prices of {catalogue.snapshot_date.isoformat()}.")
+    if answer.plans and marks(answer):
+        lines += [f"{'; '.join(marks(answer))}.", ""]
+    if any(plan.run for plan in answer.plans):
+        lines += [f"{NOT_COUNTED.capitalize()}.", ""]
+    lines.append(f"{'; '.join(counts(answer))}.")
     return "\n".join(lines) + "\n"
 
 

@@ -118,7 +118,8 @@ def asked_question(question: Question, profile: Profile, batch: AskedBatch) -> A
 
 def _asked_work(work: Work, tokens_per_sample: float | None, global_batch: int | None) -> AskedWork:
     kinds: tuple[WorkKind, ...] = get_args(WorkKind)
-    kind = next((name for name in kinds if getattr(work, name) is not None), None)
+    given: list[WorkKind] = [name for name in kinds if getattr(work, name) is not None]
+    kind = given[0] if given else None
     samples = steps = None
     if global_batch is not None:
         samples = samples_of(work, tokens_per_sample, global_batch)

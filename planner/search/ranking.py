@@ -58,7 +58,7 @@ def rank(candidates: list[Candidate], question: Question, plan_of: PlanOf) -> Ra
         by = grouping(question)
         chosen = _best_of_groups(own, by, sort, top, plan_of)
         chosen += _best_of_groups(ported, by, sort, SHOWN_PORTED if question.top else top, plan_of)
-    chosen += _extremes(own, chosen, question.money, plan_of)
+    chosen += _extremes(own, dear, chosen, question.money, plan_of)
     # The exact check may have shrunk a plan's micro-batch, so that plans are ordered again.
     max_oom = question.money.max_oom
     chosen.sort(key=lambda plan: (plan.needs_port, *_plan_order(plan, sort, max_oom)))
@@ -139,7 +139,11 @@ def _plan_order(plan: Plan, sort: Sort, max_oom: float) -> tuple[float, ...]:
 
 
 def _extremes(
-    candidates: list[Candidate], chosen: list[Plan], money: Money, plan_of: PlanOf
+    candidates: list[Candidate],
+    dear: list[Candidate],
+    chosen: list[Plan],
+    money: Money,
+    plan_of: PlanOf,
 ) -> list[Plan]:
     """Return the plans that the first lines may name where they are not among the chosen."""
     devices = [one for one in candidates if not one.one_node.accelerator.is_cpu]
@@ -148,7 +152,13 @@ def _extremes(
     cheapest = min(one.usd for one in devices)
     priced = [one for one in devices if one.usd < float("inf")]
     near = [one for one in priced if one.usd <= MOST_OF_CHEAPEST * cheapest]
-    large = [one for one in priced if one.choice.offer.provider in LARGE_CLOUDS]
+    large = [
+        one
+        for one in (*priced, *dear)
+        if one.choice.offer.provider in LARGE_CLOUDS
+        and not (one.one_node.accelerator.needs_xla or one.one_node.accelerator.is_cpu)
+        and one.usd < float("inf")
+    ]
     wanted = (
         sorted(near or devices, key=lambda one: one.order("time")),
         sorted(devices, key=lambda one: one.order("memory")),

@@ -40,6 +40,12 @@ def format_hours_range(low: float, likely: float, high: float) -> str:
     return f"{low_text}{DASH}{high_text} {unit}"
 
 
+def format_duration(hours: float) -> str:
+    """Return one length of time: "10 days", "48 h", "30 min"."""
+    _, size, unit = _hour_unit(hours)
+    return f"{hours / size:.3g} {unit}"
+
+
 def format_gib(size_bytes: float) -> str:
     """Return a memory size in GiB, with one decimal below 100 GiB: "61.2 GiB"."""
     return f"{_gib(size_bytes)} GiB"

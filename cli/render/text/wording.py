@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from ....planner.plan.plan import Plan, Rejected
+from ....planner.plan.plan import Plan, Rejected, RunCost, WholeJob
 from .money import format_money, format_money_interval, format_money_range, round_money_interval
 from .quantity import UNKNOWN, format_hours_range
 
+ANYWHERE = "global"
+"""The region of sellers that have none; it says nothing to a reader."""
+
 REJECTIONS = {
     "out_of_memory": "did not fit",
-    "no_price": "without a price",
-    "no_spec": "without a specification",
-    "no_topology": "without a known network",
     "over_budget": "over the budget",
     "past_deadline": "past the deadline",
     "indivisible": "did not divide the global batch",
+    "no_price": "without a price",
+    "no_spec": "without a specification",
+    "no_topology": "without a known network",
     "unsupported": "not supported",
 }
 
@@ -26,10 +29,11 @@ def describe_accelerators(plan: Plan) -> str:
 def describe_place(plan: Plan) -> str:
     """Return "aws 2 × p4d.24xlarge us-east-1", with the way of buying unless it is on demand."""
     offer = plan.offer
-    times = f"{plan.nodes} × " if plan.nodes > 1 else ""  # noqa: RUF001
+    times = f"{plan.nodes} × "  # noqa: RUF001
     zone = offer.zone or offer.region
+    where = "" if zone == ANYWHERE else f" {zone}"
     bought = "" if offer.purchase == "on-demand" else f" {offer.purchase}"
-    return f"{offer.provider} {times}{offer.instance_type} {zone}{bought}"
+    return f"{offer.provider} {times}{offer.instance_type}{where}{bought}"
 
 
 def describe_rejected(rejected: Rejected) -> list[str]:
@@ -39,17 +43,30 @@ def describe_rejected(rejected: Rejected) -> list[str]:
 
 
 def describe_cost(plan: Plan) -> str:
-    """Return the cost of the run as an interval, or "price unknown"."""
-    run = plan.run
-    if run is None:
+    """Return the cost of the whole job as an interval, or "price unknown"."""
+    job = job_of(plan)
+    if job is None:
         return "price unknown"
-    return format_money_interval(run.usd_low, run.usd, run.usd_high)
+    return format_money_interval(*usd_interval(job))
 
 
 def describe_hours(plan: Plan) -> str:
-    """Return the length of the run as an interval, or "?" without an amount of work."""
-    run = plan.run
-    return UNKNOWN if run is None else format_hours_range(run.hours_low, run.hours, run.hours_high)
+    """Return the length of the whole job as an interval, or "?" without an amount of work."""
+    job = job_of(plan)
+    return UNKNOWN if job is None else format_hours_range(job.hours_low, job.hours, job.hours_high)
+
+
+def usd_interval(job: WholeJob | RunCost) -> tuple[float | None, float | None, float | None]:
+    """Return dollars: low, likely and high."""
+    low, likely, high = (
+        None if usd is None else float(usd) for usd in (job.usd_low, job.usd, job.usd_high)
+    )
+    return low, likely, high
+
+
+def job_of(plan: Plan) -> WholeJob | RunCost | None:
+    """Return the whole job; of a plan made by an older version, the training alone."""
+    return plan.whole_job or plan.run
 
 
 def describe_spot(plan: Plan) -> str:
@@ -57,9 +74,10 @@ def describe_spot(plan: Plan) -> str:
 
     "?" where that price is not known; an empty cell for machines of one's own.
     """
-    if plan.run is None or plan.run.spot_usd is None:
+    job = job_of(plan)
+    if job is None or job.spot_usd is None:
         return unknown_spot(plan)
-    time, usd = plan.step_time_s, plan.run.spot_usd
+    time, usd = plan.step_time_s, float(job.spot_usd)
     rounded = round_money_interval(usd * time.low / time.value, usd, usd * time.high / time.value)
     return format_money(rounded[1])
 

@@ -1,0 +1,92 @@
+"""The question of an answer in words: two answers can be told apart, and a pasted one proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....catalog.units import SECONDS_PER_HOUR
+from ....planner.plan.asked import AskedBatch, AskedQuestion
+from ....planner.plan.plan import Estimate, PriceDates
+from .money import format_money
+from .quantity import format_count, format_duration
+
+PURCHASES = {"on-demand": "on demand", "spot": "on spot", "any": "on demand or spot"}
+
+
+def describe_asked(answer: Estimate) -> list[str]:
+    """Return the model and its work as items: "gpt2", "124M parameters", "10B tokens" …."""
+    work = answer.workload
+    items = [work.name, f"{format_count(work.parameters)} parameters"]
+    asked = answer.question
+    if asked is None:
+        return items
+    items += [f"{name}={value}" for name, value in asked.params.items()]
+    items += list(_work(asked))
+    items.append(_batch(asked.global_batch, work.tokens_per_sample))
+    if asked.work.steps is not None and asked.work.kind != "steps":
+        items.append(f"{asked.work.steps:,} steps")
+    return items
+
+
+def describe_limits(answer: Estimate) -> list[str]:
+    """Return what limits the plans as items: "≤ 10 days", "≤ $5,000", "aws,gcp", "on demand" …."""
+    asked = answer.question
+    if asked is None:
+        return [_snapshot(answer)]
+    limits, machine = asked.limits, asked.machine
+    items = []
+    if limits.deadline_s is not None:
+        items.append(f"≤ {format_duration(limits.deadline_s / SECONDS_PER_HOUR)}")
+    if limits.budget_usd is not None:
+        items.append(f"≤ {format_money(limits.budget_usd)}")
+    named = {
+        "provider": machine.providers,
+        "region": machine.regions,
+        "jurisdiction": machine.jurisdictions,
+        "accelerator": machine.accelerators,
+        "instance": machine.instances,
+        "nodes": tuple(f"{count} node{'' if count == 1 else 's'}" for count in machine.nodes),
+    }
+    for name, values in named.items():
+        if values:
+            settings = f" ({name} from your settings)" if name in asked.from_settings else ""
+            items.append(",".join(values) + settings)
+    items.append(PURCHASES[asked.purchase])
+    items.append(_dates(answer.prices) if answer.prices is not None else _snapshot(answer))
+    return items
+
+
+def _work(asked: AskedQuestion) -> Iterator[str]:
+    work = asked.work
+    if work.kind == "epochs":
+        yield f"{work.amount:g} epochs of {format_count(work.dataset_size or 0)} samples"
+    elif work.kind is not None and work.amount is not None:
+        amount = f"{work.amount:,.0f}" if work.kind == "steps" else format_count(work.amount)
+        yield f"{amount} {work.kind}"
+    if work.critical_batch is not None:
+        yield f"critical batch {format_count(work.critical_batch)}"
+
+
+def _batch(batch: AskedBatch, tokens_per_sample: float | None) -> str:
+    if batch.samples is None:
+        return "global batch of each layout"
+    size = f"global batch {batch.samples:,}"
+    if tokens_per_sample is not None:
+        size += f" × {tokens_per_sample:,.0f}"  # noqa: RUF001
+    where = {
+        "option": "from --global-batch",
+        "rule": f"assumed: {batch.rule}",
+        "layout": "as given",
+    }[batch.source]
+    return f"{size} ({where})"
+
+
+def _dates(prices: PriceDates) -> str:
+    """Return the dates by month, or by year where a source says no more."""
+    form = "%Y" if prices.by_year else "%Y-%m"
+    oldest, newest = prices.oldest.strftime(form), prices.newest.strftime("%Y-%m")
+    return f"prices of {newest}" if oldest == newest else f"prices of {oldest} to {newest}"
+
+
+def _snapshot(answer: Estimate) -> str:
+    return f"prices of {answer.catalog.snapshot_date.isoformat()}"
