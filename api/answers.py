@@ -88,6 +88,7 @@ def estimate(
         feasible=found.feasible,
         rejected=found.rejected,
         hidden=found.hidden,
+        nearest_miss=found.nearest_miss,
         notes=(*notes, *found.notes),
     )
 

@@ -72,7 +72,7 @@ def render_estimate(answer: Estimate, *, model: str, width: int) -> list[Text]:
     if cpus:
         lines.append(Text("On host processors alone, for comparison:"))
         lines += table.rows(cpus)
-    return [*lines, *_footer(answer, width), *_next_step(answer, model)]
+    return [*lines, *_footer(answer, width), *_next_step(answer, model, width)]
 
 
 def plan_columns(answer: Estimate) -> list[Column]:
@@ -101,7 +101,7 @@ def plan_columns(answer: Estimate) -> list[Column]:
         spot = Column(heading="spot $/h", cell=_spot_per_hour, gives_way=5)
         columns += [
             Column(heading=f"{what}/s", cell=_rate),
-            Column(heading="$/h", cell=_usd_per_hour),
+            Column(heading="$/h", cell=_usd_per_hour, gives_way=7),
             Column(heading=f"$ per 1M {what}", cell=lambda plan: per_million(plan)[1]),
             *(() if only_spot else (spot,)),
             *((risk,) if risks else ()),
@@ -247,7 +247,7 @@ def _layout(plan: Plan) -> str:
 def _risk(plan: Plan, max_oom: float) -> str:
     if plan.p_oom is None or plan.p_oom <= max_oom:
         return ""
-    return f"{plan.p_oom:.0%}"
+    return format_share(plan.p_oom)
 
 
 def _step_time(plan: Plan) -> str:
@@ -275,6 +275,8 @@ def _rate(plan: Plan) -> str:
 
 def _no_plan(answer: Estimate, model: str, width: int) -> Iterator[Text]:
     yield Text("No plan is feasible.", style="bold red")
+    for line in packed((answer.nearest_miss or "").split(), width=width, indent=0, separator=" "):
+        yield Text(line)
     for line in packed(describe_rejected(answer.rejected), width=width, indent=0, separator=", "):
         yield Text(line)
     limits = answer.rejected.past_deadline or answer.rejected.over_budget
@@ -290,14 +292,14 @@ def _footer(answer: Estimate, width: int) -> Iterator[Text]:
         yield Text(line, style="dim")
 
 
-def _next_step(answer: Estimate, model: str) -> Iterator[Text]:
+def _next_step(answer: Estimate, model: str, width: int) -> Iterator[Text]:
     best = answer.recommended
     plan_id = answer.plans[0].id if best is None else best.id
+    commands = [f"gpuplan launch {plan_id}"]
     if not any(plan.run for plan in answer.plans):
         amount = "--samples 1M" if answer.workload.tokens_per_sample is None else "--tokens 10B"
-        command = f"gpuplan estimate {shlex.quote(model)} {amount}"
-        yield Text(f"Next: {command}   ·   gpuplan show {plan_id}   ·   the same with --top all")
-        return
-    yield Text(
-        f"Next: gpuplan launch {plan_id}   ·   gpuplan show {plan_id}   ·   the same with --top all"
-    )
+        commands = [f"gpuplan estimate {shlex.quote(model)} {amount}"]
+    commands += [f"gpuplan show {plan_id}", "the same with --top all"]
+    first, *more = packed(commands, width=width, indent=6, separator="   ·   ")
+    yield Text(f"Next: {first.strip()}")
+    yield from (Text(line) for line in more)

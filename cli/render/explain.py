@@ -6,7 +6,14 @@ from collections.abc import Iterator, Mapping
 
 from rich.text import Text
 
-from ...planner.plan.plan import Basis, Estimate, EstimatedMemory, MemoryBreakdown, Plan
+from ...planner.plan.plan import (
+    Basis,
+    ChosenOffer,
+    Estimate,
+    EstimatedMemory,
+    MemoryBreakdown,
+    Plan,
+)
 from .text.columns import aligned, column_widths, packed
 from .text.money import format_money, format_price
 from .text.quantity import (
@@ -79,6 +86,7 @@ def render_plan(
         *_step(plan, width),
         Text(),
         *memory_bars(plan.peak_memory_bytes, plan.memory_breakdown_bytes, width),
+        *_risk(plan),
         Text(),
         *_money(plan, width),
         Text(),
@@ -136,6 +144,11 @@ def _step(plan: Plan, width: int) -> Iterator[Text]:
         yield Text(line)
 
 
+def _risk(plan: Plan) -> Iterator[Text]:
+    if plan.p_oom is not None:
+        yield Text(f"  runs out of memory with a chance of {format_part(plan.p_oom)}")
+
+
 def _money(plan: Plan, width: int) -> Iterator[Text]:
     yield Text("Money", style="bold")
     what, usd = per_million(plan)
@@ -155,7 +168,7 @@ def _money(plan: Plan, width: int) -> Iterator[Text]:
     if run.spot_usd is not None:
         items.append(f"on spot {describe_spot(plan)} if never interrupted")
     yield from (Text(line) for line in packed(items, width=width, indent=2))
-    for line in run.cost_lines:
+    for line in run.cost_lines if plan.whole_job is None else plan.whole_job.cost_lines:
         unit = f"{line.quantity:,.1f} {line.unit} at {format_price(line.unit_usd)}"
         yield Text(f"  {line.name}: {unit} = {format_money(line.usd)}", style="dim")
 
@@ -165,7 +178,7 @@ def _sources(
 ) -> Iterator[Text]:
     yield Text("Where the numbers come from", style="bold")
     offer = plan.offer
-    dated = f", {offer.price_date.isoformat()}" if offer.price_date else ""
+    dated = f", {_dated(offer)}" if offer.price_date else ""
     snapshot = f", snapshot of {answer.catalog.snapshot_date.isoformat()}" if answer else ""
     rows = {
         "step time": BASIS_OF_TIME[plan.step_time_s.basis],
@@ -178,6 +191,13 @@ def _sources(
         first, *more = packed(text.split(), width=width, indent=widest + 4, separator=" ")
         yield Text(f"  {name:<{widest}}{first[widest + 2 :]}")
         yield from (Text(line) for line in more)
+
+
+def _dated(offer: ChosenOffer) -> str:
+    """Return the date of a price as exactly as its source says it."""
+    assert offer.price_date is not None
+    forms = {"year": "%Y", "month": "%Y-%m"}
+    return offer.price_date.strftime(forms.get(offer.price_date_precision or "day", "%Y-%m-%d"))
 
 
 def _notes(plan: Plan, width: int) -> Iterator[Text]:

@@ -36,7 +36,7 @@ def render_markdown(answer: Estimate) -> str:
             lines += [title, ""] if title else []
             lines += [*_table(plans, columns), ""]
     if not answer.plans:
-        lines += ["No plan is feasible.", ""]
+        lines += [f"No plan is feasible. {_escaped(answer.nearest_miss or '')}".rstrip(), ""]
     if answer.plans and marks(answer):
         lines += [f"{'; '.join(marks(answer))}.", ""]
     if any(plan.run for plan in answer.plans):

@@ -8,8 +8,9 @@ from datetime import datetime
 from rich.text import Text
 
 from ...planner.plan.plan import Estimate, Plan
+from .text.asked import describe_asked, describe_limits
 from .text.columns import Align, aligned, column_widths, packed
-from .text.quantity import UNKNOWN, format_count
+from .text.quantity import UNKNOWN
 from .text.wording import (
     describe_accelerators,
     describe_cost,
@@ -33,12 +34,11 @@ def render_kept(estimates: Sequence[Estimate], *, top: int, width: int) -> list[
 
 def _heading(estimate: Estimate, width: int) -> Iterator[Text]:
     asked = datetime.fromisoformat(estimate.generated_at)
-    work = estimate.workload
     items = [
         f"{asked:%Y-%m-%d %H:%M}",
-        f"{work.name}, {format_count(work.parameters)} parameters",
-        f"{len(estimate.plans):,} of {estimate.feasible:,} feasible",
-        f"prices of {estimate.catalog.snapshot_date.isoformat()}",
+        *describe_asked(estimate),
+        *describe_limits(estimate),
+        f"{estimate.feasible:,} plans fit",
     ]
     for line in packed(items, width=width, indent=0):
         yield Text(line, style="bold")

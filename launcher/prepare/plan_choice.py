@@ -24,7 +24,9 @@ AGAIN = "give --replan to estimate again with the same question, or run `gpuplan
 def chosen(
     named: str | Plan | None, request: LaunchRequest, *, folder: Path, store: Store
 ) -> SourcedPlan:
-    """Return the plan that is named, else the cheapest of the last estimate made in a folder.
+    """Return the plan that is named, else the recommended one of the last estimate of a folder.
+
+    Where that cannot be launched as it is asked for, the cheapest that can is returned.
 
     Raises:
         UsageError: there is no such plan, or no estimate was made here.
@@ -46,7 +48,9 @@ def chosen(
             "No plan is named, and no estimate was made in this folder.",
             fix="run `gpuplan estimate model.py` here first, or name a plan of `gpuplan plans`.",
         )
-    plan = cheapest(kept.estimate, request, catalogue=catalogue_of(kept.origin))
+    catalogue = catalogue_of(kept.origin)
+    plan = _recommended(kept.estimate, request, catalogue)
+    plan = plan or cheapest(kept.estimate, request, catalogue=catalogue)
     return SourcedPlan(
         plan=plan,
         estimate=kept.estimate,
@@ -60,6 +64,31 @@ def catalogue_of(origin: Origin | None) -> Catalogue:
     return load_catalogue(None if offers is None else Path(offers))
 
 
+def _recommended(
+    estimate: Estimate, request: LaunchRequest, catalogue: Catalogue
+) -> Plan | None:
+    """Return the recommended plan where it can be launched as it is asked for."""
+    plans = {plan.id: plan for plan in estimate.plans if _is_launchable(plan, request)}
+    for one in (estimate.recommended, estimate.recommended_on_large_clouds):
+        if one is None or one.id not in plans:
+            continue
+        try:
+            tried(plans[one.id], request, catalogue)
+        except (UsageError, PriceError):
+            continue  # SkyPilot does not reach it, or it has no price there.
+        return plans[one.id]
+    return None
+
+
+def _is_launchable(plan: Plan, request: LaunchRequest) -> bool:
+    """Return whether gpuplan runs a plan, or a command is given, where it may be launched."""
+    runs = plan.runnable is not False and not plan.needs_port
+    providers = request.providers
+    return (runs or request.command is not None) and (
+        not providers or plan.offer.provider in providers
+    )
+
+
 def cheapest(estimate: Estimate, request: LaunchRequest, *, catalogue: Catalogue) -> Plan:
     """Return the plan of an estimate that trains for the least money where it would be launched.
 
@@ -71,10 +100,7 @@ def cheapest(estimate: Estimate, request: LaunchRequest, *, catalogue: Catalogue
     priced: list[tuple[float, int, Plan]] = []
     unpriced: list[PriceError] = []
     for plan in estimate.plans:
-        runs = plan.runnable is not False and not plan.needs_port
-        if (request.command is None and not runs) or (
-            providers and plan.offer.provider not in providers
-        ):
+        if not _is_launchable(plan, request):
             continue
         try:
             priced.append((_usd_per_sample(plan, request, catalogue), plan.position, plan))

@@ -284,4 +284,6 @@ class Estimate(FrozenModel):
     """Feasible candidates before the best of each accelerator was taken."""
     rejected: Rejected
     hidden: Hidden = Hidden()
+    nearest_miss: str | None = None
+    """Where no plan is within the limits: what the nearest takes, and what to give."""
     notes: tuple[str, ...] = ()

@@ -130,6 +130,8 @@ def was_seen(accelerator: str, curve_choice: CurveChoice) -> bool:
     return accelerator in fitted_accelerators() and accelerator not in curve_choice.left_out
 
 
+OOM_DIGITS = 6
+"""More of a chance would be noise."""
 OOM_MARGIN = 0.05
 """Of the allocator's peak, where tensor and pipeline parallelism split the model: 36 published
 peaks of such runs lie 5 % above the prediction in the median, 14 % at the 90th percentile."""
@@ -161,7 +163,7 @@ def oom_probability(
     """Return the chance that a device runs out of memory: that of a normal error of the peak."""
     likely = allocator_bytes * (1 + oom_margin(layout)) + framework_bytes
     sigma = _spread(allocator_bytes, framework_bytes, memory_sigma(stack, layout))
-    return 1 - NormalDist(likely, float(sigma)).cdf(capacity_bytes)
+    return round(1 - NormalDist(likely, float(sigma)).cdf(capacity_bytes), OOM_DIGITS)
 
 
 def safe_peak_bytes(

@@ -15,6 +15,8 @@ from .offers import Market
 from .search_space import Space, file_precision, precisions_for
 
 MOST_NAMED = 4
+LEEWAY = 1.2
+"""What is proposed is so much above the likely value, which half of such runs exceed."""
 
 
 def nearest_miss(
@@ -36,25 +38,26 @@ def nearest_miss(
     assert money.deadline_s is not None
     hours = fastest.seconds / SECONDS_PER_HOUR
     return (
-        f"the fastest takes about {_hours(hours)} ({_rented(fastest)}, about ${fastest.usd:,.0f}):"
-        f" give --deadline {math.ceil(hours * 1.2)}h, more --max-nodes, or less work"
+        f"The fastest takes about {_hours(hours)} ({_rented(fastest)}, about ${fastest.usd:,.0f}):"
+        f" give --deadline {_typed(hours * LEEWAY)}, more --max-nodes, or less work."
     )
 
 
 def _too_dear(least: Candidate, budget_usd: float, question: Question, profile: Profile) -> str:
     text = (
-        f"the cheapest takes about ${least.usd:,.0f} ({_rented(least)},"
-        f" {_hours(least.seconds / SECONDS_PER_HOUR)}): give --budget {math.ceil(least.usd * 1.2)}"
+        f"The cheapest takes about ${least.usd:,.0f} ({_rented(least)},"
+        f" {_hours(least.seconds / SECONDS_PER_HOUR)}): give --budget"
+        f" {math.ceil(least.usd * LEEWAY)}"
     )
     rate = least.usd_per_hour / SECONDS_PER_HOUR
     trained_s = budget_usd / rate - start_up_s()
     if trained_s <= 0 or question.work.steps is not None:
-        return text
+        return f"{text}."
     samples = trained_s / least.step_s * least.global_batch
     if profile.tokens_per_sample is not None:
         tokens = _count(samples * profile.tokens_per_sample)
-        return f"{text}, or ${budget_usd:,.0f} trains about {tokens} tokens"
-    return f"{text}, or ${budget_usd:,.0f} trains about {_count(samples)} samples"
+        return f"{text}, or ${budget_usd:,.0f} trains about {tokens} tokens."
+    return f"{text}, or ${budget_usd:,.0f} trains about {_count(samples)} samples."
 
 
 def _rented(candidate: Candidate) -> str:
@@ -62,7 +65,14 @@ def _rented(candidate: Candidate) -> str:
     return f"{offer.provider} {candidate.nodes} × {offer.instance_type}"  # noqa: RUF001
 
 
+def _typed(hours: float) -> str:
+    """Return a span of time as it is typed."""
+    return f"{math.ceil(hours)}h" if hours >= 2 else f"{math.ceil(hours * 60)}min"
+
+
 def _hours(hours: float) -> str:
+    if hours < 2:
+        return f"{hours * 60:,.0f} min"
     return f"{hours / 24:,.1f} days" if hours >= 72 else f"{hours:,.1f} h"
 
 

@@ -107,7 +107,11 @@ def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
     if plan.id == cheapest.id:
         parts.append("the cheapest of the sensible plans")
     else:
-        cost = "costs what the cheapest does" if gap < ALIKE else f"{gap:.0%} above the cheapest"
+        cost = (
+            "costs what the cheapest does"
+            if gap < ALIKE
+            else f"{gap * 100:.0f} % above the cheapest"
+        )
         ratio = cheapest.whole_job.hours / plan.whole_job.hours
         parts.append(f"{cost}, {_times(ratio)}")
     if plan.p_oom is not None:

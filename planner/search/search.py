@@ -58,6 +58,7 @@ class SearchOutcome:
     recommended: Recommended | None = None
     recommended_on_large_clouds: Recommended | None = None
     prices: PriceDates | None = None
+    nearest_miss: str | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -138,11 +139,11 @@ def _outcome(
         recommended=best.recommended,
         recommended_on_large_clouds=best.on_large_clouds,
         prices=price_dates(best.plans),
+        nearest_miss=missed,
         notes=(
             *_notes(question, space, cache.profile),
             *sorted(sweep.refusals),
             *_offered(question, sweep, best.plans),
-            *([missed] if missed else []),
             *(() if best.plans else reasons(space, sweep.market, cache.profile, question.choices)),
         ),
     )

@@ -84,7 +84,7 @@ def test_where_all_machines_are_spot_their_price_stands_once(make) -> None:
         return to_text(render_estimate(answer, model="model.py", width=160), colour=False)
 
     answer = make()
-    assert "Spot" in headings(answer)
+    assert "spot" in headings(answer)
     bought = [
         one.model_copy(update={"purchase": "spot"}) for one in (p.offer for p in answer.plans)
     ]
@@ -92,9 +92,9 @@ def test_where_all_machines_are_spot_their_price_stands_once(make) -> None:
         plan.model_copy(update={"offer": offer})
         for plan, offer in zip(answer.plans, bought, strict=True)
     ]
-    assert "Spot" not in headings(answer.model_copy(update={"plans": tuple(spot)}))
+    assert "  spot" not in headings(answer.model_copy(update={"plans": tuple(spot)}))
     some = answer.model_copy(update={"plans": (spot[0], *answer.plans[1:])})
-    assert "Spot" in headings(some)
+    assert "spot" in headings(some)
 
 
 def test_an_answer_without_a_plan_says_why(golden: Golden) -> None:
@@ -190,7 +190,7 @@ def test_the_answer_stands_when_it_cannot_be_kept(asked: Asked, monkeypatch, cap
     monkeypatch.setattr(api, "keep", fail)
     assert run(["estimate", "model.py"]) == 0
     out, err = capsys.readouterr()
-    assert "Cheapest" in out
+    assert "Recommended" in out
     assert err.startswith("Warning: this estimate is not kept. The plan store")
 
 
@@ -218,12 +218,13 @@ def test_every_option_reaches_the_question(asked: Asked) -> None:
         " --jurisdiction eu --accelerator H100:8 --nodes 1,2 --max-nodes 16 --layout fsdp8,dp8"
         " --micro-batch 1,2 --grad-accum 4 --precision bf16-amp --recompute full --compile"
         " --stack megatron --optimizer adafactor --deadline 3d --budget 2k --spot --sort time"
-        " --top 5 --all-variants --vs-cpu"
+        " --top 5 --all-variants --vs-cpu --critical-batch 4096 --max-oom-risk 10% --by provider"
     )
     run(["estimate", "model.py", *words.split()])
     question = asked.question
     assert question is not None
-    assert question.work == api.Work(tokens=10e9, global_batch=512)
+    assert question.work == api.Work(tokens=10e9, global_batch=512, critical_batch=4096)
+    assert (question.by, question.money.max_oom) == ("provider", 0.1)
     assert question.machine == api.Machine(
         providers=("aws", "gcp", "all"),
         regions=("us-east-1",),
@@ -246,8 +247,26 @@ def test_every_option_reaches_the_question(asked: Asked) -> None:
 
 
 def test_what_is_left_out_is_left_free(asked: Asked) -> None:
-    run(["estimate", "model.py"])
+    run(["estimate", "model.py", "--format", "json"])
     assert asked.question == api.Question()
+    run(["estimate", "model.py"])
+    assert asked.question == api.Question(top=10)
+    run(["estimate", "model.py", "--top", "all"])
+    assert asked.question == api.Question()
+
+
+def test_a_batch_may_be_in_tokens(asked: Asked) -> None:
+    run(["estimate", "model.py", "--global-batch", "0.5M-tokens"])
+    assert asked.question is not None
+    assert asked.question.work == api.Work(global_batch_tokens=500_000.0)
+
+
+def test_what_the_settings_gave_is_said(asked: Asked, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("GPUPLAN_PROVIDER", "aws,gcp")
+    run(["estimate", "model.py"])
+    assert "aws,gcp (provider from your settings)" in capsys.readouterr().out
+    run(["estimate", "model.py", "--provider", "aws,gcp"])
+    assert "from your settings" not in capsys.readouterr().out
 
 
 def test_a_cluster_is_nodes_of_one_kind(asked: Asked) -> None:
@@ -274,6 +293,12 @@ def test_a_cluster_is_nodes_of_one_kind(asked: Asked) -> None:
         ("--cluster 4xH100:8 --nodes 2", "--cluster is given beside"),
         ("--cluster H100", "NxNAME"),
         ("--tokenz 5", "No such option"),
+        ("--global-batch 0.5", "not a whole number"),
+        ("--global-batch 5x-tokens", "not a number above zero"),
+        ("--max-oom-risk 2", "no share above 0 and up to 1"),
+        ("--top none", "not a number above zero"),
+        ("--by cloud", "not one of accelerator, provider"),
+        ("--steps 5 --critical-batch 64", "says how many steps are needed"),
     ],
 )
 def test_what_makes_no_sense_is_a_usage_error(

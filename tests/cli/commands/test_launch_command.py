@@ -106,7 +106,7 @@ def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
     assert said == [
         "net, 124M parameters, 19,073 steps of 64 samples, bf16-amp",
         "data: build_dataset() of net.py",
-        f"Plan {plan.id}: 8 × A100-40GB-SXM · aws p4d.24xlarge us-east-1",  # noqa: RUF001
+        f"Plan {plan.id}: 8 × A100-40GB-SXM · aws 1 × p4d.24xlarge us-east-1",  # noqa: RUF001
         "  at worst                   3.0 h        $66.01"
         "  slowest start, top of the 80 % interval, idle end",
         "  expected                   2.3 h        $51.60  $21.96 an hour",

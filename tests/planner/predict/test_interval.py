@@ -2,10 +2,20 @@
 
 import math
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpuplan.planner.constants import Constants
-from gpuplan.planner.predict.interval import doubt, step_interval, was_seen
+from gpuplan.planner.plan.layout import parse_layout
+from gpuplan.planner.predict.interval import (
+    doubt,
+    oom_probability,
+    safe_peak_bytes,
+    step_interval,
+    was_seen,
+)
 from gpuplan.planner.validation.folds import fitted_accelerators
 from gpuplan.profiles.curves.choice import USUAL_CURVES
 
@@ -49,3 +59,39 @@ def test_an_unknown_doubt_is_refused():
 def test_nothing_takes_no_time_for_sure():
     time = step_interval(0.0, FORM, USUAL, seen=True)
     assert time.low == time.value == time.high == 0.0
+
+
+@given(
+    allocator=st.floats(1e6, 1e12),
+    framework=st.floats(1e6, 1e10),
+    max_oom=st.floats(0.001, 0.5),
+    form=st.sampled_from(["dp1", "fsdp8", "dp1.tp8", "dp1.pp4", "dp2.tp4.sp.pp2", "fsdp4.cp2"]),
+)
+def test_a_safe_capacity_is_the_one_that_leaves_the_risk(
+    allocator: float, framework: float, max_oom: float, form: str
+) -> None:
+    layout = parse_layout(form)
+    need = safe_peak_bytes(
+        np.array(allocator), framework, stack="torch-eager", layout=layout, max_oom=max_oom
+    ).item()
+
+    def risk(capacity: float) -> float:
+        return oom_probability(
+            allocator, framework, capacity_bytes=capacity, stack="torch-eager", layout=layout
+        )
+
+    assert risk(need) == pytest.approx(max_oom, abs=2e-6)
+    assert risk(0.9 * need) >= risk(need) >= risk(1.1 * need)
+
+
+def test_layouts_that_split_the_model_need_more_room() -> None:
+    def risk(form: str) -> float:
+        return oom_probability(
+            70e9,
+            1e9,
+            capacity_bytes=79e9,
+            stack="torch-eager",
+            layout=parse_layout(form),
+        )
+
+    assert risk("fsdp8") < risk("dp1.tp8") < risk("dp1.tp4.pp2")

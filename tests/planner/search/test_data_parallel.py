@@ -18,6 +18,7 @@ from gpuplan.planner.hardware.device import capacity_bytes, supported_precisions
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import Choices, Question, Work
 from gpuplan.planner.predict.host_work import host_memory_of
+from gpuplan.planner.predict.interval import oom_probability
 from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.setup import Setup, stack_facts
@@ -30,6 +31,7 @@ from gpuplan.profiles.tracing_process.service import make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
 SAME = 1e-12
+MAX_OOM = 0.02
 EXAMPLE = Path(__file__).parents[3] / "examples" / "decoder.py"
 DIMS = {"layers": 3, "hidden": 256, "heads": 4, "kv_heads": 4, "ffn": 1024, "vocab": 1000}
 DIMS |= {"seq_len": 256, "ffn_kind": "swiglu"}
@@ -161,8 +163,9 @@ def test_what_fits_in_the_search_fits_by_the_prediction_s_own_parts(
     base, layouts = KINDS[kind], layouts_of(where)
     columns = 3 * len(predictor.space.recomputes)
     accum = np.ones((len(layouts), columns), dtype=int)
-    fits = predictor.fits(where, layouts, predictor.variants(where.accelerator, base), accum)
-    assert fits.shape == accum.shape
+    variants = predictor.variants(where.accelerator, base)
+    fits, is_safe = predictor.fits(where, layouts, variants, accum, max_oom=MAX_OOM)
+    assert fits.shape == is_safe.shape == accum.shape
     for row, layout in enumerate(layouts):
         for column in range(columns):
             setup = one_setup(base, predictor, column, layout, 1)
@@ -170,6 +173,14 @@ def test_what_fits_in_the_search_fits_by_the_prediction_s_own_parts(
             room = capacity_bytes(where.accelerator) - framework_of(where, setup)
             held = not setup.offload or host_memory_of(cache, where, setup).fits
             assert fits[row, column] == (peak <= room and held)
+            risk = oom_probability(
+                peak,
+                framework_of(where, setup),
+                capacity_bytes=capacity_bytes(where.accelerator),
+                stack=setup.stack,
+                layout=layout,
+            )
+            assert is_safe[row, column] == (risk <= MAX_OOM and held)
 
 
 @pytest.mark.slow

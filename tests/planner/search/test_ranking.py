@@ -3,7 +3,8 @@
 from answers import make_plan
 
 from gpuplan.planner.plan.plan import Plan
-from gpuplan.planner.search.ranking import headlines, sort_key
+from gpuplan.planner.search.candidate import sort_key
+from gpuplan.planner.search.ranking import headlines
 
 
 def priced(plan_id: str, usd_per_hour: float | None, usd_per_million: float | None) -> Plan:

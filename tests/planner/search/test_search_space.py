@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.plan.asked import AskedBatch
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.plan import Precision
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.search.search_space import (
-    LARGEST_MICRO_BATCH,
+    LARGEST_FREE_MICRO_BATCH,
     Space,
     precisions_for,
     space_of,
@@ -54,6 +55,7 @@ def test_every_layout_takes_all_ranks_and_none_is_there_twice(nodes: int, per_no
         micro_batches=np.array([1]),
         grad_accums=(),
         global_batch=None,
+        batch=AskedBatch(source="layout"),
         fixed=False,
     )
     layouts = free.layouts_for(nodes, per_node)
@@ -85,15 +87,22 @@ def test_given_layouts_are_tried_where_they_have_their_ranks(toy: Profile) -> No
     assert space.layouts_for(1, 4) == []
 
 
-@given(global_batch=st.integers(1, 5000))
+@given(global_batch=st.integers(1, 100_000))
 def test_micro_batches_are_powers_of_two_and_the_divisors(global_batch: int) -> None:
-    profile = Profile.model_construct(blocks=(), default_micro_batch=global_batch)
-    sizes = asked(profile).micro_batches.tolist()
-    limit = min(global_batch, LARGEST_MICRO_BATCH)
+    profile = Profile.model_construct(blocks=(), tokens_per_sample=None)
+    question = Question(work=Work(global_batch=global_batch))
+    sizes = space_of(question, profile).micro_batches.tolist()
     assert sizes == sorted(set(sizes))
-    assert sizes[0] >= 1 and sizes[-1] <= limit
-    assert {d for d in range(1, limit + 1) if global_batch % d == 0} <= set(sizes)
+    assert sizes[0] >= 1 and sizes[-1] == global_batch
+    assert {d for d in range(1, 1001) if global_batch % d == 0} <= set(sizes)
     assert all(global_batch % size == 0 or size & (size - 1) == 0 for size in sizes)
+
+
+def test_micro_batches_without_a_global_batch_end_somewhere(toy: Profile) -> None:
+    free = Choices(layouts=(Layout(data=8),), grad_accums=(1,), micro_batches=(4,))
+    assert asked(toy, free).global_batch is None
+    sizes = asked(toy, FIXED, ONE_MACHINE).micro_batches
+    assert sizes.max() <= LARGEST_FREE_MICRO_BATCH
 
 
 def test_given_micro_batches_are_sorted_and_said_once(toy: Profile) -> None:
@@ -112,13 +121,12 @@ def test_without_blocks_nothing_is_recomputed(toy: Profile) -> None:
     assert asked(toy.model_copy(update={"blocks": ()})).recomputes == ("none",)
 
 
-def test_the_default_batch_of_the_file_is_the_global_one_unless_one_is_asked_for(
-    toy: Profile,
-) -> None:
+def test_the_default_batch_of_the_file_is_never_the_global_one(toy: Profile) -> None:
     own = toy.model_copy(update={"default_micro_batch": 48})
-    assert asked(own).global_batch == 48
-    assert space_of(Question(work=Work(global_batch=64)), own).global_batch == 64
-    assert asked(own, FIXED, ONE_MACHINE).global_batch is None
+    assert asked(own).batch.source == "rule"
+    assert asked(own).global_batch == asked(toy).global_batch != 48
+    assert space_of(Question(work=Work(global_batch=48)), own).global_batch == 48
+    assert asked(own, FIXED, ONE_MACHINE).batch.source == "layout"
 
 
 @pytest.mark.parametrize(

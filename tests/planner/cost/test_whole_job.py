@@ -1,0 +1,51 @@
+"""A run with its start and its bill: one sum for the ranking, the plan and the launch."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.cost.launch_cost import launch_cost
+from gpuplan.planner.cost.whole_job import expected_usd, start_up_s, whole_job
+from gpuplan.planner.plan.plan import Estimated
+
+PROVIDERS = load_catalogue().providers
+
+
+@given(
+    training_s=st.floats(1, 1e8),
+    nodes=st.integers(1, 64),
+    cents=st.integers(1, 20_000),
+    provider=st.sampled_from(sorted(PROVIDERS)),
+)
+def test_the_ranking_the_plan_and_the_launch_count_the_same(
+    training_s: float, nodes: int, cents: int, provider: str
+) -> None:
+    price, billing = Decimal(cents) / 100, PROVIDERS[provider]
+    low_s, high_s = 0.9 * training_s, 1.2 * training_s
+    step = Estimated(value=training_s, low=low_s, high=high_s, basis="analytic")
+    job = whole_job(
+        step, nodes=nodes, usd_per_hour=price, spot_usd_per_hour=price / 2, billing=billing
+    )
+    launched = launch_cost(
+        step, nodes=nodes, usd_per_hour=price, dearest_usd_per_hour=price, billing=billing
+    )
+    assert job.usd == launched.usd_expected == sum(line.usd for line in job.cost_lines)
+    ranked = expected_usd(
+        start_up_s() + training_s, nodes=nodes, usd_per_hour=float(price), billing=billing
+    )
+    assert float(job.usd or 0) == pytest.approx(ranked, rel=1e-6, abs=0.01 * len(job.cost_lines))
+    assert job.usd_low is not None and job.usd is not None and job.usd_high is not None
+    cent = Decimal("0.01") * len(job.cost_lines)
+    assert job.usd_low - cent <= job.usd <= job.usd_high + cent
+    assert job.hours * 3600 == pytest.approx(start_up_s() + training_s)
+
+
+def test_an_unknown_price_stays_unknown() -> None:
+    step = Estimated(value=60.0, low=50.0, high=70.0, basis="analytic")
+    job = whole_job(step, nodes=1, usd_per_hour=None, spot_usd_per_hour=None, billing=None)
+    assert (job.usd, job.usd_low, job.usd_high, job.spot_usd) == (None,) * 4
+    assert job.cost_lines == ()
+    assert job.hours > 0

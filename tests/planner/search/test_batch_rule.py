@@ -1,0 +1,91 @@
+"""The global batch: given ones are kept, others follow the rule for their kind of model."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuplan.catalog.errors import UsageError
+from gpuplan.planner.plan.question import Work
+from gpuplan.planner.search.batch_rule import FEWEST_STEPS, NEAR, global_batch_of
+from gpuplan.profiles.profile import Affine, Profile
+
+
+def language(toy: Profile, parameters: float, **changes: object) -> Profile:
+    facts = {"parameters": int(parameters), "trainable_parameters": int(parameters)}
+    return toy.model_copy(update={**facts, "tokens_per_sample": 2048.0, **changes})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "samples", "tokens"),
+    [
+        (124e6, 256, "0.5M"),
+        (1.3e9, 512, "1M"),
+        (8e9, 1024, "2M"),
+        (70e9, 2048, "4M"),
+    ],
+)
+def test_a_language_model_has_the_batch_of_published_runs_of_its_size(
+    toy: Profile, parameters: float, samples: int, tokens: str
+) -> None:
+    batch = global_batch_of(language(toy, parameters), Work(tokens=1e13), None)
+    assert (batch.samples, batch.source) == (samples, "rule")
+    assert batch.rule is not None and batch.rule.startswith(f"{tokens} tokens at ")
+    assert batch.rule_source is not None and "arXiv" in batch.rule_source
+    assert batch.tokens == samples * 2048
+
+
+def test_adapters_of_a_large_model_have_a_small_batch(toy: Profile) -> None:
+    lora = language(toy, 8e9, trainable_parameters=20_000_000)
+    assert global_batch_of(lora, Work(), None).samples == 16
+
+
+def test_a_table_has_a_large_batch_and_an_unknown_kind_says_that_it_is_assumed(
+    toy: Profile,
+) -> None:
+    none = {"tokens_per_sample": None, "blocks": ()}
+    table = toy.model_copy(update={**none, "batch_bytes": Affine(0, 400)})
+    assert global_batch_of(table, Work(), None).samples == 8192
+    other = toy.model_copy(update={**none, "batch_bytes": Affine(0, 1e6)})
+    found = global_batch_of(other, Work(), None)
+    assert found.samples == 256
+    assert found.rule_source is not None and "assumed" in found.rule_source
+
+
+@given(samples=st.floats(1, 1e9))
+def test_the_rule_leaves_steps_enough(samples: float) -> None:
+    profile = Profile.model_construct(
+        parameters=10**9, trainable_parameters=10**9, tokens_per_sample=1024.0
+    )
+    batch = global_batch_of(profile, Work(samples=samples), samples)
+    assert batch.samples is not None and batch.rule is not None
+    assert batch.samples == 1 or samples / batch.samples >= FEWEST_STEPS
+    assert ("less to leave" in batch.rule) == (batch.samples < 512)
+
+
+@given(tokens=st.floats(1e3, 1e8), per_sample=st.sampled_from([128.0, 1024.0, 2048.0, 8192.0]))
+def test_a_batch_in_tokens_is_kept_to_a_few_percent(tokens: float, per_sample: float) -> None:
+    profile = Profile.model_construct(tokens_per_sample=per_sample)
+    batch = global_batch_of(profile, Work(global_batch_tokens=tokens), None)
+    assert batch.source == "option"
+    assert batch.samples is not None and batch.samples >= 1
+    if tokens >= 10 * per_sample:
+        assert batch.samples * per_sample == pytest.approx(tokens, rel=2 * NEAR)
+
+
+@pytest.mark.parametrize(("tokens", "samples"), [(0.5e6, 512), (1e6, 1024), (4e6, 4096)])
+def test_what_papers_call_half_a_million_tokens_divides_among_ranks(
+    tokens: float, samples: int
+) -> None:
+    profile = Profile.model_construct(tokens_per_sample=1024.0)
+    assert global_batch_of(profile, Work(global_batch_tokens=tokens), None).samples == samples
+
+
+def test_tokens_of_a_model_without_tokens_are_refused(
+    make_decoder: Callable[..., Profile],
+) -> None:
+    profile = make_decoder().model_copy(update={"tokens_per_sample": None})
+    with pytest.raises(UsageError, match="does not say how many") as caught:
+        global_batch_of(profile, Work(global_batch_tokens=1e6), None)
+    assert "TOKENS_PER_SAMPLE" in str(caught.value.fix)

@@ -1,0 +1,98 @@
+"""What a person would rent: sensible plans, and the lightest of them with its reason."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from answers import make_offer, make_plan, make_run
+
+from gpuplan.catalog.types import CPU_PREFIX
+from gpuplan.planner.plan.plan import Plan
+from gpuplan.planner.plan.question import Money
+from gpuplan.planner.search.recommended import recommended, sensible
+
+ANY = Money()
+
+
+def plan(usd: float, hours: float, *, nodes: int = 1, position: int = 1, **changes: Any) -> Plan:
+    run = make_run(
+        hours=hours, hours_low=hours, hours_high=hours, usd=usd, usd_low=usd, usd_high=usd
+    )
+    # The offer only makes the plans, and so their ids, differ.
+    offer = make_offer(usd_per_hour=usd / hours / nodes)
+    return make_plan(position, run=run, nodes=nodes, offer=offer, runnable=True, **changes)
+
+
+def chosen(*plans: Plan, money: Money = ANY) -> tuple[Plan, str]:
+    found = recommended(sensible(plans, money), money)
+    assert found is not None
+    return next(one for one in plans if one.id == found.id), found.reason
+
+
+def test_a_little_dearer_and_much_faster_wins_and_says_so() -> None:
+    slow, fast = plan(1490, 53.0), plan(1620, 29.0, position=2)
+    money = Money(deadline_s=10 * 86400.0)
+    best, reason = chosen(slow, fast, money=money)
+    assert best is fast
+    assert reason == "9 % above the cheapest, 1.8 times as fast; 99.9 % sure to fit"
+
+
+def test_what_saves_nobody_any_time_is_not_worth_its_money() -> None:
+    cheap, fast = plan(3.6, 0.9), plan(9.1, 0.2, position=2)
+    assert chosen(cheap, fast)[0] is cheap
+
+
+def test_more_nodes_must_be_worth_their_risk() -> None:
+    one, two = plan(1600, 29.0), plan(1650, 14.6, nodes=2, position=2)
+    assert chosen(one, two, money=Money(deadline_s=10 * 86400.0))[0] is one
+    month = plan(40_000, 720.0)
+    week = plan(41_000, 92.0, nodes=8, position=2)
+    assert chosen(month, week)[0] is week
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"needs_port": True},
+        {"p_oom": 0.03},
+        {"offer": make_offer(accelerator=f"{CPU_PREFIX}EPYC", usd_per_hour=0.5)},
+    ],
+)
+def test_what_nobody_would_rent_is_not_sensible(changes: dict[str, Any]) -> None:
+    offered = {"runnable": True, "run": make_run(), **changes}
+    assert sensible([make_plan(**offered)], ANY) == ()
+
+
+def test_a_plan_that_gpuplan_runs_comes_before_one_that_it_does_not() -> None:
+    other = plan(90, 10.0).model_copy(update={"runnable": False})
+    own = plan(100, 10.0, position=2)
+    assert sensible([other, own], ANY) == (own,)
+    assert sensible([other], ANY) == (other,)
+
+
+def test_months_and_twice_the_money_need_a_deadline_that_asks_for_them() -> None:
+    cheap, dear = plan(100, 50.0), plan(300, 1.0, position=2)
+    endless = plan(80, 70 * 24.0, position=3)
+    assert sensible([cheap, dear, endless], ANY) == (cheap,)
+    asked = Money(deadline_s=80 * 86400.0)
+    assert sensible([cheap, dear, endless], asked) == (cheap, dear, endless)
+
+
+def test_a_handful_of_steps_is_no_training() -> None:
+    few = plan(10, 1.0)
+    few = few.model_copy(update={"run": make_run(steps=3)})
+    many = plan(12, 1.0, position=2)
+    assert sensible([few, many], ANY, is_batch_free=True) == (many,)
+    assert few in sensible([few, many], ANY)
+
+
+def test_nothing_is_recommended_without_work_or_price() -> None:
+    assert recommended([make_plan()], ANY) is None
+    unpriced = make_run(usd=None, usd_low=None, usd_high=None)
+    assert recommended([make_plan(run=unpriced)], ANY) is None
+    assert recommended([], Money(budget_usd=Decimal(5))) is None
+
+
+def test_certainty_is_never_rounded_up() -> None:
+    best = recommended([plan(10, 1.0, p_oom=0.0)], ANY)
+    assert best is not None and "99.9 % sure" in best.reason
