@@ -202,11 +202,14 @@ def read_inputs(
     from ..profiles.tracing_process.service import begin_profile
 
     spec = _model(model, params=params, inputs=inputs, timeout_s=timeout_s)
-    wanted: set[Numerics] = {NUMERICS_OF_PRECISION[precision] for precision in precisions}
-    if "amp16" in wanted:
-        wanted.add("pure16")  # FSDP runs mixed precision on 16-bit layers.
-    numerics: tuple[Numerics, ...] = tuple(sorted(wanted or DEFAULT_NUMERICS))
-    pending = begin_profile(spec, numerics=numerics, use_cache=use_cache, on_output=on_output)
+    numerics, dispensable = _numerics(precisions)
+    pending = begin_profile(
+        spec,
+        numerics=numerics,
+        dispensable=dispensable,
+        use_cache=use_cache,
+        on_output=on_output,
+    )
     with _ended(pending):
         catalogue = _read_catalogue(offers, machine)
         curve_choice = chosen_curves(curves, without_curves_of, catalogue=catalogue)
@@ -242,6 +245,20 @@ def chosen_curves(
     choice = CurveChoice(given=given, left_out=frozenset(left_out))
     refuse_unreadable(choice)
     return choice
+
+
+def _numerics(precisions: Iterable[Precision]) -> tuple[tuple[Numerics, ...], set[Numerics]]:
+    """Return what to trace for these precisions, and what of it an answer can do without.
+
+    FSDP runs mixed precision on 16-bit layers. A step that autocast alone keeps right (a loss in
+    fp32, a float schedule of noise) fails in them, and is planned without FSDP then.
+    """
+    asked: set[Numerics] = {NUMERICS_OF_PRECISION[precision] for precision in precisions}
+    wanted = set(asked or DEFAULT_NUMERICS)
+    if "amp16" in wanted:
+        wanted.add("pure16")
+    dispensable: set[Numerics] = {"pure16"}
+    return tuple(sorted(wanted)), dispensable - asked
 
 
 @contextmanager
