@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...catalog.torch_builds import host_architecture
 from ...catalog.units import SECONDS_PER_HOUR
 from ...profiles.profile import Profile
 from ..cost.run_cost import run_cost, samples_of
@@ -13,6 +14,7 @@ from ..plan.plan import Estimated, Plan, RunCost
 from ..plan.question import Question, Work
 from ..plan.runnable import why_not_runnable
 from ..predict.predict import Prediction
+from ..software.torch_builds import build_verdict, capacity_note
 from .ranking import Candidate
 
 
@@ -23,6 +25,9 @@ def as_plan(
     setup, site, choice = candidate.setup, candidate.site, candidate.choice
     global_batch = setup.micro_batch * setup.layout.data * setup.grad_accum
     step = prediction.step_time_s
+    host = host_architecture(site.accelerator.name)
+    torch_build = build_verdict(site.accelerator, host, profile.torch_version)
+    told = (torch_build.note, capacity_note(choice.instance, choice.purchase))
     rates = _rates(candidate, global_batch / step.value, profile.tokens_per_sample)
     plan = Plan(
         id="",
@@ -56,9 +61,9 @@ def as_plan(
         usd_per_million_tokens=rates.usd_per_million_tokens,
         run=_run(candidate, step, global_batch, profile.tokens_per_sample, question.work),
         needs_port=site.accelerator.needs_xla,
-        notes=prediction.notes,
+        notes=(*prediction.notes, *(note for note in told if note is not None)),
     )
-    return _named(plan, profile)
+    return _named(plan, profile, torch_build.why_not)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,9 +118,9 @@ def _run(
     )
 
 
-def _named(plan: Plan, profile: Profile) -> Plan:
+def _named(plan: Plan, profile: Profile, without_torch: str | None) -> Plan:
     """Return the plan with its id, and with whether gpuplan's runner runs it."""
-    reason = why_not_runnable(
+    reason = without_torch or why_not_runnable(
         plan.layout,
         precision=plan.precision,
         stack=plan.stack,

@@ -39,7 +39,7 @@ def test_autocast_and_fp32_stay_and_one_note_names_the_line(unet: api.Inputs) ->
     assert not {("bf16-amp", 2), ("bf16-amp", 3)} & kinds
     notes = [note for note in answer.notes if "FSDP" in note]
     assert len(notes) == 1
-    assert notes[0].startswith(f"{FAILS} at ddpm_unet.py:42, in forward: RuntimeError:")
+    assert notes[0].startswith(f"{FAILS} at ddpm_unet.py:43, in forward: RuntimeError:")
 
 
 def test_an_fsdp_layout_asked_for_is_explained(unet: api.Inputs) -> None:
@@ -47,7 +47,7 @@ def test_an_fsdp_layout_asked_for_is_explained(unet: api.Inputs) -> None:
     answer = ask(unet, layouts=(layout,), precisions=("bf16-amp",))
     assert not answer.plans and answer.rejected.unsupported
     assert any(note.startswith(FAILS) for note in answer.notes)
-    with pytest.raises(UsageError, match=r"would fail at ddpm_unet\.py:42"):
+    with pytest.raises(UsageError, match=r"would fail at ddpm_unet\.py:43"):
         api.fits(unet, "A10G", precision="bf16-amp", layout=layout)
 
 
@@ -68,7 +68,7 @@ def test_the_cache_remembers_that_it_failed(
 
 
 def test_sixteen_bit_layers_asked_for_are_an_error() -> None:
-    with pytest.raises(UserFileError, match=r"ddpm_unet\.py:42"):
+    with pytest.raises(UserFileError, match=r"ddpm_unet\.py:43"):
         api.read_inputs(UNET, precisions=("bf16-amp", "bf16"), use_cache=False)
 
 

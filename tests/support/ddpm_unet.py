@@ -11,7 +11,9 @@ STEPS = 1000
 
 def time_embedding(time: Tensor, width: int) -> Tensor:
     """Return sines and cosines of the time step, in float32 as most implementations make them."""
-    frequencies = torch.exp(-math.log(10_000) * torch.arange(width // 2, device=time.device) / width)
+    frequencies = torch.exp(
+        -math.log(10_000) * torch.arange(width // 2, device=time.device) / width
+    )
     angles = time[:, None].float() * frequencies[None]
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
