@@ -12,6 +12,7 @@ from ..catalog.errors import UsageError
 from ..catalog.vocabulary import Precision
 from ..planner.plan.question import Machine
 from ..profiles.curves.choice import USUAL_CURVES, CurveChoice
+from ..profiles.hf_configs import config_path
 from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from ..profiles.user_model.spec import (
     DEFAULT_TIMEOUT_S,
@@ -19,6 +20,7 @@ from ..profiles.user_model.spec import (
     parse_model_spec,
     refuse_unreadable,
 )
+from .config_facts import config_precision, with_config_facts
 
 if TYPE_CHECKING:
     from ..catalog.snapshot import Catalogue
@@ -54,7 +56,8 @@ def model(
     """Return a model as every use case takes it: its file with the params for its functions.
 
     Args:
-        model: `model.py`, `model.py:ClassName`, `hf:<folder or config.json>` or a written Profile;
+        model: `model.py`, `model.py:ClassName`, `hf:<name, folder or config.json>` or a
+            written Profile;
             what this function returned stays as it is, apart from the time limit.
         params: Values for the functions of the file.
         inputs: Shapes of the tensors of a plain module, such as "3,224,224".
@@ -66,7 +69,7 @@ def model(
     """
     if not isinstance(model, ModelSpec):
         limit_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
-        return parse_model_spec(str(model), params=params, inputs=inputs, timeout_s=limit_s)
+        return _parsed(str(model), params=params, inputs=inputs, timeout_s=limit_s)
     if params or tuple(inputs):
         raise UsageError(
             f"params or inputs are given beside {model.text}, which has its own.",
@@ -74,6 +77,16 @@ def model(
         )
     refuse_unreadable(model)
     return model if timeout_s is None else replace(model, timeout_s=timeout_s)
+
+
+def _parsed(
+    text: str, *, params: Mapping[str, Any] | None, inputs: Iterable[str], timeout_s: float
+) -> ModelSpec:
+    """Return a model that was named; `hf:` also takes the name of a config that we come with."""
+    place = config_path(text.removeprefix("hf:")) if text.startswith("hf:") else None
+    named = text if place is None else f"hf:{place}"
+    spec = parse_model_spec(named, params=params, inputs=inputs, timeout_s=timeout_s)
+    return spec if place is None else replace(spec, text=text)
 
 
 # The use cases below have an argument of the same name.
@@ -96,7 +109,7 @@ def profile(
 
     Args:
         model: What `model` returned, or names: `model.py`, `model.py:ClassName`,
-            `hf:<folder or config.json>` or a written Profile.
+            `hf:<name, folder or config.json>` or a written Profile.
         params: Values for the functions of the file.
         inputs: Shapes of the tensors of a plain module, such as "3,224,224".
         precision: The precision to trace the step for; default: the file's own.
@@ -113,15 +126,17 @@ def profile(
     from ..profiles.tracing_process.service import make_profile
 
     spec = _model(model, params=params, inputs=inputs, timeout_s=timeout_s)
-    if numerics is None and precision is not None:
-        numerics = (NUMERICS_OF_PRECISION[precision],)
-    return make_profile(
+    wanted = precision or config_precision(spec)
+    if numerics is None and wanted is not None:
+        numerics = (NUMERICS_OF_PRECISION[wanted],)
+    traced = make_profile(
         spec,
         numerics=None if numerics is None else tuple(sorted(numerics)),
         optimizer=optimizer,
         use_cache=use_cache,
         on_output=on_output,
     )
+    return with_config_facts(traced, spec, free_precision=precision is None)
 
 
 def measure(
@@ -202,11 +217,15 @@ def read_inputs(
     from ..profiles.tracing_process.service import begin_profile
 
     spec = _model(model, params=params, inputs=inputs, timeout_s=timeout_s)
-    wanted: set[Numerics] = {NUMERICS_OF_PRECISION[precision] for precision in precisions}
-    if "amp16" in wanted:
-        wanted.add("pure16")  # FSDP runs mixed precision on 16-bit layers.
-    numerics: tuple[Numerics, ...] = tuple(sorted(wanted or DEFAULT_NUMERICS))
-    pending = begin_profile(spec, numerics=numerics, use_cache=use_cache, on_output=on_output)
+    asked = tuple(precisions)
+    numerics, dispensable = _numerics(asked)
+    pending = begin_profile(
+        spec,
+        numerics=numerics,
+        dispensable=dispensable,
+        use_cache=use_cache,
+        on_output=on_output,
+    )
     with _ended(pending):
         catalogue = _read_catalogue(offers, machine)
         curve_choice = chosen_curves(curves, without_curves_of, catalogue=catalogue)
@@ -215,7 +234,7 @@ def read_inputs(
 
         traced = pending.result()
     return Inputs(
-        profile=traced,
+        profile=with_config_facts(traced, spec, free_precision=not asked),
         catalogue=catalogue,
         spec=spec,
         offers=offers,
@@ -242,6 +261,20 @@ def chosen_curves(
     choice = CurveChoice(given=given, left_out=frozenset(left_out))
     refuse_unreadable(choice)
     return choice
+
+
+def _numerics(precisions: Iterable[Precision]) -> tuple[tuple[Numerics, ...], set[Numerics]]:
+    """Return what to trace for these precisions, and what of it an answer can do without.
+
+    FSDP runs mixed precision on 16-bit layers. A step that autocast alone keeps right (a loss in
+    fp32, a float schedule of noise) fails in them, and is planned without FSDP then.
+    """
+    asked: set[Numerics] = {NUMERICS_OF_PRECISION[precision] for precision in precisions}
+    wanted = set(asked or DEFAULT_NUMERICS)
+    if "amp16" in wanted:
+        wanted.add("pure16")
+    dispensable: set[Numerics] = {"pure16"}
+    return tuple(sorted(wanted)), dispensable - asked
 
 
 @contextmanager

@@ -169,7 +169,7 @@ def command(model: str, **options: Any) -> int:
     """Say what training MODEL needs, takes and costs on every accelerator, with no GPU.
 
     MODEL is a file with build_model() and make_batch(batch_size), MODEL.py:ClassName with --input,
-    hf:FOLDER for a Hugging Face config, or a Profile that `gpuplan profile` wrote.
+    hf:NAME or hf:FOLDER for a Hugging Face config, or a Profile that `gpuplan profile` wrote.
 
     \b
     Examples:

@@ -79,9 +79,9 @@ def command(model: str, **options: Any) -> None:
     """Show what one training step of MODEL computes and keeps in memory.
 
     MODEL is a file with build_model() and make_batch(batch_size) (see docs/model-file.md),
-    MODEL.py:ClassName with --input, hf:FOLDER for a Hugging Face config, or a Profile written by
-    this command. Nothing is trained, no weights are made, and no GPU is needed, unless you ask for
-    --measure: then a few real steps run on this machine.
+    MODEL.py:ClassName with --input, hf:NAME or hf:FOLDER for a Hugging Face config, or a Profile
+    written by this command. Nothing is trained, no weights are made, and no GPU is needed, unless
+    you ask for --measure: then a few real steps run on this machine.
     """
     asked = ProfileOptions(**options)
     _check_measuring(asked)

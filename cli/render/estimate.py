@@ -130,8 +130,15 @@ def marks(answer: Estimate) -> list[str]:
     found = []
     if any(plan.tie_with_previous for plan in answer.plans):
         found.append(f"{TIE} cannot be told from the row above: their intervals overlap")
-    if any(column.heading == "risk" for column in plan_columns(answer)):
+    max_oom = 1.0 if answer.question is None else answer.question.limits.max_oom
+    if any(plan.p_oom is not None and plan.p_oom > max_oom for plan in answer.plans):
         found.append("risk: the chance that it runs out of memory")
+    if any(plan.usually_reserved for plan in answer.plans):
+        found.append("quota: usually had by reservation or capacity block only")
+    if any(plan.needs_build is not None for plan in answer.plans):
+        found.append("torch: needs another build than pip installs")
+    if any(plan.runnable is False and not plan.needs_port for plan in answer.plans):
+        found.append("not run: gpuplan launch cannot run it, show says why")
     return found
 
 
@@ -245,9 +252,13 @@ def _layout(plan: Plan) -> str:
 
 
 def _risk(plan: Plan, max_oom: float) -> str:
-    if plan.p_oom is None or plan.p_oom <= max_oom:
-        return ""
-    return format_share(plan.p_oom)
+    found = []
+    if plan.p_oom is not None and plan.p_oom > max_oom:
+        found.append(format_share(plan.p_oom))
+    found += ["quota"] if plan.usually_reserved else []
+    found += ["torch"] if plan.needs_build is not None else []
+    found += ["not run"] if plan.runnable is False and not plan.needs_port else []
+    return ", ".join(found)
 
 
 def _step_time(plan: Plan) -> str:

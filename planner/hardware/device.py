@@ -11,8 +11,6 @@ from ..plan.plan import EstimatedMemory
 VISIBLE_SHARE = 0.985
 """Visible ÷ nominal memory where the visible figure is unknown: the median of the catalogue rows
 that state both."""
-CUDA_13_CAPABILITY = 7.5
-"""Oldest NVIDIA compute capability that CUDA 13 supports (its release notes: Turing)."""
 
 
 def supported_precisions(accelerator: Accelerator) -> tuple[Precision, ...]:
@@ -54,12 +52,6 @@ def device_notes(accelerator: Accelerator, curves: DeviceCurves, dtype: str) -> 
     if curves.basis_of("gemm", dtype) == "derived":
         relative = curves.relative_of("gemm", dtype)
         notes.append(f"kernel times of {accelerator.name} are scaled from {relative}")
-    capability = accelerator.compute_capability if accelerator.vendor == "NVIDIA" else None
-    if capability is not None and float(capability) < CUDA_13_CAPABILITY:
-        notes.append(
-            f"{accelerator.name} (compute capability {capability}) needs a torch build for CUDA 12:"
-            " CUDA 13 no longer supports it"
-        )
     if accelerator.name.startswith("Gaudi"):
         notes.append(
             f"{accelerator.name} runs torch through Intel's Gaudi software: the file's CUDA calls"

@@ -16,7 +16,16 @@ from pydantic import BaseModel
 PLAN_ID_DIGITS = 10
 
 NOT_CONTENT = frozenset(
-    {"id", "position", "tie_with_previous", "why_not_runnable", "whole_job", "p_oom"}
+    {
+        "id",
+        "position",
+        "tie_with_previous",
+        "why_not_runnable",
+        "whole_job",
+        "p_oom",
+        "needs_build",
+        "usually_reserved",
+    }
 )
 """What a plan gets from the list it stands in, from what the runner can do, or from the rest of its
 content: the same plan has the same id in every list."""

@@ -188,6 +188,11 @@ class Plan(FrozenModel):
     whole_job: WholeJob | None = None
     p_oom: float | None = None
     """Chance that it runs out of device memory, from 0 to 1."""
+    needs_build: Literal["other", "older"] | None = None
+    """Whether the device needs another build of torch than `pip install torch` brings, of this
+    release or only of an older one; a note says which."""
+    usually_reserved: bool = False
+    """Whether the instance type is usually had by reservation or capacity block only."""
     needs_port: bool
     """The accelerator runs torch code only after a port (XLA): listed apart."""
     tie_with_previous: bool = False

@@ -191,6 +191,9 @@ def _remedies(question: _Question, setup: Setup) -> Iterator[Remedy]:
 def _try(
     question: _Question, text: str, setup: Setup, *, cache: ModelCache | None = None
 ) -> Remedy | None:
+    autocast = casts_layers(setup.stack, setup.layout, setup.offload)
+    if not question.cache.holds(setup.precision, autocast=autocast):
+        return None
     prediction = question.ask(setup, cache=cache)
     if not prediction.fits:
         return None

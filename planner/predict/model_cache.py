@@ -14,6 +14,7 @@ from ...catalog.vocabulary import Precision, Recompute, Stack
 from ...profiles.analysis.caching_allocator import PoolExhaustedError, replay
 from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.curves.device_curves import DeviceCurves, curves_for
+from ...profiles.missing_numerics import FAILS
 from ...profiles.passes.recompute import recomputed
 from ...profiles.passes.residence import ON_DEVICE, Residence, resident
 from ...profiles.profile import (
@@ -138,13 +139,21 @@ class ModelCache:
             try:
                 plain = self.profile.step(numerics)
             except KeyError:
-                raise UsageError(
-                    f"This profile holds no {numerics} trace; it holds"
-                    f" {', '.join(self.profile.numerics())}.",
-                    fix="profile the model again with that precision.",
-                ) from None
+                raise self._untraced(numerics) from None
             traces[key] = recomputed(plain, self.profile, recompute, early_stop=early_stop)
         return traces[key]
+
+    def _untraced(self, numerics: Numerics) -> UsageError:
+        fails = next((note for note in self.profile.notes if note.startswith(FAILS)), None)
+        if numerics == "pure16" and fails:
+            return UsageError(
+                f"{fails}.", fix="give a layout that runs under autocast, such as dp8 or dp8.zero1."
+            )
+        return UsageError(
+            f"This profile holds no {numerics} trace; it holds"
+            f" {', '.join(self.profile.numerics())}.",
+            fix="profile the model again with that precision.",
+        )
 
     def envelope(
         self,
@@ -192,14 +201,13 @@ class ModelCache:
         return self._derived.rank_memories[key]
 
     def numerics(self, precision: Precision, *, autocast: bool) -> Numerics:
-        """Return the trace that runs: 16-bit layers where nothing is cast around them.
-
-        A Profile without that trace is taken with autocast's casts.
-        """
+        """Return the trace that runs: 16-bit layers where nothing is cast around them."""
         numerics = NUMERICS_OF_PRECISION[precision]
-        if numerics == "amp16" and not autocast and "pure16" in self.profile.numerics():
-            return "pure16"
-        return numerics
+        return "pure16" if numerics == "amp16" and not autocast else numerics
+
+    def holds(self, precision: Precision, *, autocast: bool) -> bool:
+        """Return whether the Profile has the trace that runs (`numerics`)."""
+        return self.numerics(precision, autocast=autocast) in self.profile.numerics()
 
     def times(
         self,

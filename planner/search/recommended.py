@@ -24,6 +24,9 @@ PATIENCE_HOURS = 7 * 24.0
 DOUBLING = 0.05
 """What twice the nodes weigh, as a share of the cost: each must be had at the same moment, in one
 place, and any of them may fail. A judgement, not a measurement."""
+RESERVED = 0.25
+"""What it weighs, as a share of the cost, that machines are usually had by reservation only. A
+judgement."""
 ALIKE = 0.02
 """Costs that differ by less are the same to a reader."""
 
@@ -44,6 +47,7 @@ def sensible(
         if not plan.needs_port
         and not plan.offer.accelerator.startswith(CPU_PREFIX)
         and (plan.p_oom is None or plan.p_oom <= money.max_oom)
+        and plan.needs_build != "older"
     ]
     found = [plan for plan in found if plan.runnable is not False] or found
     if is_batch_free:
@@ -66,13 +70,15 @@ def cost_of(plan: Plan) -> float | None:
 def weight(plan: Plan, money: Money) -> float:
     """Return what a plan weighs; the lightest is recommended.
 
-    The cost, times 1 + hours over patience, times 1 + a share for every doubling of the nodes;
-    infinite where the price or the amount of work is not known.
+    The cost, times 1 + hours over patience, times 1 + a share for every doubling of the nodes, and
+    more where machines are usually had by reservation only; infinite where the price or the amount
+    of work is not known.
     """
     usd = cost_of(plan)
     if usd is None or plan.whole_job is None:
         return math.inf
-    return weight_of(usd, plan.whole_job.hours, plan.nodes, money)
+    hard_to_get = 1 + RESERVED if plan.usually_reserved else 1.0
+    return hard_to_get * weight_of(usd, plan.whole_job.hours, plan.nodes, money)
 
 
 def weight_of(usd: float, hours: float, nodes: int, money: Money) -> float:

@@ -9,6 +9,7 @@ from decimal import Decimal
 import numpy as np
 
 from ...catalog.vocabulary import Offloaded, Precision, Stack
+from ...profiles.missing_numerics import FAILS, NEVER_TRACED
 from ...profiles.profile import NUMERICS_OF_PRECISION
 from ..cost.run_cost import samples_of, steps_of
 from ..hardware.cluster import Site
@@ -113,7 +114,7 @@ class Sweep:
             host_memory_bytes=instance.memory_bytes,
             vcpus=instance.vcpus,
         )
-        layouts = self._layouts(site, len(choices))
+        layouts = self._traced(self._layouts(site, len(choices)), precision, stack, len(choices))
         for layout in layouts:
             if not layout.is_data_parallel_only:
                 yield from self._of_hand_layout(choices, site, layout, precision, stack)
@@ -123,6 +124,21 @@ class Sweep:
                 base = self._base(precision, stack, autocast=autocast)
                 variants = self._data_parallel.variants(site.accelerator, base)
                 yield from self._of_layouts(choices, site, same, variants)
+
+    def _traced(
+        self, layouts: list[Layout], precision: Precision, stack: Stack, many: int
+    ) -> list[Layout]:
+        """Return the layouts whose step the Profile holds a trace of; count the others."""
+        kept = [
+            layout
+            for layout in layouts
+            if self.cache.holds(precision, autocast=casts_layers(stack, layout, self.offload))
+        ]
+        if len(kept) < len(layouts):
+            self.counts["unsupported"] += many * (len(layouts) - len(kept))
+            if not any(note.startswith(FAILS) for note in self.cache.profile.notes):
+                self.refusals.add(NEVER_TRACED)
+        return kept
 
     def _same_kernels(
         self, layouts: list[Layout], precision: Precision, stack: Stack

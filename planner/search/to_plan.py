@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
+from ...catalog.torch_builds import host_architecture
 from ...catalog.units import SECONDS_PER_HOUR
 from ...profiles.profile import Profile
 from ..cost.run_cost import run_cost, samples_of
@@ -14,6 +16,7 @@ from ..plan.plan import Estimated, Plan, RunCost, WholeJob
 from ..plan.question import Question, Work
 from ..plan.runnable import why_not_runnable
 from ..predict.predict import Prediction
+from ..software.torch_builds import BuildVerdict, build_verdict, capacity_note
 from .candidate import Candidate
 
 
@@ -24,6 +27,10 @@ def as_plan(
     setup, site, choice = candidate.setup, candidate.site, candidate.choice
     global_batch = setup.micro_batch * setup.layout.data * setup.grad_accum
     step = prediction.step_time_s
+    host = host_architecture(site.accelerator.name)
+    torch_build = build_verdict(site.accelerator, host, profile.torch_version)
+    reserved = capacity_note(choice.instance, choice.purchase)
+    told = (torch_build.note, reserved)
     rates = _rates(candidate, global_batch / step.value, profile.tokens_per_sample)
     run = _run(candidate, step, global_batch, profile.tokens_per_sample, question.work)
     plan = Plan(
@@ -59,10 +66,12 @@ def as_plan(
         run=run,
         whole_job=_whole_job(candidate, step, run),
         p_oom=prediction.p_oom,
+        needs_build=_needs_build(torch_build),
+        usually_reserved=reserved is not None,
         needs_port=site.accelerator.needs_xla,
-        notes=prediction.notes,
+        notes=(*prediction.notes, *(note for note in told if note is not None)),
     )
-    return _named(plan, profile)
+    return _named(plan, profile, torch_build.why_not)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,9 +144,15 @@ def _whole_job(candidate: Candidate, step: Estimated, run: RunCost | None) -> Wh
     )
 
 
-def _named(plan: Plan, profile: Profile) -> Plan:
+def _needs_build(verdict: BuildVerdict) -> Literal["other", "older"] | None:
+    if verdict.note is None:
+        return None
+    return "older" if verdict.is_older else "other"
+
+
+def _named(plan: Plan, profile: Profile, without_torch: str | None) -> Plan:
     """Return the plan with its id, and with whether gpuplan's runner runs it."""
-    reason = why_not_runnable(
+    reason = without_torch or why_not_runnable(
         plan.layout,
         precision=plan.precision,
         stack=plan.stack,

@@ -6,19 +6,35 @@ Never imports torch: a Profile from the cache costs milliseconds, and tracing ha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
-from ...catalog.errors import GpuplanError, UsageError, UserFileError
+from ...catalog.errors import UsageError, UserFileError
 from ..measured import MeasuredProfile
-from ..profile import Numerics, Profile
+from ..missing_numerics import fails_in_sixteen_bit_layers
+from ..profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from ..user_model.file_text import read_source
 from ..user_model.spec import ModelSpec
 from . import cache
 from .child import Child
 
+STEP_TRACER = "in trace_workload"
+"""Is in the traceback of a step that failed, and not in that of a file that could not be loaded."""
+
 
 class PendingProfile:
-    """A Profile that is being made while its caller does something else."""
+    """A Profile that is being made while its caller does something else.
+
+    Args:
+        spec: The model.
+        ready: The Profile, where it is there already.
+        child: The process that makes it, otherwise.
+        key: Under which the cache keeps it; None to keep it nowhere.
+        numerics: The numerics classes that it is made in; None for the file's own.
+        dispensable: Those among them that the Profile may lack where a step fails in them.
+        optimizer: An optimizer to trace instead of the file's.
+        on_output: Called with what the user's code printed (and the traceback of a failure).
+    """
 
     def __init__(
         self,
@@ -27,12 +43,18 @@ class PendingProfile:
         ready: Profile | None = None,
         child: Child | None = None,
         key: str | None = None,
+        numerics: Sequence[Numerics] | None = None,
+        dispensable: Collection[Numerics] = (),
+        optimizer: str | None = None,
         on_output: Callable[[str], None] | None = None,
     ) -> None:
         self._spec = spec
         self._ready = ready
         self._child = child
         self._key = key
+        self._numerics = numerics
+        self._dispensable = dispensable
+        self._optimizer = optimizer
         self._on_output = on_output
 
     @property
@@ -51,16 +73,13 @@ class PendingProfile:
             return self._ready
         if self._child is None:
             raise RuntimeError("the profile was cancelled")
-        try:
-            answer = self._child.result()
-        except GpuplanError:
-            self._report(self._child)
-            raise
-        self._report(self._child)
-        profile = Profile.model_validate_json(answer["profile"])
+        answer, profile = self._traced(self._child)
         if self._key is not None:
             cache.store(
-                self._key, answer["profile"], files=answer["files"], packages=answer["packages"]
+                self._key,
+                profile.model_dump_json(),
+                files=answer["files"],
+                packages=answer["packages"],
             )
         self._ready = profile
         return profile
@@ -70,6 +89,30 @@ class PendingProfile:
         if self._child is not None:
             self._child.kill()
             self._child = None
+
+    def _traced(self, child: Child) -> tuple[dict[str, Any], Profile]:
+        """Return what the child answered, and the Profile; made in fewer numerics if need be."""
+        try:
+            return self._answered(child)
+        except UserFileError as error:
+            fewer = [each for each in self._numerics or () if each not in self._dispensable]
+            if fewer == list(self._numerics or ()) or STEP_TRACER not in child.traceback:
+                raise
+            failure = error
+        # Whichever of the numerics failed: a step that fails in the others too fails here again.
+        self._child = Child(self._spec, numerics=fewer, optimizer=self._optimizer)
+        answer, profile = self._answered(self._child)
+        if NUMERICS_OF_PRECISION.get(profile.file_precision or "") in self._dispensable:
+            raise failure
+        note = fails_in_sixteen_bit_layers(failure.message)
+        return answer, profile.model_copy(update={"notes": (*profile.notes, note)})
+
+    def _answered(self, child: Child) -> tuple[dict[str, Any], Profile]:
+        try:
+            answer = child.result()
+        finally:
+            self._report(child)
+        return answer, Profile.model_validate_json(answer["profile"])
 
     def _report(self, child: Child) -> None:
         text = child.printed() + child.traceback
@@ -107,6 +150,7 @@ def begin_profile(
     spec: ModelSpec,
     *,
     numerics: Sequence[Numerics] | None = None,
+    dispensable: Collection[Numerics] = (),
     optimizer: str | None = None,
     use_cache: bool = True,
     on_output: Callable[[str], None] | None = None,
@@ -114,6 +158,15 @@ def begin_profile(
     """Start to make a Profile and return at once; arguments as for `make_profile`.
 
     The caller must end with `result()` or `cancel()`.
+
+    Args:
+        spec: The model, its params and its time limit.
+        numerics: The numerics classes to trace; None for the file's own.
+        dispensable: Those among them that the Profile may lack, with a note that says why, where a
+            step fails in them. The cache remembers that it did.
+        optimizer: An optimizer to trace instead of the file's.
+        use_cache: Whether to look for the Profile in the cache, and to keep it there.
+        on_output: Called with what the user's code printed.
     """
     if spec.kind == "profile":
         return PendingProfile(spec, ready=_written_profile(spec))
@@ -124,7 +177,15 @@ def begin_profile(
     if spec.kind == "file":
         read_source(spec.path)
     child = Child(spec, numerics=numerics, optimizer=optimizer)
-    return PendingProfile(spec, child=child, key=key, on_output=on_output)
+    return PendingProfile(
+        spec,
+        child=child,
+        key=key,
+        numerics=numerics,
+        dispensable=dispensable,
+        optimizer=optimizer,
+        on_output=on_output,
+    )
 
 
 def _written_profile(spec: ModelSpec) -> Profile:

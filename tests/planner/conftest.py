@@ -157,7 +157,7 @@ def decoder(
             temporary_bytes_per_parameter=0,
             launches=4,
         ),
-        steps=(step, _in_fp32(step)),
+        steps=(step, _in_fp32(step), step.model_copy(update={"numerics": "pure16"})),
     )
 
 

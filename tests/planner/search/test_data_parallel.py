@@ -74,9 +74,7 @@ def cache(request: pytest.FixtureRequest, make_decoder: Callable[..., Profile]) 
     """Return a decoder: one written by hand, quick but without recompute, or `traced`."""
     if request.param == "traced":
         return request.getfixturevalue("traced")
-    profile = make_decoder(layers=3)
-    sixteen = profile.step("amp16").model_copy(update={"numerics": "pure16"})
-    return ModelCache(profile.model_copy(update={"steps": (*profile.steps, sixteen)}))
+    return ModelCache(make_decoder(layers=3))
 
 
 def space(cache: ModelCache, *, sizes: tuple[int, ...] = SIZES, **work: int) -> Space:

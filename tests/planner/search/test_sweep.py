@@ -18,6 +18,7 @@ from gpuplan.planner.search.candidate import Candidate
 from gpuplan.planner.search.offers import Market, PricedInstance, survey
 from gpuplan.planner.search.search_space import space_of
 from gpuplan.planner.search.sweep import Sweep
+from gpuplan.profiles.missing_numerics import NEVER_TRACED
 from gpuplan.profiles.profile import Profile
 
 P4D = Machine(providers=("aws",), instances=("p4d.24xlarge",), max_nodes=2)
@@ -168,3 +169,16 @@ def test_a_market_without_machines_has_no_candidates(toy: Profile) -> None:
     sweep = Sweep(question, ModelCache(toy), space_of(question, toy), nothing)
     assert list(sweep.candidates()) == []
     assert (sweep.counts["no_spec"], sweep.counts["unsupported"], sweep.tried) == (2, 3, 0)
+
+
+def test_layouts_of_16_bit_layers_need_the_trace_of_them(toy: Profile) -> None:
+    """Never taken as if autocast ran them; fp32 has no casts to miss."""
+    steps = tuple(step for step in toy.steps if step.numerics != "pure16")
+    without = toy.model_copy(update={"steps": steps})
+    sweep, found = sweep_of(without, all_variants=True)
+    assert {one.layout.zero_stage for one in found} == {0, 1}
+    assert sweep.refusals == {NEVER_TRACED} and sweep.counts["unsupported"] == 5
+    fp32 = Choices(precisions=("fp32",), recomputes=("none",))
+    sweep, found = sweep_of(without, choices=fp32, all_variants=True)
+    assert {one.layout.zero_stage for one in found} == {0, 1, 2, 3}
+    assert not sweep.refusals

@@ -1,0 +1,50 @@
+"""What a Hugging Face config says besides its layers, and what it leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..catalog.vocabulary import Precision
+from ..profiles.hf_configs import stored_dtype
+from ..profiles.profile import Profile
+from ..profiles.user_model.spec import ModelSpec
+
+
+def config_precision(spec: ModelSpec) -> Precision | None:
+    """Return the precision that a config's dtype asks for; None where it asks for none of ours.
+
+    `from_pretrained` loads weights in that dtype (transformers 5). float16 weights are not trained
+    without a copy in fp32, so they ask for nothing.
+    """
+    is_bf16 = spec.kind == "hf" and stored_dtype(spec.path) == "bfloat16"
+    return "bf16" if is_bf16 else None
+
+
+def with_config_facts(profile: Profile, spec: ModelSpec, *, free_precision: bool) -> Profile:
+    """Return the Profile of a config with its precision, and with notes on what was not given.
+
+    Args:
+        profile: as traced; that of any other kind of model stays as it is.
+        spec: the model.
+        free_precision: whether nobody asked for a precision, so that the config's counts.
+    """
+    if spec.kind != "hf":
+        return profile
+    own = config_precision(spec)
+    if own is not None and "pure16" in profile.numerics():
+        profile = profile.model_copy(update={"file_precision": own})
+    notes = _notes(profile, spec, told_precision=own if free_precision else None)
+    return profile.model_copy(update={"notes": (*profile.notes, *notes)})
+
+
+def _notes(profile: Profile, spec: ModelSpec, *, told_precision: Precision | None) -> Iterator[str]:
+    if told_precision is not None and told_precision == profile.file_precision:
+        yield (
+            "the weights are kept in bfloat16, as the config's dtype says and from_pretrained loads"
+            " them: give --precision bf16-amp to keep them in fp32"
+        )
+    if profile.tokens_per_sample is not None and "seq_len" not in spec.params:
+        yield (
+            f"sequences have {profile.tokens_per_sample:,.0f} tokens, as --param seq_len=… was not"
+            " given"
+        )

@@ -1,0 +1,23 @@
+"""What an answer says where a Profile lacks the trace of 16-bit layers."""
+
+from __future__ import annotations
+
+import re
+
+FAILS = "FSDP's mixed precision would fail"
+"""Begins the note of a Profile whose step runs under autocast, but not in 16-bit layers."""
+NEVER_TRACED = (
+    "mixed precision under FSDP, ZeRO-2, Megatron, XLA or offload runs 16-bit layers, which this"
+    " profile was made without, so such plans were left out: profile the model file itself"
+)
+_PLACE = re.compile(r"\S+:\d+")
+
+
+def fails_in_sixteen_bit_layers(message: str) -> str:
+    """Return the note for a step that failed so; `message` begins with the user's line, if any."""
+    what = message.splitlines()[0]
+    where = f" at {what}" if _PLACE.match(what) else f": {what}"
+    return (
+        f"{FAILS}{where}; plans with 16-bit layers (FSDP, ZeRO-2, bf16) were left out, those under"
+        " autocast stay"
+    )

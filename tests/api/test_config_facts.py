@@ -1,0 +1,53 @@
+"""A Hugging Face config by name: its dtype is the precision, what it leaves open is said."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuplan import api
+from gpuplan.api.config_facts import config_precision
+from gpuplan.profiles.profile import Profile
+from gpuplan.profiles.tracing_process import service
+
+SMALL = {"num_hidden_layers": 1, "vocab_size": 512}
+
+
+def test_a_name_stays_what_was_typed_and_its_file_is_ours() -> None:
+    spec = api.model("hf:Qwen3-8B", params=SMALL)
+    assert (spec.text, spec.name, spec.kind) == ("hf:Qwen3-8B", "Qwen3-8B", "hf")
+    assert spec.path.is_file() and spec.params == SMALL
+
+
+def test_only_bfloat16_is_a_precision_to_train_in() -> None:
+    found = [config_precision(api.model(f"hf:{name}")) for name in ("Qwen3-8B", "phi-2", "gpt2")]
+    assert found == ["bf16", None, None]
+
+
+class Traced:
+    """Stands for the tracer: returns one Profile whatever is asked."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+
+    def result(self) -> Profile:
+        return self.profile
+
+
+@pytest.mark.slow
+def test_the_config_s_dtype_is_honoured_and_what_was_not_given_is_said() -> None:
+    traced = api.profile("hf:Qwen3-0.6B", params=SMALL | {"seq_len": 64})
+    assert traced.numerics() == ("pure16",) and traced.file_precision == "bf16"
+    inputs = api.read_inputs("hf:Qwen3-0.6B", params=SMALL)
+    assert inputs.profile.file_precision == "bf16"
+    assert any("--precision bf16-amp" in note for note in inputs.profile.notes)
+    assert any("sequences have 4,096 tokens" in note for note in inputs.profile.notes)
+    asked = api.read_inputs("hf:Qwen3-0.6B", params=SMALL | {"seq_len": 64}, precisions=["tf32"])
+    assert asked.profile.notes == ()
+
+
+def test_other_models_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("")
+    profile = object()
+    monkeypatch.setattr(service, "begin_profile", lambda *_, **__: Traced(profile))  # pyright: ignore
+    assert api.profile(file) is profile

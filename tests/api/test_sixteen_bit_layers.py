@@ -1,0 +1,88 @@
+"""A step that is right under autocast, and fails where its layers are 16-bit themselves (FSDP)."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuplan import api
+from gpuplan.catalog.errors import UsageError, UserFileError
+from gpuplan.profiles.missing_numerics import FAILS, NEVER_TRACED
+from gpuplan.profiles.profile import Profile
+from gpuplan.profiles.tracing_process import service
+
+UNET = Path(__file__).parents[1] / "support" / "ddpm_unet.py"
+WORK = api.Work(samples=10**6, global_batch=64)
+MACHINE = api.Machine(accelerators=("A100-40GB-SXM",), providers=("aws",), max_nodes=2)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def unet(tmp_path_factory: pytest.TempPathFactory) -> api.Inputs:
+    return api.read_inputs(UNET, use_cache=False)
+
+
+def ask(inputs: api.Inputs, **choices: object) -> api.Estimate:
+    question = api.Question(
+        work=WORK,
+        machine=MACHINE,
+        choices=api.Choices(**choices),  # pyright: ignore[reportArgumentType]
+        all_variants=True,
+    )
+    return api.estimate(inputs, question)
+
+
+def test_autocast_and_fp32_stay_and_one_note_names_the_line(unet: api.Inputs) -> None:
+    answer = ask(unet)
+    kinds = {(plan.precision, plan.layout.zero_stage) for plan in answer.plans}
+    assert {("bf16-amp", 0), ("bf16-amp", 1), ("tf32", 0), ("tf32", 3)} <= kinds
+    assert not {("bf16-amp", 2), ("bf16-amp", 3)} & kinds
+    notes = [note for note in answer.notes if "FSDP" in note]
+    assert len(notes) == 1
+    assert notes[0].startswith(f"{FAILS} at ddpm_unet.py:43, in forward: RuntimeError:")
+
+
+def test_an_fsdp_layout_asked_for_is_explained(unet: api.Inputs) -> None:
+    layout = api.parse_layout("fsdp8")
+    answer = ask(unet, layouts=(layout,), precisions=("bf16-amp",))
+    assert not answer.plans and answer.rejected.unsupported
+    assert any(note.startswith(FAILS) for note in answer.notes)
+    with pytest.raises(UsageError, match=r"would fail at ddpm_unet\.py:43"):
+        api.fits(unet, "A10G", precision="bf16-amp", layout=layout)
+
+
+def test_fits_proposes_no_layout_that_would_fail(unet: api.Inputs) -> None:
+    answer = api.fits(unet, "A10G", precision="bf16-amp", micro_batch=30_000)
+    assert not answer.fits
+    assert [one.text for one in answer.remedies if "fsdp" in one.text] == []
+
+
+def test_the_cache_remembers_that_it_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GPUPLAN_HOME", str(tmp_path))
+    made = api.read_inputs(UNET, precisions=("bf16-amp",)).profile
+    monkeypatch.setattr(service, "Child", None)
+    assert api.read_inputs(UNET, precisions=("bf16-amp",)).profile == made
+    assert made.numerics() == ("amp16",)
+
+
+def test_sixteen_bit_layers_asked_for_are_an_error() -> None:
+    with pytest.raises(UserFileError, match=r"ddpm_unet\.py:43"):
+        api.read_inputs(UNET, precisions=("bf16-amp", "bf16"), use_cache=False)
+
+
+def test_a_step_that_always_fails_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(UNET.read_text().replace("F.mse_loss(", "F.no_such_loss("))
+    with pytest.raises(UserFileError, match=r"model\.py:\d+, in compute_loss.*no_such_loss"):
+        api.read_inputs(file, use_cache=False)
+
+
+def test_a_profile_that_was_made_without_them_says_so(unet: api.Inputs, tmp_path: Path) -> None:
+    written = tmp_path / "profile.json"
+    plain: Profile = unet.profile.model_copy(update={"notes": ()})
+    written.write_text(plain.model_dump_json())
+    answer = ask(api.read_inputs(written), precisions=("bf16-amp",))
+    assert {plan.layout.zero_stage for plan in answer.plans} == {0, 1}
+    assert NEVER_TRACED in answer.notes
