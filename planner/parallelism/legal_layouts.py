@@ -163,11 +163,11 @@ def pipelines(layers: int, ranks: int) -> tuple[tuple[int, int], ...]:
         if ranks % pipeline or not _deals(layers, pipeline):
             continue
         most = (layers + 2) // pipeline
-        even = _is_even(layers, pipeline)
+        deals = _is_even if _is_even(layers, pipeline) else _deals
         found += [
             (pipeline, virtual)
             for virtual in range(1, most + 1)
-            if (_is_even(layers, pipeline * virtual) if even else _deals(layers, pipeline * virtual))
+            if deals(layers, pipeline * virtual)
         ]
     return tuple(found)
 
