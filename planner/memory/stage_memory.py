@@ -28,6 +28,7 @@ from .stage_stream import stage_shape, streams_of
 
 Array = np.ndarray
 
+
 def stage_memories(
     share: SplitTrace,
     profile: Profile,

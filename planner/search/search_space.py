@@ -16,6 +16,8 @@ from ..plan.layout import Layout
 from ..plan.question import Choices, Machine, Question
 
 LARGEST_MICRO_BATCH = 1024
+MOST_SPLIT_BATCHES = 6
+"""Micro-batch sizes of split layouts where none was given: the powers of two up to 32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,3 +151,10 @@ def _micro_batches(choices: Choices, global_batch: int | None) -> np.ndarray:
         # A global batch such as 48 or 100 also divides into sizes that are no power of two.
         sizes |= {d for d in range(1, limit + 1) if global_batch % d == 0}
     return np.array(sorted(sizes))
+
+
+def few_micro_batches(sizes: np.ndarray) -> list[int]:
+    """Return the micro-batch sizes that layouts which split the model are tried with."""
+    if len(sizes) <= MOST_SPLIT_BATCHES:
+        return sizes.tolist()
+    return [int(size) for size in sizes if size in {2**i for i in range(MOST_SPLIT_BATCHES)}]
