@@ -101,7 +101,7 @@ def envelope(trace: StepTrace, micro_batches: Array) -> Envelope:
     transient = (
         running["activations"] + running["temporary"] + running["inputs"] + running["weight_copies"]
     )
-    highest = highest_tick(transient, starts)
+    highest = highest_tick(transient, starts, np.append(starts[1:], len(transient)))
     columns = np.arange(len(micro_batches))
     instance = np.searchsorted(np.asarray(trace.start_tick), starts, side="right") - 1
     where = moments_of(trace)
@@ -237,12 +237,11 @@ def _plateau_starts(trace: StepTrace, gradient_bytes: Array, ticks: int) -> Arra
     return np.array(sorted(tick for tick in starts if 0 <= tick < ticks), dtype=int)
 
 
-def highest_tick(transient: Array, starts: Array) -> Array:
+def highest_tick(transient: Array, starts: Array, ends: Array) -> Array:
     """Return [P, B]: the tick of each plateau's largest transient total."""
-    ends = np.append(starts[1:], len(transient))
     return np.stack(
         [
             start + transient[start:end].argmax(axis=0)
-            for start, end in zip(starts, ends, strict=True)
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
     )

@@ -40,6 +40,8 @@ class Stages:
     """Stages [K] of several pipelines under one split and one recompute policy."""
 
     profile: Profile
+    moments_in_order: tuple[Moment, ...]
+    """What `StageShape.moment` counts."""
     shapes: Sequence[StageShape]
     units: Sequence[RankUnits]
     in_flight: Array
@@ -60,12 +62,11 @@ class Stages:
 
     @cached_property
     def moments(self) -> dict[Moment, tuple[Array, Array]]:
-        """(stage, plateau) of every moment."""
-        found: dict[Moment, list[tuple[int, int]]] = {}
-        for k, (shape, rows) in enumerate(zip(self.shapes, self.rows.tolist(), strict=True)):
-            for p, row in enumerate(rows):
-                found.setdefault(shape.envelope.moments[row], []).append((k, p))
-        return {moment: tuple(np.array(at).T) for moment, at in found.items()}
+        """(stages, plateaus) of every moment."""
+        pairs = zip(self.shapes, self.rows, strict=True)
+        index = np.stack([shape.moment[rows] for shape, rows in pairs])
+        found = ((one, np.nonzero(index == i)) for i, one in enumerate(self.moments_in_order))
+        return {one: (at[0], at[1]) for one, at in found if len(at[0])}
 
     @cached_property
     def temporary(self) -> Array:
@@ -175,6 +176,9 @@ class _Sizes(NamedTuple):
 
     def padded(self, shard: int, *, trainable: bool = False) -> Array:
         return self.trained if trainable else self.whole
+
+    def at(self, stages: Array) -> _Sizes:
+        return _Sizes(self.whole[:, stages], self.trained[:, stages], self.trainable[stages])
 
 
 def peak_bytes(
@@ -309,11 +313,12 @@ def _buffers(
     width = np.where((kept > 0) & (kept < 3), 2, REDUCE_BYTES)
     found = np.zeros((len(sizes), *stages.rows.shape))
     _, block, root, _ = stages.gradients
+    by_name = {
+        name: _sizes([named[name] for named in stages.named], sizes)
+        for name in (None, *group_names(stages.profile))
+    }
     for moment, (ks, ps) in stages.moments.items():
-        named = {
-            name: _sizes([stages.named[k][name] for k in ks.tolist()], sizes)
-            for name in {None, moment.unit, moment.previous, moment.following}
-        }
+        named = {name: sizes_of.at(ks) for name, sizes_of in by_name.items()}
         made = Made(
             root=_share(root[ks, ps], per_gradient[ks] * named[None].trainable),
             block=_share(block[ks, ps], per_gradient[ks] * named[moment.unit].trainable),
@@ -327,8 +332,7 @@ def _buffers(
         )
     if zero_stage == 2:
         for name, count in stages.held_blocks().items():
-            of_name = _sizes([named[name] for named in stages.named], sizes)
-            found += count * compute_bytes * of_name.whole[:, :, None]
+            found += count * compute_bytes * by_name[name].whole[:, :, None]
     return found
 
 

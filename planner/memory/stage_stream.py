@@ -7,7 +7,7 @@ than right before or after: only the ticks of its own windows are looked at, str
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -55,12 +55,22 @@ class Streams:
     entered: Array
     starts: Array
     """[I + 1] ticks at which the instances of the schedule start, and the end."""
-    phases: tuple[str, ...]
-    """[I]"""
-    blocks: tuple[str | None, ...]
-    """[I]"""
+    segments: Array
+    """[I] of the schedule."""
+    optimizes: Array
+    """[I] whether the optimizer runs."""
+    turns_back: Array
+    """[I] whether an instance belongs to the backward pass."""
+    in_backward: Array
+    """[I] whether it is the backward pass of a block."""
+    begun: dict[str, Array]
+    """[I] by block group, whether the forward pass of one of its blocks begins, and"""
+    ended: dict[str, Array]
+    """whether its backward pass ends."""
     moments: tuple[Moment, ...]
-    """[I]"""
+    """The moments that differ."""
+    moment: Array
+    """[I] which of them an instance is."""
     persistent_bytes: dict[str, float]
 
 
@@ -69,6 +79,8 @@ class StageShape:
     """The plateaus of a stage, and what each further micro-batch in flight adds."""
 
     envelope: Envelope
+    moment: Array
+    """[P] which of the moments of the streams each plateau is."""
     saved_bytes: Array
     """[B] activations that one micro-batch keeps between its two passes."""
 
@@ -107,7 +119,11 @@ def streams_of(share: SplitTrace, context: int) -> Streams:
     }
     moving = ~through
     group = _groups(with_kept(trace, death, category, per_sample), per_sample)
-    segments = [trace.segments[i] for i in trace.schedule]
+    phase = [trace.segments[i].phase for i in trace.schedule]
+    block = [trace.segments[i].block for i in trace.schedule]
+    names = {name for name in block if name is not None}
+    moments = moments_of(trace)
+    distinct = {one: i for i, one in enumerate(dict.fromkeys(moments))}
     return Streams(
         birth=birth[moving],
         death=death[moving],
@@ -118,9 +134,14 @@ def streams_of(share: SplitTrace, context: int) -> Streams:
         instance=np.asarray(stream.instance)[moving],
         entered=np.asarray(stream.entered)[moving],
         starts=np.array([*trace.start_tick, stream.end_tick + 1]),
-        phases=tuple(segment.phase for segment in segments),
-        blocks=tuple(segment.block for segment in segments),
-        moments=tuple(moments_of(trace)),
+        segments=np.asarray(trace.schedule),
+        optimizes=np.array([one == "optimizer" for one in phase]),
+        turns_back=np.array([one in ("recompute", "backward") for one in phase]),
+        in_backward=_where(phase, block, "backward", names),
+        begun={name: _where(phase, block, "forward", {name}) for name in names},
+        ended={name: _where(phase, block, "backward", {name}) for name in names},
+        moments=tuple(distinct),
+        moment=np.array([distinct[one] for one in moments]),
         persistent_bytes=persistent,
     )
 
@@ -155,6 +176,13 @@ def _groups(category: Array, per_sample: Array) -> Array:
     return np.where(copies, GROUPS.index("weight_copies"), found)
 
 
+def _where(
+    phases: Sequence[str], blocks: Sequence[str | None], phase: str, names: set[str]
+) -> Array:
+    pairs = zip(phases, blocks, strict=True)
+    return np.array([one == phase and block in names for one, block in pairs])
+
+
 def stage_shape(
     streams: Streams, own: Array, micro_batches: Array, windows: Sequence[int] | None = None
 ) -> StageShape:
@@ -166,7 +194,7 @@ def stage_shape(
         micro_batches: [B] sizes.
         windows: the instances whose plateaus are wanted, some may be twice; None for all.
     """
-    own = own | np.array([phase == "optimizer" for phase in streams.phases])
+    own = own | streams.optimizes
     kept = (
         (streams.instance < 0)
         | own[np.maximum(streams.instance, 0)]
@@ -177,19 +205,23 @@ def stage_shape(
     sizes = streams.base[rows, None] + streams.per_sample[rows, None] * micro_batches[None, :]
     sizes = np.ceil(sizes / ALLOCATION_GRAIN_BYTES) * ALLOCATION_GRAIN_BYTES
     lengths = np.where(own, np.diff(streams.starts), 0)
-    totals = _running(birth, death, streams.group[rows], sizes, int(lengths.sum()))
+    ticks = int(lengths.sum())
+    totals = _running(birth, death, streams.group[rows], sizes, ticks)
     gradients = totals[0][:, 0]
     opened = (np.cumsum(lengths) - lengths)[own]
     changes = np.flatnonzero(np.diff(gradients)) + 1
     starts = np.array(sorted({0, *opened.tolist(), *changes.tolist()}), dtype=int)
-    of_window = np.searchsorted(opened, starts, side="right") - 1
-    highest = highest_tick(totals[1] + totals[2] + totals[3] + totals[4], starts)
-    instances = np.flatnonzero(own)[of_window]
-    before = gradients[np.maximum(opened[of_window] - 1, 0)]
-    in_block = np.array([phase == "backward" for phase in streams.phases]) & np.array(
-        [block is not None for block in streams.blocks]
-    )
+    ends = np.append(starts[1:], ticks)
+    window = np.searchsorted(opened, starts, side="right") - 1
+    instances = np.flatnonzero(own)[window]
+    if windows is not None:
+        wanted = np.concatenate([np.flatnonzero(instances == one) for one in windows])
+        starts, ends, window = starts[wanted], ends[wanted], window[wanted]
+        instances = instances[wanted]
+    highest = highest_tick(totals[1] + totals[2] + totals[3] + totals[4], starts, ends)
+    before = gradients[np.maximum(opened[window] - 1, 0)]
     at = np.arange(len(micro_batches))
+    moment = streams.moment[instances]
     shape = Envelope(
         micro_batches=micro_batches,
         persistent_bytes=streams.persistent_bytes,
@@ -197,15 +229,15 @@ def stage_shape(
         temporary_bytes=totals[4][highest, at],
         input_bytes=totals[3][highest, at],
         gradient_bytes=gradients[starts],
-        block_gradient_bytes=np.where(in_block[instances], gradients[starts] - before, 0.0),
+        block_gradient_bytes=np.where(
+            streams.in_backward[instances], gradients[starts] - before, 0.0
+        ),
         weight_copy_bytes=totals[1][highest, at].max(axis=1),
-        moments=tuple(streams.moments[i] for i in instances),
+        moments=tuple(streams.moments[i] for i in moment.tolist()),
         blocks_held={name: held[instances] for name, held in _held(streams, own).items()},
     )
-    if windows is not None:
-        rows = [np.flatnonzero(instances == one) for one in windows]
-        shape = _taken(shape, np.concatenate(rows).tolist())
-    return StageShape(envelope=shape, saved_bytes=_saved(streams, own, kept, micro_batches))
+    saved = _saved(streams, own, kept, micro_batches)
+    return StageShape(envelope=shape, moment=moment, saved_bytes=saved)
 
 
 def _strung(streams: Streams, own: Array, kept: Array) -> tuple[Array, Array, Array]:
@@ -246,41 +278,15 @@ def _running(birth: Array, death: Array, group: Array, sizes: Array, ticks: int)
 def _held(streams: Streams, own: Array) -> dict[str, Array]:
     """Return by group and instance how many of the stage's blocks hold what they gathered."""
     found = {}
-    for name in {one for one in streams.blocks if one is not None}:
-        of_name = own & np.array([block == name for block in streams.blocks])
-        begun = of_name & np.array([phase == "forward" for phase in streams.phases])
-        ended = of_name & np.array([phase == "backward" for phase in streams.phases])
+    for name, begun in streams.begun.items():
+        ended = own & streams.ended[name]
         # A block that ends here holds its parameters to the end.
-        found[name] = np.cumsum(begun) - np.cumsum(ended) + ended
+        found[name] = np.cumsum(own & begun) - np.cumsum(ended) + ended
     return found
 
 
 def _saved(streams: Streams, own: Array, kept: Array, micro_batches: Array) -> Array:
-    turning = next(
-        (
-            streams.starts[i]
-            for i in np.flatnonzero(own)
-            if streams.phases[i] in ("recompute", "backward")
-        ),
-        streams.starts[-1] - 1,
-    )
-    alive = (streams.birth < turning) & (streams.death >= turning) & streams.saved & kept
+    turning = np.flatnonzero(own & streams.turns_back)
+    tick = streams.starts[turning[0]] if len(turning) else streams.starts[-1] - 1
+    alive = (streams.birth < tick) & (streams.death >= tick) & streams.saved & kept
     return streams.base[alive].sum() + streams.per_sample[alive].sum() * micro_batches
-
-
-def _taken(shape: Envelope, rows: list[int]) -> Envelope:
-    """Return some plateaus of a shape."""
-    arrays = (
-        "activation_bytes",
-        "temporary_bytes",
-        "input_bytes",
-        "gradient_bytes",
-        "block_gradient_bytes",
-        "weight_copy_bytes",
-    )
-    return replace(
-        shape,
-        **{name: getattr(shape, name)[rows] for name in arrays},
-        moments=tuple(shape.moments[i] for i in rows),
-        blocks_held={name: held[rows] for name, held in shape.blocks_held.items()},
-    )

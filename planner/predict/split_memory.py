@@ -9,9 +9,10 @@ import numpy as np
 
 from ..memory.split_peaks import Shards, Stages, peak_bytes
 from ..memory.stage_memory import checked_stages
-from ..memory.stage_stream import stage_shape, streams_of
+from ..memory.stage_shapes import stage_shapes
+from ..memory.stage_stream import streams_of
 from ..parallelism.legal_layouts import Shape
-from ..parallelism.pipeline_stages import in_flight, stage_of_instances
+from ..parallelism.pipeline_stages import in_flight
 from ..parallelism.rank_parameters import expert_data_layout
 from ..plan.layout import Layout
 from ..plan.setup import Setup
@@ -56,21 +57,22 @@ def stages_of(
     """
     share = memory_share(cache, setup)
     streams = streams_of(share, setup.layout.context)
+    made = stage_shapes(streams, share.trace, micro_batches)
     shapes, units, flights, accumulates, owners = [], [], [], [], []
     for k, (pipeline, virtual) in enumerate(pipelines):
         shape = Shape.of(setup.layout)._replace(pipeline=pipeline, virtual_stages=virtual)
         layout = shape.smallest()
         held = units_by_stage(cache, replace(setup, layout=layout))
-        of_instance = stage_of_instances(share.trace, layout)
         counts = accumulations(pipeline, virtual)
         for stage in checked_stages(layout):
-            shapes.append(stage_shape(streams, of_instance == stage, micro_batches))
+            shapes.append(made.of(pipeline, virtual, stage))
             units.append(held[stage])
             flights.append([in_flight(stage, layout, count) for count in counts])
             accumulates.append([count > 1 for count in counts])
             owners.append(k)
     stages = Stages(
         profile=cache.profile,
+        moments_in_order=streams.moments,
         shapes=shapes,
         units=units,
         in_flight=np.array(flights).T,
