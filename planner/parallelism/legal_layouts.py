@@ -22,7 +22,9 @@ from .rank_trace import check_divisible
 
 MOST_TENSOR = 8
 """Tensor ranks inside one node: more of them leave too little work in each (Narayanan et al. 2021,
-arXiv:2104.04473, section 5.4). A rack that is one domain of the fast link may have more."""
+arXiv:2104.04473, section 5.4)."""
+MOST_TENSOR_OF_RACK = 16
+"""The same where a rack of several nodes is one domain of the fast link (NVL72)."""
 MOST_PIPELINE = 64
 MOST_EXPERT = 64
 TOKENS_PER_CONTEXT_RANK = 8192
@@ -109,7 +111,7 @@ def limits_of(trace: StepTrace, tokens_per_sample: float | None) -> Limits | Non
 
     return Limits(
         layers=layers,
-        tensor=allowed("tensor", powers[-1]),
+        tensor=allowed("tensor", MOST_TENSOR_OF_RACK),
         context=allowed("context", longest),
         expert=allowed("expert", min(experts, MOST_EXPERT)),
     )
@@ -147,7 +149,7 @@ def legal_shapes(limits: Limits, ranks: int, per_node: int, domain: int) -> tupl
 def _is_inside(tensor: int, per_node: int, domain: int) -> bool:
     """Return whether tensor ranks fill domains of the fast link without one lying across two."""
     if domain > per_node:
-        return tensor <= domain
+        return tensor <= min(domain, MOST_TENSOR_OF_RACK)
     return tensor <= MOST_TENSOR and domain % tensor == 0
 
 

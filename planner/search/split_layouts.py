@@ -105,23 +105,24 @@ class SplitPredictor:
     _stages: dict[tuple[object, ...], _Stages] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, cache: ModelCache, space: Space, base: Setup) -> SplitPredictor | None:
+    def of(
+        cls, cache: ModelCache, space: Space, base: Setup, kinds: Sequence[Kind]
+    ) -> SplitPredictor | None:
         """Return the predictor of a model; None where it cannot be split.
 
         Args:
             cache: the model.
             space: what is searched.
             base: precision and software, which say what is traced.
+            kinds: of nodes that may be asked for.
         """
         numerics = cache.numerics(base.precision, autocast=base.autocast)
         limits = limits_of(cache.trace_in(numerics, "none"), cache.profile.tokens_per_sample)
         if limits is None:
             return None
-        return cls(cache=cache, space=space, rows=SplitRows(cache, limits, base))
-
-    def add(self, kinds: Sequence[Kind]) -> None:
-        """Take kinds of nodes into the tables."""
-        self.rows.add(kinds, self.space.node_counts)
+        rows = SplitRows(cache, limits, base)
+        rows.add(kinds, space.node_counts)
+        return cls(cache=cache, space=space, rows=rows)
 
     @property
     def micro_batches(self) -> np.ndarray:
@@ -146,7 +147,7 @@ class SplitPredictor:
             bound_s: step time of the best layout that splits only the data.
             headroom: share of the device's memory that may be used.
         """
-        rows = self.rows.of(Kind(site.per_node, site.domain), nodes)
+        rows = self.rows.legal[Kind(site.per_node, site.domain), nodes]
         parts, short, uneven = [], 0, 0
         for i, base in enumerate(bases):
             own = rows[self._runs_under(base, several=len(bases) > 1)[rows]]
@@ -357,8 +358,8 @@ class SplitPredictor:
         shape = (len(self.rows.splits), len(policies), len(pipelines), len(sizes))
         seconds = {name: np.full(shape, np.inf) for name in SECONDS}
         others, boundary = np.full(shape, np.inf), np.zeros(shape[0])
-        for s, split in enumerate(self.rows.splits):
-            setup = replace(base, layout=split.smallest())
+        for s in self._splits_on(site):
+            setup = replace(base, layout=self.rows.splits[s].smallest())
             try:
                 found = slowest_stages_of(self.cache, site, setup, policies, pipelines, sizes)
             except UnsupportedError:
@@ -371,8 +372,17 @@ class SplitPredictor:
         flat = {name: table.ravel() for name, table in seconds.items()}
         return _Stages(seconds=flat, others_s=others.ravel(), boundary_bytes=boundary)
 
+    def _splits_on(self, site: Site) -> list[int]:
+        """Return the splits that are legal on any number of such nodes."""
+        kind, known = Kind(site.per_node, site.domain), site.inter_link.bytes_per_s is not None
+        counts = [nodes for nodes in self.space.node_counts if nodes == 1 or known]
+        rows = [self.rows.legal[kind, nodes] for nodes in counts]
+        return sorted({int(s) for own in rows for s in np.unique(self.rows.facts["split"][own])})
+
     def _memory_of(self, base: Setup) -> _Memory:
-        """Return the peaks of all rows; no device changes them."""
+        """Return the peaks of all rows; no device changes them, nor does torch's 16-bit format."""
+        if base.stack.startswith("torch") and base.precision == "fp16-amp":
+            base = replace(base, precision="bf16-amp")
         if base not in self._memory:
             self._memory[base] = self._made_memory(base)
         return self._memory[base]

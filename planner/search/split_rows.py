@@ -53,6 +53,8 @@ class SplitRows:
     splits: list[Shape] = field(default_factory=list)
     pipelines: list[tuple[int, int]] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+    legal: dict[tuple[Kind, int], np.ndarray] = field(default_factory=dict)
+    """The rows that are legal on so many nodes of a kind."""
     shards: list[list[tuple[int, Shards]]] = field(default_factory=list)
     """By split: (ZeRO stage, data dimension) of its rows."""
     _of_row: dict[Row, int] = field(default_factory=dict)
@@ -64,17 +66,18 @@ class SplitRows:
     _facts: list[tuple[float, ...]] = field(default_factory=list)
 
     def add(self, kinds: Iterable[Kind], node_counts: Iterable[int]) -> None:
-        """Make the rows of these nodes, in these numbers."""
+        """Make the rows of these nodes, in these numbers; once, before anything is asked."""
         for kind in kinds:
             for nodes in node_counts:
-                self._added(kind, nodes)
-        self.__dict__.pop("facts", None)
+                self.legal[kind, nodes] = self._added(kind, nodes)
 
     def _added(self, kind: Kind, nodes: int) -> np.ndarray:
         """Return the rows of these nodes."""
         ranks = nodes * kind.per_node
         found = []
         for shape in legal_shapes(self.limits, ranks, *kind):
+            if shape.tensor > 1 and shape.sequence_parallel == self._lacks_sequence_plan:
+                continue
             data = ranks // shape.ranks
             split = self._index(
                 self._of_split, self.splits, shape._replace(pipeline=1, virtual_stages=1)
@@ -90,9 +93,15 @@ class SplitRows:
                 found.append(index)
         return np.array(found, dtype=int)
 
-    def of(self, kind: Kind, nodes: int) -> np.ndarray:
-        """Return the rows that are legal on these nodes, which were added before."""
-        return self.cache.shared(("rows", id(self), kind, nodes), lambda: self._added(kind, nodes))
+    @property
+    def _lacks_sequence_plan(self) -> bool:
+        """Whether tensor ranks are searched without sequence parallelism instead of with it.
+
+        It moves the same bytes and divides what tensor parallelism leaves whole (Korthikanti et
+        al. 2022, arXiv:2205.05198, section 4.2.2), so that nothing is gained without it; but a
+        model whose own plan does not split its norms is run without.
+        """
+        return self.cache.profile.tensor_plan == "tensor"
 
     @staticmethod
     def _index(known: dict, items: list, item) -> int:

@@ -137,7 +137,7 @@ class Sweep:
         given by hand, or beside offloading.
         """
         given = self.space.layouts or self.space.fixed or self.offload
-        if given or accelerator.is_cpu or self._splits_of(stack, precision) is None:
+        if given or accelerator.is_cpu or not self.cache.profile.blocks:
             return False
         if stack not in self._least_bytes:
             base = self._base(precision, stack, autocast=True)
@@ -145,13 +145,14 @@ class Sweep:
                 memory_parts(self.cache, replace(base, recompute=one)).peak_bytes.item()
                 for one in self.space.recomputes
             )
-        return self._least_bytes[stack] > ROOMY * capacity_bytes(accelerator)
+        is_roomy = self._least_bytes[stack] <= ROOMY * capacity_bytes(accelerator)
+        return not is_roomy and self._splits_of(stack, precision) is not None
 
     def _splits_of(self, stack: Stack, precision: Precision) -> SplitPredictor | None:
         """Return what predicts split layouts under a stack; None where the model has no blocks."""
         if stack not in self._splits:
             base = self._base(precision, stack, autocast=True)
-            self._splits[stack] = SplitPredictor.of(self.cache, self.space, base)
+            self._splits[stack] = SplitPredictor.of(self.cache, self.space, base, self._kinds())
         return self._splits[stack]
 
     def _with_splits(
@@ -171,7 +172,6 @@ class Sweep:
         assert splits is not None
         tried = precisions if self.question.choices.precisions else precisions[-1:]
         shown, many = self._shown(choices), len(choices)
-        splits.add(self._kinds())
         for nodes in self.space.node_counts:
             if nodes > 1 and site.inter_link.bytes_per_s is None:
                 continue
