@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...catalog.vocabulary import Collective
+from ...catalog.vocabulary import COLLECTIVES, Collective
 from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.curves.network import internode_latency_s, internode_rate_bytes_per_s
 from ..constants import Constants
-from ..plan.layout import Layout
 from .cluster import Site
 
 Array = np.ndarray
@@ -47,17 +46,6 @@ class Group:
             return cls(per_node=ranks, nodes=1)
         return cls(per_node=inside, nodes=-(-ranks // inside), sharing=min(stride, per_node))
 
-    @classmethod
-    def of_replicas(cls, layout: Layout, per_node: int, *, stride: int = 1) -> Group:
-        """Return the group of equal shards: as far apart as the shard group is wide."""
-        apart = layout.shard * stride
-        inside = max(1, per_node // apart)
-        return cls(
-            per_node=min(inside, layout.replicas),
-            nodes=max(1, layout.replicas // inside),
-            sharing=min(apart, per_node),
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class Links:
@@ -80,35 +68,83 @@ class CollectiveCall:
     group: Group
 
 
+@dataclass(frozen=True, kw_only=True)
+class Groups:
+    """The groups of many collectives, as `Group` describes one; arrays of equal length."""
+
+    per_node: Array
+    nodes: Array
+    sharing: Array
+
+    @classmethod
+    def packed(cls, ranks: Array, domain: int, stride: Array) -> Groups:
+        """Return groups of ranks `stride` apart that fill domains one after another."""
+        inside = np.maximum(1, domain // stride)
+        fits = ranks <= inside
+        return cls(
+            per_node=np.where(fits, ranks, inside),
+            nodes=np.where(fits, 1, -(-ranks // inside)),
+            sharing=np.where(fits, 1, np.minimum(stride, domain)),
+        )
+
+    @classmethod
+    def of_replicas(cls, shard: Array, replicas: Array, domain: int, stride: Array) -> Groups:
+        """Return the groups of equal shards: as far apart as the shard group is wide."""
+        apart = shard * stride
+        inside = np.maximum(1, domain // apart)
+        return cls(
+            per_node=np.minimum(inside, replicas),
+            nodes=np.maximum(1, replicas // inside),
+            sharing=np.minimum(apart, domain),
+        )
+
+
 class CallTable:
     """Collectives laid out in arrays, made once for all sites that they are timed on."""
 
-    def __init__(self, calls: Sequence[CollectiveCall]) -> None:
-        self.total_bytes = np.array([call.total_bytes for call in calls], dtype=float)
-        rows = [row for row, call in enumerate(calls) if call.total_bytes > 0]
-        inside: dict[tuple[Collective, int], list[int]] = {}
-        for row in rows:
-            if calls[row].group.per_node > 1:
-                inside.setdefault((calls[row].kind, calls[row].group.per_node), []).append(row)
-        self.inside = {key: np.array(found) for key, found in inside.items()}
+    def __init__(self, kinds: Sequence[Collective], total_bytes: Array, groups: Groups) -> None:
+        self.total_bytes = np.asarray(total_bytes, dtype=float)
+        codes = np.array([COLLECTIVES.index(kind) for kind in kinds], dtype=int)
+        used = self.total_bytes > 0
+        self.inside: dict[tuple[Collective, int], Array] = {}
         """Rows of the collectives that use the links inside a node, by kind and ranks of a node."""
-        across = [row for row in rows if calls[row].group.nodes > 1]
-        self.across = _Crossing([calls[row] for row in across]) if across else None
-        self.across_rows = np.array(across, dtype=int)
+        within = used & (groups.per_node > 1)
+        for code, ranks in sorted(set(zip(codes[within], groups.per_node[within], strict=True))):
+            rows = np.flatnonzero(within & (codes == code) & (groups.per_node == ranks))
+            self.inside[COLLECTIVES[code], int(ranks)] = rows
+        self.across_rows = np.flatnonzero(used & (groups.nodes > 1))
+        self.across = (
+            _Crossing(self.total_bytes, codes, groups, self.across_rows)
+            if len(self.across_rows)
+            else None
+        )
+
+    @classmethod
+    def of(cls, calls: Sequence[CollectiveCall]) -> CallTable:
+        """Return the table of these collectives."""
+        groups = [call.group for call in calls]
+        return cls(
+            [call.kind for call in calls],
+            np.array([call.total_bytes for call in calls], dtype=float),
+            Groups(
+                per_node=np.array([group.per_node for group in groups], dtype=int),
+                nodes=np.array([group.nodes for group in groups], dtype=int),
+                sharing=np.array([group.sharing for group in groups], dtype=int),
+            ),
+        )
 
 
 class _Crossing:
     """What collectives send over the network between nodes."""
 
-    def __init__(self, calls: Sequence[CollectiveCall]) -> None:
-        size = np.array([call.total_bytes for call in calls], dtype=float)
-        ranks = np.array([call.group.ranks for call in calls])
-        self.sharing = np.array([call.group.sharing for call in calls])
-        self.passes = np.array([2 if call.kind == "all_reduce" else 1 for call in calls])
-        self.per_node = np.array([call.group.per_node for call in calls])
-        self.nodes = np.array([call.group.nodes for call in calls])
+    def __init__(self, total_bytes: Array, codes: Array, groups: Groups, rows: Array) -> None:
+        size, codes = total_bytes[rows], codes[rows]
+        self.sharing, self.per_node = groups.sharing[rows], groups.per_node[rows]
+        self.nodes = groups.nodes[rows]
+        ranks = self.per_node * self.nodes
+        self.passes = np.where(codes == COLLECTIVES.index("all_reduce"), 2, 1)
         # In a ring a buffer leaves a node once; in an all-to-all every rank's own does.
-        apart = np.array([call.kind == "all_to_all" for call in calls])
+        apart = codes == COLLECTIVES.index("all_to_all")
         size = size * np.where(apart, self.per_node, 1)
         self.node_bytes = size * self.sharing
         """What all groups of a node send: side by side they fill its network sooner."""

@@ -87,21 +87,21 @@ def envelope(trace: StepTrace, micro_batches: Array) -> Envelope:
     per_sample = np.asarray(stream.bytes_per_sample, dtype=np.float64)
 
     through = (birth < 0) & (death >= stream.end_tick)
-    category = _with_kept(trace, death, category, per_sample)
+    category = with_kept(trace, death, category, per_sample)
     persistent = {
-        name: _rounded(base[through & (category == i)]) for i, name in enumerate(CATEGORIES)
+        name: rounded(base[through & (category == i)]) for i, name in enumerate(CATEGORIES)
     }
     moving = ~through
     ticks = stream.end_tick + 1
-    rounded = _rounded_sizes(base[moving], per_sample[moving], micro_batches)
+    sizes = _rounded_sizes(base[moving], per_sample[moving], micro_batches)
     running = _running_totals(
-        birth[moving], death[moving], category[moving], per_sample[moving] == 0, rounded, ticks
+        birth[moving], death[moving], category[moving], per_sample[moving] == 0, sizes, ticks
     )
     starts = _plateau_starts(trace, running["gradients"][:, 0], ticks)
     transient = (
         running["activations"] + running["temporary"] + running["inputs"] + running["weight_copies"]
     )
-    highest = _highest_tick(transient, starts)
+    highest = highest_tick(transient, starts, np.append(starts[1:], len(transient)))
     columns = np.arange(len(micro_batches))
     instance = np.searchsorted(np.asarray(trace.start_tick), starts, side="right") - 1
     where = moments_of(trace)
@@ -153,7 +153,7 @@ def moments_of(trace: StepTrace) -> list[Moment]:
     return moments
 
 
-def _with_kept(trace: StepTrace, death: Array, category: Array, per_sample: Array) -> Array:
+def with_kept(trace: StepTrace, death: Array, category: Array, per_sample: Array) -> Array:
     """Return the categories, with what of the batch outlives backward among the activations.
 
     Logits that a loop's variable holds are no temporaries of the optimizer, which ranks divide.
@@ -191,7 +191,8 @@ def _blocks_held(trace: StepTrace, instance: Array) -> dict[str, Array]:
     return held
 
 
-def _rounded(sizes: Array) -> float:
+def rounded(sizes: Array) -> float:
+    """Return the sum of sizes as the allocator rounds them."""
     grain = ALLOCATION_GRAIN_BYTES
     return float((np.ceil(sizes / grain) * grain).sum())
 
@@ -236,12 +237,11 @@ def _plateau_starts(trace: StepTrace, gradient_bytes: Array, ticks: int) -> Arra
     return np.array(sorted(tick for tick in starts if 0 <= tick < ticks), dtype=int)
 
 
-def _highest_tick(transient: Array, starts: Array) -> Array:
+def highest_tick(transient: Array, starts: Array, ends: Array) -> Array:
     """Return [P, B]: the tick of each plateau's largest transient total."""
-    ends = np.append(starts[1:], len(transient))
     return np.stack(
         [
             start + transient[start:end].argmax(axis=0)
-            for start, end in zip(starts, ends, strict=True)
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
     )

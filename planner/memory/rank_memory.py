@@ -85,10 +85,10 @@ def rank_memory(
     unsynced = reduces_once and stage == 3 and gathers and grad_accum > 1
     if unsynced:
         whole = kept_gradient_bytes(
-            shape, _by_name(units), shard=shard, width=compute_bytes, grad_accum=grad_accum
+            shape, units_by_name(units), shard=shard, width=compute_bytes, grad_accum=grad_accum
         )
         gradients = np.where(optimizing, gradients, whole[:, None])
-    width = _gradient_width(shape, units, state)
+    width = gradient_width(shape, units, state)
     gathered = _sharding_buffers(
         shape, units, layout, compute_bytes, gathers, None if unsynced else width
     )[:, None]
@@ -157,7 +157,7 @@ def _padding(units: Sequence[Unit], shard: int) -> float:
     return sum(unit.count * unit.padded(shard) for unit in units) / max(1, whole)
 
 
-def _gradient_width(shape: Envelope, units: Sequence[Unit], state: StateScale) -> int:
+def gradient_width(shape: Envelope, units: Sequence[Unit], state: StateScale) -> int:
     """Return bytes of one gradient that is kept, and so reduced; fp32 where none is."""
     trainable = sum(unit.count * unit.trainable for unit in units)
     kept = state.gradients * shape.full_gradient_bytes / max(1, trainable)
@@ -204,7 +204,7 @@ def _sharding_buffers(
         bucket = min(DDP_BUCKET_BYTES, shape.full_gradient_bytes)
         backward = np.array([m.phase == "backward" for m in shape.moments])
         return np.where(backward, 2 * bucket, 0.0)
-    named = _by_name(units)
+    named = units_by_name(units)
     sharding = Sharding(units=named, shard=layout.shard, gather_bytes=compute_bytes)
     bytes_at = (
         unsynced_buffer_bytes
@@ -232,7 +232,7 @@ class _GradientsMade:
 @lru_cache(maxsize=64)
 def _gradients_made(shape: Envelope, units: tuple[Unit, ...]) -> _GradientsMade:
     # Hundreds of plateaus share a dozen moments, and a search asks for them under every layout.
-    named = _by_name(units)
+    named = units_by_name(units)
     trainable = sum(unit.count * unit.trainable for unit in units)
     per_gradient = shape.full_gradient_bytes / max(1, trainable)
     roots, blocks = shape.root_gradient_bytes.tolist(), shape.block_gradient_bytes.tolist()
@@ -247,7 +247,7 @@ def _gradients_made(shape: Envelope, units: tuple[Unit, ...]) -> _GradientsMade:
     return _GradientsMade(distinct=tuple(places), index=np.array(index))
 
 
-def _by_name(units: Sequence[Unit]) -> dict[str | None, Unit]:
+def units_by_name(units: Sequence[Unit]) -> dict[str | None, Unit]:
     """Return the units by block group; a block's experts are gathered with the rest of it."""
     named: dict[str | None, Unit] = {}
     for unit in units:

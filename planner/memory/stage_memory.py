@@ -9,26 +9,24 @@ Parameters and what belongs to them are those of `rank_parameters`.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
-from ...profiles.profile import CATEGORIES, MemoryStream, Profile
+from ...profiles.profile import Profile
+from ..parallelism.fsdp import Unit
 from ..parallelism.pipeline_stages import in_flight, stage_of_instances
 from ..parallelism.rank_parameters import RankUnits, data_layout
 from ..parallelism.rank_trace import SplitTrace
-from ..parallelism.sequence_parallel import with_gathered
 from ..plan.layout import Layout
 from ..software.state_bytes import StateScale
-from .plateaus import Envelope, envelope
+from .plateaus import Envelope
 from .rank_memory import RankMemory, rank_memory
+from .stage_stream import stage_shape, streams_of
 
 Array = np.ndarray
-
-ACTIVATIONS = CATEGORIES.index("activations")
-INPUTS = CATEGORIES.index("inputs")
 
 
 def stage_memories(
@@ -65,10 +63,31 @@ def stage_memories(
                 compute_bytes=compute_bytes,
                 grad_accum=grad_accum,
                 state=_with_master(state, profile, units[stage], layout),
-                units=(*units[stage].dense[:-1], *units[stage].experts, units[stage].dense[-1]),
+                units=stage_units(units[stage], group_names(profile)),
             )
         )
     return found
+
+
+def group_names(profile: Profile) -> tuple[str, ...]:
+    """Return the names of the groups of repeated blocks."""
+    return tuple(group.name for group in profile.blocks)
+
+
+@lru_cache(maxsize=4096)
+def stage_units(units: RankUnits, groups: tuple[str, ...]) -> tuple[Unit, ...]:
+    """Return the FSDP units of a stage, the root last; those of groups it does not run are empty.
+
+    Its first and last block have neighbours on other stages, whose units it does not hold.
+    """
+    *dense, root = units.dense
+    held = {unit.name for unit in (*dense, *units.experts)}
+    empty = (
+        Unit(name=group, count=0, parameters=0, trainable=0, tensors=())
+        for group in groups
+        if group not in held
+    )
+    return (*dense, *units.experts, *empty, root)
 
 
 def checked_stages(layout: Layout) -> list[int]:
@@ -80,86 +99,13 @@ def stage_envelope(
     share: SplitTrace, layout: Layout, stage: int, micro_batches: Array, grad_accum: int
 ) -> Envelope:
     """Return the plateaus of one stage's step, other micro-batches in flight included."""
-    trace = share.trace
-    stages = stage_of_instances(trace, layout)
-    stream = stage_stream(share, stages, stage, layout.context)
-    shape = envelope(trace.model_copy(update={"memory": stream}), micro_batches)
+    own = stage_of_instances(share.trace, layout) == stage
+    shape = stage_shape(streams_of(share, layout.context), own, micro_batches)
     others = in_flight(stage, layout, grad_accum) - 1
     if others <= 0:
-        return shape
-    held = saved_bytes(stream, _turning_tick(share, stages, stage), micro_batches)
-    return replace(shape, activation_bytes=shape.activation_bytes + others * held[None, :])
-
-
-def stage_stream(share: SplitTrace, stages: Array, stage: int, context: int = 1) -> MemoryStream:
-    """Return the storages of one stage, each in the rank's share."""
-    trace, stream = share.trace, share.trace.memory
-    instance = np.asarray(stream.instance)
-    entered = np.asarray(stream.entered if stream.entered else [-1] * len(instance))
-    birth = np.asarray(stream.birth_tick)
-    inside = instance >= 0
-    of_stage = np.where(inside, stages[np.maximum(instance, 0)], stage)
-    # A stage keeps what its layers receive from the stage before.
-    received = (entered >= 0) & (stages[np.maximum(entered, 0)] == stage)
-    # The optimizer's temporaries and the batch are every stage's.
-    kept = (of_stage == stage) | (of_stage < 0) | received
-    base = np.asarray(stream.bytes_base, dtype=float)
-    per_sample = np.asarray(stream.bytes_per_sample, dtype=float)
-    for row in np.flatnonzero(kept):
-        at = instance[row]
-        if at < 0:
-            per_sample[row] /= context
-            continue
-        segment = trace.segments[trace.schedule[at]]
-        shares = share.output_shares[trace.schedule[at]]
-        if not segment.offsets or not shares:
-            per_sample[row] /= context  # Which kernel made it is not known.
-            continue
-        offset = birth[row] - trace.start_tick[at]
-        index = bisect_right(segment.offsets, offset) - 1
-        weights, tokens = shares[min(max(index, 0), len(shares) - 1)]
-        base[row] *= weights
-        per_sample[row] *= tokens
-
-    def column(values: Sequence[int]) -> list[int]:
-        return np.asarray(values)[kept].tolist() if values else []
-
-    found = stream.model_copy(
-        update={
-            "birth_tick": birth[kept].tolist(),
-            "death_tick": column(stream.death_tick),
-            "bytes_base": np.ceil(base[kept]).astype(int).tolist(),
-            "bytes_per_sample": np.ceil(per_sample[kept]).astype(int).tolist(),
-            "category": column(stream.category),
-            "instance": column(stream.instance),
-            "producer": column(stream.producer),
-            "entered": column(stream.entered),
-            "outside_tick": column(stream.outside_tick),
-            "inside_tick": column(stream.inside_tick),
-            "kept": column(stream.kept),
-        }
-    )
-    return with_gathered(found, trace, share.gathered, (stages == stage).tolist())
-
-
-def saved_bytes(stream: MemoryStream, tick: int, micro_batches: Array) -> Array:
-    """Return [B] activations that one micro-batch keeps between its two passes."""
-    birth, death = np.asarray(stream.birth_tick), np.asarray(stream.death_tick)
-    category = np.asarray(stream.category)
-    per_sample = np.asarray(stream.bytes_per_sample, dtype=float)
-    alive = (birth < tick) & (death >= tick)
-    saved = alive & ((category == ACTIVATIONS) | (category == INPUTS)) & (per_sample > 0)
-    base = np.asarray(stream.bytes_base, dtype=float)[saved].sum()
-    return base + per_sample[saved].sum() * micro_batches
-
-
-def _turning_tick(share: SplitTrace, stages: Array, stage: int) -> int:
-    """Return when a stage's backward pass starts."""
-    trace = share.trace
-    for at, (index, of) in enumerate(zip(trace.schedule, stages, strict=True)):
-        if of == stage and trace.segments[index].phase in ("recompute", "backward"):
-            return trace.start_tick[at]
-    return trace.memory.end_tick
+        return shape.envelope
+    held = others * shape.saved_bytes[None, :]
+    return replace(shape.envelope, activation_bytes=shape.envelope.activation_bytes + held)
 
 
 def _with_state(

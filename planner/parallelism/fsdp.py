@@ -14,10 +14,10 @@ tests/planner/parallelism/test_fsdp.py against traces of it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ...catalog.vocabulary import Collective
 from ...profiles.profile import ParameterTensor, Profile
@@ -159,11 +159,22 @@ class Moment:
     """After the last block's backward: only the root's gradients are left."""
 
 
+class Sized(Protocol):
+    """What is asked of a unit; arrays where many shardings are looked at together."""
+
+    def padded(self, shard: int, *, trainable: bool = False) -> Any:
+        """Return elements with every parameter padded to `shard` ranks."""
+
+    @property
+    def trainable(self) -> Any:
+        """Trainable parameters."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sharding:
     """How units lie on the ranks, and what they are gathered in."""
 
-    units: dict[str | None, Unit]
+    units: Mapping[str | None, Sized]
     """The units by name; None names the root."""
     shard: int
     """Ranks that share one copy."""
@@ -174,10 +185,10 @@ class Sharding:
 class Made(NamedTuple):
     """Parts of the gradients that are complete at a moment; a tuple, for it is a key of many."""
 
-    root: float
+    root: Any
     """Fraction of the root's gradients that is complete before the blocks' backward: the head's,
     when it is not tied."""
-    block: float = 1.0
+    block: Any = 1.0
     """Fraction that is complete of the gradients of the block in backward."""
 
 
@@ -187,8 +198,8 @@ def buffer_bytes(
     made: Made,
     *,
     keeps_blocks: bool = False,
-    reduce_bytes: int = REDUCE_BYTES,
-) -> float:
+    reduce_bytes: Any = REDUCE_BYTES,
+) -> Any:
     """Return bytes that sharding adds to a rank at a moment: gathered parameters and gradients.
 
     Args:

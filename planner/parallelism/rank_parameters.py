@@ -31,6 +31,14 @@ class RankUnits:
         """Trainable parameters on the rank."""
         return sum(unit.count * unit.trainable for unit in (*self.dense, *self.experts))
 
+    @property
+    def sizes(self) -> tuple[tuple[object, ...], ...]:
+        """What tells the units of one model and one split from others."""
+        return tuple(
+            (unit.name, unit.count, unit.parameters, unit.trainable, len(unit.tensors))
+            for unit in (*self.dense, *self.experts)
+        )
+
     def sharded(self, layout: Layout, *, trainable: bool = True) -> float:
         """Return parameters of the rank's share where the state is divided over `shard` ranks."""
         dense = sum(u.count * (u.trainable if trainable else u.parameters) for u in self.dense)

@@ -26,9 +26,9 @@ from .model_parallel_comm import exchanges_of, is_table
 from .sequence_parallel import Gathered, gathered_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SplitTrace:
-    """One rank's share of a step."""
+    """One rank's share of a step; compared by identity, so that it is a cheap key of caches."""
 
     trace: StepTrace
     exchanges: tuple[tuple[Exchange, ...], ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..parallelism.legal_layouts import Shape
 from ..parallelism.rank_parameters import RankUnits, rank_units
 from ..parallelism.rank_trace import Split
 from ..plan.setup import Setup
@@ -11,13 +12,20 @@ from .model_cache import ModelCache
 def units_by_stage(cache: ModelCache, setup: Setup) -> list[RankUnits]:
     """Return what one rank of each pipeline stage holds."""
     numerics = cache.numerics(setup.precision, autocast=setup.autocast)
-    return rank_units(
-        cache.profile,
-        cache.units_in(setup.stack),
-        cache.trace_in(numerics, "none"),
-        setup.layout,
-        Split.of(setup.layout, setup.stack),
-    )
+    layout = Shape.of(setup.layout)._replace(sequence_parallel=False).smallest()
+    units = cache.units_in(setup.stack)
+
+    def make() -> list[RankUnits]:
+        trace = cache.trace_in(numerics, "none")
+        split = Split.of(layout, setup.stack)
+        found = rank_units(cache.profile, units, trace, layout, split)
+        # Equal ones are one object, for units are compared by identity.
+        return [
+            cache.shared(("units", layout.tensor, layout.expert, *one.sizes), lambda one=one: one)
+            for one in found
+        ]
+
+    return cache.shared(("stages", units, numerics, layout, setup.stack), make)
 
 
 def fullest_rank(cache: ModelCache, setup: Setup) -> RankUnits:

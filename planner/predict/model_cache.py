@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -41,6 +43,7 @@ from ..step.kernel_totals import SegmentTimes, StepKernels
 from .residuals import Calibration
 
 Array = np.ndarray
+Made = TypeVar("Made")
 
 TIGHT_RATIOS = (1.0, 1.01, 1.02, 1.03, 1.05, 1.08, 1.12)
 """Pool sizes over the allocated peak that are tried when memory is short."""
@@ -309,6 +312,13 @@ class ModelCache:
             )
         return self._derived.reserved[key]
 
+    def shared(self, key: tuple[object, ...], make: Callable[[], Made]) -> Made:
+        """Return what `make` returned for this key when it was first asked for."""
+        known = self._derived.shared
+        if key not in known:
+            known[key] = make()
+        return cast(Made, known[key])
+
     def hardware_flops(
         self, precision: Precision, recompute: Recompute, micro_batch: float
     ) -> float:
@@ -340,6 +350,7 @@ class _Derived:
         self.flops: dict[tuple[Numerics, Recompute], Affine] = {}
         self.splits: dict[tuple[object, ...], SplitTrace] = {}
         self.rank_memories: dict[tuple[object, ...], RankMemory] = {}
+        self.shared: dict[tuple[object, ...], object] = {}
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:

@@ -16,7 +16,7 @@ from ..memory.rank_memory import RankMemory
 from ..memory.stage_memory import checked_stages, stage_memories
 from ..offload.host_copies import state_on_device
 from ..parallelism.pipeline_stages import in_flight
-from ..parallelism.rank_trace import Split
+from ..parallelism.rank_trace import Split, SplitTrace
 from ..plan.setup import Setup
 from ..software.deepspeed_engine import (
     FUSED_OPTIMIZER,
@@ -60,7 +60,7 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
         setup.layout,
         gather_bytes=gather,
         grad_accum=setup.grad_accum,
-        state=_state(setup, traced, resident=True),
+        state=state_of(setup, traced, resident=True),
         reduces_once=NO_SYNC in setup.features,
     )
     staged = staging_bytes(cache, setup, gather_bytes=gather)
@@ -143,8 +143,7 @@ def _split_memory(cache: ModelCache, setup: Setup) -> RankMemory:
     layout = setup.layout
     numerics = cache.numerics(setup.precision, autocast=setup.autocast)
     units = units_by_stage(cache, setup)
-    share = cache.split_in(numerics, setup.recompute, Split.of(layout, setup.stack))
-    share = replace(share, trace=with_loss(share.trace, setup_residence(setup).loss))
+    share = memory_share(cache, setup)
     memories = stage_memories(
         share,
         cache.profile,
@@ -153,7 +152,7 @@ def _split_memory(cache: ModelCache, setup: Setup) -> RankMemory:
         micro_batches=np.array([setup.micro_batch]),
         compute_bytes=wire_bytes(setup.precision).gather,
         grad_accum=setup.grad_accum,
-        state=_state(setup, numerics, resident=False),
+        state=state_of(setup, numerics, resident=False),
     )
     boundary = boundary_bytes(share) * setup.micro_batch
     held = []
@@ -164,7 +163,23 @@ def _split_memory(cache: ModelCache, setup: Setup) -> RankMemory:
     return max(held, key=lambda one: one.peak_bytes.item())
 
 
-def _state(setup: Setup, traced: Numerics, *, resident: bool) -> StateScale:
+def memory_share(cache: ModelCache, setup: Setup) -> SplitTrace:
+    """Return one rank's share of the step as memory sees it: with the loss as it is computed.
+
+    Raises:
+        UnsupportedError: the model cannot be split that way.
+    """
+    numerics = cache.numerics(setup.precision, autocast=setup.autocast)
+    share = cache.split_in(numerics, setup.recompute, Split.of(setup.layout, setup.stack))
+    loss = setup_residence(setup).loss
+
+    def make() -> SplitTrace:
+        return replace(share, trace=with_loss(share.trace, loss))
+
+    return cache.shared(("share", share, loss), make)
+
+
+def state_of(setup: Setup, traced: Numerics, *, resident: bool) -> StateScale:
     """Return the state on the device relative to a trace, which may be `resident` already."""
     own = NUMERICS_OF_PRECISION[setup.precision]
     scale = state_scale(

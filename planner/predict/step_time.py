@@ -11,33 +11,30 @@ from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Recompute
 from ..hardware.cluster import Site
 from ..offload.host_copies import host_work
-from ..parallelism.rank_trace import Split, SplitTrace
+from ..parallelism.rank_parameters import RankUnits
 from ..plan.layout import Layout
 from ..plan.setup import Setup
-from ..software.versions import tensor_exposure
 from ..step.data_parallel_comm import WireBytes, data_traffic
 from ..step.data_parallel_step import (
     StepTimes,
     accumulation_s,
     optimizer_s,
-    optimizer_step_s,
     step_times,
 )
 from ..step.kernel_totals import MicroBatchTimes
-from ..step.model_parallel_step import (
-    StageTimes,
-    boundary_bytes,
-    hybrid_step_times,
-    hybrid_traffic,
-    pipeline_s,
-    send_s,
-    stage_times,
-)
+from ..step.model_parallel_step import boundary_bytes, hybrid_rows, hybrid_traffic
 from .fullest_rank import fullest_rank, stepped_parameters
 from .host_work import activations_on_host, data_parallel_host_work
 from .interval import step_doubts
 from .model_cache import ModelCache
 from .setup import accumulation_bytes, recompute_policies, stack_facts, wire_bytes
+from .split_step import (
+    Candidates,
+    is_on_fast_link,
+    slowest_stages_of,
+    split_parts,
+    split_shares,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +114,7 @@ def data_parallel_parts(
     stack = stack_facts(setup, cache.constants)
     parts = step_times(
         times,
-        data_traffic(cache.units_in(setup.stack), layouts, cache.links(site), _wire(setup)),
+        data_traffic(cache.units_in(setup.stack), layouts, cache.links(site), wire_of(setup)),
         optimizer_s=optimizer_s(cache.profile, layouts, curves, stack),
         step_overhead_s=stack.step_overhead_s,
         grad_accum=grad_accum,
@@ -173,27 +170,37 @@ def doubts_of(
 
 def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
     """Return the parts of a step whose model is split: those of its slowest pipeline stage."""
-    layout, stack = setup.layout, stack_facts(setup, cache.constants)
-    curves, links = cache.curves(site.accelerator), cache.links(site)
-    rank_traces = _rank_traces(cache, setup)
-    stages = _stages(cache, site, setup, rank_traces)
-    slowest, communication = stages.slowest()
+    layout = setup.layout
     fullest = fullest_rank(cache, setup)
     stepped = np.array([[stepped_parameters(cache, setup)]])
-    added = fullest.sharded(layout) if layout.zero_stage == 3 else fullest.trainable
-    send = send_s(layout, links, boundary_bytes(rank_traces[0]) * setup.micro_batch)
     grad_accum = np.array([[setup.grad_accum]])
-    parts = hybrid_step_times(
-        slowest,
-        hybrid_traffic(fullest, layout, links, _wire(setup)),
-        communication,
-        pipeline_s=pipeline_s(stages, send, layout, setup.grad_accum),
-        optimizer_s=optimizer_step_s(stepped, cache.profile, curves, stack),
-        step_overhead_s=stack.step_overhead_s,
-        grad_accum=grad_accum,
-        accumulation_s=curves.memory_bound_s(
-            accumulation_bytes(setup) * added, kind="optimizer"
-        ).item(),
+    sizes = np.array([setup.micro_batch])
+    pipelines = ((layout.pipeline, layout.virtual_stages),)
+    (slowest,) = slowest_stages_of(cache, site, setup, (setup.recompute,), pipelines, sizes)
+    share = split_shares(cache, setup, tuple(recompute_policies(setup)))[0]
+    micro_batch = slowest.micro_batch()
+    parts = split_parts(
+        cache,
+        site,
+        setup,
+        Candidates(
+            micro_batch=micro_batch,
+            communication=slowest.communication(),
+            others_s=slowest.others_s,
+            boundary_bytes=np.array([[boundary_bytes(share) * setup.micro_batch]]),
+            on_fast_link=np.array([[is_on_fast_link(layout, site)]]),
+            pipeline=np.array([[layout.pipeline]]),
+            virtual_stages=np.array([[layout.virtual_stages]]),
+            traffic=hybrid_traffic(
+                hybrid_rows([(fullest, layout)]),
+                np.array([[layout.accelerators]]),
+                cache.links(site),
+                wire_of(setup),
+            ),
+            stepped=stepped,
+            accumulated=np.array([[accumulated_parameters(fullest, layout)]]),
+            grad_accum=grad_accum,
+        ),
     )
     if not setup.offload:
         return parts
@@ -208,51 +215,17 @@ def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
         gathered=np.array([[kept]]),
     ).added_to(
         parts,
-        forward_s=slowest.forward_s,
-        backward_s=slowest.backward_s,
+        forward_s=micro_batch.forward_s,
+        backward_s=micro_batch.backward_s,
         grad_accum=grad_accum,
     )
 
 
-def _rank_traces(cache: ModelCache, setup: Setup) -> list[SplitTrace]:
-    """Return one rank's share of the step under each recompute policy that is traced."""
-    stack = stack_facts(setup, cache.constants)
-    numerics = cache.numerics(setup.precision, autocast=stack.autocast)
-    split = Split.of(setup.layout, setup.stack)
-    return [
-        cache.split_in(numerics, policy, split, early_stop=stack.name != "megatron")
-        for policy in recompute_policies(setup)
-    ]
+def accumulated_parameters(fullest: RankUnits, layout: Layout) -> float:
+    """Return the gradients of a rank that each further micro-batch adds to."""
+    return fullest.sharded(layout) if layout.zero_stage == 3 else fullest.trainable
 
 
-def _stages(
-    cache: ModelCache, site: Site, setup: Setup, rank_traces: Sequence[SplitTrace]
-) -> StageTimes:
-    """Return the times of every pipeline stage, recompute policies weighted."""
-    exposure = tensor_exposure(setup.stack, setup.software_date, setup.features, cache.constants)
-    times = cache.times(
-        site.accelerator,
-        setup.precision,
-        tuple(recompute_policies(setup)),
-        stack=stack_facts(setup, cache.constants),
-        micro_batches=np.array([setup.micro_batch]),
-        split=Split.of(setup.layout, setup.stack),
-    )
-    return StageTimes.weighted(
-        [
-            stage_times(
-                one,
-                trace,
-                setup.layout,
-                cache.links(site),
-                micro_batches=np.array([setup.micro_batch]),
-                tensor_exposure=exposure,
-            )
-            for one, trace in zip(times, rank_traces, strict=True)
-        ],
-        list(recompute_policies(setup).values()),
-    )
-
-
-def _wire(setup: Setup) -> WireBytes:
+def wire_of(setup: Setup) -> WireBytes:
+    """Return bytes per parameter of the setup's collectives."""
     return wire_bytes(setup.precision, setup.stack, setup.software_date, setup.features)

@@ -21,10 +21,7 @@ from ..predict.model_cache import ModelCache
 from ..predict.peak_memory import memory_parts
 from ..predict.step_time import step_parts
 from ..predict.supported import refuse_unsupported
-from .search_space import Space
-
-MOST_BATCHES = 6
-"""Micro-batch sizes tried where none was given: the powers of two up to 32."""
+from .search_space import Space, few_micro_batches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +98,7 @@ class HandLayouts:
     def _setups(self, base: Setup, layout: Layout) -> Iterator[Setup | None]:
         """Yield the setups to try; None stands for one that misses the global batch."""
         for recompute in self.space.recomputes:
-            for size in self._micro_batches():
+            for size in few_micro_batches(self.space.micro_batches):
                 accum = self._accumulation(layout, size)
                 if accum is None:
                     yield None
@@ -113,12 +110,6 @@ class HandLayouts:
                         micro_batch=size,
                         grad_accum=accum,
                     )
-
-    def _micro_batches(self) -> list[int]:
-        sizes = [int(size) for size in self.space.micro_batches]
-        if len(sizes) <= MOST_BATCHES:
-            return sizes
-        return [size for size in sizes if size in {2**i for i in range(MOST_BATCHES)}]
 
     def _accumulation(self, layout: Layout, size: int) -> int | None:
         wanted = self.space.global_batch

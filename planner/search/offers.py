@@ -9,6 +9,7 @@ from ...catalog.listing.query import parse_filter, select_offers
 from ...catalog.snapshot import Catalogue
 from ...catalog.types import Accelerator, Instance, Offer, Provider
 from ...catalog.vocabulary import Purchase
+from ..hardware.cluster import Site
 from ..plan.plan import ChosenOffer
 from ..plan.question import Machine, Money
 
@@ -29,6 +30,21 @@ class PricedInstance:
     """The market's spot price of this type in this very region; None where it is not known."""
     billing: Provider | None = None
     """The seller, with what it rounds its bills to."""
+
+    @property
+    def one_node(self) -> Site:
+        """One such machine, as a place to run."""
+        instance = self.instance
+        return Site(
+            accelerator=self.accelerator,
+            per_node=int(instance.accelerators),
+            nodes=1,
+            intra_link=instance.intra_link,
+            inter_link=instance.inter_link,
+            link_domain=instance.link_domain_accelerators,
+            host_memory_bytes=instance.memory_bytes,
+            vcpus=instance.vcpus,
+        )
 
     def chosen(self) -> ChosenOffer:
         """Return the offer as a plan states it."""

@@ -21,6 +21,8 @@ from .batch_rule import global_batch_of
 
 LARGEST_FREE_MICRO_BATCH = 1024
 """Where no global batch bounds it."""
+MOST_SPLIT_BATCHES = 6
+"""Micro-batch sizes of split layouts where none was given: the powers of two up to 32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,3 +181,10 @@ def _micro_batches(choices: Choices, global_batch: int | None) -> np.ndarray:
 def _divisors(number: int) -> set[int]:
     small = {one for one in range(1, math.isqrt(number) + 1) if number % one == 0}
     return small | {number // one for one in small}
+
+
+def few_micro_batches(sizes: np.ndarray) -> list[int]:
+    """Return the micro-batch sizes that layouts which split the model are tried with."""
+    if len(sizes) <= MOST_SPLIT_BATCHES:
+        return sizes.tolist()
+    return [int(size) for size in sizes if size in {2**i for i in range(MOST_SPLIT_BATCHES)}]

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 
-import numpy as np
-
+from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Offloaded, Precision, Stack
 from ...profiles.missing_numerics import FAILS, NEVER_TRACED
 from ...profiles.profile import NUMERICS_OF_PRECISION
 from ..cost.run_cost import samples_of, steps_of
 from ..hardware.cluster import Site
+from ..hardware.device import capacity_bytes
 from ..offload.host_copies import NOTHING
 from ..plan.layout import Layout
 from ..plan.plan import Rejected
 from ..plan.question import Question
 from ..plan.setup import Setup
 from ..predict.model_cache import ModelCache
+from ..predict.peak_memory import memory_parts
 from ..predict.step_time import Variants
 from ..software.stack import casts_layers
+from .best_variant import Best
 from .candidate import Candidate
 from .data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor, data_ranks
 from .model_parallel import HandLayouts
 from .offers import LARGE_CLOUDS, Market, PricedInstance
 from .ranking import grouping
 from .search_space import Space, precisions_for, stack_for
+from .split_layouts import SplitPredictor
+from .split_rows import Kind
 
-SMALLER_COSTS = 0.01
-"""Share of the rate that a smaller micro-batch, which holds less memory, may cost."""
+ROOMY = 0.5
+"""Share of a device's memory below which a whole model leaves room enough not to be split."""
 
 
 class Sweep:
@@ -57,12 +61,18 @@ class Sweep:
         self.by = grouping(question)
         self._data_parallel = DataParallelPredictor(cache=cache, space=space)
         self._by_hand = HandLayouts(cache=cache, space=space)
+        self._groups: dict[tuple[object, ...], list[PricedInstance]] = {}
+        self._splits: dict[Stack, SplitPredictor | None] = {}
+        self._least_bytes: dict[Stack, float] = {}
+        self.timed = 0
+        """Candidates that split the model and whose step time was computed."""
         self.refusals: set[str] = set()
         """Why hand-given layouts cannot be predicted."""
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield the best micro-batch of every site, layout and precision that fits."""
-        for choices in self._sites().values():
+        self._groups = self._sites()
+        for choices in self._groups.values():
             accelerator = choices[0].accelerator
             if self.offload and accelerator.is_cpu:
                 continue  # Its memory is the host's already.
@@ -72,8 +82,15 @@ class Sweep:
             )
             if not precisions:
                 self.counts["unsupported"] += len(choices)
-            for precision in precisions:
-                yield from self._of_device(choices, precision, stack)
+            found = [
+                one
+                for precision in precisions
+                for one in self._of_device(choices, precision, stack)
+            ]
+            if precisions and self._may_split(accelerator, precisions[-1], stack):
+                yield from self._with_splits(choices, precisions, stack, found)
+            else:
+                yield from found
 
     def _sites(self) -> dict[tuple[object, ...], list[PricedInstance]]:
         """Group instance types that differ in nothing but seller and price."""
@@ -103,17 +120,7 @@ class Sweep:
         Equal machines differ in nothing but their price, so only the cheapest seller's is a
         candidate, unless all variants are asked for.
         """
-        instance = choices[0].instance
-        site = Site(
-            accelerator=choices[0].accelerator,
-            per_node=int(instance.accelerators),
-            nodes=1,
-            intra_link=instance.intra_link,
-            inter_link=instance.inter_link,
-            link_domain=instance.link_domain_accelerators,
-            host_memory_bytes=instance.memory_bytes,
-            vcpus=instance.vcpus,
-        )
+        site = choices[0].one_node
         layouts = self._traced(self._layouts(site, len(choices)), precision, stack, len(choices))
         for layout in layouts:
             if not layout.is_data_parallel_only:
@@ -139,6 +146,101 @@ class Sweep:
             if not any(note.startswith(FAILS) for note in self.cache.profile.notes):
                 self.refusals.add(NEVER_TRACED)
         return kept
+
+    def _may_split(self, accelerator: Accelerator, precision: Precision, stack: Stack) -> bool:
+        """Return whether layouts that split the model are searched on a device.
+
+        Not where the whole training state, and the activations of the smallest step, take less than
+        `ROOMY` of its memory: then nothing has to be split, and what a data-parallel plan may lose
+        is the exposed part of one reduction of the gradients a step. Not for hosts, for layouts
+        given by hand, or beside offloading.
+        """
+        given = self.space.layouts or self.space.fixed or self.offload
+        if given or accelerator.is_cpu or not self.cache.profile.blocks:
+            return False
+        if stack not in self._least_bytes:
+            base = self._base(precision, stack, autocast=True)
+            self._least_bytes[stack] = min(
+                memory_parts(self.cache, replace(base, recompute=one)).peak_bytes.item()
+                for one in self.space.recomputes
+            )
+        is_roomy = self._least_bytes[stack] <= ROOMY * capacity_bytes(accelerator)
+        return not is_roomy and self._splits_of(stack, precision) is not None
+
+    def _splits_of(self, stack: Stack, precision: Precision) -> SplitPredictor | None:
+        """Return what predicts split layouts under a stack; None where the model has no blocks."""
+        if stack not in self._splits:
+            base = self._base(precision, stack, autocast=True)
+            self._splits[stack] = SplitPredictor.of(self.cache, self.space, base, self._kinds())
+        return self._splits[stack]
+
+    def _with_splits(
+        self,
+        choices: list[PricedInstance],
+        precisions: Sequence[Precision],
+        stack: Stack,
+        found: list[Candidate],
+    ) -> Iterator[Candidate]:
+        """Yield the candidates found, and for every node count the best that split the model.
+
+        Only those are yielded that are faster than every layout of the same nodes that does not.
+        Where nobody asked for precisions it is done in the 16-bit one: its kernels are no slower
+        and its activations half as large.
+        """
+        splits, site = self._splits_of(stack, precisions[-1]), choices[0].one_node
+        assert splits is not None
+        tried = precisions if self.question.choices.precisions else precisions[-1:]
+        shown, many = self._shown(choices), len(choices)
+        for nodes in self.space.node_counts:
+            if nodes > 1 and site.inter_link.bytes_per_s is None:
+                continue
+            own = [i for i, one in enumerate(found) if one.nodes == nodes]
+            safe = (found[i].step_s for i in own if not found[i].is_risky)
+            bound_s = min(safe, default=float("inf"))
+            for precision in tried:
+                outcome = splits.best(site, self._bases(precision, stack), nodes, bound_s=bound_s)
+                counted = outcome.fitting + outcome.out_of_memory + outcome.indivisible
+                self.tried += many * counted
+                self.timed += outcome.timed
+                self.counts["out_of_memory"] += many * outcome.out_of_memory
+                self.counts["indivisible"] += many * outcome.indivisible
+                standing = outcome.fitting * many // len(shown)
+                if not outcome.found and own:
+                    found[own[0]] = replace(
+                        found[own[0]],
+                        variants_that_fit=found[own[0]].variants_that_fit + outcome.fitting * many,
+                    )
+                for one in outcome.found:
+                    bound_s = min(bound_s, one.step_s)
+                    batch = one.micro_batch * one.grad_accum * one.layout.data
+                    for choice in shown:
+                        yield Candidate(
+                            choice=choice,
+                            one_node=site,
+                            base=one.base,
+                            layout=one.layout,
+                            micro_batch=one.micro_batch,
+                            grad_accum=one.grad_accum,
+                            recompute=one.recompute,
+                            step_s=one.step_s,
+                            global_batch=batch,
+                            steps=self._steps(batch),
+                            variants_that_fit=standing,
+                        )
+                    standing = 0
+        yield from found
+
+    def _bases(self, precision: Precision, stack: Stack) -> list[Setup]:
+        """Return the setups whose kernels differ: with autocast's casts and without."""
+        casts = {casts_layers(stack, Layout(data=2, shard=2, zero_stage=z)) for z in range(4)}
+        if NUMERICS_OF_PRECISION[precision] != "amp16":
+            casts = {True}
+        return [self._base(precision, stack, autocast=one) for one in sorted(casts)]
+
+    def _kinds(self) -> list[Kind]:
+        """Return the kinds of nodes of all sites, as far as the legality of layouts goes."""
+        nodes = [choices[0].one_node for choices in self._groups.values()]
+        return sorted({Kind(node.per_node, node.domain) for node in nodes})
 
     def _same_kernels(
         self, layouts: list[Layout], precision: Precision, stack: Stack
@@ -319,46 +421,6 @@ class Sweep:
             "region": (offer.provider, offer.region),
             None: offer.provider,
         }[self.by]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Best:
-    """The best variant of every layout, [L]: the fastest, or nearly so with a smaller micro-batch.
-
-    Variants that may run out of memory are taken where a layout has no others.
-    """
-
-    column: np.ndarray
-    rate: np.ndarray
-    """Samples per second."""
-    is_safe: np.ndarray
-    fitting: np.ndarray
-    """How many variants fit."""
-
-    @classmethod
-    def of(
-        cls, rate: np.ndarray, fits: np.ndarray, is_safe: np.ndarray, micro_batch: np.ndarray
-    ) -> Best:
-        """Return the best of variants.
-
-        Args:
-            rate: [L, V] samples per second.
-            fits: [L, V] whether memory is predicted to suffice.
-            is_safe: [L, V] whether it does but for the risk that is accepted.
-            micro_batch: [V] sizes.
-        """
-        any_safe = np.asarray(is_safe.any(axis=1))
-        rate = np.where(np.where(any_safe[:, None], is_safe, fits), rate, -np.inf)
-        near = rate >= (1 - SMALLER_COSTS) * rate.max(axis=1, keepdims=True)
-        # Of nearly equal ones the smallest micro-batch, and of its policies the fastest.
-        smallest = np.where(near, micro_batch, np.iinfo(np.int64).max).min(axis=1, keepdims=True)
-        column = np.where(near & (micro_batch == smallest), rate, -np.inf).argmax(axis=1)
-        return cls(
-            column=column,
-            rate=np.take_along_axis(rate, column[:, None], axis=1)[:, 0],
-            is_safe=any_safe,
-            fitting=fits.sum(axis=1),
-        )
 
 
 def _price(choice: PricedInstance) -> tuple[bool, Decimal]:

@@ -10,10 +10,9 @@ both run (`hiding_cost`: they compete for SMs and memory bandwidth).
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -21,7 +20,7 @@ import numpy as np
 
 from ...catalog.vocabulary import Collective
 from ..constants import Constants
-from ..hardware.collectives import CallTable, CollectiveCall, Group, Links, collective_s
+from ..hardware.collectives import CallTable, Groups, Links, collective_s
 from ..memory.rank_memory import DDP_BUCKET_BYTES
 from ..parallelism.fsdp import Unit, collective_calls
 from ..plan.layout import Layout
@@ -98,6 +97,15 @@ class Traffic:
         waiting = self.straggling * grad_accum * (forward_s + backward_s)
         return grad_accum * once + (grad_accum - 1) * each + last + self.after_s + waiting
 
+    def rows(self, index: Array) -> Traffic:
+        """Return the traffic of these layouts alone, arrays of the index's shape."""
+        taken = {
+            one.name: getattr(self, one.name)[:, 0][index]
+            for one in fields(self)
+            if one.name != "hiding_share"
+        }
+        return replace(self, **taken)
+
 
 def exposed_s(
     communication_s: Array, bare_s: Array, cover_s: Array, *, share: float, cost: Array
@@ -137,9 +145,24 @@ def data_traffic(
         wire: bytes per parameter of each collective.
         stride: how far apart neighbouring data ranks lie (tensor ranks stand between them).
     """
-    planned = _planned(units, tuple(layouts), links.site.domain, wire, stride)
+    return traffic_of(_rows_of(units, tuple(layouts), stride), links, wire)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrafficRows:
+    """Data dimensions whose collectives are timed together; compared by identity, for caches."""
+
+    parts: tuple[tuple[int, tuple[Unit, ...], Layout, int], ...]
+    """(row, units, data layout, stride); a row's first part says how its sharding overlaps, and
+    several parts of a row, as a model's experts and the rest of it, add up."""
+    rows: int
+
+
+def traffic_of(rows: TrafficRows, links: Links, wire: WireBytes) -> Traffic:
+    """Return the collectives of many data dimensions, [rows, 1]."""
+    planned = _planned(rows, links.site.domain, wire)
     constants = links.constants
-    table = np.zeros((len(layouts), len(_SLOTS)))
+    table = np.zeros((rows.rows, len(_SLOTS)))
     if len(planned.count):
         seconds = collective_s(planned.calls, links)
         if not wire.coalesced:
@@ -155,20 +178,26 @@ def data_traffic(
     )
 
 
+@lru_cache(maxsize=256)
+def _rows_of(units: tuple[Unit, ...], layouts: tuple[Layout, ...], stride: int) -> TrafficRows:
+    parts = tuple((row, units, layout, stride) for row, layout in enumerate(layouts))
+    return TrafficRows(parts=parts, rows=len(layouts))
+
+
 _SLOTS = tuple(field.name for field in fields(Traffic) if field.name.endswith("_s"))
 
 
-def straggling(layout: Layout, constants: Constants) -> float:
+def straggling(accelerators: Array, constants: Constants) -> Array:
     """Return the share of a step that synchronous ranks wait for the slowest: more, the more nodes.
 
     Clocks, memory errors and neighbours make some node slow in every step; the expected maximum
     over nodes grows with their logarithm.
     """
-    return constants["straggler"] * _doublings(layout)
+    return constants["straggler"] * _doublings(accelerators)
 
 
-def _doublings(layout: Layout) -> float:
-    return max(0.0, math.log2(layout.accelerators / _ONE_NODE))
+def _doublings(accelerators: Array) -> Array:
+    return np.maximum(0.0, np.log2(accelerators / _ONE_NODE))
 
 
 _ONE_NODE = 8
@@ -176,11 +205,11 @@ _ONE_NODE = 8
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Planned:
-    """The collectives of several layouts, which many sites share."""
+    """The collectives of several rows, which many sites share."""
 
     calls: CallTable
     place: tuple[Array, Array]
-    """Layout and slot of each call."""
+    """Row and slot of each call."""
     count: Array
     is_fsdp: Array
     """[L, 1] whether FSDP sends them."""
@@ -189,33 +218,68 @@ class _Planned:
 
 
 @lru_cache(maxsize=256)
-def _planned(
-    units: tuple[Unit, ...],
-    layouts: tuple[Layout, ...],
-    domain: int,
-    wire: WireBytes,
-    stride: int,
-) -> _Planned:
-    """Return the collectives of all layouts."""
-    calls: list[CollectiveCall] = []
-    places: list[tuple[int, int, int]] = []
-    for row, layout in enumerate(layouts):
-        for call in slotted_calls(units, layout, wire):
-            group = (
-                Group.of_replicas(layout, domain, stride=stride)
-                if call.across_replicas
-                else Group.packed(call.ranks, domain, stride=stride)
-            )
-            calls.append(CollectiveCall(kind=call.kind, total_bytes=call.total_bytes, group=group))
-            places.append((row, _SLOTS.index(call.slot), call.count))
-    rows, slots, counts = np.array(places, dtype=int).reshape(-1, 3).T
+def _planned(rows: TrafficRows, domain: int, wire: WireBytes) -> _Planned:
+    """Return the collectives of all rows, in groups as wide as the fast link."""
+    table = _slotted(rows, wire)
+    inside = Groups.packed(table.ranks, domain, table.stride)
+    apart = Groups.of_replicas(table.ranks, table.replicas, domain, table.stride)
+    groups = Groups(
+        **{
+            name: np.where(table.across, getattr(apart, name), getattr(inside, name))
+            for name in ("per_node", "nodes", "sharing")
+        }
+    )
     fsdp_stage = 2 if wire.zero_2_gathers else 3
+    first = dict(reversed([(row, layout) for row, _, layout, _ in rows.parts]))
+    layouts = [first[row] for row in range(rows.rows)]
     return _Planned(
-        calls=CallTable(calls),
-        place=(rows, slots),
-        count=counts,
+        calls=CallTable(table.kinds, table.total_bytes, groups),
+        place=(table.row, table.slot),
+        count=table.count,
         is_fsdp=np.array([[layout.zero_stage >= fsdp_stage] for layout in layouts]),
-        doublings=np.array([[_doublings(layout)] for layout in layouts]),
+        doublings=_doublings(np.array([[layout.accelerators] for layout in layouts])),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _SlottedCalls:
+    """The collectives of many rows, as arrays; no machine changes them."""
+
+    kinds: tuple[Collective, ...]
+    total_bytes: Array
+    row: Array
+    slot: Array
+    count: Array
+    ranks: Array
+    """Of one group; of one copy's shards for what crosses to other copies."""
+    replicas: Array
+    stride: Array
+    across: Array
+
+
+@lru_cache(maxsize=64)
+def _slotted(rows: TrafficRows, wire: WireBytes) -> _SlottedCalls:
+    kinds: list[Collective] = []
+    columns: list[tuple[float, ...]] = []
+    for row, units, layout, stride in rows.parts:
+        for call in slotted_calls(units, layout, wire):
+            kinds.append(call.kind)
+            ranks = layout.shard if call.across_replicas else call.ranks
+            place = (row, _SLOTS.index(call.slot), call.count)
+            group = (ranks, layout.replicas, stride, call.across_replicas)
+            columns.append((call.total_bytes, *place, *group))
+    table = np.array(columns, dtype=float).reshape(-1, 8).T
+    row, slot, count, ranks, replicas, stride = table[1:7].astype(int)
+    return _SlottedCalls(
+        kinds=tuple(kinds),
+        total_bytes=table[0],
+        row=row,
+        slot=slot,
+        count=count,
+        ranks=ranks,
+        replicas=replicas,
+        stride=stride,
+        across=table[7] > 0,
     )
 
 

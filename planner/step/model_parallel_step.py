@@ -7,13 +7,11 @@ are neighbours on the fast link, stages lie farthest apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
-from ...profiles.profile import Segment
-from ..constants import Constants
-from ..hardware.cluster import Site
 from ..hardware.collectives import CallTable, CollectiveCall, Group, Links, collective_s
 from ..parallelism.column_row_parallel import is_expert_product
 from ..parallelism.fsdp import Unit
@@ -21,7 +19,14 @@ from ..parallelism.pipeline_stages import stage_counts, stage_of_instances
 from ..parallelism.rank_parameters import RankUnits, data_layout, expert_data_layout
 from ..parallelism.rank_trace import Exchange, SplitTrace
 from ..plan.layout import Layout
-from .data_parallel_comm import Traffic, WireBytes, data_traffic, exposed_s, straggling
+from .data_parallel_comm import (
+    Traffic,
+    TrafficRows,
+    WireBytes,
+    exposed_s,
+    straggling,
+    traffic_of,
+)
 from .data_parallel_step import StepTimes, step_times
 from .kernel_totals import MicroBatchTimes, SegmentTimes
 from .pipeline_bubble import bubble_s
@@ -31,51 +36,107 @@ Array = np.ndarray
 SEND_LATENCY_S = 10e-6
 
 
-@dataclass(frozen=True)
-class StageTimes:
-    """Seconds of one micro-batch on each stage, [stages, B]."""
+SECONDS = (
+    "forward_s",
+    "backward_s",
+    "compute_s",
+    "memory_s",
+    "tensor_comm_s",
+    "context_comm_s",
+    "expert_comm_s",
+)
+"""What is known of a micro-batch on one stage, in the order of `SlowestStages.seconds`."""
 
-    forward_s: Array
-    backward_s: Array
-    compute_s: Array
-    memory_s: Array
-    tensor_comm_s: Array
-    context_comm_s: Array
-    expert_comm_s: Array
 
-    @property
-    def total_s(self) -> Array:
-        """[stages, B] both passes."""
-        return self.forward_s + self.backward_s
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StageCounts:
+    """How often stages run each segment of a trace; no device changes it."""
 
-    @staticmethod
-    def weighted(parts: Sequence[StageTimes], shares: Sequence[float]) -> StageTimes:
-        """Return the mean of several results of equal shape, by their shares."""
-        weights = np.array(shares)[:, None, None]
+    stages: Array
+    """[K pipelines, D, S] of the stages that differ, the first of equal ones; filled up with the
+    first stage."""
+    every: Array
+    """[S] all stages of a pipeline together."""
 
-        def mean(name: str) -> Array:
-            return (weights * np.array([getattr(part, name) for part in parts])).sum(axis=0)
 
-        return StageTimes(**{one.name: mean(one.name) for one in fields(StageTimes)})
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SlowestStages:
+    """One micro-batch on the slowest stage of pipelines, [K, B], and what it waits for."""
 
-    def slowest(self) -> tuple[MicroBatchTimes, dict[str, Array]]:
-        """Return the slowest stage's micro-batch [B], and its communication by breakdown key."""
-        index = self.total_s[:, 0].argmax()
-        return (
-            MicroBatchTimes(
-                forward_s=self.forward_s[index],
-                backward_s=self.backward_s[index],
-                compute_s=self.compute_s[index],
-                memory_bound_s=self.memory_s[index],
-            ),
-            {
-                name: getattr(self, name)[index]
-                for name in ("tensor_comm_s", "context_comm_s", "expert_comm_s")
-            },
+    seconds: dict[str, Array]
+    """By the names of `SECONDS`."""
+    others_s: Array
+    """All other stages together."""
+
+    def micro_batch(self) -> MicroBatchTimes:
+        """Return the kernels' times."""
+        return MicroBatchTimes(
+            forward_s=self.seconds["forward_s"],
+            backward_s=self.seconds["backward_s"],
+            compute_s=self.seconds["compute_s"],
+            memory_bound_s=self.seconds["memory_s"],
         )
 
+    def communication(self) -> dict[str, Array]:
+        """Return what it exchanges, by breakdown key."""
+        return {name: self.seconds[name] for name in SECONDS if name.endswith("_comm_s")}
 
-def stage_times(
+
+@lru_cache(maxsize=1024)
+def stage_counts_of(
+    shares: tuple[SplitTrace, ...], pipelines: tuple[tuple[int, int], ...]
+) -> list[StageCounts]:
+    """Return the counts of each trace; stages are equal where they are under every one.
+
+    Args:
+        shares: one split under several recompute policies.
+        pipelines: (pipeline, virtual stages), [K].
+    """
+    widths = [len(share.trace.segments) for share in shares]
+    found = []
+    for pipeline, virtual in pipelines:
+        layout = Layout(pipeline=pipeline, virtual_stages=virtual)
+        counts = [
+            stage_counts(one.trace, stage_of_instances(one.trace, layout), pipeline)
+            for one in shares
+        ]
+        found.append(list(dict.fromkeys(map(tuple, np.concatenate(counts, axis=1).tolist()))))
+    most = max(len(rows) for rows in found)
+    stages = np.array([rows + rows[:1] * (most - len(rows)) for rows in found])
+    parts = np.split(stages, np.cumsum(widths)[:-1], axis=2)
+    return [
+        StageCounts(stages=part, every=np.bincount(share.trace.schedule, minlength=width) * 1.0)
+        for part, share, width in zip(parts, shares, widths, strict=True)
+    ]
+
+
+def slowest_stages(
+    counts: Sequence[StageCounts], seconds: Sequence[Array], shares: Sequence[float]
+) -> SlowestStages:
+    """Return the slowest stage of each pipeline; of equally slow ones the first.
+
+    Args:
+        counts: of each traced recompute policy.
+        seconds: [7, S, B] of its segments (`segment_seconds`).
+        shares: of the policies, which add up to one.
+    """
+    stages, every = 0.0, 0.0
+    for one, table, share in zip(counts, seconds, shares, strict=True):
+        pipelines, differing, width = one.stages.shape
+        flat = one.stages.reshape(-1, width) @ table
+        stages = stages + share * flat.reshape(len(SECONDS), pipelines, differing, -1)
+        every = every + share * (one.every @ (table[0] + table[1]))
+    stages = np.asarray(stages)
+    total = stages[0] + stages[1]
+    slowest = total.argmax(axis=1)
+    taken = np.take_along_axis(stages, slowest[None, :, None, :], axis=2)[:, :, 0]
+    return SlowestStages(
+        seconds=dict(zip(SECONDS, taken, strict=True)),
+        others_s=np.maximum(every - (taken[0] + taken[1]), 0.0),
+    )
+
+
+def segment_seconds(
     times: SegmentTimes,
     split: SplitTrace,
     layout: Layout,
@@ -83,50 +144,53 @@ def stage_times(
     *,
     micro_batches: Array,
     tensor_exposure: float,
-) -> StageTimes:
-    """Return one micro-batch on every stage, communication between its kernels included.
+) -> Array:
+    """Return [7, S, B] seconds of `SECONDS` in every segment, exchanges included.
 
     Args:
         times: kernels of a rank's share, by segment.
         split: that share, with what it exchanges.
-        layout: stages and groups.
+        layout: its groups; data and pipeline do not matter.
         links: what they talk over.
         micro_batches: [B] sizes.
         tensor_exposure: share of tensor-parallel collectives that is not hidden.
     """
-    trace = split.trace
-    counts = stage_counts(trace, stage_of_instances(trace, layout), layout.pipeline)
+    constants = links.constants
     comm = exchange_s(split, layout, links, micro_batches)
-    attention_s, constants = times.compute_s, links.constants
     exposed = {
         "tensor": tensor_exposure * comm["tensor"],
         "context": exposed_s(
             comm["context"],
-            np.zeros_like(attention_s),
-            attention_s,
+            np.zeros_like(times.compute_s),
+            times.compute_s,
             share=constants["hiding_share"],
             cost=np.array(constants["hiding_cost.fsdp"]),
         )
         * (comm["context"] > 0),
         "expert": constants["expert_exposure"] * comm["expert"],
     }
-    slowdown = np.array([[_expert_slowdown(one, constants)] for one in trace.segments])
+    slowdown = np.where(_runs_experts(split), constants["expert_slowdown"], 1.0)
     total = times.total_s * slowdown + sum(exposed.values())
-    forward = np.array([phase == "forward" for phase in times.phase])
-    backward = np.array([phase in ("recompute", "backward") for phase in times.phase])
-    return StageTimes(
-        forward_s=(counts * forward) @ total,
-        backward_s=(counts * backward) @ total,
-        compute_s=counts @ (times.compute_s * slowdown),
-        memory_s=counts @ (times.memory_s * slowdown),
-        tensor_comm_s=counts @ exposed["tensor"],
-        context_comm_s=counts @ exposed["context"],
-        expert_comm_s=counts @ exposed["expert"],
+    forward = np.array([[phase == "forward"] for phase in times.phase])
+    backward = np.array([[phase in ("recompute", "backward")] for phase in times.phase])
+    parts = (
+        forward * total,
+        backward * total,
+        times.compute_s * slowdown,
+        times.memory_s * slowdown,
+        exposed["tensor"],
+        exposed["context"],
+        exposed["expert"],
     )
+    return np.stack(parts)
 
 
-def _expert_slowdown(segment: Segment, constants: Constants) -> float:
-    return constants["expert_slowdown"] if any(map(is_expert_product, segment.kernels)) else 1.0
+@lru_cache(maxsize=1024)
+def _runs_experts(split: SplitTrace) -> Array:
+    """Return [S, 1] whether segments hold products of experts."""
+    return np.array(
+        [[any(map(is_expert_product, segment.kernels))] for segment in split.trace.segments]
+    )
 
 
 def exchange_s(
@@ -137,27 +201,58 @@ def exchange_s(
         among: np.zeros((len(split.exchanges), len(micro_batches)))
         for among in ("tensor", "context", "expert")
     }
-    places: list[tuple[str, int, int, int]] = []
+    degrees = (layout.tensor, layout.context, layout.expert)
+    sizes = tuple(float(size) for size in micro_batches)
+    table = _exchange_table(split, degrees, links.site.domain, sizes)
+    if table is not None:
+        taken = table.count * collective_s(table.calls, links)
+        for among, (rows, places) in table.among.items():
+            np.add.at(seconds[among], places, taken[rows])
+    return seconds
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _ExchangeTable:
+    """The exchanges of a rank's share at every micro-batch, which many sites share."""
+
+    calls: CallTable
+    count: Array
+    among: dict[str, tuple[Array, tuple[Array, Array]]]
+    """By dimension: which calls, and their (segment, micro-batch)."""
+
+
+@lru_cache(maxsize=4096)
+def _exchange_table(
+    split: SplitTrace, degrees: tuple[int, int, int], domain: int, micro_batches: tuple[float, ...]
+) -> _ExchangeTable | None:
+    places: list[tuple[str, int, int]] = []
+    counts: list[int] = []
     calls: list[CollectiveCall] = []
     for row, exchanges in enumerate(split.exchanges):
         for one in exchanges:
             for column, size in enumerate(micro_batches):
-                calls.append(_call(one, layout, links.site, float(size)))
-                places.append((one.among, row, column, one.count))
-    if calls:
-        for (among, row, column, count), one_s in zip(
-            places, collective_s(CallTable(calls), links), strict=True
-        ):
-            seconds[among][row, column] += count * one_s
-    return seconds
+                calls.append(_call(one, degrees, domain, size))
+                places.append((one.among, row, column))
+                counts.append(one.count)
+    if not calls:
+        return None
+    among = {}
+    for name in {place[0] for place in places}:
+        rows = [i for i, place in enumerate(places) if place[0] == name]
+        at = np.array([places[i][1:] for i in rows]).T
+        among[name] = np.array(rows), (at[0], at[1])
+    return _ExchangeTable(calls=CallTable.of(calls), count=np.array(counts), among=among)
 
 
-def _call(one: Exchange, layout: Layout, site: Site, micro_batch: float) -> CollectiveCall:
+def _call(
+    one: Exchange, degrees: tuple[int, int, int], domain: int, micro_batch: float
+) -> CollectiveCall:
     """Return an exchange as it is asked of the links."""
+    tensor, context, expert = degrees
     group = {
-        "tensor": Group.packed(layout.tensor, site.domain),
-        "context": Group.packed(layout.context, site.domain, stride=layout.tensor),
-        "expert": Group.packed(layout.expert, site.domain),
+        "tensor": Group.packed(tensor, domain),
+        "context": Group.packed(context, domain, stride=tensor),
+        "expert": Group.packed(expert, domain),
     }[one.among]
     size = one.total_bytes.at(micro_batch)
     if group.nodes > 1:
@@ -174,30 +269,36 @@ def distinct_share(copies: float, nodes: int) -> float:
     return nodes * (1 - (1 - 1 / nodes) ** copies) / copies
 
 
-def hybrid_traffic(units: RankUnits, layout: Layout, links: Links, wire: WireBytes) -> Traffic:
-    """Return the collectives of the data dimension; experts' gradients have ranks of their own."""
-    dense = data_traffic(units.dense, [data_layout(layout)], links, wire, stride=layout.tensor)
-    dense = replace(dense, straggling=np.array([[straggling(layout, links.constants)]]))
-    if not units.experts:
-        return dense
-    of_experts = data_traffic(
-        (*units.experts, _EMPTY_ROOT),
-        [expert_data_layout(layout)],
-        links,
-        wire,
-        stride=layout.expert,
-    )
-    together = {
-        one.name: getattr(dense, one.name) + getattr(of_experts, one.name)
-        for one in fields(Traffic)
-        if one.name.endswith("_s")
-    }
-    return replace(dense, **together)
+def hybrid_rows(rows: Sequence[tuple[RankUnits, Layout]]) -> TrafficRows:
+    """Return the data dimensions of layouts; experts' gradients have ranks of their own."""
+    parts: list[tuple[int, tuple[Unit, ...], Layout, int]] = []
+    for row, (units, layout) in enumerate(rows):
+        parts.append((row, units.dense, data_layout(layout), layout.tensor))
+        if units.experts:
+            experts = (*units.experts, _EMPTY_ROOT)
+            parts.append((row, experts, expert_data_layout(layout), layout.expert))
+    return TrafficRows(parts=tuple(parts), rows=len(rows))
+
+
+def hybrid_traffic(
+    rows: TrafficRows, accelerators: Array, links: Links, wire: WireBytes
+) -> Traffic:
+    """Return the collectives of the data dimension of each row.
+
+    Args:
+        rows: [R] of `hybrid_rows`.
+        accelerators: [R, 1] of the layouts: the slowest of all is waited for.
+        links: what the ranks talk over.
+        wire: bytes per parameter.
+    """
+    found = traffic_of(rows, links, wire)
+    return replace(found, straggling=straggling(accelerators, links.constants))
 
 
 _EMPTY_ROOT = Unit(name=None, count=1, parameters=0, trainable=0, tensors=())
 
 
+@lru_cache(maxsize=1024)
 def boundary_bytes(split: SplitTrace) -> float:
     """Return bytes per sample of the residual stream between two blocks, whole."""
     for segment in split.trace.segments:
@@ -207,32 +308,35 @@ def boundary_bytes(split: SplitTrace) -> float:
     return 0.0
 
 
-def send_s(layout: Layout, links: Links, activation_bytes: float) -> float:
+def send_s(links: Links, activation_bytes: Array, *, on_fast_link: Array) -> Array:
     """Return seconds that one micro-batch's transfers between stages take a stage.
 
     Args:
-        layout: pipeline and the dimensions inside a stage.
-        links: between stages it is the fast one only where a whole pipeline lies on it.
+        links: what they run over.
         activation_bytes: what a rank sends on.
+        on_fast_link: whether a whole pipeline lies on the fast link; else the network is between.
     """
-    if layout.pipeline == 1:
-        return 0.0
     site = links.site
-    if layout.accelerators <= site.domain:
-        rate = site.intra_link.bytes_per_s
-    else:
-        line = site.domain_bytes_per_s
-        rate = None if line is None else line / site.domain
-    transfer = 0.0 if not rate else activation_bytes / rate
-    return 2 * (SEND_LATENCY_S + transfer + links.constants["send_host_s"])
+    line = site.domain_bytes_per_s
+    fast, slow = site.intra_link.bytes_per_s, None if line is None else line / site.domain
+    unit = np.where(on_fast_link, 1 / fast if fast else 0.0, 1 / slow if slow else 0.0)
+    return 2 * (SEND_LATENCY_S + activation_bytes * unit + links.constants["send_host_s"])
 
 
-def pipeline_s(stages: StageTimes, send: float, layout: Layout, grad_accum: int) -> float:
-    """Return seconds a step waits for other stages: the bubble, and sends between them."""
-    waiting = bubble_s(stages.total_s, layout.virtual_stages).item()
-    if layout.pipeline == 1:
-        return 0.0
-    return waiting + send * (grad_accum + (layout.pipeline - 1) / layout.virtual_stages)
+def pipeline_s(
+    others_s: Array, send: Array, *, pipeline: Array, virtual_stages: Array, grad_accum: Array
+) -> Array:
+    """Return seconds a step waits for other stages: the bubble, and sends between them.
+
+    Args:
+        others_s: one micro-batch on all stages but the slowest.
+        send: of one micro-batch (`send_s`).
+        pipeline: stages; with one alone nothing is waited for.
+        virtual_stages: chunks of a stage.
+        grad_accum: micro-batches a step.
+    """
+    sends = send * (grad_accum + (pipeline - 1) / virtual_stages)
+    return np.where(pipeline > 1, bubble_s(others_s, virtual_stages) + sends, 0.0)
 
 
 def hybrid_step_times(
@@ -240,11 +344,11 @@ def hybrid_step_times(
     traffic: Traffic,
     communication: dict[str, Array],
     *,
-    pipeline_s: float,
+    pipeline_s: Array,
     optimizer_s: Array,
     step_overhead_s: float,
     grad_accum: Array,
-    accumulation_s: float,
+    accumulation_s: Array,
 ) -> StepTimes:
     """Return the parts of one optimizer step: the slowest stage's, and what it waits for.
 

@@ -14,6 +14,6 @@ import numpy as np
 Array = np.ndarray
 
 
-def bubble_s(stage_s: Array, virtual_stages: int) -> Array:
-    """Return seconds that the slowest stage of [stages, B] waits for the others in a step."""
-    return (stage_s.sum(axis=0) - stage_s.max(axis=0)) / virtual_stages
+def bubble_s(others_s: Array, virtual_stages: Array) -> Array:
+    """Return seconds that the slowest stage waits in a step for the others, which take so long."""
+    return others_s / virtual_stages

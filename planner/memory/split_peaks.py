@@ -1,0 +1,352 @@
+"""Memory peaks of many pipelines and data dimensions at once, arrays instead of objects.
+
+What `stage_memory` and `rank_memory` say of one stage of one layout is said here of all stages [K]
+of the pipelines of one split and of every sharding [Z] of their data dimension; the tests hold the
+two to each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ...profiles.profile import Profile
+from ..parallelism.fsdp import Made, Moment, Sharding, Unit, buffer_bytes
+from ..parallelism.rank_parameters import RankUnits
+from ..software.state_bytes import StateScale
+from .rank_memory import DDP_BUCKET_BYTES, REDUCE_BYTES, units_by_name
+from .stage_memory import group_names, profile_keeps_fp32, stage_units
+from .stage_stream import StageShape
+
+Array = np.ndarray
+
+
+class Shards(NamedTuple):
+    """A data dimension as memory sees it."""
+
+    shard: int
+    ranks: int
+    """Data times context ranks."""
+    expert_shard: int
+    """Ranks that share one copy of an expert's state."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stages:
+    """Stages [K] of several pipelines under one split and one recompute policy."""
+
+    profile: Profile
+    moments_in_order: tuple[Moment, ...]
+    """What `StageShape.moment` counts."""
+    shapes: Sequence[StageShape]
+    units: Sequence[RankUnits]
+    in_flight: Array
+    """[A, K] micro-batches that a stage holds at most, under each way of accumulating."""
+    accumulates: Array
+    """[A, K] whether a step has several micro-batches."""
+
+    @cached_property
+    def rows(self) -> Array:
+        """[K, P] rows of each shape, filled up with its first."""
+        counts = [len(shape.envelope.moments) for shape in self.shapes]
+        rows = np.arange(max(counts))[None, :]
+        return np.where(rows < np.array(counts)[:, None], rows, 0)
+
+    def _table(self, name: str) -> Array:
+        pairs = zip(self.shapes, self.rows, strict=True)
+        return np.stack([getattr(shape.envelope, name)[rows] for shape, rows in pairs])
+
+    @cached_property
+    def moments(self) -> dict[Moment, tuple[Array, Array]]:
+        """(stages, plateaus) of every moment."""
+        pairs = zip(self.shapes, self.rows, strict=True)
+        index = np.stack([shape.moment[rows] for shape, rows in pairs])
+        found = ((one, np.nonzero(index == i)) for i, one in enumerate(self.moments_in_order))
+        return {one: (at[0], at[1]) for one, at in found if len(at[0])}
+
+    @cached_property
+    def temporary(self) -> Array:
+        """[K, P, B] bytes that live for a moment."""
+        return self._table("temporary_bytes")
+
+    @cached_property
+    def activations(self) -> Array:
+        """[A, K, P, B] with those of the other micro-batches in flight."""
+        persistent = self.shapes[0].envelope.persistent_bytes
+        own = self._table("activation_bytes") + self._table("input_bytes")
+        own = own + persistent["buffers"] + persistent["inputs"]
+        saved = np.stack([shape.saved_bytes for shape in self.shapes])
+        others = np.maximum(self.in_flight - 1, 0.0)
+        return own[None] + (others[:, :, None] * saved[None])[:, :, None, :]
+
+    @cached_property
+    def weight_copies(self) -> Array:
+        """[K, P] bytes of autocast's copies."""
+        return self._table("weight_copy_bytes")
+
+    @cached_property
+    def optimizing(self) -> Array:
+        """[K, P] whether the optimizer runs."""
+        return self._at(lambda moment: moment.phase == "optimizer")
+
+    def _at(self, holds: Callable[[Moment], bool]) -> Array:
+        found = np.zeros(self.rows.shape, dtype=bool)
+        for moment, places in self.moments.items():
+            found[places] = holds(moment)
+        return found
+
+    @cached_property
+    def reduced_late(self) -> Array:
+        """[K, P] whether all gradients are reduced but the root's."""
+        return self._at(lambda moment: moment.phase == "optimizer" or moment.final)
+
+    @cached_property
+    def backward(self) -> Array:
+        """[K, P] whether a backward pass runs."""
+        return self._at(lambda moment: moment.phase == "backward")
+
+    @cached_property
+    def parameters(self) -> Array:
+        """[4, K] dense and experts' parameters, dense and experts' trainable ones."""
+        return np.array(
+            [
+                [
+                    sum(unit.count * getattr(unit, name) for unit in getattr(one, part))
+                    for one in self.units
+                ]
+                for name in ("parameters", "trainable")
+                for part in ("dense", "experts")
+            ],
+            dtype=float,
+        )
+
+    @cached_property
+    def gradients(self) -> tuple[Array, Array, Array, Array]:
+        """[K, P] bytes of all, of the running block's and of the root's; [K] of all together.
+
+        The trace's are those of whole layers: they are scaled to the parameters of the rank.
+        """
+        full = np.array([shape.envelope.full_gradient_bytes for shape in self.shapes])
+        traced = self.shapes[0].envelope.persistent_bytes["parameters"]
+        width = 4 if profile_keeps_fp32(traced, self.profile.parameters) else 2
+        trainable = self.parameters[2] + self.parameters[3]
+        scale = np.where(full > 0, trainable * width / np.maximum(full, 1), 1.0)
+        pairs = zip(self.shapes, self.rows, strict=True)
+        root = np.stack([shape.envelope.root_gradient_bytes[rows] for shape, rows in pairs])
+        every, block = self._table("gradient_bytes"), self._table("block_gradient_bytes")
+        by = scale[:, None]
+        return by * every, by * block, by * root, scale * full
+
+    @cached_property
+    def fsdp_units(self) -> list[tuple[Unit, ...]]:
+        """The units of each stage, the root last."""
+        names = group_names(self.profile)
+        return [stage_units(one, names) for one in self.units]
+
+    @cached_property
+    def named(self) -> list[dict[str | None, Unit]]:
+        """The units of each stage by block group."""
+        return [units_by_name(units) for units in self.fsdp_units]
+
+    def held_blocks(self) -> dict[str, Array]:
+        """Return [K, P] blocks of each group that keep what they gathered."""
+        return {
+            name: np.stack(
+                [
+                    shape.envelope.blocks_held.get(name, np.zeros(1 + rows.max()))[rows]
+                    for shape, rows in zip(self.shapes, self.rows, strict=True)
+                ]
+            )
+            for name in group_names(self.profile)
+        }
+
+
+class _Sizes(NamedTuple):
+    """A unit of several stages under several shardings, as `buffer_bytes` asks for it."""
+
+    whole: Array
+    """[Z, n] padded elements."""
+    trained: Array
+    trainable: Array
+    """[n]"""
+
+    def padded(self, shard: int, *, trainable: bool = False) -> Array:
+        return self.trained if trainable else self.whole
+
+    def at(self, stages: Array) -> _Sizes:
+        return _Sizes(self.whole[:, stages], self.trained[:, stages], self.trainable[stages])
+
+
+def peak_bytes(
+    stages: Stages,
+    zero_stage: int,
+    shards: Sequence[Shards],
+    *,
+    compute_bytes: int,
+    state: StateScale,
+) -> Array:
+    """Return [A, Z, K, B] allocated bytes at the peak of each stage.
+
+    Args:
+        stages: [K], with [A] ways of accumulating.
+        zero_stage: of the data dimensions.
+        shards: [Z] ranks that share a copy; all of them more than one, or all one.
+        compute_bytes: bytes per parameter that FSDP gathers.
+        state: what is kept relative to the trace.
+    """
+    sharded = zero_stage > 0 and shards[0].shard > 1
+    gathers = sharded and (zero_stage == 3 or (zero_stage == 2 and state.zero_2_gathers))
+    shard = np.array([[one.shard] for one in shards], dtype=float)
+    constant, stepped = _state(stages, zero_stage, shards, state, gathers=gathers)
+    padding = _padding(stages, shards) if gathers else np.ones((1, 1))
+    kept = _kept_gradients(stages, zero_stage, shards, sharded=sharded, gathers=gathers)
+    held = (padding * state.gradients)[None, :, :, None] * kept
+    if sharded and zero_stage >= 2:
+        held = held + _buffers(
+            stages, zero_stage, shards, compute_bytes=compute_bytes, state=state, gathers=gathers
+        )
+    if not gathers:
+        held = held + stages.weight_copies
+    ways, (stage, plateau) = len(stages.in_flight), np.nonzero(stages.optimizing)
+    peaks = np.empty((ways, len(shard), *stages.activations.shape[1::2]))
+    for way in range(ways):
+        activations = stages.activations[way]
+        beside = activations + stages.temporary
+        for z in range(len(shard)):
+            by_z = held[way, min(z, held.shape[1] - 1)]
+            total = beside + by_z[:, :, None]
+            total[stage, plateau] = (
+                activations[stage, plateau]
+                + stages.temporary[stage, plateau] * stepped[z, stage, None]
+                + by_z[stage, plateau, None]
+            )
+            peaks[way, z] = total.max(axis=1) + constant[z, :, None]
+    return peaks
+
+
+def _state(
+    stages: Stages,
+    zero_stage: int,
+    shards: Sequence[Shards],
+    state: StateScale,
+    *,
+    gathers: bool,
+) -> tuple[Array, Array]:
+    """Return [Z, K] bytes of parameters and optimizer state, and what scales the temporaries."""
+    profile, traced = stages.profile, stages.shapes[0].envelope.persistent_bytes
+    trained = max(1, profile.trainable_parameters)
+    shard = np.array([[one.shard] for one in shards], dtype=float)
+    over = np.array([[one.expert_shard] for one in shards], dtype=float)
+    dense, experts, dense_trained, experts_trained = stages.parameters
+    whole = (dense + experts)[None, :]
+    if zero_stage == 3 or gathers:
+        whole = dense / shard + experts / over
+    stepped = (dense_trained + experts_trained)[None, :] / trained * np.ones_like(shard)
+    if zero_stage:
+        stepped = (dense_trained / shard + experts_trained / over) / trained
+    padding = _padding(stages, shards) if gathers else 1.0
+    parameters = padding * state.parameters * traced["parameters"] * whole / profile.parameters
+    master = state.master_bytes * profile.trainable_parameters
+    optimizer = padding * (state.optimizer * traced["optimizer"] + master) * stepped
+    return parameters + optimizer, state.optimizer_temporary * stepped
+
+
+def _padding(stages: Stages, shards: Sequence[Shards]) -> Array:
+    """Return [Z, K] sharded elements of the first rank, times `shard`, over those of the stage."""
+    sizes = tuple(one.shard for one in shards)
+    padded = [
+        sum(unit.count * _padded(unit, sizes, trainable=False) for unit in units)
+        for units in stages.fsdp_units
+    ]
+    whole = [max(1, sum(u.count * u.parameters for u in units)) for units in stages.fsdp_units]
+    return np.stack(padded, axis=1) / np.array(whole)
+
+
+@lru_cache(maxsize=65536)
+def _padded(unit: Unit, shards: tuple[int, ...], *, trainable: bool) -> Array:
+    return np.array([unit.padded(shard, trainable=trainable) for shard in shards], dtype=float)
+
+
+def _kept_gradients(
+    stages: Stages, zero_stage: int, shards: Sequence[Shards], *, sharded: bool, gathers: bool
+) -> Array:
+    """Return [A, Z, K, P] gradient bytes that a rank keeps (`rank_memory`)."""
+    every, block, root, full = stages.gradients
+    accumulates = stages.accumulates[:, None, :, None]
+    whole = full[None, None, :, None]
+    if zero_stage <= 1 or not sharded:
+        several = np.array([one.ranks > 1 for one in shards])[None, :, None, None]
+        return np.where(several | accumulates, whole, every[None, None])
+    once = every
+    if gathers:
+        # Neither the block's nor the root's gradients are reduced yet.
+        unreduced = block + np.where(stages.reduced_late, 0.0, root)
+        once = np.maximum(0.0, every - unreduced)
+    shard = np.array([one.shard for one in shards], dtype=float)[None, :, None, None]
+    return np.where(accumulates, whole, once[None, None]) / shard
+
+
+def _buffers(
+    stages: Stages,
+    zero_stage: int,
+    shards: Sequence[Shards],
+    *,
+    compute_bytes: int,
+    state: StateScale,
+    gathers: bool,
+) -> Array:
+    """Return [Z, K, P] bytes of whole parameters and gradients that sharding holds for a while."""
+    full = stages.gradients[3]
+    if not gathers:
+        bucket = np.minimum(DDP_BUCKET_BYTES, full)[:, None]
+        return np.where(stages.backward, 2 * bucket, 0.0)[None]
+    sizes = tuple(one.shard for one in shards)
+    trainable = np.array(
+        [sum(u.count * u.trainable for u in units) for units in stages.fsdp_units], dtype=float
+    )
+    per_gradient = full / np.maximum(1, trainable)
+    kept = state.gradients * per_gradient
+    width = np.where((kept > 0) & (kept < 3), 2, REDUCE_BYTES)
+    found = np.zeros((len(sizes), *stages.rows.shape))
+    _, block, root, _ = stages.gradients
+    by_name = {
+        name: _sizes([named[name] for named in stages.named], sizes)
+        for name in (None, *group_names(stages.profile))
+    }
+    for moment, (ks, ps) in stages.moments.items():
+        named = {name: sizes_of.at(ks) for name, sizes_of in by_name.items()}
+        made = Made(
+            root=_share(root[ks, ps], per_gradient[ks] * named[None].trainable),
+            block=_share(block[ks, ps], per_gradient[ks] * named[moment.unit].trainable),
+        )
+        found[:, ks, ps] = buffer_bytes(
+            moment,
+            Sharding(units=named, shard=0, gather_bytes=compute_bytes),
+            made,
+            keeps_blocks=zero_stage == 2,
+            reduce_bytes=width[ks],
+        )
+    if zero_stage == 2:
+        for name, count in stages.held_blocks().items():
+            found += count * compute_bytes * by_name[name].whole[:, :, None]
+    return found
+
+
+def _sizes(units: Sequence[Unit], shards: tuple[int, ...]) -> _Sizes:
+    distinct = list(dict.fromkeys(units))
+    of = {unit: i for i, unit in enumerate(distinct)}
+    index = np.array([of[unit] for unit in units])
+    return _Sizes(
+        whole=np.stack([_padded(u, shards, trainable=False) for u in distinct], axis=1)[:, index],
+        trained=np.stack([_padded(u, shards, trainable=True) for u in distinct], axis=1)[:, index],
+        trainable=np.array([unit.trainable for unit in distinct], dtype=float)[index],
+    )
+
+
+def _share(made_bytes: Array, full: Array) -> Array:
+    """Return the part of a unit's gradients that is made."""
+    return np.where(full > 0, np.minimum(1.0, made_bytes / np.maximum(full, 1e-300)), 0.0)

@@ -1,0 +1,111 @@
+"""Memory peaks of many layouts that split the model, at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ..memory.split_peaks import Shards, Stages, peak_bytes
+from ..memory.stage_memory import checked_stages
+from ..memory.stage_shapes import stage_shapes
+from ..memory.stage_stream import streams_of
+from ..parallelism.legal_layouts import Shape
+from ..parallelism.pipeline_stages import in_flight
+from ..parallelism.rank_parameters import expert_data_layout
+from ..plan.layout import Layout
+from ..plan.setup import Setup
+from .fullest_rank import units_by_stage
+from .model_cache import ModelCache
+from .peak_memory import memory_share, state_of
+from .setup import wire_bytes
+
+
+def accumulations(pipeline: int, virtual_stages: int) -> tuple[int, int]:
+    """Return two numbers of micro-batches, which stand for all that a pipeline is searched with.
+
+    Without stages one micro-batch and several differ. With stages there are as many as stages or
+    more, of interleaved ones a multiple: then only whether it is one group or several matters
+    (`in_flight`).
+    """
+    return (1, 2) if pipeline == 1 else (pipeline, 2 * pipeline)
+
+
+def shards_of(layout: Layout) -> Shards:
+    """Return the data dimension of a layout as memory sees it."""
+    ranks, over = layout.data * layout.context, expert_data_layout(layout)
+    return Shards(shard=layout.shard, ranks=ranks, expert_shard=over.shard)
+
+
+def stages_of(
+    cache: ModelCache,
+    setup: Setup,
+    pipelines: Sequence[tuple[int, int]],
+    micro_batches: np.ndarray,
+) -> tuple[Stages, np.ndarray]:
+    """Return the stages of pipelines that can be the fullest, and which pipeline each is of.
+
+    Args:
+        cache: the model.
+        setup: precision, software, recompute policy, and tensor, context and expert degrees.
+        pipelines: (pipeline, virtual stages), [K].
+        micro_batches: [B] sizes.
+
+    Raises:
+        UnsupportedError: the model cannot be split that way.
+    """
+    share = memory_share(cache, setup)
+    streams = streams_of(share, setup.layout.context)
+    made = stage_shapes(streams, share.trace, micro_batches)
+    shapes, units, flights, accumulates, owners = [], [], [], [], []
+    for k, (pipeline, virtual) in enumerate(pipelines):
+        shape = Shape.of(setup.layout)._replace(pipeline=pipeline, virtual_stages=virtual)
+        layout = shape.smallest()
+        held = units_by_stage(cache, replace(setup, layout=layout))
+        counts = accumulations(pipeline, virtual)
+        for stage in checked_stages(layout):
+            shapes.append(made.of(pipeline, virtual, stage))
+            units.append(held[stage])
+            flights.append([in_flight(stage, layout, count) for count in counts])
+            accumulates.append([count > 1 for count in counts])
+            owners.append(k)
+    stages = Stages(
+        profile=cache.profile,
+        moments_in_order=streams.moments,
+        shapes=shapes,
+        units=units,
+        in_flight=np.array(flights).T,
+        accumulates=np.array(accumulates).T,
+    )
+    return stages, np.array(owners)
+
+
+def split_peaks(
+    cache: ModelCache,
+    setup: Setup,
+    stages: Stages,
+    owners: np.ndarray,
+    zero_stage: int,
+    shards: Sequence[Shards],
+) -> np.ndarray:
+    """Return [A, Z, K, B] allocated bytes at the peak of the fullest stage of each pipeline.
+
+    Args:
+        cache: the model.
+        setup: precision and software.
+        stages: of pipelines [K] (`stages_of`), with
+        owners: which pipeline each is of.
+        zero_stage: of the data dimensions.
+        shards: [Z] all of one rank, or all of more.
+    """
+    numerics = cache.numerics(setup.precision, autocast=setup.autocast)
+    found = peak_bytes(
+        stages,
+        zero_stage,
+        shards,
+        compute_bytes=wire_bytes(setup.precision).gather,
+        state=state_of(setup, numerics, resident=False),
+    )
+    first = np.flatnonzero(np.diff(owners, prepend=-1))
+    return np.maximum.reduceat(found, first, axis=2)
