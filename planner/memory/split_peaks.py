@@ -70,18 +70,42 @@ class Stages:
 
     @cached_property
     def temporary(self) -> Array:
-        """[K, P, B] bytes that live for a moment."""
-        return self._table("temporary_bytes")
+        """[K, B, P] bytes that live for a moment."""
+        return np.ascontiguousarray(self._table("temporary_bytes").transpose(0, 2, 1))
 
     @cached_property
     def activations(self) -> Array:
-        """[A, K, P, B] with those of the other micro-batches in flight."""
+        """[A, K, B, P] with those of the other micro-batches in flight."""
         persistent = self.shapes[0].envelope.persistent_bytes
         own = self._table("activation_bytes") + self._table("input_bytes")
         own = own + persistent["buffers"] + persistent["inputs"]
         saved = np.stack([shape.saved_bytes for shape in self.shapes])
         others = np.maximum(self.in_flight - 1, 0.0)
-        return own[None] + (others[:, :, None] * saved[None])[:, :, None, :]
+        held = (others[:, :, None] * saved[None])[:, :, :, None]
+        return np.ascontiguousarray(own.transpose(0, 2, 1))[None] + held
+
+    @cached_property
+    def beside(self) -> Array:
+        """[A, K, B, P] both, outside the optimizer's step."""
+        return np.where(
+            self.optimizing[None, :, None, :], -np.inf, self.activations + self.temporary
+        )
+
+    @cached_property
+    def steps(self) -> Array:
+        """The plateaus at which the optimizer of some stage runs."""
+        return np.flatnonzero(self.optimizing.any(axis=0))
+
+    def stepping_bytes(self, stepped: Array) -> Array:
+        """Return [A, Z, K, B, S] both during the optimizer's step, whose temporaries are scaled.
+
+        Args:
+            stepped: [Z, K] what scales them.
+        """
+        temporary = self.temporary[None, :, :, self.steps] * stepped[:, :, None, None]
+        both = self.activations[:, None, :, :, self.steps] + temporary[None]
+        runs = self.optimizing[:, self.steps][None, None, :, None, :]
+        return np.where(runs, both, -np.inf)
 
     @cached_property
     def weight_copies(self) -> Array:
@@ -211,20 +235,17 @@ def peak_bytes(
         )
     if not gathers:
         held = held + stages.weight_copies
-    ways, (stage, plateau) = len(stages.in_flight), np.nonzero(stages.optimizing)
-    peaks = np.empty((ways, len(shard), *stages.activations.shape[1::2]))
+    stepping = stages.stepping_bytes(stepped)
+    ways, sizes = len(stages.in_flight), stages.temporary.shape[1]
+    peaks = np.empty((ways, len(shard), len(stages.shapes), sizes))
+    total = np.empty_like(stages.temporary)
     for way in range(ways):
-        activations = stages.activations[way]
-        beside = activations + stages.temporary
+        beside = stages.beside[way]
         for z in range(len(shard)):
             by_z = held[way, min(z, held.shape[1] - 1)]
-            total = beside + by_z[:, :, None]
-            total[stage, plateau] = (
-                activations[stage, plateau]
-                + stages.temporary[stage, plateau] * stepped[z, stage, None]
-                + by_z[stage, plateau, None]
-            )
-            peaks[way, z] = total.max(axis=1) + constant[z, :, None]
+            np.add(beside, by_z[:, None, :], out=total)
+            optimizing = (stepping[way, z] + by_z[:, None, stages.steps]).max(axis=2)
+            peaks[way, z] = np.maximum(total.max(axis=2), optimizing) + constant[z, :, None]
     return peaks
 
 

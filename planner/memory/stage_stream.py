@@ -218,7 +218,11 @@ def stage_shape(
         wanted = np.concatenate([np.flatnonzero(instances == one) for one in windows])
         starts, ends, window = starts[wanted], ends[wanted], window[wanted]
         instances = instances[wanted]
-    highest = highest_tick(totals[1] + totals[2] + totals[3] + totals[4], starts, ends)
+    once, again = np.unique(starts, return_inverse=True)
+    first = np.zeros(len(once), dtype=int)
+    first[again] = np.arange(len(starts))
+    transient = totals[1] + totals[2] + totals[3] + totals[4]
+    highest = highest_tick(transient, once, ends[first])[again]
     before = gradients[np.maximum(opened[window] - 1, 0)]
     at = np.arange(len(micro_batches))
     moment = streams.moment[instances]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Recompute
 from ..hardware.cluster import Site
 from ..parallelism.rank_trace import Split, SplitTrace
@@ -20,7 +21,7 @@ from ..plan.setup import Setup
 from ..software.versions import tensor_exposure
 from ..step.data_parallel_comm import Traffic
 from ..step.data_parallel_step import StepTimes, optimizer_step_s
-from ..step.kernel_totals import MicroBatchTimes
+from ..step.kernel_totals import MicroBatchTimes, SegmentTimes
 from ..step.model_parallel_step import (
     SlowestStages,
     hybrid_step_times,
@@ -112,14 +113,7 @@ def slowest_stages_of(
     policies = [recompute_policies(replace(setup, recompute=one)) for one in recomputes]
     traced: tuple[Recompute, ...] = tuple({name: None for one in policies for name in one})
     shares = split_shares(cache, setup, traced)
-    times = cache.times(
-        site.accelerator,
-        setup.precision,
-        traced,
-        stack=stack_facts(setup, cache.constants),
-        micro_batches=micro_batches,
-        split=Split.of(setup.layout, setup.stack),
-    )
+    times = _times(cache, site.accelerator, setup, traced, micro_batches)
     exposure = tensor_exposure(setup.stack, setup.software_date, setup.features, cache.constants)
     seconds = {
         name: segment_seconds(
@@ -139,6 +133,31 @@ def slowest_stages_of(
         )
         for one in policies
     ]
+
+
+def _times(
+    cache: ModelCache,
+    accelerator: Accelerator,
+    setup: Setup,
+    traced: tuple[Recompute, ...],
+    micro_batches: np.ndarray,
+) -> list[SegmentTimes]:
+    """Return the kernels of a rank's share; machines that differ in their links have the same."""
+    split, sizes = Split.of(setup.layout, setup.stack), tuple(micro_batches.tolist())
+    stack = stack_facts(setup, cache.constants)
+    software = (setup.stack, setup.compile, setup.autocast, setup.software_date, setup.features)
+    choice = (accelerator.name, cache.curve_choice, id(cache.constants), setup.precision)
+    return cache.shared(
+        ("times", *choice, *software, stack.launches_serially, traced, split, sizes),
+        lambda: cache.times(
+            accelerator,
+            setup.precision,
+            traced,
+            stack=stack,
+            micro_batches=micro_batches,
+            split=split,
+        ),
+    )
 
 
 def split_shares(

@@ -1,0 +1,248 @@
+"""Layouts that split the model, many at once: equal to one by one, and to trying all of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.hardware.cluster import Site
+from gpuplan.planner.hardware.device import capacity_bytes
+from gpuplan.planner.parallelism.legal_layouts import legal_layouts
+from gpuplan.planner.plan.layout import Layout
+from gpuplan.planner.plan.question import Choices, Machine, Question, Work
+from gpuplan.planner.plan.setup import Setup
+from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
+from gpuplan.planner.predict.split_memory import (
+    accumulations,
+    shards_of,
+    split_peaks,
+    stages_of,
+)
+from gpuplan.planner.predict.step_time import planned_step_s, step_parts
+from gpuplan.planner.search.data_parallel import USUAL_FRAGMENTATION
+from gpuplan.planner.search.offers import survey
+from gpuplan.planner.search.search import search
+from gpuplan.planner.search.search_space import few_micro_batches, space_of
+from gpuplan.planner.search.split_layouts import SplitPredictor
+from gpuplan.planner.search.split_rows import Kind
+from gpuplan.planner.search.sweep import Sweep
+from gpuplan.profiles.profile import Profile
+from gpuplan.profiles.tracing_process.service import make_profile
+from gpuplan.profiles.user_model.spec import parse_model_spec
+
+pytestmark = pytest.mark.slow
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "decoder.py"
+DENSE = {"layers": 24, "hidden": 512, "heads": 8, "kv_heads": 4, "ffn": 1536, "vocab": 4096}
+MIXTURE = {**DENSE, "layers": 6, "experts": 8, "moe_ffn": 256, "dense_layers": 2, "dense_ffn": 1024}
+UNEVEN = {**DENSE, "layers": 22, "ffn_kind": "gelu", "kv_heads": 8, "tied_embeddings": True}
+HUGE = {**DENSE, "layers": 40, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672}
+FEW_LAYERS = {**DENSE, "layers": 4}
+MODELS = (FEW_LAYERS, MIXTURE, DENSE, UNEVEN)
+BATCHES = np.array([1, 2, 4, 8])
+
+
+def profile_of(params: dict) -> Profile:
+    spec = parse_model_spec(str(EXAMPLE), params={"seq_len": 512, "ffn_kind": "swiglu", **params})
+    return make_profile(spec, numerics=("amp16", "fp32", "pure16"), use_cache=False)
+
+
+@pytest.fixture(scope="module")
+def caches() -> list[ModelCache]:
+    return [ModelCache(profile_of(params)) for params in MODELS]
+
+
+@pytest.fixture(scope="module")
+def sites() -> list[Site]:
+    """Return one node of a switch, of a slower link, and of a rack that is one domain."""
+    catalogue, found = load_catalogue(), []
+    for name in ("H100-80GB-SXM:8", "A100-40GB-SXM:8", "GB200:4"):
+        market = survey(catalogue, Machine(accelerators=(name,)), Question().money)
+        one = next(c for c in market.choices if c.instance.inter_link.bytes_per_s is not None)
+        found.append(
+            Site(
+                accelerator=one.accelerator,
+                per_node=int(one.instance.accelerators),
+                nodes=1,
+                intra_link=one.instance.intra_link,
+                inter_link=one.instance.inter_link,
+                link_domain=one.instance.link_domain_accelerators,
+            )
+        )
+    return found
+
+
+def predictor_of(cache: ModelCache, site: Site, nodes: int, **given: object) -> SplitPredictor:
+    work = Work(global_batch=given.pop("global_batch", 64))  # pyright: ignore[reportArgumentType]
+    question = Question(
+        work=work,
+        machine=Machine(nodes=(nodes,)),
+        choices=Choices(micro_batches=tuple(BATCHES.tolist())),
+    )
+    base = Setup(layout=Layout(), precision="bf16-amp", micro_batch=1)
+    found = SplitPredictor.of(
+        cache, space_of(question, cache.profile), base, [Kind(site.per_node, site.domain)]
+    )
+    assert found is not None
+    return found
+
+
+def bases() -> list[Setup]:
+    base = Setup(layout=Layout(), precision="bf16-amp", micro_batch=1)
+    return [replace(base, autocast=False), base]
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_the_peaks_of_many_layouts_are_those_of_each(caches, data) -> None:
+    cache = data.draw(st.sampled_from(caches))
+    predictor = SplitPredictor.of(
+        cache,
+        space_of(Question(machine=Machine(nodes=(8,))), cache.profile),
+        bases()[0],
+        [Kind(8, 8)],
+    )
+    assert predictor is not None
+    layouts = list(legal_layouts(predictor.rows.limits, nodes=8, per_node=8, domain=8))
+    layout = data.draw(st.sampled_from(layouts))
+    setup = Setup(
+        layout=layout,
+        precision=data.draw(st.sampled_from(["bf16-amp", "fp32", "fp16-amp"])),
+        micro_batch=1,
+        recompute=data.draw(st.sampled_from(["none", "selective", "full"])),
+        autocast=data.draw(st.booleans()),
+    )
+    pipelines = [(layout.pipeline, layout.virtual_stages)]
+    stages, owners = stages_of(cache, setup, pipelines, BATCHES)
+    peaks = split_peaks(cache, setup, stages, owners, layout.zero_stage, [shards_of(layout)])
+    for way, accum in enumerate(accumulations(*pipelines[0])):
+        for size, peak in zip(BATCHES.tolist(), peaks[way, 0, 0], strict=True):
+            one = replace(setup, micro_batch=size, grad_accum=accum)
+            assert peak == pytest.approx(memory_parts(cache, one).peak_bytes.item(), rel=1e-12)
+
+
+@settings(max_examples=8)
+@given(data=st.data())
+def test_the_best_is_that_of_trying_every_layout(caches, sites, data) -> None:
+    """Brute force over every layout, policy and micro-batch, one setup at a time."""
+    cache, site = data.draw(st.sampled_from(caches[:2])), data.draw(st.sampled_from(sites[:2]))
+    batch = data.draw(st.sampled_from([8, 16, 24]))
+    headroom = data.draw(st.sampled_from([1.0, 0.04, 0.03]))
+    predictor = predictor_of(cache, site, 1, global_batch=batch)
+    outcome = predictor.best(site, bases(), 1, bound_s=float("inf"), headroom=headroom)
+    tried = tried_one_by_one(cache, site, predictor, batch, headroom)
+    assert outcome.fitting == len(tried)
+    if not tried:
+        assert outcome.found == ()
+        return
+    assert min(one.step_s for one in outcome.found) == pytest.approx(min(tried), rel=1e-9)
+    for one in outcome.found:
+        setup = replace(
+            one.base,
+            layout=one.layout,
+            micro_batch=one.micro_batch,
+            grad_accum=one.grad_accum,
+            recompute=one.recompute,
+        )
+        assert one.step_s == pytest.approx(planned_step_s(cache, site, setup), rel=1e-9)
+
+
+def tried_one_by_one(
+    cache: ModelCache, site: Site, predictor: SplitPredictor, batch: int, headroom: float
+) -> list[float]:
+    """Return the step times of all setups that fit."""
+    found = []
+    for layout in legal_layouts(
+        predictor.rows.limits, nodes=1, per_node=site.per_node, domain=site.domain
+    ):
+        if layout.tensor > 1 and not layout.sequence_parallel:
+            continue
+        for recompute in predictor.space.recomputes:
+            for size in BATCHES.tolist():
+                accum, rest = divmod(batch, size * layout.data)
+                whole = not rest and accum >= layout.pipeline
+                if not whole or (layout.virtual_stages > 1 and accum % layout.pipeline):
+                    continue
+                setup = Setup(
+                    layout=layout,
+                    precision="bf16-amp",
+                    micro_batch=size,
+                    grad_accum=accum,
+                    recompute=recompute,
+                    autocast=layout.zero_stage < 2,
+                )
+                peak = memory_parts(cache, setup).peak_bytes.item() * USUAL_FRAGMENTATION
+                room = headroom * capacity_bytes(site.accelerator)
+                if peak + framework_of(site, setup) <= room:
+                    found.append(step_parts(cache, site, setup).total_s.item())
+    return found
+
+
+@settings(max_examples=10)
+@given(data=st.data())
+def test_no_step_is_shorter_than_its_lower_bound(caches, sites, data) -> None:
+    """What pruning rests on."""
+    cache, site = data.draw(st.sampled_from(caches)), data.draw(st.sampled_from(sites))
+    nodes = data.draw(st.sampled_from([1, 2, 4]))
+    predictor = predictor_of(cache, site, nodes, global_batch=256)
+    rows = predictor.rows.legal[Kind(site.per_node, site.domain), nodes]
+    base = data.draw(st.sampled_from(bases()))
+    these, _, _ = predictor._fitting(site, base, rows, 0, 1.0)
+    least_s = predictor._least_s(site, [base], these)
+    step_s = predictor.step_s(site, [base], these, np.arange(len(these.row)), rows)
+    assert (least_s <= step_s * (1 + 1e-12)).all()
+
+
+def test_a_large_model_has_plans_that_split_it_and_a_small_one_is_left_alone(caches) -> None:
+    machine = Machine(providers=("aws",), accelerators=("H100:8",), max_nodes=8)
+    question = Question(machine=machine, work=Work(global_batch=256))
+    huge = search(question, profile_of(HUGE), load_catalogue())
+    assert any(not plan.layout.is_data_parallel_only for plan in huge.plans)
+    small = sweep_of(question, caches[0])
+    assert small.timed == 0
+    assert small.tried > 0
+
+
+def test_every_split_candidate_is_counted_and_faster_than_data_parallelism() -> None:
+    machine = Machine(providers=("aws",), accelerators=("A100", "H100"), max_nodes=8)
+    question = Question(machine=machine, work=Work(global_batch=256))
+    sweep = Sweep(
+        question,
+        cache := ModelCache(profile_of(HUGE)),
+        space_of(question, cache.profile),
+        survey(load_catalogue(), machine, question.money),
+    )
+    found = list(sweep.candidates())
+    counted = sum(one.variants_that_fit for one in found)
+    assert counted + sweep.counts["out_of_memory"] + sweep.counts["indivisible"] == sweep.tried
+    split = [one for one in found if not one.layout.is_data_parallel_only]
+    assert split
+    assert sweep.timed > 0
+    for one in split:
+        assert one.global_batch == 256
+        assert one.step_s == pytest.approx(planned_step_s(cache, one.site, one.setup), rel=1e-9)
+        whole = [
+            other.step_s
+            for other in found
+            if other.layout.is_data_parallel_only
+            and (other.choice, other.nodes) == (one.choice, one.nodes)
+        ]
+        assert one.step_s < min(whole, default=float("inf"))
+
+
+def test_the_micro_batches_tried_are_few(caches) -> None:
+    space = space_of(Question(work=Work(global_batch=4096)), caches[0].profile)
+    assert few_micro_batches(space.micro_batches) == [1, 2, 4, 8, 16, 32]
+    assert few_micro_batches(np.array([3, 5])) == [3, 5]
+
+
+def sweep_of(question: Question, cache: ModelCache) -> Sweep:
+    market = survey(load_catalogue(), question.machine, question.money)
+    sweep = Sweep(question, cache, space_of(question, cache.profile), market)
+    list(sweep.candidates())
+    return sweep
