@@ -108,7 +108,7 @@ class SplitPredictor:
     def of(
         cls, cache: ModelCache, space: Space, base: Setup, kinds: Sequence[Kind]
     ) -> SplitPredictor | None:
-        """Return the predictor of a model; None where it cannot be split.
+        """Return the predictor of a model; None where it cannot be split, or on no such nodes.
 
         Args:
             cache: the model.
@@ -122,7 +122,7 @@ class SplitPredictor:
             return None
         rows = SplitRows(cache, limits, base)
         rows.add(kinds, space.node_counts)
-        return cls(cache=cache, space=space, rows=rows)
+        return cls(cache=cache, space=space, rows=rows) if rows.rows else None
 
     @property
     def micro_batches(self) -> np.ndarray:
