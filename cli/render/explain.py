@@ -146,7 +146,8 @@ def _step(plan: Plan, width: int) -> Iterator[Text]:
 
 def _risk(plan: Plan) -> Iterator[Text]:
     if plan.p_oom is not None:
-        yield Text(f"  runs out of memory with a chance of {format_part(plan.p_oom)}")
+        chance = "less than 0.1 %" if plan.p_oom < 0.001 else f"{plan.p_oom * 100:.1f} %"
+        yield Text(f"  runs out of memory with a chance of {chance}")
 
 
 def _money(plan: Plan, width: int) -> Iterator[Text]:

@@ -17,6 +17,7 @@ from ..plan.plan import Breakdown, Estimated, EstimatedHostMemory, EstimatedMemo
 from ..plan.setup import Setup
 from ..step.data_parallel_step import StepTimes
 from .host_work import host_memory_of
+from .input_wait import after_waiting, input_wait_s, waiting_notes
 from .interval import memory_interval, oom_probability, step_interval, was_seen
 from .model_cache import ModelCache
 from .peak_memory import framework_of, memory_parts, reserved_bytes
@@ -95,6 +96,8 @@ def assemble(
     """Return the prediction of one setup from its parts: intervals, utilisation, notes."""
     device = site.accelerator
     breakdown = _breakdown(parts)
+    waited_s = input_wait_s(cache.profile, site, setup, parts.total_s.item())
+    breakdown = breakdown.model_copy(update={"input_wait": waited_s})
     by_host_s = breakdown.host_comm_exposed
     by_host_s += breakdown.optimizer if steps_on_host(setup.offload) else 0.0
     total_s = parts.total_s.item()
@@ -104,15 +107,18 @@ def assemble(
     room = capacity - framework
     reserved, tight = reserved_bytes(cache, setup, allocated, room)
     peak = memory_interval(reserved, framework, capacity_bytes=capacity, stack=setup.stack)
-    mfu, hfu = utilisation(cache, site, setup, total_s)
+    mfu, hfu = utilisation(cache, site, setup, total_s + (waited_s or 0.0))
     on_host = host_memory_of(cache, site, setup) if setup.offload else None
     return Prediction(
-        step_time_s=step_interval(
-            total_s,
-            doubts_of(cache, site, setup, parts, host_s=by_host_s),
-            cache.constants,
-            seen=was_seen(device.name, cache.curve_choice),
-            calibration=cache.calibration.weight(device) if cache.calibration else None,
+        step_time_s=after_waiting(
+            step_interval(
+                total_s,
+                doubts_of(cache, site, setup, parts, host_s=by_host_s),
+                cache.constants,
+                seen=was_seen(device.name, cache.curve_choice),
+                calibration=cache.calibration.weight(device) if cache.calibration else None,
+            ),
+            waited_s,
         ),
         breakdown_s=breakdown,
         peak_memory_bytes=peak,
@@ -128,6 +134,7 @@ def assemble(
         notes=(
             *memory_notes(device, peak),
             *([TIGHT_NOTE] if tight and reserved <= room else []),
+            *waiting_notes(cache.profile, site, waited_s),
             *_offload_notes(cache, site, setup, on_host),
             *device_notes(device, cache.curves(device), setup.precision.removesuffix("-amp")),
         ),

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
+import numpy as np
+
 from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Offloaded, Precision, Stack
 from ...profiles.missing_numerics import FAILS, NEVER_TRACED
@@ -18,6 +20,7 @@ from ..plan.layout import Layout
 from ..plan.plan import Rejected
 from ..plan.question import Question
 from ..plan.setup import Setup
+from ..predict.input_wait import input_s, is_input_known
 from ..predict.model_cache import ModelCache
 from ..predict.peak_memory import memory_parts
 from ..predict.step_time import Variants
@@ -107,7 +110,8 @@ class Sweep:
                 instance.inter_link.bytes_per_s,
                 instance.inter_link.rdma,
                 instance.link_domain_accelerators,
-                (instance.memory_bytes, instance.vcpus) if self.offload else None,
+                instance.memory_bytes if self.offload else None,
+                instance.vcpus if self.offload or is_input_known(self.cache.profile) else None,
             )
             sites.setdefault(key, []).append(choice)
         return sites
@@ -314,6 +318,9 @@ class Sweep:
         self.counts["out_of_memory"] += many * int((divisible & ~fits).sum())
         total_s = self._data_parallel.step_s(site, layouts, variants, accum)
         batch = variants.micro_batch * data_ranks(layouts) * accum
+        nodes = np.array([[layout.accelerators / site.per_node] for layout in layouts])
+        needed_s = input_s(self.cache.profile, site, batch / nodes)
+        total_s = total_s if needed_s is None else np.maximum(total_s, needed_s)
         best = Best.of(batch / total_s, fits, fits & is_safe, variants.micro_batch)
         for row, fitting in self._rows_to_show(layouts, best, variants.setup.stack).items():
             layout, column = layouts[row], int(best.column[row])
