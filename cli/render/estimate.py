@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from ...catalog.types import CPU_PREFIX
-from ...planner.plan.plan import Estimate, Plan, Recommended
+from ...planner.plan.plan import Estimate, Plan
 from .text.asked import describe_asked, describe_limits
 from .text.columns import GAP, Align, column_widths, packed, padded, total_width
 from .text.money import format_money_range, format_price
@@ -34,8 +34,11 @@ from .text.wording import (
 )
 
 TIE = "≈"
-BEYOND_THE_USER = ("no_price", "no_spec", "no_topology", "unsupported")
-NOT_COUNTED = "not in these sums: failures and restarts, storage, egress"
+BEYOND_THE_USER = ("indivisible", "no_price", "no_spec", "no_topology", "unsupported")
+LABEL_WIDTH = 20
+MOST_FIRST_LINES = 6
+"""Above so many lines the table follows at once: the answer is to fit on 24."""
+NOT_COUNTED = "not in these sums: failures, restarts, storage, egress"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +65,12 @@ def render_estimate(answer: Estimate, *, model: str, width: int) -> list[Text]:
     if not answer.plans:
         return [*asked, Text(), *_no_plan(answer, model, width)]
     own, ported, cpus = split_blocks(answer.plans)
-    lines = [*asked, Text(), *_first_lines(answer, width), Text()]
+    lines = [*asked, Text(), *_first_lines(answer, width)]
+    lines += [Text()] if len(lines) < MOST_FIRST_LINES else []
     table = _Table.of(answer, width)
     lines.append(table.header())
     lines += table.rows(own)
-    if ported:
-        lines.append(Text("Needs a port to XLA: this torch file does not run there as it is."))
-        lines += table.rows(ported)
+    lines += table.rows(ported)
     if cpus:
         lines.append(Text("On host processors alone, for comparison:"))
         lines += table.rows(cpus)
@@ -129,16 +131,18 @@ def marks(answer: Estimate) -> list[str]:
     """Return what the marks of a table mean, as far as it has them."""
     found = []
     if any(plan.tie_with_previous for plan in answer.plans):
-        found.append(f"{TIE} cannot be told from the row above: their intervals overlap")
+        found.append(f"{TIE} cannot be told from the row above")
     max_oom = 1.0 if answer.question is None else answer.question.limits.max_oom
     if any(plan.p_oom is not None and plan.p_oom > max_oom for plan in answer.plans):
-        found.append("risk: the chance that it runs out of memory")
+        found.append("risk: chance of running out of memory")
     if any(plan.usually_reserved for plan in answer.plans):
-        found.append("quota: usually had by reservation or capacity block only")
+        found.append("quota: usually by reservation only")
     if any(plan.needs_build is not None for plan in answer.plans):
-        found.append("torch: needs another build than pip installs")
+        found.append("torch: another build than pip installs")
     if any(plan.runnable is False and not plan.needs_port for plan in answer.plans):
-        found.append("not run: gpuplan launch cannot run it, show says why")
+        found.append("not run: by gpuplan launch, show says why")
+    if any(plan.needs_port for plan in answer.plans):
+        found.append("port: needs one to XLA")
     return found
 
 
@@ -151,7 +155,7 @@ def counts(answer: Estimate) -> list[str]:
     found += describe_rejected(acted_on)
     others = sum(getattr(answer.rejected, name) for name in BEYOND_THE_USER)
     if others:
-        found.append(f"{others:,} without price, network or support")
+        found.append(f"{others:,} others")
     fit = f"{answer.feasible:,} plans fit"
     return [f"{fit}; not shown: {found[0]}", *found[1:]] if found else [fit]
 
@@ -164,24 +168,26 @@ def _asked(answer: Estimate, width: int) -> Iterator[Text]:
 
 
 def _first_lines(answer: Estimate, width: int) -> Iterator[Text]:
-    """Yield the plan to rent with the reason; without work, the three plans to look at first."""
+    """Yield the plan to rent with the reason, and where the others are that people look for.
+
+    Without an amount of work nothing is recommended, and those are shown in full.
+    """
     by_id = {plan.id: plan for plan in answer.plans}
     best, large = answer.recommended, answer.recommended_on_large_clouds
-    if best is not None and best.id in by_id:
-        yield from _named("Recommended", by_id[best.id], width, reason=best)
-        if large is not None and large.id in by_id:
-            yield from _named("On aws, gcp, azure", by_id[large.id], width)
-    named = (best.id,) if best is not None else ()
-    for name, plan_id in answer.headlines:
-        if plan_id in by_id and plan_id not in named:
-            named += (plan_id,)
-            yield from _named(name.capitalize(), by_id[plan_id], width)
+    named = {name: by_id[plan_id] for name, plan_id in answer.headlines if plan_id in by_id}
+    if best is None or best.id not in by_id:
+        for name, plan in named.items():
+            yield from _named(name.capitalize(), plan, width)
+        return
+    places = [f"{name} #{one.position}" for name, one in named.items() if one.id != best.id]
+    reason = "; ".join([best.reason, *([", ".join(places)] if places else [])])
+    yield from _named("Recommended", by_id[best.id], width, reason=reason)
+    if large is not None and large.id in by_id:
+        yield from _named("On aws, gcp, azure", by_id[large.id], width)
 
 
-def _named(
-    label: str, plan: Plan, width: int, *, reason: Recommended | None = None
-) -> Iterator[Text]:
-    indent = 20
+def _named(label: str, plan: Plan, width: int, *, reason: str | None = None) -> Iterator[Text]:
+    indent = LABEL_WIDTH
     place = f"{describe_place(plan)} ({describe_accelerators(plan)})"
     head = f"{label:<{indent}}"
     first, *more = packed([place, *_facts(plan)], width=width, indent=indent, separator="   ")
@@ -190,7 +196,7 @@ def _named(
     yield line
     yield from (Text(rest) for rest in more)
     if reason is not None:
-        for rest in packed(reason.reason.split(), width=width, indent=indent, separator=" "):
+        for rest in packed(reason.split(), width=width, indent=indent, separator=" "):
             yield Text(rest)
 
 
@@ -257,6 +263,7 @@ def _risk(plan: Plan, max_oom: float) -> str:
         found.append(format_share(plan.p_oom))
     found += ["quota"] if plan.usually_reserved else []
     found += ["torch"] if plan.needs_build is not None else []
+    found += ["port"] if plan.needs_port else []
     found += ["not run"] if plan.runnable is False and not plan.needs_port else []
     return ", ".join(found)
 

@@ -29,7 +29,7 @@ def render_markdown(answer: Estimate) -> str:
     ]
     for title, plans in (
         ("", own),
-        ("Needs an XLA port:", ported),
+        ("Needs a port to XLA:", ported),
         ("On host processors alone:", cpus),
     ):
         if plans:

@@ -17,7 +17,7 @@ TRIES_PER_GROUP = 6
 CHECKED_PER_GROUP = 2
 """Finished plans of one group that are compared; the exact check may change their order."""
 MOST_PLANS = 100
-SHOWN_PORTED = 2
+SHOWN_PORTED = 1
 """Plans that need a port which are shown beside a number of plans that was asked for."""
 HIDDEN_ABOVE = 5.0
 """Where a number of plans was asked for, those that cost more than so many times the cheapest are

@@ -216,8 +216,3 @@ def _notes(question: Question, space: Space, profile: Profile) -> Iterator[str]:
                 " which is few for a schedule of the learning rate; tokens are written"
                 " --global-batch 0.5M-tokens"
             )
-    elif batch.source == "rule" and batch.rule is not None:
-        yield (
-            f"the global batch is assumed ({batch.rule}: {batch.rule_source}); --global-batch sets"
-            " yours"
-        )
