@@ -18,6 +18,7 @@ from ..options.shared import (
     Count,
     Dollars,
     Duration,
+    FileToWrite,
     GroupedCommand,
     LayoutText,
     OneOf,
@@ -136,7 +137,7 @@ WHOLE = Count(whole=True)
 @option(
     "Output",
     "--trace",
-    type=click.Path(dir_okay=False),
+    type=FileToWrite(),
     metavar="FILE",
     help="Write the predicted step of plan N (or 1) for ui.perfetto.dev.",
 )
@@ -240,7 +241,7 @@ def _write_trace(inputs: Inputs, plan: Plan, path: str) -> None:
     from ..render.trace import render_trace
     from ..terminal.output import write_output
 
-    write_output(render_trace(api.timeline(inputs, plan), plan), path)
+    write_output(render_trace(api.timeline(inputs, plan), plan), path, option="--trace")
 
 
 def _keep(answer: Estimate, inputs: Inputs, question: Question, *, quiet: bool) -> None:

@@ -26,11 +26,12 @@ def test_every_folder_is_in_the_index_with_a_licence_that_allows_it() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shipped", shipped_configs(), ids=lambda each: each.name)
 def test_a_model_built_from_it_has_as_many_parameters_as_published(shipped: ShippedConfig) -> None:
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
+    import torch
+    import transformers
+
     config = transformers.AutoConfig.from_pretrained(shipped.path, local_files_only=True)
     with torch.device("meta"):
-        model = getattr(transformers, config.architectures[0])(config)
+        model = getattr(transformers, (config.architectures or [""])[0])(config)
     assert sum(each.numel() for each in model.parameters()) == shipped.parameters
 
 

@@ -274,6 +274,15 @@ def test_a_cluster_is_nodes_of_one_kind(asked: Asked) -> None:
         ("--cluster 4xH100:8 --nodes 2", "--cluster is given beside"),
         ("--cluster H100", "NxNAME"),
         ("--tokenz 5", "No such option"),
+        ("--spot --on-demand", "--on-demand and --spot contradict each other"),
+        ("--any --spot", "contradict each other"),
+        ("--compile --no-compile", "contradict each other"),
+        ("--compile --stack xla", "--compile and --stack xla contradict each other"),
+        ("--no-compile --stack torch-compile", "contradict each other"),
+        ("--nodes 1,4 --max-nodes 2", "--nodes 4 is more than --max-nodes 2 allows"),
+        ("--out-file r.html", "writes no .html files"),
+        ("--out-file r.XLSX", "writes no .xlsx files"),
+        ("--trace /no/such/folder/x.json", "Invalid value for '--trace': there is no folder"),
     ],
 )
 def test_what_makes_no_sense_is_a_usage_error(
