@@ -154,7 +154,11 @@ WHILE_IT_RUNS: dict[str, tuple[str, list[str]]] = {
     ),
     "raises in a neighbour": (
         "from helper import fail\n" + changed("return nn.Linear(width, 4)", "return fail()"),
-        ["helper/__init__.py:2, in fail: ZeroDivisionError", "2 | return 1 / 0"],
+        [
+            "helper/__init__.py:2, in fail: ZeroDivisionError",
+            "2 | return 1 / 0",
+            "correct helper/__init__.py, then",
+        ],
     ),
     "model of the wrong kind": (
         changed("return nn.Linear(width, 4)", "return 3"),
