@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ...catalog.reserved import reserved_how
@@ -10,6 +11,8 @@ from ...catalog.types import Accelerator, Instance
 from ...catalog.vocabulary import Purchase
 
 WHEELS = "https://download.pytorch.org/whl"
+_WRITTEN = {"NVIDIA": re.compile(r"\d+\.\d+"), "AMD": re.compile(r"gfx\w+")}
+"""How the architectures are written that torch has builds for, by vendor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +36,8 @@ def build_verdict(
         torch_version: the torch that the model was traced with, such as "2.13.0".
     """
     architecture = accelerator.compute_capability
-    if architecture is None or accelerator.vendor not in ("NVIDIA", "AMD"):
+    written = _WRITTEN.get(accelerator.vendor)
+    if architecture is None or written is None or not written.fullmatch(architecture):
         return BuildVerdict()
     release = release_of(torch_version)
     able = [

@@ -50,6 +50,12 @@ def test_amd_needs_the_rocm_build_and_others_are_not_judged() -> None:
     assert verdict("TPU-v5e") == verdict("Gaudi2") == BuildVerdict()
 
 
+@pytest.mark.parametrize("capability", [None, "sm_90", "9"])
+def test_what_somebody_wrote_otherwise_is_not_judged(capability: str | None) -> None:
+    own = CATALOGUE.accelerators["T4"].model_copy(update={"compute_capability": capability})
+    assert build_verdict(own, "aarch64", "2.13.0") == BuildVerdict()
+
+
 @pytest.mark.parametrize(("purchase", "said"), [("on-demand", True), ("spot", False)])
 def test_a_type_had_by_reservation_says_so_unless_it_is_spot(
     purchase: Purchase, said: bool
