@@ -12,13 +12,13 @@ from ...catalog.errors import GpuplanError, NoFeasiblePlanError, UsageError
 from ...catalog.vocabulary import OFFLOADABLE, OPTIMIZERS, PRECISIONS, RECOMPUTES, STACKS
 from ...planner.plan.question import Question
 from ..options.curves import curves_option, given_curves
+from ..options.file_to_write import FileToWrite
 from ..options.inputs import InputsOptions, read_inputs
 from ..options.question import QuestionOptions, question_of
 from ..options.shared import (
     Count,
     Dollars,
     Duration,
-    FileToWrite,
     GroupedCommand,
     LayoutText,
     OneOf,

@@ -6,7 +6,6 @@ commas or by repeating the option; a name that is not known is answered with the
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal, InvalidOperation
@@ -209,23 +208,6 @@ class OneOf(click.ParamType):
     ) -> list[CompletionItem]:
         """Return the words that begin with what is typed."""
         return [CompletionItem(word) for word in self.words if word.startswith(incomplete)]
-
-
-class FileToWrite(click.Path):
-    """A file that an answer is written to, in a folder that is there, seen before any work."""
-
-    def __init__(self) -> None:
-        super().__init__(dir_okay=False)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
-        path = super().convert(value, param, ctx)
-        folder = os.path.dirname(os.path.abspath(path))
-        if not os.path.isdir(folder):
-            self.fail(f"there is no folder {folder} to write to.", param, ctx)
-        if not os.access(path if os.path.exists(path) else folder, os.W_OK):
-            self.fail(f"{path} cannot be written: permission denied.", param, ctx)
-        return path
 
 
 class LayoutText(click.ParamType):

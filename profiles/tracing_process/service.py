@@ -174,7 +174,7 @@ def begin_profile(
         return PendingProfile(spec, ready=_written_profile(spec))
     key = cache.cache_key(spec, numerics=numerics, optimizer=optimizer) if use_cache else None
     found = cache.load(key) if key else None
-    if found is not None:
+    if found is not None and set(numerics or ()) - set(dispensable) <= set(found.numerics()):
         return PendingProfile(spec, ready=found)
     if spec.kind == "file":
         read_source(spec.path)

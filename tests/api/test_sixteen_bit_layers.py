@@ -66,6 +66,9 @@ def test_the_cache_remembers_that_it_failed(
     monkeypatch.setattr(service, "Child", None)
     assert api.read_inputs(UNET, precisions=("bf16-amp",)).profile == made
     assert made.numerics() == ("amp16",)
+    with pytest.raises(TypeError):
+        # Whoever cannot do without them does not get what was kept.
+        service.make_profile(api.model(UNET), numerics=("amp16", "pure16"))
 
 
 def test_sixteen_bit_layers_asked_for_are_an_error() -> None:
