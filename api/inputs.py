@@ -86,6 +86,11 @@ def _parsed(
     place = config_path(text.removeprefix("hf:")) if text.startswith("hf:") else None
     named = text if place is None else f"hf:{place}"
     spec = parse_model_spec(named, params=params, inputs=inputs, timeout_s=timeout_s)
+    if spec.kind == "file" and spec.path.suffix not in ("", ".py"):
+        raise UsageError(
+            f"{text} is not a Python file.",
+            fix="give a .py file with build_model() and make_batch(); `gpuplan init` writes one.",
+        )
     return spec if place is None else replace(spec, text=text)
 
 

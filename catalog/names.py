@@ -128,8 +128,16 @@ def resolve_region(
     offers = (catalogue or embedded_catalogue()).offers
     regions = {offer.region for offer in offers if provider in (None, offer.provider)}
     by_folded = {region.casefold(): region for region in regions}
-    found = by_folded.get(name.strip().casefold())
+    wanted = name.strip().casefold()
+    found = by_folded.get(wanted)
     if found is None:
+        owners = sorted({offer.provider for offer in offers if offer.region.casefold() == wanted})
+        if owners:
+            raise UsageError(
+                f"{name} is a region of {' and '.join(owners)}, not of {provider}."
+                f"{did_you_mean(name, regions)}",
+                fix=f"give --provider {owners[0]}, or a region of {provider}.",
+            )
         whose = f" of {provider}" if provider else ""
         raise UsageError(
             f"There is no region {name!r}{whose} in the catalogue.{did_you_mean(name, regions)}",

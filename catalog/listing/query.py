@@ -134,7 +134,9 @@ def parse_filter(
         regions=frozenset(
             resolve_region(name, provider=only, catalogue=catalogue) for name in _split(regions)
         ),
-        countries=frozenset().union(*map(parse_jurisdiction, _split(jurisdictions))),
+        countries=frozenset().union(
+            *(resolve_jurisdiction(text, catalogue) for text in _split(jurisdictions))
+        ),
         instance_types=frozenset(
             resolve_instance_type(name, catalogue) for name in _split(instance_types)
         ),
@@ -182,6 +184,23 @@ def parse_jurisdiction(text: str) -> frozenset[str]:
     raise UsageError(
         f"There is no jurisdiction {text!r}.{did_you_mean(text, JURISDICTION_GROUPS)}",
         fix="Give eu (EU and EEA), eu27 (the Union alone), or a country's two letters (us, de).",
+    )
+
+
+def resolve_jurisdiction(text: str, catalogue: Catalogue) -> frozenset[str]:
+    """Return the countries that `parse_jurisdiction` does, of which the catalogue has a region.
+
+    Raises:
+        UsageError: The text is no jurisdiction, or nobody has a region in that country.
+    """
+    countries = parse_jurisdiction(text)
+    known = {region.jurisdiction for region in catalogue.regions.values() if region.jurisdiction}
+    if countries & known:
+        return countries
+    near = did_you_mean(text, sorted(known | set(JURISDICTION_GROUPS)))
+    raise UsageError(
+        f"No region of the catalogue is in {text!r}.{near}",
+        fix=f"Give {', '.join(JURISDICTION_GROUPS)} or a country: {', '.join(sorted(known))}.",
     )
 
 

@@ -13,6 +13,7 @@ from ...catalog.vocabulary import OFFLOADABLE, OPTIMIZERS, PRECISIONS, RECOMPUTE
 from ...planner.plan.question import MOST_OOM, By, Question
 from ..options.amounts import BatchSize, CountOrAll, Share
 from ..options.curves import curves_option, given_curves
+from ..options.file_to_write import FileToWrite
 from ..options.inputs import InputsOptions, read_inputs
 from ..options.question import QuestionOptions, question_of
 from ..options.settings import from_settings
@@ -160,7 +161,7 @@ BYS: tuple[By, ...] = get_args(By)
 @option(
     "Output",
     "--trace",
-    type=click.Path(dir_okay=False),
+    type=FileToWrite(),
     metavar="FILE",
     help="Write the predicted step of plan N (or 1) for ui.perfetto.dev.",
 )
@@ -274,7 +275,7 @@ def _write_trace(inputs: Inputs, plan: Plan, path: str) -> None:
     from ..render.trace import render_trace
     from ..terminal.output import write_output
 
-    write_output(render_trace(api.timeline(inputs, plan), plan), path)
+    write_output(render_trace(api.timeline(inputs, plan), plan), path, option="--trace")
 
 
 def _keep(answer: Estimate, inputs: Inputs, question: Question, *, quiet: bool) -> None:

@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 from ...catalog.errors import GpuplanError, UsageError, did_you_mean
 from ...catalog.units import SECONDS_PER_HOUR
 from ...planner.plan.layout import parse_layout
+from .contradictions import refuse_contradictions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,6 +61,14 @@ class GroupedOption(click.Option):
 
 class GroupedCommand(click.Command):
     """A command whose `--help` lists its options under the headings of `GROUPS`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line, and refuse one that contradicts itself."""
+        words = tuple(args)
+        rest = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            refuse_contradictions(ctx, words)
+        return rest
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one section for each group that has an option."""
@@ -245,19 +254,19 @@ def list_option(
 
 
 def parse_cluster(text: str) -> dict[str, tuple[Any, ...]]:
-    """Return the machines that "4xp5.48xlarge" or "4xH100:8" names: nodes of one kind.
+    """Return the machines that "4xp5.48xlarge" or "H100:8" (one of it) names: nodes of one kind.
 
     Raises:
         UsageError: The text is not of that form.
     """
-    match = re.fullmatch(r"\s*([1-9]\d*)\s*[x×*]\s*(\S+)\s*", text)  # noqa: RUF001
-    if match is None:
+    match = re.fullmatch(r"\s*(?:([1-9]\d*)\s*[x×*]\s*)?(\S+)\s*", text)  # noqa: RUF001
+    if match is None or (match[1] is None and not re.fullmatch(r"[A-Za-z][^:]*:\d+", match[2])):
         raise UsageError(
             f"--cluster {text} is not of the form NxNAME.",
             fix="write 4xp5.48xlarge (an instance type) or 4xH100:8 (nodes of eight H100).",
         )
     kind = "accelerator" if ":" in match[2] else "instance"
-    return {"nodes": (int(match[1]),), kind: (match[2],)}
+    return {"nodes": (int(match[1] or 1),), kind: (match[2],)}
 
 
 def model_options(command: F) -> F:

@@ -22,6 +22,11 @@ SUFFIXES = {
     ".md": "markdown",
     ".txt": "table",
 }
+OTHER_FORMATS = frozenset(
+    (".htm", ".html", ".jsonl", ".ods", ".parquet", ".pdf", ".png", ".svg", ".toml", ".tsv")
+    + (".xls", ".xlsx", ".xml", ".yaml", ".yml")
+)
+"""Endings of files that somebody would expect in a format that gpuplan does not write."""
 WIDE = 200
 """Columns outside a terminal: in a pipe or a file nothing is cut off."""
 
@@ -61,8 +66,15 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
-def write_output(text: str, out_file: str | Path | None = None) -> None:
+def write_output(
+    text: str, out_file: str | Path | None = None, *, option: str = "--out-file"
+) -> None:
     """Print the text, or write it to the file; the file changes only when all is written.
+
+    Args:
+        text: All of it.
+        out_file: Where to; None prints it.
+        option: Which option named the file.
 
     Raises:
         UsageError: The file cannot be written, or nothing takes what is printed.
@@ -83,5 +95,5 @@ def write_output(text: str, out_file: str | Path | None = None) -> None:
             raise  # `main` knows what to say of a full disk.
         raise UsageError(
             f"Cannot write {target}: {error.strerror or error}.",
-            fix="Give --out-file a path in a folder you may write to.",
+            fix=f"Give {option} a path in a folder you may write to.",
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ...catalog.reserved import reserved_how
@@ -10,6 +11,8 @@ from ...catalog.types import Accelerator, Instance
 from ...catalog.vocabulary import Purchase
 
 WHEELS = "https://download.pytorch.org/whl"
+_WRITTEN = {"NVIDIA": re.compile(r"\d+\.\d+"), "AMD": re.compile(r"gfx\w+")}
+"""How the architectures are written that torch has builds for, by vendor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +38,8 @@ def build_verdict(
         torch_version: the torch that the model was traced with, such as "2.13.0".
     """
     architecture = accelerator.compute_capability
-    if architecture is None or accelerator.vendor not in ("NVIDIA", "AMD"):
+    written = _WRITTEN.get(accelerator.vendor)
+    if architecture is None or written is None or not written.fullmatch(architecture):
         return BuildVerdict()
     release = release_of(torch_version)
     able = [
@@ -46,8 +50,8 @@ def build_verdict(
     what = f"{accelerator.name} ({_named(architecture)})"
     if not able:
         return BuildVerdict(
-            why_not=f"No published build of torch for {host_architecture} hosts has kernels for"
-            f" {what}: it takes one built from source."
+            why_not=f"No published build of torch {_version(_oldest())} or newer for"
+            f" {host_architecture} hosts has kernels for {what}: it takes one built from source."
         )
     now = [build for build in able if build.is_of(release)]
     if not now:
@@ -63,14 +67,14 @@ def capacity_note(instance: Instance, purchase: Purchase) -> str | None:
     how = reserved_how(instance)
     if how is None or (purchase == "spot" and "spot" in instance.usage_classes):
         return None
-    return f"{instance.instance_type} is usually had by {how} only: check your quota and capacity"
+    return f"{instance.instance_type} is usually had by {how}: check your quota and capacity"
 
 
 def _other_build(what: str, build: TorchBuild, release: Release) -> str:
-    version = ".".join(map(str, release))
+    version = _version(release)
     if build.build == "rocm":
         return f"{what} needs torch's ROCm build: torch {version} from {WHEELS}/rocm…"
-    last = "" if build.last is None else f", which torch {'.'.join(map(str, build.last))} has last"
+    last = "" if build.last is None else f", which torch {_version(build.last)} has last"
     return (
         f"{what} needs torch's {_toolkit(build)} build{last}:"
         f" pip install torch=={version}.* --index-url {WHEELS}/{build.build}"
@@ -78,11 +82,19 @@ def _other_build(what: str, build: TorchBuild, release: Release) -> str:
 
 
 def _older(what: str, build: TorchBuild) -> str:
-    last = ".".join(map(str, build.last or build.first))
+    last = _version(build.last or build.first)
     return (
         f"{what} is driven by torch {last} and older only:"
         f" pip install torch=={last}.* --index-url {WHEELS}/{build.build} ({_toolkit(build)})"
     )
+
+
+def _oldest() -> Release:
+    return min(build.first for build in torch_builds())
+
+
+def _version(release: Release) -> str:
+    return ".".join(map(str, release))
 
 
 def _toolkit(build: TorchBuild) -> str:

@@ -170,10 +170,16 @@ def read_curve_file(path: Path) -> CurveFile:
         if raw["schema_version"] != CURVE_SCHEMA_VERSION:
             raise ValueError(f"schema_version {raw['schema_version']!r}")
         return parsed_curves(raw, path)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except json.JSONDecodeError as error:
         raise UserFileError(
-            f"{path.name} is not a curve file of schema {CURVE_SCHEMA_VERSION}: {error!r}",
-            fix="see docs/curves.md for the form",
+            f"{path.name} is not a curve file: it is not JSON.",
+            fix="give a file that gpuplan calibrate wrote.",
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        raise UserFileError(
+            f"{path.name} is not a curve file of schema {CURVE_SCHEMA_VERSION}: {reason}.",
+            fix="see docs/curves.md for the form.",
         ) from error
 
 

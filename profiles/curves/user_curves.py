@@ -11,7 +11,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from ...catalog.errors import UserFileError
+from ...catalog.errors import UsageError, UserFileError
 from ...catalog.paths import data_dir
 from .choice import CurveChoice
 from .files import CurveFile, embedded_curve_file, measured_accelerators, read_curve_file
@@ -58,10 +58,13 @@ def refuse_unreadable(choice: CurveChoice) -> None:
     """Read the files that were given, so that a bad one is refused before there is any work.
 
     Raises:
-        UserFileError: One of them is not a curve file.
+        UsageError: One of them is not a curve file.
     """
     for path in choice.given:
-        _read(path)
+        try:
+            _read(path)
+        except UserFileError as error:
+            raise UsageError(error.message, fix=error.fix) from error
 
 
 def curves_dir() -> Path:

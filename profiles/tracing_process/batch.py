@@ -67,7 +67,7 @@ def profile_all(requests: Sequence[ProfileRequest]) -> dict[str, Profile | Gpupl
     todo: queue.SimpleQueue[ProfileRequest] = queue.SimpleQueue()
     for request in requests:
         found = cache.load(request.cache_key() or "")
-        if found is not None:
+        if found is not None and request.numerics <= set(found.numerics()):
             made[request.key] = found
         else:
             todo.put(request)

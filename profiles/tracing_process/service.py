@@ -9,6 +9,8 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from ...catalog.errors import UsageError, UserFileError
 from ..measured import MeasuredProfile
 from ..missing_numerics import fails_in_sixteen_bit_layers
@@ -172,7 +174,7 @@ def begin_profile(
         return PendingProfile(spec, ready=_written_profile(spec))
     key = cache.cache_key(spec, numerics=numerics, optimizer=optimizer) if use_cache else None
     found = cache.load(key) if key else None
-    if found is not None:
+    if found is not None and set(numerics or ()) - set(dispensable) <= set(found.numerics()):
         return PendingProfile(spec, ready=found)
     if spec.kind == "file":
         read_source(spec.path)
@@ -204,5 +206,17 @@ def _written_profile(spec: ModelSpec) -> Profile:
         fix = "write one with `gpuplan profile model.py --format json --out-file profile.json`."
         if '"model_type"' in text or '"architectures"' in text:
             fix = f"write hf:{spec.text} if it is the config of a Hugging Face model."
-        reason = str(error).splitlines()[0]
+        reason = _why_no_profile(error)
         raise UserFileError(f"{spec.text} is not a profile: {reason}.", fix=fix) from None
+
+
+def _why_no_profile(error: ValueError) -> str:
+    """Return what is wrong with the text of a Profile, in a few words."""
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+        return "it is not JSON"
+    if not isinstance(error, ValidationError):
+        return str(error).splitlines()[0]
+    faults = error.errors(include_url=False, include_context=False)
+    first = ".".join(map(str, faults[0]["loc"])) or "its content"
+    more = f", and {len(faults) - 1:,} more" if len(faults) > 1 else ""
+    return f"{first} is {'missing' if faults[0]['type'] == 'missing' else 'wrong'}{more}"

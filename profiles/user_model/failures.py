@@ -75,7 +75,7 @@ def describe_failure(error: BaseException, path: Path) -> GpuplanError:
     what = f"{type(error).__name__}: {_shortened(str(error))}".rstrip(": ")
     if place:
         return UserFileError(
-            f"{where}{what}{shown}", fix=f"correct {path.name}, then run this again."
+            f"{where}{what}{shown}", fix=f"correct {place.file}, then run this again."
         )
     if _passed_the_model(error.__traceback__):
         return UserFileError(

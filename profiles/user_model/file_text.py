@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,9 @@ CONTRACT_FUNCTIONS = (
     "build_dataset",
 )
 _INTEGER_INPUTS = {"ids", "input_ids", "idx", "tokens", "token_ids", "indices", "words", "text"}
+_LABELS = {"label", "labels", "target", "targets"}
+_TIMES = {"t", "time", "timestep", "timesteps"}
+"""Names of arguments of `forward` that say what they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,13 +141,19 @@ def model_classes(text: str, path: Path) -> tuple[ModelClass, ...]:
 def contract_lines(model: ModelClass) -> str:
     """Return the lines that turn a file with this class into a model file."""
     required = ", ".join(model.required)
-    inputs = [_example_input(name) for name in model.forward] or [_example_input("x")]
+    inputs = [_example_input(name, model.forward) for name in model.forward or ("x",)]
+    lines = [
+        f"def build_model({required}):",
+        f"    return {model.name}({', '.join(f'{one}={one}' for one in model.required)})",
+        "def make_batch(batch_size=8):",
+    ]
+    if _LABELS & set(model.forward):
+        # It computes its loss itself, and that is what it returns.
+        return "\n".join([*lines, f"    return ({', '.join(inputs)},)"])
     arguments = ", ".join(f"batch[{position}]" for position in range(len(inputs)))
     return "\n".join(
         [
-            f"def build_model({required}):",
-            f"    return {model.name}({', '.join(f'{one}={one}' for one in model.required)})",
-            "def make_batch(batch_size=8):",
+            *lines,
             f"    return ({', '.join(inputs)}, torch.randint(10, (batch_size,)))",
             "def compute_loss(model, batch):",
             f"    return torch.nn.functional.cross_entropy(model({arguments}), batch[-1])",
@@ -217,7 +226,12 @@ def _required(method: ast.FunctionDef | None) -> tuple[str, ...]:
     return (*positional, *keywords)
 
 
-def _example_input(name: str) -> str:
-    if name in _INTEGER_INPUTS:
+def _example_input(name: str, beside: Collection[str]) -> str:
+    """Return a tensor for an argument of `forward`, by its name and the names beside it."""
+    if name in _INTEGER_INPUTS or (name in _LABELS and _INTEGER_INPUTS & set(beside)):
         return "torch.randint(1000, (batch_size, 128))"
+    if name in _LABELS:
+        return "torch.randint(10, (batch_size,))"
+    if name in _TIMES:
+        return "torch.randint(1000, (batch_size,))"
     return "torch.randn(batch_size, 3, 224, 224)"

@@ -11,6 +11,7 @@ from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process import service
 
 UNET = Path(__file__).parents[1] / "support" / "ddpm_unet.py"
+FAILING = UNET.read_text().splitlines().index("        x = self.first(x)") + 1
 WORK = api.Work(samples=10**6, global_batch=64)
 MACHINE = api.Machine(accelerators=("A100-40GB-SXM",), providers=("aws",), max_nodes=2)
 
@@ -39,7 +40,7 @@ def test_autocast_and_fp32_stay_and_one_note_names_the_line(unet: api.Inputs) ->
     assert not {("bf16-amp", 2), ("bf16-amp", 3)} & kinds
     notes = [note for note in answer.notes if "FSDP" in note]
     assert len(notes) == 1
-    assert notes[0].startswith(f"{FAILS} at ddpm_unet.py:43, in forward: RuntimeError:")
+    assert notes[0].startswith(f"{FAILS} at ddpm_unet.py:{FAILING}, in forward: RuntimeError:")
 
 
 def test_an_fsdp_layout_asked_for_is_explained(unet: api.Inputs) -> None:
@@ -47,7 +48,7 @@ def test_an_fsdp_layout_asked_for_is_explained(unet: api.Inputs) -> None:
     answer = ask(unet, layouts=(layout,), precisions=("bf16-amp",))
     assert not answer.plans and answer.rejected.unsupported
     assert any(note.startswith(FAILS) for note in answer.notes)
-    with pytest.raises(UsageError, match=r"would fail at ddpm_unet\.py:43"):
+    with pytest.raises(UsageError, match=rf"would fail at ddpm_unet\.py:{FAILING}"):
         api.fits(unet, "A10G", precision="bf16-amp", layout=layout)
 
 
@@ -65,10 +66,13 @@ def test_the_cache_remembers_that_it_failed(
     monkeypatch.setattr(service, "Child", None)
     assert api.read_inputs(UNET, precisions=("bf16-amp",)).profile == made
     assert made.numerics() == ("amp16",)
+    with pytest.raises(TypeError):
+        # Whoever cannot do without them does not get what was kept.
+        service.make_profile(api.model(UNET), numerics=("amp16", "pure16"))
 
 
 def test_sixteen_bit_layers_asked_for_are_an_error() -> None:
-    with pytest.raises(UserFileError, match=r"ddpm_unet\.py:43"):
+    with pytest.raises(UserFileError, match=rf"ddpm_unet\.py:{FAILING}"):
         api.read_inputs(UNET, precisions=("bf16-amp", "bf16"), use_cache=False)
 
 

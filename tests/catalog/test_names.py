@@ -90,5 +90,5 @@ def test_providers_and_regions():
     assert resolve_region("US-EAST-1") == "us-east-1"
     with pytest.raises(UsageError, match="Did you mean lambda"):
         resolve_provider("lamda")
-    with pytest.raises(UsageError, match="of gcp .*Did you mean us-east1"):
+    with pytest.raises(UsageError, match="region of aws, not of gcp. Did you mean us-east1"):
         resolve_region("us-east-1", provider="gcp")

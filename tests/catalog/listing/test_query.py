@@ -88,6 +88,8 @@ def test_launchable_leaves_marketplaces_out_and_keeps_the_users_own():
         ({"providers": ["asw"]}, "There is no provider 'asw'.*Did you mean aws"),
         ({"regions": ["us-east-9"]}, "There is no region"),
         ({"jurisdictions": ["europe"]}, "There is no jurisdiction"),
+        ({"jurisdictions": ["xx"]}, "No region of the catalogue is in 'xx'"),
+        ({"jurisdictions": ["deu"]}, "There is no jurisdiction 'deu'"),
         ({"instance_types": ["p5.49xlarge"]}, "Did you mean p5.4xlarge|Did you mean p5.48xlarge"),
         ({"max_usd_per_hour": 0}, "not above zero"),
         ({"max_usd_per_hour": float("nan")}, "not above zero"),

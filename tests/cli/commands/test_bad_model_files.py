@@ -88,7 +88,12 @@ OPTIONS: dict[str, tuple[list[str], list[str]]] = {
     "negative": (["model.py", "--micro-batch", "-4"], ["'-4'"]),
     "precision": (["model.py", "--precision", "bf61"], ["Did you mean bf16"]),
     "optimizer": (["model.py", "--optimizer", "adamv"], ["Did you mean adam"]),
-    "profile": (["other.json"], ["other.json is not a profile"]),
+    "profile": (["other.json"], ["other.json is not a profile: source_hash is missing, and 1"]),
+    "not Python": (["notes.md"], ["notes.md is not a Python file", "gpuplan init"]),
+    "profile of another format": (
+        ["model.py", "--out-file", "x.csv"],
+        ["gpuplan profile writes no .csv files", "end the name in .json"],
+    ),
     "profile param": (["other.json", "--param", "a=1"], ["finished profile"]),
 }
 
@@ -104,6 +109,7 @@ def test_a_model_or_option_that_makes_no_sense(
     monkeypatch.chdir(tmp_path)
     Path("model.py").write_text(GOOD)
     Path("other.json").write_text('{"name": "x"}')
+    Path("notes.md").write_text("# Notes")
     assert run(["profile", *arguments]) == (1 if name == "profile" else 2)
     said(capsys, words)
 
@@ -148,7 +154,11 @@ WHILE_IT_RUNS: dict[str, tuple[str, list[str]]] = {
     ),
     "raises in a neighbour": (
         "from helper import fail\n" + changed("return nn.Linear(width, 4)", "return fail()"),
-        ["helper/__init__.py:2, in fail: ZeroDivisionError", "2 | return 1 / 0"],
+        [
+            "helper/__init__.py:2, in fail: ZeroDivisionError",
+            "2 | return 1 / 0",
+            "correct helper/__init__.py, then",
+        ],
     ),
     "model of the wrong kind": (
         changed("return nn.Linear(width, 4)", "return 3"),

@@ -299,6 +299,15 @@ def test_a_cluster_is_nodes_of_one_kind(asked: Asked) -> None:
         ("--top none", "not a number above zero"),
         ("--by cloud", "not one of accelerator, provider"),
         ("--steps 5 --critical-batch 64", "says how many steps are needed"),
+        ("--spot --on-demand", "--on-demand and --spot contradict each other"),
+        ("--any --spot", "contradict each other"),
+        ("--compile --no-compile", "contradict each other"),
+        ("--compile --stack xla", "--compile and --stack xla contradict each other"),
+        ("--no-compile --stack torch-compile", "contradict each other"),
+        ("--nodes 1,4 --max-nodes 2", "--nodes 4 is more than --max-nodes 2 allows"),
+        ("--out-file r.html", "writes no .html files"),
+        ("--out-file r.XLSX", "writes no .xlsx files"),
+        ("--trace /no/such/folder/x.json", "Invalid value for '--trace': there is no folder"),
     ],
 )
 def test_what_makes_no_sense_is_a_usage_error(

@@ -85,7 +85,7 @@ def test_a_curve_file_holds_for_its_accelerator_and_for_one_command(capsys, tmp_
     assert run([*only, "--curves", str(mine)]) == 0
     assert "my lab" in capsys.readouterr().out
     mine.write_text("{}")
-    assert run([*only, "--curves", str(mine)]) == 1
+    assert run([*only, "--curves", str(mine)]) == 2
     assert "mine.json" in capsys.readouterr().err
 
 

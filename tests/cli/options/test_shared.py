@@ -147,6 +147,7 @@ def test_help_lists_options_under_their_headings(capsys: pytest.CaptureFixture[s
 def test_clusters() -> None:
     assert parse_cluster("4xp5.48xlarge") == {"nodes": (4,), "instance": ("p5.48xlarge",)}
     assert parse_cluster("2 x H100:8") == {"nodes": (2,), "accelerator": ("H100:8",)}
-    for text in ("p5.48xlarge", "0xH100:8", "x", ""):
+    assert parse_cluster("V100:8") == {"nodes": (1,), "accelerator": ("V100:8",)}
+    for text in ("p5.48xlarge", "0xH100:8", "x", "", "H100", ":8", "4x"):
         with pytest.raises(UsageError, match="NxNAME"):
             parse_cluster(text)

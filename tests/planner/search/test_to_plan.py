@@ -23,12 +23,12 @@ def plan_on(profile: Profile, instance_type: str) -> Plan:
 def test_a_device_that_no_build_of_torch_drives_is_not_runnable(toy: Profile) -> None:
     plan = plan_on(toy, "g5g.xlarge")
     assert not plan.runnable
-    assert "No published build of torch for aarch64" in (plan.why_not_runnable or "")
+    assert "No published build of torch 2.12 or newer for aarch64" in (plan.why_not_runnable or "")
 
 
 @pytest.mark.parametrize(
     ("instance_type", "said"),
-    [("p3.16xlarge", "CUDA 12.6 build"), ("p6-b200.48xlarge", "by capacity block only")],
+    [("p3.16xlarge", "CUDA 12.6 build"), ("p6-b200.48xlarge", "by capacity block")],
 )
 def test_what_has_to_be_done_first_is_a_note(toy: Profile, instance_type: str, said: str) -> None:
     plan = plan_on(toy, instance_type)

@@ -42,12 +42,21 @@ def test_a_release_without_kernels_names_the_newest_that_had_them() -> None:
 def test_a_turing_device_on_an_arm_host_has_no_build_at_all() -> None:
     told = verdict("T4G")
     assert told.why_not is not None and told.note is None
-    assert "aarch64 hosts has kernels for T4G (compute capability 7.5)" in told.why_not
+    assert (
+        "torch 2.12 or newer for aarch64 hosts has kernels for T4G (compute capability 7.5)"
+        in told.why_not
+    )
 
 
 def test_amd_needs_the_rocm_build_and_others_are_not_judged() -> None:
     assert "ROCm build" in (verdict("MI300X").note or "")
     assert verdict("TPU-v5e") == verdict("Gaudi2") == BuildVerdict()
+
+
+@pytest.mark.parametrize("capability", [None, "sm_90", "9"])
+def test_what_somebody_wrote_otherwise_is_not_judged(capability: str | None) -> None:
+    own = CATALOGUE.accelerators["T4"].model_copy(update={"compute_capability": capability})
+    assert build_verdict(own, "aarch64", "2.13.0") == BuildVerdict()
 
 
 @pytest.mark.parametrize(("purchase", "said"), [("on-demand", True), ("spot", False)])
@@ -56,4 +65,4 @@ def test_a_type_had_by_reservation_says_so_unless_it_is_spot(
 ) -> None:
     note = capacity_note(CATALOGUE.instances["gcp", "a4-highgpu-8g"], purchase)
     assert (note is not None) == said
-    assert not said or "usually had by reservation only: check your quota" in (note or "")
+    assert not said or "usually had by reservation: check your quota" in (note or "")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dtypes import multiplies_in
 
-from gpuplan.catalog.errors import UserFileError
+from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.profiles.curves.attention import BACKWARD_OVER_FORWARD
 from gpuplan.profiles.curves.choice import USUAL_CURVES, CurveChoice
@@ -78,9 +78,12 @@ def test_a_given_file_wins_over_the_environment_and_that_over_the_folder(tmp_pat
 
 def test_a_broken_file_is_refused_where_it_was_given_and_passed_over_in_the_folder(tmp_path):
     (tmp_path / "broken.json").write_text("{}")
-    with pytest.raises(UserFileError):
+    with pytest.raises(UsageError, match="it has no schema_version"):
         refuse_unreadable(CurveChoice(given=(tmp_path / "broken.json",)))
-    with pytest.raises(UserFileError, match="cannot be read"):
+    (tmp_path / "model.py").write_text("import torch")
+    with pytest.raises(UsageError, match=r"model\.py is not a curve file: it is not JSON"):
+        refuse_unreadable(CurveChoice(given=(tmp_path / "model.py",)))
+    with pytest.raises(UsageError, match="cannot be read"):
         refuse_unreadable(CurveChoice(given=(tmp_path / "no",)))
     embedded = gemm_us(device(H200))
     curves_dir().mkdir(parents=True)
