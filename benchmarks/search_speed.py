@@ -47,10 +47,9 @@ def main() -> None:
     parser.add_argument("--nodes", default="1,8,64", help="largest node counts, comma-separated")
     parser.add_argument("--accelerators", default="", help="only these, comma-separated")
     options = parser.parse_args()
-    params = dict(word.split("=") for word in LLAMA_70B.split())
-    spec = parse_model_spec(
-        str(ROOT / "examples" / "decoder.py"), params={k: int(v) for k, v in params.items()}
-    )
+    words = (word.partition("=") for word in LLAMA_70B.split())
+    params: dict[str, object] = {name: int(value) for name, _, value in words}
+    spec = parse_model_spec(str(ROOT / "examples" / "decoder.py"), params=params)
     profile = make_profile(spec, numerics=("amp16", "fp32", "pure16"))
     warm_speed(profile)
     named = tuple(name for name in options.accelerators.split(",") if name)
