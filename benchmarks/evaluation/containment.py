@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpuplan.catalog.errors import UserFileError
 from gpuplan.catalog.snapshot import Catalogue, load_catalogue
 from gpuplan.planner.parallelism.legal_layouts import Limits, Shape, legal_shapes, limits_of
 from gpuplan.profiles.tracing_process.service import make_profile
@@ -22,6 +23,9 @@ from gpuplan.profiles.user_model.spec import parse_model_spec
 
 DECODER = Path(__file__).parents[2] / "examples" / "decoder.py"
 USUAL_PER_NODE = 8
+ODD_WIDTHS_HEAD = 64
+"""Width of a head where hidden over heads is odd, which rotary positions exclude: gpt-oss's
+(openai/gpt-oss-120b, config.json, head_dim)."""
 LimitsOf = Callable[[dict[str, Any]], Limits | None]
 
 
@@ -68,15 +72,24 @@ def traced_limits() -> LimitsOf:
 
     def limits_of_model(record: dict[str, Any]) -> Limits | None:
         params = {"seq_len": record["seq_len"], **record["dims"]}
-        params.setdefault("kv_heads", params.get("heads"))
+        params.setdefault("kv_heads", params["heads"])
+        if params["hidden"] // params["heads"] % 2:
+            params["head_dim"] = ODD_WIDTHS_HEAD  # The dims do not state it.
         key = json.dumps(params, sort_keys=True)
         if key not in known:
-            spec = parse_model_spec(str(DECODER), params=params)
-            profile = make_profile(spec, numerics=("pure16",))
-            known[key] = limits_of(profile.step("pure16"), profile.tokens_per_sample)
+            known[key] = _limits(params)
         return known[key]
 
     return limits_of_model
+
+
+def _limits(params: dict[str, Any]) -> Limits | None:
+    spec = parse_model_spec(str(DECODER), params=params)
+    try:
+        profile = make_profile(spec, numerics=("pure16",))
+    except UserFileError:
+        return None
+    return limits_of(profile.step("pure16"), profile.tokens_per_sample)
 
 
 def main() -> None:
