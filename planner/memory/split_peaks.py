@@ -51,10 +51,10 @@ class Stages:
 
     @cached_property
     def rows(self) -> Array:
-        """[K, P] rows of each shape, filled up with its first."""
+        """[K, P] rows of each shape, filled up with its last."""
         counts = [len(shape.envelope.moments) for shape in self.shapes]
         rows = np.arange(max(counts))[None, :]
-        return np.where(rows < np.array(counts)[:, None], rows, 0)
+        return np.minimum(rows, np.array(counts)[:, None] - 1)
 
     def _table(self, name: str) -> Array:
         pairs = zip(self.shapes, self.rows, strict=True)
@@ -134,6 +134,13 @@ class Stages:
         return self._at(lambda moment: moment.phase == "backward")
 
     @cached_property
+    def opens_backward(self) -> Array:
+        """[K, P] whether the backward pass has not entered a block yet."""
+        return self._at(
+            lambda one: one.phase == "backward" and one.unit is None and one.previous is None
+        )
+
+    @cached_property
     def parameters(self) -> Array:
         """[4, K] dense and experts' parameters, dense and experts' trainable ones."""
         return np.array(
@@ -159,9 +166,9 @@ class Stages:
         width = 4 if profile_keeps_fp32(traced, self.profile.parameters) else 2
         trainable = self.parameters[2] + self.parameters[3]
         scale = np.where(full > 0, trainable * width / np.maximum(full, 1), 1.0)
-        pairs = zip(self.shapes, self.rows, strict=True)
-        root = np.stack([shape.envelope.root_gradient_bytes[rows] for shape, rows in pairs])
         every, block = self._table("gradient_bytes"), self._table("block_gradient_bytes")
+        before = np.where(self.opens_backward, every, 0.0).max(axis=1, keepdims=True)
+        root = np.minimum(every, before)
         by = scale[:, None]
         return by * every, by * block, by * root, scale * full
 

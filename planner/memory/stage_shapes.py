@@ -132,8 +132,10 @@ class StageShapes:
                 at += length
         within = [np.flatnonzero(self.blocks == layer) for layer in layers]
         block = (self.blocks >= 0) & (self.blocks < self.layers)
-        around = np.flatnonzero((own & ~block) | self.streams.optimizes)
-        return np.concatenate([around, *within]).tolist()
+        steps = self.streams.optimizes
+        # The optimizer's come first, so that they are in the same place for all stages.
+        around = (np.flatnonzero(steps), np.flatnonzero(own & ~block & ~steps))
+        return np.concatenate([*around, *within]).tolist()
 
     def _outer(self, chunks: list[Chunk], ends: tuple[bool, bool]) -> list[Chunk]:
         """Return the chunks in which the peak can lie: of equal ones the first and the last.
