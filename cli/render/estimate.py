@@ -85,6 +85,7 @@ def plan_columns(answer: Estimate) -> list[Column]:
     if any(plan.run for plan in answer.plans):
         spot = Column(heading="spot", cell=describe_spot, gives_way=5)
         columns += [
+            *_amount(answer),
             Column(heading="time", cell=lambda plan: plan.hours_text),
             Column(heading="cost", cell=lambda plan: plan.cost_text),
             *(() if only_spot else (spot,)),
@@ -106,6 +107,13 @@ def plan_columns(answer: Estimate) -> list[Column]:
         Column(heading="MFU", cell=lambda plan: format_share(plan.mfu), gives_way=1),
         Column(heading="layout", cell=_layout, align="left", gives_way=3, is_dim=True),
     ]
+
+
+def _amount(answer: Estimate) -> list[Column]:
+    """Return the column of what is trained, where the limits decide that."""
+    if answer.plans[0].amount_text is None:
+        return []
+    return [Column(heading="trains", cell=lambda plan: plan.amount_text or UNKNOWN)]
 
 
 def split_blocks(plans: Sequence[Plan]) -> tuple[list[Plan], list[Plan], list[Plan]]:
@@ -140,7 +148,9 @@ def counts(answer: Estimate) -> list[str]:
     """Return how many plans fit, and how many are not shown, by reasons that users can act on."""
     found = []
     if answer.hidden.above_cost:
-        found.append(f"{answer.hidden.above_cost:,} above 5 × the best cost")  # noqa: RUF001
+        is_limited = answer.plans and answer.plans[0].amount_text is not None
+        why = "train less than a fifth of the most" if is_limited else "above 5 × the best cost"  # noqa: RUF001
+        found.append(f"{answer.hidden.above_cost:,} {why}")
     acted_on = answer.rejected.model_copy(update=dict.fromkeys(BEYOND_THE_USER, 0))
     found += describe_rejected(acted_on)
     others = sum(getattr(answer.rejected, name) for name in BEYOND_THE_USER)
@@ -189,6 +199,8 @@ def _named(
 
 
 def _facts(plan: Plan) -> list[str]:
+    if plan.amount_text is not None:
+        return [f"trains about {plan.amount_text}", f"in {plan.hours_text}", describe_cost(plan)]
     if plan.run is not None:
         return [plan.hours_text, describe_cost(plan)]
     what, usd = per_million(plan)

@@ -20,7 +20,8 @@ def render_markdown(answer: Estimate) -> str:
     )
     if best is not None and answer.recommended is not None:
         rented = f"{best.place} ({best.devices})"
-        facts = f"{best.hours_text}, {describe_cost(best)}"
+        amount = "" if best.amount_text is None else f"trains {best.amount_text}, "
+        facts = f"{amount}{best.hours_text}, {describe_cost(best)}"
         lines += [f"**Recommended**: {rented}, {facts}; {answer.recommended.reason}.", ""]
     columns = [
         *(plan_columns(answer) if answer.plans else ()),

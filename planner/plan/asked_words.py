@@ -61,6 +61,8 @@ def _work(asked: AskedQuestion) -> Iterator[str]:
     elif work.kind is not None and work.amount is not None:
         amount = f"{work.amount:,.0f}" if work.kind == "steps" else format_count(work.amount)
         yield f"{amount} {work.kind}"
+    elif asked.limits.budget_usd is not None:
+        yield "how much can be trained"
     if work.critical_batch is not None:
         yield f"critical batch {format_count(work.critical_batch)}"
 

@@ -144,6 +144,12 @@ class RunCost(FrozenModel):
 
     steps: int
     """Optimizer steps."""
+    trained_samples: float | None = None
+    """Samples that it trains on; None in plans of versions that did not say it."""
+    trained_tokens: float | None = None
+    """The same in tokens; None for a model without tokens."""
+    limited_by: Literal["budget", "deadline"] | None = None
+    """The limit that ends it, where the question was how much can be trained within limits."""
     hours: float
     """Likely hours of training."""
     hours_low: float

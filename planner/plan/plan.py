@@ -159,6 +159,16 @@ class Plan(FrozenModel):
         return format_money_range(*(None if usd is None else float(usd) for usd in ends))
 
     @property
+    def amount_text(self) -> str | None:
+        """What it trains on: "61.2B tokens", where the limits decide that; else None."""
+        run = self.run
+        if run is None or run.limited_by is None or run.trained_samples is None:
+            return None
+        if run.trained_tokens is not None:
+            return f"{format_count(run.trained_tokens)} tokens"
+        return f"{format_count(run.trained_samples)} samples"
+
+    @property
     def rate_text(self) -> str:
         """What it trains a second: "292k tokens/s", or samples where there are no tokens."""
         if self.tokens_per_s is None:
@@ -168,6 +178,8 @@ class Plan(FrozenModel):
     def __str__(self) -> str:
         """Return the plan in one line: its id, what is rented, how long and how much."""
         facts = [self.rate_text] if self.job is None else [self.hours_text, self.cost_text]
+        if self.amount_text is not None:
+            facts.insert(0, self.amount_text)
         return ", ".join([f"Plan {self.id}: {self.place} ({self.devices})", *facts, self.string])
 
     def __repr__(self) -> str:
@@ -241,14 +253,16 @@ class Recommended(FrozenModel):
     reason: str
     """In words."""
     gap_to_cheapest: float
-    """Its cost over that of the cheapest plan, less one."""
+    """Its cost over that of the cheapest plan, less one; where limits say how much is trained, the
+    most that a plan trains over what it trains, less one."""
 
 
 class Hidden(FrozenModel):
     """Feasible candidates that are not shown, by reason."""
 
     above_cost: int = 0
-    """They cost more than 5 times the cheapest."""
+    """They cost more than 5 times the cheapest; where limits say how much is trained, they train
+    less than a fifth of the most."""
 
 
 class PriceDates(FrozenModel):
@@ -358,29 +372,31 @@ class Estimate(FrozenModel):
         best = self.best
         lines = [html.bold(" · ".join(self.asked_text)), html.text(" · ".join(self.limits_text))]
         if best is not None and self.recommended is not None:
-            facts = f"{best.place} ({best.devices}), {best.hours_text}, {best.cost_text}"
+            amount = "" if best.amount_text is None else f"{best.amount_text}, "
+            facts = f"{best.place} ({best.devices}), {amount}{best.hours_text}, {best.cost_text}"
             why = f": {facts}; {self.recommended.reason}"
             lines.append(html.bold("Recommended") + html.text(why))
         if not self.plans:
             missed = f"No plan is feasible. {self.nearest_miss or ''}"
             return html.page(lines, end=html.text(missed.strip()))
-        heading = ("#", "rent", "on", "time", "cost", "rate", "risk", "layout", "plan")
-        shown = self.plans[:SHOWN_IN_NOTEBOOKS]
+        shown = [_notebook_cells(plan) for plan in self.plans[:SHOWN_IN_NOTEBOOKS]]
         more = len(self.plans) - len(shown)
         end = f"{more:,} more in .plans, .rows() and .to_frame()" if more else ""
-        cells = [_notebook_cells(plan) for plan in shown]
-        return html.page(lines, html.table(heading, cells), end=html.text(end))
+        rows = [[row.get(name, UNKNOWN) for name in shown[0]] for row in shown]
+        return html.page(lines, html.table(tuple(shown[0]), rows), end=html.text(end))
 
 
-def _notebook_cells(plan: Plan) -> tuple[str, ...]:
-    return (
-        f"{'≈' if plan.tie_with_previous else ''}{plan.position}",
-        plan.place,
-        plan.devices,
-        plan.hours_text,
-        plan.cost_text,
-        plan.rate_text,
-        UNKNOWN if plan.p_oom is None else f"{plan.p_oom:.1%}",
-        plan.string,
-        plan.id,
-    )
+def _notebook_cells(plan: Plan) -> dict[str, str]:
+    """Return one row of a notebook's table by heading."""
+    return {
+        "#": f"{'≈' if plan.tie_with_previous else ''}{plan.position}",
+        "rent": plan.place,
+        "on": plan.devices,
+        **({} if plan.amount_text is None else {"trains": plan.amount_text}),
+        "time": plan.hours_text,
+        "cost": plan.cost_text,
+        "rate": plan.rate_text,
+        "risk": UNKNOWN if plan.p_oom is None else f"{plan.p_oom:.1%}",
+        "layout": plan.string,
+        "plan": plan.id,
+    }
