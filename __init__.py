@@ -30,6 +30,7 @@ PUBLIC = (
     "check_curves",
     "doctor",
     "estimate",
+    "export",
     "export_prices",
     "fits",
     "gpu",

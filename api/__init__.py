@@ -18,7 +18,7 @@ from .answers import check, doctor, estimate, fits, sources, timeline, validate
 from .catalogue import export_prices, gpu, gpus, offers
 from .curves import calibrate, check_curves
 from .inputs import Inputs, measure, model, profile, read_inputs
-from .jobs import actuals, launch, next_plan, run, run_script
+from .jobs import actuals, export, launch, next_plan, run, run_script
 from .kept import keep, kept_estimates, kept_plan
 from .model_file import init
 from .step import step_summary
@@ -42,6 +42,7 @@ __all__ = [
     "check_curves",
     "doctor",
     "estimate",
+    "export",
     "export_prices",
     "fits",
     "gpu",

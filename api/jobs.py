@@ -15,6 +15,7 @@ from .kept import keep
 if TYPE_CHECKING:
     from ..launcher.local.actuals import Actuals
     from ..launcher.local.run_request import RunRequest, RunResult
+    from ..launcher.prepare.export import Exported
     from ..launcher.prepare.prepare import Prepared
     from ..launcher.prepare.request import LaunchRequest
     from ..launcher.store.sourced_plan import SourcedPlan
@@ -196,6 +197,39 @@ def launch(
     # Nothing is written here: where there is no store yet, `start` makes it and labels the task.
     store_id = store.known_id()
     return prepared if store_id is None else launching.in_store(prepared, store_id)
+
+
+def export(
+    plan: str | Plan, to: str, *, command: str = "train.py", workdir: Path | None = None
+) -> Exported:
+    """Return a plan as the file of another tool, with notes; nothing is written.
+
+    Args:
+        plan: As for `run`.
+        to: skypilot (a task), torchrun (a shell script), deepspeed (its JSON) or accelerate (its
+            YAML).
+        command: The user's own script as it is started: `train.py --flags`, `-m module --flags`.
+        workdir: The folder whose requirements SkyPilot installs; default: this one.
+
+    Raises:
+        UsageError: There is no such plan or tool, or the tool cannot carry out the plan; it is said
+            which can.
+        PriceError: SkyPilot would rent where no price is known.
+    """
+    from ..launcher.prepare.export import ExportJob
+    from ..launcher.prepare.export import export as write
+    from ..launcher.prepare.plan_choice import catalogue_of
+    from ..launcher.prepare.project import read_project
+    from ..launcher.store.plan_file import given_plan
+
+    given = given_plan(plan)
+    job = ExportJob(
+        plan=given.plan,
+        command=command,
+        project=read_project(workdir or Path.cwd()),
+        catalogue=catalogue_of(given.origin),
+    )
+    return write(job, to)
 
 
 def next_plan(prepared: Iterable[Prepared], request: LaunchRequest) -> Plan | None:

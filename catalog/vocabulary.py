@@ -29,3 +29,6 @@ PurchaseWish = Literal["on-demand", "spot", "any"]
 """What a person asks for; "any" takes the cheaper."""
 Purchase = Literal["on-demand", "spot", "reserved", "block", "owned"]
 """How a plan's machines are paid for."""
+ExportTool = Literal["skypilot", "torchrun", "deepspeed", "accelerate"]
+"""Tools that a plan can be written for."""
+EXPORT_TOOLS: tuple[ExportTool, ...] = get_args(ExportTool)

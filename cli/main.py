@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "show": "Show a stored plan in full, and where each number comes from.",
     "run": "Train the model on this machine, by a plan or by what the file itself asks.",
     "launch": "Run a plan on machines that SkyPilot rents, with a guard on the cost.",
+    "export": "Write a plan as a file of SkyPilot, torchrun, DeepSpeed or accelerate.",
     "status": "Show what every open launch is doing and what it has cost.",
     "logs": "Show what the job of a launch prints.",
     "stop": "Stop a launch after a checkpoint, and tear down its machines.",

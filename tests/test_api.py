@@ -35,6 +35,7 @@ def test_the_public_names_are_these() -> None:
         "check_curves",
         "doctor",
         "estimate",
+        "export",
         "export_prices",
         "fits",
         "gpu",

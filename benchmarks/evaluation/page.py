@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpuplan.cli.render.text.quantity import format_seconds
+from gpuplan.catalog.text.quantity import format_seconds
 from gpuplan.planner.constants import known_constants
 from gpuplan.planner.validation.errors import (
     GroupedBy,

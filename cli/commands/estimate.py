@@ -128,7 +128,13 @@ BYS: tuple[By, ...] = get_args(By)
 @option(
     "Money", "--deadline", type=Duration(), help="Only plans that finish within this time: 48h, 3d."
 )
-@option("Money", "--budget", type=Dollars(), help="Only plans that cost at most this: 500, 2k.")
+@option(
+    "Money",
+    "--budget",
+    type=Dollars(),
+    help="Only plans that cost at most this: 500, 2k. Without an amount of work: how much it"
+    " trains.",
+)
 @option(
     "Money",
     "--on-demand",

@@ -81,13 +81,12 @@ def question_of(options: QuestionOptions, *, is_read: bool = False) -> Question:
             "--epochs is given without the size of the data set.",
             fix="add --dataset-size with its number of samples.",
         )
-    if not given:
-        for name in ("deadline", "budget"):
-            if getattr(options, name) is not None:
-                raise UsageError(
-                    f"--{name} is given without an amount of work.",
-                    fix="add --tokens, --samples, --epochs or --steps.",
-                )
+    if not given and options.deadline is not None and options.budget is None:
+        raise UsageError(
+            "--deadline is given without an amount of work.",
+            fix="add --tokens, --samples, --epochs or --steps; or --budget, and the answer is how"
+            " much can be trained within both.",
+        )
     return Question(
         work=Work(
             tokens=options.tokens,

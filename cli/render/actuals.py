@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.text import Text
 
+from ...catalog.text.quantity import DASH, format_bytes, format_seconds
 from ...launcher.local.actuals import Actuals, ActualsRow
 from .text.columns import Align, aligned, column_widths
-from .text.quantity import DASH, format_bytes, format_seconds
 
 UNKNOWN = "unknown"
 HEADINGS = ("", "predicted", "80 % interval", "measured", "error", "inside")

@@ -8,29 +8,23 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from ...catalog.types import CPU_PREFIX
-from ...planner.plan.plan import Estimate, Plan
-from .text.asked import describe_asked, describe_limits
-from .text.columns import GAP, Align, column_widths, packed, padded, total_width
-from .text.money import format_money_range, format_price
-from .text.quantity import (
+from ...catalog.text.money import format_price
+from ...catalog.text.quantity import (
     UNKNOWN,
     format_count,
     format_seconds,
     format_share,
     format_spread,
 )
+from ...catalog.types import CPU_PREFIX
+from ...planner.plan.plan import Estimate, Plan
+from .text.columns import GAP, Align, column_widths, packed, padded, total_width
 from .text.wording import (
-    describe_accelerators,
     describe_cost,
-    describe_hours,
-    describe_place,
     describe_rejected,
     describe_spot,
-    job_of,
     per_million,
     unknown_spot,
-    usd_interval,
 )
 
 TIE = "≈"
@@ -87,14 +81,15 @@ def plan_columns(answer: Estimate) -> list[Column]:
     risk = Column(heading="risk", cell=lambda plan: _risk(plan, max_oom))
     columns = [
         Column(heading="#", cell=_position),
-        Column(heading="rent", cell=describe_place, align="left"),
-        Column(heading="on", cell=describe_accelerators, align="left", gives_way=6),
+        Column(heading="rent", cell=lambda plan: plan.place, align="left"),
+        Column(heading="on", cell=lambda plan: plan.devices, align="left", gives_way=6),
     ]
     if any(plan.run for plan in answer.plans):
         spot = Column(heading="spot", cell=describe_spot, gives_way=5)
         columns += [
-            Column(heading="time", cell=describe_hours),
-            Column(heading="cost", cell=_cost),
+            *_amount(answer),
+            Column(heading="time", cell=lambda plan: plan.hours_text),
+            Column(heading="cost", cell=lambda plan: plan.cost_text),
             *(() if only_spot else (spot,)),
             *((risk,) if risks else ()),
             Column(heading=f"{what}/s", cell=_rate, gives_way=4),
@@ -114,6 +109,13 @@ def plan_columns(answer: Estimate) -> list[Column]:
         Column(heading="MFU", cell=lambda plan: format_share(plan.mfu), gives_way=1),
         Column(heading="layout", cell=_layout, align="left", gives_way=3, is_dim=True),
     ]
+
+
+def _amount(answer: Estimate) -> list[Column]:
+    """Return the column of what is trained, where the limits decide that."""
+    if answer.plans[0].amount_text is None:
+        return []
+    return [Column(heading="trains", cell=lambda plan: plan.amount_text or UNKNOWN)]
 
 
 def split_blocks(plans: Sequence[Plan]) -> tuple[list[Plan], list[Plan], list[Plan]]:
@@ -150,7 +152,9 @@ def counts(answer: Estimate) -> list[str]:
     """Return how many plans fit, and how many are not shown, by reasons that users can act on."""
     found = []
     if answer.hidden.above_cost:
-        found.append(f"{answer.hidden.above_cost:,} above 5 × the best cost")  # noqa: RUF001
+        is_limited = answer.plans and answer.plans[0].amount_text is not None
+        why = "train less than a fifth of the most" if is_limited else "above 5 × the best cost"  # noqa: RUF001
+        found.append(f"{answer.hidden.above_cost:,} {why}")
     acted_on = answer.rejected.model_copy(update=dict.fromkeys(BEYOND_THE_USER, 0))
     found += describe_rejected(acted_on)
     others = sum(getattr(answer.rejected, name) for name in BEYOND_THE_USER)
@@ -161,9 +165,9 @@ def counts(answer: Estimate) -> list[str]:
 
 
 def _asked(answer: Estimate, width: int) -> Iterator[Text]:
-    for line in packed(describe_asked(answer), width=width, indent=0):
+    for line in packed(answer.asked_text, width=width, indent=0):
         yield Text(line, style="bold")
-    for line in packed(describe_limits(answer), width=width, indent=0):
+    for line in packed(answer.limits_text, width=width, indent=0):
         yield Text(line)
 
 
@@ -188,7 +192,7 @@ def _first_lines(answer: Estimate, width: int) -> Iterator[Text]:
 
 def _named(label: str, plan: Plan, width: int, *, reason: str | None = None) -> Iterator[Text]:
     indent = LABEL_WIDTH
-    place = f"{describe_place(plan)} ({describe_accelerators(plan)})"
+    place = f"{plan.place} ({plan.devices})"
     head = f"{label:<{indent}}"
     first, *more = packed([place, *_facts(plan)], width=width, indent=indent, separator="   ")
     line = Text(f"{head}{first.strip()}")
@@ -201,8 +205,10 @@ def _named(label: str, plan: Plan, width: int, *, reason: str | None = None) -> 
 
 
 def _facts(plan: Plan) -> list[str]:
+    if plan.amount_text is not None:
+        return [f"trains about {plan.amount_text}", f"in {plan.hours_text}", describe_cost(plan)]
     if plan.run is not None:
-        return [describe_hours(plan), describe_cost(plan)]
+        return [plan.hours_text, describe_cost(plan)]
     what, usd = per_million(plan)
     cost = "price unknown" if usd == UNKNOWN else f"{usd} per 1M {what}"
     return [f"{_rate(plan)} {what}/s", cost]
@@ -280,11 +286,6 @@ def _usd_per_hour(plan: Plan) -> str:
 def _spot_per_hour(plan: Plan) -> str:
     spot = plan.offer.spot_usd_per_hour
     return unknown_spot(plan) if spot is None else format_price(spot * plan.nodes)
-
-
-def _cost(plan: Plan) -> str:
-    job = job_of(plan)
-    return UNKNOWN if job is None else format_money_range(*usd_interval(job))
 
 
 def _rate(plan: Plan) -> str:

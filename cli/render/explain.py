@@ -6,6 +6,16 @@ from collections.abc import Iterator, Mapping
 
 from rich.text import Text
 
+from ...catalog.text.money import format_money, format_price
+from ...catalog.text.quantity import (
+    UNKNOWN,
+    format_bytes,
+    format_count,
+    format_gib,
+    format_part,
+    format_seconds,
+    format_share,
+)
 from ...planner.plan.plan import (
     Basis,
     ChosenOffer,
@@ -15,21 +25,8 @@ from ...planner.plan.plan import (
     Plan,
 )
 from .text.columns import aligned, column_widths, packed
-from .text.money import format_money, format_price
-from .text.quantity import (
-    UNKNOWN,
-    format_bytes,
-    format_count,
-    format_gib,
-    format_part,
-    format_seconds,
-    format_share,
-)
 from .text.wording import (
-    describe_accelerators,
     describe_cost,
-    describe_hours,
-    describe_place,
     describe_spot,
     per_million,
     unknown_spot,
@@ -108,13 +105,13 @@ def memory_bars(peak: EstimatedMemory, breakdown: MemoryBreakdown, width: int) -
 
 
 def _heading(plan: Plan, answer: Estimate | None, width: int) -> Iterator[Text]:
-    title = f"Plan {plan.position} · {plan.id} · {describe_accelerators(plan)}"
+    title = f"Plan {plan.position} · {plan.id} · {plan.devices}"
     yield Text(title, style="bold")
     batch = f"global batch {plan.global_batch:,} = {plan.micro_batch} × {plan.layout.data}"  # noqa: RUF001
     if plan.grad_accum > 1:
         batch += f" × {plan.grad_accum} accumulated"  # noqa: RUF001
     items = [
-        describe_place(plan),
+        plan.place,
         plan.string,
         plan.stack,
         plan.optimizer,
@@ -165,7 +162,7 @@ def _money(plan: Plan, width: int) -> Iterator[Text]:
     run = plan.run
     if run is None:
         return
-    items = [f"{run.steps:,} steps", describe_hours(plan), describe_cost(plan)]
+    items = [f"{run.steps:,} steps", plan.hours_text, describe_cost(plan)]
     if run.spot_usd is not None:
         items.append(f"on spot {describe_spot(plan)} if never interrupted")
     yield from (Text(line) for line in packed(items, width=width, indent=2))

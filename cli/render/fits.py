@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from ...catalog.text.quantity import format_gib, format_samples
 from .explain import memory_bars
 from .text.columns import packed
-from .text.quantity import format_gib, format_samples
 
 if TYPE_CHECKING:
     from ...planner.predict.fits import FitsAnswer

@@ -7,12 +7,11 @@ from decimal import Decimal
 
 from rich.text import Text
 
+from ...catalog.text.quantity import UNKNOWN, format_count
 from ...catalog.units import SECONDS_PER_HOUR
 from ...launcher.prepare.prepare import Prepared
 from ...launcher.skypilot.placement import Place
 from ...planner.plan.plan import CostLine
-from .text.quantity import UNKNOWN, format_count
-from .text.wording import describe_accelerators, describe_place
 
 LABEL_WIDTH = 20
 MINUTE_S = 60
@@ -21,7 +20,7 @@ MINUTE_S = 60
 def render_launch(prepared: Prepared) -> list[Text]:
     """Return the worst case, the money, the places and what ends the run, as lines."""
     plan = prepared.plan
-    title = f"Plan {plan.id}: {describe_accelerators(plan)} · {describe_place(plan)}"
+    title = f"Plan {plan.id}: {plan.devices} · {plan.place}"
     return [
         *_trained(prepared),
         Text(title, style="bold"),

@@ -12,11 +12,11 @@ from typing import Any
 
 from rich.text import Text
 
+from ...catalog.text.quantity import UNKNOWN
 from ...launcher.lifecycle.observe import Finding
 from ...launcher.store.accounting import attempt_usd, closing_line, node_hours, spent_usd
 from ...launcher.store.launch_record import Attempt, LaunchRecord
 from .text.columns import Align, aligned, column_widths
-from .text.quantity import UNKNOWN
 
 SAYINGS: dict[Finding, str] = {
     "nothing": "ended",

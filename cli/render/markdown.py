@@ -6,22 +6,22 @@ from collections.abc import Iterable, Sequence
 
 from ...planner.plan.plan import Estimate, Plan
 from .estimate import NOT_COUNTED, Column, counts, marks, plan_columns, split_blocks
-from .text.asked import describe_asked, describe_limits
 from .text.columns import Align
-from .text.wording import describe_accelerators, describe_cost, describe_hours, describe_place
+from .text.wording import describe_cost
 
 
 def render_markdown(answer: Estimate) -> str:
     """Return the estimate as Markdown: a table for each block of plans, then the counts."""
-    lines = [f"### {_escaped(' · '.join(describe_asked(answer)))}", ""]
-    lines += [_escaped(" · ".join(describe_limits(answer))), ""]
+    lines = [f"### {_escaped(' · '.join(answer.asked_text))}", ""]
+    lines += [_escaped(" · ".join(answer.limits_text)), ""]
     own, ported, cpus = split_blocks(answer.plans)
     best = next(
         (p for p in answer.plans if answer.recommended and p.id == answer.recommended.id), None
     )
     if best is not None and answer.recommended is not None:
-        rented = f"{describe_place(best)} ({describe_accelerators(best)})"
-        facts = f"{describe_hours(best)}, {describe_cost(best)}"
+        rented = f"{best.place} ({best.devices})"
+        amount = "" if best.amount_text is None else f"trains {best.amount_text}, "
+        facts = f"{amount}{best.hours_text}, {describe_cost(best)}"
         lines += [f"**Recommended**: {rented}, {facts}; {answer.recommended.reason}.", ""]
     columns = [
         *(plan_columns(answer) if answer.plans else ()),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
+from ...catalog.text.quantity import DASH, format_bytes, format_count, format_part, format_seconds
 from ...profiles.measured import (
     Conditions,
     InputPipeline,
@@ -15,7 +16,6 @@ from ...profiles.measured import (
     StepMemory,
 )
 from .text.columns import aligned, column_widths
-from .text.quantity import DASH, format_bytes, format_count, format_part, format_seconds
 
 LABEL_WIDTH = 13
 BAR_WIDTH = 40

@@ -7,15 +7,11 @@ from datetime import datetime
 
 from rich.text import Text
 
+from ...catalog.text.quantity import UNKNOWN
 from ...planner.plan.plan import Estimate, Plan
-from .text.asked import describe_asked, describe_limits
 from .text.columns import Align, aligned, column_widths, packed
-from .text.quantity import UNKNOWN
 from .text.wording import (
-    describe_accelerators,
     describe_cost,
-    describe_hours,
-    describe_place,
     per_million,
 )
 
@@ -36,8 +32,8 @@ def _heading(estimate: Estimate, width: int) -> Iterator[Text]:
     asked = datetime.fromisoformat(estimate.generated_at)
     items = [
         f"{asked:%Y-%m-%d %H:%M}",
-        *describe_asked(estimate),
-        *describe_limits(estimate),
+        *estimate.asked_text,
+        *estimate.limits_text,
         f"{estimate.feasible:,} plans fit",
     ]
     for line in packed(items, width=width, indent=0):
@@ -48,11 +44,11 @@ def _plans(estimate: Estimate, top: int, width: int) -> Iterator[Text]:
     plans = estimate.plans[:top]
     if not plans:
         return
-    rows = [(plan.id, describe_accelerators(plan), _price(plan)) for plan in plans]
+    rows = [(plan.id, plan.devices, _price(plan)) for plan in plans]
     widths = column_widths(rows)
     for plan, row in zip(plans, rows, strict=True):
         yield Text(f"  {aligned(row, widths, ALIGNS)}")
-        for line in packed([describe_place(plan), plan.string], width=width, indent=14):
+        for line in packed([plan.place, plan.string], width=width, indent=14):
             yield Text(line, style="dim")
     if len(estimate.plans) > len(plans):
         yield Text(f"  and {len(estimate.plans) - len(plans):,} more", style="dim")
@@ -60,6 +56,6 @@ def _plans(estimate: Estimate, top: int, width: int) -> Iterator[Text]:
 
 def _price(plan: Plan) -> str:
     if plan.run is not None:
-        return f"{describe_hours(plan)}, {describe_cost(plan)}"
+        return f"{plan.hours_text}, {describe_cost(plan)}"
     what, usd = per_million(plan)
     return "price unknown" if usd == UNKNOWN else f"{usd} per 1M {what}"

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from rich.text import Text
 
 from ...api.step import StepSummary
+from ...catalog.text.quantity import format_bytes, format_count, format_part
 from ...profiles.analysis.caching_allocator import MemoryReplay
 from ...profiles.analysis.costliest_kernels import KernelCost
 from ...profiles.profile import CATEGORIES, BlockGroup, Profile
 from .text.columns import Align, aligned, column_widths
-from .text.quantity import format_bytes, format_count, format_part
 
 LABEL_WIDTH = 13
 BAR_WIDTH = 40

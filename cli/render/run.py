@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from ...catalog.text.quantity import UNKNOWN, format_count, format_gib, format_seconds
 from ...launcher.local.run_folder import shown_path
 from ...launcher.local.run_request import RunResult
-from .text.quantity import UNKNOWN, format_count, format_gib, format_seconds
 
 LABEL_WIDTH = 13
 

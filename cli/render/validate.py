@@ -7,9 +7,9 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from ...catalog.text.quantity import DASH, format_gib, format_seconds
 from ...planner.validation.errors import PredictionError, SummaryRow, Validation
 from .text.columns import GAP, Align, column_widths, padded
-from .text.quantity import DASH, format_gib, format_seconds
 
 HEADINGS = (
     "group",

@@ -100,6 +100,8 @@ def run_cost(
     per_sample = None if usd is None else usd / samples
     return RunCost(
         steps=steps,
+        trained_samples=samples,
+        trained_tokens=None if tokens_per_sample is None else samples * tokens_per_sample,
         hours=hours,
         hours_low=low,
         hours_high=high,

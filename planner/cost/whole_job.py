@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
+from typing import Literal
 
 from ...catalog.types import Provider
 from ...catalog.units import SECONDS_PER_HOUR
@@ -23,6 +25,31 @@ def expected_usd(
     Equals `WholeJob.usd` to the rounding of its lines to cents; a search asks thousands of times.
     """
     return nodes * usd_per_hour * billed_s(elapsed_s, billing) / SECONDS_PER_HOUR
+
+
+def training_s_within(
+    *,
+    deadline_s: float | None,
+    budget_usd: float,
+    nodes: int,
+    usd_per_hour: float,
+    billing: Provider | None,
+) -> tuple[float, Literal["budget", "deadline"]]:
+    """Return for how many seconds a job may train within its limits, and which limit ends it.
+
+    Its start and what the provider rounds up are paid from the same budget; 0 or less where
+    nothing is left for training.
+    """
+    # The lines of a bill are rounded to cents, so that their sum may be a few cents higher.
+    billable_s = (budget_usd - 0.05) * SECONDS_PER_HOUR / (nodes * usd_per_hour)
+    increment_s = billing.billing_increment_s if billing is not None else None
+    if increment_s:
+        billable_s = math.floor(billable_s / increment_s) * increment_s
+    if billing is not None and billable_s < (billing.minimum_s or 0.0):
+        billable_s = 0.0
+    if deadline_s is not None and deadline_s < billable_s:
+        return deadline_s - start_up_s(), "deadline"
+    return billable_s - start_up_s(), "budget"
 
 
 def whole_job(

@@ -30,8 +30,11 @@ NOT_CONTENT = frozenset(
 """What a plan gets from the list it stands in, from what the runner can do, or from the rest of its
 content: the same plan has the same id in every list."""
 
-NEVER_CONTENT = frozenset({"price_date_precision"})
-"""Fields of a plan's parts that say how well something is known, and came after plans had ids."""
+NEVER_CONTENT = frozenset(
+    {"price_date_precision", "trained_samples", "trained_tokens", "limited_by"}
+)
+"""Fields of a plan's parts that came after plans had ids, and say how well something is known, or
+what follows from the others."""
 
 ADDED_LATER: Mapping[str, object] = {
     "offload": None,

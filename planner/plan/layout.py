@@ -21,14 +21,23 @@ class Layout:
     """
 
     data: int = 1
+    """Ranks that see different samples."""
     shard: int = 1
+    """Ranks that share one copy of the sharded state."""
     zero_stage: int = 0
+    """What is sharded: 0 nothing (DDP), 1 the optimizer, 2 gradients too, 3 parameters too."""
     tensor: int = 1
+    """Ranks that share each matrix."""
     pipeline: int = 1
+    """Stages of layers."""
     virtual_stages: int = 1
+    """Groups of layers of one stage."""
     context: int = 1
+    """Ranks that share each sequence."""
     expert: int = 1
+    """Ranks that share the experts."""
     sequence_parallel: bool = False
+    """Whether tensor-parallel ranks split norms along the sequence."""
 
     def __post_init__(self) -> None:
         degrees = ("data", "shard", "tensor", "pipeline", "virtual_stages", "context", "expert")

@@ -7,185 +7,102 @@ version cannot fill it, and never renamed within a major version.
 from __future__ import annotations
 
 from datetime import date
-from typing import Literal
+from typing import Any, Literal
 
-from ...catalog.frozen import FrozenModel, Usd
-from ...catalog.vocabulary import Offloaded, Precision, Purchase, Recompute, Stack
+from ...catalog.frozen import FrozenModel
+from ...catalog.text.money import format_money_range
+from ...catalog.text.quantity import UNKNOWN, format_count, format_hours_range
+from ...catalog.vocabulary import Offloaded, Precision, Recompute, Stack
+from . import asked_words, html
 from .asked import AskedQuestion
 from .layout import Layout
+from .parts import Basis as Basis
+from .parts import Breakdown as Breakdown
+from .parts import ChosenOffer as ChosenOffer
+from .parts import CostLine as CostLine
+from .parts import Estimated as Estimated
+from .parts import EstimatedHostMemory as EstimatedHostMemory
+from .parts import EstimatedMemory as EstimatedMemory
+from .parts import MemoryBreakdown as MemoryBreakdown
+from .parts import RunCost as RunCost
+from .parts import WholeJob as WholeJob
+from .rows import flat, frame, paths
 
 SCHEMA_VERSION = "1.0"
-
-Basis = Literal["measured", "calibrated", "analytic"]
-
-
-class Estimated(FrozenModel):
-    """A predicted quantity with its 80 % interval and what it rests on."""
-
-    value: float
-    low: float
-    high: float
-    basis: Basis
-
-
-class EstimatedMemory(Estimated):
-    """Memory that one device must hold, against what it makes visible to a process."""
-
-    capacity: float
-
-
-class EstimatedHostMemory(Estimated):
-    """Memory that one node's host must have for what is offloaded, against what it has."""
-
-    capacity: float | None
-    """Bytes that the host has; None where the catalogue does not know it."""
-
-    @property
-    def fits(self) -> bool:
-        """Whether the host has it; taken as true where its memory is unknown."""
-        return self.capacity is None or self.value <= self.capacity
-
-
-class ChosenOffer(FrozenModel):
-    """The offer that a plan runs on and the price it was planned with."""
-
-    provider: str
-    region: str
-    zone: str | None = None
-    instance_type: str
-    accelerator: str
-    accelerators_per_node: int
-    purchase: Purchase
-    term_years: float | None = None
-    usd_per_hour: float | None
-    """One instance."""
-    spot_usd_per_hour: float | None = None
-    """One instance on the spot market; None when unknown or without information."""
-    price_basis: str
-    price_date: date | None
-    price_date_precision: Literal["day", "month", "year"] | None = None
-    """How exactly the source dates its price."""
-
-
-class Breakdown(FrozenModel):
-    """Where one step's time goes, in seconds; the parts add up to the step time."""
-
-    compute: float
-    memory_bound: float
-    launch: float
-    optimizer: float
-    tensor_comm: float = 0.0
-    context_comm: float = 0.0
-    expert_comm: float = 0.0
-    data_comm_exposed: float
-    host_comm_exposed: float = 0.0
-    """Copies to and from host memory that no compute hides."""
-    pipeline_bubble: float = 0.0
-    input_wait: float | None = None
-
-
-class MemoryBreakdown(FrozenModel):
-    """What fills the device at the peak, in bytes; the parts add up to the peak."""
-
-    parameters: float
-    gradients: float
-    optimizer: float
-    activations: float
-    temporary: float
-    framework: float
-
-
-class CostLine(FrozenModel):
-    """One line of a cost: quantity x unit price."""
-
-    name: str
-    quantity: float
-    unit: str
-    unit_usd: Usd
-    usd: Usd
-
-
-class RunCost(FrozenModel):
-    """The whole run: steps, hours and dollars; fields that need a later feature are null."""
-
-    steps: int
-    hours: float
-    hours_low: float
-    hours_high: float
-    usd: float | None
-    usd_low: float | None
-    usd_high: float | None
-    spot_usd: float | None = None
-    expected_hours: float | None = None
-    expected_usd: float | None = None
-    goodput: float | None = None
-    checkpoint_interval_s: float | None = None
-    deadline_probability: float | None = None
-    usd_per_million_samples: float | None
-    usd_per_million_tokens: float | None
-    energy_kwh: float | None = None
-    kg_co2e: float | None = None
-    cost_lines: tuple[CostLine, ...] = ()
-
-
-class WholeJob(FrozenModel):
-    """The run with everything that is paid for around it, as `launch` counts it.
-
-    From the request to the end of the machines: provisioning, set-up and staging of every node, the
-    training, and what the provider rounds up.
-    """
-
-    hours: float
-    hours_low: float
-    hours_high: float
-    usd: Usd | None
-    """The sum of the cost lines; None where the price is not known."""
-    usd_low: Usd | None
-    usd_high: Usd | None
-    spot_usd: Usd | None = None
-    """On the spot market of the plan's region, never interrupted."""
-    cost_lines: tuple[CostLine, ...] = ()
+ANYWHERE = "global"
+"""The region of sellers that have none; it says nothing to a reader."""
+SHOWN_IN_NOTEBOOKS = 10
+"""Plans of an answer's table in a notebook."""
 
 
 class Plan(FrozenModel):
     """One way to run the job: where, how it is laid out, and what it is predicted to take."""
 
     id: str
+    """First 10 hex digits of the SHA-256 of its content; the same plan has it in every list."""
     position: int
+    """Place in the list, from 1."""
     string: str
+    """Layout, batch, recompute and precision in one line."""
     offer: ChosenOffer
+    """Where it runs, and at what price."""
     nodes: int
+    """Instances that are rented."""
     accelerators: int
+    """Of all nodes together."""
     layout: Layout
+    """Degrees of parallelism."""
     precision: Precision
+    """Number formats of the weights and the kernels."""
     micro_batch: int
+    """Samples of one data-parallel rank and pass."""
     grad_accum: int
+    """Passes of one optimizer step."""
     global_batch: int
+    """Samples of one optimizer step."""
     recompute: Recompute
+    """What of the forward pass is computed again in the backward pass instead of kept."""
     compile: bool
+    """Whether the model is compiled (torch.compile)."""
     stack: Stack
+    """The software that runs the step."""
     optimizer: str
+    """Its name."""
     offload: bool = False
     """Whether anything is kept in host memory; what it is says `offloaded`."""
     offloaded: tuple[Offloaded, ...] = ()
+    """What is kept in host memory."""
     host_memory_bytes: EstimatedHostMemory | None = None
     """Per node; None where nothing is offloaded."""
     sync_every: int = 1
+    """Steps between synchronisations of the replicas."""
     step_time_s: Estimated
+    """Seconds of one optimizer step."""
     breakdown_s: Breakdown
+    """Where those seconds go."""
     peak_memory_bytes: EstimatedMemory
+    """Bytes that the fullest device must hold."""
     memory_breakdown_bytes: MemoryBreakdown
+    """What fills that device at its peak."""
     samples_per_s: float
+    """Samples a second of all accelerators together."""
     tokens_per_s: float | None
+    """Tokens a second of all accelerators together; None for a model without tokens."""
     mfu: float | None
+    """Model FLOPs over what the devices could do at the dense peak, from 0 to 1; None where that is
+    not defined."""
     hfu: float | None
+    """As `mfu`, with recomputed work counted."""
     usd_per_hour: float | None
-    """All nodes."""
+    """US dollars an hour of all nodes."""
     usd_per_million_samples: float | None
+    """US dollars for a million samples, at `usd_per_hour`."""
     usd_per_million_tokens: float | None
+    """US dollars for a million tokens, at `usd_per_hour`."""
     run: RunCost | None
     """The training alone; None where no amount of work was given."""
     whole_job: WholeJob | None = None
+    """The run with its start and its bill; None where no amount of work was given."""
     p_oom: float | None = None
     """Chance that it runs out of device memory, from 0 to 1."""
     needs_build: Literal["other", "older"] | None = None
@@ -196,48 +113,132 @@ class Plan(FrozenModel):
     needs_port: bool
     """The accelerator runs torch code only after a port (XLA): listed apart."""
     tie_with_previous: bool = False
+    """Whether its cost interval overlaps that of the plan before."""
     runnable: bool | None = None
     """Whether `gpuplan run` and `launch` carry it out; None when that was not checked."""
     why_not_runnable: str | None = None
+    """One sentence where `runnable` is false."""
     notes: tuple[str, ...] = ()
+    """What a reader should know of this plan."""
+
+    @property
+    def job(self) -> WholeJob | RunCost | None:
+        """The whole job; of a plan made by an older version, the training alone."""
+        return self.whole_job or self.run
+
+    @property
+    def place(self) -> str:
+        """What is rented: "aws 2 × p4d.24xlarge us-east-1", and how unless it is on demand."""
+        offer = self.offer
+        zone = offer.zone or offer.region
+        where = "" if zone == ANYWHERE else f" {zone}"
+        bought = "" if offer.purchase == "on-demand" else f" {offer.purchase}"
+        times = f"{self.nodes} × "  # noqa: RUF001
+        return f"{offer.provider} {times}{offer.instance_type}{where}{bought}"
+
+    @property
+    def devices(self) -> str:
+        """What it computes on: "8 × A100-40GB-SXM"."""
+        return f"{self.accelerators} × {self.offer.accelerator}"  # noqa: RUF001
+
+    @property
+    def hours_text(self) -> str:
+        """The length of the whole job as an interval: "26–33 h", or "?" without work."""
+        job = self.job
+        return (
+            UNKNOWN if job is None else format_hours_range(job.hours_low, job.hours, job.hours_high)
+        )
+
+    @property
+    def cost_text(self) -> str:
+        """The cost of the whole job as an interval: "$1,460–1,850", or "?" if unknown."""
+        job = self.job
+        if job is None:
+            return UNKNOWN
+        ends = (job.usd_low, job.usd, job.usd_high)
+        return format_money_range(*(None if usd is None else float(usd) for usd in ends))
+
+    @property
+    def amount_text(self) -> str | None:
+        """What it trains on: "61.2B tokens", where the limits decide that; else None."""
+        run = self.run
+        if run is None or run.limited_by is None or run.trained_samples is None:
+            return None
+        if run.trained_tokens is not None:
+            return f"{format_count(run.trained_tokens)} tokens"
+        return f"{format_count(run.trained_samples)} samples"
+
+    @property
+    def rate_text(self) -> str:
+        """What it trains a second: "292k tokens/s", or samples where there are no tokens."""
+        if self.tokens_per_s is None:
+            return f"{format_count(self.samples_per_s)} samples/s"
+        return f"{format_count(self.tokens_per_s)} tokens/s"
+
+    def __str__(self) -> str:
+        """Return the plan in one line: its id, what is rented, how long and how much."""
+        facts = [self.rate_text] if self.job is None else [self.hours_text, self.cost_text]
+        if self.amount_text is not None:
+            facts.insert(0, self.amount_text)
+        return ", ".join([f"Plan {self.id}: {self.place} ({self.devices})", *facts, self.string])
+
+    def __repr__(self) -> str:
+        """Return the same line as `str`: a hundred fields say less."""
+        return f"<{self}>"
 
 
 class CatalogueFacts(FrozenModel):
     """Which price snapshot the plans were priced with."""
 
     snapshot_date: date
+    """The day of the snapshot."""
     offers: int
+    """Offers in it."""
 
 
 class WorkloadFacts(FrozenModel):
     """What is trained."""
 
     name: str
+    """Of the model."""
     parameters: int
+    """Of the whole model."""
     trainable_parameters: int
+    """Those that are not frozen."""
     flops_per_sample: float
-    """Forward + backward, matmul-like work."""
+    """Floating-point operations of the forward and backward pass, matmul-like work."""
     tokens_per_sample: float | None
+    """None where the model file does not say."""
 
 
 class Rejected(FrozenModel):
     """How many candidates fell out, by reason."""
 
     out_of_memory: int = 0
+    """They do not fit."""
     no_price: int = 0
+    """No source states one."""
     no_spec: int = 0
+    """The accelerator has no specification."""
     no_topology: int = 0
+    """Several nodes, and the network between them is not known."""
     over_budget: int = 0
+    """They cost more than was allowed."""
     past_deadline: int = 0
+    """They take longer than was allowed."""
     indivisible: int = 0
+    """They do not make up the global batch."""
     unsupported: int = 0
+    """This version cannot predict it, or the accelerator cannot run it."""
 
 
 class Headlines(FrozenModel):
     """Ids of the three plans to look at first, among those that run without a port."""
 
     cheapest: str | None = None
+    """Fewest dollars."""
     fastest: str | None = None
+    """Shortest."""
     smallest: str | None = None
     """Fewest accelerators, then fewest dollars a sample."""
 
@@ -246,24 +247,31 @@ class Recommended(FrozenModel):
     """The plan that a person would rent, and why."""
 
     id: str
+    """Of the plan."""
     position: int
+    """Of the plan in the list."""
     reason: str
+    """In words."""
     gap_to_cheapest: float
-    """Its cost over that of the cheapest plan, less one."""
+    """Its cost over that of the cheapest plan, less one; where limits say how much is trained, the
+    most that a plan trains over what it trains, less one."""
 
 
 class Hidden(FrozenModel):
     """Feasible candidates that are not shown, by reason."""
 
     above_cost: int = 0
-    """They cost more than 5 times the cheapest."""
+    """They cost more than 5 times the cheapest; where limits say how much is trained, they train
+    less than a fifth of the most."""
 
 
 class PriceDates(FrozenModel):
     """When the prices that the plans use were read at their sources."""
 
     oldest: date
+    """Of the oldest price."""
     newest: date
+    """Of the newest price."""
     by_year: bool = False
     """Whether a source of them names its year alone; the date is then the first of January."""
 
@@ -272,23 +280,123 @@ class Estimate(FrozenModel):
     """The whole answer of `gpuplan estimate`."""
 
     schema_version: str = SCHEMA_VERSION
+    """Of this format."""
     gpuplan_version: str
+    """Of the program that answered."""
     generated_at: str
+    """ISO 8601, with the offset from UTC."""
     catalog: CatalogueFacts
+    """The snapshot of prices."""
     workload: WorkloadFacts
+    """What is trained."""
     question: AskedQuestion | None = None
     """What was asked; None in answers of versions that did not keep it."""
     headlines: Headlines = Headlines()
+    """The plans to look at first."""
     recommended: Recommended | None = None
     """None without an amount of work, or where no plan is sensible."""
     recommended_on_large_clouds: Recommended | None = None
     """The same on AWS, Google Cloud and Azure, where the recommended plan is of another seller."""
     prices: PriceDates | None = None
+    """Of the plans; None where no price of them is dated."""
     plans: tuple[Plan, ...]
+    """In order of rank; empty when none is feasible."""
     feasible: int
     """Feasible candidates before the best of each accelerator was taken."""
     rejected: Rejected
+    """The other candidates."""
     hidden: Hidden = Hidden()
+    """Feasible candidates that are not among the plans."""
     nearest_miss: str | None = None
     """Where no plan is within the limits: what the nearest takes, and what to give."""
     notes: tuple[str, ...] = ()
+    """What a reader should know of the whole answer."""
+
+    @property
+    def asked_text(self) -> list[str]:
+        """The model and its work as items: "gpt2", "124M parameters", "10B tokens" …."""
+        work = self.workload
+        items = [work.name, f"{format_count(work.parameters)} parameters"]
+        if self.question is not None:
+            items += asked_words.work_items(self.question, work.tokens_per_sample)
+        return items
+
+    @property
+    def limits_text(self) -> list[str]:
+        """What limits the plans as items: "≤ 10 days", "≤ $5,000", "aws,gcp", "on demand" …."""
+        items = [] if self.question is None else asked_words.limit_items(self.question)
+        if self.prices is None or self.question is None:
+            return [*items, f"prices of {self.catalog.snapshot_date.isoformat()}"]
+        dates = self.prices
+        return [*items, asked_words.dates(dates.oldest, dates.newest, by_year=dates.by_year)]
+
+    @property
+    def best(self) -> Plan | None:
+        """The recommended plan; None where there is none."""
+        wanted = None if self.recommended is None else self.recommended.id
+        return next((plan for plan in self.plans if plan.id == wanted), None)
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns of `rows`: paths in the JSON, such as step_time_s.low."""
+        return tuple(".".join(path) for path in paths(Plan))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the plans as flat dicts, values by `columns` as the JSON has them.
+
+        The names end with the unit, as in the JSON; what is not known is None.
+        """
+        return [flat(plan.model_dump(mode="json"), paths(Plan)) for plan in self.plans]
+
+    def to_frame(self) -> Any:
+        """Return the plans as a pandas DataFrame: one row a plan, with the columns of `rows`.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        return frame(self.rows(), self.columns())
+
+    def __str__(self) -> str:
+        """Return the question, how many plans answer it, and the recommended one."""
+        count = f"{len(self.plans):,} plan{'' if len(self.plans) == 1 else 's'}"
+        lines = [f"Estimate of {' · '.join(self.asked_text)}: {count}"]
+        if self.best is not None:
+            lines.append(f"recommended: {self.best}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        """Return the same lines as `str`: all plans with all fields say less."""
+        return f"<{self}>"
+
+    def _repr_html_(self) -> str:
+        """Return the question, the recommended plan and a table of plans for a notebook."""
+        best = self.best
+        lines = [html.bold(" · ".join(self.asked_text)), html.text(" · ".join(self.limits_text))]
+        if best is not None and self.recommended is not None:
+            amount = "" if best.amount_text is None else f"{best.amount_text}, "
+            facts = f"{best.place} ({best.devices}), {amount}{best.hours_text}, {best.cost_text}"
+            why = f": {facts}; {self.recommended.reason}"
+            lines.append(html.bold("Recommended") + html.text(why))
+        if not self.plans:
+            missed = f"No plan is feasible. {self.nearest_miss or ''}"
+            return html.page(lines, end=html.text(missed.strip()))
+        shown = [_notebook_cells(plan) for plan in self.plans[:SHOWN_IN_NOTEBOOKS]]
+        more = len(self.plans) - len(shown)
+        end = f"{more:,} more in .plans, .rows() and .to_frame()" if more else ""
+        rows = [[row.get(name, UNKNOWN) for name in shown[0]] for row in shown]
+        return html.page(lines, html.table(tuple(shown[0]), rows), end=html.text(end))
+
+
+def _notebook_cells(plan: Plan) -> dict[str, str]:
+    """Return one row of a notebook's table by heading."""
+    return {
+        "#": f"{'≈' if plan.tie_with_previous else ''}{plan.position}",
+        "rent": plan.place,
+        "on": plan.devices,
+        **({} if plan.amount_text is None else {"trains": plan.amount_text}),
+        "time": plan.hours_text,
+        "cost": plan.cost_text,
+        "rate": plan.rate_text,
+        "risk": UNKNOWN if plan.p_oom is None else f"{plan.p_oom:.1%}",
+        "layout": plan.string,
+        "plan": plan.id,
+    }

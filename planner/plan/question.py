@@ -134,6 +134,13 @@ class Question:
         if self.by is not None:
             _refuse_other_word("by", self.by, get_args(By))
 
+    @property
+    def asks_for_work(self) -> bool:
+        """Whether the answer is how much can be trained: there is a budget, and no amount."""
+        work = self.work
+        amounts = (work.tokens, work.samples, work.epochs, work.steps)
+        return self.money.budget_usd is not None and all(one is None for one in amounts)
+
 
 def _refuse_no_amount(name: str, value: object) -> None:
     """Raise UsageError for what is no number above zero; None is no amount, and may be."""

@@ -38,7 +38,8 @@ def answer_of(ranked: Sequence[Plan], question: Question, *, is_batch_free: bool
     """
     money = question.money
     considered = sensible(ranked, money, is_batch_free=is_batch_free)
-    picks = headlines(considered)
+    # With as much work as the limits allow, the plans to look at are those that train the most.
+    picks = {} if question.asks_for_work else headlines(considered)
     best = recommended(considered, money)
     elsewhere = None
     if best is not None and not question.machine.providers:

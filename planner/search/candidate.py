@@ -9,7 +9,7 @@ from typing import Literal
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Recompute
-from ..cost.whole_job import expected_usd, start_up_s
+from ..cost.whole_job import expected_usd, start_up_s, training_s_within
 from ..hardware.cluster import Site
 from ..plan.layout import Layout
 from ..plan.question import Money, Sort
@@ -35,6 +35,8 @@ class Candidate:
     global_batch: int
     steps: int | None
     """Of the whole work; None where no amount of it was given."""
+    limited_by: Literal["budget", "deadline"] | None = None
+    """What ends the steps, where they are as many as limits allow."""
     variants_that_fit: int
     is_risky: bool = False
     """Whether it may run out of memory with a larger chance than was asked for."""
@@ -75,10 +77,15 @@ class Candidate:
 
     @cached_property
     def usd(self) -> float:
-        """Dollars of the whole job, or of one sample where no amount of work was given."""
+        """Dollars of the whole job, or of one sample where no amount of work was given.
+
+        Where limits say how much is trained: the reciprocal of the samples, which ranks alike.
+        """
         usd = self.choice.usd_per_hour
         if usd is None:
             return float("inf")
+        if self.limited_by is not None:
+            return 1 / (self.steps * self.global_batch) if self.steps else float("inf")
         if self.steps is None:
             return self.usd_per_hour / SECONDS_PER_HOUR * self.seconds
         return expected_usd(
@@ -88,8 +95,25 @@ class Candidate:
             billing=self.choice.billing,
         )
 
+    def within(self, money: Money) -> Candidate:
+        """Return the candidate with as many steps as the limits allow; none may be left."""
+        usd = self.choice.usd_per_hour
+        if usd is None or money.budget_usd is None:
+            return self
+        training_s, limit = training_s_within(
+            deadline_s=money.deadline_s,
+            budget_usd=float(money.budget_usd),
+            nodes=self.nodes,
+            usd_per_hour=float(usd),
+            billing=self.choice.billing,
+        )
+        return replace(self, steps=max(0, int(training_s // self.step_s)), limited_by=limit)
+
     def breaks(self, money: Money) -> Literal["past_deadline", "over_budget"] | None:
         """Return the limit of the question that this candidate breaks, if any."""
+        if self.limited_by is not None:
+            limit = "past_deadline" if self.limited_by == "deadline" else "over_budget"
+            return None if self.steps else limit
         if self.steps is None:
             return None
         if money.deadline_s is not None and self.seconds > money.deadline_s:

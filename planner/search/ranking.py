@@ -217,7 +217,8 @@ def _overlap(first: Plan, second: Plan) -> bool:
 def _span(plan: Plan) -> tuple[float, float] | None:
     """Return the 80 % interval of what `cost_of` is the likely value of."""
     job, time = plan.whole_job, plan.step_time_s
-    if job is not None and job.usd_low is not None and job.usd_high is not None:
+    is_limited = plan.run is not None and plan.run.limited_by is not None
+    if job is not None and not is_limited and job.usd_low is not None and job.usd_high is not None:
         return float(job.usd_low), float(job.usd_high)
     usd = cost_of(plan)
     return None if usd is None else (usd * time.low / time.value, usd * time.high / time.value)

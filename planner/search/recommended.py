@@ -61,7 +61,12 @@ def sensible(
 
 
 def cost_of(plan: Plan) -> float | None:
-    """Return dollars of the whole job, or of a million samples; None where no price is known."""
+    """Return dollars of the whole job, or of a million samples; None where no price is known.
+
+    Where limits say how much is trained: the reciprocal of the samples, which ranks alike.
+    """
+    if plan.run is not None and plan.run.limited_by is not None and plan.run.trained_samples:
+        return 1 / plan.run.trained_samples
     if plan.whole_job is not None:
         return None if plan.whole_job.usd is None else float(plan.whole_job.usd)
     return plan.usd_per_million_samples
@@ -110,7 +115,9 @@ def recommended(plans: Sequence[Plan], money: Money) -> Recommended | None:
 def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
     assert plan.whole_job is not None and cheapest.whole_job is not None
     parts = []
-    if plan.id == cheapest.id:
+    if plan.run is not None and plan.run.limited_by is not None:
+        parts.append(_share_of_most(gap, plan.whole_job.hours / cheapest.whole_job.hours))
+    elif plan.id == cheapest.id:
         parts.append("the cheapest of the sensible plans")
     else:
         cost = (
@@ -123,6 +130,14 @@ def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
     if plan.p_oom is not None:
         parts.append(f"{_sure(plan.p_oom)} sure to fit")
     return "; ".join(parts)
+
+
+def _share_of_most(gap: float, share_of_time: float) -> str:
+    """Return how much a plan trains of what the sensible plan that trains the most does."""
+    if gap < ALIKE:
+        return "trains the most of the sensible plans"
+    found = f"trains {100 / (1 + gap):.0f} % of the most"
+    return found if share_of_time > 0.9 else f"{found}, in {100 * share_of_time:.0f} % of its time"
 
 
 def _times(ratio: float) -> str:

@@ -119,6 +119,8 @@ def _outcome(
         return _finish(candidate, question, cache, known)
 
     within: list[Candidate] = []
+    if question.asks_for_work:
+        candidates = [one.within(question.money) for one in candidates]
     for candidate in candidates:
         reason = candidate.breaks(question.money)
         if reason is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...catalog.torch_builds import host_architecture
@@ -32,6 +32,8 @@ def as_plan(
     reserved = capacity_note(choice.instance, choice.purchase)
     told = (torch_build.note, reserved)
     rates = _rates(candidate, global_batch / step.value, profile.tokens_per_sample)
+    if question.asks_for_work:
+        candidate = replace(candidate, step_s=step.value).within(question.money)
     run = _run(candidate, step, global_batch, profile.tokens_per_sample, question.work)
     plan = Plan(
         id="",
@@ -113,9 +115,11 @@ def _run(
 ) -> RunCost | None:
     """Return what the whole work takes and costs; None where no amount of it was given."""
     samples = samples_of(work, tokens_per_sample, global_batch)
+    if candidate.limited_by is not None and candidate.steps:
+        samples = candidate.steps * global_batch
     if samples is None:
         return None
-    return run_cost(
+    run = run_cost(
         step,
         samples=samples,
         global_batch=global_batch,
@@ -124,6 +128,7 @@ def _run(
         spot_usd_per_hour=candidate.choice.spot_usd_per_hour,
         tokens_per_sample=tokens_per_sample,
     )
+    return run.model_copy(update={"limited_by": candidate.limited_by})
 
 
 def _whole_job(candidate: Candidate, step: Estimated, run: RunCost | None) -> WholeJob | None:

@@ -1,1 +1,1 @@
-"""The parts of a rendered text: columns, tables, quantities, money, wording."""
+"""The parts of a rendered text: columns, tables, wording."""

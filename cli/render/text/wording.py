@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from ....planner.plan.plan import Plan, Rejected, RunCost, WholeJob
-from .money import format_money, format_money_interval, format_money_range, round_money_interval
-from .quantity import UNKNOWN, format_hours_range
-
-ANYWHERE = "global"
-"""The region of sellers that have none; it says nothing to a reader."""
+from ....catalog.text.money import (
+    format_money,
+    format_money_interval,
+    format_money_range,
+    round_money_interval,
+)
+from ....catalog.text.quantity import UNKNOWN
+from ....planner.plan.plan import Plan, Rejected
 
 REJECTIONS = {
     "out_of_memory": "did not fit",
@@ -21,21 +23,6 @@ REJECTIONS = {
 }
 
 
-def describe_accelerators(plan: Plan) -> str:
-    """Return "8 × A100-40GB-SXM"."""
-    return f"{plan.accelerators} × {plan.offer.accelerator}"  # noqa: RUF001
-
-
-def describe_place(plan: Plan) -> str:
-    """Return "aws 2 × p4d.24xlarge us-east-1", with the way of buying unless it is on demand."""
-    offer = plan.offer
-    times = f"{plan.nodes} × "  # noqa: RUF001
-    zone = offer.zone or offer.region
-    where = "" if zone == ANYWHERE else f" {zone}"
-    bought = "" if offer.purchase == "on-demand" else f" {offer.purchase}"
-    return f"{offer.provider} {times}{offer.instance_type}{where}{bought}"
-
-
 def describe_rejected(rejected: Rejected) -> list[str]:
     """Return "41,204 did not fit", "610 without a price" …, only what happened."""
     counts = {name: getattr(rejected, name) for name in REJECTIONS}
@@ -44,29 +31,13 @@ def describe_rejected(rejected: Rejected) -> list[str]:
 
 def describe_cost(plan: Plan) -> str:
     """Return the cost of the whole job as an interval, or "price unknown"."""
-    job = job_of(plan)
+    job = plan.job
     if job is None:
         return "price unknown"
-    return format_money_interval(*usd_interval(job))
-
-
-def describe_hours(plan: Plan) -> str:
-    """Return the length of the whole job as an interval, or "?" without an amount of work."""
-    job = job_of(plan)
-    return UNKNOWN if job is None else format_hours_range(job.hours_low, job.hours, job.hours_high)
-
-
-def usd_interval(job: WholeJob | RunCost) -> tuple[float | None, float | None, float | None]:
-    """Return dollars: low, likely and high."""
     low, likely, high = (
         None if usd is None else float(usd) for usd in (job.usd_low, job.usd, job.usd_high)
     )
-    return low, likely, high
-
-
-def job_of(plan: Plan) -> WholeJob | RunCost | None:
-    """Return the whole job; of a plan made by an older version, the training alone."""
-    return plan.whole_job or plan.run
+    return format_money_interval(low, likely, high)
 
 
 def describe_spot(plan: Plan) -> str:
@@ -74,7 +45,7 @@ def describe_spot(plan: Plan) -> str:
 
     "?" where that price is not known; an empty cell for machines of one's own.
     """
-    job = job_of(plan)
+    job = plan.job
     if job is None or job.spot_usd is None:
         return unknown_spot(plan)
     time, usd = plan.step_time_s, float(job.spot_usd)

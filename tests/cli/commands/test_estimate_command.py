@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answers import make_estimate, make_plan, make_ranked_estimate, make_unworked_estimate
+from answers import (
+    make_estimate,
+    make_plan,
+    make_ranked_estimate,
+    make_run,
+    make_unworked_estimate,
+)
 
 from gpuplan import api
 from gpuplan.cli.main import run
@@ -18,7 +24,7 @@ from gpuplan.cli.render.explain import render_plan
 from gpuplan.cli.render.markdown import render_markdown
 from gpuplan.cli.render.text.columns import to_text
 from gpuplan.launcher.store.estimates import Store, StoreError
-from gpuplan.planner.plan.plan import Estimate
+from gpuplan.planner.plan.plan import Estimate, Recommended
 
 GOLDEN = Path(__file__).parent / "golden"
 Golden = Callable[[Path, str], None]
@@ -275,13 +281,31 @@ def test_a_cluster_is_nodes_of_one_kind(asked: Asked) -> None:
     assert asked.question.machine == api.Machine(instances=("p5.48xlarge",), nodes=(4,))
 
 
+def test_a_budget_alone_asks_how_much_can_be_trained(asked: Asked) -> None:
+    run(["estimate", "model.py", "--budget", "5k", "--deadline", "10d"])
+    assert asked.question is not None
+    assert asked.question.asks_for_work
+
+
+def test_how_much_each_plan_trains_stands_in_its_row() -> None:
+    run = make_run(trained_samples=6e7, trained_tokens=6.12e10, limited_by="budget")
+    plan = make_plan(run=run)
+    best = Recommended(id=plan.id, position=1, reason="trains the most", gap_to_cheapest=0.0)
+    answer = make_estimate(plan, recommended=best)
+    text = to_text(render_estimate(answer, model="gpt2.py", width=120), colour=False)
+    assert "trains about 61.2B tokens   in 5.8–7.6 days" in text
+    assert "61.2B tokens" in text.split("trains  ")[-1]
+    assert "61.2B tokens" in render_markdown(answer)
+    assert "61.2B tokens" in str(plan)
+    assert "<th" in answer._repr_html_() and "61.2B tokens" in answer._repr_html_()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("--tokens 10B --steps 5", "--tokens and --steps are given"),
         ("--epochs 3", "without the size of the data set"),
         ("--deadline 3d", "--deadline is given without an amount of work"),
-        ("--budget 500", "--budget is given without an amount of work"),
         ("--tokens 0", "not above zero"),
         ("--tokens=-5", "not a number above zero"),
         ("--max-nodes 0", "not above zero"),

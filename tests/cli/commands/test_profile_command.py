@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuplan.catalog.text.quantity import format_bytes
 from gpuplan.cli.main import run
 from gpuplan.cli.render.profile import format_flops
-from gpuplan.cli.render.text.quantity import format_bytes
 from gpuplan.profiles.profile import Profile
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -56,3 +56,12 @@ def test_skypilot_accepts_each_task(tmp_path: Path, require) -> None:
         assert {key: task[key] for key in EXPECTED[name]} == EXPECTED[name], name
         assert task["name"].startswith("gp-")
         assert task["run"] and task["setup"]
+
+
+@pytest.mark.slow
+def test_skypilot_accepts_an_exported_task(tmp_path: Path, require) -> None:
+    require("skypilot", "it reads the task")
+    (task,) = read_by_skypilot(tmp_path, [HERE / "golden" / "export-skypilot.yaml"])
+    assert task["nodes"] == 2
+    assert task["instance_type"] == "p4d.24xlarge"
+    assert task["clouds"] == ["AWS"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.cost.launch_cost import launch_cost
-from gpuplan.planner.cost.whole_job import expected_usd, start_up_s, whole_job
+from gpuplan.planner.cost.whole_job import expected_usd, start_up_s, training_s_within, whole_job
 from gpuplan.planner.plan.plan import Estimated
 
 PROVIDERS = load_catalogue().providers
@@ -49,3 +49,30 @@ def test_an_unknown_price_stays_unknown() -> None:
     assert (job.usd, job.usd_low, job.usd_high, job.spot_usd) == (None,) * 4
     assert job.cost_lines == ()
     assert job.hours > 0
+
+
+@given(
+    budget_usd=st.floats(1, 1e6),
+    deadline_s=st.none() | st.floats(1, 1e7),
+    nodes=st.integers(1, 64),
+    cents=st.integers(1, 20_000),
+    provider=st.sampled_from(sorted(PROVIDERS)),
+)
+def test_what_trains_within_limits_costs_no_more_with_its_start(
+    budget_usd: float, deadline_s: float | None, nodes: int, cents: int, provider: str
+) -> None:
+    price, billing = cents / 100, PROVIDERS[provider]
+    training_s, limit = training_s_within(
+        deadline_s=deadline_s,
+        budget_usd=budget_usd,
+        nodes=nodes,
+        usd_per_hour=price,
+        billing=billing,
+    )
+    if training_s <= 0:
+        return
+    assert limit == "budget" or deadline_s is not None
+    elapsed_s = start_up_s() + training_s
+    assert deadline_s is None or elapsed_s <= deadline_s * (1 + 1e-12)
+    usd = expected_usd(elapsed_s, nodes=nodes, usd_per_hour=price, billing=billing)
+    assert usd <= budget_usd

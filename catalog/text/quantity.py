@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....catalog.units import GIB, KIB, MIB
+from ..units import GIB, KIB, MIB
 
 UNKNOWN = "?"
 DASH = "–"  # noqa: RUF001

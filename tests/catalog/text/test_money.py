@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuplan.cli.render.text.money import (
+from gpuplan.catalog.text.money import (
     format_money,
     format_money_interval,
     format_money_range,
     format_price,
     round_money_interval,
 )
-from gpuplan.cli.render.text.quantity import (
+from gpuplan.catalog.text.quantity import (
     format_count,
     format_gib,
     format_hours_range,

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 
-from ....catalog.units import SECONDS_PER_HOUR
-from ....planner.plan.asked import AskedBatch, AskedQuestion
-from ....planner.plan.plan import Estimate, PriceDates
-from .money import format_money
-from .quantity import format_count, format_duration
+from ...catalog.text.money import format_money
+from ...catalog.text.quantity import format_count, format_duration
+from ...catalog.units import SECONDS_PER_HOUR
+from .asked import AskedBatch, AskedQuestion
 
 PURCHASES = {"on-demand": "on demand", "spot": "on spot", "any": "on demand or spot"}
 
 
-def describe_asked(answer: Estimate) -> list[str]:
-    """Return the model and its work as items: "gpt2", "124M parameters", "10B tokens" …."""
-    work = answer.workload
-    items = [work.name, f"{format_count(work.parameters)} parameters"]
-    asked = answer.question
-    if asked is None:
-        return items
-    items += [f"{name}={value}" for name, value in asked.params.items()]
+def work_items(asked: AskedQuestion, tokens_per_sample: float | None) -> list[str]:
+    """Return the params, the work and the batch as items: "10B tokens", "57,221 steps" …."""
+    items = [f"{name}={value}" for name, value in asked.params.items()]
     items += list(_work(asked))
-    items.append(_batch(asked.global_batch, work.tokens_per_sample))
+    items.append(_batch(asked.global_batch, tokens_per_sample))
     if asked.work.steps is not None and asked.work.kind != "steps":
         items.append(f"{asked.work.steps:,} steps")
     return items
 
 
-def describe_limits(answer: Estimate) -> list[str]:
-    """Return what limits the plans as items: "≤ 10 days", "≤ $5,000", "aws,gcp", "on demand" …."""
-    asked = answer.question
-    if asked is None:
-        return [_snapshot(answer)]
+def limit_items(asked: AskedQuestion) -> list[str]:
+    """Return what limits the plans as items: "≤ 10 days", "≤ $5,000", "aws,gcp", "on demand"."""
     limits, machine = asked.limits, asked.machine
     items = []
     if limits.deadline_s is not None:
@@ -52,8 +44,14 @@ def describe_limits(answer: Estimate) -> list[str]:
             settings = f" ({name} from your settings)" if name in asked.from_settings else ""
             items.append(",".join(values) + settings)
     items.append(PURCHASES[asked.purchase])
-    items.append(_dates(answer.prices) if answer.prices is not None else _snapshot(answer))
     return items
+
+
+def dates(oldest: date, newest: date, *, by_year: bool) -> str:
+    """Return the dates of prices by month, or by year where a source says no more."""
+    form = "%Y" if by_year else "%Y-%m"
+    first, last = oldest.strftime(form), newest.strftime("%Y-%m")
+    return f"prices of {last}" if first == last else f"prices of {first} to {last}"
 
 
 def _work(asked: AskedQuestion) -> Iterator[str]:
@@ -63,6 +61,8 @@ def _work(asked: AskedQuestion) -> Iterator[str]:
     elif work.kind is not None and work.amount is not None:
         amount = f"{work.amount:,.0f}" if work.kind == "steps" else format_count(work.amount)
         yield f"{amount} {work.kind}"
+    elif asked.limits.budget_usd is not None:
+        yield "how much can be trained"
     if work.critical_batch is not None:
         yield f"critical batch {format_count(work.critical_batch)}"
 
@@ -79,14 +79,3 @@ def _batch(batch: AskedBatch, tokens_per_sample: float | None) -> str:
         "layout": "as given",
     }[batch.source]
     return f"{size} ({where})"
-
-
-def _dates(prices: PriceDates) -> str:
-    """Return the dates by month, or by year where a source says no more."""
-    form = "%Y" if prices.by_year else "%Y-%m"
-    oldest, newest = prices.oldest.strftime(form), prices.newest.strftime("%Y-%m")
-    return f"prices of {newest}" if oldest == newest else f"prices of {oldest} to {newest}"
-
-
-def _snapshot(answer: Estimate) -> str:
-    return f"prices of {answer.catalog.snapshot_date.isoformat()}"

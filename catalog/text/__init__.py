@@ -1,0 +1,1 @@
+"""Quantities and money as text, each with its unit, with the digits that are known."""

@@ -1,0 +1,211 @@
+"""The parts of a plan: offer, estimates with their intervals, where time and memory go, cost.
+
+These models are the machine-readable contract: every key is always present, `null` when this
+version cannot fill it, and never renamed within a major version. The text below a field is its
+description in the JSON Schema.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Literal
+
+from ...catalog.frozen import FrozenModel, Usd
+from ...catalog.vocabulary import Purchase
+
+Basis = Literal["measured", "calibrated", "analytic"]
+
+
+class Estimated(FrozenModel):
+    """A predicted quantity with its 80 % interval and what it rests on."""
+
+    value: float
+    """The likely value, in the unit that the name of the quantity ends with."""
+    low: float
+    """Low end of the 80 % interval."""
+    high: float
+    """High end of the 80 % interval."""
+    basis: Basis
+    """This model ran there, it is corrected by measured runs, or it rests on curves alone."""
+
+
+class EstimatedMemory(Estimated):
+    """Memory that one device must hold, against what it makes visible to a process."""
+
+    capacity: float
+    """Bytes that the device shows to a process."""
+
+
+class EstimatedHostMemory(Estimated):
+    """Memory that one node's host must have for what is offloaded, against what it has."""
+
+    capacity: float | None
+    """Bytes that the host has; None where the catalogue does not know it."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the host has it; taken as true where its memory is unknown."""
+        return self.capacity is None or self.value <= self.capacity
+
+
+class ChosenOffer(FrozenModel):
+    """The offer that a plan runs on and the price it was planned with."""
+
+    provider: str
+    """Who sells it: aws, gcp, azure …"""
+    region: str
+    """As the provider names it; "global" where it has none."""
+    zone: str | None = None
+    """As the provider names it, where the price is of one zone."""
+    instance_type: str
+    """As the provider names it: p5.48xlarge."""
+    accelerator: str
+    """Canonical name: H100-80GB-SXM."""
+    accelerators_per_node: int
+    """Accelerators of one instance."""
+    purchase: Purchase
+    """How it is paid for."""
+    term_years: float | None = None
+    """Years of a commitment."""
+    usd_per_hour: float | None
+    """US dollars an hour of one instance; None where no source states a price."""
+    spot_usd_per_hour: float | None = None
+    """US dollars an hour of one instance on the spot market; None when unknown or without
+    information."""
+    price_basis: str
+    """What kind of price it is: list, billing …"""
+    price_date: date | None
+    """When the price was read at its source."""
+    price_date_precision: Literal["day", "month", "year"] | None = None
+    """How exactly the source dates its price."""
+
+
+class Breakdown(FrozenModel):
+    """Where one step's time goes, in seconds; the parts add up to the step time."""
+
+    compute: float
+    """Seconds of matmul-like kernels."""
+    memory_bound: float
+    """Seconds of pointwise kernels, norms and copies."""
+    launch: float
+    """Seconds in which the device waits for the host to launch kernels."""
+    optimizer: float
+    """Seconds of the optimizer's step."""
+    tensor_comm: float = 0.0
+    """Seconds of collectives between tensor-parallel ranks."""
+    context_comm: float = 0.0
+    """Seconds of collectives between context-parallel ranks."""
+    expert_comm: float = 0.0
+    """Seconds of collectives between expert-parallel ranks."""
+    data_comm_exposed: float
+    """Seconds of data-parallel collectives that no compute hides."""
+    host_comm_exposed: float = 0.0
+    """Seconds of copies to and from host memory that no compute hides."""
+    pipeline_bubble: float = 0.0
+    """Seconds in which a pipeline stage has nothing to do."""
+    input_wait: float | None = None
+    """Seconds in which devices wait for their input; None where that was not looked at."""
+
+
+class MemoryBreakdown(FrozenModel):
+    """What fills the device at the peak, in bytes; the parts add up to the peak."""
+
+    parameters: float
+    """Bytes of the weights that the kernels read."""
+    gradients: float
+    """Bytes of the gradients."""
+    optimizer: float
+    """Bytes of the optimizer's state and of master weights."""
+    activations: float
+    """Bytes that the backward pass needs of the forward pass."""
+    temporary: float
+    """Bytes of what one kernel needs, and of fragmentation."""
+    framework: float
+    """Bytes of the device's context, libraries and communicators."""
+
+
+class CostLine(FrozenModel):
+    """One line of a cost: quantity x unit price."""
+
+    name: str
+    """What is paid for."""
+    quantity: float
+    """How much of it, in `unit`."""
+    unit: str
+    """What is counted, such as instance-hour."""
+    unit_usd: Usd
+    """US dollars for one unit."""
+    usd: Usd
+    """US dollars of the line."""
+
+
+class RunCost(FrozenModel):
+    """The whole run: steps, hours and dollars; fields that need a later feature are null."""
+
+    steps: int
+    """Optimizer steps."""
+    trained_samples: float | None = None
+    """Samples that it trains on; None in plans of versions that did not say it."""
+    trained_tokens: float | None = None
+    """The same in tokens; None for a model without tokens."""
+    limited_by: Literal["budget", "deadline"] | None = None
+    """The limit that ends it, where the question was how much can be trained within limits."""
+    hours: float
+    """Likely hours of training."""
+    hours_low: float
+    """Low end of the 80 % interval, hours."""
+    hours_high: float
+    """High end of the 80 % interval, hours."""
+    usd: float | None
+    """Likely US dollars of the training; None where the price is not known."""
+    usd_low: float | None
+    """Low end of the 80 % interval, US dollars."""
+    usd_high: float | None
+    """High end of the 80 % interval, US dollars."""
+    spot_usd: float | None = None
+    """US dollars of the same hours on the spot market, never interrupted."""
+    expected_hours: float | None = None
+    """Hours with failures and interruptions counted."""
+    expected_usd: float | None = None
+    """US dollars with failures and interruptions counted."""
+    goodput: float | None = None
+    """Share of the time that trains, from 0 to 1."""
+    checkpoint_interval_s: float | None = None
+    """Seconds between checkpoints."""
+    deadline_probability: float | None = None
+    """Chance that it ends before the deadline, from 0 to 1."""
+    usd_per_million_samples: float | None
+    """US dollars for a million samples."""
+    usd_per_million_tokens: float | None
+    """US dollars for a million tokens."""
+    energy_kwh: float | None = None
+    """Kilowatt-hours of electricity."""
+    kg_co2e: float | None = None
+    """Kilograms of CO2 equivalent."""
+    cost_lines: tuple[CostLine, ...] = ()
+    """What the dollars are made of."""
+
+
+class WholeJob(FrozenModel):
+    """The run with everything that is paid for around it, as `launch` counts it.
+
+    From the request to the end of the machines: provisioning, set-up and staging of every node, the
+    training, and what the provider rounds up.
+    """
+
+    hours: float
+    """Likely hours from the request to the end."""
+    hours_low: float
+    """Low end of the 80 % interval, hours."""
+    hours_high: float
+    """High end of the 80 % interval, hours."""
+    usd: Usd | None
+    """US dollars, the sum of the cost lines; None where the price is not known."""
+    usd_low: Usd | None
+    """Low end of the 80 % interval, US dollars."""
+    usd_high: Usd | None
+    """High end of the 80 % interval, US dollars."""
+    spot_usd: Usd | None = None
+    """US dollars on the spot market of the plan's region, never interrupted."""
+    cost_lines: tuple[CostLine, ...] = ()
+    """What the dollars are made of."""

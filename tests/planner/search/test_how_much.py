@@ -1,0 +1,122 @@
+"""A budget without an amount of work: how much each plan trains within the limits."""
+
+from decimal import Decimal
+
+import pytest
+from answers import make_plan, make_run
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.plan.plan import Plan
+from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
+from gpuplan.planner.search.recommended import recommended, sensible
+from gpuplan.planner.search.search import SearchOutcome, search
+from gpuplan.profiles.profile import Profile
+
+HOUR = 3600.0
+SMALL = Choices(recomputes=("none",), precisions=("bf16-amp",))
+MACHINES = Machine(providers=("aws", "gcp"), accelerators=("A100", "H100", "L4"), max_nodes=8)
+
+
+def asked(profile: Profile, **money: object) -> SearchOutcome:
+    question = Question(
+        work=Work(global_batch=64),
+        machine=MACHINES,
+        choices=SMALL,
+        money=Money(**money),  # pyright: ignore[reportArgumentType]
+    )
+    return search(question, profile, load_catalogue())
+
+
+def trained(plan: Plan) -> float:
+    assert plan.run is not None and plan.run.trained_samples is not None
+    return plan.run.trained_samples
+
+
+def test_only_a_budget_without_work_asks_for_the_work() -> None:
+    assert Question(money=Money(budget_usd=Decimal(5))).asks_for_work
+    assert not Question().asks_for_work
+    assert not Question(money=Money(deadline_s=5.0)).asks_for_work
+    assert not Question(money=Money(budget_usd=Decimal(5)), work=Work(steps=1)).asks_for_work
+
+
+@pytest.mark.parametrize("deadline_s", [None, 3 * HOUR, 48 * HOUR])
+def test_every_plan_keeps_to_both_limits_and_one_more_step_would_not(
+    toy: Profile, deadline_s: float | None
+) -> None:
+    found = asked(toy, budget_usd=Decimal(100), deadline_s=deadline_s)
+    assert found.plans
+    for plan in found.plans:
+        run, job = plan.run, plan.whole_job
+        assert run is not None and job is not None and job.usd is not None
+        assert job.usd <= 100
+        assert deadline_s is None or job.hours * HOUR <= deadline_s
+        assert run.trained_samples == run.steps * plan.global_batch
+        assert run.trained_tokens == trained(plan) * (toy.tokens_per_sample or 0)
+        if run.limited_by == "deadline":
+            assert deadline_s is not None
+            assert job.hours * HOUR + plan.step_time_s.value > deadline_s
+        else:
+            # A billed increment is an hour at most.
+            assert float(job.usd) + (plan.usd_per_hour or 0) * 1.01 + 0.1 > 100
+
+
+def test_plans_come_by_how_much_they_train(toy: Profile) -> None:
+    found = asked(toy, budget_usd=Decimal(100), deadline_s=12 * HOUR)
+    amounts = [trained(plan) for plan in found.plans if (plan.p_oom or 0) <= 0.02]
+    assert amounts == sorted(amounts, reverse=True)
+    assert found.headlines == {}
+    assert found.recommended is not None
+    assert "trains" in found.recommended.reason
+
+
+def test_more_money_or_time_never_trains_less(toy: Profile) -> None:
+    def most(usd: int, hours: float) -> float:
+        plans = asked(toy, budget_usd=Decimal(usd), deadline_s=hours * HOUR).plans
+        return max(map(trained, plans))
+
+    assert most(50, 5) <= most(100, 5)
+    assert most(100, 5) <= most(100, 50)
+
+
+def test_the_question_says_that_no_amount_was_given(toy: Profile) -> None:
+    found = asked(toy, budget_usd=Decimal(100))
+    assert found.question.work.kind is None
+    assert found.question.limits.budget_usd == 100
+
+
+def test_too_little_for_the_start_of_any_machine_is_counted(toy: Profile) -> None:
+    found = asked(toy, budget_usd=Decimal("0.01"))
+    assert found.plans == ()
+    assert found.rejected.over_budget > 0
+
+
+def test_less_work_in_much_less_time_may_be_recommended_and_says_so() -> None:
+    def plan(position: int, samples: float, hours: float) -> Plan:
+        run = make_run(
+            steps=int(samples),
+            hours=hours,
+            trained_samples=samples,
+            limited_by="budget",
+            usd=100.0,
+        )
+        return make_plan(position, run=run, runnable=True)
+
+    def whole(plan: Plan) -> Plan:
+        from gpuplan.planner.plan.parts import WholeJob
+
+        assert plan.run is not None
+        hours = plan.run.hours
+        job = WholeJob(
+            hours=hours,
+            hours_low=hours,
+            hours_high=hours,
+            usd=Decimal(100),
+            usd_low=Decimal(90),
+            usd_high=Decimal(110),
+        )
+        return plan.model_copy(update={"whole_job": job})
+
+    slow, fast = whole(plan(1, 1000.0, 1000.0)), whole(plan(2, 800.0, 10.0))
+    best = recommended(sensible((slow, fast), Money()), Money())
+    assert best is not None and best.id == fast.id
+    assert best.reason.startswith("trains 80 % of the most, in 1 % of its time")
