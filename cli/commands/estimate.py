@@ -162,6 +162,7 @@ BYS: tuple[By, ...] = get_args(By)
     is_flag=True,
     help="Show every plan, not only the best per accelerator.",
 )
+@option("Layout", "--runnable", is_flag=True, help="Only plans that gpuplan launch can run.")
 @option("Output", "--vs-cpu", is_flag=True, help="Add host processors, for comparison.")
 @option("Output", "--explain", type=WHOLE, metavar="N", help="Show plan N in full.")
 @option(

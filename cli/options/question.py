@@ -57,6 +57,7 @@ class QuestionOptions:
     top: int | None
     """`ALL`, a number, or None where none was given."""
     all_variants: bool
+    runnable: bool
     vs_cpu: bool
 
 
@@ -120,6 +121,7 @@ def question_of(options: QuestionOptions, *, is_read: bool = False) -> Question:
             max_oom=options.max_oom_risk,
         ),
         all_variants=options.all_variants,
+        runnable=options.runnable,
         vs_cpu=options.vs_cpu,
         top=_top(options, is_read=is_read),
         by=options.by,

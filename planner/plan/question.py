@@ -122,6 +122,8 @@ class Question:
     choices: Choices = field(default_factory=Choices)
     money: Money = field(default_factory=Money)
     all_variants: bool = False
+    runnable: bool = False
+    """Whether only plans are wanted that gpuplan's runner carries out."""
     vs_cpu: bool = False
     top: int | None = None
     """How many plans are wanted that run without a port; None: the best of every group. With it,

@@ -14,6 +14,7 @@ from ..hardware.cluster import Site
 from ..plan.layout import Layout
 from ..plan.question import Money, Sort
 from ..plan.setup import Setup
+from ..software.torch_builds import capacity_note
 from .offers import PricedInstance
 
 
@@ -45,6 +46,11 @@ class Candidate:
     def nodes(self) -> int:
         """How many nodes are rented."""
         return self.layout.accelerators // self.one_node.per_node
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether its machines are usually had by reservation only."""
+        return capacity_note(self.choice.instance, self.choice.purchase) is not None
 
     @cached_property
     def site(self) -> Site:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ..plan.plan import Plan
 from ..plan.question import By, Money, Question, Sort
 from .candidate import Candidate, sort_key
 from .offers import LARGE_CLOUDS
-from .recommended import MOST_OF_CHEAPEST, cost_of, weight_of
+from .recommended import MOST_OF_CHEAPEST, RESERVED, cost_of, weight_of
 
 TRIES_PER_GROUP = 6
 """Candidates of one group that are checked exactly before it is given up."""
@@ -36,12 +37,23 @@ class Ranked:
     above_cost: int
 
 
-def rank(candidates: list[Candidate], question: Question, plan_of: PlanOf) -> Ranked:
+def rank(
+    candidates: list[Candidate],
+    question: Question,
+    plan_of: PlanOf,
+    runs: Callable[[Candidate], bool],
+) -> Ranked:
     """Return plans in order: one per group, or all of them on request.
 
     Plans that may run out of memory come after the others, and those that need a port to XLA last.
     The plans that the first lines of an answer name are added where they are not among the best:
-    the fastest, the smallest, and the fastest of more nodes at about the cheapest cost.
+    the fastest, the smallest, and what may be recommended.
+
+    Args:
+        candidates: within the limits of the question.
+        question: what was asked.
+        plan_of: finishes a candidate; None where it does not fit after all.
+        runs: whether gpuplan's runner carries a candidate out.
     """
     sort: Sort = question.money.sort or "cost"
     ordered = sorted(candidates, key=lambda one: one.order(sort))
@@ -58,7 +70,7 @@ def rank(candidates: list[Candidate], question: Question, plan_of: PlanOf) -> Ra
         by = grouping(question)
         chosen = _best_of_groups(own, by, sort, top, plan_of)
         chosen += _best_of_groups(ported, by, sort, SHOWN_PORTED if question.top else top, plan_of)
-    chosen += _extremes(own, dear, chosen, question.money, plan_of)
+    chosen += _extremes(own, dear, chosen, question.money, plan_of, runs)
     # The exact check may have shrunk a plan's micro-batch, so that plans are ordered again.
     max_oom = question.money.max_oom
     chosen.sort(key=lambda plan: (plan.needs_port, *_plan_order(plan, sort, max_oom)))
@@ -144,6 +156,7 @@ def _extremes(
     chosen: list[Plan],
     money: Money,
     plan_of: PlanOf,
+    runs: Callable[[Candidate], bool],
 ) -> list[Plan]:
     """Return the plans that the first lines may name where they are not among the chosen."""
     devices = [one for one in candidates if not one.one_node.accelerator.is_cpu]
@@ -167,7 +180,8 @@ def _extremes(
     known = {plan.id for plan in chosen}
     extra: list[Plan] = []
     for ordered in wanted:
-        for plan in _first_plans(ordered[:TRIES_PER_GROUP], 1, plan_of):
+        tried = list(islice(filter(runs, ordered), TRIES_PER_GROUP)) or ordered[:TRIES_PER_GROUP]
+        for plan in _first_plans(tried, 1, plan_of):
             if plan.id not in known:
                 known.add(plan.id)
                 extra.append(plan)
@@ -178,7 +192,9 @@ def _by_weight(candidates: Sequence[Candidate], money: Money) -> list[Candidate]
     """Return the candidates as `recommended` orders plans."""
 
     def key(one: Candidate) -> tuple[bool, float]:
-        return one.is_risky, weight_of(one.usd, one.seconds / SECONDS_PER_HOUR, one.nodes, money)
+        hours = one.seconds / SECONDS_PER_HOUR
+        hard_to_get = 1 + RESERVED if one.is_reserved else 1.0
+        return one.is_risky, hard_to_get * weight_of(one.usd, hours, one.nodes, money)
 
     return sorted(candidates, key=key)
 

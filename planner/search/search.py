@@ -31,6 +31,7 @@ from .candidate import Candidate
 from .infeasible import nearest_miss, reasons
 from .offers import survey
 from .ranking import rank
+from .runs_here import is_run
 from .search_space import Space, asked_batch, space_of
 from .sweep import Sweep
 from .to_plan import as_plan
@@ -119,6 +120,11 @@ def _outcome(
         return _finish(candidate, question, cache, known)
 
     within: list[Candidate] = []
+    if question.runnable:
+        run = [one for one in candidates if is_run(one, cache.profile)]
+        sweep.counts["unsupported"] += sum(one.variants_that_fit for one in candidates)
+        sweep.counts["unsupported"] -= sum(one.variants_that_fit for one in run)
+        candidates = run
     if question.asks_for_work:
         candidates = [one.within(question.money) for one in candidates]
     for candidate in candidates:
@@ -127,7 +133,7 @@ def _outcome(
             within.append(candidate)
         else:
             sweep.counts[reason] += candidate.variants_that_fit
-    ranked = rank(within, question, plan_of)
+    ranked = rank(within, question, plan_of, lambda one: is_run(one, cache.profile))
     best = answer_of(ranked.plans, question, is_batch_free=space.global_batch is None)
     missed = None if best.plans else nearest_miss(candidates, question, cache.profile)
     return SearchOutcome(

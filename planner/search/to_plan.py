@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...catalog.torch_builds import host_architecture
 from ...catalog.units import SECONDS_PER_HOUR
 from ...profiles.profile import Profile
 from ..cost.run_cost import run_cost, samples_of
@@ -14,10 +13,10 @@ from ..offload.host_memory import ordered
 from ..plan.ids import plan_id
 from ..plan.plan import Estimated, Plan, RunCost, WholeJob
 from ..plan.question import Question, Work
-from ..plan.runnable import why_not_runnable
 from ..predict.predict import Prediction
-from ..software.torch_builds import BuildVerdict, build_verdict, capacity_note
+from ..software.torch_builds import BuildVerdict, capacity_note
 from .candidate import Candidate
+from .runs_here import torch_build_of, why_not_run
 
 
 def as_plan(
@@ -27,8 +26,7 @@ def as_plan(
     setup, site, choice = candidate.setup, candidate.site, candidate.choice
     global_batch = setup.micro_batch * setup.layout.data * setup.grad_accum
     step = prediction.step_time_s
-    host = host_architecture(site.accelerator.name)
-    torch_build = build_verdict(site.accelerator, host, profile.torch_version)
+    torch_build = torch_build_of(site.accelerator, profile)
     reserved = capacity_note(choice.instance, choice.purchase)
     told = (torch_build.note, reserved)
     rates = _rates(candidate, global_batch / step.value, profile.tokens_per_sample)
@@ -73,7 +71,7 @@ def as_plan(
         needs_port=site.accelerator.needs_xla,
         notes=(*prediction.notes, *(note for note in told if note is not None)),
     )
-    return _named(plan, profile, torch_build.why_not)
+    return _named(plan, why_not_run(setup, site.accelerator, profile))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,21 +153,8 @@ def _needs_build(verdict: BuildVerdict) -> Literal["other", "older"] | None:
     return "older" if verdict.is_older else "other"
 
 
-def _named(plan: Plan, profile: Profile, without_torch: str | None) -> Plan:
+def _named(plan: Plan, reason: str | None) -> Plan:
     """Return the plan with its id, and with whether gpuplan's runner runs it."""
-    reason = without_torch or why_not_runnable(
-        plan.layout,
-        precision=plan.precision,
-        stack=plan.stack,
-        grad_accum=plan.grad_accum,
-        recompute=plan.recompute,
-        offloaded=plan.offloaded,
-        tensor_plan=profile.tensor_plan,
-        tied_modules=profile.tied_modules,
-        tied_blocks=profile.tied_blocks,
-        blocks=max((group.count for group in profile.blocks), default=0),
-        needs_port=plan.needs_port,
-    )
     return plan.model_copy(
         update={
             "id": plan_id(dict(plan)),

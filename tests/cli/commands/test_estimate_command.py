@@ -225,12 +225,14 @@ def test_every_option_reaches_the_question(asked: Asked) -> None:
         " --micro-batch 1,2 --grad-accum 4 --precision bf16-amp --recompute full --compile"
         " --stack megatron --optimizer adafactor --deadline 3d --budget 2k --spot --sort time"
         " --top 5 --all-variants --vs-cpu --critical-batch 4096 --max-oom-risk 10% --by provider"
+        " --runnable"
     )
     run(["estimate", "model.py", *words.split()])
     question = asked.question
     assert question is not None
     assert question.work == api.Work(tokens=10e9, global_batch=512, critical_batch=4096)
     assert (question.by, question.money.max_oom) == ("provider", 0.1)
+    assert question.runnable
     assert question.machine == api.Machine(
         providers=("aws", "gcp", "all"),
         regions=("us-east-1",),
