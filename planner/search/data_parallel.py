@@ -69,13 +69,27 @@ class DataParallelPredictor:
         return accum, accum * at_once == wanted
 
     def fits(
-        self, site: Site, layouts: tuple[Layout, ...], variants: Variants, accum: np.ndarray
+        self,
+        site: Site,
+        layouts: tuple[Layout, ...],
+        variants: Variants,
+        accum: np.ndarray,
+        *,
+        headroom: float = 1.0,
     ) -> np.ndarray:
-        """Return [L, V] whether the device, and the host of what is offloaded, hold the peak."""
+        """Return [L, V] whether the device, and the host of what is offloaded, hold the peak.
+
+        Args:
+            site: its device and host.
+            layouts: data-parallel ones, [L].
+            variants: what runs on one rank, [V].
+            accum: [L, V] micro-batches per step.
+            headroom: share of the device's memory that may be used.
+        """
         base = variants.setup
         outside = self._framework_bytes(site, layouts, base)
         peak = self.peak_bytes(layouts, base, accum)
-        fits = peak * USUAL_FRAGMENTATION + outside <= capacity_bytes(site.accelerator)
+        fits = peak * USUAL_FRAGMENTATION + outside <= headroom * capacity_bytes(site.accelerator)
         if base.offload and site.host_memory_bytes is not None:
             on_host = host_bytes(
                 self.cache, base, layouts, activation_bytes=variants.offloaded_activation_bytes

@@ -59,12 +59,20 @@ class SplitSearch:
         return not is_roomy and self._predictor(precision, stack) is not None
 
     def best(
-        self, site: Site, precision: Precision, stack: Stack, nodes: int, *, bound_s: float
+        self,
+        site: Site,
+        precision: Precision,
+        stack: Stack,
+        nodes: int,
+        *,
+        bound_s: float,
+        headroom: float = 1.0,
     ) -> Outcome:
         """Return the best split layouts of so many nodes (`SplitPredictor.best`)."""
         predictor = self._predictor(precision, stack)
         assert predictor is not None, "asked for only where it may help"
-        return predictor.best(site, self._bases(precision, stack), nodes, bound_s=bound_s)
+        bases = self._bases(precision, stack)
+        return predictor.best(site, bases, nodes, bound_s=bound_s, headroom=headroom)
 
     def _predictor(self, precision: Precision, stack: Stack) -> SplitPredictor | None:
         """Return what predicts split layouts under a stack; None where the model has no blocks."""
