@@ -88,7 +88,7 @@ class SplitPredictor:
     def of(
         cls, cache: ModelCache, space: Space, base: Setup, kinds: Sequence[Kind]
     ) -> SplitPredictor | None:
-        """Return the predictor of a model; None where it cannot be split.
+        """Return the predictor of a model; None where it cannot be split on these nodes.
 
         Args:
             cache: the model.
@@ -102,6 +102,8 @@ class SplitPredictor:
             return None
         rows = SplitRows(cache, limits, base)
         rows.add(kinds, space.node_counts)
+        if not rows.rows:
+            return None
         tables = SplitTables(
             cache=cache,
             rows=rows,

@@ -75,7 +75,7 @@ class SplitSearch:
         return predictor.best(site, bases, nodes, bound_s=bound_s, headroom=headroom)
 
     def _predictor(self, precision: Precision, stack: Stack) -> SplitPredictor | None:
-        """Return what predicts split layouts under a stack; None where the model has no blocks."""
+        """Return what predicts split layouts under a stack; None where none is legal."""
         if stack not in self._predictors:
             base = self.base(precision, stack, autocast=True)
             self._predictors[stack] = SplitPredictor.of(self.cache, self.space, base, self.kinds)
