@@ -44,10 +44,11 @@ class SplitSearch:
         Not where the whole training state, and the activations of the smallest step, take less than
         `ROOMY` of its memory: then nothing has to be split, and what a data-parallel plan may lose
         is the exposed part of one reduction of the gradients a step. Not for hosts, for a fixed
-        plan, for layouts given by hand, or beside offloading.
+        plan, for layouts given by hand, or beside offloading; nor where the global batch is free,
+        for then no two steps are the same work.
         """
-        blocks = self.cache.profile.blocks
-        if self.given or self.space.fixed or accelerator.is_cpu or not blocks:
+        fixed = self.given or self.space.fixed or self.space.global_batch is None
+        if fixed or accelerator.is_cpu or not self.cache.profile.blocks:
             return False
         if stack not in self._least_bytes:
             base = self.base(precision, stack, autocast=True)

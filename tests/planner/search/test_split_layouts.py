@@ -235,6 +235,25 @@ def test_every_split_candidate_is_counted_and_faster_than_data_parallelism() -> 
         assert one.step_s < min(whole, default=float("inf"))
 
 
+def test_one_accelerator_and_a_free_batch_leave_nothing_to_split() -> None:
+    cache = ModelCache(profile_of(HUGE))
+    alone = Machine(instances=("g4dn.xlarge",), max_nodes=1)
+    batch = Work(global_batch=64)
+    assert sweep_of(Question(machine=alone, work=batch), cache).timed == 0
+    free = Machine(providers=("aws",), accelerators=("H100:8",), max_nodes=1)
+    assert sweep_of(Question(machine=free), cache).timed == 0
+
+
+def test_less_head_room_leaves_fewer_layouts(caches, sites) -> None:
+    fitting = []
+    for headroom in (1.0, 0.04, 0.03, 0.0):
+        predictor = predictor_of(caches[0], sites[0], 1)
+        outcome = predictor.best(sites[0], bases(), 1, bound_s=float("inf"), headroom=headroom)
+        fitting.append(outcome.fitting)
+    assert fitting[0] > fitting[2] >= fitting[3] == 0
+    assert fitting == sorted(fitting, reverse=True)
+
+
 def test_the_micro_batches_tried_are_few(caches) -> None:
     space = space_of(Question(work=Work(global_batch=4096)), caches[0].profile)
     assert few_micro_batches(space.micro_batches) == [1, 2, 4, 8, 16, 32]
