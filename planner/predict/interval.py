@@ -147,9 +147,18 @@ def oom_margin(layout: Layout) -> float:
 
 def memory_sigma(stack: Stack, layout: Layout) -> float:
     """Return the relative error, one standard deviation, of an allocator peak."""
-    sigma = MEMORY_SIGMA.get(stack, OTHER_MEMORY_SIGMA)
+    return max(usual_sigma(stack), split_sigma(layout))
+
+
+def usual_sigma(stack: Stack) -> float:
+    """Return the relative error of an allocator peak under a stack, where nothing is split."""
+    return MEMORY_SIGMA.get(stack, OTHER_MEMORY_SIGMA)
+
+
+def split_sigma(layout: Layout) -> float:
+    """Return the least relative error of the peak of a layout that splits the model; else 0."""
     split = [d > 1 for d in (layout.tensor, layout.pipeline, layout.context, layout.expert)]
-    return max(sigma, SPLIT_MEMORY_SIGMA[sum(split) == 1]) if any(split) else sigma
+    return SPLIT_MEMORY_SIGMA[sum(split) == 1] if any(split) else 0.0
 
 
 def oom_probability(
@@ -183,6 +192,29 @@ def safe_peak_bytes(
         return likely
     spread = _spread(allocator_bytes, framework_bytes, memory_sigma(stack, layout))
     return likely + NormalDist().inv_cdf(1 - max_oom) * spread
+
+
+def safe_allocator_bytes(
+    capacity_bytes: float, framework_bytes: Array, *, margin: Array, sigma: Array, max_oom: float
+) -> Array:
+    """Return the largest allocator peak that a device holds but for a chance of `max_oom`.
+
+    The inverse of `safe_peak_bytes`: the root below the room of
+    (room - (1 + margin) a)² = z² ((sigma a)² + (`FRAMEWORK_SIGMA` framework)²).
+
+    Args:
+        capacity_bytes: of the device.
+        framework_bytes: held outside the allocator.
+        margin: of each layout (`oom_margin`).
+        sigma: of each layout (`memory_sigma`).
+        max_oom: from 0 to 1; from 1/2 on, the likely peak decides.
+    """
+    room, grown = capacity_bytes - framework_bytes, 1 + margin
+    z = NormalDist().inv_cdf(1 - max_oom) if max_oom < 0.5 else 0.0
+    square = grown**2 - (z * sigma) ** 2
+    constant = room**2 - (z * FRAMEWORK_SIGMA * framework_bytes) ** 2
+    under = np.maximum((room * grown) ** 2 - square * constant, 0.0)
+    return (room * grown - np.sqrt(under)) / square
 
 
 def memory_interval(

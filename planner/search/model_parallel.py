@@ -50,7 +50,9 @@ class HandLayouts:
     space: Space
     _peaks: dict[Setup, float] = field(default_factory=dict)
 
-    def try_layout(self, site: Site, base: Setup, layout: Layout, *, usual: float) -> Trial:
+    def try_layout(
+        self, site: Site, base: Setup, layout: Layout, *, usual: float, headroom: float = 1.0
+    ) -> Trial:
         """Return the fastest setup of a layout that fits on a site.
 
         Args:
@@ -58,10 +60,11 @@ class HandLayouts:
             base: precision, stack and whether layers are cast.
             layout: splits more than the data.
             usual: reserved over allocated bytes that the search assumes.
+            headroom: share of the device's memory that may be used.
         """
         best, best_rate, best_s = None, 0.0, 0.0
         fitting = short = uneven = 0
-        room = capacity_bytes(site.accelerator) - framework_bytes(
+        room = headroom * capacity_bytes(site.accelerator) - framework_bytes(
             site.accelerator, communicators=communicators(layout, base.stack)
         )
         try:

@@ -9,7 +9,7 @@ its step time is arithmetic over arrays of candidates (`predict/split_step.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,20 +19,20 @@ from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes
 from ..memory.framework_memory import COMMUNICATOR_BYTES, framework_bytes
 from ..parallelism.legal_layouts import limits_of
-from ..plan.errors import UnsupportedError
 from ..plan.layout import Layout
 from ..plan.runnable import why_not_runnable
 from ..plan.setup import Setup
+from ..predict.interval import safe_allocator_bytes, usual_sigma
 from ..predict.model_cache import ModelCache
-from ..predict.split_memory import accumulations, split_peaks, stages_of
-from ..predict.split_step import Candidates, slowest_stages_of, split_parts, split_shares
+from ..predict.split_step import Candidates, split_parts
 from ..predict.step_time import wire_of
 from ..software.stack import casts_layers
 from ..step.kernel_totals import MicroBatchTimes
-from ..step.model_parallel_step import SECONDS, boundary_bytes, hybrid_traffic
+from ..step.model_parallel_step import SECONDS, hybrid_traffic
 from .data_parallel import USUAL_FRAGMENTATION
 from .search_space import Space, few_micro_batches
 from .split_rows import Kind, SplitRows
+from .split_tables import SplitTables
 
 FIRST_LOOK = 512
 """Candidates with the smallest lower bounds that are timed before the others are compared."""
@@ -63,24 +63,6 @@ class Outcome:
     """Of those that fit, how many had to be timed: the others are slower than what is known."""
 
 
-class _Memory(NamedTuple):
-    """Peaks in one flat table, and where those of each row begin."""
-
-    peaks: np.ndarray
-    offset: np.ndarray
-    recompute_stride: np.ndarray
-    accumulation_stride: np.ndarray
-
-
-class _Stages(NamedTuple):
-    """The slowest stage of a micro-batch on one site, flat over [split, recompute, pipeline, B]."""
-
-    seconds: dict[str, np.ndarray]
-    others_s: np.ndarray
-    boundary_bytes: np.ndarray
-    """[splits] per sample."""
-
-
 class _Fitting(NamedTuple):
     """Candidates that fit: their row, recompute policy, micro-batch and accumulation."""
 
@@ -101,14 +83,13 @@ class SplitPredictor:
     cache: ModelCache
     space: Space
     rows: SplitRows
-    _memory: dict[Setup, _Memory] = field(default_factory=dict)
-    _stages: dict[tuple[object, ...], _Stages] = field(default_factory=dict)
+    tables: SplitTables
 
     @classmethod
     def of(
         cls, cache: ModelCache, space: Space, base: Setup, kinds: Sequence[Kind]
     ) -> SplitPredictor | None:
-        """Return the predictor of a model; None where it cannot be split, or on no such nodes.
+        """Return the predictor of a model; None where it cannot be split on these nodes.
 
         Args:
             cache: the model.
@@ -122,12 +103,16 @@ class SplitPredictor:
             return None
         rows = SplitRows(cache, limits, base)
         rows.add(kinds, space.node_counts)
-        return cls(cache=cache, space=space, rows=rows) if rows.rows else None
-
-    @property
-    def micro_batches(self) -> np.ndarray:
-        """[B] sizes that are tried."""
-        return np.array(few_micro_batches(self.space.micro_batches))
+        if not rows.rows:
+            return None
+        tables = SplitTables(
+            cache=cache,
+            rows=rows,
+            recomputes=space.recomputes,
+            node_counts=space.node_counts,
+            micro_batches=np.array(few_micro_batches(space.micro_batches)),
+        )
+        return cls(cache=cache, space=space, rows=rows, tables=tables)
 
     def best(
         self,
@@ -136,7 +121,7 @@ class SplitPredictor:
         nodes: int,
         *,
         bound_s: float,
-        headroom: float = 1.0,
+        max_oom: float = 1.0,
     ) -> Outcome:
         """Return the fastest layouts of a site that fit, if they are faster than `bound_s`.
 
@@ -145,7 +130,7 @@ class SplitPredictor:
             bases: precision and software; with autocast, without it, or both.
             nodes: how many of them.
             bound_s: step time of the best layout that splits only the data.
-            headroom: share of the device's memory that may be used.
+            max_oom: chance of running out of memory that is accepted.
         """
         rows = self.rows.legal[Kind(site.per_node, site.domain), nodes]
         parts, short, uneven = [], 0, 0
@@ -153,7 +138,7 @@ class SplitPredictor:
             own = rows[self._runs_under(base, several=len(bases) > 1)[rows]]
             if not len(own):
                 continue
-            fitting, missed, indivisible = self._fitting(site, base, own, i, headroom)
+            fitting, missed, indivisible = self._fitting(site, base, own, i, max_oom)
             parts.append(fitting)
             short, uneven = short + missed, uneven + indivisible
         if not parts:
@@ -181,19 +166,26 @@ class SplitPredictor:
         return self.cache.shared(("casts", id(self), base.autocast, len(self.rows.rows)), make)
 
     def _fitting(
-        self, site: Site, base: Setup, rows: np.ndarray, index: int, headroom: float
+        self, site: Site, base: Setup, rows: np.ndarray, index: int, max_oom: float
     ) -> tuple[_Fitting, int, int]:
         """Return the candidates that fit, and how many do not: for their memory, or their batch."""
-        facts, sizes = self.rows.facts, self.micro_batches
+        facts, sizes = self.rows.facts, self.tables.micro_batches
         accum, divides, several = self._accumulation(rows, sizes)
-        memory = self._memory_of(base)
+        memory = self.tables.memory(base)
         policies = np.arange(len(self.space.recomputes))
         at = memory.offset[rows, None, None] + np.arange(len(sizes))
         at = at + memory.recompute_stride[rows, None, None] * policies[None, :, None]
         at = at + (memory.accumulation_stride[rows, None] * several)[:, None, :]
         outside = framework_bytes(site.accelerator, communicators=0)
         outside = outside + facts["communicators"][rows] * COMMUNICATOR_BYTES
-        room = (headroom * capacity_bytes(site.accelerator) - outside) / USUAL_FRAGMENTATION
+        room = safe_allocator_bytes(
+            capacity_bytes(site.accelerator),
+            outside,
+            margin=facts["oom_margin"][rows],
+            sigma=np.maximum(facts["memory_sigma"][rows], usual_sigma(base.stack)),
+            max_oom=max_oom,
+        )
+        room = room / USUAL_FRAGMENTATION
         fits = memory.peaks[at] <= room[:, None, None]
         row, policy, size = np.nonzero(fits & divides[:, None, :])
         chosen = rows[row]
@@ -271,7 +263,7 @@ class SplitPredictor:
         return Found(
             layout=self.rows.layout(self.rows.rows[these.row[at]]),
             base=bases[these.base[at]],
-            micro_batch=int(self.micro_batches[these.size[at]]),
+            micro_batch=int(self.tables.micro_batches[these.size[at]]),
             grad_accum=int(these.accum[at]),
             recompute=self.space.recomputes[these.recompute[at]],
             step_s=seconds,
@@ -286,7 +278,7 @@ class SplitPredictor:
             own = these.base == i
             if not own.any():
                 continue
-            stages, at = self._stages_of(site, base), these.place[own]
+            stages, at = self.tables.stages(site, base), these.place[own]
             one = stages.seconds["forward_s"][at] + stages.seconds["backward_s"][at]
             least[own] = these.accum[own] * one + waits[these.row[own]] * stages.others_s[at]
         return least
@@ -318,7 +310,7 @@ class SplitPredictor:
 
     def _step_s(self, site: Site, base: Setup, these: _Fitting, rows: np.ndarray) -> np.ndarray:
         facts = {name: column[these.row] for name, column in self.rows.facts.items()}
-        stages = self._stages_of(site, base)
+        stages = self.tables.stages(site, base)
         taken = {name: stages.seconds[name][these.place] for name in SECONDS}
         table, place = self.cache.shared(
             ("traffic", id(self), rows.tobytes()), lambda: self.rows.traffic(rows)
@@ -326,7 +318,7 @@ class SplitPredictor:
         links = self.cache.links(site)
         ranks = np.full((table.rows, 1), facts["accelerators"][0])
         traffic = hybrid_traffic(table, ranks, links, wire_of(base))
-        sent = stages.boundary_bytes[facts["split"]] * self.micro_batches[these.size]
+        sent = stages.boundary_bytes[facts["split"]] * self.tables.micro_batches[these.size]
         candidates = Candidates(
             micro_batch=MicroBatchTimes(
                 taken["forward_s"], taken["backward_s"], taken["compute_s"], taken["memory_s"]
@@ -343,81 +335,6 @@ class SplitPredictor:
             grad_accum=these.accum,
         )
         return split_parts(self.cache, site, base, candidates).total_s
-
-    def _stages_of(self, site: Site, base: Setup) -> _Stages:
-        """Return the slowest stages of every split, recompute policy and pipeline."""
-        links = (site.domain, site.intra_link.bytes_per_s, site.domain_bytes_per_s)
-        key = (site.accelerator.name, *links, site.inter_link.rdma, base)
-        if key not in self._stages:
-            self._stages[key] = self._made_stages(site, base)
-        return self._stages[key]
-
-    def _made_stages(self, site: Site, base: Setup) -> _Stages:
-        pipelines, sizes = tuple(self.rows.pipelines), self.micro_batches
-        policies = self.space.recomputes
-        shape = (len(self.rows.splits), len(policies), len(pipelines), len(sizes))
-        seconds = {name: np.full(shape, np.inf) for name in SECONDS}
-        others, boundary = np.full(shape, np.inf), np.zeros(shape[0])
-        for s in self._splits_on(site):
-            setup = replace(base, layout=self.rows.splits[s].smallest())
-            try:
-                found = slowest_stages_of(self.cache, site, setup, policies, pipelines, sizes)
-            except UnsupportedError:
-                continue
-            for r, one in enumerate(found):
-                others[s, r] = one.others_s
-                for name in SECONDS:
-                    seconds[name][s, r] = one.seconds[name]
-            boundary[s] = boundary_bytes(split_shares(self.cache, setup, ("none",))[0])
-        flat = {name: table.ravel() for name, table in seconds.items()}
-        return _Stages(seconds=flat, others_s=others.ravel(), boundary_bytes=boundary)
-
-    def _splits_on(self, site: Site) -> list[int]:
-        """Return the splits that are legal on any number of such nodes."""
-        kind, known = Kind(site.per_node, site.domain), site.inter_link.bytes_per_s is not None
-        counts = [nodes for nodes in self.space.node_counts if nodes == 1 or known]
-        rows = [self.rows.legal[kind, nodes] for nodes in counts]
-        return sorted({int(s) for own in rows for s in np.unique(self.rows.facts["split"][own])})
-
-    def _memory_of(self, base: Setup) -> _Memory:
-        """Return the peaks of all rows; no device changes them, nor does torch's 16-bit format."""
-        if base.stack.startswith("torch") and base.precision == "fp16-amp":
-            base = replace(base, precision="bf16-amp")
-        if base not in self._memory:
-            self._memory[base] = self._made_memory(base)
-        return self._memory[base]
-
-    def _made_memory(self, base: Setup) -> _Memory:
-        tables = [self._peaks_of_split(base, s) for s in range(len(self.rows.splits))]
-        begins = np.cumsum([0, *(table.size for table in tables)])
-        facts = self.rows.facts
-        split, sizes = facts["split"], len(self.micro_batches)
-        by_accumulation = np.array([table[0, 0].size for table in tables])
-        offset = begins[split] + facts["pipeline_index"] * sizes
-        offset = offset + facts["shards"] * len(self.rows.pipelines) * sizes
-        return _Memory(
-            peaks=np.concatenate([table.ravel() for table in tables]),
-            offset=offset,
-            recompute_stride=np.array([table[0].size for table in tables])[split],
-            accumulation_stride=by_accumulation[split],
-        )
-
-    def _peaks_of_split(self, base: Setup, s: int) -> np.ndarray:
-        """Return [recompute, way of accumulating, data dimension, pipeline, B] peaks."""
-        pipelines, sizes, held = self.rows.pipelines, self.micro_batches, self.rows.shards[s]
-        ways, policies = len(accumulations(1, 1)), self.space.recomputes
-        peaks = np.full((len(policies), ways, len(held), len(pipelines), len(sizes)), np.inf)
-        for r, recompute in enumerate(policies):
-            setup = replace(base, layout=self.rows.splits[s].smallest(), recompute=recompute)
-            try:
-                stages, owners = stages_of(self.cache, setup, pipelines, sizes)
-            except UnsupportedError:
-                continue
-            for stage in sorted({stage for stage, _ in held}):
-                at = [z for z, (of, _) in enumerate(held) if of == stage]
-                shards = [held[z][1] for z in at]
-                peaks[r][:, at] = split_peaks(self.cache, setup, stages, owners, stage, shards)
-        return peaks
 
     def _runnable(self, base: Setup) -> np.ndarray:
         """Return [rows] whether gpuplan's runner runs a layout."""

@@ -16,6 +16,7 @@ from ..parallelism.rank_parameters import RankUnits, data_layout, expert_data_la
 from ..plan.layout import Layout
 from ..plan.setup import Setup
 from ..predict.fullest_rank import fullest_rank
+from ..predict.interval import oom_margin, split_sigma
 from ..predict.model_cache import ModelCache
 from ..predict.split_memory import shards_of
 from ..predict.step_time import accumulated_parameters
@@ -143,6 +144,8 @@ class SplitRows:
                 accumulated_parameters(units, layout),
                 self._of_shards[key],
                 self._traffic[wired],
+                oom_margin(layout),
+                split_sigma(layout),
             )
         )
         return len(self.rows) - 1
@@ -158,7 +161,7 @@ class SplitRows:
         """Arrays of all rows, by the names of `FACTS`."""
         table = np.array(self._facts, dtype=float).T
         return {
-            name: column if name in ("stepped", "accumulated") else column.astype(int)
+            name: column if name in REAL_FACTS else column.astype(int)
             for name, column in zip(FACTS, table, strict=True)
         }
 
@@ -183,6 +186,9 @@ FACTS = (
     "accumulated",
     "shards",
     "traffic",
+    "oom_margin",
+    "memory_sigma",
 )
-"""What is known of a row: indices into the lists of `SplitRows`, degrees, and parameters of the
-fullest rank that its optimizer steps and its micro-batches add gradients to."""
+REAL_FACTS = frozenset({"stepped", "accumulated", "oom_margin", "memory_sigma"})
+"""What is known of a row: indices into the lists of `SplitRows`, degrees, parameters of the fullest
+rank that its optimizer steps and its micro-batches add gradients to, and how sure its memory is."""

@@ -8,13 +8,11 @@ from decimal import Decimal
 
 import numpy as np
 
-from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Offloaded, Precision, Stack
 from ...profiles.missing_numerics import FAILS, NEVER_TRACED
 from ...profiles.profile import NUMERICS_OF_PRECISION
 from ..cost.run_cost import samples_of, steps_of
 from ..hardware.cluster import Site
-from ..hardware.device import capacity_bytes
 from ..offload.host_copies import NOTHING
 from ..plan.layout import Layout
 from ..plan.plan import Rejected
@@ -22,7 +20,6 @@ from ..plan.question import Question
 from ..plan.setup import Setup
 from ..predict.input_wait import input_s, is_input_known
 from ..predict.model_cache import ModelCache
-from ..predict.peak_memory import memory_parts
 from ..predict.step_time import Variants
 from ..software.stack import casts_layers
 from .best_variant import Best
@@ -32,11 +29,9 @@ from .model_parallel import HandLayouts
 from .offers import LARGE_CLOUDS, Market, PricedInstance
 from .ranking import grouping
 from .search_space import Space, precisions_for, stack_for
-from .split_layouts import SplitPredictor
+from .split_layouts import Found, Outcome
 from .split_rows import Kind
-
-ROOMY = 0.5
-"""Share of a device's memory below which a whole model leaves room enough not to be split."""
+from .split_search import SplitSearch
 
 
 class Sweep:
@@ -64,9 +59,9 @@ class Sweep:
         self.by = grouping(question)
         self._data_parallel = DataParallelPredictor(cache=cache, space=space)
         self._by_hand = HandLayouts(cache=cache, space=space)
-        self._groups: dict[tuple[object, ...], list[PricedInstance]] = {}
-        self._splits: dict[Stack, SplitPredictor | None] = {}
-        self._least_bytes: dict[Stack, float] = {}
+        self._splits = SplitSearch(
+            cache=cache, space=space, base=self._base, given=bool(space.layouts or offload)
+        )
         self.timed = 0
         """Candidates that split the model and whose step time was computed."""
         self.refusals: set[str] = set()
@@ -74,8 +69,10 @@ class Sweep:
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield the best micro-batch of every site, layout and precision that fits."""
-        self._groups = self._sites()
-        for choices in self._groups.values():
+        groups = self._sites()
+        nodes = [choices[0].one_node for choices in groups.values()]
+        self._splits.kinds = sorted({Kind(node.per_node, node.domain) for node in nodes})
+        for choices in groups.values():
             accelerator = choices[0].accelerator
             if self.offload and accelerator.is_cpu:
                 continue  # Its memory is the host's already.
@@ -90,7 +87,7 @@ class Sweep:
                 for precision in precisions
                 for one in self._of_device(choices, precision, stack)
             ]
-            if precisions and self._may_split(accelerator, precisions[-1], stack):
+            if precisions and self._splits.may_help(accelerator, precisions[-1], stack):
                 yield from self._with_splits(choices, precisions, stack, found)
             else:
                 yield from found
@@ -151,33 +148,6 @@ class Sweep:
                 self.refusals.add(NEVER_TRACED)
         return kept
 
-    def _may_split(self, accelerator: Accelerator, precision: Precision, stack: Stack) -> bool:
-        """Return whether layouts that split the model are searched on a device.
-
-        Not where the whole training state, and the activations of the smallest step, take less than
-        `ROOMY` of its memory: then nothing has to be split, and what a data-parallel plan may lose
-        is the exposed part of one reduction of the gradients a step. Not for hosts, for layouts
-        given by hand, or beside offloading.
-        """
-        given = self.space.layouts or self.space.fixed or self.offload
-        if given or accelerator.is_cpu or not self.cache.profile.blocks:
-            return False
-        if stack not in self._least_bytes:
-            base = self._base(precision, stack, autocast=True)
-            self._least_bytes[stack] = min(
-                memory_parts(self.cache, replace(base, recompute=one)).peak_bytes.item()
-                for one in self.space.recomputes
-            )
-        is_roomy = self._least_bytes[stack] <= ROOMY * capacity_bytes(accelerator)
-        return not is_roomy and self._splits_of(stack, precision) is not None
-
-    def _splits_of(self, stack: Stack, precision: Precision) -> SplitPredictor | None:
-        """Return what predicts split layouts under a stack; None where the model has no blocks."""
-        if stack not in self._splits:
-            base = self._base(precision, stack, autocast=True)
-            self._splits[stack] = SplitPredictor.of(self.cache, self.space, base, self._kinds())
-        return self._splits[stack]
-
     def _with_splits(
         self,
         choices: list[PricedInstance],
@@ -191,10 +161,8 @@ class Sweep:
         Where nobody asked for precisions it is done in the 16-bit one: its kernels are no slower
         and its activations half as large.
         """
-        splits, site = self._splits_of(stack, precisions[-1]), choices[0].one_node
-        assert splits is not None
+        site = choices[0].one_node
         tried = precisions if self.question.choices.precisions else precisions[-1:]
-        shown, many = self._shown(choices), len(choices)
         for nodes in self.space.node_counts:
             if nodes > 1 and site.inter_link.bytes_per_s is None:
                 continue
@@ -202,49 +170,53 @@ class Sweep:
             safe = (found[i].step_s for i in own if not found[i].is_risky)
             bound_s = min(safe, default=float("inf"))
             for precision in tried:
-                outcome = splits.best(site, self._bases(precision, stack), nodes, bound_s=bound_s)
-                counted = outcome.fitting + outcome.out_of_memory + outcome.indivisible
-                self.tried += many * counted
-                self.timed += outcome.timed
-                self.counts["out_of_memory"] += many * outcome.out_of_memory
-                self.counts["indivisible"] += many * outcome.indivisible
-                standing = outcome.fitting * many // len(shown)
-                if not outcome.found and own:
-                    found[own[0]] = replace(
-                        found[own[0]],
-                        variants_that_fit=found[own[0]].variants_that_fit + outcome.fitting * many,
-                    )
-                for one in outcome.found:
-                    bound_s = min(bound_s, one.step_s)
-                    batch = one.micro_batch * one.grad_accum * one.layout.data
-                    for choice in shown:
-                        yield Candidate(
-                            choice=choice,
-                            one_node=site,
-                            base=one.base,
-                            layout=one.layout,
-                            micro_batch=one.micro_batch,
-                            grad_accum=one.grad_accum,
-                            recompute=one.recompute,
-                            step_s=one.step_s,
-                            global_batch=batch,
-                            steps=self._steps(batch),
-                            variants_that_fit=standing,
-                        )
-                    standing = 0
+                outcome = self._splits.best(
+                    site,
+                    precision,
+                    stack,
+                    nodes,
+                    bound_s=bound_s,
+                    max_oom=self.question.money.max_oom,
+                )
+                bound_s = min([bound_s, *(one.step_s for one in outcome.found)])
+                fitting = len(choices) * outcome.fitting
+                self._count(outcome, len(choices))
+                if outcome.found:
+                    yield from self._split_candidates(choices, site, outcome.found, fitting)
+                elif own:
+                    known = found[own[0]]
+                    standing = known.variants_that_fit + fitting
+                    found[own[0]] = replace(known, variants_that_fit=standing)
         yield from found
 
-    def _bases(self, precision: Precision, stack: Stack) -> list[Setup]:
-        """Return the setups whose kernels differ: with autocast's casts and without."""
-        casts = {casts_layers(stack, Layout(data=2, shard=2, zero_stage=z)) for z in range(4)}
-        if NUMERICS_OF_PRECISION[precision] != "amp16":
-            casts = {True}
-        return [self._base(precision, stack, autocast=one) for one in sorted(casts)]
+    def _count(self, outcome: Outcome, many: int) -> None:
+        """Count what became of the split layouts of so many equal machines."""
+        self.timed += outcome.timed
+        self.tried += many * (outcome.fitting + outcome.out_of_memory + outcome.indivisible)
+        self.counts["out_of_memory"] += many * outcome.out_of_memory
+        self.counts["indivisible"] += many * outcome.indivisible
 
-    def _kinds(self) -> list[Kind]:
-        """Return the kinds of nodes of all sites, as far as the legality of layouts goes."""
-        nodes = [choices[0].one_node for choices in self._groups.values()]
-        return sorted({Kind(node.per_node, node.domain) for node in nodes})
+    def _split_candidates(
+        self, choices: list[PricedInstance], site: Site, found: Sequence[Found], fitting: int
+    ) -> Iterator[Candidate]:
+        """Yield the candidates found; the first stands for all that fit."""
+        shown = self._shown(choices)
+        for place, one in enumerate(found):
+            batch = one.micro_batch * one.grad_accum * one.layout.data
+            for choice in shown:
+                yield Candidate(
+                    choice=choice,
+                    one_node=site,
+                    base=one.base,
+                    layout=one.layout,
+                    micro_batch=one.micro_batch,
+                    grad_accum=one.grad_accum,
+                    recompute=one.recompute,
+                    step_s=one.step_s,
+                    global_batch=batch,
+                    steps=self._steps(batch),
+                    variants_that_fit=0 if place else fitting // len(shown),
+                )
 
     def _same_kernels(
         self, layouts: list[Layout], precision: Precision, stack: Stack

@@ -1,5 +1,7 @@
 """Which layouts a model and a machine allow."""
 
+from collections.abc import Callable
+
 import pytest
 
 from gpuplan.planner.parallelism.legal_layouts import (
@@ -13,6 +15,7 @@ from gpuplan.planner.parallelism.legal_layouts import (
 from gpuplan.planner.plan.layout import Layout, parse_layout
 from gpuplan.profiles.profile import Profile
 
+Decoders = Callable[..., Profile]
 LLAMA_70B = Limits(layers=80, tensor=(1, 2, 4, 8, 16), context=(1,), expert=(1,))
 MIXTURE = Limits(layers=48, tensor=(1, 2, 4), context=(1, 2), expert=(1, 2, 4, 8, 16))
 
@@ -63,14 +66,14 @@ def test_the_state_is_shared_by_all_or_by_those_on_the_fast_link() -> None:
     assert shardings(1, 4, 8) == [(0, 1), (1, 4), (2, 4), (3, 4)]
 
 
-def test_a_model_without_repeated_blocks_is_not_split(
-    make_decoder, pytestconfig: pytest.Config
-) -> None:
-    whole: Profile = make_decoder(layers=1)
+def test_a_model_without_repeated_blocks_is_not_split(make_decoder: Decoders) -> None:
+    whole = make_decoder(layers=1)
     assert limits_of(whole.step("amp16"), 1024) is None
 
 
-def test_a_model_that_tensor_parallelism_cannot_divide_keeps_its_stages(make_decoder) -> None:
+def test_a_model_that_tensor_parallelism_cannot_divide_keeps_its_stages(
+    make_decoder: Decoders,
+) -> None:
     limits = limits_of(make_decoder(layers=8).step("amp16"), 1024)
     assert limits is not None
     assert (limits.layers, limits.context, limits.expert) == (8, (1,), (1,))

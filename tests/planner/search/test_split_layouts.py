@@ -15,6 +15,7 @@ from gpuplan.planner.parallelism.legal_layouts import legal_layouts
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.plan.setup import Setup
+from gpuplan.planner.predict.interval import oom_probability
 from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.split_memory import (
@@ -132,10 +133,11 @@ def test_the_best_is_that_of_trying_every_layout(caches, sites, data) -> None:
     """Brute force over every layout, policy and micro-batch, one setup at a time."""
     cache, site = data.draw(st.sampled_from(caches[:2])), data.draw(st.sampled_from(sites[:2]))
     batch = data.draw(st.sampled_from([8, 16, 24]))
-    headroom = data.draw(st.sampled_from([1.0, 0.04, 0.03]))
+    site = with_memory(site, data.draw(st.sampled_from([1.0, 0.04, 0.03])))
+    max_oom = data.draw(st.sampled_from([0.4, 0.02, 0.001]))
     predictor = predictor_of(cache, site, 1, global_batch=batch)
-    outcome = predictor.best(site, bases(), 1, bound_s=float("inf"), headroom=headroom)
-    tried = tried_one_by_one(cache, site, predictor, batch, headroom)
+    outcome = predictor.best(site, bases(), 1, bound_s=float("inf"), max_oom=max_oom)
+    tried = tried_one_by_one(cache, site, predictor, batch, max_oom)
     assert outcome.fitting == len(tried)
     if not tried:
         assert outcome.found == ()
@@ -152,10 +154,17 @@ def test_the_best_is_that_of_trying_every_layout(caches, sites, data) -> None:
         assert one.step_s == pytest.approx(planned_step_s(cache, site, setup), rel=1e-9)
 
 
+def with_memory(site: Site, share: float) -> Site:
+    """Return a site whose devices have a share of their memory."""
+    visible = share * capacity_bytes(site.accelerator)
+    changed = site.accelerator.model_copy(update={"memory_visible_bytes": visible})
+    return replace(site, accelerator=changed)
+
+
 def tried_one_by_one(
-    cache: ModelCache, site: Site, predictor: SplitPredictor, batch: int, headroom: float
+    cache: ModelCache, site: Site, predictor: SplitPredictor, batch: int, max_oom: float
 ) -> list[float]:
-    """Return the step times of all setups that fit."""
+    """Return the step times of all setups that fit but for such a chance of running out."""
     found = []
     for layout in legal_layouts(
         predictor.rows.limits, nodes=1, per_node=site.per_node, domain=site.domain
@@ -177,8 +186,14 @@ def tried_one_by_one(
                     autocast=layout.zero_stage < 2,
                 )
                 peak = memory_parts(cache, setup).peak_bytes.item() * USUAL_FRAGMENTATION
-                room = headroom * capacity_bytes(site.accelerator)
-                if peak + framework_of(site, setup) <= room:
+                risk = oom_probability(
+                    peak,
+                    framework_of(site, setup),
+                    capacity_bytes=capacity_bytes(site.accelerator),
+                    stack=setup.stack,
+                    layout=layout,
+                )
+                if risk <= max_oom:
                     found.append(step_parts(cache, site, setup).total_s.item())
     return found
 
@@ -233,6 +248,26 @@ def test_every_split_candidate_is_counted_and_faster_than_data_parallelism() -> 
             and (other.choice, other.nodes) == (one.choice, one.nodes)
         ]
         assert one.step_s < min(whole, default=float("inf"))
+
+
+def test_one_accelerator_and_a_free_batch_leave_nothing_to_split() -> None:
+    cache = ModelCache(profile_of(HUGE))
+    alone = Machine(instances=("g4dn.xlarge",), max_nodes=1)
+    batch = Work(global_batch=64)
+    assert sweep_of(Question(machine=alone, work=batch), cache).timed == 0
+    free = Machine(providers=("aws",), accelerators=("H100:8",), max_nodes=1)
+    assert sweep_of(Question(machine=free), cache).timed == 0
+
+
+def test_less_memory_leaves_fewer_layouts(caches, sites) -> None:
+    fitting = []
+    for share in (1.0, 0.04, 0.03, 0.001):
+        site = with_memory(sites[0], share)
+        predictor = predictor_of(caches[0], site, 1)
+        outcome = predictor.best(site, bases(), 1, bound_s=float("inf"), max_oom=0.02)
+        fitting.append(outcome.fitting)
+    assert fitting[0] > fitting[2] >= fitting[3] == 0
+    assert fitting == sorted(fitting, reverse=True)
 
 
 def test_the_micro_batches_tried_are_few(caches) -> None:

@@ -1,0 +1,90 @@
+"""Whether layouts that split the model are searched on a device, and the predictor that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ...catalog.types import Accelerator
+from ...catalog.vocabulary import Precision, Stack
+from ...profiles.profile import NUMERICS_OF_PRECISION
+from ..hardware.cluster import Site
+from ..hardware.device import capacity_bytes
+from ..plan.layout import Layout
+from ..plan.setup import Setup
+from ..predict.model_cache import ModelCache
+from ..predict.peak_memory import memory_parts
+from ..software.stack import casts_layers
+from .search_space import Space
+from .split_layouts import Outcome, SplitPredictor
+from .split_rows import Kind
+
+ROOMY = 0.5
+"""Share of a device's memory below which a whole model leaves room enough not to be split."""
+
+
+@dataclass
+class SplitSearch:
+    """The split layouts of one question; what predicts them is made when it is first needed."""
+
+    cache: ModelCache
+    space: Space
+    base: Callable[..., Setup]
+    """(precision, stack, autocast=…) → the setup without its layout and batch."""
+    given: bool
+    """Whether the user gave layouts, or offloads: then none are searched."""
+    kinds: Sequence[Kind] = ()
+    """Of nodes of all sites that may be asked for."""
+    _predictors: dict[Stack, SplitPredictor | None] = field(default_factory=dict)
+    _least_bytes: dict[Stack, float] = field(default_factory=dict)
+
+    def may_help(self, accelerator: Accelerator, precision: Precision, stack: Stack) -> bool:
+        """Return whether layouts that split the model are searched on a device.
+
+        Not where the whole training state, and the activations of the smallest step, take less than
+        `ROOMY` of its memory: then nothing has to be split, and what a data-parallel plan may lose
+        is the exposed part of one reduction of the gradients a step. Not for hosts, for a fixed
+        plan, for layouts given by hand, or beside offloading; nor where the global batch is free,
+        for then no two steps are the same work.
+        """
+        fixed = self.given or self.space.fixed or self.space.global_batch is None
+        if fixed or accelerator.is_cpu or not self.cache.profile.blocks:
+            return False
+        if stack not in self._least_bytes:
+            base = self.base(precision, stack, autocast=True)
+            self._least_bytes[stack] = min(
+                memory_parts(self.cache, replace(base, recompute=one)).peak_bytes.item()
+                for one in self.space.recomputes
+            )
+        is_roomy = self._least_bytes[stack] <= ROOMY * capacity_bytes(accelerator)
+        return not is_roomy and self._predictor(precision, stack) is not None
+
+    def best(
+        self,
+        site: Site,
+        precision: Precision,
+        stack: Stack,
+        nodes: int,
+        *,
+        bound_s: float,
+        max_oom: float,
+    ) -> Outcome:
+        """Return the best split layouts of so many nodes (`SplitPredictor.best`)."""
+        predictor = self._predictor(precision, stack)
+        assert predictor is not None, "asked for only where it may help"
+        bases = self._bases(precision, stack)
+        return predictor.best(site, bases, nodes, bound_s=bound_s, max_oom=max_oom)
+
+    def _predictor(self, precision: Precision, stack: Stack) -> SplitPredictor | None:
+        """Return what predicts split layouts under a stack; None where none is legal."""
+        if stack not in self._predictors:
+            base = self.base(precision, stack, autocast=True)
+            self._predictors[stack] = SplitPredictor.of(self.cache, self.space, base, self.kinds)
+        return self._predictors[stack]
+
+    def _bases(self, precision: Precision, stack: Stack) -> list[Setup]:
+        """Return the setups whose kernels differ: with autocast's casts and without."""
+        casts = {casts_layers(stack, Layout(data=2, shard=2, zero_stage=z)) for z in range(4)}
+        if NUMERICS_OF_PRECISION[precision] != "amp16":
+            casts = {True}
+        return [self.base(precision, stack, autocast=one) for one in sorted(casts)]

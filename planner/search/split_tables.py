@@ -1,0 +1,125 @@
+"""Tables of split layouts: memory peaks, which no device changes, and stages of one device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ...catalog.vocabulary import Recompute
+from ..hardware.cluster import Site
+from ..plan.errors import UnsupportedError
+from ..plan.setup import Setup
+from ..predict.model_cache import ModelCache
+from ..predict.split_memory import accumulations, split_peaks, stages_of
+from ..predict.split_step import slowest_stages_of, split_shares
+from ..step.model_parallel_step import SECONDS, boundary_bytes
+from .split_rows import Kind, SplitRows
+
+
+class MemoryTable(NamedTuple):
+    """Peaks in one flat table, and where those of each row begin."""
+
+    peaks: np.ndarray
+    offset: np.ndarray
+    recompute_stride: np.ndarray
+    accumulation_stride: np.ndarray
+
+
+class StageTable(NamedTuple):
+    """The slowest stage of a micro-batch on one site, flat over [split, recompute, pipeline, B]."""
+
+    seconds: dict[str, np.ndarray]
+    others_s: np.ndarray
+    boundary_bytes: np.ndarray
+    """[splits] per sample."""
+
+
+@dataclass
+class SplitTables:
+    """What the predictions of the rows look up; every table is made when it is first asked for."""
+
+    cache: ModelCache
+    rows: SplitRows
+    recomputes: tuple[Recompute, ...]
+    node_counts: tuple[int, ...]
+    micro_batches: np.ndarray
+    """[B] sizes that are tried."""
+    _memory: dict[Setup, MemoryTable] = field(default_factory=dict)
+    _stages: dict[tuple[object, ...], StageTable] = field(default_factory=dict)
+
+    def stages(self, site: Site, base: Setup) -> StageTable:
+        """Return the slowest stages of every split, recompute policy and pipeline."""
+        links = (site.domain, site.intra_link.bytes_per_s, site.domain_bytes_per_s)
+        key = (site.accelerator.name, *links, site.inter_link.rdma, base)
+        if key not in self._stages:
+            self._stages[key] = self._made_stages(site, base)
+        return self._stages[key]
+
+    def _made_stages(self, site: Site, base: Setup) -> StageTable:
+        pipelines, sizes = tuple(self.rows.pipelines), self.micro_batches
+        policies = self.recomputes
+        shape = (len(self.rows.splits), len(policies), len(pipelines), len(sizes))
+        seconds = {name: np.full(shape, np.inf) for name in SECONDS}
+        others, boundary = np.full(shape, np.inf), np.zeros(shape[0])
+        for s in self._splits_on(site):
+            setup = replace(base, layout=self.rows.splits[s].smallest())
+            try:
+                found = slowest_stages_of(self.cache, site, setup, policies, pipelines, sizes)
+            except UnsupportedError:
+                continue
+            for r, one in enumerate(found):
+                others[s, r] = one.others_s
+                for name in SECONDS:
+                    seconds[name][s, r] = one.seconds[name]
+            boundary[s] = boundary_bytes(split_shares(self.cache, setup, ("none",))[0])
+        flat = {name: table.ravel() for name, table in seconds.items()}
+        return StageTable(seconds=flat, others_s=others.ravel(), boundary_bytes=boundary)
+
+    def _splits_on(self, site: Site) -> list[int]:
+        """Return the splits that are legal on any number of such nodes."""
+        kind, known = Kind(site.per_node, site.domain), site.inter_link.bytes_per_s is not None
+        counts = [nodes for nodes in self.node_counts if nodes == 1 or known]
+        rows = [self.rows.legal[kind, nodes] for nodes in counts]
+        return sorted({int(s) for own in rows for s in np.unique(self.rows.facts["split"][own])})
+
+    def memory(self, base: Setup) -> MemoryTable:
+        """Return the peaks of all rows; no device changes them, nor does torch's 16-bit format."""
+        if base.stack.startswith("torch") and base.precision == "fp16-amp":
+            base = replace(base, precision="bf16-amp")
+        if base not in self._memory:
+            self._memory[base] = self._made_memory(base)
+        return self._memory[base]
+
+    def _made_memory(self, base: Setup) -> MemoryTable:
+        tables = [self._peaks_of_split(base, s) for s in range(len(self.rows.splits))]
+        begins = np.cumsum([0, *(table.size for table in tables)])
+        facts = self.rows.facts
+        split, sizes = facts["split"], len(self.micro_batches)
+        by_accumulation = np.array([table[0, 0].size for table in tables])
+        offset = begins[split] + facts["pipeline_index"] * sizes
+        offset = offset + facts["shards"] * len(self.rows.pipelines) * sizes
+        return MemoryTable(
+            peaks=np.concatenate([table.ravel() for table in tables]),
+            offset=offset,
+            recompute_stride=np.array([table[0].size for table in tables])[split],
+            accumulation_stride=by_accumulation[split],
+        )
+
+    def _peaks_of_split(self, base: Setup, s: int) -> np.ndarray:
+        """Return [recompute, way of accumulating, data dimension, pipeline, B] peaks."""
+        pipelines, sizes, held = self.rows.pipelines, self.micro_batches, self.rows.shards[s]
+        ways, policies = len(accumulations(1, 1)), self.recomputes
+        peaks = np.full((len(policies), ways, len(held), len(pipelines), len(sizes)), np.inf)
+        for r, recompute in enumerate(policies):
+            setup = replace(base, layout=self.rows.splits[s].smallest(), recompute=recompute)
+            try:
+                stages, owners = stages_of(self.cache, setup, pipelines, sizes)
+            except UnsupportedError:
+                continue
+            for stage in sorted({stage for stage, _ in held}):
+                at = [z for z, (of, _) in enumerate(held) if of == stage]
+                shards = [held[z][1] for z in at]
+                peaks[r][:, at] = split_peaks(self.cache, setup, stages, owners, stage, shards)
+        return peaks
