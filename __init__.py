@@ -33,6 +33,7 @@ PUBLIC = (
     "export",
     "export_prices",
     "fits",
+    "frontier",
     "gpu",
     "gpus",
     "init",

@@ -21,6 +21,7 @@ from .inputs import Inputs, measure, model, profile, read_inputs
 from .jobs import actuals, export, launch, next_plan, run, run_script
 from .kept import keep, kept_estimates, kept_plan
 from .model_file import init
+from .pareto import frontier
 from .step import step_summary
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "export",
     "export_prices",
     "fits",
+    "frontier",
     "gpu",
     "gpus",
     "init",

@@ -38,6 +38,7 @@ def test_the_public_names_are_these() -> None:
         "export",
         "export_prices",
         "fits",
+        "frontier",
         "gpu",
         "gpus",
         "init",

@@ -164,6 +164,7 @@ BYS: tuple[By, ...] = get_args(By)
 )
 @option("Layout", "--runnable", is_flag=True, help="Only plans that gpuplan launch can run.")
 @option("Output", "--vs-cpu", is_flag=True, help="Add host processors, for comparison.")
+@option("Output", "--pareto", is_flag=True, help="Draw cost against time, and scaling over nodes.")
 @option("Output", "--explain", type=WHOLE, metavar="N", help="Show plan N in full.")
 @option(
     "Output",
@@ -209,7 +210,10 @@ def command(model: str, **options: Any) -> int:
             f"There is no plan {asked.explain}; there are {len(answer.plans)}.",
             fix=f"give --explain a number from 1 to {len(answer.plans)}.",
         )
-    _write(model, answer, plan if asked.explain else None, asked)
+    if asked.pareto and form == "table":
+        _draw(inputs, question, answer, asked)
+    else:
+        _write(model, answer, plan if asked.explain else None, asked)
     if asked.trace and plan is not None:
         _write_trace(inputs, plan, asked.trace)
     _keep(answer, inputs, question, quiet=asked.quiet)
@@ -221,6 +225,7 @@ class EstimateOptions(QuestionOptions, InputsOptions):
     """What the options of `gpuplan estimate` hold."""
 
     curves: Path | None
+    pareto: bool
     explain: int | None
     trace: str | None
 
@@ -275,6 +280,17 @@ def _rendered(
     sources = api.sources(plan, offers=asked.offers, curves=given_curves(asked.curves))
     lines = render_plan(plan, answer, sources=sources, width=width)
     return to_text(lines, colour=screen.color)
+
+
+def _draw(inputs: Inputs, question: Question, answer: Estimate, asked: EstimateOptions) -> None:
+    from ... import api
+    from ..render.pareto import render_pareto
+    from ..terminal.output import screen_for, write_output
+
+    with progress("Comparing numbers of nodes …", quiet=asked.quiet):
+        found = api.frontier(inputs, question, answer)
+    lines = render_pareto(found, answer, width=screen_for(asked.out_file).width)
+    write_output("\n".join(lines) + "\n", asked.out_file)
 
 
 def _write_trace(inputs: Inputs, plan: Plan, path: str) -> None:

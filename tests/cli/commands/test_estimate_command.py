@@ -17,6 +17,7 @@ from answers import (
 )
 
 from gpuplan import api
+from gpuplan.api.pareto import Frontier
 from gpuplan.cli.main import run
 from gpuplan.cli.render.csv import render_csv
 from gpuplan.cli.render.estimate import render_estimate
@@ -287,6 +288,25 @@ def test_a_budget_alone_asks_how_much_can_be_trained(asked: Asked) -> None:
     run(["estimate", "model.py", "--budget", "5k", "--deadline", "10d"])
     assert asked.question is not None
     assert asked.question.asks_for_work
+
+
+def test_cost_against_time_is_drawn_in_place_of_the_table_and_json_stays(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    def frontier(_inputs: object, _question: api.Question, answer: Estimate) -> Frontier:
+        plans = tuple(plan for plan in answer.plans if plan.whole_job and plan.whole_job.usd)
+        return Frontier(plans=plans, best=plans[:1], scaling=plans[:1])
+
+    monkeypatch.setattr(api, "frontier", frontier)
+    words = ["estimate", "model.py", "--tokens", "10B", "-q"]
+    assert run([*words, "--pareto"]) == 0
+    drawn = capsys.readouterr().out
+    assert "cost against time" in drawn and "│" in drawn
+    assert len(drawn.splitlines()) <= 24
+    run([*words, "--format", "json"])
+    plain = capsys.readouterr().out
+    run([*words, "--format", "json", "--pareto"])
+    assert capsys.readouterr().out == plain
 
 
 def test_how_much_each_plan_trains_stands_in_its_row() -> None:
