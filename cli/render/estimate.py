@@ -20,6 +20,7 @@ from ...catalog.types import CPU_PREFIX
 from ...planner.plan.plan import Estimate, Plan
 from .text.columns import GAP, Align, column_widths, packed, padded, total_width
 from .text.wording import (
+    REJECTIONS,
     describe_cost,
     describe_rejected,
     describe_spot,
@@ -30,8 +31,8 @@ from .text.wording import (
 TIE = "≈"
 BEYOND_THE_USER = ("indivisible", "no_price", "no_spec", "no_topology", "unsupported")
 LABEL_WIDTH = 20
-MOST_FIRST_LINES = 6
-"""Above so many lines the table follows at once: the answer is to fit on 24."""
+SCREEN_LINES = 24
+"""What an answer of ten rows is to fit on."""
 NOT_COUNTED = "not in these sums: failures, restarts, storage, egress"
 
 
@@ -58,17 +59,27 @@ def render_estimate(answer: Estimate, *, model: str, width: int) -> list[Text]:
     asked = list(_asked(answer, width))
     if not answer.plans:
         return [*asked, Text(), *_no_plan(answer, model, width)]
-    own, ported, cpus = split_blocks(answer.plans)
-    lines = [*asked, Text(), *_first_lines(answer, width)]
-    lines += [Text()] if len(lines) < MOST_FIRST_LINES else []
+    own, apart, cpus = split_blocks(answer.plans)
     table = _Table.of(answer, width)
-    lines.append(table.header())
-    lines += table.rows(own)
-    lines += table.rows(ported)
+    rows = [table.header(), *table.rows(own), *table.rows(apart)]
     if cpus:
-        lines.append(Text("On host processors alone, for comparison:"))
-        lines += table.rows(cpus)
-    return [*lines, *_footer(answer, width), *_next_step(answer, model, width)]
+        rows.append(Text("On host processors alone, for comparison:"))
+        rows += table.rows(cpus)
+    rest = [*_footer(answer, width), *_next_step(answer, model, width)]
+    return _spaced([asked, list(_first_lines(answer, width)), rows], rest)
+
+
+def _spaced(parts: list[list[Text]], rest: list[Text]) -> list[Text]:
+    """Return the parts with an empty line between them, as far as one screen has room for it."""
+    used = sum(map(len, parts)) + len(rest)
+    spare = len(parts) if used > SCREEN_LINES + len(parts) else max(0, SCREEN_LINES - used)
+    lines: list[Text] = []
+    for part in parts:
+        if lines and spare:
+            lines.append(Text())
+            spare -= 1
+        lines += part
+    return lines + rest
 
 
 def plan_columns(answer: Estimate) -> list[Column]:
@@ -123,8 +134,8 @@ def split_blocks(plans: Sequence[Plan]) -> tuple[list[Plan], list[Plan], list[Pl
     cpus = [plan for plan in plans if plan.offer.accelerator.startswith(CPU_PREFIX)]
     rest = [plan for plan in plans if not plan.offer.accelerator.startswith(CPU_PREFIX)]
     return (
-        [plan for plan in rest if not plan.needs_port],
-        [plan for plan in rest if plan.needs_port],
+        [plan for plan in rest if not plan.stands_apart],
+        [plan for plan in rest if plan.stands_apart],
         cpus,
     )
 
@@ -136,32 +147,37 @@ def marks(answer: Estimate) -> list[str]:
         found.append(f"{TIE} cannot be told from the row above")
     max_oom = 1.0 if answer.question is None else answer.question.limits.max_oom
     if any(plan.p_oom is not None and plan.p_oom > max_oom for plan in answer.plans):
-        found.append("risk: chance of running out of memory")
+        found.append("%: runs out of memory")
     if any(plan.usually_reserved for plan in answer.plans):
-        found.append("quota: usually by reservation only")
-    if any(plan.needs_build is not None for plan in answer.plans):
-        found.append("torch: another build than pip installs")
+        found.append("quota: mostly by reservation")
+    if any(plan.needs_build in ("other", "older") for plan in answer.plans):
+        found.append("torch: needs another build")
     if any(plan.runnable is False and not plan.needs_port for plan in answer.plans):
-        found.append("not run: by gpuplan launch, show says why")
+        found.append("not run: see show")
     if any(plan.needs_port for plan in answer.plans):
-        found.append("port: needs one to XLA")
+        found.append("port: to XLA first")
     return found
 
 
-def counts(answer: Estimate) -> list[str]:
-    """Return how many plans fit, and how many are not shown, by reasons that users can act on."""
-    found = []
+def counts(answer: Estimate) -> str:
+    """Return how many plans fit, and how many are not shown, by the reasons that users can act on.
+
+    The two largest of these are named.
+    """
+    found: list[tuple[int, str]] = []
     if answer.hidden.above_cost:
         is_limited = answer.plans and answer.plans[0].amount_text is not None
         why = "train less than a fifth of the most" if is_limited else "above 5 × the best cost"  # noqa: RUF001
-        found.append(f"{answer.hidden.above_cost:,} {why}")
-    acted_on = answer.rejected.model_copy(update=dict.fromkeys(BEYOND_THE_USER, 0))
-    found += describe_rejected(acted_on)
-    others = sum(getattr(answer.rejected, name) for name in BEYOND_THE_USER)
-    if others:
-        found.append(f"{others:,} others")
+        found.append((answer.hidden.above_cost, why))
+    rejected = dict(answer.rejected)
+    others = sum(rejected.pop(name) for name in BEYOND_THE_USER)
+    found += [(count, REJECTIONS[name]) for name, count in rejected.items() if count]
+    found.sort(reverse=True)
+    others += sum(count for count, _ in found[2:])
+    named = [f"{count:,} {why}" for count, why in found[:2]]
+    named += [f"{others:,} others"] if others else []
     fit = f"{answer.feasible:,} plans fit"
-    return [f"{fit}; not shown: {found[0]}", *found[1:]] if found else [fit]
+    return f"{fit}; not shown: {', '.join(named)}" if named else fit
 
 
 def _asked(answer: Estimate, width: int) -> Iterator[Text]:
@@ -183,8 +199,14 @@ def _first_lines(answer: Estimate, width: int) -> Iterator[Text]:
         for name, plan in named.items():
             yield from _named(name.capitalize(), plan, width)
         return
-    places = [f"{name} #{one.position}" for name, one in named.items() if one.id != best.id]
-    reason = "; ".join([best.reason, *([", ".join(places)] if places else [])])
+    places: dict[int, list[str]] = {}
+    for name, one in named.items():
+        if one.id != best.id:
+            places.setdefault(one.position, []).append(name)
+    others = ", ".join(f"{' and '.join(names)} #{place}" for place, names in places.items())
+    reason = f"{best.reason}; {others}" if others else best.reason
+    if LABEL_WIDTH + len(reason) > width:
+        reason = best.reason
     yield from _named("Recommended", by_id[best.id], width, reason=reason)
     if large is not None and large.id in by_id:
         yield from _named("On aws, gcp, azure", by_id[large.id], width)
@@ -268,7 +290,7 @@ def _risk(plan: Plan, max_oom: float) -> str:
     if plan.p_oom is not None and plan.p_oom > max_oom:
         found.append(format_share(plan.p_oom))
     found += ["quota"] if plan.usually_reserved else []
-    found += ["torch"] if plan.needs_build is not None else []
+    found += ["torch"] if plan.needs_build in ("other", "older") else []
     found += ["port"] if plan.needs_port else []
     found += ["not run"] if plan.runnable is False and not plan.needs_port else []
     return ", ".join(found)
@@ -307,7 +329,7 @@ def _footer(answer: Estimate, width: int) -> Iterator[Text]:
     items = [*marks(answer), *([NOT_COUNTED] if any(plan.run for plan in answer.plans) else [])]
     for line in packed(items, width=width, indent=0, separator="; "):
         yield Text(line, style="dim")
-    for line in packed(counts(answer), width=width, indent=0, separator=", "):
+    for line in packed(counts(answer).split(), width=width, indent=0, separator=" "):
         yield Text(line, style="dim")
 
 

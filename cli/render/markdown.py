@@ -29,7 +29,7 @@ def render_markdown(answer: Estimate) -> str:
     ]
     for title, plans in (
         ("", own),
-        ("Needs a port to XLA:", ported),
+        ("After a port to XLA, or with torch built from source:", ported),
         ("On host processors alone:", cpus),
     ):
         if plans:
@@ -41,7 +41,7 @@ def render_markdown(answer: Estimate) -> str:
         lines += [f"{'; '.join(marks(answer))}.", ""]
     if any(plan.run for plan in answer.plans):
         lines += [f"{NOT_COUNTED.capitalize()}.", ""]
-    lines.append(f"{'; '.join(counts(answer))}.")
+    lines.append(f"{counts(answer)}.")
     return "\n".join(lines) + "\n"
 
 

@@ -105,9 +105,9 @@ class Plan(FrozenModel):
     """The run with its start and its bill; None where no amount of work was given."""
     p_oom: float | None = None
     """Chance that it runs out of device memory, from 0 to 1."""
-    needs_build: Literal["other", "older"] | None = None
+    needs_build: Literal["other", "older", "none"] | None = None
     """Whether the device needs another build of torch than `pip install torch` brings, of this
-    release or only of an older one; a note says which."""
+    release or only of an older one (a note says which), or has none that is published."""
     usually_reserved: bool = False
     """Whether the instance type is usually had by reservation or capacity block only."""
     needs_port: bool
@@ -120,6 +120,11 @@ class Plan(FrozenModel):
     """One sentence where `runnable` is false."""
     notes: tuple[str, ...] = ()
     """What a reader should know of this plan."""
+
+    @property
+    def stands_apart(self) -> bool:
+        """Whether its accelerator runs the file after a port only, or with torch from source."""
+        return self.needs_port or self.needs_build == "none"
 
     @property
     def job(self) -> WholeJob | RunCost | None:

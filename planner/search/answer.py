@@ -71,7 +71,7 @@ def _shown(ranked: Sequence[Plan], named: set[str], top: int | None) -> list[Pla
 
 
 def _stands_apart(plan: Plan) -> bool:
-    return plan.needs_port or plan.offer.accelerator.startswith(CPU_PREFIX)
+    return plan.stands_apart or plan.offer.accelerator.startswith(CPU_PREFIX)
 
 
 def _placed(found: Recommended | None, places: dict[str, int]) -> Recommended | None:

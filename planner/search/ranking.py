@@ -18,8 +18,8 @@ TRIES_PER_GROUP = 6
 CHECKED_PER_GROUP = 2
 """Finished plans of one group that are compared; the exact check may change their order."""
 MOST_PLANS = 100
-SHOWN_PORTED = 1
-"""Plans that need a port which are shown beside a number of plans that was asked for."""
+SHOWN_APART = 1
+"""Plans on accelerators that stand apart which are shown beside a number that was asked for."""
 HIDDEN_ABOVE = 5.0
 """Where a number of plans was asked for, those that cost more than so many times the cheapest are
 not among them."""
@@ -41,11 +41,14 @@ def rank(
     candidates: list[Candidate],
     question: Question,
     plan_of: PlanOf,
+    *,
     runs: Callable[[Candidate], bool],
+    stands_apart: Callable[[Candidate], bool],
 ) -> Ranked:
     """Return plans in order: one per group, or all of them on request.
 
-    Plans that may run out of memory come after the others, and those that need a port to XLA last.
+    Plans that may run out of memory come after the others, and last those on accelerators that
+    run the file only after a port to XLA, or with torch built from source.
     The plans that the first lines of an answer name are added where they are not among the best:
     the fastest, the smallest, and what may be recommended.
 
@@ -54,26 +57,29 @@ def rank(
         question: what was asked.
         plan_of: finishes a candidate; None where it does not fit after all.
         runs: whether gpuplan's runner carries a candidate out.
+        stands_apart: whether its accelerator needs a port, or torch built from source.
     """
     sort: Sort = question.money.sort or "cost"
     ordered = sorted(candidates, key=lambda one: one.order(sort))
     dear: list[Candidate] = []
     if question.top is not None:
-        ordered, dear = _without_the_dear(ordered)
-    own = [one for one in ordered if not one.one_node.accelerator.needs_xla]
-    ported = [one for one in ordered if one.one_node.accelerator.needs_xla]
+        ordered, dear = _without_the_dear(ordered, stands_apart)
+    own = [one for one in ordered if not stands_apart(one)]
+    apart = [one for one in ordered if stands_apart(one)]
     top = question.top or MOST_PLANS
     if question.all_variants:
         chosen = _first_plans(own, top, plan_of)
-        chosen += _first_plans(ported, min(top, SHOWN_PORTED) if question.top else top, plan_of)
+        chosen += _first_plans(apart, min(top, SHOWN_APART) if question.top else top, plan_of)
     else:
         by = grouping(question)
         chosen = _best_of_groups(own, by, sort, top, plan_of)
-        chosen += _best_of_groups(ported, by, sort, SHOWN_PORTED if question.top else top, plan_of)
-    chosen += _extremes(own, dear, chosen, question.money, plan_of, runs)
+        chosen += _best_of_groups(apart, by, sort, SHOWN_APART if question.top else top, plan_of)
+    chosen += _extremes(
+        own, [one for one in dear if not stands_apart(one)], chosen, question.money, plan_of, runs
+    )
     # The exact check may have shrunk a plan's micro-batch, so that plans are ordered again.
     max_oom = question.money.max_oom
-    chosen.sort(key=lambda plan: (plan.needs_port, *_plan_order(plan, sort, max_oom)))
+    chosen.sort(key=lambda plan: (plan.stands_apart, *_plan_order(plan, sort, max_oom)))
     return Ranked(plans=chosen, above_cost=sum(one.variants_that_fit for one in dear))
 
 
@@ -97,10 +103,16 @@ def _group_of(candidate: Candidate, by: By | None) -> tuple[str, ...]:
     }[by]
 
 
-def _without_the_dear(ordered: list[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
-    """Return the candidates of at most so many times the cheapest cost, and the others."""
-    safe = [one.usd for one in ordered if not one.is_risky]
-    limit = HIDDEN_ABOVE * min(safe or [one.usd for one in ordered], default=float("inf"))
+def _without_the_dear(
+    ordered: list[Candidate], stands_apart: Callable[[Candidate], bool]
+) -> tuple[list[Candidate], list[Candidate]]:
+    """Return the candidates of at most so many times the cheapest cost, and the others.
+
+    The cheapest is one that may be recommended, where there is any.
+    """
+    own = [one for one in ordered if not stands_apart(one)] or ordered
+    safe = [one.usd for one in own if not one.is_risky]
+    limit = HIDDEN_ABOVE * min(safe or [one.usd for one in own], default=float("inf"))
     near = [one for one in ordered if one.usd <= limit]
     return near, [one for one in ordered if one.usd > limit]
 
@@ -169,7 +181,7 @@ def _extremes(
         one
         for one in (*priced, *dear)
         if one.choice.offer.provider in LARGE_CLOUDS
-        and not (one.one_node.accelerator.needs_xla or one.one_node.accelerator.is_cpu)
+        and not one.one_node.accelerator.is_cpu
         and one.usd < float("inf")
     ]
     wanted = (
@@ -221,7 +233,7 @@ def mark_ties(plans: list[Plan]) -> tuple[Plan, ...]:
 
 def _overlap(first: Plan, second: Plan) -> bool:
     """Return whether the cost intervals of two plans of the same block overlap."""
-    if first.needs_port != second.needs_port:
+    if first.stands_apart != second.stands_apart:
         return False
     spans = _span(first), _span(second)
     if spans[0] is None or spans[1] is None:

@@ -44,7 +44,7 @@ def sensible(
     found = [
         plan
         for plan in plans
-        if not plan.needs_port
+        if not plan.stands_apart
         and not plan.offer.accelerator.startswith(CPU_PREFIX)
         and (plan.p_oom is None or plan.p_oom <= money.max_oom)
         and plan.needs_build != "older"
@@ -96,12 +96,11 @@ def weight_of(usd: float, hours: float, nodes: int, money: Money) -> float:
 
 def recommended(plans: Sequence[Plan], money: Money) -> Recommended | None:
     """Return the lightest of the sensible plans with its reason, or None if there is none."""
-    weighed = [(weight(plan, money), plan.position, plan) for plan in plans]
-    weighed = [one for one in weighed if math.isfinite(one[0])]
-    if not weighed:
+    priced = [plan for plan in plans if math.isfinite(weight(plan, money))]
+    if not priced:
         return None
-    plan = min(weighed)[2]
-    priced = [p for _, _, p in weighed]
+    # Of equally light plans the first, which is the one that stands higher in the list.
+    plan = min(priced, key=lambda one: weight(one, money))
     cheapest = min(priced, key=lambda one: cost_of(one) or 0.0)
     gap = (cost_of(plan) or 0.0) / max(cost_of(cheapest) or 0.0, 1e-9) - 1
     return Recommended(

@@ -14,8 +14,7 @@ from .candidate import Candidate
 
 def torch_build_of(accelerator: Accelerator, profile: Profile) -> BuildVerdict:
     """Return which build of torch drives a device, given the torch that traced the model."""
-    host = host_architecture(accelerator.name)
-    return build_verdict(accelerator, host, profile.torch_version)
+    return _verdict(accelerator, profile.torch_version)
 
 
 def why_not_run(setup: Setup, accelerator: Accelerator, profile: Profile) -> str | None:
@@ -35,9 +34,26 @@ def why_not_run(setup: Setup, accelerator: Accelerator, profile: Profile) -> str
     )
 
 
+def stands_apart(accelerator: Accelerator, profile: Profile) -> bool:
+    """Return whether a device runs a torch file after a port only, or with torch from source."""
+    return accelerator.needs_xla or torch_build_of(accelerator, profile).why_not is not None
+
+
 def is_run(candidate: Candidate, profile: Profile) -> bool:
     """Return whether the runner carries out a candidate, with this release of torch."""
     accelerator = candidate.one_node.accelerator
     if torch_build_of(accelerator, profile).is_older:
         return False
     return why_not_run(candidate.setup, accelerator, profile) is None
+
+
+_KNOWN: dict[tuple[str, str | None, str], BuildVerdict] = {}
+
+
+def _verdict(accelerator: Accelerator, torch_version: str) -> BuildVerdict:
+    """Return the verdict, looked up once per device: a search asks for thousands of candidates."""
+    key = (accelerator.name, accelerator.compute_capability, torch_version)
+    if key not in _KNOWN:
+        host = host_architecture(accelerator.name)
+        _KNOWN[key] = build_verdict(accelerator, host, torch_version)
+    return _KNOWN[key]

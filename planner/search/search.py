@@ -31,7 +31,7 @@ from .candidate import Candidate
 from .infeasible import nearest_miss, reasons
 from .offers import survey
 from .ranking import rank
-from .runs_here import is_run
+from .runs_here import is_run, stands_apart
 from .search_space import Space, asked_batch, space_of
 from .sweep import Sweep
 from .to_plan import as_plan
@@ -133,7 +133,13 @@ def _outcome(
             within.append(candidate)
         else:
             sweep.counts[reason] += candidate.variants_that_fit
-    ranked = rank(within, question, plan_of, lambda one: is_run(one, cache.profile))
+    ranked = rank(
+        within,
+        question,
+        plan_of,
+        runs=lambda one: is_run(one, cache.profile),
+        stands_apart=lambda one: stands_apart(one.one_node.accelerator, cache.profile),
+    )
     best = answer_of(ranked.plans, question, is_batch_free=space.global_batch is None)
     missed = None if best.plans else nearest_miss(candidates, question, cache.profile)
     return SearchOutcome(

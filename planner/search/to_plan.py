@@ -147,7 +147,9 @@ def _whole_job(candidate: Candidate, step: Estimated, run: RunCost | None) -> Wh
     )
 
 
-def _needs_build(verdict: BuildVerdict) -> Literal["other", "older"] | None:
+def _needs_build(verdict: BuildVerdict) -> Literal["other", "older", "none"] | None:
+    if verdict.why_not is not None:
+        return "none"
     if verdict.note is None:
         return None
     return "older" if verdict.is_older else "other"

@@ -96,3 +96,9 @@ def test_nothing_is_recommended_without_work_or_price() -> None:
 def test_certainty_is_never_rounded_up() -> None:
     best = recommended([plan(10, 1.0, p_oom=0.0)], ANY)
     assert best is not None and "99.9 % sure" in best.reason
+
+
+def test_of_equally_light_plans_the_first_is_taken() -> None:
+    one, other = plan(10, 1.0, position=0), plan(10, 1.0, position=0, layout="dp8")
+    assert chosen(one, other)[0] is one
+    assert chosen(other, one)[0] is other
