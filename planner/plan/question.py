@@ -31,7 +31,7 @@ class Work:
     """The same in tokens; at most one of the two is given."""
     critical_batch: float | None = None
     """Samples. The amount of work is then what small batches need, and a batch of B samples trains
-    on 1 + B/critical times as much: McCandlish et al. 2018, arXiv:1812.06162, equation 5.2."""
+    on 1 + B/critical times as much: McCandlish et al. 2018, arXiv:1812.06162."""
 
     def __post_init__(self) -> None:
         for one in fields(self):

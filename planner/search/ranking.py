@@ -189,15 +189,22 @@ def _extremes(
         sorted(devices, key=lambda one: one.order("memory")),
         *([_by_weight(near, money), _by_weight(large, money)] if near and near[0].steps else []),
     )
-    known = {plan.id for plan in chosen}
+    known = {_rented(plan) for plan in chosen}
     extra: list[Plan] = []
     for ordered in wanted:
         tried = list(islice(filter(runs, ordered), TRIES_PER_GROUP)) or ordered[:TRIES_PER_GROUP]
         for plan in _first_plans(tried, 1, plan_of):
-            if plan.id not in known:
-                known.add(plan.id)
+            if _rented(plan) not in known:
+                known.add(_rented(plan))
                 extra.append(plan)
     return extra
+
+
+def _rented(plan: Plan) -> tuple[object, ...]:
+    """Return what a reader sees of a plan: two of the same machines say the same twice."""
+    offer = plan.offer
+    machines = offer.provider, offer.instance_type, offer.region, offer.purchase, plan.nodes
+    return *machines, plan.runnable
 
 
 def _by_weight(candidates: Sequence[Candidate], money: Money) -> list[Candidate]:
