@@ -33,8 +33,8 @@ class Change(FrozenModel):
     verdict: Verdict
     """What comes of it: `trades` saves time or money and loses the other."""
     alters_training: bool
-    """Whether the loss may end elsewhere: another optimizer, another global batch, weights of 16 bits
-    alone, products of 8 bits."""
+    """Whether the loss may end elsewhere: another optimizer, another global batch, weights of 16
+    bits alone, products of 8 bits."""
     hours_saved: float | None
     """Of the whole job; None without an amount of work, or where today's setting does not fit."""
     usd_saved: float | None
