@@ -25,6 +25,7 @@ PUBLIC = (
     "Question",
     "Work",
     "actuals",
+    "advise",
     "calibrate",
     "check",
     "check_curves",

@@ -14,6 +14,7 @@ from ..planner.plan.question import Choices, Machine, Money, Question, Work
 from ..profiles.profile import Profile
 from ..profiles.user_model.spec import ModelSpec
 from . import launches
+from .advice import advise
 from .answers import check, doctor, estimate, fits, sources, timeline, validate
 from .catalogue import export_prices, gpu, gpus, offers
 from .curves import calibrate, check_curves
@@ -38,6 +39,7 @@ __all__ = [
     "Question",
     "Work",
     "actuals",
+    "advise",
     "calibrate",
     "check",
     "check_curves",

@@ -69,16 +69,16 @@ def estimate(
     from ..catalog.version import VERSION
     from ..planner.search.search import search
 
-    profile, notes = _calibrated(model)
+    profile, notes = calibrated_profile(model)
     known = _known_runs(model)
     found = search(question, profile, model.catalogue, known, curve_choice=model.curve_choice)
     return Estimate(
         gpuplan_version=VERSION,
-        generated_at=(now or _utc_now)().isoformat(timespec="seconds"),
+        generated_at=(now or utc_now)().isoformat(timespec="seconds"),
         catalog=CatalogueFacts(
             snapshot_date=model.catalogue.snapshot_date, offers=len(model.catalogue.offers)
         ),
-        workload=_workload(model.profile),
+        workload=workload_facts(model.profile),
         question=found.question,
         headlines=Headlines.model_validate(found.headlines),
         recommended=found.recommended,
@@ -225,7 +225,7 @@ def doctor() -> Diagnosis:
     return examine()
 
 
-def _calibrated(inputs: Inputs) -> tuple[Profile, tuple[str, ...]]:
+def calibrated_profile(inputs: Inputs) -> tuple[Profile, tuple[str, ...]]:
     """Return the Profile ready to predict, with what its measurement says if it has one."""
     from ..profiles.measured import MeasuredProfile
 
@@ -242,7 +242,8 @@ def _calibrated(inputs: Inputs) -> tuple[Profile, tuple[str, ...]]:
     return calibrated(inputs.profile, accelerator, curve_choice=inputs.curve_choice)
 
 
-def _workload(traced: Profile) -> WorkloadFacts:
+def workload_facts(traced: Profile) -> WorkloadFacts:
+    """Return what an answer says of the model that it is about."""
     return WorkloadFacts(
         name=traced.name,
         parameters=traced.parameters,
@@ -258,5 +259,6 @@ def own_precision(traced: Profile) -> Precision:
     return named.get(traced.file_precision, "fp32")
 
 
-def _utc_now() -> datetime:
+def utc_now() -> datetime:
+    """Return the time of an answer."""
     return datetime.now(UTC)

@@ -23,6 +23,7 @@ from .exit_codes import EXIT_INTERRUPTED
 COMMANDS: dict[str, str] = {
     "estimate": "Say what training a model needs, takes and costs on every accelerator.",
     "fits": "Say whether a training step fits in the memory of an accelerator.",
+    "advise": "Say what to change of how a model is trained today, and what that saves.",
     "plans": "List the stored estimates and their plans.",
     "show": "Show a stored plan in full, and where each number comes from.",
     "run": "Train the model on this machine, by a plan or by what the file itself asks.",

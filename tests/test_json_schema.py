@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from gpuplan.launcher.local.actuals import Actuals
 from gpuplan.launcher.prepare.prepare import LaunchAnswer
+from gpuplan.planner.advise.answer import Advice
 from gpuplan.planner.plan.ids import NOT_CONTENT, plan_id
 from gpuplan.planner.plan.plan import Estimate
 from gpuplan.planner.plan.schema import schema_of
@@ -25,6 +26,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 PRINTED: dict[str, type[BaseModel]] = {
     "estimate": Estimate,
     "fits": FitsAnswer,
+    "advise": Advice,
     "validate": Validation,
     "actuals": Actuals,
     "launch": LaunchAnswer,

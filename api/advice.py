@@ -1,0 +1,86 @@
+"""What to change of a setting that somebody trains with today."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..planner.plan.plan import CatalogueFacts, Plan
+from ..planner.plan.question import Machine, Question, Work
+from ..profiles.user_model.spec import ModelSpec
+from .answers import calibrated_profile, utc_now, workload_facts
+from .inputs import Inputs, read_inputs
+
+if TYPE_CHECKING:
+    from ..planner.advise.answer import Advice
+
+
+def advise(
+    model: str | Path | ModelSpec | Inputs,
+    today: Question | Plan,
+    *,
+    work: Work | None = None,
+    params: Mapping[str, Any] | None = None,
+    offers: Path | None = None,
+    curves: Iterable[str | Path] = (),
+    timeout_s: float | None = None,
+    now: Callable[[], datetime] | None = None,
+) -> Advice:
+    """Return what to change of today's setting: one thing at a time, planned anew, best first.
+
+    Args:
+        model: A model as for `profile`, or what `read_inputs` returned for any precision.
+        today: A plan, or a question that names one machine (`Machine(accelerators=("H100:8",))`, or
+            an instance type) and at most one of each choice; what it leaves out is taken from the
+            file and said. The question's providers and regions also limit other machines.
+        work: How much is trained; default: what `today` says, if it does.
+        params: Values for the functions of the file.
+        offers: The user's own machines and prices.
+        curves: Curve files of `calibrate`, each used for the accelerator it was measured on.
+        timeout_s: Longest time the file may take, seconds; default: the model's own, else 120.
+        now: The clock for `generated_at`; default: the current time in UTC.
+
+    Raises:
+        GpuplanError: The file, the setting or the catalogue is at fault.
+    """
+    from dataclasses import replace
+
+    from ..catalog.version import VERSION
+    from ..planner.advise.advise import advise as answer
+    from ..planner.advise.answer import Advice
+    from ..planner.advise.todays_setting import question_of
+
+    others = None
+    if isinstance(today, Plan):
+        today, others = question_of(today, work), Machine()
+    elif work is not None:
+        today = replace(today, work=work)
+    if not isinstance(model, Inputs):
+        model = read_inputs(
+            model,
+            params=params,
+            machine=today.machine,
+            offers=offers,
+            curves=curves,
+            timeout_s=timeout_s,
+        )
+    profile, notes = calibrated_profile(model)
+    found = answer(today, profile, model.catalogue, others=others, curve_choice=model.curve_choice)
+    return Advice(
+        gpuplan_version=VERSION,
+        generated_at=(now or utc_now)().isoformat(timespec="seconds"),
+        catalog=CatalogueFacts(
+            snapshot_date=model.catalogue.snapshot_date, offers=len(model.catalogue.offers)
+        ),
+        workload=workload_facts(model.profile),
+        headline=found.headline,
+        elsewhere=found.elsewhere,
+        today=found.today,
+        today_fits=found.today_fits,
+        assumed=found.assumed,
+        changes=found.changes,
+        together=found.together,
+        notes=(*notes, *found.notes),
+    )

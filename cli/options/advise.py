@@ -1,0 +1,135 @@
+"""Today's setting, made from the options of `gpuplan advise`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ...catalog.errors import UsageError
+from ...catalog.vocabulary import Precision, Recompute, Stack
+from ...planner.plan.layout import Layout
+from ...planner.plan.question import Question
+from .amounts import Batch
+from .inputs import InputsOptions
+from .question import QuestionOptions, question_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviseOptions(InputsOptions):
+    """What the options of `gpuplan advise` hold."""
+
+    tokens: float | None
+    samples: float | None
+    epochs: float | None
+    dataset_size: int | None
+    steps: int | None
+    on: str | None
+    """Accelerators of one machine: H100:8."""
+    plan: str | None
+    """Id of a kept plan."""
+    instance: str | None
+    nodes: int | None
+    provider: tuple[str, ...]
+    region: tuple[str, ...]
+    curves: Path | None
+    layout: Layout | None
+    micro_batch: int | None
+    grad_accum: int | None
+    global_batch: Batch | None
+    precision: Precision | None
+    recompute: Recompute | None
+    compile: bool | None
+    stack: Stack | None
+    optimizer: str | None
+    offload: tuple[str, ...]
+    purchase: Literal["on-demand", "spot", "any"]
+    max_oom_risk: float
+    top: int | None
+    """`ALL`, a number, or None where none was given."""
+
+
+SETTING = (
+    ("on", "--on"),
+    ("instance", "--instance"),
+    ("nodes", "--nodes"),
+    ("provider", "--provider"),
+    ("region", "--region"),
+    ("layout", "--layout"),
+    ("micro_batch", "--micro-batch"),
+    ("grad_accum", "--grad-accum"),
+    ("global_batch", "--global-batch"),
+    ("precision", "--precision"),
+    ("recompute", "--recompute"),
+    ("compile", "--compile"),
+    ("stack", "--stack"),
+    ("optimizer", "--optimizer"),
+    ("offload", "--offload"),
+)
+"""Options that a plan says already."""
+
+
+def setting_question(options: AdviseOptions) -> Question:
+    """Return the question that names today's setting; with a plan it holds the work alone.
+
+    Raises:
+        UsageError: Options contradict each other, or no machine is named.
+    """
+    given = [flag for name, flag in SETTING if getattr(options, name) not in (None, ())]
+    if options.plan is not None and given:
+        raise UsageError(
+            f"{', '.join(given)} {'is' if len(given) == 1 else 'are'} given beside --plan, which"
+            " says all of the setting.",
+            fix="keep --plan alone, or leave it out.",
+        )
+    machines = [flag for flag in given if flag in ("--on", "--instance")]
+    if options.plan is None and len(machines) != 1:
+        what = "Both --on and --instance are given" if machines else "No machine is given"
+        raise UsageError(
+            f"{what}; today's setting runs on one.",
+            fix="give one of --on H100:8, --instance p5.48xlarge and --plan PLAN-ID.",
+        )
+    return question_of(_listed(options))
+
+
+def _listed(options: AdviseOptions) -> QuestionOptions:
+    """Return the options as `gpuplan estimate` has them, each choice a list of one or none."""
+
+    def some(value: object) -> tuple[object, ...]:
+        return () if value is None else (value,)
+
+    return QuestionOptions(
+        tokens=options.tokens,
+        samples=options.samples,
+        epochs=options.epochs,
+        dataset_size=options.dataset_size,
+        steps=options.steps,
+        global_batch=options.global_batch,
+        critical_batch=None,
+        provider=options.provider,
+        region=options.region,
+        jurisdiction=(),
+        accelerator=some(options.on),  # pyright: ignore[reportArgumentType]
+        instance=some(options.instance),  # pyright: ignore[reportArgumentType]
+        nodes=some(options.nodes),  # pyright: ignore[reportArgumentType]
+        cluster=None,
+        max_nodes=64,
+        layout=some(options.layout),  # pyright: ignore[reportArgumentType]
+        micro_batch=some(options.micro_batch),  # pyright: ignore[reportArgumentType]
+        grad_accum=some(options.grad_accum),  # pyright: ignore[reportArgumentType]
+        precision=some(options.precision),  # pyright: ignore[reportArgumentType]
+        recompute=some(options.recompute),  # pyright: ignore[reportArgumentType]
+        compile=options.compile,
+        stack=options.stack,
+        optimizer=options.optimizer,
+        offload=options.offload,
+        deadline=None,
+        budget=None,
+        purchase=options.purchase,
+        sort=None,
+        max_oom_risk=options.max_oom_risk,
+        by=None,
+        top=None,
+        all_variants=False,
+        vs_cpu=False,
+    )

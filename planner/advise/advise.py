@@ -1,0 +1,152 @@
+"""Change one thing of today's setting at a time, plan it anew, and say what that is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ...catalog.snapshot import Catalogue
+from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
+from ...profiles.profile import Profile
+from ..plan.plan import Plan
+from ..plan.question import Machine, Question
+from .answer import Change, Verdict
+from .changes import Proposal, proposals
+from .judgement import best_sizes, cost_of, is_risky, judged, ranked
+from .other_machines import everything_free, other_machines
+from .setting import Replanner, Setting, fits
+from .snippets import options_of
+from .todays_setting import setting_of, work_of
+from .wording import elsewhere, headline
+
+WORTH: tuple[Verdict, ...] = ("makes_it_fit", "saves", "trades")
+"""Other machines are told of where they help."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviceOutcome:
+    """Today's plan and the changes of it; `Advice` explains the fields."""
+
+    headline: str
+    elsewhere: str | None
+    today: Plan
+    today_fits: bool
+    assumed: tuple[str, ...]
+    changes: tuple[Change, ...]
+    together: Change | None
+    notes: tuple[str, ...]
+
+
+def advise(
+    today: Question,
+    profile: Profile,
+    catalogue: Catalogue,
+    *,
+    others: Machine | None = None,
+    curve_choice: CurveChoice = USUAL_CURVES,
+) -> AdviceOutcome:
+    """Return what to change of a setting, one thing at a time, the best first.
+
+    Args:
+        today: the setting: one machine (instance type or accelerator), at most one of each choice,
+            and the work, where it is known.
+        profile: the traced model, with a trace for every precision that may be tried.
+        catalogue: offers and devices.
+        others: its providers, regions and jurisdictions limit the other machines that are looked
+            at; None: as those of today's machine are limited.
+        curve_choice: which measurements of devices the predictions rest on.
+
+    Raises:
+        UnsupportedError: today's setting cannot be predicted.
+        UsageError: it is not one setting, or a name in it is unknown.
+    """
+    setting, assumed = setting_of(today, profile, catalogue)
+    work = work_of(today.work, setting)
+    replanner = Replanner(profile, work=work, money=today.money, curve_choice=curve_choice)
+    plan = replanner.plan(setting)
+    max_oom = today.money.max_oom
+    waits = bool(plan.breakdown_s.input_wait)
+    tried = _planned(replanner, proposals(setting, profile, waits=waits))
+    found = best_sizes([judged(*one, plan) for one in tried], max_oom=max_oom)
+    machines = other_machines(setting, plan, replanner, catalogue, others or today.machine)
+    found += [one for one in (judged(*each, plan) for each in machines) if one.verdict in WORTH]
+    changes = ranked(found, max_oom=max_oom)
+    together = _together(setting, plan, replanner, catalogue, changes, max_oom)
+    return AdviceOutcome(
+        headline=headline(plan, changes, together, today_fits=fits(plan)),
+        elsewhere=elsewhere(plan, changes),
+        today=plan,
+        today_fits=fits(plan),
+        assumed=assumed,
+        changes=changes,
+        together=together,
+        notes=(*profile.notes, *_risk_notes(plan, max_oom), *_attention_notes(profile)),
+    )
+
+
+def _planned(replanner: Replanner, wanted: Iterable[Proposal]) -> Iterator[tuple[Proposal, Plan]]:
+    """Yield the changes that can be predicted, with their plans."""
+    for proposal in wanted:
+        plan = replanner.try_plan(proposal.setting)
+        if plan is not None:
+            yield proposal, plan
+
+
+def _together(
+    setting: Setting,
+    today: Plan,
+    replanner: Replanner,
+    catalogue: Catalogue,
+    changes: tuple[Change, ...],
+    max_oom: float,
+) -> Change | None:
+    """Return everything free on the same machine, where that beats every single change there."""
+    plan = everything_free(setting, today, replanner, catalogue)
+    if plan is None:
+        return None
+    proposal = Proposal(
+        kind="together",
+        text=plan.string,
+        setting=setting,
+        risks=("several things change at once: make them one by one",),
+        lines=(
+            options_of(plan)
+            + f" --precision {plan.precision} --recompute {plan.recompute}"
+            + (" --compile" if plan.compile else " --no-compile"),
+        ),
+    )
+    change = judged(proposal, plan, today)
+    single = [
+        one.plan
+        for one in changes
+        if one.kind not in ("machine", "global_batch", "optimizer", "input")
+        and fits(one.plan)
+        and not is_risky(one, max_oom)
+    ]
+    costs = [cost.value for one in single if (cost := cost_of(one)) is not None]
+    own = cost_of(plan)
+    beaten = own is not None and all(own.value < cost for cost in costs)
+    return change if beaten and change.verdict in ("makes_it_fit", "saves") else None
+
+
+def _risk_notes(today: Plan, max_oom: float) -> Iterator[str]:
+    risk = today.p_oom or 0.0
+    if fits(today) and risk > max_oom:
+        yield f"today's setting runs out of memory with a chance of {risk * 100:.0f} %"
+
+
+def _attention_notes(profile: Profile) -> Iterator[str]:
+    """Yield that attention is not fused, where the step multiplies, normalises and multiplies."""
+    kinds: set[str] = set()
+    softmax = False
+    for segment in profile.steps[0].segments:
+        for kernel in segment.kernels:
+            is_batched = kernel.kind == "gemm" and kernel.op in ("bmm", "baddbmm")
+            kinds.add("batched gemm" if is_batched else kernel.kind)
+            softmax = softmax or "softmax" in kernel.op
+    if softmax and "batched gemm" in kinds and "attention" not in kinds:
+        yield (
+            "attention is written as product, softmax, product: fused attention"
+            " (torch.nn.functional.scaled_dot_product_attention) moves less memory; what that saves"
+            " is known once the file uses it"
+        )

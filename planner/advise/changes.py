@@ -1,0 +1,230 @@
+"""Single changes of a setting on the same machine, each with its risk and the lines to write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import get_args
+
+from ...catalog.vocabulary import OFFLOADABLE, OPTIMIZERS, Offloaded, Precision
+from ...profiles.profile import Profile
+from ..hardware.device import supported_precisions
+from ..offload.host_memory import ordered
+from ..plan.layout import Layout
+from . import snippets
+from .answer import Kind
+from .setting import Setting
+
+FACTORS = (2, 4, 8, 16)
+"""By how much micro-batches and accumulation are tried larger and smaller."""
+WIDER: dict[Precision, tuple[Precision, ...]] = {
+    "fp32": ("tf32", "bf16-amp", "fp16-amp", "bf16", "fp8"),
+    "tf32": ("bf16-amp", "fp16-amp", "bf16", "fp8"),
+    "fp16-amp": ("bf16-amp", "bf16", "fp8"),
+    "bf16-amp": ("bf16", "fp8"),
+    "bf16": ("bf16-amp", "fp8"),
+    "fp8": ("bf16-amp",),
+}
+"""Precisions to try instead of another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A changed setting, before it is planned."""
+
+    kind: Kind
+    text: str
+    setting: Setting
+    risks: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    alters_training: bool = False
+
+
+def proposals(today: Setting, profile: Profile, *, waits: bool) -> Iterator[Proposal]:
+    """Yield the changes to try, of each kind the least invasive first.
+
+    Args:
+        today: the setting.
+        profile: the traced model.
+        waits: whether the step waits for its input.
+    """
+    yield from _micro_batches(today, profile)
+    yield from _global_batches(today)
+    yield from _precisions(today)
+    yield from _recompute(today, profile)
+    yield from _compile(today)
+    yield from _sharding(today)
+    yield from _optimizers(today, profile)
+    if waits:
+        yield _faster_input(today)
+    yield from _offload(today)
+
+
+def _changed(today: Setting, **setup: object) -> Setting:
+    return replace(today, setup=replace(today.setup, **setup))  # pyright: ignore[reportArgumentType]
+
+
+def _micro_batches(today: Setting, profile: Profile) -> Iterator[Proposal]:
+    """Yield other micro-batches of the same global batch."""
+    setup = today.setup
+    size, accum = setup.micro_batch, setup.grad_accum
+    kernels = (kernel for segment in profile.steps[0].segments for kernel in segment.kernels)
+    has_norms = any("batch_norm" in kernel.op for kernel in kernels)
+    pairs = [(size * f, accum // f) for f in FACTORS if accum % f == 0]
+    pairs += [(size // f, accum * f) for f in FACTORS if size % f == 0]
+    for micro_batch, grad_accum in pairs:
+        yield Proposal(
+            kind="micro_batch",
+            text=(
+                f"micro-batch {size:,} → {micro_batch:,}, accumulation {accum:,} → {grad_accum:,}"
+            ),
+            setting=_changed(today, micro_batch=micro_batch, grad_accum=grad_accum),
+            risks=(f"batch norms see {micro_batch:,} samples at a time",) if has_norms else (),
+            lines=(f"micro_batch, grad_accum = {micro_batch}, {grad_accum}",),
+        )
+
+
+def _global_batches(today: Setting) -> Iterator[Proposal]:
+    """Yield larger global batches: by a larger micro-batch, and by accumulation."""
+    setup = today.setup
+    for factor in FACTORS:
+        for name in ("micro_batch", "grad_accum"):
+            before = getattr(setup, name)
+            word = "micro-batch" if name == "micro_batch" else "accumulation"
+            setting = _changed(today, **{name: before * factor})
+            batches = f"{today.global_batch:,} → {setting.global_batch:,}"
+            yield Proposal(
+                kind="global_batch",
+                text=f"global batch {batches} by {word} {before:,} → {before * factor:,}",
+                setting=setting,
+                risks=(
+                    f"{factor} times fewer updates for the same samples: tune the learning rate"
+                    " anew, and compare the loss after the same samples",
+                ),
+                lines=(f"{name} = {before * factor}",),
+                alters_training=True,
+            )
+
+
+def _precisions(today: Setting) -> Iterator[Proposal]:
+    setup = today.setup
+    able = supported_precisions(today.choice.accelerator)
+    for precision in WIDER[setup.precision]:
+        if precision in able and not (precision == "fp16-amp" and "bf16-amp" in able):
+            yield Proposal(
+                kind="precision",
+                text=f"precision {setup.precision} → {precision}",
+                setting=_changed(today, precision=precision),
+                risks=(snippets.PRECISION_RISKS[precision],),
+                lines=snippets.PRECISION_LINES[precision],
+                alters_training=precision in ("bf16", "fp8"),
+            )
+
+
+def _recompute(today: Setting, profile: Profile) -> Iterator[Proposal]:
+    if not profile.blocks:
+        return
+    for policy in snippets.RECOMPUTE_LINES:
+        if policy != today.setup.recompute:
+            yield Proposal(
+                kind="recompute",
+                text=f"recompute {today.setup.recompute} → {policy}",
+                setting=_changed(today, recompute=policy),
+                lines=snippets.RECOMPUTE_LINES[policy],
+            )
+
+
+def _compile(today: Setting) -> Iterator[Proposal]:
+    if today.setup.stack == "torch-eager":
+        yield Proposal(
+            kind="compile",
+            text="torch.compile",
+            setting=_changed(today, stack="torch-compile", compile=True),
+            risks=("the first step compiles, and so does every new shape of the input",),
+            lines=("model = torch.compile(model)",),
+        )
+    elif today.setup.stack == "torch-compile":
+        yield Proposal(
+            kind="compile",
+            text="without torch.compile",
+            setting=_changed(today, stack="torch-eager", compile=False),
+            lines=("# leave out: model = torch.compile(model)",),
+        )
+
+
+def _sharding(today: Setting) -> Iterator[Proposal]:
+    """Yield the other ways to share the state among the same ranks."""
+    layout, per_node = today.setup.layout, today.choice.one_node.per_node
+    ranks = layout.data
+    if ranks == 1 or not layout.is_data_parallel_only or today.setup.stack == "megatron":
+        return
+    others = [
+        Layout(data=ranks),
+        *(Layout(data=ranks, shard=ranks, zero_stage=stage) for stage in (1, 2, 3)),
+    ]
+    if today.nodes > 1 and per_node > 1:
+        others.append(Layout(data=ranks, shard=per_node, zero_stage=3))
+    for other in others:
+        if other != layout:
+            yield Proposal(
+                kind="sharding",
+                text=f"layout {layout} → {other}",
+                setting=_changed(today, layout=other),
+                risks=_sharding_risks(other, today.nodes),
+                lines=snippets.sharding_lines(other),
+            )
+
+
+def _sharding_risks(layout: Layout, nodes: int) -> tuple[str, ...]:
+    if layout.zero_stage == 3 and layout.shard == layout.data and nodes > 1:
+        return ("more traffic between nodes: a network slower than its data sheet costs more",)
+    return ()
+
+
+def _optimizers(today: Setting, profile: Profile) -> Iterator[Proposal]:
+    current = today.setup.optimizer or profile.optimizer.name
+    for name in OPTIMIZERS:
+        if name != current:
+            yield Proposal(
+                kind="optimizer",
+                text=f"optimizer {current} → {name}",
+                setting=_changed(today, optimizer=name),
+                risks=(
+                    "another optimizer wants its own learning rate, and may need more steps:"
+                    " compare the loss",
+                ),
+                lines=snippets.OPTIMIZER_LINES[name],
+                alters_training=True,
+            )
+
+
+def _faster_input(today: Setting) -> Proposal:
+    one = today.choice.one_node
+    workers = int((one.vcpus or one.per_node) // one.per_node)
+    return Proposal(
+        kind="input",
+        text="an input that never makes the step wait",
+        setting=replace(today, input_is_fast=True),
+        risks=("the most that is to be had: how far a faster input gets must be measured",),
+        lines=(
+            f"DataLoader(…, num_workers={max(1, workers)}, pin_memory=True,"
+            " persistent_workers=True)",
+            "# and decode on the GPU (torchvision.io.decode_jpeg), or store decoded samples",
+        ),
+    )
+
+
+def _offload(today: Setting) -> Iterator[Proposal]:
+    now = today.setup.offload
+    wanted: list[frozenset[Offloaded]] = [frozenset({one}) for one in get_args(Offloaded)]
+    assert len(wanted) == len(OFFLOADABLE)
+    for offload in ([frozenset()] if now else []) + wanted:
+        if offload != now:
+            words = "+".join(ordered(offload)) or "none"
+            yield Proposal(
+                kind="offload",
+                text=f"offload {'+'.join(ordered(now)) or 'none'} → {words}",
+                setting=_changed(today, offload=offload),
+                risks=("the step waits for the host's memory and its link",) if offload else (),
+                lines=(f"--offload {words}",),
+            )

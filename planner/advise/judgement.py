@@ -1,0 +1,177 @@
+"""What a change is worth: what it saves, whether that can be told, and the order of changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..plan.plan import Plan
+from .answer import Change, Verdict
+from .changes import Proposal
+from .setting import fits
+
+LEAST_GAIN = 0.02
+"""A smaller change of time or cost is not told from none."""
+MOST_OVERLAP = 0.9
+"""Nor is one whose interval shares more than this of the shorter of both."""
+LEAST_RISK = 0.001
+"""A smaller chance of running out of memory is not told."""
+ORDER: tuple[Verdict, ...] = (
+    "makes_it_fit",
+    "saves",
+    "trades",
+    "no_difference",
+    "worse",
+    "does_not_fit",
+)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A quantity with its 80 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def saved_share(self, after: Span) -> float:
+        """Return what of this is saved by another value; negative where it is larger."""
+        return 1 - after.value / self.value
+
+    def differs(self, after: Span) -> bool:
+        """Return whether the difference to another value can be told."""
+        if abs(self.saved_share(after)) < LEAST_GAIN:
+            return False
+        shared = min(self.high, after.high) - max(self.low, after.low)
+        shorter = min(self.high - self.low, after.high - after.low)
+        return shorter <= 0 or shared / shorter < MOST_OVERLAP
+
+
+def time_of(plan: Plan) -> Span:
+    """Return the hours of the whole job, or seconds of a sample without an amount of work."""
+    job = plan.whole_job
+    if job is not None:
+        return Span(job.hours, job.hours_low, job.hours_high)
+    step = plan.step_time_s
+    return Span(*(one / plan.global_batch for one in (step.value, step.low, step.high)))
+
+
+def cost_of(plan: Plan) -> Span | None:
+    """Return the dollars of the whole job, or of a sample; None where no price is known."""
+    job = plan.whole_job
+    if job is not None:
+        if job.usd is None or job.usd_low is None or job.usd_high is None or not job.usd:
+            return None
+        return Span(float(job.usd), float(job.usd_low), float(job.usd_high))
+    if not plan.usd_per_hour:
+        return None
+    time_s = time_of(plan)
+    return Span(*(one * plan.usd_per_hour for one in (time_s.value, time_s.low, time_s.high)))
+
+
+def judged(proposal: Proposal, plan: Plan, today: Plan) -> Change:
+    """Return a change with what it saves and risks, given its plan and today's."""
+    comparable = fits(today) and fits(plan)
+    before, after = time_of(today), time_of(plan)
+    usd_before, usd_after = cost_of(today), cost_of(plan)
+    priced = comparable and usd_before is not None and usd_after is not None
+    worked = today.whole_job is not None
+    return Change(
+        kind=proposal.kind,
+        text=proposal.text,
+        verdict=_verdict(plan, today),
+        alters_training=proposal.alters_training,
+        hours_saved=before.value - after.value if comparable and worked else None,
+        usd_saved=usd_before.value - usd_after.value
+        if priced and worked and usd_before and usd_after
+        else None,
+        time_saved_share=before.saved_share(after) if comparable else None,
+        cost_saved_share=usd_before.saved_share(usd_after)
+        if priced and usd_before and usd_after
+        else None,
+        risks=(*proposal.risks, *_plan_risks(plan)),
+        lines=proposal.lines,
+        plan=plan,
+    )
+
+
+def _verdict(plan: Plan, today: Plan) -> Verdict:
+    if not fits(plan):
+        return "does_not_fit"
+    if not fits(today):
+        return "makes_it_fit"
+    gains = [_gain(time_of(today), time_of(plan))]
+    usd_before, usd_after = cost_of(today), cost_of(plan)
+    if usd_before is not None and usd_after is not None:
+        gains.append(_gain(usd_before, usd_after))
+    if max(gains) > 0:
+        return "trades" if min(gains) < 0 else "saves"
+    return "worse" if min(gains) < 0 else "no_difference"
+
+
+def _gain(before: Span, after: Span) -> int:
+    """Return 1 for less, -1 for more, 0 where no difference can be told."""
+    if not before.differs(after):
+        return 0
+    return 1 if after.value < before.value else -1
+
+
+def _plan_risks(plan: Plan) -> list[str]:
+    risks = []
+    if plan.p_oom is not None and plan.p_oom >= LEAST_RISK and fits(plan):
+        risks.append(f"it runs out of memory with a chance of {plan.p_oom:.1%}".replace("%", " %"))
+    if plan.needs_build is not None:
+        risks.append("the device needs another build of torch")
+    if plan.usually_reserved:
+        risks.append("such machines are usually had by reservation only")
+    return risks
+
+
+def ranked(changes: list[Change], *, max_oom: float) -> tuple[Change, ...]:
+    """Return the changes, those first that help, and of them those that save most.
+
+    Args:
+        changes: all of them; money counts first, then time.
+        max_oom: those that run out of memory with a larger chance come after those that do not.
+    """
+
+    def order(change: Change) -> tuple[float, ...]:
+        cost, time = cost_of(change.plan), time_of(change.plan)
+        return (
+            ORDER.index(change.verdict),
+            is_risky(change, max_oom),
+            float("inf") if cost is None else cost.value,
+            time.value,
+        )
+
+    return tuple(sorted(changes, key=order))
+
+
+def is_risky(change: Change, max_oom: float) -> bool:
+    """Return whether a change runs out of memory with a larger chance than is accepted."""
+    return (change.plan.p_oom or 0.0) > max_oom
+
+
+def best_sizes(changes: list[Change], *, max_oom: float) -> list[Change]:
+    """Return the changes with one micro-batch and one global batch: the best of those tried.
+
+    Of sizes between which no difference can be told, the first that was tried stays.
+    """
+    kept: list[Change] = []
+    places: dict[str, int] = {}
+    for change in changes:
+        place = places.get(change.kind)
+        if change.kind not in ("micro_batch", "global_batch") or place is None:
+            places[change.kind] = len(kept)
+            kept.append(change)
+        elif _is_better(change, kept[place], max_oom):
+            kept[place] = change
+    return kept
+
+
+def _is_better(change: Change, other: Change, max_oom: float) -> bool:
+    def grade(one: Change) -> tuple[bool, bool]:
+        return fits(one.plan), not is_risky(one, max_oom)
+
+    if grade(change) != grade(other):
+        return grade(change) > grade(other)
+    return _gain(time_of(other.plan), time_of(change.plan)) > 0

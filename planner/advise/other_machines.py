@@ -1,0 +1,166 @@
+"""From the search: other machines for the same training, and everything free on the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ...catalog.snapshot import Catalogue
+from ..plan.layout import Layout
+from ..plan.plan import Plan
+from ..plan.question import Choices, Machine, Question, Work
+from ..search.search import search
+from .changes import Proposal
+from .judgement import cost_of, time_of
+from .setting import Replanner, Setting, fits
+from .snippets import options_of
+
+SLOWEST = 2.0
+"""A cheaper machine may take so many times as long."""
+DEAREST = 2.0
+"""A faster machine may cost so many times as much."""
+CHEAPEST_SHOWN = 3
+MORE_NODES = 2
+"""Machines are tried up to so many times today's nodes."""
+
+
+def other_machines(
+    today: Setting, plan: Plan, replanner: Replanner, catalogue: Catalogue, machine: Machine
+) -> Iterator[tuple[Proposal, Plan]]:
+    """Yield machines that are cheaper, faster or smaller, with all but their number kept.
+
+    Args:
+        today: the setting.
+        plan: its plan.
+        replanner: with the model, the work and the way of buying.
+        catalogue: offers and devices.
+        machine: its providers, regions and jurisdictions are kept.
+    """
+    setup = today.setup
+    anywhere = replace(machine, accelerators=(), instances=(), nodes=())
+    choices = Choices(
+        layouts=_layouts(today),
+        micro_batches=(setup.micro_batch,),
+        precisions=(setup.precision,),
+        recomputes=(setup.recompute,),
+        stack="megatron" if setup.stack == "megatron" else None,
+        compile=setup.compile,
+        optimizer=setup.optimizer,
+        offload=tuple(setup.offload),
+    )
+    question = Question(
+        work=_work(replanner.work, today),
+        machine=replace(anywhere, max_nodes=max(1, MORE_NODES * today.nodes)),
+        choices=choices,
+        money=replanner.money,
+        by="instance",
+    )
+    found = _search(question, replanner, catalogue)
+    others = [one for one in found if _place(one) != _place(plan)]
+    for other in _picked(others, plan):
+        yield _proposal(other, today), other
+
+
+def everything_free(
+    today: Setting, plan: Plan, replanner: Replanner, catalogue: Catalogue
+) -> Plan | None:
+    """Return the cheapest plan on the same machine with the same global batch and optimizer.
+
+    Layout, micro-batch, precision, recompute and compilation are free; offload is tried where
+    nothing else fits.
+    """
+    found: list[Plan] = []
+    for compiles in (False, True):
+        question = Question(
+            work=_work(replanner.work, today),
+            machine=Machine(
+                providers=(plan.offer.provider,),
+                regions=(plan.offer.region,),
+                instances=(plan.offer.instance_type,),
+                nodes=(today.nodes,),
+            ),
+            choices=Choices(compile=compiles, optimizer=today.setup.optimizer),
+            money=replanner.money,
+        )
+        found += _search(question, replanner, catalogue)
+    return min(found, key=_cost, default=None)
+
+
+def _search(question: Question, replanner: Replanner, catalogue: Catalogue) -> list[Plan]:
+    """Return the plans that run without a port, and hardly ever out of memory."""
+    found = search(question, replanner.profile, catalogue, curve_choice=replanner.curve_choice)
+    return [
+        plan
+        for plan in found.plans
+        if not plan.needs_port and (plan.p_oom or 0.0) <= question.money.max_oom
+    ]
+
+
+def _work(work: Work, today: Setting) -> Work:
+    return replace(work, global_batch=today.global_batch)
+
+
+def _layouts(today: Setting) -> tuple[Layout, ...]:
+    """Return today's layout on other numbers of ranks, which make the same global batch."""
+    layout = today.setup.layout
+    if not layout.is_data_parallel_only or layout.replicas > 1 < layout.shard:
+        return (layout,)
+    most = min(today.global_batch // today.setup.micro_batch, MORE_NODES * layout.data)
+    sizes = [2**i for i in range(most.bit_length()) if 2**i <= most]
+    return tuple(
+        {
+            ranks: Layout(
+                data=ranks,
+                shard=ranks if layout.zero_stage else 1,
+                zero_stage=layout.zero_stage if ranks > 1 or today.setup.offload else 0,
+            )
+            for ranks in [*sizes, layout.data]
+        }.values()
+    )
+
+
+def _picked(others: Sequence[Plan], today: Plan) -> list[Plan]:
+    """Return a few: the cheapest that are not much slower, the fastest, the smallest."""
+    base = today if fits(today) else min(others, key=_cost, default=today)
+    time, cost = time_of(base).value, _cost(base)
+    by_device: dict[str, Plan] = {}
+    for plan in sorted(others, key=_cost):
+        if time_of(plan).value <= SLOWEST * time:
+            by_device.setdefault(plan.offer.accelerator, plan)
+    picked = list(by_device.values())[:CHEAPEST_SHOWN]
+    for most in (cost, DEAREST * cost):
+        within = [plan for plan in others if _cost(plan) <= most]
+        picked += sorted(within, key=lambda plan: time_of(plan).value)[:1]
+    smaller = [
+        plan
+        for plan in others
+        if plan.accelerators < today.accelerators and time_of(plan).value <= SLOWEST * time
+    ]
+    picked += sorted(smaller, key=lambda plan: (plan.accelerators, _cost(plan)))[:1]
+    return list({plan.id: plan for plan in picked}.values())
+
+
+def _proposal(plan: Plan, today: Setting) -> Proposal:
+    seller = today.choice.offer.provider
+    risks = []
+    if plan.offer.provider != seller:
+        risks.append(f"another seller than {seller}: an account, its quota, and the data to move")
+    if plan.offer.accelerator != today.choice.accelerator.name:
+        risks.append("another device: run a few steps there before the whole job")
+    return Proposal(
+        kind="machine",
+        text=f"{plan.place} ({plan.devices})",
+        setting=today,
+        risks=tuple(risks),
+        lines=(options_of(plan),),
+    )
+
+
+def _place(plan: Plan) -> tuple[str, str, int]:
+    return plan.offer.provider, plan.offer.instance_type, plan.nodes
+
+
+def _cost(plan: Plan) -> float:
+    """Return dollars of the same work; infinite where no price is known."""
+    found = cost_of(plan)
+    return float("inf") if found is None else found.value

@@ -1,0 +1,115 @@
+"""A setting that somebody trains with, and the plan that it makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...catalog.errors import UsageError
+from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
+from ...profiles.passes.optimizers import with_optimizer
+from ...profiles.profile import Profile
+from ..cost.run_cost import samples_of, steps_of
+from ..hardware.cluster import Site
+from ..plan.errors import UnsupportedError
+from ..plan.plan import Plan
+from ..plan.question import Money, Question, Work
+from ..plan.setup import Setup
+from ..predict.model_cache import ModelCache
+from ..predict.predict import predict
+from ..search.candidate import Candidate
+from ..search.offers import PricedInstance
+from ..search.to_plan import as_plan
+from ..software.stack import casts_layers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A machine and a setup: all of a plan that can be changed."""
+
+    choice: PricedInstance
+    nodes: int
+    setup: Setup
+    """`autocast` is not looked at: it follows from the rest."""
+    input_is_fast: bool = False
+    """Whether no step waits for its input."""
+
+    @property
+    def site(self) -> Site:
+        """Where it runs."""
+        site = replace(self.choice.one_node, nodes=self.nodes)
+        # Without processors whose speed is known there is no input to wait for.
+        return replace(site, vcpus=None) if self.input_is_fast else site
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of one optimizer step."""
+        setup = self.setup
+        return setup.micro_batch * setup.grad_accum * setup.layout.data
+
+
+class Replanner:
+    """Makes plans of settings of one model, work and way of buying."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        work: Work,
+        money: Money,
+        curve_choice: CurveChoice = USUAL_CURVES,
+    ) -> None:
+        self.profile = profile
+        self.work = work
+        self.money = money
+        self.curve_choice = curve_choice
+        self._caches: dict[str | None, ModelCache] = {
+            None: ModelCache(profile, curve_choice=curve_choice)
+        }
+
+    def plan(self, setting: Setting) -> Plan:
+        """Return the plan of a setting, whether it fits in memory or not.
+
+        Raises:
+            UnsupportedError: the device or this version cannot do it.
+            UsageError: the file was not traced in that precision.
+        """
+        setup = setting.setup
+        cache = self._cache(setup.optimizer)
+        autocast = casts_layers(setup.stack, setup.layout, setup.offload)
+        setup = replace(setup, optimizer=None, autocast=autocast)
+        prediction = predict(cache.profile, setting.site, setup, cache=cache)
+        question = Question(work=self.work, money=self.money)
+        samples = samples_of(self.work, self.profile.tokens_per_sample, setting.global_batch)
+        candidate = Candidate(
+            choice=setting.choice,
+            one_node=replace(setting.site, nodes=1),
+            base=setup,
+            layout=setup.layout,
+            micro_batch=setup.micro_batch,
+            grad_accum=setup.grad_accum,
+            recompute=setup.recompute,
+            step_s=prediction.step_time_s.value,
+            global_batch=setting.global_batch,
+            steps=None if samples is None else steps_of(samples, setting.global_batch),
+            variants_that_fit=1,
+        )
+        return as_plan(candidate, prediction, cache.profile, question)
+
+    def try_plan(self, setting: Setting) -> Plan | None:
+        """Return the plan of a setting; None where it cannot be predicted."""
+        try:
+            return self.plan(setting)
+        except (UnsupportedError, UsageError):
+            return None
+
+    def _cache(self, optimizer: str | None) -> ModelCache:
+        if optimizer not in self._caches:
+            own = self._caches[None]
+            self._caches[optimizer] = own.of(with_optimizer(self.profile, optimizer or ""))
+        return self._caches[optimizer]
+
+
+def fits(plan: Plan) -> bool:
+    """Return whether the device, and the host of what is offloaded, hold the predicted peak."""
+    peak, on_host = plan.peak_memory_bytes, plan.host_memory_bytes
+    return peak.value <= peak.capacity and (on_host is None or on_host.fits)

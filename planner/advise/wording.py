@@ -1,0 +1,141 @@
+"""What a change is worth in words: the first lines of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...catalog.text.money import format_money
+from ...catalog.text.quantity import (
+    format_count,
+    format_duration,
+    format_memory_use,
+    format_seconds,
+)
+from ..plan.plan import Plan
+from .answer import Change
+
+NO_RISK = "none that is known"
+UNTOLD = "nothing that was tried on this machine makes a difference that can be told"
+
+
+def headline(
+    today: Plan, changes: Sequence[Change], together: Change | None, *, today_fits: bool
+) -> str:
+    """Return the first thing to do on the same machine, in one sentence.
+
+    What may end at another loss is the first thing only where nothing else helps.
+
+    Args:
+        today: today's plan.
+        changes: ranked.
+        together: everything free on the same machine, where that is better.
+        today_fits: whether today's setting fits in memory.
+    """
+    here = [one for one in changes if one.kind != "machine"]
+    here.sort(key=lambda one: one.alters_training)
+    if not today_fits:
+        peak = today.peak_memory_bytes
+        short = f"It does not fit: {format_memory_use(peak.value, peak.capacity)}."
+        fitting = [one for one in here if one.verdict == "makes_it_fit"]
+        if fitting:
+            return f"{short} {sentence(fitting[0], today)}."
+        if together is not None:
+            several = sentence(together, today)
+            return f"{short} No single change makes it fit here; several do: {several}."
+        return f"{short} Nothing that was tried makes it fit on this machine."
+    helping = [one for one in here if one.verdict == "saves"]
+    return f"{sentence(helping[0], today)}." if helping else f"Leave it as it is: {UNTOLD}."
+
+
+def elsewhere(today: Plan, changes: Sequence[Change]) -> str | None:
+    """Return the best other machine in one sentence; None where none saves anything."""
+    found = next(
+        (c for c in changes if c.kind == "machine" and c.verdict in ("saves", "makes_it_fit")), None
+    )
+    return None if found is None else f"Elsewhere: {sentence(found, today)}."
+
+
+def sentence(change: Change, today: Plan) -> str:
+    """Return a change with its gain and its first risk: "Compile it: 470 → 394 ms a step, …"."""
+    risk = change.risks[0] if change.risks else NO_RISK
+    return f"{_deed(change)}: {gain_text(change, today)}; risk: {risk}"
+
+
+def _deed(change: Change) -> str:
+    """Return what is to be done."""
+    plan = change.plan
+    if change.kind == "compile":
+        return "Compile it" if plan.compile else "Do not compile it"
+    if change.kind == "precision":
+        return f"Train in {plan.precision}"
+    if change.kind == "recompute":
+        return {
+            "none": "Recompute nothing",
+            "selective": "Recompute all but matrix products",
+            "full": "Recompute every block",
+        }[plan.recompute]
+    if change.kind == "sharding":
+        return f"Lay it out as {plan.layout}"
+    if change.kind == "optimizer":
+        return f"Take {plan.optimizer} as the optimizer"
+    if change.kind == "offload":
+        return f"Keep {' and '.join(plan.offloaded) or 'nothing'} in host memory"
+    return change.text if change.kind in ("machine", "together") else _upper(change.text)
+
+
+def gain_text(change: Change, today: Plan) -> str:
+    """Return what a change does to the step, the job and its cost; its memory where it now fits."""
+    plan = change.plan
+    if change.time_saved_share is None:
+        job = plan.job
+        cost = [] if job is None or job.usd is None else [format_money(job.usd)]
+        peak = plan.peak_memory_bytes
+        memory = format_memory_use(peak.value, peak.capacity)
+        return ", ".join([memory, f"{format_seconds(plan.step_time_s.value)} a step", *cost])
+    return ", ".join([pace_text(plan, today), saved_text(change, today)])
+
+
+def pace_text(plan: Plan, today: Plan) -> str:
+    """Return "470 → 394 ms a step", or samples a second where the global batches differ."""
+    if plan.global_batch != today.global_batch:
+        rates = f"{format_count(today.samples_per_s)} → {format_count(plan.samples_per_s)}"
+        return f"{rates} samples/s"
+    before = format_seconds(today.step_time_s.value)
+    after = format_seconds(plan.step_time_s.value)
+    number, _, unit = before.partition(" ")
+    first = number if after.endswith(f" {unit}") else before
+    return f"{first} → {after} a step"
+
+
+def saved_text(change: Change, today: Plan) -> str:
+    """Return "saves 0.5 h and $9.10 of $56", or shares without an amount of work.
+
+    Of a change between settings that both fit.
+    """
+    if change.hours_saved is None or today.job is None:
+        return _shares(change)
+    hours, usd = change.hours_saved, change.usd_saved
+    time = format_duration(abs(hours)) if hours else "no time"
+    if usd is None:
+        return f"saves {time}" if hours >= 0 else f"takes {time} more"
+    money = "no money" if abs(usd) < 0.005 else format_money(abs(usd))
+    if hours >= 0 and usd >= 0:
+        return f"saves {time} and {money} of {format_money(today.job.usd)}"
+    if hours <= 0 and usd <= 0:
+        return f"takes {time} and {money} more"
+    if usd > 0:
+        return f"saves {money} of {format_money(today.job.usd)}, takes {time} more"
+    return f"saves {time}, costs {money} more"
+
+
+def _shares(change: Change) -> str:
+    shares = {"time": change.time_saved_share, "money": change.cost_saved_share}
+    known = {name: f"{share * -100:+.0f} %" for name, share in shares.items() if share is not None}
+    texts = {name: text.replace("-", "−").replace("+0 ", "0 ") for name, text in known.items()}  # noqa: RUF001
+    if len(set(texts.values())) == 1:
+        return f"{next(iter(texts.values()))} {' and '.join(texts)} a sample"
+    return f"{', '.join(f'{text} {name}' for name, text in texts.items())} a sample"
+
+
+def _upper(text: str) -> str:
+    return text[0].upper() + text[1:]

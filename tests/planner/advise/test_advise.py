@@ -1,0 +1,211 @@
+"""What to change of today's setting: every change is planned by the prediction itself."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from gpuplan.catalog.errors import UsageError
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.advise.advise import AdviceOutcome, advise
+from gpuplan.planner.advise.answer import Change
+from gpuplan.planner.advise.todays_setting import question_of
+from gpuplan.planner.plan.layout import parse_layout
+from gpuplan.planner.plan.question import Choices, Machine, Question, Work
+from gpuplan.planner.search.search import search
+from gpuplan.profiles.profile import Profile, StepTrace
+
+CATALOGUE = load_catalogue()
+P4D = Machine(providers=("aws",), instances=("p4d.24xlarge",))
+TODAY = Question(
+    work=Work(samples=1e7),
+    machine=P4D,
+    choices=Choices(micro_batches=(4,), grad_accums=(4,), precisions=("fp32",)),
+)
+
+
+def of_kind(found: AdviceOutcome, kind: str) -> list[Change]:
+    return [change for change in found.changes if change.kind == kind]
+
+
+Make = Callable[..., Profile]
+
+
+def _rigid(step: StepTrace) -> StepTrace:
+    instances, rows = len(step.schedule), len(step.memory.birth_tick)
+    columns = {name: [-1] * rows for name in ("producer", "entered", "outside_tick", "inside_tick")}
+    memory = step.memory.model_copy(update={**columns, "kept": [0] * rows})
+    ends = {name: [-1] * instances for name in ("forward_of", "rerun_end_tick", "release_tick")}
+    return step.model_copy(update={**ends, "memory": memory})
+
+
+@pytest.fixture(scope="module")
+def make(make_decoder: Make) -> Make:
+    """Return the builder of profiles of which nothing can be recomputed."""
+
+    def build(**sizes: int) -> Profile:
+        plain = make_decoder(**sizes)
+        return plain.model_copy(update={"steps": tuple(map(_rigid, plain.steps))})
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def toy(make: Make) -> Profile:
+    return make()
+
+
+@pytest.fixture(scope="module")
+def advice(toy: Profile) -> AdviceOutcome:
+    return advise(TODAY, toy, CATALOGUE)
+
+
+def test_todays_plan_is_the_one_that_the_search_finds(toy: Profile, advice: AdviceOutcome) -> None:
+    fixed = replace(
+        TODAY,
+        machine=replace(P4D, nodes=(1,)),
+        choices=replace(TODAY.choices, layouts=(parse_layout("dp8"),)),
+    )
+    found = search(fixed, toy, CATALOGUE).plans[0]
+    assert advice.today.id == found.id
+    assert advice.today_fits
+
+
+def test_a_change_is_the_plan_that_the_search_finds(toy: Profile, advice: AdviceOutcome) -> None:
+    half = next(one for one in of_kind(advice, "precision") if one.plan.precision == "bf16-amp")
+    fixed = replace(
+        TODAY,
+        machine=replace(P4D, nodes=(1,)),
+        choices=replace(TODAY.choices, precisions=("bf16-amp",), layouts=(parse_layout("dp8"),)),
+    )
+    assert half.plan.id == search(fixed, toy, CATALOGUE).plans[0].id
+    assert half.verdict == "saves"
+
+
+def test_one_thing_changes_at_a_time(advice: AdviceOutcome) -> None:
+    names = "layout", "precision", "recompute", "compile", "optimizer", "offloaded"
+    today = advice.today
+    for change in advice.changes:
+        if change.kind == "machine":
+            assert change.plan.precision == today.precision
+            assert change.plan.micro_batch == today.micro_batch
+            assert change.plan.global_batch == today.global_batch
+            continue
+        changed = {name for name in names if getattr(change.plan, name) != getattr(today, name)}
+        batch = "micro_batch", "grad_accum"
+        if any(getattr(change.plan, name) != getattr(today, name) for name in batch):
+            changed.add("batch")
+        assert len(changed) == 1, change.text
+        if change.kind != "global_batch":
+            assert change.plan.global_batch == today.global_batch
+
+
+def test_what_helps_comes_first_and_saves_what_it_says(advice: AdviceOutcome) -> None:
+    order = ["makes_it_fit", "saves", "trades", "no_difference", "worse", "does_not_fit"]
+    places = [order.index(change.verdict) for change in advice.changes]
+    assert places == sorted(places)
+    today = advice.today.whole_job
+    assert today is not None
+    for change in advice.changes:
+        job = change.plan.whole_job
+        if change.hours_saved is not None and job is not None and change.usd_saved is not None:
+            assert change.hours_saved == pytest.approx(today.hours - job.hours)
+            assert change.usd_saved == pytest.approx(float(today.usd or 0) - float(job.usd or 0))
+
+
+def test_the_first_line_leaves_the_training_as_it_is(advice: AdviceOutcome) -> None:
+    best = next(one for one in advice.changes if one.kind != "machine" and not one.alters_training)
+    assert best.verdict == "saves"
+    assert advice.headline.startswith(f"Train in {best.plan.precision}: ")
+    assert " a step, saves " in advice.headline
+    assert "; risk: " in advice.headline
+
+
+def test_everything_together_beats_every_single_change(advice: AdviceOutcome) -> None:
+    together = advice.together
+    assert together is not None and together.verdict == "saves"
+    assert together.plan.global_batch == advice.today.global_batch
+    assert "--provider aws --instance p4d.24xlarge --nodes 1" in together.lines[0]
+
+
+def test_every_change_of_numbers_says_what_it_risks(advice: AdviceOutcome) -> None:
+    for change in advice.changes:
+        assert change.lines
+        if change.alters_training or change.kind == "precision":
+            assert change.risks
+
+
+def test_without_an_amount_of_work_savings_are_of_a_sample(toy: Profile) -> None:
+    found = advise(replace(TODAY, work=Work()), toy, CATALOGUE)
+    best = found.changes[0]
+    assert best.hours_saved is best.usd_saved is None
+    assert best.time_saved_share is not None and best.time_saved_share > 0.1
+    assert "a sample" in found.headline
+
+
+def test_steps_are_the_samples_of_todays_batch(toy: Profile) -> None:
+    found = advise(replace(TODAY, work=Work(steps=1000)), toy, CATALOGUE)
+    larger = of_kind(found, "global_batch")[0]
+    assert found.today.run is not None and larger.plan.run is not None
+    assert larger.plan.run.trained_samples == found.today.run.trained_samples
+    assert larger.plan.run.steps < found.today.run.steps
+
+
+def test_what_makes_it_fit_comes_first(make: Make) -> None:
+    large = make(layers=24, hidden=2048)
+    question = Question(
+        work=Work(samples=1e6),
+        machine=Machine(providers=("aws",), instances=("g5.48xlarge",)),
+        choices=Choices(micro_batches=(2,), precisions=("bf16-amp",)),
+    )
+    found = advise(question, large, CATALOGUE)
+    assert not found.today_fits
+    assert found.headline.startswith("It does not fit: ")
+    assert found.changes[0].verdict == "makes_it_fit"
+    assert found.changes[0].hours_saved is None
+    fsdp = next(one for one in of_kind(found, "sharding") if one.plan.layout.zero_stage == 3)
+    assert fsdp.verdict == "makes_it_fit"
+    assert {one.verdict for one in found.changes} <= {"makes_it_fit", "does_not_fit"}
+
+
+def test_where_no_single_change_fits_several_are_proposed(make: Make) -> None:
+    huge = make(layers=32, hidden=4096)
+    question = Question(
+        machine=Machine(providers=("aws",), instances=("g5.48xlarge",)),
+        choices=Choices(micro_batches=(8,), precisions=("fp32",)),
+    )
+    found = advise(question, huge, CATALOGUE)
+    here = [one for one in found.changes if one.kind != "machine"]
+    assert {one.verdict for one in here} == {"does_not_fit"}
+    assert found.together is None or found.together.verdict == "makes_it_fit"
+    said = "several do" if found.together else "Nothing that was tried"
+    assert said in found.headline
+
+
+def test_a_plan_is_a_setting(toy: Profile, advice: AdviceOutcome) -> None:
+    again = advise(question_of(advice.today), toy, CATALOGUE, others=Machine())
+    assert again.today.id == advice.today.id
+    assert not [said for said in again.assumed if "precision" in said or "layout" in said]
+
+
+def test_what_is_not_given_is_said(toy: Profile) -> None:
+    found = advise(Question(machine=Machine(accelerators=("A100-40GB:8",))), toy, CATALOGUE)
+    said = " · ".join(found.assumed)
+    for word in ("the cheapest with 8 × A100", "layout dp8", "micro-batch 1", "precision fp32"):  # noqa: RUF001
+        assert word in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"machine": Machine()}, "machine of today's setting is not given"),
+        ({"machine": replace(P4D, nodes=(1, 2))}, "2 of nodes are given"),
+        ({"work": Work(global_batch=100)}, "which make 128"),
+        ({"choices": Choices(layouts=(parse_layout("dp3"),))}, "Layout dp3 is of 3 accelerators"),
+        ({"choices": Choices(precisions=("fp32", "tf32"))}, "2 of precision are given"),
+        ({"machine": Machine(accelerators=("A100:7",))}, "No offer has A100:7"),
+    ],
+)
+def test_what_is_no_setting_is_refused(toy: Profile, changes: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        advise(replace(TODAY, **changes), toy, CATALOGUE)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,27 @@
+"""Which differences can be told, and which of several sizes is proposed."""
+
+import pytest
+
+from gpuplan.planner.advise.judgement import Span
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "differs"),
+    [
+        (Span(100, 90, 110), Span(99, 89, 109), False),  # Less than 2 %.
+        (Span(100, 60, 150), Span(95, 57, 143), False),  # The shorter interval lies in the other.
+        (Span(100, 90, 110), Span(90, 81, 99), True),
+        (Span(100, 90, 110), Span(110, 100, 120), True),
+        (Span(100, 100, 100), Span(95, 95, 95), True),  # Nothing is uncertain.
+    ],
+)
+def test_a_difference_is_told_where_it_is_not_noise(
+    before: Span, after: Span, differs: bool
+) -> None:
+    assert before.differs(after) is differs
+    assert after.differs(before) is differs
+
+
+def test_what_is_saved_is_a_share_of_what_was() -> None:
+    assert Span(4, 4, 4).saved_share(Span(3, 3, 3)) == 0.25
+    assert Span(4, 4, 4).saved_share(Span(5, 5, 5)) == -0.25
