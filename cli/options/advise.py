@@ -131,5 +131,6 @@ def _listed(options: AdviseOptions) -> QuestionOptions:
         by=None,
         top=None,
         all_variants=False,
+        runnable=False,
         vs_cpu=False,
     )
