@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
@@ -107,6 +107,11 @@ class RecordedRuns:
         """Return every run, predicted as `validate` does under this protocol."""
         return [_observe(case, self._benches, hold_out) for case in self._cases]
 
+    def timed(self, ids: Container[str] | None = None) -> list[TimedRun]:
+        """Return the runs that state a step time and can be predicted; of these ids, or all."""
+        chosen = [case for case in self._cases if ids is None or case.record.id in ids]
+        return [run for case in chosen if (run := _timed(case, self._benches)) is not None]
+
     def prediction_errors(self, hold_out: Protocol | None = None) -> Validation:
         """Return what `validate` returns under this protocol."""
         answer = prediction_errors(self.observations(hold_out), hold_out=hold_out)
@@ -139,6 +144,14 @@ class TimedRun:
         """Return the run, predicted with other constants."""
         return replace(self, cache=self.cache.with_constants(constants))
 
+    def on_network(self, multiple: float) -> TimedRun:
+        """Return the run, predicted for this multiple of the rate between nodes, if it is known."""
+        link = self.site.inter_link
+        if link.bytes_per_s is None:
+            return self
+        link = link.model_copy(update={"bytes_per_s": link.bytes_per_s * multiple})
+        return replace(self, site=replace(self.site, inter_link=link))
+
     def held_out(self, protocol: Protocol) -> TimedRun:
         """Return the run, predicted as if it and all others of its fold had never been seen."""
         cache = _held_out(
@@ -155,9 +168,7 @@ def timed_runs(
     paths: Iterable[Path], *, profiler: Profiler = profile_all, catalogue: Catalogue | None = None
 ) -> list[TimedRun]:
     """Return the runs of these record files that state a step time and can be predicted."""
-    cases, profiles = _load(paths, profiler, catalogue or load_catalogue())
-    benches = _Benches(profiles)
-    return [run for case in cases if (run := _timed(case, benches)) is not None]
+    return RecordedRuns(paths, profiler=profiler, catalogue=catalogue).timed()
 
 
 def _timed(case: _Case, benches: _Benches) -> TimedRun | None:

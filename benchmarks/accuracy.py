@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from evaluation.page import PLOTS, page
+from evaluation.regret import find_sweeps, on_other_networks
 from evaluation.scatter import draw
 from evaluation.speed import kept_speed, measure_speed
 from evaluation.traces import KeptTraces
@@ -45,7 +46,9 @@ def main() -> None:
         picture = options.out.parent / "img" / f"accuracy-{protocol}.svg"
         draw(evaluated[protocol], PLOTS[protocol], picture)
     speed = measure_speed(options.runs) if options.speed else kept_speed()
-    text = page(evaluated, runs.records, known_truths(traces.profiles), speed)
+    sweeps = find_sweeps(runs.records, evaluated["configuration"])
+    on_networks = on_other_networks(runs, sweeps, "configuration")
+    text = page(evaluated, runs.records, known_truths(traces.profiles), speed, on_networks)
     options.out.write_text(text, encoding="utf-8")
     print(f"wrote {options.out}")
     if options.runs == list(OPEN_RECORDS):

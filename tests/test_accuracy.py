@@ -25,6 +25,7 @@ PUBLISHED = ROOT / "tests" / "published"
 sys.path.append(str(ROOT / "benchmarks"))  # Where Python puts it when `make accuracy` runs.
 groups = importlib.import_module("evaluation.groups")
 page = importlib.import_module("evaluation.page")
+regret = importlib.import_module("evaluation.regret")
 traces = importlib.import_module("evaluation.traces")
 truths = importlib.import_module("evaluation.truths")
 
@@ -42,6 +43,9 @@ MEANS_NOT_YET: dict[Protocol, float] = {"source": 0.105}  # 9 %
 ONE_DEVICE_MEAN = 0.12  # 9 %, and that of every group
 MEMORY_MEDIANS = {"allocated": 0.03, "whole-device": 0.06}
 WHOLE_DEVICE_P95 = 0.40  # 15 %
+REGRETS_NOT_YET = {"internevo": 0.08, "vtrain-single": 0.034}  # 3 %
+WORST_REGRETS_NOT_YET = {"internevo": 0.23, "vtrain-single": 0.29}  # 20 %
+SHORT_LIST_REGRETS_NOT_YET = {"vtrain-single": 0.016}  # 1 %
 BEATEN_BY_NULL: dict[Protocol, set[str]] = {
     # Seventeen runs of one model, all near one utilisation: its own constant is hard to beat.
     "configuration": {"internevo"},
@@ -107,6 +111,9 @@ def test_what_is_not_reached_yet_is_above_its_target() -> None:
     for protocol, bounds in NOT_YET.items():
         for group, bound in bounds.items():
             assert bound > groups.target_of(group, protocol), group
+    assert min(REGRETS_NOT_YET.values()) > regret.MEAN_TARGET
+    assert min(WORST_REGRETS_NOT_YET.values()) > regret.WORST_TARGET
+    assert min(SHORT_LIST_REGRETS_NOT_YET.values()) > regret.SHORT_LIST_TARGET
 
 
 def test_means_over_groups_are_within_their_bounds(evaluated: Evaluated) -> None:
@@ -128,6 +135,19 @@ def test_one_model_on_one_device_is_within_its_bound(evaluated: Evaluated) -> No
     assert len(rows) >= 40
     mean = groups.mean_error(rows)
     assert mean is not None and mean <= ONE_DEVICE_MEAN
+
+
+def test_choosing_by_the_predictions_costs_little(evaluated: Evaluated) -> None:
+    sweeps = regret.find_sweeps(evaluated.records, evaluated.seen["configuration"])
+    rows = {row.source: row for row in regret.regret_by_source(sweeps)}
+    assert set(rows) >= {"bigscience-tr11", "bigscience-v100", "internevo", "vtrain-single"}
+    assert rows["vtrain-single"].n >= 130
+    for source, row in rows.items():
+        assert row.mean <= REGRETS_NOT_YET.get(source, regret.MEAN_TARGET), source
+        worst = WORST_REGRETS_NOT_YET.get(source, regret.WORST_TARGET)
+        assert row.worst.regret() <= worst, row.worst
+        listed = SHORT_LIST_REGRETS_NOT_YET.get(source, regret.SHORT_LIST_TARGET)
+        assert row.short_list_mean is None or row.short_list_mean <= listed, source
 
 
 @pytest.mark.parametrize("meaning", MEMORY_MEDIANS)

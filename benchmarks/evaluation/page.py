@@ -35,6 +35,8 @@ from .groups import (
     target_of,
 )
 from .memory import memory_part
+from .regret import Sweep, find_sweeps
+from .regret_part import regret_part
 from .speed import Speed
 from .tables import error_table, percent, row_of, signed
 from .truths import Truth
@@ -103,6 +105,7 @@ def page(
     records: Sequence[RunRecord],
     truths: Sequence[Truth],
     speed: Speed | None,
+    on_networks: Mapping[float, Sequence[Sweep]] | None = None,
 ) -> str:
     """Return the whole page.
 
@@ -111,11 +114,13 @@ def page(
         records: the records, in the same order.
         truths: known truths and their predictions.
         speed: how long it takes to evaluate 1,000 rows, where that was measured.
+        on_networks: sweeps on several nodes, predicted for multiples of the rate between them.
     """
     groups = split_groups(records)
     parts = [_introduction(records, groups), _overview(evaluated, groups)]
     parts += [_protocol_part(protocol, evaluated[protocol], groups) for protocol in PROTOCOLS]
     parts += [
+        regret_part(find_sweeps(records, evaluated["configuration"]), on_networks),
         _one_device_part(evaluated, records),
         memory_part(evaluated[None], records),
         _truths_part(truths),
