@@ -64,9 +64,7 @@ def catalogue_of(origin: Origin | None) -> Catalogue:
     return load_catalogue(None if offers is None else Path(offers))
 
 
-def _recommended(
-    estimate: Estimate, request: LaunchRequest, catalogue: Catalogue
-) -> Plan | None:
+def _recommended(estimate: Estimate, request: LaunchRequest, catalogue: Catalogue) -> Plan | None:
     """Return the recommended plan where it can be launched as it is asked for."""
     plans = {plan.id: plan for plan in estimate.plans if _is_launchable(plan, request)}
     for one in (estimate.recommended, estimate.recommended_on_large_clouds):
