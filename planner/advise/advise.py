@@ -74,7 +74,7 @@ def advise(
     together = _together(setting, plan, replanner, catalogue, changes, max_oom)
     return AdviceOutcome(
         headline=headline(plan, changes, together, today_fits=fits(plan)),
-        elsewhere=elsewhere(plan, changes),
+        elsewhere=elsewhere(changes),
         today=plan,
         today_fits=fits(plan),
         assumed=assumed,

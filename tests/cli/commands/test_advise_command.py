@@ -27,6 +27,7 @@ def make_change(plan: Plan, **changes: Any) -> Change:
         "kind": "compile",
         "text": "torch.compile",
         "verdict": "saves",
+        "gain": "400 → 320 ms a step, saves 31.7 h and $696 of $3,480",
         "alters_training": False,
         "hours_saved": 31.7,
         "usd_saved": 696.0,
