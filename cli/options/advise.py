@@ -94,10 +94,6 @@ def setting_question(options: AdviseOptions) -> Question:
 
 def _listed(options: AdviseOptions) -> QuestionOptions:
     """Return the options as `gpuplan estimate` has them, each choice a list of one or none."""
-
-    def some(value: object) -> tuple[object, ...]:
-        return () if value is None else (value,)
-
     return QuestionOptions(
         tokens=options.tokens,
         samples=options.samples,
@@ -109,16 +105,16 @@ def _listed(options: AdviseOptions) -> QuestionOptions:
         provider=options.provider,
         region=options.region,
         jurisdiction=(),
-        accelerator=some(options.on),  # pyright: ignore[reportArgumentType]
-        instance=some(options.instance),  # pyright: ignore[reportArgumentType]
-        nodes=some(options.nodes),  # pyright: ignore[reportArgumentType]
+        accelerator=_some(options.on),  # pyright: ignore[reportArgumentType]
+        instance=_some(options.instance),  # pyright: ignore[reportArgumentType]
+        nodes=_some(options.nodes),  # pyright: ignore[reportArgumentType]
         cluster=None,
         max_nodes=64,
-        layout=some(options.layout),  # pyright: ignore[reportArgumentType]
-        micro_batch=some(options.micro_batch),  # pyright: ignore[reportArgumentType]
-        grad_accum=some(options.grad_accum),  # pyright: ignore[reportArgumentType]
-        precision=some(options.precision),  # pyright: ignore[reportArgumentType]
-        recompute=some(options.recompute),  # pyright: ignore[reportArgumentType]
+        layout=_some(options.layout),  # pyright: ignore[reportArgumentType]
+        micro_batch=_some(options.micro_batch),  # pyright: ignore[reportArgumentType]
+        grad_accum=_some(options.grad_accum),  # pyright: ignore[reportArgumentType]
+        precision=_some(options.precision),  # pyright: ignore[reportArgumentType]
+        recompute=_some(options.recompute),  # pyright: ignore[reportArgumentType]
         compile=options.compile,
         stack=options.stack,
         optimizer=options.optimizer,
@@ -133,3 +129,7 @@ def _listed(options: AdviseOptions) -> QuestionOptions:
         all_variants=False,
         vs_cpu=False,
     )
+
+
+def _some(value: object) -> tuple[object, ...]:
+    return () if value is None else (value,)
