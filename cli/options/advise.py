@@ -53,8 +53,6 @@ SETTING = (
     ("on", "--on"),
     ("instance", "--instance"),
     ("nodes", "--nodes"),
-    ("provider", "--provider"),
-    ("region", "--region"),
     ("layout", "--layout"),
     ("micro_batch", "--micro-batch"),
     ("grad_accum", "--grad-accum"),
@@ -66,7 +64,7 @@ SETTING = (
     ("optimizer", "--optimizer"),
     ("offload", "--offload"),
 )
-"""Options that a plan says already."""
+"""Options that a plan says already; providers and regions then limit the other machines."""
 
 
 def setting_question(options: AdviseOptions) -> Question:
