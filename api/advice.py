@@ -22,6 +22,7 @@ def advise(
     today: Question | Plan,
     *,
     work: Work | None = None,
+    others: Machine | None = None,
     params: Mapping[str, Any] | None = None,
     offers: Path | None = None,
     curves: Iterable[str | Path] = (),
@@ -34,8 +35,10 @@ def advise(
         model: A model as for `profile`, or what `read_inputs` returned for any precision.
         today: A plan, or a question that names one machine (`Machine(accelerators=("H100:8",))`, or
             an instance type) and at most one of each choice; what it leaves out is taken from the
-            file and said. The question's providers and regions also limit other machines.
+            file and said.
         work: How much is trained; default: what `today` says, if it does.
+        others: Its providers, regions and jurisdictions limit the other machines that are looked
+            at; default: those of the question, none with a plan.
         params: Values for the functions of the file.
         offers: The user's own machines and prices.
         curves: Curve files of `calibrate`, each used for the accelerator it was measured on.
@@ -52,9 +55,8 @@ def advise(
     from ..planner.advise.answer import Advice
     from ..planner.advise.todays_setting import question_of
 
-    others = None
     if isinstance(today, Plan):
-        today, others = question_of(today, work), Machine()
+        today, others = question_of(today, work), others or Machine()
     elif work is not None:
         today = replace(today, work=work)
     if not isinstance(model, Inputs):

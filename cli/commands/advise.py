@@ -115,7 +115,7 @@ def command(model: str, **options: Any) -> int:
             answer = api.advise(inputs, today)
         else:
             given = any(one is not None for one in amounts)
-            answer = api.advise(inputs, plan, work=work if given else None)
+            answer = api.advise(inputs, plan, work=work if given else None, others=today.machine)
     form = chosen_format(asked.form, asked.out_file, FORMATS)
     write_output(_rendered(answer, form, asked), asked.out_file)
     if form != "json" and not asked.quiet:

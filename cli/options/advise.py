@@ -53,8 +53,6 @@ SETTING = (
     ("on", "--on"),
     ("instance", "--instance"),
     ("nodes", "--nodes"),
-    ("provider", "--provider"),
-    ("region", "--region"),
     ("layout", "--layout"),
     ("micro_batch", "--micro-batch"),
     ("grad_accum", "--grad-accum"),
@@ -66,7 +64,7 @@ SETTING = (
     ("optimizer", "--optimizer"),
     ("offload", "--offload"),
 )
-"""Options that a plan says already."""
+"""Options that a plan says already; providers and regions then limit the other machines."""
 
 
 def setting_question(options: AdviseOptions) -> Question:
@@ -94,10 +92,6 @@ def setting_question(options: AdviseOptions) -> Question:
 
 def _listed(options: AdviseOptions) -> QuestionOptions:
     """Return the options as `gpuplan estimate` has them, each choice a list of one or none."""
-
-    def some(value: object) -> tuple[object, ...]:
-        return () if value is None else (value,)
-
     return QuestionOptions(
         tokens=options.tokens,
         samples=options.samples,
@@ -109,16 +103,16 @@ def _listed(options: AdviseOptions) -> QuestionOptions:
         provider=options.provider,
         region=options.region,
         jurisdiction=(),
-        accelerator=some(options.on),  # pyright: ignore[reportArgumentType]
-        instance=some(options.instance),  # pyright: ignore[reportArgumentType]
-        nodes=some(options.nodes),  # pyright: ignore[reportArgumentType]
+        accelerator=_some(options.on),  # pyright: ignore[reportArgumentType]
+        instance=_some(options.instance),  # pyright: ignore[reportArgumentType]
+        nodes=_some(options.nodes),  # pyright: ignore[reportArgumentType]
         cluster=None,
         max_nodes=64,
-        layout=some(options.layout),  # pyright: ignore[reportArgumentType]
-        micro_batch=some(options.micro_batch),  # pyright: ignore[reportArgumentType]
-        grad_accum=some(options.grad_accum),  # pyright: ignore[reportArgumentType]
-        precision=some(options.precision),  # pyright: ignore[reportArgumentType]
-        recompute=some(options.recompute),  # pyright: ignore[reportArgumentType]
+        layout=_some(options.layout),  # pyright: ignore[reportArgumentType]
+        micro_batch=_some(options.micro_batch),  # pyright: ignore[reportArgumentType]
+        grad_accum=_some(options.grad_accum),  # pyright: ignore[reportArgumentType]
+        precision=_some(options.precision),  # pyright: ignore[reportArgumentType]
+        recompute=_some(options.recompute),  # pyright: ignore[reportArgumentType]
         compile=options.compile,
         stack=options.stack,
         optimizer=options.optimizer,
@@ -134,3 +128,7 @@ def _listed(options: AdviseOptions) -> QuestionOptions:
         runnable=False,
         vs_cpu=False,
     )
+
+
+def _some(value: object) -> tuple[object, ...]:
+    return () if value is None else (value,)

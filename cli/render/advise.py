@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from ...catalog.text.quantity import format_memory_use, format_seconds
-from ...planner.advise.wording import NO_RISK, gain_text
 from .text.columns import packed, wrapped
 from .text.grid import Column, Grid, markdown_table
 
@@ -22,6 +21,7 @@ OTHERS: dict[Verdict, str] = {
     "does_not_fit": "Does not fit",
 }
 INDENT = 4
+NO_RISK = "none that is known"
 
 
 def render_advice(answer: Advice, *, most: int | None, width: int) -> list[Text]:
@@ -38,10 +38,10 @@ def render_advice(answer: Advice, *, most: int | None, width: int) -> list[Text]
     lines += [Text(), *_today(answer, width)]
     helping, rest = _split(answer, most)
     for number, change in enumerate(helping, start=1):
-        lines += [Text(), *_change(f"{number:>2}  ", change, answer, width)]
+        lines += [Text(), *_change(f"{number:>2}  ", change, width)]
     if answer.together is not None:
         lines += [Text(), Text("All together on this machine", style="bold")]
-        lines += _change(" " * INDENT, answer.together, answer, width)
+        lines += _change(" " * INDENT, answer.together, width)
     if any(rest.values()):
         lines.append(Text())
     for title, texts in rest.items():
@@ -90,10 +90,10 @@ def _named(change: Change) -> str:
     return f"{change.text} ({-share:+.0%} time)".replace("%", " %")
 
 
-def _change(mark: str, change: Change, answer: Advice, width: int) -> Iterator[Text]:
+def _change(mark: str, change: Change, width: int) -> Iterator[Text]:
     yield Text.assemble(mark, (change.text, "bold"))
     margin = " " * INDENT
-    for line in wrapped(gain_text(change, answer.today), width - INDENT):
+    for line in wrapped(change.gain, width - INDENT):
         yield Text(margin + line)
     for line in change.lines:
         yield Text(margin + line, style="cyan")
@@ -113,7 +113,7 @@ def advice_markdown(answer: Advice, *, most: int | None) -> str:
     headings = ("change", "what it does", "risk", "write")
     grid = Grid(
         columns=[Column(heading=heading) for heading in headings],
-        rows=[_cells(change, answer) for change in helping],
+        rows=[_cells(change) for change in helping],
     )
     lines = [f"### {answer.workload.name}", "", f"**{answer.headline}**"]
     lines += ["", answer.elsewhere] if answer.elsewhere else []
@@ -125,7 +125,7 @@ def advice_markdown(answer: Advice, *, most: int | None) -> str:
     return "\n".join(lines)
 
 
-def _cells(change: Change, answer: Advice) -> Sequence[str]:
+def _cells(change: Change) -> Sequence[str]:
     text = f"all together: {change.text}" if change.kind == "together" else change.text
     code = "<br>".join(f"`{line}`" for line in change.lines)
-    return text, gain_text(change, answer.today), _risks(change), code
+    return text, change.gain, _risks(change), code

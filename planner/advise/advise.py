@@ -65,16 +65,14 @@ def advise(
     replanner = Replanner(profile, work=work, money=today.money, curve_choice=curve_choice)
     plan = replanner.plan(setting)
     max_oom = today.money.max_oom
-    waits = bool(plan.breakdown_s.input_wait)
-    tried = _planned(replanner, proposals(setting, profile, waits=waits))
-    found = best_sizes([judged(*one, plan) for one in tried], max_oom=max_oom)
+    found = _on_this_machine(setting, plan, replanner, max_oom)
     machines = other_machines(setting, plan, replanner, catalogue, others or today.machine)
     found += [one for one in (judged(*each, plan) for each in machines) if one.verdict in WORTH]
     changes = ranked(found, max_oom=max_oom)
     together = _together(setting, plan, replanner, catalogue, changes, max_oom)
     return AdviceOutcome(
         headline=headline(plan, changes, together, today_fits=fits(plan)),
-        elsewhere=elsewhere(plan, changes),
+        elsewhere=elsewhere(changes),
         today=plan,
         today_fits=fits(plan),
         assumed=assumed,
@@ -82,6 +80,16 @@ def advise(
         together=together,
         notes=(*profile.notes, *_risk_notes(plan, max_oom), *_attention_notes(profile)),
     )
+
+
+def _on_this_machine(
+    setting: Setting, today: Plan, replanner: Replanner, max_oom: float
+) -> list[Change]:
+    """Return the single changes on the same machine that can be predicted."""
+    waits = bool(today.breakdown_s.input_wait)
+    wanted = proposals(setting, replanner.profile, fits=fits(today), waits=waits)
+    judgements = [judged(*one, today) for one in _planned(replanner, wanted)]
+    return best_sizes(judgements, max_oom=max_oom)
 
 
 def _planned(replanner: Replanner, wanted: Iterable[Proposal]) -> Iterator[tuple[Proposal, Plan]]:

@@ -32,6 +32,8 @@ class Change(FrozenModel):
     """The change in words: "precision fp32 → bf16-amp"."""
     verdict: Verdict
     """What comes of it: `trades` saves time or money and loses the other."""
+    gain: str
+    """What it does in words: "470 → 394 ms a step, saves 0.5 h and $9 of $56"."""
     alters_training: bool
     """Whether the loss may end elsewhere: another optimizer, another global batch, weights of 16
     bits alone, products of 8 bits."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import get_args
 
 from ...catalog.vocabulary import OFFLOADABLE, OPTIMIZERS, Offloaded, Precision
 from ...profiles.profile import Profile
@@ -40,16 +39,18 @@ class Proposal:
     alters_training: bool = False
 
 
-def proposals(today: Setting, profile: Profile, *, waits: bool) -> Iterator[Proposal]:
+def proposals(today: Setting, profile: Profile, *, fits: bool, waits: bool) -> Iterator[Proposal]:
     """Yield the changes to try, of each kind the least invasive first.
 
     Args:
         today: the setting.
         profile: the traced model.
+        fits: whether it fits in memory; a larger global batch makes nothing fit.
         waits: whether the step waits for its input.
     """
     yield from _micro_batches(today, profile)
-    yield from _global_batches(today)
+    if fits:
+        yield from _global_batches(today)
     yield from _precisions(today)
     yield from _recompute(today, profile)
     yield from _compile(today)
@@ -216,8 +217,7 @@ def _faster_input(today: Setting) -> Proposal:
 
 def _offload(today: Setting) -> Iterator[Proposal]:
     now = today.setup.offload
-    wanted: list[frozenset[Offloaded]] = [frozenset({one}) for one in get_args(Offloaded)]
-    assert len(wanted) == len(OFFLOADABLE)
+    wanted: list[frozenset[Offloaded]] = [frozenset({one}) for one in OFFLOADABLE]
     for offload in ([frozenset()] if now else []) + wanted:
         if offload != now:
             words = "+".join(ordered(offload)) or "none"

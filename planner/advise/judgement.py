@@ -8,6 +8,7 @@ from ..plan.plan import Plan
 from .answer import Change, Verdict
 from .changes import Proposal
 from .setting import fits
+from .wording import gain_text
 
 LEAST_GAIN = 0.02
 """A smaller change of time or cost is not told from none."""
@@ -75,10 +76,11 @@ def judged(proposal: Proposal, plan: Plan, today: Plan) -> Change:
     usd_before, usd_after = cost_of(today), cost_of(plan)
     priced = comparable and usd_before is not None and usd_after is not None
     worked = today.whole_job is not None
-    return Change(
+    change = Change(
         kind=proposal.kind,
         text=proposal.text,
         verdict=_verdict(plan, today),
+        gain="",
         alters_training=proposal.alters_training,
         hours_saved=before.value - after.value if comparable and worked else None,
         usd_saved=usd_before.value - usd_after.value
@@ -92,6 +94,7 @@ def judged(proposal: Proposal, plan: Plan, today: Plan) -> Change:
         lines=proposal.lines,
         plan=plan,
     )
+    return change.model_copy(update={"gain": gain_text(change, today)})
 
 
 def _verdict(plan: Plan, today: Plan) -> Verdict:

@@ -39,7 +39,7 @@ def other_machines(
     setup = today.setup
     anywhere = replace(machine, accelerators=(), instances=(), nodes=())
     choices = Choices(
-        layouts=_layouts(today),
+        layouts=_layouts(today, fits_today=fits(plan)),
         micro_batches=(setup.micro_batch,),
         precisions=(setup.precision,),
         recomputes=(setup.recompute,),
@@ -100,23 +100,27 @@ def _work(work: Work, today: Setting) -> Work:
     return replace(work, global_batch=today.global_batch)
 
 
-def _layouts(today: Setting) -> tuple[Layout, ...]:
-    """Return today's layout on other numbers of ranks, which make the same global batch."""
+def _layouts(today: Setting, *, fits_today: bool) -> tuple[Layout, ...]:
+    """Return today's layout on other numbers of ranks, which make the same global batch.
+
+    Where today's setting does not fit, FSDP as well, which needs least memory.
+    """
     layout = today.setup.layout
-    if not layout.is_data_parallel_only or layout.replicas > 1 < layout.shard:
+    if not layout.is_data_parallel_only or 1 < layout.shard < layout.data:
         return (layout,)
-    most = min(today.global_batch // today.setup.micro_batch, MORE_NODES * layout.data)
-    sizes = [2**i for i in range(most.bit_length()) if 2**i <= most]
-    return tuple(
-        {
-            ranks: Layout(
-                data=ranks,
-                shard=ranks if layout.zero_stage else 1,
-                zero_stage=layout.zero_stage if ranks > 1 or today.setup.offload else 0,
-            )
-            for ranks in [*sizes, layout.data]
-        }.values()
-    )
+    most = today.global_batch // today.setup.micro_batch
+    sizes = {2**i for i in range(most.bit_length()) if 2**i <= most} | {layout.data}
+    stages = {layout.zero_stage} if fits_today else {layout.zero_stage, 3}
+    # One rank shares with nobody; only its parameters on the host need FSDP.
+    alone = 3 if "parameters" in today.setup.offload else 0
+    found = {
+        Layout(data=1, zero_stage=alone)
+        if ranks == 1
+        else Layout(data=ranks, shard=ranks if stage else 1, zero_stage=stage)
+        for ranks in sorted(sizes)
+        for stage in sorted(stages)
+    }
+    return tuple(sorted(found, key=lambda one: (one.accelerators, one.zero_stage)))
 
 
 def _picked(others: Sequence[Plan], today: Plan) -> list[Plan]:

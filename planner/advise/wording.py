@@ -38,27 +38,27 @@ def headline(
         short = f"It does not fit: {format_memory_use(peak.value, peak.capacity)}."
         fitting = [one for one in here if one.verdict == "makes_it_fit"]
         if fitting:
-            return f"{short} {sentence(fitting[0], today)}."
+            return f"{short} {sentence(fitting[0])}."
         if together is not None:
-            several = sentence(together, today)
+            several = sentence(together)
             return f"{short} No single change makes it fit here; several do: {several}."
         return f"{short} Nothing that was tried makes it fit on this machine."
     helping = [one for one in here if one.verdict == "saves"]
-    return f"{sentence(helping[0], today)}." if helping else f"Leave it as it is: {UNTOLD}."
+    return f"{sentence(helping[0])}." if helping else f"Leave it as it is: {UNTOLD}."
 
 
-def elsewhere(today: Plan, changes: Sequence[Change]) -> str | None:
+def elsewhere(changes: Sequence[Change]) -> str | None:
     """Return the best other machine in one sentence; None where none saves anything."""
     found = next(
         (c for c in changes if c.kind == "machine" and c.verdict in ("saves", "makes_it_fit")), None
     )
-    return None if found is None else f"Elsewhere: {sentence(found, today)}."
+    return None if found is None else f"Elsewhere: {sentence(found)}."
 
 
-def sentence(change: Change, today: Plan) -> str:
+def sentence(change: Change) -> str:
     """Return a change with its gain and its first risk: "Compile it: 470 → 394 ms a step, …"."""
     risk = change.risks[0] if change.risks else NO_RISK
-    return f"{_deed(change)}: {gain_text(change, today)}; risk: {risk}"
+    return f"{_deed(change)}: {change.gain}; risk: {risk}"
 
 
 def _deed(change: Change) -> str:

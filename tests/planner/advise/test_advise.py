@@ -9,7 +9,8 @@ from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.advise.advise import AdviceOutcome, advise
 from gpuplan.planner.advise.answer import Change
-from gpuplan.planner.advise.todays_setting import question_of
+from gpuplan.planner.advise.changes import proposals
+from gpuplan.planner.advise.todays_setting import question_of, setting_of
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.search.search import search
@@ -180,6 +181,30 @@ def test_where_no_single_change_fits_several_are_proposed(make: Make) -> None:
     assert found.together is None or found.together.verdict == "makes_it_fit"
     said = "several do" if found.together else "Nothing that was tried"
     assert said in found.headline
+
+
+def test_a_machine_with_fsdp_is_proposed_where_nothing_fits_here(make: Make) -> None:
+    question = Question(
+        machine=Machine(providers=("aws",), accelerators=("L4:1",)),
+        choices=Choices(micro_batches=(1,), grad_accums=(16,), precisions=("bf16-amp",)),
+    )
+    large = make(layers=32, hidden=4096)
+    found = advise(question, large, CATALOGUE, others=Machine(providers=("aws", "nebius")))
+    machines = of_kind(found, "machine")
+    assert machines
+    assert {one.verdict for one in machines} == {"makes_it_fit"}
+    assert any(one.plan.layout.zero_stage == 3 for one in machines)
+    assert found.elsewhere is not None and found.elsewhere.startswith("Elsewhere: ")
+    assert not of_kind(found, "global_batch")
+
+
+def test_an_input_that_is_waited_for_is_a_change(toy: Profile) -> None:
+    setting, _ = setting_of(TODAY, toy, CATALOGUE)
+    kinds = {one.kind: one for one in proposals(setting, toy, fits=True, waits=True)}
+    assert kinds["input"].setting.site.vcpus is None
+    assert setting.site.vcpus is not None
+    quiet = proposals(setting, toy, fits=True, waits=False)
+    assert "input" not in {one.kind for one in quiet}
 
 
 def test_a_plan_is_a_setting(toy: Profile, advice: AdviceOutcome) -> None:
