@@ -15,6 +15,7 @@ from ..planner.plan.question import Question
 from ..profiles.profile import Profile
 from ..profiles.user_model.spec import ModelSpec
 from .inputs import Inputs, chosen_curves, read_inputs
+from .tables_on_disk import TablesOnDisk
 
 if TYPE_CHECKING:
     from ..launcher.skypilot.check import SkyCheck
@@ -71,7 +72,14 @@ def estimate(
 
     profile, notes = calibrated_profile(model)
     known = _known_runs(model)
-    found = search(question, profile, model.catalogue, known, curve_choice=model.curve_choice)
+    found = search(
+        question,
+        profile,
+        model.catalogue,
+        known,
+        curve_choice=model.curve_choice,
+        kept=TablesOnDisk(),
+    )
     return Estimate(
         gpuplan_version=VERSION,
         generated_at=(now or utc_now)().isoformat(timespec="seconds"),

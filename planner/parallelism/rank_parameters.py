@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ...profiles.profile import BlockGroup, Kernel, ParameterTensor, Profile, StepTrace
 from ..plan.layout import Layout
@@ -47,6 +48,7 @@ class RankUnits:
         return dense / layout.shard + (expert / over.shard if expert else 0.0)
 
 
+@lru_cache(maxsize=65536)
 def data_layout(layout: Layout) -> Layout:
     """Return the data dimension of a hybrid layout: context ranks share gradients too."""
     return Layout(
@@ -54,6 +56,7 @@ def data_layout(layout: Layout) -> Layout:
     )
 
 
+@lru_cache(maxsize=65536)
 def expert_data_layout(layout: Layout) -> Layout:
     """Return the ranks that hold the same experts, as a data dimension."""
     ranks = layout.data * layout.context * layout.tensor // layout.expert

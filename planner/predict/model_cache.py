@@ -40,6 +40,7 @@ from ..plan.layout import Layout
 from ..software.stack import StackFacts
 from ..software.state_bytes import StateScale
 from ..step.kernel_totals import SegmentTimes, StepKernels
+from .kept_tables import KeptTables
 from .residuals import Calibration
 
 Array = np.ndarray
@@ -62,8 +63,10 @@ class ModelCache:
         *,
         constants: Constants | None = None,
         curve_choice: CurveChoice = USUAL_CURVES,
+        kept: KeptTables | None = None,
     ) -> None:
         self.profile = profile
+        self.kept = kept
         self.constants = Constants.shipped() if constants is None else constants
         self.curve_choice = curve_choice
         self.calibration: Calibration | None = getattr(profile, "calibration", None)

@@ -20,6 +20,7 @@ from ..offload.host_memory import ordered
 from ..plan.asked import AskedQuestion
 from ..plan.plan import Hidden, Plan, PriceDates, Recommended, Rejected
 from ..plan.question import Question
+from ..predict.kept_tables import KeptTables
 from ..predict.known_runs import KnownRuns, as_measured, run_key
 from ..predict.model_cache import ModelCache
 from ..predict.peak_memory import is_roomy, is_safe, memory_parts
@@ -70,6 +71,7 @@ def search(
     known: KnownRuns | None = None,
     *,
     curve_choice: CurveChoice = USUAL_CURVES,
+    kept: KeptTables | None = None,
 ) -> SearchOutcome:
     """Return the plans that answer a question, best first.
 
@@ -80,13 +82,15 @@ def search(
         known: what earlier runs of this model measured; candidates are found without it, and the
             plans that are shown then have those times.
         curve_choice: which measurements of devices the predictions rest on.
+        kept: where tables that no device or price changes are kept from search to search; None for
+            nowhere.
 
     Raises:
         UsageError: a name in the question is unknown, or amounts contradict each other.
     """
     if question.choices.optimizer:
         profile = with_optimizer(profile, question.choices.optimizer)
-    cache = ModelCache(profile, curve_choice=curve_choice)
+    cache = ModelCache(profile, curve_choice=curve_choice, kept=kept)
     space = space_of(question, profile)
     market = survey(
         catalogue,

@@ -76,6 +76,19 @@ class _Fitting(NamedTuple):
     """Which of the bases they run under."""
 
 
+class _Needed(NamedTuple):
+    """What rows [N] need under each recompute policy [R] with each micro-batch [B]."""
+
+    accum: np.ndarray
+    """[N, B]"""
+    peaks: np.ndarray
+    """[N, R, B] bytes; infinite where the micro-batches do not make the global batch."""
+    least: np.ndarray
+    """[N] the smallest of them."""
+    indivisible: int
+    """How many do not make the global batch."""
+
+
 @dataclass
 class SplitPredictor:
     """Predicts layouts that split one model under one software stack."""
@@ -144,7 +157,9 @@ class SplitPredictor:
         if not parts:
             return Outcome(found=(), fitting=0, out_of_memory=0, indivisible=0, timed=0)
         these = _Fitting(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-        found, timed = self._fastest(site, bases, these, rows, bound_s)
+        found, timed = (), 0
+        if len(these.row):
+            found, timed = self._fastest(site, bases, these, rows, bound_s)
         return Outcome(
             found=found,
             fitting=len(these.row),
@@ -169,13 +184,11 @@ class SplitPredictor:
         self, site: Site, base: Setup, rows: np.ndarray, index: int, max_oom: float
     ) -> tuple[_Fitting, int, int]:
         """Return the candidates that fit, and how many do not: for their memory, or their batch."""
-        facts, sizes = self.rows.facts, self.tables.micro_batches
-        accum, divides, several = self._accumulation(rows, sizes)
-        memory = self.tables.memory(base)
-        policies = np.arange(len(self.space.recomputes))
-        at = memory.offset[rows, None, None] + np.arange(len(sizes))
-        at = at + memory.recompute_stride[rows, None, None] * policies[None, :, None]
-        at = at + (memory.accumulation_stride[rows, None] * several)[:, None, :]
+        facts = self.rows.facts
+        policies, sizes = len(self.space.recomputes), len(self.tables.micro_batches)
+        needed = self.cache.shared(
+            ("needed", id(self), base, rows.tobytes()), lambda: self._needed(base, rows)
+        )
         outside = framework_bytes(site.accelerator, communicators=0)
         outside = outside + facts["communicators"][rows] * COMMUNICATOR_BYTES
         room = safe_allocator_bytes(
@@ -186,21 +199,38 @@ class SplitPredictor:
             max_oom=max_oom,
         )
         room = room / USUAL_FRAGMENTATION
-        fits = memory.peaks[at] <= room[:, None, None]
-        row, policy, size = np.nonzero(fits & divides[:, None, :])
+        some = np.flatnonzero(needed.least <= room)
+        row, policy, size = np.nonzero(needed.peaks[some] <= room[some, None, None])
+        row = some[row]
         chosen = rows[row]
-        place = facts["split"][chosen] * len(policies) + policy
+        place = facts["split"][chosen] * policies + policy
         place = place * len(self.rows.pipelines) + facts["pipeline_index"][chosen]
         found = _Fitting(
             row=chosen,
             recompute=policy,
             size=size,
-            accum=accum[row, size],
-            place=place * len(sizes) + size,
+            accum=needed.accum[row, size],
+            place=place * sizes + size,
             base=np.full(len(row), index),
         )
-        uneven = int((~divides).sum()) * len(policies)
-        return found, fits.size - uneven - len(row), uneven
+        return found, needed.peaks.size - needed.indivisible - len(row), needed.indivisible
+
+    def _needed(self, base: Setup, rows: np.ndarray) -> _Needed:
+        """Return what rows need, which all devices on such nodes have in common."""
+        sizes = self.tables.micro_batches
+        accum, divides, several = self._accumulation(rows, sizes)
+        memory = self.tables.memory(base)
+        policies = np.arange(len(self.space.recomputes))
+        at = memory.offset[rows, None, None] + np.arange(len(sizes))
+        at = at + memory.recompute_stride[rows, None, None] * policies[None, :, None]
+        at = at + (memory.accumulation_stride[rows, None] * several)[:, None, :]
+        peaks = np.where(divides[:, None, :], memory.peaks[at], np.inf)
+        return _Needed(
+            accum=accum,
+            peaks=peaks,
+            least=peaks.min(axis=(1, 2)),
+            indivisible=int((~divides).sum()) * len(policies),
+        )
 
     def _accumulation(
         self, rows: np.ndarray, sizes: np.ndarray

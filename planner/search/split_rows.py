@@ -62,6 +62,7 @@ class SplitRows:
     _of_split: dict[Shape, int] = field(default_factory=dict)
     _of_pipeline: dict[tuple[int, int], int] = field(default_factory=dict)
     _of_shards: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _units: dict[tuple[int, int], RankUnits] = field(default_factory=dict)
     _traffic: dict[tuple[object, ...], int] = field(default_factory=dict)
     _traffic_rows: list[tuple[RankUnits, Layout]] = field(default_factory=list)
     _facts: list[tuple[float, ...]] = field(default_factory=list)
@@ -115,7 +116,7 @@ class SplitRows:
         self.rows.append(row)
         self._of_row[row] = len(self.rows) - 1
         layout = self.layout(row)
-        units = fullest_rank(self.cache, replace(self.base, layout=layout))
+        units = self._fullest(row, layout)
         stepped = units.sharded(layout) if layout.zero_stage else units.trainable
         experts = expert_data_layout(layout) if units.experts else None
         wired = (units, data_layout(layout), layout.tensor, experts, layout.expert)
@@ -149,6 +150,13 @@ class SplitRows:
             )
         )
         return len(self.rows) - 1
+
+    def _fullest(self, row: Row, layout: Layout) -> RankUnits:
+        """Return what the fullest rank holds before its data dimension shards it."""
+        key = row.split, row.pipeline
+        if key not in self._units:
+            self._units[key] = fullest_rank(self.cache, replace(self.base, layout=layout))
+        return self._units[key]
 
     def layout(self, row: Row) -> Layout:
         """Return the layout of a row."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from ...catalog.vocabulary import Recompute
 from ..hardware.cluster import Site
 from ..plan.errors import UnsupportedError
 from ..plan.setup import Setup
+from ..predict.kept_tables import kept_array, profile_digest
 from ..predict.model_cache import ModelCache
 from ..predict.split_memory import accumulations, split_peaks, stages_of
 from ..predict.split_step import slowest_stages_of, split_shares
@@ -93,26 +95,57 @@ class SplitTables:
         return self._memory[base]
 
     def _made_memory(self, base: Setup) -> MemoryTable:
-        tables = [self._peaks_of_split(base, s) for s in range(len(self.rows.splits))]
-        begins = np.cumsum([0, *(table.size for table in tables)])
+        shapes = [self._shape_of_split(s) for s in range(len(self.rows.splits))]
+        begins = np.cumsum([0, *(prod(shape) for shape in shapes)])
         facts = self.rows.facts
         split, sizes = facts["split"], len(self.micro_batches)
-        by_accumulation = np.array([table[0, 0].size for table in tables])
+        by_accumulation = np.array([prod(shape[2:]) for shape in shapes])
         offset = begins[split] + facts["pipeline_index"] * sizes
         offset = offset + facts["shards"] * len(self.rows.pipelines) * sizes
         return MemoryTable(
-            peaks=np.concatenate([table.ravel() for table in tables]),
+            peaks=kept_array(
+                self.cache.kept,
+                lambda: self._facts(base),
+                int(begins[-1]),
+                lambda: self._peaks(base),
+            ),
             offset=offset,
-            recompute_stride=np.array([table[0].size for table in tables])[split],
+            recompute_stride=np.array([prod(shape[1:]) for shape in shapes])[split],
             accumulation_stride=by_accumulation[split],
         )
+
+    def _facts(self, base: Setup) -> dict[str, object]:
+        """Return all that the peaks follow from, beside the code."""
+        profile = self.cache.profile
+        setup = {one.name: getattr(base, one.name) for one in fields(base)}
+        return {
+            "what": "memory peaks of split layouts",
+            "profile": profile_digest(profile),
+            "constants": sorted(self.cache.constants.items()),
+            "setup": {name: _ordered(value) for name, value in setup.items()},
+            "splits": self.rows.splits,
+            "pipelines": self.rows.pipelines,
+            "shards": self.rows.shards,
+            "recomputes": self.recomputes,
+            "micro_batches": self.micro_batches.tolist(),
+        }
+
+    def _peaks(self, base: Setup) -> np.ndarray:
+        """Return the peaks of all splits, one after the other."""
+        splits = range(len(self.rows.splits))
+        return np.concatenate([self._peaks_of_split(base, s).ravel() for s in splits])
+
+    def _shape_of_split(self, s: int) -> tuple[int, ...]:
+        """Return how many recompute policies, ways to accumulate, data dimensions, pipelines, B."""
+        ways, held = len(accumulations(1, 1)), self.rows.shards[s]
+        widths = len(self.rows.pipelines), len(self.micro_batches)
+        return len(self.recomputes), ways, len(held), *widths
 
     def _peaks_of_split(self, base: Setup, s: int) -> np.ndarray:
         """Return [recompute, way of accumulating, data dimension, pipeline, B] peaks."""
         pipelines, sizes, held = self.rows.pipelines, self.micro_batches, self.rows.shards[s]
-        ways, policies = len(accumulations(1, 1)), self.recomputes
-        peaks = np.full((len(policies), ways, len(held), len(pipelines), len(sizes)), np.inf)
-        for r, recompute in enumerate(policies):
+        peaks = np.full(self._shape_of_split(s), np.inf)
+        for r, recompute in enumerate(self.recomputes):
             setup = replace(base, layout=self.rows.splits[s].smallest(), recompute=recompute)
             try:
                 stages, owners = stages_of(self.cache, setup, pipelines, sizes)
@@ -123,3 +156,8 @@ class SplitTables:
                 shards = [held[z][1] for z in at]
                 peaks[r][:, at] = split_peaks(self.cache, setup, stages, owners, stage, shards)
         return peaks
+
+
+def _ordered(value: object) -> object:
+    """Return a set in order, for a set's own order differs from process to process."""
+    return sorted(value) if isinstance(value, frozenset) else value

@@ -18,7 +18,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ...catalog.files import SCRATCH_SUFFIX, write_atomically
+from ...catalog.bounded_folder import drop_oldest
+from ...catalog.files import write_atomically
 from ...catalog.paths import cache_dir
 from ...catalog.version import VERSION
 from ..profile import PROFILE_SCHEMA_VERSION, Profile
@@ -37,8 +38,6 @@ CODE_THAT_TRACES = (
 )
 """What the child process imports: no other file of gpuplan can change a Profile."""
 _PACKAGE = Path(__file__).parents[2]
-ABANDONED_AFTER_S = 3600
-"""Age from which a temporary file is taken for one whose process was killed."""
 
 
 class CacheWarning(UserWarning):
@@ -127,7 +126,7 @@ def store(
     path = _entry(key)
     try:
         write_atomically(path, f"{header}\n{profile_json}".encode(), mode=0o600)
-        _drop_oldest(path)
+        drop_oldest(path, MAX_CACHE_BYTES)
     except OSError as error:
         warnings.warn(
             f"The profile was not cached in {path.parent}: {error.strerror or error}. The answer is"
@@ -194,33 +193,3 @@ def _is_current(made_from: dict[str, Any]) -> bool:
     return all(file_hash(name) == digest for name, digest in files) and all(
         package_version(name) == version for name, version in packages
     )
-
-
-def _drop_oldest(keep: Path) -> None:
-    """Delete the entries that were used longest ago, but not this, until the limit holds.
-
-    Other processes store and delete at the same time: what has gone meanwhile is no error, and what
-    another is still writing stays.
-    """
-    sizes = {file: status for file in folder().iterdir() if (status := _status(file))}
-    kept = sizes.pop(keep, None)
-    if kept is None:
-        return  # Another process deleted it, so that its limit holds.
-    entries = [
-        (status.st_mtime, status.st_size, file)
-        for file, status in sizes.items()
-        if file.suffix != SCRATCH_SUFFIX or status.st_mtime < kept.st_mtime - ABANDONED_AFTER_S
-    ]
-    total_bytes = kept.st_size + sum(size_bytes for _, size_bytes, _ in entries)
-    for _, size_bytes, file in sorted(entries):
-        if total_bytes <= MAX_CACHE_BYTES:
-            return
-        file.unlink(missing_ok=True)
-        total_bytes -= size_bytes
-
-
-def _status(file: Path) -> os.stat_result | None:
-    """Return the status of a file; None if it has gone."""
-    with contextlib.suppress(FileNotFoundError):
-        return file.stat()
-    return None

@@ -32,6 +32,7 @@ from gpuplan.planner.search.search_space import few_micro_batches, space_of
 from gpuplan.planner.search.split_layouts import SplitPredictor
 from gpuplan.planner.search.split_rows import Kind
 from gpuplan.planner.search.sweep import Sweep
+from gpuplan.profiles.passes.optimizers import with_optimizer
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.service import make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec
@@ -281,3 +282,31 @@ def sweep_of(question: Question, cache: ModelCache) -> Sweep:
     sweep = Sweep(question, cache, space_of(question, cache.profile), market)
     list(sweep.candidates())
     return sweep
+
+
+def test_kept_peaks_are_those_that_are_computed(caches) -> None:
+    kept: dict[str, bytes] = {}
+
+    class Shelf:
+        def get(self, key: str) -> bytes | None:
+            return kept.get(key)
+
+        def put(self, key: str, content: bytes) -> None:
+            kept[key] = content
+
+    shelf, profile = Shelf(), caches[0].profile
+    space = space_of(Question(machine=Machine(nodes=(2,))), profile)
+
+    def peaks(profile: Profile, kinds: list[Kind], base: Setup) -> np.ndarray:
+        found = SplitPredictor.of(ModelCache(profile, kept=shelf), space, base, kinds)
+        assert found is not None
+        return found.tables.memory(base).peaks
+
+    first = peaks(profile, [Kind(8, 8)], bases()[0])
+    assert len(kept) == 1
+    assert np.array_equal(peaks(profile, [Kind(8, 8)], bases()[0]), first)
+    assert len(kept) == 1
+    peaks(profile, [Kind(8, 8)], bases()[1])
+    peaks(profile, [Kind(4, 4)], bases()[0])
+    peaks(with_optimizer(profile, "sgd"), [Kind(8, 8)], bases()[0])
+    assert len(kept) == 4, "casts, nodes and optimizer each have their own"

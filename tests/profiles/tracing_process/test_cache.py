@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gpuplan.catalog.bounded_folder import ABANDONED_AFTER_S
 from gpuplan.profiles.profile import Affine, MemoryStream, OptimizerFacts, Profile, StepTrace
 from gpuplan.profiles.tracing_process import cache
 from gpuplan.profiles.tracing_process.service import begin_profile, make_profile
@@ -220,7 +221,7 @@ def test_what_a_killed_process_left_is_deleted_in_time(
     left.write_text("half")
     keep(spec, a_profile())
     assert left.exists(), "it may still be written"
-    old_s = left.stat().st_mtime - 2 * cache.ABANDONED_AFTER_S
+    old_s = left.stat().st_mtime - 2 * ABANDONED_AFTER_S
     os.utime(left, (old_s, old_s))
     keep(spec, a_profile())
     assert not left.exists()
