@@ -15,7 +15,6 @@ from ..planner.plan.question import Question
 from ..profiles.profile import Profile
 from ..profiles.user_model.spec import ModelSpec
 from .inputs import Inputs, chosen_curves, read_inputs
-from .tables_on_disk import TablesOnDisk
 
 if TYPE_CHECKING:
     from ..launcher.skypilot.check import SkyCheck
@@ -69,6 +68,7 @@ def estimate(
         )
     from ..catalog.version import VERSION
     from ..planner.search.search import search
+    from .tables_on_disk import TablesOnDisk
 
     profile, notes = calibrated_profile(model)
     known = _known_runs(model)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 
+MILLION = 10**6
 DASH = "–"  # noqa: RUF001
 
 
@@ -45,10 +46,14 @@ def format_money_interval(
 def format_money_range(
     low_usd: float | None, likely_usd: float | None, high_usd: float | None
 ) -> str:
-    """Return "$3,100–4,000" for a column, or "?" when it is unknown."""
+    """Return "$3,100–4,000" for a column, "$1.9–2.4M", or "?" when it is unknown."""
     if low_usd is None or likely_usd is None or high_usd is None:
         return "?"
-    low, likely, high = _same_digits(round_money_interval(low_usd, likely_usd, high_usd))
+    amounts = round_money_interval(low_usd, likely_usd, high_usd)
+    if amounts[0] >= MILLION:
+        low, likely, high = (f"{usd:f}" for usd in _shortest([usd / MILLION for usd in amounts]))
+        return f"${likely}M" if low == high else f"${low}{DASH}{high}M"
+    low, likely, high = _same_digits(amounts)
     return f"${likely}" if low == high else f"${low}{DASH}{high}"
 
 
@@ -84,6 +89,12 @@ def _rounded(usd: float, exponent: int) -> Decimal:
 def _digits(usd: Decimal) -> str:
     (text,) = _same_digits((usd,))
     return text
+
+
+def _shortest(amounts: Sequence[Decimal]) -> tuple[Decimal, ...]:
+    """Return the amounts with as many decimals as the finest of them needs, and no more."""
+    decimals = max(max(0, -int(usd.normalize().as_tuple().exponent)) for usd in amounts)
+    return tuple(usd.quantize(Decimal(1).scaleb(-decimals)) for usd in amounts)
 
 
 def _same_digits(amounts: Sequence[Decimal]) -> tuple[str, ...]:

@@ -209,6 +209,8 @@ def safe_allocator_bytes(
         sigma: of each layout (`memory_sigma`).
         max_oom: from 0 to 1; from 1/2 on, the likely peak decides.
     """
+    # Squares of whole bytes are beyond 64 bits.
+    framework_bytes = np.asarray(framework_bytes, dtype=float)
     room, grown = capacity_bytes - framework_bytes, 1 + margin
     z = NormalDist().inv_cdf(1 - max_oom) if max_oom < 0.5 else 0.0
     square = grown**2 - (z * sigma) ** 2

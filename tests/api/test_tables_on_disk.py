@@ -57,7 +57,8 @@ def test_the_tables_used_longest_ago_go_first(monkeypatch: pytest.MonkeyPatch) -
     for age_s, key in ((300, "old"), (200, "older by use"), (0, "new")):
         tables.put(key, bytes(100))
         entry = tables_on_disk._entry(key)
-        os.utime(entry, (entry.stat().st_mtime - age_s,) * 2)
+        used_s = entry.stat().st_mtime - age_s
+        os.utime(entry, (used_s, used_s))
         if key == "older by use":
             assert tables.get("old"), "looking it up makes it the newest"
     assert [tables.get(key) is not None for key in ("old", "older by use", "new")] == [

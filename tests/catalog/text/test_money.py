@@ -112,3 +112,19 @@ def test_counts_and_shares() -> None:
     assert format_share(0.412) == "41 %"
     assert format_share(None) == "?"
     assert format_spread(0.4, 0.36, 0.44) == "±10 %"
+
+
+@pytest.mark.parametrize(
+    ("low", "likely", "high", "text"),
+    [
+        (1_810_000, 2_050_000, 2_300_000, "$1.8–2.3M"),
+        (950_000, 1_000_000, 1_200_000, "$1.0–1.2M"),
+        (900_000, 1_000_000, 1_200_000, "$900,000–1,200,000"),
+        (1_500_000, 1_500_000, 1_500_000, "$1.5M"),
+        (11_000_000, 12_000_000, 14_000_000, "$11–14M"),
+    ],
+)
+def test_millions_have_a_suffix_in_a_column(
+    low: float, likely: float, high: float, text: str
+) -> None:
+    assert format_money_range(low, likely, high) == text

@@ -11,7 +11,10 @@ from gpuplan.planner.constants import Constants
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.predict.interval import (
     doubt,
+    memory_sigma,
+    oom_margin,
     oom_probability,
+    safe_allocator_bytes,
     safe_peak_bytes,
     step_interval,
     was_seen,
@@ -82,6 +85,28 @@ def test_a_safe_capacity_is_the_one_that_leaves_the_risk(
 
     assert risk(need) == pytest.approx(max_oom, abs=2e-6)
     assert risk(0.9 * need) >= risk(need) >= risk(1.1 * need)
+
+
+@given(
+    capacity=st.integers(10 * 2**30, 400 * 2**30),
+    framework=st.integers(2**20, 4 * 2**30),
+    max_oom=st.floats(0.001, 0.49),
+    form=st.sampled_from(["dp8.zero1", "dp1.tp8", "dp1.pp4", "dp2.tp4.sp.pp2"]),
+)
+def test_the_largest_safe_peak_needs_the_capacity(
+    capacity: int, framework: int, max_oom: float, form: str
+) -> None:
+    """Whole bytes too, whose squares no 64-bit integer holds."""
+    layout = parse_layout(form)
+    held = safe_allocator_bytes(
+        capacity,
+        np.array([framework]),
+        margin=np.array([oom_margin(layout)]),
+        sigma=np.array([memory_sigma("torch-eager", layout)]),
+        max_oom=max_oom,
+    )
+    need = safe_peak_bytes(held, framework, stack="torch-eager", layout=layout, max_oom=max_oom)
+    assert need.item() == pytest.approx(capacity, rel=1e-9)
 
 
 def test_layouts_that_split_the_model_need_more_room() -> None:
