@@ -128,7 +128,7 @@ def test_the_peaks_of_many_layouts_are_those_of_each(caches, data) -> None:
             assert peak == pytest.approx(memory_parts(cache, one).peak_bytes.item(), rel=1e-12)
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_the_best_is_that_of_trying_every_layout(caches, sites, data) -> None:
     """Brute force over every layout, policy and micro-batch, one setup at a time."""
