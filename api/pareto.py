@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 
 from ..catalog.errors import UsageError
 from ..catalog.types import CPU_PREFIX
+from ..catalog.units import SECONDS_PER_HOUR
 from ..planner.plan.plan import Estimate, Plan, WholeJob
-from ..planner.plan.question import Question
+from ..planner.plan.question import HIDDEN_ABOVE, Question
 from .answers import estimate
 from .inputs import Inputs
-
-MOST_OF_CHEAPEST = 5.0
-"""Plans that cost more than so many times the cheapest are not compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,19 +57,19 @@ def _near(plans: Iterable[Plan], question: Question) -> tuple[Plan, ...]:
     """Return the plans that a person would compare, each once."""
     found = {plan.id: plan for plan in plans if _is_comparable(plan, question)}
     ordered = sorted(found.values(), key=_cost_and_hours)
-    limit = MOST_OF_CHEAPEST * _cost_and_hours(ordered[0])[0] if ordered else 0.0
+    limit = HIDDEN_ABOVE * _cost_and_hours(ordered[0])[0] if ordered else 0.0
     return tuple(plan for plan in ordered if _cost_and_hours(plan)[0] <= limit)
 
 
 def _is_comparable(plan: Plan, question: Question) -> bool:
     job, money = plan.whole_job, question.money
-    if job is None or job.usd is None or plan.needs_port or plan.runnable is False:
+    if job is None or job.usd is None or plan.stands_apart or plan.runnable is False:
         return False
     if plan.offer.accelerator.startswith(CPU_PREFIX):
         return False
     if money.budget_usd is not None and job.usd > money.budget_usd:
         return False
-    if money.deadline_s is not None and job.hours * 3600 > money.deadline_s:
+    if money.deadline_s is not None and job.hours * SECONDS_PER_HOUR > money.deadline_s:
         return False
     return plan.p_oom is None or plan.p_oom <= money.max_oom
 
@@ -88,13 +86,11 @@ def _undominated(plans: Sequence[Plan]) -> Iterable[Plan]:
 def _scaling(inputs: Inputs, question: Question, best: Plan | None) -> tuple[Plan, ...]:
     if best is None:
         return ()
-    offer, counts = best.offer, []
-    count = 1
-    while count <= question.machine.max_nodes:
-        counts.append(count)
-        count *= 2
+    from ..planner.search.search_space import node_counts
+
+    offer = best.offer
     found = []
-    for nodes in counts:
+    for nodes in node_counts(replace(question.machine, nodes=())):
         machine = replace(
             question.machine,
             providers=(offer.provider,),

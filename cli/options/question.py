@@ -71,36 +71,9 @@ def question_of(options: QuestionOptions, *, is_read: bool = False) -> Question:
     Raises:
         UsageError: Options contradict each other.
     """
-    given = [f"--{name}" for name in AMOUNTS if getattr(options, name) is not None]
-    if len(given) > 1:
-        raise UsageError(
-            f"{' and '.join(given)} are given; the amount of work is one of them.",
-            fix="keep one.",
-        )
-    if options.epochs is not None and options.dataset_size is None:
-        raise UsageError(
-            "--epochs is given without the size of the data set.",
-            fix="add --dataset-size with its number of samples.",
-        )
-    if not given and options.deadline is not None and options.budget is None:
-        raise UsageError(
-            "--deadline is given without an amount of work.",
-            fix="add --tokens, --samples, --epochs or --steps; or --budget, and the answer is how"
-            " much can be trained within both.",
-        )
+    _refuse_half_given(options)
     return Question(
-        work=Work(
-            tokens=options.tokens,
-            samples=options.samples,
-            epochs=options.epochs,
-            steps=options.steps,
-            dataset_size=options.dataset_size,
-            global_batch=None if options.global_batch is None else options.global_batch.samples,
-            global_batch_tokens=(
-                None if options.global_batch is None else options.global_batch.tokens
-            ),
-            critical_batch=options.critical_batch,
-        ),
+        work=_work_of(options),
         machine=_machine_of(options),
         choices=Choices(
             layouts=options.layout,
@@ -125,6 +98,42 @@ def question_of(options: QuestionOptions, *, is_read: bool = False) -> Question:
         vs_cpu=options.vs_cpu,
         top=_top(options, is_read=is_read),
         by=options.by,
+    )
+
+
+def _refuse_half_given(options: QuestionOptions) -> None:
+    """Raise UsageError for two amounts of work, or for what needs one and has none."""
+    given = [f"--{name}" for name in AMOUNTS if getattr(options, name) is not None]
+    if len(given) > 1:
+        raise UsageError(
+            f"{' and '.join(given)} are given; the amount of work is one of them.",
+            fix="keep one.",
+        )
+    if options.epochs is not None and options.dataset_size is None:
+        raise UsageError(
+            "--epochs is given without the size of the data set.",
+            fix="add --dataset-size with its number of samples.",
+        )
+    if not given and options.deadline is not None and options.budget is None:
+        raise UsageError(
+            "--deadline is given without an amount of work.",
+            fix="add --tokens, --samples, --epochs or --steps; or --budget, and the answer is how"
+            " much can be trained within both.",
+        )
+
+
+def _work_of(options: QuestionOptions) -> Work:
+    """Return the amount of work, and the batch in the unit it was given in."""
+    batch = options.global_batch or Batch()
+    return Work(
+        tokens=options.tokens,
+        samples=options.samples,
+        epochs=options.epochs,
+        steps=options.steps,
+        dataset_size=options.dataset_size,
+        global_batch=batch.samples,
+        global_batch_tokens=batch.tokens,
+        critical_batch=options.critical_batch,
     )
 
 

@@ -12,6 +12,9 @@ from .layout import Layout
 
 Sort = Literal["cost", "time", "throughput", "memory", "price"]
 By = Literal["accelerator", "provider", "instance", "region"]
+HIDDEN_ABOVE = 5.0
+"""Where a number of plans was asked for, those that cost more than so many times the cheapest are
+not among them."""
 MOST_OOM = 0.02
 """Largest chance of running out of memory that a plan may have to come first."""
 

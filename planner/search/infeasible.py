@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from ...catalog.text.money import format_money
+from ...catalog.text.quantity import format_count, format_duration
 from ...catalog.units import SECONDS_PER_HOUR
 from ...profiles.profile import Profile
 from ..cost.whole_job import start_up_s
@@ -38,15 +40,16 @@ def nearest_miss(
     assert money.deadline_s is not None
     hours = fastest.seconds / SECONDS_PER_HOUR
     return (
-        f"The fastest takes about {_hours(hours)} ({_rented(fastest)}, about ${fastest.usd:,.0f}):"
+        f"The fastest takes about {format_duration(hours)} ({_rented(fastest)}, about"
+        f" {format_money(fastest.usd)}):"
         f" give --deadline {_typed(hours * LEEWAY)}, more --max-nodes, or less work."
     )
 
 
 def _too_dear(least: Candidate, budget_usd: float, question: Question, profile: Profile) -> str:
     text = (
-        f"The cheapest takes about ${least.usd:,.0f} ({_rented(least)},"
-        f" {_hours(least.seconds / SECONDS_PER_HOUR)}): give --budget"
+        f"The cheapest takes about {format_money(least.usd)} ({_rented(least)},"
+        f" {format_duration(least.seconds / SECONDS_PER_HOUR)}): give --budget"
         f" {math.ceil(least.usd * LEEWAY)}"
     )
     rate = least.usd_per_hour / SECONDS_PER_HOUR
@@ -55,9 +58,9 @@ def _too_dear(least: Candidate, budget_usd: float, question: Question, profile: 
         return f"{text}."
     samples = trained_s / least.step_s * least.global_batch
     if profile.tokens_per_sample is not None:
-        tokens = _count(samples * profile.tokens_per_sample)
-        return f"{text}, or ${budget_usd:,.0f} trains about {tokens} tokens."
-    return f"{text}, or ${budget_usd:,.0f} trains about {_count(samples)} samples."
+        tokens = format_count(samples * profile.tokens_per_sample)
+        return f"{text}, or {format_money(budget_usd)} trains about {tokens} tokens."
+    return f"{text}, or {format_money(budget_usd)} trains about {format_count(samples)} samples."
 
 
 def _rented(candidate: Candidate) -> str:
@@ -68,19 +71,6 @@ def _rented(candidate: Candidate) -> str:
 def _typed(hours: float) -> str:
     """Return a span of time as it is typed."""
     return f"{math.ceil(hours)}h" if hours >= 2 else f"{math.ceil(hours * 60)}min"
-
-
-def _hours(hours: float) -> str:
-    if hours < 2:
-        return f"{hours * 60:,.0f} min"
-    return f"{hours / 24:,.1f} days" if hours >= 72 else f"{hours:,.1f} h"
-
-
-def _count(number: float) -> str:
-    for size, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.2g}{suffix}"
-    return f"{number:.0f}"
 
 
 def reasons(space: Space, market: Market, profile: Profile, choices: Choices) -> Iterator[str]:

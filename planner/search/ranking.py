@@ -8,10 +8,10 @@ from itertools import islice
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ..plan.plan import Plan
-from ..plan.question import By, Money, Question, Sort
+from ..plan.question import HIDDEN_ABOVE, By, Money, Question, Sort
 from .candidate import Candidate, sort_key
 from .offers import LARGE_CLOUDS
-from .recommended import MOST_OF_CHEAPEST, RESERVED, cost_of, weight_of
+from .recommended import MOST_OF_CHEAPEST, cost_of, weight_of
 
 TRIES_PER_GROUP = 6
 """Candidates of one group that are checked exactly before it is given up."""
@@ -20,9 +20,6 @@ CHECKED_PER_GROUP = 2
 MOST_PLANS = 100
 SHOWN_APART = 1
 """Plans on accelerators that stand apart which are shown beside a number that was asked for."""
-HIDDEN_ABOVE = 5.0
-"""Where a number of plans was asked for, those that cost more than so many times the cheapest are
-not among them."""
 FEW_PROVIDERS = 4
 """Of so many providers that are named, each has a plan on every accelerator it sells."""
 
@@ -212,8 +209,9 @@ def _by_weight(candidates: Sequence[Candidate], money: Money) -> list[Candidate]
 
     def key(one: Candidate) -> tuple[bool, float]:
         hours = one.seconds / SECONDS_PER_HOUR
-        hard_to_get = 1 + RESERVED if one.is_reserved else 1.0
-        return one.is_risky, hard_to_get * weight_of(one.usd, hours, one.nodes, money)
+        return one.is_risky, weight_of(
+            one.usd, hours, one.nodes, money, is_reserved=one.is_reserved
+        )
 
     return sorted(candidates, key=key)
 

@@ -82,16 +82,18 @@ def weight(plan: Plan, money: Money) -> float:
     usd = cost_of(plan)
     if usd is None or plan.whole_job is None:
         return math.inf
-    hard_to_get = 1 + RESERVED if plan.usually_reserved else 1.0
-    return hard_to_get * weight_of(usd, plan.whole_job.hours, plan.nodes, money)
+    return weight_of(
+        usd, plan.whole_job.hours, plan.nodes, money, is_reserved=plan.usually_reserved
+    )
 
 
-def weight_of(usd: float, hours: float, nodes: int, money: Money) -> float:
+def weight_of(usd: float, hours: float, nodes: int, money: Money, *, is_reserved: bool) -> float:
     """Return what a job weighs that costs and takes so much on so many nodes (`weight`)."""
     patience = PATIENCE_HOURS
     if money.deadline_s is not None:
         patience = money.deadline_s / SECONDS_PER_HOUR
-    return usd * (1 + hours / patience) * (1 + DOUBLING * math.log2(nodes))
+    hard_to_get = 1 + RESERVED if is_reserved else 1.0
+    return hard_to_get * usd * (1 + hours / patience) * (1 + DOUBLING * math.log2(nodes))
 
 
 def recommended(plans: Sequence[Plan], money: Money) -> Recommended | None:
@@ -102,7 +104,9 @@ def recommended(plans: Sequence[Plan], money: Money) -> Recommended | None:
     # Of equally light plans the first, which is the one that stands higher in the list.
     plan = min(priced, key=lambda one: weight(one, money))
     cheapest = min(priced, key=lambda one: cost_of(one) or 0.0)
-    gap = (cost_of(plan) or 0.0) / max(cost_of(cheapest) or 0.0, 1e-9) - 1
+    least = cost_of(cheapest)
+    # Machines of one's own may cost nothing; then so does the lightest plan.
+    gap = (cost_of(plan) or 0.0) / least - 1 if least else 0.0
     return Recommended(
         id=plan.id,
         position=plan.position,
@@ -124,8 +128,7 @@ def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
             if gap < ALIKE
             else f"{gap * 100:.0f} % above the cheapest"
         )
-        ratio = cheapest.whole_job.hours / plan.whole_job.hours
-        parts.append(f"{cost}, {_times(ratio)}")
+        parts.append(f"{cost}, {_advantage(plan, cheapest)}")
     if plan.p_oom is not None:
         parts.append(f"{_sure(plan.p_oom)} sure to fit")
     return "; ".join(parts)
@@ -139,10 +142,15 @@ def _share_of_most(gap: float, share_of_time: float) -> str:
     return found if share_of_time > 0.9 else f"{found}, in {100 * share_of_time:.0f} % of its time"
 
 
-def _times(ratio: float) -> str:
+def _advantage(plan: Plan, cheapest: Plan) -> str:
+    """Return what a plan has before the cheapest, each of which may make it the lighter."""
+    assert plan.whole_job is not None and cheapest.whole_job is not None
+    ratio = cheapest.whole_job.hours / plan.whole_job.hours
     if ratio >= 1.1:
         return "twice as fast" if 1.9 <= ratio <= 2.1 else f"{ratio:.1f} times as fast"
-    return "on fewer nodes" if ratio < 0.9 else "as fast"
+    if cheapest.usually_reserved and not plan.usually_reserved:
+        return "usually had without a reservation"
+    return "on fewer nodes" if plan.nodes < cheapest.nodes else "as fast"
 
 
 def _sure(p_oom: float) -> str:

@@ -64,7 +64,7 @@ def space_of(question: Question, profile: Profile) -> Space:
         ("none", "selective", "full") if profile.blocks and not fixed else ("none",)
     )
     return Space(
-        node_counts=_node_counts(machine),
+        node_counts=node_counts(machine),
         layouts=choices.layouts,
         recomputes=recomputes,
         micro_batches=_micro_batches(choices, global_batch),
@@ -156,7 +156,8 @@ def _data_parallel_layouts(nodes: int, per_node: int) -> tuple[Layout, ...]:
     return tuple(layouts)
 
 
-def _node_counts(machine: Machine) -> tuple[int, ...]:
+def node_counts(machine: Machine) -> tuple[int, ...]:
+    """Return the numbers of nodes to try: those given, else powers of two."""
     if machine.nodes:
         return machine.nodes
     counts = []

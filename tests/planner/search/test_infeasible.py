@@ -1,13 +1,14 @@
 """When nothing is feasible, the answer says which choice ruled it out and what is allowed."""
 
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.vocabulary import Precision
 from gpuplan.planner.plan.layout import parse_layout
-from gpuplan.planner.plan.question import Choices, Machine, Question, Work
+from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile
 
@@ -53,3 +54,35 @@ def test_an_answer_with_plans_gives_no_such_reason(toy: Profile, precision: Prec
 def test_an_accelerator_without_a_specification_is_named_as_the_reason(toy: Profile) -> None:
     machine = Machine(instances=("salad-gtx-1050-ti",))
     assert "no specification" in notes_of(toy, Question(machine=machine))
+
+
+def missed(toy: Profile, money: Money) -> str:
+    choices = Choices(recomputes=("none",), precisions=("bf16-amp",))
+    question = Question(
+        machine=H100, choices=choices, work=Work(samples=1e9, global_batch=64), money=money
+    )
+    outcome = search(question, toy, load_catalogue())
+    assert outcome.plans == ()
+    assert outcome.nearest_miss is not None
+    return outcome.nearest_miss
+
+
+def test_a_budget_that_nothing_meets_is_told_the_cheapest_and_what_it_trains(toy: Profile) -> None:
+    text = missed(toy, Money(budget_usd=Decimal(20)))
+    assert text.startswith("The cheapest takes about $")
+    proposed = int(text.split("give --budget ")[1].split(",")[0])
+    assert proposed > 20
+    assert "or $20.00 trains about" in text or "or $20 trains about" in text
+    question = Question(
+        machine=H100,
+        choices=Choices(recomputes=("none",), precisions=("bf16-amp",)),
+        work=Work(samples=1e9, global_batch=64),
+        money=Money(budget_usd=Decimal(proposed)),
+    )
+    assert search(question, toy, load_catalogue()).plans, "what is proposed is enough"
+
+
+def test_a_deadline_that_nothing_meets_is_told_the_fastest(toy: Profile) -> None:
+    text = missed(toy, Money(deadline_s=700.0))
+    assert text.startswith("The fastest takes about ")
+    assert "give --deadline " in text

@@ -102,3 +102,33 @@ def test_of_equally_light_plans_the_first_is_taken() -> None:
     one, other = plan(10, 1.0, position=0), plan(10, 1.0, position=0, layout="dp8")
     assert chosen(one, other)[0] is one
     assert chosen(other, one)[0] is other
+
+
+def test_a_slower_plan_says_what_it_has_instead() -> None:
+    reserved = plan(100, 10.0, nodes=1).model_copy(update={"usually_reserved": True})
+    other = plan(105, 12.0, position=2)
+    best, reason = chosen(reserved, other)
+    assert best is other
+    assert "usually had without a reservation" in reason and "nodes" not in reason
+
+
+def test_machines_that_cost_nothing_have_no_gap() -> None:
+    free = plan(0.0, 10.0)
+    found = recommended([free], ANY)
+    assert found is not None and found.gap_to_cheapest == 0.0
+
+
+def test_the_gap_holds_for_costs_that_are_tiny() -> None:
+    """Where limits say how much is trained, the cost is the reciprocal of the samples."""
+    least = make_run(limited_by="budget", trained_samples=4e10)
+    fewer = make_run(limited_by="budget", trained_samples=2e10, hours=1.0)
+    plans = [
+        make_plan(1, run=least, runnable=True, nodes=64),
+        make_plan(2, run=fewer, runnable=True, offer=make_offer(region="eu-west-1")),
+    ]
+    found = recommended(plans, ANY)
+    assert found is not None
+    chosen_plan = next(one for one in plans if one.id == found.id)
+    assert chosen_plan.run is not None and chosen_plan.run.trained_samples is not None
+    expected = 4e10 / chosen_plan.run.trained_samples - 1
+    assert found.gap_to_cheapest == pytest.approx(expected)
