@@ -40,7 +40,7 @@ from ..plan.layout import Layout
 from ..software.stack import StackFacts
 from ..software.state_bytes import StateScale
 from ..step.kernel_totals import SegmentTimes, StepKernels
-from .kept_tables import KeptTables
+from .kept_tables import KeptTables, profile_digest
 from .residuals import Calibration
 
 Array = np.ndarray
@@ -92,6 +92,11 @@ class ModelCache:
     def units(self) -> tuple[Unit, ...]:
         """FSDP units of the model."""
         return self._derived.units
+
+    @property
+    def profile_digest(self) -> str:
+        """What is equal for equal Profiles (`kept_tables.profile_digest`)."""
+        return self._derived.profile_digest
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -358,6 +363,10 @@ class _Derived:
     @cached_property
     def units(self) -> tuple[Unit, ...]:
         return units_of(self.profile)
+
+    @cached_property
+    def profile_digest(self) -> str:
+        return profile_digest(self.profile)
 
     @cached_property
     def flat_units(self) -> tuple[Unit, ...]:

@@ -20,7 +20,6 @@ from ..plan.question import Question
 from ..plan.setup import Setup
 from ..predict.input_wait import input_s, is_input_known
 from ..predict.model_cache import ModelCache
-from ..predict.step_time import Variants
 from ..software.stack import casts_layers
 from .best_variant import Best
 from .candidate import Candidate
@@ -91,6 +90,7 @@ class Sweep:
                 yield from self._with_splits(choices, precisions, stack, found)
             else:
                 yield from found
+        self._splits.save()
 
     def _sites(self) -> dict[tuple[object, ...], list[PricedInstance]]:
         """Group instance types that differ in nothing but seller and price."""
@@ -130,8 +130,7 @@ class Sweep:
         for autocast, same in self._same_kernels(data_parallel, precision, stack).items():
             if same:
                 base = self._base(precision, stack, autocast=autocast)
-                variants = self._data_parallel.variants(site.accelerator, base)
-                yield from self._of_layouts(choices, site, same, variants)
+                yield from self._of_layouts(choices, site, same, base)
 
     def _traced(
         self, layouts: list[Layout], precision: Precision, stack: Stack, many: int
@@ -276,18 +275,23 @@ class Sweep:
         choices: list[PricedInstance],
         site: Site,
         layouts: tuple[Layout, ...],
-        variants: Variants,
+        base: Setup,
     ) -> Iterator[Candidate]:
-        accum, divisible = self._data_parallel.accumulation(layouts, variants.micro_batch)
+        accum, divisible = self._data_parallel.accumulation(
+            layouts, self._data_parallel.micro_batch
+        )
         fits, is_safe = self._data_parallel.fits(
-            site, layouts, variants, accum, max_oom=self.question.money.max_oom
+            site, layouts, base, accum, max_oom=self.question.money.max_oom
         )
         fits &= divisible
         many = len(choices)
-        shown = self._shown(choices)
         self.tried += many * fits.size
         self.counts["indivisible"] += many * int((~divisible).sum())
         self.counts["out_of_memory"] += many * int((divisible & ~fits).sum())
+        if not fits.any():
+            return
+        shown = self._shown(choices)
+        variants = self._data_parallel.variants(site.accelerator, base)
         total_s = self._data_parallel.step_s(site, layouts, variants, accum)
         batch = variants.micro_batch * data_ranks(layouts) * accum
         nodes = np.array([[layout.accelerators / site.per_node] for layout in layouts])
