@@ -43,11 +43,17 @@ OUTCOME = Outcome(
 )
 
 
-class Shelf(dict[str, bytes]):
+class Shelf:
     """Bytes by key, in memory."""
 
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        return self.content.get(key)
+
     def put(self, key: str, content: bytes) -> None:
-        self[key] = content
+        self.content[key] = content
 
 
 def outcomes(shelf: Shelf, profile: Profile, **question: object) -> KeptOutcomes:
@@ -70,7 +76,7 @@ def test_what_was_kept_is_found_as_it_was(toy: Profile) -> None:
     assert again.outcome(KEY, unknown) == OUTCOME
     assert again.flag(("legal",), lambda: True) is False
     again.save()
-    assert len(shelf) == 1
+    assert len(shelf.content) == 1
 
 
 def test_other_facts_find_nothing(toy: Profile, make_decoder: Callable[..., Profile]) -> None:
@@ -113,8 +119,8 @@ def test_damaged_outcomes_are_computed_again(toy: Profile, damage: bytes) -> Non
     first = outcomes(shelf, toy)
     first.outcome(KEY, lambda: OUTCOME)
     first.save()
-    (name,) = shelf
-    shelf[name] = shelf[name][:-9] if damage == b"half" else damage
+    (name,) = shelf.content
+    shelf.content[name] = shelf.content[name][:-9] if damage == b"half" else damage
     with pytest.raises(AssertionError, match="computed again"):
         outcomes(shelf, toy).outcome(KEY, unknown)
 
