@@ -41,6 +41,7 @@ from ..software.stack import StackFacts
 from ..software.state_bytes import StateScale
 from ..step.kernel_totals import SegmentTimes, StepKernels
 from .kept_tables import KeptTables, profile_digest
+from .kept_values import KeptValues
 from .residuals import Calibration
 
 Array = np.ndarray
@@ -71,11 +72,14 @@ class ModelCache:
         self.curve_choice = curve_choice
         self.calibration: Calibration | None = getattr(profile, "calibration", None)
         self._derived = _Derived(profile)
+        self.values = KeptValues(kept, self._facts)
+        """Small results that follow from the Profile and the constants alone."""
 
     def with_constants(self, constants: Constants) -> ModelCache:
         """Return a cache of the same Profile that predicts with other constants."""
         other = copy(self)
         other.constants = constants
+        other.values = KeptValues(other.kept, other._facts)
         return other
 
     def with_curves(self, choice: CurveChoice) -> ModelCache:
@@ -83,6 +87,13 @@ class ModelCache:
         other = copy(self)
         other.curve_choice = choice
         return other
+
+    def _facts(self) -> dict[str, object]:
+        return {
+            "what": "values of a model",
+            "profile": self.profile_digest,
+            "constants": sorted(self.constants.items()),
+        }
 
     def of(self, profile: Profile) -> ModelCache:
         """Return a cache of another Profile that predicts with the same constants and curves."""
@@ -311,13 +322,16 @@ class ModelCache:
         numerics = self.numerics(precision, autocast=autocast)
         key = (numerics, recompute, micro_batch, tight, residence)
         if key not in self._derived.reserved:
-            trace = self.trace_in(numerics, recompute, residence=residence)
-            pool = replay(trace, micro_batch)
-            allocated = max(1, pool.peak_allocated_bytes)
-            usual = pool.peak_reserved_bytes / allocated
-            self._derived.reserved[key] = (
-                _least_ratio(trace, micro_batch, allocated, usual) if tight else usual
-            )
+
+            def replayed() -> float:
+                trace = self.trace_in(numerics, recompute, residence=residence)
+                pool = replay(trace, micro_batch)
+                allocated = max(1, pool.peak_allocated_bytes)
+                usual = pool.peak_reserved_bytes / allocated
+                return _least_ratio(trace, micro_batch, allocated, usual) if tight else usual
+
+            found = self.values.value(("fragmentation", *key), replayed)
+            self._derived.reserved[key] = cast(float, found)
         return self._derived.reserved[key]
 
     def shared(self, key: tuple[object, ...], make: Callable[[], Made]) -> Made:

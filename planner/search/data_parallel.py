@@ -149,12 +149,19 @@ class DataParallelPredictor:
         if key not in self._layout_peaks:
             setup = replace(base, layout=layout, grad_accum=2 if accumulates else 1)
             policies = [replace(setup, recompute=one) for one in self.space.recomputes]
-            self._layout_peaks[key] = np.concatenate(
-                [
+
+            def made() -> list[float]:
+                peaks = [
                     data_parallel_memory(self.cache, one, self.space.micro_batches).peak_bytes
                     for one in policies
                 ]
-            )
+                return np.concatenate(peaks).tolist()
+
+            software = (base.compile, base.software_date, sorted(base.features))
+            tried = (self.space.recomputes, self.space.micro_batches.tolist())
+            asked = ("peaks", *key, *software, sorted(base.offload), *tried)
+            found = self.cache.values.value(asked, made)
+            self._layout_peaks[key] = np.array(found, dtype=float)
         return self._layout_peaks[key]
 
 

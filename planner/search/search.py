@@ -109,7 +109,9 @@ def search(
             if candidates:
                 sweep = last
                 break
-    return _outcome(question, cache, space, sweep, candidates, known or {})
+    outcome = _outcome(question, cache, space, sweep, candidates, known or {})
+    cache.values.save()
+    return outcome
 
 
 def _outcome(
