@@ -24,6 +24,7 @@ from ..options.shared import (
     GroupedCommand,
     LayoutText,
     OneOf,
+    RecomputeText,
     list_option,
     model_options,
     option,
@@ -110,7 +111,12 @@ BYS: tuple[By, ...] = get_args(By)
     "Layout", "--grad-accum", WHOLE, help="Micro-batches per optimizer step; only these are tried."
 )
 @list_option("Layout", "--precision", OneOf(PRECISIONS), help="Only these precisions.")
-@list_option("Layout", "--recompute", OneOf(RECOMPUTES), help="Only these settings.")
+@list_option(
+    "Layout",
+    "--recompute",
+    RecomputeText(RECOMPUTES),
+    help="Only these settings; full:10 recomputes ten of the layers.",
+)
 @option(
     "Layout",
     "--compile/--no-compile",

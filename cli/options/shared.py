@@ -210,6 +210,22 @@ class OneOf(click.ParamType):
         return [CompletionItem(word) for word in self.words if word.startswith(incomplete)]
 
 
+class RecomputeText(OneOf):
+    """A recompute policy, "full" perhaps with a number of layers: full:10."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the policy as we spell it, with the number behind a colon."""
+        word, colon, number = str(value).partition(":")
+        policy = super().convert(word, param, ctx)
+        if not colon:
+            return policy
+        if policy != "full" or not number.isascii() or not number.isdigit() or int(number) < 1:
+            self.fail(
+                f"{value!r}: layers are counted as full:10, a whole number from 1 on.", param, ctx
+            )
+        return f"{policy}:{int(number)}"
+
+
 class LayoutText(click.ParamType):
     """A layout in its one-line form, such as fsdp16 or hsdp2x8.tp4."""
 

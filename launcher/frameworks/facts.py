@@ -38,6 +38,7 @@ def variables(job: ScriptJob) -> dict[str, Word]:
             "GRAD_ACCUM": plan.grad_accum,
             "GLOBAL_BATCH": plan.global_batch,
             "RECOMPUTE": plan.recompute,
+            **({"RECOMPUTE_LAYERS": plan.recompute_layers} if plan.recompute_layers else {}),
             "COMPILE": int(plan.compile),
             "OPTIMIZER": plan.optimizer,
             "OFFLOADED": ",".join(plan.offloaded),
@@ -90,11 +91,18 @@ def compile_note(plan: Plan) -> str | None:
 
 def recompute_note(plan: Plan) -> str | None:
     """Return a note where the plan counts on activation checkpointing."""
-    return {
-        "none": None,
-        "selective": "recompute attention: wrap it with torch.utils.checkpoint",
-        "full": "recompute every block: wrap it with torch.utils.checkpoint",
-    }[plan.recompute]
+    if plan.recompute == "none":
+        return None
+    what = "attention" if plan.recompute == "selective" else recomputed_blocks(plan)
+    return f"recompute {what}: wrap it with torch.utils.checkpoint"
+
+
+def recomputed_blocks(plan: Plan) -> str:
+    """Return which blocks are recomputed whole."""
+    if plan.recompute_layers is None:
+        return "every block"
+    stages = " of each stage in the same share" if plan.layout.pipeline > 1 else ""
+    return f"the first {plan.recompute_layers} blocks{stages} (not the others)"
 
 
 def offload_notes(plan: Plan) -> tuple[str, ...]:

@@ -132,7 +132,12 @@ def _spread(
         tensor_parallel.split_layers(
             model, plan, mesh["tensor"], sequence_parallel=layout.sequence_parallel
         )
-    recompute_blocks(model, execution.recompute)
+    recompute_blocks(
+        model,
+        execution.recompute,
+        layers=execution.recompute_layers,
+        parts=() if cut is None else cut.sizes,
+    )
     if mesh is not None and cut is not None:
         gradients, trained, twice = staged_model(
             model, cut, workload, execution, mesh, processes, cast

@@ -119,7 +119,7 @@ def _together(
         risks=("several things change at once: make them one by one",),
         lines=(
             options_of(plan)
-            + f" --precision {plan.precision} --recompute {plan.recompute}"
+            + f" --precision {plan.precision} --recompute {plan.recompute_text}"
             + (" --compile" if plan.compile else " --no-compile"),
         ),
     )

@@ -62,6 +62,8 @@ class Plan(FrozenModel):
     """Samples of one optimizer step."""
     recompute: Recompute
     """What of the forward pass is computed again in the backward pass instead of kept."""
+    recompute_layers: int | None = None
+    """How many layers do so, the first ones of every stage; None where all do, or none."""
     compile: bool
     """Whether the model is compiled (torch.compile)."""
     stack: Stack
@@ -125,6 +127,12 @@ class Plan(FrozenModel):
     def stands_apart(self) -> bool:
         """Whether its accelerator runs the file after a port only, or with torch from source."""
         return self.needs_port or self.needs_build == "none"
+
+    @property
+    def recompute_text(self) -> str:
+        """The recompute policy as it is asked for: "full:10" for ten of the layers."""
+        layers = self.recompute_layers
+        return self.recompute if layers is None else f"{self.recompute}:{layers}"
 
     @property
     def job(self) -> WholeJob | RunCost | None:

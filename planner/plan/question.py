@@ -80,6 +80,8 @@ class Choices:
     grad_accums: tuple[int, ...] = ()
     precisions: tuple[Precision, ...] = ()
     recomputes: tuple[Recompute, ...] = ()
+    recompute_layers: int | None = None
+    """With the one policy "full": how many layers are recomputed; None leaves it free, or all."""
     stack: Stack | None = None
     compile: bool | None = None
     optimizer: str | None = None
@@ -90,6 +92,12 @@ class Choices:
         for name in ("layouts", "micro_batches", "grad_accums", "precisions", "recomputes"):
             _refuse_text(name, getattr(self, name))
         _refuse_text("offload", self.offload)
+        _refuse_no_amount("recompute_layers", self.recompute_layers)
+        if self.recompute_layers is not None and self.recomputes != ("full",):
+            raise UsageError(
+                f"recompute_layers={self.recompute_layers} goes with the recompute policy full.",
+                fix='give recomputes=("full",).',
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

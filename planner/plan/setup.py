@@ -20,6 +20,9 @@ class Setup:
     micro_batch: int
     grad_accum: int = 1
     recompute: Recompute = "none"
+    recompute_share: float = 1.0
+    """Part of the layers that are recomputed, the first ones of every stage; the others keep their
+    activations."""
     stack: Stack = "torch-eager"
     compile: bool = False
     optimizer: str | None = None

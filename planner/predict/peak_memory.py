@@ -35,10 +35,25 @@ from .warm_up import warm_up_bytes
 
 
 def memory_parts(cache: ModelCache, setup: Setup) -> RankMemory:
-    """Return memory of the fullest rank of one fixed setup, before fragmentation."""
+    """Return memory of the fullest rank of one fixed setup, before fragmentation.
+
+    Where only some layers are recomputed it lies on the line between none of them and all. No step
+    needs more: while equal layers run, what is held grows by the same bytes with each that keeps
+    its activations, so that the peak is the largest of functions that are linear in their number
+    (convex), and lies below the line through its ends.
+    """
+    if setup.recompute_share < 1 and not setup.layout.is_data_parallel_only:
+        kept, again = (memory_parts(cache, one) for one in _both_ends(setup))
+        return kept.towards(again, setup.recompute_share)
     if not setup.layout.is_data_parallel_only:
         return _split_memory(cache, setup)
     return data_parallel_memory(cache, setup, np.array([setup.micro_batch]))
+
+
+def _both_ends(setup: Setup) -> tuple[Setup, Setup]:
+    """Return the setup with no layer recomputed, and with every one."""
+    every = replace(setup, recompute_share=1.0)
+    return replace(every, recompute="none"), every
 
 
 def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndarray) -> RankMemory:
@@ -46,6 +61,10 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
 
     The micro-batch of the setup itself is not looked at; no device changes the result.
     """
+    if setup.recompute_share < 1:
+        both = (data_parallel_memory(cache, one, micro_batches) for one in _both_ends(setup))
+        kept, again = both
+        return kept.towards(again, setup.recompute_share)
     shape = cache.envelope(
         setup.precision,
         setup.recompute,
@@ -80,15 +99,7 @@ def reserved_bytes(
     """
 
     def ratio(*, tight: bool) -> float:
-        found = cache.fragmentation(
-            setup.precision,
-            setup.recompute,
-            setup.micro_batch,
-            autocast=setup.autocast,
-            tight=tight,
-            residence=setup_residence(setup),
-        )
-        return max(1.0, found)
+        return _reserved_ratio(cache, setup, tight=tight)
 
     before = warm_up_bytes(cache, setup)
     usual = max(before, allocated * ratio(tight=False))
@@ -119,14 +130,24 @@ def is_safe(
 
 def _usually_reserved(cache: ModelCache, setup: Setup, memory: RankMemory) -> float:
     """Return bytes that the allocator takes when memory is plentiful."""
-    ratio = cache.fragmentation(
+    ratio = _reserved_ratio(cache, setup, tight=False)
+    return max(warm_up_bytes(cache, setup), memory.peak_bytes.item() * ratio)
+
+
+def _reserved_ratio(cache: ModelCache, setup: Setup, *, tight: bool) -> float:
+    """Return reserved ÷ allocated bytes; where some layers are recomputed, between both ends."""
+    if setup.recompute_share < 1:
+        kept, again = (_reserved_ratio(cache, one, tight=tight) for one in _both_ends(setup))
+        return kept + setup.recompute_share * (again - kept)
+    found = cache.fragmentation(
         setup.precision,
         setup.recompute,
         setup.micro_batch,
         autocast=setup.autocast,
+        tight=tight,
         residence=setup_residence(setup),
     )
-    return max(warm_up_bytes(cache, setup), memory.peak_bytes.item() * max(1.0, ratio))
+    return max(1.0, found)
 
 
 def framework_of(site: Site, setup: Setup) -> float:

@@ -52,6 +52,11 @@ def timeline(
             f"The timeline of {plan.layout} cannot be drawn: its ranks run different parts.",
             fix="ask for a data-parallel layout, or leave --trace out.",
         )
+    if plan.recompute_layers is not None:
+        raise UsageError(
+            "The timeline of a plan that recomputes only some of the layers cannot be drawn.",
+            fix="ask for --recompute full or none, or leave --trace out.",
+        )
     setup = Setup(
         layout=plan.layout,
         precision=plan.precision,

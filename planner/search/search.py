@@ -34,6 +34,7 @@ from .offers import survey
 from .ranking import rank
 from .runs_here import is_run, stands_apart
 from .search_space import Space, asked_batch, space_of
+from .some_layers import equal_layers, further_share
 from .sweep import Sweep
 from .to_plan import as_plan
 
@@ -172,34 +173,47 @@ def _finish(
 ) -> Plan | None:
     """Return the whole plan of a candidate, its memory checked by replaying the allocator.
 
-    Where the replay shows more fragmentation than the search assumed, the micro-batch is halved
-    (and the accumulation doubled, so that the global batch stays) until memory is not short.
+    Where the replay shows more fragmentation than the search assumed, more layers are recomputed if
+    only some are; then the micro-batch is halved (and the accumulation doubled, so that the global
+    batch stays) until memory is not short.
     """
-    money = question.money
     while True:
-        setup = candidate.setup
-        memory = memory_parts(cache, setup)
-        last = setup.micro_batch % 2 or question.choices.micro_batches
-        if last or _is_roomy(cache, candidate, memory, money.max_oom):
-            parts = step_parts(cache, candidate.site, setup)
-            prediction = assemble(cache, candidate.site, setup, parts, memory)
-            if not prediction.fits:
-                return None
-            plan = as_plan(candidate, prediction, cache.profile, question)
-            measured = known.get(run_key(plan))
-            if measured is None:
-                return plan
-            prediction = as_measured(prediction, measured)
-            return as_plan(candidate, prediction, cache.profile, question)
-        is_free = asked_batch(question, cache.profile).samples is None
-        accum = candidate.grad_accum * (1 if is_free else 2)
-        size = candidate.micro_batch // 2
-        candidate = replace(
-            candidate,
-            micro_batch=size,
-            grad_accum=accum,
-            global_batch=size * accum * candidate.layout.data,
-        )
+        memory = memory_parts(cache, candidate.setup)
+        smaller = None
+        if not _is_roomy(cache, candidate, memory, question.money.max_oom):
+            smaller = _smaller(candidate, question, cache.profile)
+        if smaller is not None:
+            candidate = smaller
+            continue
+        parts = step_parts(cache, candidate.site, candidate.setup)
+        prediction = assemble(cache, candidate.site, candidate.setup, parts, memory)
+        if not prediction.fits:
+            return None
+        plan = as_plan(candidate, prediction, cache.profile, question)
+        measured = known.get(run_key(plan))
+        if measured is None:
+            return plan
+        prediction = as_measured(prediction, measured)
+        return as_plan(candidate, prediction, cache.profile, question)
+
+
+def _smaller(candidate: Candidate, question: Question, profile: Profile) -> Candidate | None:
+    """Return a candidate with a smaller peak and the same global batch; None where none is left."""
+    if candidate.recompute_share < 1:
+        layers = equal_layers(profile) // candidate.layout.pipeline
+        share = further_share(candidate.recompute_share, layers)
+        return replace(candidate, recompute_share=share)
+    if candidate.micro_batch % 2 or question.choices.micro_batches:
+        return None
+    is_free = asked_batch(question, profile).samples is None
+    accum = candidate.grad_accum * (1 if is_free else 2)
+    size = candidate.micro_batch // 2
+    return replace(
+        candidate,
+        micro_batch=size,
+        grad_accum=accum,
+        global_batch=size * accum * candidate.layout.data,
+    )
 
 
 def _is_roomy(cache: ModelCache, candidate: Candidate, memory: RankMemory, max_oom: float) -> bool:

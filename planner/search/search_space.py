@@ -18,6 +18,7 @@ from ..plan.asked import AskedBatch
 from ..plan.layout import Layout
 from ..plan.question import Choices, Machine, Question
 from .batch_rule import global_batch_of
+from .some_layers import asked_share
 
 LARGEST_FREE_MICRO_BATCH = 1024
 """Where no global batch bounds it."""
@@ -39,6 +40,8 @@ class Space:
     global_batch: int | None
     batch: AskedBatch
     """The same, with where it is from."""
+    recompute_share: float = 1.0
+    """Part of the layers that are recomputed, where it is given."""
     fixed: bool
     """One instance, node count, layout and micro-batch: exactly one plan."""
 
@@ -54,7 +57,8 @@ def space_of(question: Question, profile: Profile) -> Space:
     """Return the space that a question spans for this model.
 
     Raises:
-        UsageError: the global batch is in tokens, and the file does not say how many a sample has.
+        UsageError: the global batch is in tokens, and the file does not say how many a sample has;
+            or more layers are to be recomputed than there are.
     """
     choices, machine = question.choices, question.machine
     fixed = is_fixed(machine, choices)
@@ -67,6 +71,7 @@ def space_of(question: Question, profile: Profile) -> Space:
         node_counts=node_counts(machine),
         layouts=choices.layouts,
         recomputes=recomputes,
+        recompute_share=asked_share(choices, profile),
         micro_batches=_micro_batches(choices, global_batch),
         grad_accums=choices.grad_accums,
         global_batch=global_batch,

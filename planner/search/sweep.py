@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-import numpy as np
-
 from ...catalog.vocabulary import Offloaded, Precision, Stack
 from ...profiles.missing_numerics import FAILS, NEVER_TRACED
 from ...profiles.profile import NUMERICS_OF_PRECISION
@@ -18,13 +16,13 @@ from ..plan.layout import Layout
 from ..plan.plan import Rejected
 from ..plan.question import Question
 from ..plan.setup import Setup
-from ..predict.input_wait import input_s, is_input_known
+from ..predict.input_wait import is_input_known
 from ..predict.model_cache import ModelCache
 from ..predict.step_time import Variants
 from ..software.stack import casts_layers
 from .best_variant import Best
 from .candidate import Candidate
-from .data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor, data_ranks
+from .data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
 from .model_parallel import HandLayouts
 from .offers import LARGE_CLOUDS, Market, PricedInstance
 from .ranking import grouping
@@ -32,6 +30,7 @@ from .search_space import Space, precisions_for, stack_for
 from .split_layouts import Found, Outcome
 from .split_rows import Kind
 from .split_search import SplitSearch
+from .tried_layouts import tried_layouts
 
 
 class Sweep:
@@ -59,9 +58,8 @@ class Sweep:
         self.by = grouping(question)
         self._data_parallel = DataParallelPredictor(cache=cache, space=space)
         self._by_hand = HandLayouts(cache=cache, space=space)
-        self._splits = SplitSearch(
-            cache=cache, space=space, base=self._base, given=bool(space.layouts or offload)
-        )
+        given = bool(space.layouts or offload) or space.recompute_share < 1
+        self._splits = SplitSearch(cache=cache, space=space, base=self._base, given=given)
         self.timed = 0
         """Candidates that split the model and whose step time was computed."""
         self.refusals: set[str] = set()
@@ -212,6 +210,7 @@ class Sweep:
                     micro_batch=one.micro_batch,
                     grad_accum=one.grad_accum,
                     recompute=one.recompute,
+                    recompute_share=one.recompute_share,
                     step_s=one.step_s,
                     global_batch=batch,
                     steps=self._steps(batch),
@@ -265,6 +264,7 @@ class Sweep:
                 micro_batch=tried.best.micro_batch,
                 grad_accum=tried.best.grad_accum,
                 recompute=tried.best.recompute,
+                recompute_share=base.recompute_share,
                 step_s=tried.step_s,
                 global_batch=batch,
                 steps=self._steps(batch),
@@ -278,36 +278,29 @@ class Sweep:
         layouts: tuple[Layout, ...],
         variants: Variants,
     ) -> Iterator[Candidate]:
-        accum, divisible = self._data_parallel.accumulation(layouts, variants.micro_batch)
-        fits, is_safe = self._data_parallel.fits(
-            site, layouts, variants, accum, max_oom=self.question.money.max_oom
-        )
-        fits &= divisible
+        max_oom = self.question.money.max_oom
+        tried = tried_layouts(self._data_parallel, site, layouts, variants, max_oom=max_oom)
         many = len(choices)
         shown = self._shown(choices)
-        self.tried += many * fits.size
-        self.counts["indivisible"] += many * int((~divisible).sum())
-        self.counts["out_of_memory"] += many * int((divisible & ~fits).sum())
-        total_s = self._data_parallel.step_s(site, layouts, variants, accum)
-        batch = variants.micro_batch * data_ranks(layouts) * accum
-        nodes = np.array([[layout.accelerators / site.per_node] for layout in layouts])
-        needed_s = input_s(self.cache.profile, site, batch / nodes)
-        total_s = total_s if needed_s is None else np.maximum(total_s, needed_s)
-        best = Best.of(batch / total_s, fits, fits & is_safe, variants.micro_batch)
+        self.tried += many * tried.fits.size
+        self.counts["indivisible"] += many * tried.indivisible
+        self.counts["out_of_memory"] += many * tried.out_of_memory
+        best = tried.best
         for row, fitting in self._rows_to_show(layouts, best, variants.setup.stack).items():
-            layout, column = layouts[row], int(best.column[row])
+            column = int(best.column[row])
             for choice in shown:
                 yield Candidate(
                     choice=choice,
                     one_node=site,
                     base=variants.setup,
-                    layout=layout,
-                    micro_batch=int(variants.micro_batch[column]),
-                    grad_accum=int(accum[row, column]),
-                    recompute=variants.recompute[column],
-                    step_s=float(total_s[row, column]),
-                    global_batch=int(batch[row, column]),
-                    steps=self._steps(int(batch[row, column])),
+                    layout=layouts[row],
+                    micro_batch=int(tried.micro_batch[column]),
+                    grad_accum=int(tried.accum[row, column]),
+                    recompute=tried.recompute[column],
+                    recompute_share=float(tried.share[row, column]),
+                    step_s=float(tried.step_s[row, column]),
+                    global_batch=int(tried.global_batch[row, column]),
+                    steps=self._steps(int(tried.global_batch[row, column])),
                     is_risky=not best.is_safe[row],
                     variants_that_fit=fitting * many // len(shown),
                 )
@@ -364,6 +357,7 @@ class Sweep:
             compile=bool(self.question.choices.compile),
             autocast=autocast,
             offload=self.offload,
+            recompute_share=self.space.recompute_share,
         )
 
     def _steps(self, global_batch: int) -> int | None:

@@ -17,6 +17,7 @@ from ..predict.predict import Prediction
 from ..software.torch_builds import BuildVerdict, capacity_note
 from .candidate import Candidate
 from .runs_here import torch_build_of, why_not_run
+from .some_layers import equal_layers, recomputed_layers
 
 
 def as_plan(
@@ -36,7 +37,7 @@ def as_plan(
     plan = Plan(
         id="",
         position=0,
-        string=plan_string(candidate),
+        string=plan_string(candidate, profile),
         offer=choice.chosen(),
         nodes=site.nodes,
         accelerators=site.accelerators,
@@ -46,6 +47,7 @@ def as_plan(
         grad_accum=setup.grad_accum,
         global_batch=global_batch,
         recompute=setup.recompute,
+        recompute_layers=recomputed_layers(setup, profile),
         compile=setup.compile or setup.stack == "torch-compile",
         stack=setup.stack,
         optimizer=profile.optimizer.name,
@@ -166,14 +168,16 @@ def _named(plan: Plan, reason: str | None) -> Plan:
     )
 
 
-def plan_string(candidate: Candidate) -> str:
+def plan_string(candidate: Candidate, profile: Profile) -> str:
     """Return the plan in one line: layout, batch, recompute, precision."""
     setup = candidate.setup
     parts = [str(setup.layout), f"mb{setup.micro_batch}"]
     if setup.grad_accum > 1:
         parts.append(f"ga{setup.grad_accum}")
     if setup.recompute != "none":
-        parts.append(f"rc={setup.recompute}")
+        layers = recomputed_layers(setup, profile)
+        of = "" if layers is None else f":{layers}/{equal_layers(profile)}"
+        parts.append(f"rc={setup.recompute}{of}")
     parts.append(setup.precision)
     if setup.offload:
         parts.append(f"offload={'+'.join(ordered(setup.offload))}")

@@ -8,7 +8,7 @@ slower of host and device, with a smooth change-over: (device^4 + host^4)^(1/4).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -80,6 +80,21 @@ class MicroBatchTimes:
                 for name in ("forward_s", "backward_s", "compute_s", "memory_bound_s")
             )
         )
+
+    def between(self, one: slice, other: slice, share: Array) -> MicroBatchTimes:
+        """Return variants between two ranges of these, which the share of the other says.
+
+        Args:
+            one: variants, [B].
+            other: as many.
+            share: [..., B], from 0 (the one) to 1 (the other).
+        """
+
+        def at(name: str) -> Array:
+            column = getattr(self, name)
+            return column[one] + share * (column[other] - column[one])
+
+        return MicroBatchTimes(*(at(field.name) for field in fields(self)))
 
     @staticmethod
     def stack(parts: Sequence[MicroBatchTimes]) -> MicroBatchTimes:
