@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from ...catalog.errors import UsageError
-from ...catalog.vocabulary import OFFLOADABLE, Offloaded, Precision, Recompute, Stack
+from ...catalog.vocabulary import OFFLOADABLE, FrozenChoice, Offloaded, Precision, Recompute, Stack
 from ...planner.plan.layout import Layout
 from ...planner.plan.question import By, Choices, Machine, Money, Question, Sort, Work
 from .amounts import ALL, Batch
@@ -42,6 +42,7 @@ class QuestionOptions:
     grad_accum: tuple[int, ...]
     precision: tuple[Precision, ...]
     recompute: tuple[Recompute, ...]
+    frozen_precision: tuple[FrozenChoice, ...]
     compile: bool | None
     stack: Stack | None
     optimizer: str | None
@@ -81,6 +82,7 @@ def question_of(options: QuestionOptions, *, is_read: bool = False) -> Question:
             grad_accums=options.grad_accum,
             precisions=options.precision,
             recomputes=options.recompute,
+            frozen_precisions=options.frozen_precision,
             stack=options.stack,
             compile=options.compile,
             optimizer=options.optimizer,

@@ -24,6 +24,7 @@ from ..software.deepspeed_engine import (
     received_bytes,
     runs_deepspeed,
 )
+from ..software.frozen_base import dequantised_bytes, quantised_bytes
 from ..software.state_bytes import StateScale, state_scale
 from ..step.model_parallel_step import boundary_bytes
 from .fullest_rank import units_by_stage
@@ -46,6 +47,7 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
 
     The micro-batch of the setup itself is not looked at; no device changes the result.
     """
+    cache = cache.with_frozen(setup.frozen_precision)
     shape = cache.envelope(
         setup.precision,
         setup.recompute,
@@ -66,6 +68,9 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
     staged = staging_bytes(cache, setup, gather_bytes=gather)
     engine = _engine_bytes(cache, setup, cache.profile.trainable_parameters)
     memory = memory.beside(engine)
+    if setup.frozen_precision == "nf4":
+        memory = memory.beside(dequantised_bytes(cache.profile))
+    staged -= _quantised_bytes(cache, setup)
     return replace(memory, parameters_bytes=memory.parameters_bytes + staged)
 
 
@@ -78,6 +83,7 @@ def reserved_bytes(
     it releases free segments and tries again, so that the step still runs in little more than it
     allocates.
     """
+    cache = cache.with_frozen(setup.frozen_precision)
 
     def ratio(*, tight: bool) -> float:
         found = cache.fragmentation(
@@ -90,11 +96,11 @@ def reserved_bytes(
         )
         return max(1.0, found)
 
-    before = warm_up_bytes(cache, setup)
-    usual = max(before, allocated * ratio(tight=False))
+    before, fewer = warm_up_bytes(cache, setup), _quantised_bytes(cache, setup)
+    usual = max(before, (allocated + fewer) * ratio(tight=False) - fewer)
     if usual <= room:
         return usual, False
-    least = max(before, allocated * ratio(tight=True))
+    least = max(before, (allocated + fewer) * ratio(tight=True) - fewer)
     return max(least, min(usual, room)), True
 
 
@@ -119,6 +125,7 @@ def is_safe(
 
 def _usually_reserved(cache: ModelCache, setup: Setup, memory: RankMemory) -> float:
     """Return bytes that the allocator takes when memory is plentiful."""
+    cache = cache.with_frozen(setup.frozen_precision)
     ratio = cache.fragmentation(
         setup.precision,
         setup.recompute,
@@ -126,7 +133,17 @@ def _usually_reserved(cache: ModelCache, setup: Setup, memory: RankMemory) -> fl
         autocast=setup.autocast,
         residence=setup_residence(setup),
     )
-    return max(warm_up_bytes(cache, setup), memory.peak_bytes.item() * max(1.0, ratio))
+    fewer = _quantised_bytes(cache, setup)
+    reserved = (memory.peak_bytes.item() + fewer) * max(1.0, ratio) - fewer
+    return max(warm_up_bytes(cache, setup), reserved)
+
+
+def _quantised_bytes(cache: ModelCache, setup: Setup) -> float:
+    """Return how many bytes fewer are allocated than in the step whose pool is replayed.
+
+    Weights are packed whatever their size: what lies unused between activations stays the same.
+    """
+    return quantised_bytes(cache.profile) if setup.frozen_precision == "nf4" else 0.0
 
 
 def framework_of(site: Site, setup: Setup) -> float:

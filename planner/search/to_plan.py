@@ -49,6 +49,7 @@ def as_plan(
         compile=setup.compile or setup.stack == "torch-compile",
         stack=setup.stack,
         optimizer=profile.optimizer.name,
+        frozen_precision=setup.frozen_precision,
         offload=bool(setup.offload),
         offloaded=ordered(setup.offload),
         host_memory_bytes=prediction.host_memory_bytes,
@@ -175,6 +176,8 @@ def plan_string(candidate: Candidate) -> str:
     if setup.recompute != "none":
         parts.append(f"rc={setup.recompute}")
     parts.append(setup.precision)
+    if setup.frozen_precision is not None:
+        parts.append(f"frozen={setup.frozen_precision}")
     if setup.offload:
         parts.append(f"offload={'+'.join(ordered(setup.offload))}")
     if setup.compile or setup.stack == "torch-compile":
