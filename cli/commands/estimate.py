@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from ...catalog.errors import GpuplanError, NoFeasiblePlanError, UsageError
-from ...catalog.vocabulary import OFFLOADABLE, OPTIMIZERS, PRECISIONS, RECOMPUTES, STACKS
+from ...catalog.vocabulary import (
+    FROZEN_CHOICES,
+    OFFLOADABLE,
+    OPTIMIZERS,
+    PRECISIONS,
+    RECOMPUTES,
+    STACKS,
+)
 from ...planner.plan.question import MOST_OOM, By, Question
 from ..options.amounts import BatchSize, CountOrAll, Share
 from ..options.curves import curves_option, given_curves
@@ -116,6 +123,12 @@ BYS: tuple[By, ...] = get_args(By)
     "--recompute",
     RecomputeText(RECOMPUTES),
     help="Only these settings; full:10 recomputes ten of the layers.",
+)
+@list_option(
+    "Layout",
+    "--frozen-precision",
+    OneOf(FROZEN_CHOICES),
+    help="How to keep parameters that are not trained; only these.",
 )
 @option(
     "Layout",

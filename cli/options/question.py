@@ -7,7 +7,15 @@ from decimal import Decimal
 from typing import Any, Literal, TypedDict
 
 from ...catalog.errors import UsageError
-from ...catalog.vocabulary import OFFLOADABLE, RECOMPUTES, Offloaded, Precision, Recompute, Stack
+from ...catalog.vocabulary import (
+    OFFLOADABLE,
+    RECOMPUTES,
+    FrozenChoice,
+    Offloaded,
+    Precision,
+    Recompute,
+    Stack,
+)
 from ...planner.plan.layout import Layout
 from ...planner.plan.question import By, Choices, Machine, Money, Question, Sort, Work
 from .amounts import ALL, Batch
@@ -43,6 +51,7 @@ class QuestionOptions:
     precision: tuple[Precision, ...]
     recompute: tuple[str, ...]
     """Policies; "full:10" recomputes ten of the layers."""
+    frozen_precision: tuple[FrozenChoice, ...]
     compile: bool | None
     stack: Stack | None
     optimizer: str | None
@@ -82,6 +91,7 @@ def question_of(options: QuestionOptions, *, is_read: bool = False) -> Question:
             grad_accums=options.grad_accum,
             precisions=options.precision,
             **_recompute_of(options.recompute),
+            frozen_precisions=options.frozen_precision,
             stack=options.stack,
             compile=options.compile,
             optimizer=options.optimizer,

@@ -291,6 +291,8 @@ def model_options(command: F) -> F:
         click.argument("model"),
         option("Work", "--param", "params", multiple=True, metavar="KEY=VALUE",
                help="A parameter for the functions of the file; repeatable."),
+        option("Work", "--lora", metavar="r=R[,targets=A+B]",
+               help="Train low-rank adapters of an hf: model alone; targets: as peft's."),
         option("Model file", "--input", "inputs", multiple=True, metavar="SHAPE[:DTYPE]",
                help="One input tensor, for MODEL.py:ClassName; without the batch, as 3,224,224."),
         option("Model file", "--timeout", type=Duration(bare_unit="s"), default="120s",

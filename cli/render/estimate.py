@@ -154,6 +154,8 @@ def marks(answer: Estimate) -> list[str]:
         found.append("torch: needs another build")
     if any(plan.runnable is False and not plan.needs_port for plan in answer.plans):
         found.append("not run: see show")
+    if any(plan.frozen_precision == "nf4" for plan in answer.plans):
+        found.append("nf4: frozen base in 4 bits (QLoRA)")
     if any(plan.needs_port for plan in answer.plans):
         found.append("port: to XLA first")
     return found
@@ -292,6 +294,7 @@ def _risk(plan: Plan, max_oom: float) -> str:
     found += ["quota"] if plan.usually_reserved else []
     found += ["torch"] if plan.needs_build in ("other", "older") else []
     found += ["port"] if plan.needs_port else []
+    found += [plan.frozen_precision] if plan.frozen_precision == "nf4" else []
     found += ["not run"] if plan.runnable is False and not plan.needs_port else []
     return ", ".join(found)
 

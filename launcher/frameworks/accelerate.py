@@ -177,6 +177,7 @@ def _notes(job: ScriptJob) -> tuple[str, ...]:
         else None,
         "cast the model: model.to(torch.bfloat16)" if plan.precision == "bf16" else None,
         "install torchao: accelerate's fp8 uses it" if plan.precision == "fp8" else None,
+        facts.frozen_note(plan),
         None if full else facts.recompute_note(plan),
         *facts.offload_notes(plan.model_copy(update={"offloaded": left})),
         *facts.sync_notes(plan),

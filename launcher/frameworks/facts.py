@@ -89,6 +89,19 @@ def compile_note(plan: Plan) -> str | None:
     return "compile it: model = torch.compile(model)" if plan.compile else None
 
 
+def frozen_note(plan: Plan) -> str | None:
+    """Return a note where the plan keeps parameters that are not trained in fewer bits."""
+    if plan.frozen_precision == "nf4":
+        return (
+            "load the frozen base in 4 bits with bitsandbytes: BitsAndBytesConfig("
+            'load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,'
+            " bnb_4bit_compute_dtype=torch.bfloat16)"
+        )
+    if plan.frozen_precision == "bf16":
+        return "keep the frozen parameters in torch.bfloat16, and what is trained in torch.float32"
+    return None
+
+
 def recompute_note(plan: Plan) -> str | None:
     """Return a note where the plan counts on activation checkpointing."""
     if plan.recompute == "none":

@@ -83,6 +83,7 @@ def _plan_notes(plan: Plan | None) -> tuple[str, ...]:
         *facts.parallel_notes(plan),
         facts.batch_note(plan),
         compute,
+        facts.frozen_note(plan),
         recompute[plan.recompute],
         *facts.offload_notes(plan),
         *facts.sync_notes(plan),

@@ -38,6 +38,8 @@ class Execution:
     compile: bool = False
     stack: str = "torch-eager"
     offloaded: tuple[str, ...] = ()
+    frozen_precision: str | None = None
+    """How parameters that are not trained are kept; None as `precision` says."""
 
     @property
     def global_batch(self) -> int:
@@ -173,6 +175,7 @@ def execution_of(plan: Mapping[str, Any]) -> Execution:
             compile=bool(plan["compile"]),
             stack=plan["stack"],
             offloaded=tuple(plan.get("offloaded") or ()),
+            frozen_precision=plan.get("frozen_precision"),
         )
     except ValueError as error:
         raise UsageError(

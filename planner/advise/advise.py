@@ -120,6 +120,7 @@ def _together(
         lines=(
             options_of(plan)
             + f" --precision {plan.precision} --recompute {plan.recompute_text}"
+            + (f" --frozen-precision {plan.frozen_precision}" if plan.frozen_precision else "")
             + (" --compile" if plan.compile else " --no-compile"),
         ),
     )

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from ...catalog.frozen import FrozenModel
 from ...catalog.text.money import format_money_range
 from ...catalog.text.quantity import UNKNOWN, format_count, format_hours_range
-from ...catalog.vocabulary import Offloaded, Precision, Recompute, Stack
+from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Recompute, Stack
 from . import asked_words, html
 from .asked import AskedQuestion
 from .layout import Layout
@@ -76,6 +76,9 @@ class Plan(FrozenModel):
     """What is kept in host memory."""
     host_memory_bytes: EstimatedHostMemory | None = None
     """Per node; None where nothing is offloaded."""
+    frozen_precision: FrozenPrecision | None = None
+    """How parameters that are not trained are kept: "bf16", or "nf4" (4 bits, QLoRA); None as
+    `precision` keeps those that are."""
     sync_every: int = 1
     """Steps between synchronisations of the replicas."""
     step_time_s: Estimated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...catalog.vocabulary import Offloaded, Precision, Recompute, Stack
+from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Recompute, Stack
 from .layout import Layout
 
 Date = tuple[int, int]
@@ -35,5 +35,7 @@ class Setup:
     """Year and month of the software; None is today."""
     features: frozenset[str] = frozenset()
     """What else was switched on, as run records name it."""
+    frozen_precision: FrozenPrecision | None = None
+    """How frozen parameters are kept; None as the precision keeps those that are trained."""
     offload: frozenset[Offloaded] = frozenset()
     """What is kept in host memory."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...catalog.errors import UsageError
 from ...catalog.types import Accelerator
-from ...catalog.vocabulary import Precision, Recompute, Stack
+from ...catalog.vocabulary import FrozenPrecision, Precision, Recompute, Stack
 from ...profiles.analysis.caching_allocator import PoolExhaustedError, replay
 from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.curves.device_curves import DeviceCurves, curves_for
@@ -37,6 +37,7 @@ from ..parallelism.column_row_parallel import is_expert_product
 from ..parallelism.fsdp import Unit, units_of
 from ..parallelism.rank_trace import Split, SplitTrace, split_trace
 from ..plan.layout import Layout
+from ..software.frozen_base import with_frozen_base
 from ..software.stack import StackFacts
 from ..software.state_bytes import StateScale
 from ..step.kernel_totals import SegmentTimes, StepKernels
@@ -71,6 +72,7 @@ class ModelCache:
         self.curve_choice = curve_choice
         self.calibration: Calibration | None = getattr(profile, "calibration", None)
         self._derived = _Derived(profile)
+        self._has_frozen_base = False
 
     def with_constants(self, constants: Constants) -> ModelCache:
         """Return a cache of the same Profile that predicts with other constants."""
@@ -82,6 +84,24 @@ class ModelCache:
         """Return a cache of the same Profile that predicts with other curves."""
         other = copy(self)
         other.curve_choice = choice
+        return other
+
+    def with_frozen(self, frozen: FrozenPrecision | None) -> ModelCache:
+        """Return a cache whose step under autocast has its frozen parameters in 16 bits.
+
+        That of a 4-bit base is the same: its layers compute in 16 bits.
+
+        Raises:
+            UsageError: the Profile was made without that step.
+        """
+        if frozen is None or self._has_frozen_base:
+            return self
+        if "frozen16" not in self.profile.numerics():
+            raise self._untraced("frozen16")
+        other = copy(self)
+        other._has_frozen_base = True
+        other.profile = self.shared(("frozen base",), lambda: with_frozen_base(self.profile))
+        other._derived = self.shared(("what follows from it",), lambda: _Derived(other.profile))
         return other
 
     def of(self, profile: Profile) -> ModelCache:
@@ -154,6 +174,12 @@ class ModelCache:
         if numerics == "pure16" and fails:
             return UsageError(
                 f"{fails}.", fix="give a layout that runs under autocast, such as dp8 or dp8.zero1."
+            )
+        if numerics == "frozen16":
+            return UsageError(
+                "The parameters of this model are not mostly frozen, or a step of it fails with"
+                " 16-bit ones.",
+                fix="leave out --frozen-precision.",
             )
         return UsageError(
             f"This profile holds no {numerics} trace; it holds"

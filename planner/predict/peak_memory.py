@@ -24,6 +24,7 @@ from ..software.deepspeed_engine import (
     received_bytes,
     runs_deepspeed,
 )
+from ..software.frozen_base import dequantised_bytes, quantised_bytes
 from ..software.state_bytes import StateScale, state_scale
 from ..step.model_parallel_step import boundary_bytes
 from .fullest_rank import units_by_stage
@@ -65,6 +66,7 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
         both = (data_parallel_memory(cache, one, micro_batches) for one in _both_ends(setup))
         kept, again = both
         return kept.towards(again, setup.recompute_share)
+    cache = cache.with_frozen(setup.frozen_precision)
     shape = cache.envelope(
         setup.precision,
         setup.recompute,
@@ -85,6 +87,9 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
     staged = staging_bytes(cache, setup, gather_bytes=gather)
     engine = _engine_bytes(cache, setup, cache.profile.trainable_parameters)
     memory = memory.beside(engine)
+    if setup.frozen_precision == "nf4":
+        memory = memory.beside(dequantised_bytes(cache.profile))
+    staged -= _quantised_bytes(cache, setup)
     return replace(memory, parameters_bytes=memory.parameters_bytes + staged)
 
 
@@ -97,15 +102,16 @@ def reserved_bytes(
     it releases free segments and tries again, so that the step still runs in little more than it
     allocates.
     """
+    cache = cache.with_frozen(setup.frozen_precision)
 
     def ratio(*, tight: bool) -> float:
         return _reserved_ratio(cache, setup, tight=tight)
 
-    before = warm_up_bytes(cache, setup)
-    usual = max(before, allocated * ratio(tight=False))
+    before, fewer = warm_up_bytes(cache, setup), _quantised_bytes(cache, setup)
+    usual = max(before, (allocated + fewer) * ratio(tight=False) - fewer)
     if usual <= room:
         return usual, False
-    least = max(before, allocated * ratio(tight=True))
+    least = max(before, (allocated + fewer) * ratio(tight=True) - fewer)
     return max(least, min(usual, room)), True
 
 
@@ -130,8 +136,11 @@ def is_safe(
 
 def _usually_reserved(cache: ModelCache, setup: Setup, memory: RankMemory) -> float:
     """Return bytes that the allocator takes when memory is plentiful."""
+    cache = cache.with_frozen(setup.frozen_precision)
+    fewer = _quantised_bytes(cache, setup)
     ratio = _reserved_ratio(cache, setup, tight=False)
-    return max(warm_up_bytes(cache, setup), memory.peak_bytes.item() * ratio)
+    reserved = (memory.peak_bytes.item() + fewer) * ratio - fewer
+    return max(warm_up_bytes(cache, setup), reserved)
 
 
 def _reserved_ratio(cache: ModelCache, setup: Setup, *, tight: bool) -> float:
@@ -148,6 +157,14 @@ def _reserved_ratio(cache: ModelCache, setup: Setup, *, tight: bool) -> float:
         residence=setup_residence(setup),
     )
     return max(1.0, found)
+
+
+def _quantised_bytes(cache: ModelCache, setup: Setup) -> float:
+    """Return how many bytes fewer are allocated than in the step whose pool is replayed.
+
+    Weights are packed whatever their size: what lies unused between activations stays the same.
+    """
+    return quantised_bytes(cache.profile) if setup.frozen_precision == "nf4" else 0.0
 
 
 def framework_of(site: Site, setup: Setup) -> float:

@@ -15,6 +15,7 @@ from ..memory.rank_memory import RankMemory
 from ..offload.host_memory import offload_notes, steps_on_host
 from ..plan.plan import Breakdown, Estimated, EstimatedHostMemory, EstimatedMemory, MemoryBreakdown
 from ..plan.setup import Setup
+from ..software.frozen_base import NF4_NOTE
 from ..step.data_parallel_step import StepTimes
 from .host_work import host_memory_of
 from .input_wait import after_waiting, input_wait_s, waiting_notes
@@ -135,6 +136,7 @@ def assemble(
             *memory_notes(device, peak),
             *([TIGHT_NOTE] if tight and reserved <= room else []),
             *waiting_notes(cache.profile, site, waited_s),
+            *([NF4_NOTE] if setup.frozen_precision == "nf4" else []),
             *_offload_notes(cache, site, setup, on_host),
             *device_notes(device, cache.curves(device), setup.precision.removesuffix("-amp")),
         ),

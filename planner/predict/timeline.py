@@ -66,8 +66,9 @@ def timeline(
         stack=plan.stack,
         compile=plan.compile,
         autocast=casts_layers(plan.stack, plan.layout, plan.offloaded),
+        frozen_precision=plan.frozen_precision,
     )
-    cache = ModelCache(profile, curve_choice=curve_choice)
+    cache = ModelCache(profile, curve_choice=curve_choice).with_frozen(plan.frozen_precision)
     (times,) = cache.times(
         accelerator,
         plan.precision,

@@ -59,7 +59,13 @@ class DataParallelPredictor:
 
     def variants(self, accelerator: Accelerator, base: Setup) -> Variants:
         """Return kernel times on a device of every recompute policy and micro-batch."""
-        key = (accelerator.name, base.precision, base.stack, base.autocast)
+        key = (
+            accelerator.name,
+            base.precision,
+            base.frozen_precision,
+            base.stack,
+            base.autocast,
+        )
         if key not in self._variants:
             self._variants[key] = variants_of(
                 self.cache, accelerator, base, self.space.recomputes, self.space.micro_batches
@@ -179,7 +185,14 @@ class DataParallelPredictor:
         self, layouts: tuple[Layout, ...], base: Setup, *, accumulates: bool
     ) -> np.ndarray:
         """Return [L, V] allocated peaks; many sites share the same layouts."""
-        key = (layouts, base.precision, base.stack, base.autocast, accumulates)
+        key = (
+            layouts,
+            base.precision,
+            base.frozen_precision,
+            base.stack,
+            base.autocast,
+            accumulates,
+        )
         if key not in self._peaks:
             self._peaks[key] = np.array(
                 [self._layout_peak(layout, base, accumulates=accumulates) for layout in layouts]
@@ -190,6 +203,7 @@ class DataParallelPredictor:
         """Return [V] allocated peaks; they do not depend on the device."""
         key = (
             base.precision,
+            base.frozen_precision,
             base.stack,
             base.autocast,
             layout.zero_stage,

@@ -29,6 +29,7 @@ from ..predict.step_time import step_parts
 from .answer import answer_of, asked_question, price_dates
 from .batch_rule import FEW_STEPS
 from .candidate import Candidate
+from .frozen_ways import frozen_notes, refuse_nothing_frozen
 from .infeasible import nearest_miss, reasons
 from .offers import survey
 from .ranking import rank
@@ -91,6 +92,7 @@ def search(
     """
     if question.choices.optimizer:
         profile = with_optimizer(profile, question.choices.optimizer)
+    refuse_nothing_frozen(question.choices, profile)
     cache = ModelCache(profile, curve_choice=curve_choice, kept=kept)
     space = space_of(question, profile)
     market = survey(
@@ -161,6 +163,7 @@ def _outcome(
         nearest_miss=missed,
         notes=(
             *_notes(question, space, cache.profile),
+            *frozen_notes(question.choices, cache.profile, best.plans),
             *sorted(sweep.refusals),
             *_offered(question, sweep, best.plans),
             *(() if best.plans else reasons(space, sweep.market, cache.profile, question.choices)),

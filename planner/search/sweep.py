@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from ...catalog.vocabulary import Offloaded, Precision, Stack
+from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Stack
 from ...profiles.missing_numerics import FAILS, NEVER_TRACED
 from ...profiles.profile import NUMERICS_OF_PRECISION
 from ..cost.run_cost import samples_of, steps_of
@@ -23,6 +23,7 @@ from ..software.stack import casts_layers
 from .best_variant import Best
 from .candidate import Candidate
 from .data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
+from .frozen_ways import keeps_frozen, ways_to_try, without_needless_nf4
 from .model_parallel import HandLayouts
 from .offers import LARGE_CLOUDS, Market, PricedInstance
 from .ranking import grouping
@@ -80,12 +81,26 @@ class Sweep:
             )
             if not precisions:
                 self.counts["unsupported"] += len(choices)
+            ways = ways_to_try(
+                accelerator,
+                stack,
+                precisions,
+                self.cache.profile,
+                self.question.choices,
+                fixed=self.space.fixed,
+            )
+            if precisions and not ways:
+                self.counts["unsupported"] += len(choices)
             found = [
                 one
-                for precision in precisions
-                for one in self._of_device(choices, precision, stack)
+                for precision, frozen in ways
+                for one in self._of_device(choices, precision, stack, frozen)
             ]
-            if precisions and self._splits.may_help(accelerator, precisions[-1], stack):
+            if not self.question.all_variants and not self.question.choices.frozen_precisions:
+                found = without_needless_nf4(found)
+            # Layouts that split the model keep frozen parameters as the precision says.
+            splits = any(frozen is None for _, frozen in ways)
+            if splits and self._splits.may_help(accelerator, precisions[-1], stack):
                 yield from self._with_splits(choices, precisions, stack, found)
             else:
                 yield from found
@@ -112,7 +127,11 @@ class Sweep:
         return sites
 
     def _of_device(
-        self, choices: list[PricedInstance], precision: Precision, stack: Stack
+        self,
+        choices: list[PricedInstance],
+        precision: Precision,
+        stack: Stack,
+        frozen: FrozenPrecision | None,
     ) -> Iterator[Candidate]:
         """Yield the fastest variant that fits of every layout.
 
@@ -120,14 +139,18 @@ class Sweep:
         candidate, unless all variants are asked for.
         """
         site = choices[0].one_node
-        layouts = self._traced(self._layouts(site, len(choices)), precision, stack, len(choices))
+        layouts = self._layouts(site, len(choices))
+        if frozen is not None:
+            base = self._base(precision, stack, autocast=True, frozen=frozen)
+            layouts = [one for one in layouts if keeps_frozen(one, site.accelerator, base)]
+        layouts = self._traced(layouts, precision, stack, len(choices))
         for layout in layouts:
             if not layout.is_data_parallel_only:
                 yield from self._of_hand_layout(choices, site, layout, precision, stack)
         data_parallel = [layout for layout in layouts if layout.is_data_parallel_only]
         for autocast, same in self._same_kernels(data_parallel, precision, stack).items():
             if same:
-                base = self._base(precision, stack, autocast=autocast)
+                base = self._base(precision, stack, autocast=autocast, frozen=frozen)
                 variants = self._data_parallel.variants(site.accelerator, base)
                 yield from self._of_layouts(choices, site, same, variants)
 
@@ -347,7 +370,14 @@ class Sweep:
             layouts = [layout for layout in layouts if layout.zero_stage == 3]
         return layouts
 
-    def _base(self, precision: Precision, stack: Stack, *, autocast: bool) -> Setup:
+    def _base(
+        self,
+        precision: Precision,
+        stack: Stack,
+        *,
+        autocast: bool,
+        frozen: FrozenPrecision | None = None,
+    ) -> Setup:
         """Return a setup with everything but the layout, the batch and the recompute policy."""
         return Setup(
             layout=Layout(),
@@ -356,6 +386,7 @@ class Sweep:
             stack=stack,
             compile=bool(self.question.choices.compile),
             autocast=autocast,
+            frozen_precision=frozen,
             offload=self.offload,
             recompute_share=self.space.recompute_share,
         )

@@ -51,6 +51,7 @@ def as_plan(
         compile=setup.compile or setup.stack == "torch-compile",
         stack=setup.stack,
         optimizer=profile.optimizer.name,
+        frozen_precision=setup.frozen_precision,
         offload=bool(setup.offload),
         offloaded=ordered(setup.offload),
         host_memory_bytes=prediction.host_memory_bytes,
@@ -179,6 +180,8 @@ def plan_string(candidate: Candidate, profile: Profile) -> str:
         of = "" if layers is None else f":{layers}/{equal_layers(profile)}"
         parts.append(f"rc={setup.recompute}{of}")
     parts.append(setup.precision)
+    if setup.frozen_precision is not None:
+        parts.append(f"frozen={setup.frozen_precision}")
     if setup.offload:
         parts.append(f"offload={'+'.join(ordered(setup.offload))}")
     if setup.compile or setup.stack == "torch-compile":

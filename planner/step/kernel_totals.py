@@ -8,7 +8,7 @@ slower of host and device, with a smooth change-over: (device^4 + host^4)^(1/4).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -69,6 +69,15 @@ class MicroBatchTimes:
     """Matmul-like kernels of both passes, device time."""
     memory_bound_s: Array
     """The other kernels of both passes, device time."""
+
+    def longer_by(self, forward_s: float, backward_s: float) -> MicroBatchTimes:
+        """Return the same with further memory-bound kernels in each pass."""
+        return replace(
+            self,
+            forward_s=self.forward_s + forward_s,
+            backward_s=self.backward_s + backward_s,
+            memory_bound_s=self.memory_bound_s + forward_s + backward_s,
+        )
 
     @staticmethod
     def weighted(parts: Sequence[MicroBatchTimes], shares: Sequence[float]) -> MicroBatchTimes:
