@@ -15,6 +15,7 @@ from ..options.amounts import BatchSize, CountOrAll, Share
 from ..options.curves import curves_option, given_curves
 from ..options.file_to_write import FileToWrite
 from ..options.inputs import InputsOptions, read_inputs
+from ..options.param_lists import split_params
 from ..options.question import QuestionOptions, question_of
 from ..options.settings import from_settings
 from ..options.shared import (
@@ -183,6 +184,7 @@ def command(model: str, **options: Any) -> int:
     \b
     Examples:
       gpuplan estimate model.py --tokens 10B
+      gpuplan estimate model.py --tokens 10B --param layers=12,24,48
       gpuplan estimate model.py --epochs 90 --dataset-size 1.28M --deadline 3d --provider aws,gcp
       gpuplan estimate model.py --cluster 4xp5.48xlarge --layout fsdp32 --micro-batch 2 --explain 1
 
@@ -193,6 +195,11 @@ def command(model: str, **options: Any) -> int:
 
     asked = EstimateOptions(**options)
     form = chosen_format(asked.form, asked.out_file, FORMATS)
+    _, lists = split_params(asked.params)
+    if lists:
+        from .param_sweep import run_sweep
+
+        return run_sweep(model, asked, question_of(asked, is_read=True), form=form)
     question = question_of(asked, is_read=form in ("table", "markdown"))
     inputs = read_inputs(
         model,
