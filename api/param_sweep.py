@@ -14,6 +14,7 @@ from ..catalog.errors import GpuplanError, UsageError
 from ..planner.plan.param_sweep import Sweep, SweepRow
 from ..planner.plan.plan import CatalogueFacts, Estimate, Plan
 from ..planner.plan.question import Question
+from ..planner.search.progress import Progress, untold
 from .answers import estimate, utc_now
 from .inputs import Inputs, read_inputs
 
@@ -34,6 +35,7 @@ def sweep(
     use_cache: bool = True,
     on_output: Callable[[str], None] | None = None,
     on_answer: Callable[[Inputs, Estimate], None] | None = None,
+    on_progress: Progress | None = None,
     now: Callable[[], datetime] | None = None,
 ) -> Sweep:
     """Return one estimate for every combination of values of the model's params.
@@ -52,6 +54,8 @@ def sweep(
         use_cache: Whether to use the cache of Profiles.
         on_output: Called with what the user's code printed.
         on_answer: Called with each estimate as soon as it is there, to `keep` it for example.
+        on_progress: Called with what is being done, how much of it is done, and of how much, as in
+            `estimate`; what is done begins with the values it is done for.
         now: The clock for `generated_at`; default: the current time in UTC.
 
     Raises:
@@ -74,9 +78,10 @@ def sweep(
     )
     rows: list[SweepRow] = []
     first: Estimate | None = None
+    tell = on_progress or untold
     for combined in combinations(values):
         try:
-            answer = asked.answer_of(model, {**fixed, **combined})
+            answer = asked.answer_of(model, {**fixed, **combined}, _telling(tell, combined))
         except GpuplanError as error:
             if isinstance(error, UsageError) and not rows:
                 raise  # What is asked is at fault, and would be for every value.
@@ -95,7 +100,10 @@ class _Asked:
     question: Question
     on_answer: Callable[[Inputs, Estimate], None] | None
 
-    def answer_of(self, model: str | Path, params: Mapping[str, Any]) -> Estimate:
+    def answer_of(
+        self, model: str | Path, params: Mapping[str, Any], on_progress: Progress
+    ) -> Estimate:
+        on_progress("tracing the model", None, None)
         read = read_inputs(
             model,
             params=params,
@@ -103,10 +111,16 @@ class _Asked:
             machine=self.question.machine,
             **self.reading,
         )
-        answer = estimate(read, self.question)
+        answer = estimate(read, self.question, on_progress=on_progress)
         if self.on_answer is not None:
             self.on_answer(read, answer)
         return answer
+
+
+def _telling(on_progress: Progress, params: Mapping[str, Any]) -> Progress:
+    """Return the callback that says for which values something is done."""
+    named = ", ".join(f"{name}={value}" for name, value in params.items())
+    return lambda stage, done, total: on_progress(f"{named}: {stage}", done, total)
 
 
 def combinations(values: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:

@@ -9,15 +9,15 @@ import click
 from ...catalog.errors import GpuplanError, NoFeasiblePlanError, UsageError
 from ...planner.plan.question import Question
 from ..options.curves import given_curves
+from ..options.estimate import EstimateOptions
 from ..options.param_lists import split_params
 from ..terminal.output import screen_for, write_output
-from ..terminal.progress import progress
+from ..terminal.progress import counted_progress
 
 if TYPE_CHECKING:
     from ...api import Inputs
     from ...planner.plan.param_sweep import Sweep
     from ...planner.plan.plan import Estimate
-    from .estimate import EstimateOptions
 
 OF_ONE_ANSWER = ("explain", "trace", "pareto")
 
@@ -44,7 +44,10 @@ def run_sweep(model: str, asked: EstimateOptions, question: Question, *, form: s
                 click.echo(f"Warning: this estimate is not kept. {error}", err=True)
 
     quiet = asked.quiet
-    with warnings_to_stderr(quiet=quiet), progress(f"Estimating {model} …", quiet=quiet):
+    with (
+        warnings_to_stderr(quiet=quiet),
+        counted_progress(f"Estimating {model} …", quiet=quiet) as tell,
+    ):
         answer = api.sweep(
             model,
             lists,
@@ -57,6 +60,7 @@ def run_sweep(model: str, asked: EstimateOptions, question: Question, *, form: s
             use_cache=not asked.no_cache,
             on_output=show_output_of_file if asked.verbose else None,
             on_answer=keep,
+            on_progress=tell,
         )
     write_output(_rendered(answer, form, asked), asked.out_file)
     if any(row.plan for row in answer.sweep):

@@ -27,6 +27,7 @@ from .candidate import Candidate
 from .data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor, data_ranks
 from .model_parallel import HandLayouts
 from .offers import LARGE_CLOUDS, Market, PricedInstance
+from .progress import Progress, untold
 from .ranking import grouping
 from .search_space import Space, precisions_for, stack_for
 from .split_layouts import Found, Outcome
@@ -45,8 +46,10 @@ class Sweep:
         market: Market,
         *,
         offload: frozenset[Offloaded] = NOTHING,
+        on_progress: Progress = untold,
     ) -> None:
         self.question = question
+        self.on_progress = on_progress
         self.offload = offload
         self.cache = cache
         self.space = space
@@ -60,7 +63,11 @@ class Sweep:
         self._data_parallel = DataParallelPredictor(cache=cache, space=space)
         self._by_hand = HandLayouts(cache=cache, space=space)
         self._splits = SplitSearch(
-            cache=cache, space=space, base=self._base, given=bool(space.layouts or offload)
+            cache=cache,
+            space=space,
+            base=self._base,
+            given=bool(space.layouts or offload),
+            on_progress=on_progress,
         )
         self.timed = 0
         """Candidates that split the model and whose step time was computed."""
@@ -72,7 +79,8 @@ class Sweep:
         groups = self._sites()
         nodes = [choices[0].one_node for choices in groups.values()]
         self._splits.kinds = sorted({Kind(node.per_node, node.domain) for node in nodes})
-        for choices in groups.values():
+        for done, choices in enumerate(groups.values()):
+            self.on_progress("comparing kinds of machine", done, len(groups))
             accelerator = choices[0].accelerator
             if self.offload and accelerator.is_cpu:
                 continue  # Its memory is the host's already.
@@ -91,6 +99,7 @@ class Sweep:
                 yield from self._with_splits(choices, precisions, stack, found)
             else:
                 yield from found
+        self.on_progress("comparing kinds of machine", len(groups), len(groups))
 
     def _sites(self) -> dict[tuple[object, ...], list[PricedInstance]]:
         """Group instance types that differ in nothing but seller and price."""

@@ -44,7 +44,7 @@ class Asked:
         self.reading = {"model": model, **reading}
         return "inputs"
 
-    def estimate(self, inputs: str, question: api.Question) -> Estimate:
+    def estimate(self, inputs: str, question: api.Question, **_: Any) -> Estimate:
         assert inputs == "inputs"
         self.question = question
         return self.answer
@@ -293,7 +293,7 @@ def test_a_budget_alone_asks_how_much_can_be_trained(asked: Asked) -> None:
 def test_cost_against_time_is_drawn_in_place_of_the_table_and_json_stays(
     asked: Asked, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    def frontier(_inputs: object, _question: api.Question, answer: Estimate) -> Frontier:
+    def frontier(_inputs: object, _question: api.Question, answer: Estimate, **_: Any) -> Frontier:
         plans = tuple(plan for plan in answer.plans if plan.whole_job and plan.whole_job.usd)
         return Frontier(plans=plans, best=plans[:1], scaling=plans[:1])
 
