@@ -25,6 +25,7 @@ from .text.wording import (
     describe_rejected,
     describe_spot,
     per_million,
+    spot_marks,
     unknown_spot,
 )
 
@@ -65,7 +66,7 @@ def render_estimate(answer: Estimate, *, model: str, width: int) -> list[Text]:
     if cpus:
         rows.append(Text("On host processors alone, for comparison:"))
         rows += table.rows(cpus)
-    rest = [*_footer(answer, width), *_next_step(answer, model, width)]
+    rest = [*_footer(answer, width, spot=table.has_spot), *_next_step(answer, model, width)]
     return _spaced([asked, list(_first_lines(answer, width)), rows], rest)
 
 
@@ -253,6 +254,11 @@ class _Table:
             widths = _widths(columns, answer.plans)
         return cls(columns=tuple(columns), widths=tuple(widths))
 
+    @property
+    def has_spot(self) -> bool:
+        """Whether a column of spot prices has room."""
+        return any(column.heading.startswith("spot") for column in self.columns)
+
     def header(self) -> Text:
         """Return the line of headings."""
         return Text(self._line([column.heading for column in self.columns]).plain, style="bold")
@@ -325,8 +331,13 @@ def _no_plan(answer: Estimate, model: str, width: int) -> Iterator[Text]:
         yield Text(f"Next: gpuplan fits {shlex.quote(model)} --on H200   (what would make it fit)")
 
 
-def _footer(answer: Estimate, width: int) -> Iterator[Text]:
-    items = [*marks(answer), *([NOT_COUNTED] if any(plan.run for plan in answer.plans) else [])]
+def _footer(answer: Estimate, width: int, *, spot: bool) -> Iterator[Text]:
+    prices = spot_marks(answer.plans) if spot else []
+    items = [
+        *marks(answer),
+        *prices,
+        *([NOT_COUNTED] if any(plan.run for plan in answer.plans) else []),
+    ]
     for line in packed(items, width=width, indent=0, separator="; "):
         yield Text(line, style="dim")
     for line in packed(counts(answer).split(), width=width, indent=0, separator=" "):

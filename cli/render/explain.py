@@ -156,8 +156,10 @@ def _money(plan: Plan, width: int) -> Iterator[Text]:
     spot = plan.offer.spot_usd_per_hour
     if spot is not None:
         items.append(f"spot {format_price(spot * plan.nodes)}/h")
-    elif unknown_spot(plan):
-        items.append("spot price unknown")
+    elif unknown_spot(plan) == UNKNOWN:
+        items.append("spot price not known")
+    elif plan.offer.purchase != "owned":
+        items.append("not sold as spot")
     yield from (Text(line) for line in packed(items, width=width, indent=2))
     run = plan.run
     if run is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ...planner.plan.plan import Estimate, Plan
 from .estimate import NOT_COUNTED, Column, counts, marks, plan_columns, split_blocks
 from .text.columns import Align
-from .text.wording import describe_cost
+from .text.wording import describe_cost, spot_marks
 
 
 def render_markdown(answer: Estimate) -> str:
@@ -37,8 +37,11 @@ def render_markdown(answer: Estimate) -> str:
             lines += [*_table(plans, columns), ""]
     if not answer.plans:
         lines += [f"No plan is feasible. {_escaped(answer.nearest_miss or '')}".rstrip(), ""]
-    if answer.plans and marks(answer):
-        lines += [f"{'; '.join(marks(answer))}.", ""]
+    meanings = marks(answer) if answer.plans else []
+    if any(column.heading.startswith("spot") for column in columns):
+        meanings += spot_marks(answer.plans)
+    if meanings:
+        lines += [f"{'; '.join(meanings)}.", ""]
     if any(plan.run for plan in answer.plans):
         lines += [f"{NOT_COUNTED.capitalize()}.", ""]
     lines.append(f"{counts(answer)}.")

@@ -25,7 +25,7 @@ from gpuplan.cli.render.explain import render_plan
 from gpuplan.cli.render.markdown import render_markdown
 from gpuplan.cli.render.text.columns import to_text
 from gpuplan.launcher.store.estimates import Store, StoreError
-from gpuplan.planner.plan.plan import Estimate, Recommended
+from gpuplan.planner.plan.plan import Estimate, Plan, Recommended
 
 GOLDEN = Path(__file__).parent / "golden"
 Golden = Callable[[Path, str], None]
@@ -83,6 +83,31 @@ def test_the_table_without_tokens_counts_samples() -> None:
     text = to_text(lines, colour=False)
     assert "$ per 1M samples" in text
     assert "tokens" not in text.replace("--tokens", "")
+
+
+@pytest.mark.parametrize("width", [120, 60])
+def test_an_unknown_spot_price_and_no_spot_are_told_apart_where_there_is_the_column(
+    width: int,
+) -> None:
+    answer = make_ranked_estimate()
+    first, second, *rest = answer.plans
+
+    def without(plan: Plan, status: str) -> Plan:
+        changes = {"spot_usd_per_hour": None, "spot_status": status}
+        offer = plan.offer.model_copy(update=changes)
+        job = plan.whole_job and plan.whole_job.model_copy(update={"spot_usd": None})
+        run = plan.run and plan.run.model_copy(update={"spot_usd": None})
+        return plan.model_copy(update={"offer": offer, "whole_job": job, "run": run})
+
+    plans = (without(first, "unknown"), without(second, "not sold"), *rest)
+    lines = render_estimate(
+        answer.model_copy(update={"plans": plans}), model="model.py", width=width
+    )
+    text = " ".join(to_text(lines, colour=False).split())
+    assert ("? spot price not known" in text) == (width == 120)
+    assert ("– not sold as spot" in text) == (width == 120)  # noqa: RUF001
+    marked = render_markdown(answer.model_copy(update={"plans": plans}))
+    assert "? spot price not known; – not sold as spot" in marked  # noqa: RUF001
 
 
 @pytest.mark.parametrize("make", [make_ranked_estimate, make_unworked_estimate])
