@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ...planner.plan.plan import Estimate, Plan
 from .estimate import NOT_COUNTED, Column, counts, marks, plan_columns, split_blocks
 from .text.columns import Align
-from .text.wording import describe_cost, spot_marks
+from .text.wording import describe_cost
 
 
 def render_markdown(answer: Estimate) -> str:
@@ -37,9 +37,7 @@ def render_markdown(answer: Estimate) -> str:
             lines += [*_table(plans, columns), ""]
     if not answer.plans:
         lines += [f"No plan is feasible. {_escaped(answer.nearest_miss or '')}".rstrip(), ""]
-    meanings = marks(answer) if answer.plans else []
-    if any(column.heading.startswith("spot") for column in columns):
-        meanings += spot_marks(answer.plans)
+    meanings = marks(answer, [column.heading for column in columns]) if answer.plans else []
     if meanings:
         lines += [f"{'; '.join(meanings)}.", ""]
     if any(plan.run for plan in answer.plans):

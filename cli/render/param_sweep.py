@@ -14,15 +14,14 @@ from ...catalog.text.quantity import (
     format_count,
     format_part,
     format_seconds,
-    format_share,
 )
 from ...planner.plan.param_sweep import Sweep, SweepRow
 from ...planner.plan.plan import Plan
 from ..terminal.output import Screen
-from .estimate import NOT_COUNTED
+from .estimate import BANDWIDTH_MARK, NOT_COUNTED, USE
 from .text.columns import packed, wrapped
 from .text.grid import Column, Grid, markdown_table, text_table
-from .text.wording import per_million
+from .text.wording import describe_use, per_million
 
 NO_PLAN = "no plan"
 NOT_TRACED = "failed"
@@ -104,7 +103,7 @@ def _cells(plans: list[Plan]) -> list[_Cell]:
         found.append(_right("rate", lambda plan: plan.rate_text))
         found.append(_right(f"$ per 1M {what}", lambda plan: per_million(plan)[1]))
     found.append(_right("step", lambda plan: format_seconds(plan.step_time_s.value), 90))
-    found.append(_right("MFU", lambda plan: format_share(plan.mfu), 100))
+    found.append(_right(USE, describe_use, 100))
     found.append(_right("p(oom)", _p_oom, 80))
     found.append(_Cell(column=Column("plan", from_width=110), of=lambda plan: plan.id))
     return found
@@ -129,5 +128,7 @@ def _below(answer: Sweep) -> Iterator[str]:
             named = ", ".join(f"{name}={_value_text(value)}" for name, value in row.params.items())
             yield f"{named}: {' '.join(row.why_not.split())}"
     plans = [row.plan for row in answer.sweep if row.plan is not None]
+    if any(plan.is_bandwidth_bound for plan in plans):
+        yield BANDWIDTH_MARK
     if any(plan.run for plan in plans):
         yield NOT_COUNTED

@@ -23,6 +23,7 @@ NOT_CONTENT = frozenset(
         "why_not_runnable",
         "whole_job",
         "p_oom",
+        "bandwidth_share",
         "needs_build",
         "usually_reserved",
     }

@@ -10,7 +10,7 @@ from ....catalog.text.money import (
     format_money_range,
     round_money_interval,
 )
-from ....catalog.text.quantity import DASH, UNKNOWN
+from ....catalog.text.quantity import DASH, UNKNOWN, format_share
 from ....planner.plan.plan import Plan, Rejected
 
 REJECTIONS = {
@@ -70,6 +70,13 @@ def spot_marks(plans: Iterable[Plan]) -> list[str]:
         DASH: f"{DASH} not sold as spot",
     }
     return [meaning for mark, meaning in meanings.items() if mark in found]
+
+
+def describe_use(plan: Plan) -> str:
+    """Return the share of the peak that limits the plan: "41 %" MFU, or "62 % bw" of bandwidth."""
+    if plan.is_bandwidth_bound:
+        return f"{format_share(plan.bandwidth_share)} bw"
+    return format_share(plan.mfu)
 
 
 def per_million(plan: Plan) -> tuple[str, str]:

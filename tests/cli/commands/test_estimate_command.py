@@ -85,6 +85,23 @@ def test_the_table_without_tokens_counts_samples() -> None:
     assert "tokens" not in text.replace("--tokens", "")
 
 
+def test_a_step_that_memory_bounds_shows_bandwidth_in_place_of_mfu() -> None:
+    answer = make_ranked_estimate()
+
+    def bound(plan: Plan) -> Plan:
+        moving = plan.breakdown_s.model_copy(update={"memory_bound": plan.step_time_s.value})
+        return plan.model_copy(update={"bandwidth_share": 0.62, "breakdown_s": moving})
+
+    changed = answer.model_copy(update={"plans": tuple(map(bound, answer.plans))})
+    text = to_text(render_estimate(changed, model="model.py", width=200), colour=False)
+    assert "62 % of bandwidth" in text and "62 % bw" in text
+    assert "bw: share of memory bandwidth" in text and "41 %" not in text
+    shown = to_text(render_plan(changed.plans[0], changed, sources={}, width=100), colour=False)
+    assert "bound by memory traffic: 62 % of bandwidth" in shown and "MFU" not in shown
+    usual = to_text(render_estimate(answer, model="model.py", width=200), colour=False)
+    assert "bandwidth" not in usual
+
+
 @pytest.mark.parametrize("width", [120, 60])
 def test_an_unknown_spot_price_and_no_spot_are_told_apart_where_there_is_the_column(
     width: int,
