@@ -129,9 +129,11 @@ def _step(plan: Plan, width: int) -> Iterator[Text]:
     speed = [f"{format_count(plan.samples_per_s)} samples/s"]
     if plan.tokens_per_s is not None:
         speed.append(f"{format_count(plan.tokens_per_s)} tokens/s")
-    if plan.mfu is not None:
+    if plan.bandwidth_text is not None:
+        speed.append(f"bound by memory traffic: {plan.bandwidth_text}")
+    elif plan.mfu is not None:
         speed.append(f"MFU {format_share(plan.mfu)}")
-    if format_share(plan.hfu) != format_share(plan.mfu):
+    if plan.bandwidth_text is None and format_share(plan.hfu) != format_share(plan.mfu):
         speed.append(f"HFU {format_share(plan.hfu)}")
     interval = f"{format_seconds(time.low)} to {format_seconds(time.high)}"
     yield _section("Step", format_seconds(time.value), interval)
@@ -156,8 +158,10 @@ def _money(plan: Plan, width: int) -> Iterator[Text]:
     spot = plan.offer.spot_usd_per_hour
     if spot is not None:
         items.append(f"spot {format_price(spot * plan.nodes)}/h")
-    elif unknown_spot(plan):
-        items.append("spot price unknown")
+    elif unknown_spot(plan) == UNKNOWN:
+        items.append("spot price not known")
+    elif plan.offer.purchase != "owned":
+        items.append("not sold as spot")
     yield from (Text(line) for line in packed(items, width=width, indent=2))
     run = plan.run
     if run is None:

@@ -18,8 +18,7 @@ PURCHASES = {"on-demand": "on demand", "spot": "on spot", "any": "on demand or s
 
 def work_items(asked: AskedQuestion, tokens_per_sample: float | None) -> list[str]:
     """Return the params, the work and the batch as items: "10B tokens", "57,221 steps" …."""
-    items = [_param(name, value) for name, value in asked.params.items()]
-    items += list(_work(asked))
+    items = amount_items(asked)
     items.append(_batch(asked.global_batch, tokens_per_sample))
     if asked.work.steps is not None and asked.work.kind != "steps":
         items.append(f"{asked.work.steps:,} steps")
@@ -33,6 +32,11 @@ def _param(name: str, value: object) -> str:
         with suppress(UsageError):
             return parse_lora(str(value)).words
     return f"{name}={value}"
+
+
+def amount_items(asked: AskedQuestion) -> list[str]:
+    """Return the params and the amount of work as items: "10B tokens", "3 epochs of 1M samples"."""
+    return [*(_param(name, value) for name, value in asked.params.items()), *_work(asked)]
 
 
 def limit_items(asked: AskedQuestion) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ...catalog.frozen import FrozenModel
 from ...catalog.text.money import format_money_range
-from ...catalog.text.quantity import UNKNOWN, format_count, format_hours_range
+from ...catalog.text.quantity import UNKNOWN, format_count, format_hours_range, format_share
 from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Recompute, Stack
 from . import asked_words, html
 from .asked import AskedQuestion
@@ -31,6 +31,9 @@ from .rows import flat, frame, paths
 SCHEMA_VERSION = "1.0"
 ANYWHERE = "global"
 """The region of sellers that have none; it says nothing to a reader."""
+BANDWIDTH_BOUND = 2 / 3
+"""Share of a step from which it is called bound by memory traffic: all else could then be free, and
+the step would still take two thirds of its time."""
 SHOWN_IN_NOTEBOOKS = 10
 """Plans of an answer's table in a notebook."""
 
@@ -98,6 +101,10 @@ class Plan(FrozenModel):
     not defined."""
     hfu: float | None
     """As `mfu`, with recomputed work counted."""
+    bandwidth_share: float | None = None
+    """Bytes that the kernels of one device read and write, over what its memory could move in the
+    step at its peak bandwidth; what a cache serves counts, so it may be above 1. None where the
+    model is split over devices."""
     usd_per_hour: float | None
     """US dollars an hour of all nodes."""
     usd_per_million_samples: float | None
@@ -136,6 +143,28 @@ class Plan(FrozenModel):
         """The recompute policy as it is asked for: "full:10" for ten of the layers."""
         layers = self.recompute_layers
         return self.recompute if layers is None else f"{self.recompute}:{layers}"
+
+    @property
+    def is_bandwidth_bound(self) -> bool:
+        """Whether memory traffic, not arithmetic, decides how long the step takes.
+
+        That is where kernels that only move data, and the optimizer, take two thirds of it or more.
+        """
+        parts = self.breakdown_s
+        moving_s = parts.memory_bound + parts.optimizer
+        return (
+            self.bandwidth_share is not None
+            and "optimizer" not in self.offloaded
+            and "parameters" not in self.offloaded
+            and moving_s >= BANDWIDTH_BOUND * self.step_time_s.value
+        )
+
+    @property
+    def bandwidth_text(self) -> str | None:
+        """The share of memory bandwidth it uses, "62 % of bandwidth", where that limits it."""
+        if not self.is_bandwidth_bound or self.bandwidth_share is None:
+            return None
+        return f"{format_share(self.bandwidth_share)} of bandwidth"
 
     @property
     def job(self) -> WholeJob | RunCost | None:

@@ -40,7 +40,7 @@ from ..plan.layout import Layout
 from ..software.frozen_base import with_frozen_base
 from ..software.stack import StackFacts
 from ..software.state_bytes import StateScale
-from ..step.kernel_totals import SegmentTimes, StepKernels
+from ..step.kernel_totals import SegmentTimes, StepKernels, running_segments
 from .kept_tables import KeptTables
 from .residuals import Calibration
 
@@ -365,6 +365,19 @@ class ModelCache:
             )
         return self.profile.flops.at(micro_batch) + self._derived.flops[key].at(micro_batch)
 
+    def moved_bytes(self, numerics: Numerics, recompute: Recompute, *, fused: bool) -> Affine:
+        """Return the bytes that the kernels of both passes over one micro-batch read and write."""
+        key = (numerics, recompute, fused)
+        if key not in self._derived.moved:
+            trace = self.trace_in(numerics, recompute)
+            runs = running_segments(trace, fused)
+            kernels = [kernel for i in trace.schedule for kernel in runs[i].kernels]
+            moved = [amount for k in kernels for amount in (k.bytes_read, k.bytes_written)]
+            self._derived.moved[key] = Affine(
+                sum(one.base for one in moved), sum(one.per_sample for one in moved)
+            )
+        return self._derived.moved[key]
+
 
 class _Derived:
     """What follows from a Profile, and its curves on each device; filled while it is asked for."""
@@ -377,6 +390,7 @@ class _Derived:
         self.curves: dict[tuple[str, CurveChoice], DeviceCurves] = {}
         self.reserved: dict[tuple[Numerics, Recompute, int, bool, Residence], float] = {}
         self.flops: dict[tuple[Numerics, Recompute], Affine] = {}
+        self.moved: dict[tuple[Numerics, Recompute, bool], Affine] = {}
         self.splits: dict[tuple[object, ...], SplitTrace] = {}
         self.rank_memories: dict[tuple[object, ...], RankMemory] = {}
         self.shared: dict[tuple[object, ...], object] = {}

@@ -32,6 +32,7 @@ from .candidate import Candidate
 from .frozen_ways import frozen_notes, refuse_nothing_frozen
 from .infeasible import nearest_miss, reasons
 from .offers import survey
+from .progress import Progress, untold
 from .ranking import rank
 from .runs_here import is_run, stands_apart
 from .search_space import Space, asked_batch, space_of
@@ -74,6 +75,7 @@ def search(
     *,
     curve_choice: CurveChoice = USUAL_CURVES,
     kept: KeptTables | None = None,
+    on_progress: Progress = untold,
 ) -> SearchOutcome:
     """Return the plans that answer a question, best first.
 
@@ -86,6 +88,7 @@ def search(
         curve_choice: which measurements of devices the predictions rest on.
         kept: where tables that no device or price changes are kept from search to search; None for
             nowhere.
+        on_progress: told how many of the kinds of machine are compared, and what follows.
 
     Raises:
         UsageError: a name in the question is unknown, or amounts contradict each other.
@@ -103,15 +106,23 @@ def search(
         by_region=question.by == "region",
     )
     asked = question.choices.offload
-    sweep = Sweep(question, cache, space, market, offload=frozenset(asked or ()))
+    sweep = Sweep(
+        question,
+        cache,
+        space,
+        market,
+        offload=frozenset(asked or ()),
+        on_progress=on_progress,
+    )
     candidates = list(sweep.candidates())
     if asked is None and not space.fixed and not candidates and sweep.counts["out_of_memory"]:
         for offload in LAST_RESORTS:
-            last = Sweep(question, cache, space, market, offload=offload)
+            last = Sweep(question, cache, space, market, offload=offload, on_progress=on_progress)
             candidates = list(last.candidates())
             if candidates:
                 sweep = last
                 break
+    on_progress("replaying the memory of the best plans", None, None)
     return _outcome(question, cache, space, sweep, candidates, known or {})
 
 

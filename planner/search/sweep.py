@@ -26,6 +26,7 @@ from .data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
 from .frozen_ways import keeps_frozen, ways_to_try, without_needless_nf4
 from .model_parallel import HandLayouts
 from .offers import LARGE_CLOUDS, Market, PricedInstance
+from .progress import Progress, untold
 from .ranking import grouping
 from .search_space import Space, precisions_for, stack_for
 from .split_layouts import Found, Outcome
@@ -45,8 +46,10 @@ class Sweep:
         market: Market,
         *,
         offload: frozenset[Offloaded] = NOTHING,
+        on_progress: Progress = untold,
     ) -> None:
         self.question = question
+        self.on_progress = on_progress
         self.offload = offload
         self.cache = cache
         self.space = space
@@ -60,7 +63,9 @@ class Sweep:
         self._data_parallel = DataParallelPredictor(cache=cache, space=space)
         self._by_hand = HandLayouts(cache=cache, space=space)
         given = bool(space.layouts or offload) or space.recompute_share < 1
-        self._splits = SplitSearch(cache=cache, space=space, base=self._base, given=given)
+        self._splits = SplitSearch(
+            cache=cache, space=space, base=self._base, given=given, on_progress=on_progress
+        )
         self.timed = 0
         """Candidates that split the model and whose step time was computed."""
         self.refusals: set[str] = set()
@@ -71,7 +76,8 @@ class Sweep:
         groups = self._sites()
         nodes = [choices[0].one_node for choices in groups.values()]
         self._splits.kinds = sorted({Kind(node.per_node, node.domain) for node in nodes})
-        for choices in groups.values():
+        for done, choices in enumerate(groups.values()):
+            self.on_progress("comparing kinds of machine", done, len(groups))
             accelerator = choices[0].accelerator
             if self.offload and accelerator.is_cpu:
                 continue  # Its memory is the host's already.
@@ -104,6 +110,7 @@ class Sweep:
                 yield from self._with_splits(choices, precisions, stack, found)
             else:
                 yield from found
+        self.on_progress("comparing kinds of machine", len(groups), len(groups))
 
     def _sites(self) -> dict[tuple[object, ...], list[PricedInstance]]:
         """Group instance types that differ in nothing but seller and price."""

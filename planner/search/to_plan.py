@@ -63,6 +63,7 @@ def as_plan(
         tokens_per_s=rates.tokens_per_s,
         mfu=prediction.mfu,
         hfu=prediction.hfu,
+        bandwidth_share=prediction.bandwidth_share,
         usd_per_hour=rates.usd_per_hour,
         usd_per_million_samples=rates.usd_per_million_samples,
         usd_per_million_tokens=rates.usd_per_million_tokens,

@@ -124,7 +124,7 @@ class StepKernels:
 
     def __init__(self, traces: Sequence[StepTrace], micro_batches: Array, *, fused: bool) -> None:
         self._traces = traces
-        self._segments = [_running_segments(trace, fused) for trace in traces]
+        self._segments = [running_segments(trace, fused) for trace in traces]
         rows: dict[int, int] = {}
         kernels: list[Kernel] = []
         for segments in self._segments:
@@ -208,7 +208,7 @@ class StepKernels:
         return device_s
 
 
-def _running_segments(trace: StepTrace, fused: bool) -> tuple[Segment, ...]:
+def running_segments(trace: StepTrace, fused: bool) -> tuple[Segment, ...]:
     """Return the segments as they run; the optimizer's kernels are accounted for elsewhere."""
     segments = tuple(fuse(s) for s in trace.segments) if fused else trace.segments
     return tuple(
