@@ -18,7 +18,7 @@ PROFILE_SCHEMA_VERSION = "1.0"
 Numerics = Literal["fp32", "amp16", "pure16", "frozen16"]
 """Which trace a precision needs: storage and compute dtypes, not which 16-bit format. "frozen16" is
 amp16 with the frozen parameters kept in 16 bits."""
-MOSTLY_FROZEN = 0.25
+MOSTLY_FROZEN = 0.2
 """Largest share of trainable parameters of a model whose frozen ones are worth a precision of their
 own: adapters have about 1 %, a new head on a frozen body 10 %. A judgement."""
 NUMERICS_OF_PRECISION: dict[str, Numerics] = {
