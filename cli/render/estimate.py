@@ -35,6 +35,7 @@ BEYOND_THE_USER = ("indivisible", "no_price", "no_spec", "no_topology", "unsuppo
 LABEL_WIDTH = 20
 SCREEN_LINES = 24
 """What an answer of ten rows is to fit on."""
+NEXT_SEPARATORS = ("   ·   ", "  ·  ")
 USE = "MFU"
 BANDWIDTH_MARK = "bw: share of memory bandwidth, which bounds the step"
 NOT_COUNTED = "not in these sums: failures, restarts, storage, egress"
@@ -362,6 +363,12 @@ def _next_step(answer: Estimate, model: str, width: int) -> Iterator[Text]:
         amount = "--samples 1M" if answer.workload.tokens_per_sample is None else "--tokens 10B"
         commands = [f"gpuplan estimate {shlex.quote(model)} {amount}"]
     commands += [f"gpuplan show {plan_id}", "the same with --top all"]
-    first, *more = packed(commands, width=width, indent=6, separator="   ·   ")
+    separator = NEXT_SEPARATORS[0]
+    if any(plan.run for plan in answer.plans) and answer.plans[0].amount_text is None:
+        with_pareto = [*commands[:-1], f"{commands[-1]} or --pareto"]
+        fitting = [one for one in NEXT_SEPARATORS if len(one.join(with_pareto)) + 6 <= width]
+        if fitting:
+            commands, separator = with_pareto, fitting[0]
+    first, *more = packed(commands, width=width, indent=6, separator=separator)
     yield Text(f"Next: {first.strip()}")
     yield from (Text(line) for line in more)

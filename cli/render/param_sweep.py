@@ -7,7 +7,6 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ...catalog.text.quantity import (
     UNKNOWN,
@@ -18,6 +17,7 @@ from ...catalog.text.quantity import (
 from ...planner.plan.param_sweep import Sweep, SweepRow
 from ...planner.plan.plan import Plan
 from ..terminal.output import Screen
+from .csv import csv_cell
 from .estimate import BANDWIDTH_MARK, NOT_COUNTED, USE
 from .text.columns import packed, wrapped
 from .text.grid import Column, Grid, markdown_table, text_table
@@ -60,12 +60,8 @@ def render_sweep_csv(answer: Sweep) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(answer.columns())
     for row in answer.rows():
-        writer.writerow(_csv_cell(value) for value in row.values())
+        writer.writerow(csv_cell(value) for value in row.values())
     return stream.getvalue()
-
-
-def _csv_cell(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
 def _grid(answer: Sweep) -> Grid:

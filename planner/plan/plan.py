@@ -133,6 +133,11 @@ class Plan(FrozenModel):
     notes: tuple[str, ...] = ()
     """What a reader should know of this plan."""
 
+    @classmethod
+    def columns(cls) -> tuple[str, ...]:
+        """Return the path of every plain value in the JSON, such as step_time_s.low."""
+        return tuple(".".join(path) for path in paths(cls))
+
     @property
     def stands_apart(self) -> bool:
         """Whether its accelerator runs the file after a port only, or with torch from source."""
@@ -383,7 +388,7 @@ class Estimate(FrozenModel):
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns of `rows`: paths in the JSON, such as step_time_s.low."""
-        return tuple(".".join(path) for path in paths(Plan))
+        return Plan.columns()
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the plans as flat dicts, values by `columns` as the JSON has them.

@@ -35,7 +35,7 @@ from .offers import survey
 from .progress import Progress, untold
 from .ranking import rank
 from .runs_here import is_run, stands_apart
-from .search_space import Space, asked_batch, space_of
+from .search_space import Space, asked_batch, refuse_other_devices, space_of
 from .some_layers import equal_layers, further_share
 from .sweep import Sweep
 from .to_plan import as_plan
@@ -91,7 +91,8 @@ def search(
         on_progress: told how many of the kinds of machine are compared, and what follows.
 
     Raises:
-        UsageError: a name in the question is unknown, or amounts contradict each other.
+        UsageError: a name in the question is unknown, amounts contradict each other, or its stack
+            runs on none of its devices.
     """
     if question.choices.optimizer:
         profile = with_optimizer(profile, question.choices.optimizer)
@@ -105,6 +106,8 @@ def search(
         with_cpus=question.vs_cpu,
         by_region=question.by == "region",
     )
+    if question.choices.stack is not None:
+        refuse_other_devices(question.choices.stack, [one.accelerator for one in market.choices])
     asked = question.choices.offload
     sweep = Sweep(
         question,

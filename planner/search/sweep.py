@@ -28,7 +28,7 @@ from .model_parallel import HandLayouts
 from .offers import LARGE_CLOUDS, Market, PricedInstance
 from .progress import Progress, untold
 from .ranking import grouping
-from .search_space import Space, precisions_for, stack_for
+from .search_space import Space, drives, precisions_for, stack_for
 from .split_layouts import Found, Outcome
 from .split_rows import Kind
 from .split_search import SplitSearch
@@ -82,6 +82,9 @@ class Sweep:
             if self.offload and accelerator.is_cpu:
                 continue  # Its memory is the host's already.
             stack = stack_for(accelerator, self.cache.profile, self.question.choices)
+            if not drives(stack, accelerator):
+                self.counts["unsupported"] += len(choices)
+                continue
             precisions = precisions_for(
                 accelerator, self.cache.profile, self.question.choices, fixed=self.space.fixed
             )

@@ -85,6 +85,15 @@ def test_the_table_without_tokens_counts_samples() -> None:
     assert "tokens" not in text.replace("--tokens", "")
 
 
+@pytest.mark.parametrize(("width", "there"), [(80, False), (100, True), (120, True)])
+def test_the_last_line_names_pareto_where_one_line_has_room(width: int, there: bool) -> None:
+    def last(answer: Estimate) -> str:
+        return render_estimate(answer, model="model.py", width=width)[-1].plain
+
+    assert last(make_ranked_estimate()).endswith("or --pareto") == there
+    assert "--pareto" not in last(make_unworked_estimate()), "it needs an amount of work"
+
+
 def test_a_step_that_memory_bounds_shows_bandwidth_in_place_of_mfu() -> None:
     answer = make_ranked_estimate()
 
