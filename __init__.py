@@ -23,6 +23,7 @@ PUBLIC = (
     "Plan",
     "Profile",
     "Question",
+    "Sweep",
     "Work",
     "actuals",
     "advise",
@@ -54,6 +55,7 @@ PUBLIC = (
     "run_script",
     "sources",
     "step_summary",
+    "sweep",
     "timeline",
     "validate",
 )

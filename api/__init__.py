@@ -9,6 +9,7 @@
 
 from ..catalog.errors import GpuplanError
 from ..planner.plan.layout import Layout, parse_layout
+from ..planner.plan.param_sweep import Sweep
 from ..planner.plan.plan import Estimate, Plan
 from ..planner.plan.question import Choices, Machine, Money, Question, Work
 from ..profiles.profile import Profile
@@ -22,6 +23,7 @@ from .inputs import Inputs, measure, model, profile, read_inputs
 from .jobs import actuals, export, launch, next_plan, run, run_script
 from .kept import keep, kept_estimates, kept_plan
 from .model_file import init
+from .param_sweep import sweep
 from .pareto import frontier
 from .step import step_summary
 
@@ -37,6 +39,7 @@ __all__ = [
     "Plan",
     "Profile",
     "Question",
+    "Sweep",
     "Work",
     "actuals",
     "advise",
@@ -68,6 +71,7 @@ __all__ = [
     "run_script",
     "sources",
     "step_summary",
+    "sweep",
     "timeline",
     "validate",
 ]

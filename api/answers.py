@@ -12,6 +12,7 @@ from ..catalog.vocabulary import PRECISIONS, Offloaded, Precision, Recompute
 from ..planner.plan.layout import Layout
 from ..planner.plan.plan import CatalogueFacts, Estimate, Headlines, Plan, WorkloadFacts
 from ..planner.plan.question import Question
+from ..planner.search.progress import Progress, untold
 from ..profiles.profile import Profile
 from ..profiles.user_model.spec import ModelSpec
 from .inputs import Inputs, chosen_curves, read_inputs
@@ -35,6 +36,7 @@ def estimate(
     curves: Iterable[str | Path] = (),
     without_curves_of: Iterable[str] = (),
     timeout_s: float | None = None,
+    on_progress: Progress | None = None,
     now: Callable[[], datetime] | None = None,
 ) -> Estimate:
     """Return ranked, priced plans for training a model; no plan is an answer too.
@@ -49,13 +51,17 @@ def estimate(
         without_curves_of: Accelerators predicted from their nearest relative, as if nobody had
             measured them.
         timeout_s: Longest time the file may take, seconds; default: the model's own, else 120.
+        on_progress: Called with what is being done, how much of it is done, and of how much (None:
+            not known): "comparing kinds of machine", 41, 146.
         now: The clock for `generated_at`; default: the current time in UTC.
 
     Raises:
         GpuplanError: The file, an option or the catalogue is at fault.
     """
     question = question or Question()
+    tell = on_progress or untold
     if not isinstance(model, Inputs):
+        tell("tracing the model", None, None)
         model = read_inputs(
             model,
             params=params,
@@ -79,6 +85,7 @@ def estimate(
         known,
         curve_choice=model.curve_choice,
         kept=TablesOnDisk(),
+        on_progress=tell,
     )
     return Estimate(
         gpuplan_version=VERSION,

@@ -85,16 +85,27 @@ def offers(
     return list_offers(catalogue, wanted, view)
 
 
-def gpus(*, offers: Path | None = None) -> AcceleratorList:
-    """Return every accelerator with its peaks and lowest prices.
+def gpus(family: str | None = None, *, offers: Path | None = None) -> AcceleratorList:
+    """Return every accelerator with its peaks and lowest prices, or those that a name means.
 
     Args:
+        family: A name or the beginning of several, such as "A100"; None: all accelerators.
         offers: The user's own machines, whose accelerators are listed too.
+
+    Raises:
+        UsageError: There is no such accelerator, or the offers file is not understood.
     """
     from ..catalog.listing.accelerators import list_accelerators
+    from ..catalog.names import match_accelerators
     from ..catalog.snapshot import load_catalogue
 
-    return list_accelerators(load_catalogue(offers))
+    catalogue = load_catalogue(offers)
+    listed = list_accelerators(catalogue)
+    if family is None:
+        return listed
+    wanted = set(match_accelerators(family, catalogue=catalogue))
+    kept = tuple(line for line in listed.accelerators if line.name in wanted)
+    return listed.model_copy(update={"accelerators": kept})
 
 
 def gpu(name: str, *, offers: Path | None = None) -> AcceleratorSheet:

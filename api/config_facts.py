@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ..catalog.vocabulary import Precision
 from ..profiles.hf_configs import stored_dtype
 from ..profiles.profile import Profile
+from ..profiles.user_model.lora_settings import LORA
 from ..profiles.user_model.spec import ModelSpec
 
 
@@ -14,8 +15,11 @@ def config_precision(spec: ModelSpec) -> Precision | None:
     """Return the precision that a config's dtype asks for; None where it asks for none of ours.
 
     `from_pretrained` loads weights in that dtype (transformers 5). float16 weights are not trained
-    without a copy in fp32, so they ask for nothing.
+    without a copy in fp32, so they ask for nothing. Nor do weights that adapters leave as they are:
+    peft keeps the adapters themselves in fp32 (`autocast_adapter_dtype`).
     """
+    if LORA in spec.params:
+        return None
     is_bf16 = spec.kind == "hf" and stored_dtype(spec.path) == "bfloat16"
     return "bf16" if is_bf16 else None
 

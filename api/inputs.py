@@ -52,6 +52,7 @@ def model(
     params: Mapping[str, Any] | None = None,
     inputs: Iterable[str] = (),
     timeout_s: float | None = None,
+    lora: str | None = None,
 ) -> ModelSpec:
     """Return a model as every use case takes it: its file with the params for its functions.
 
@@ -62,17 +63,19 @@ def model(
         params: Values for the functions of the file.
         inputs: Shapes of the tensors of a plain module, such as "3,224,224".
         timeout_s: Longest time the file may take, seconds; default: 120, or what `model` says.
+        lora: Train low-rank adapters of an `hf:` model alone: "r=16" for the layers that peft
+            adapts by default, or "r=16,targets=q_proj+v_proj".
 
     Raises:
-        UsageError: The file cannot be read, an argument makes no sense, or params or inputs are
-            given beside a model that has its own.
+        UsageError: The file cannot be read, an argument makes no sense, or params, inputs or lora
+            are given beside a model that has its own.
     """
     if not isinstance(model, ModelSpec):
         limit_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
-        return _parsed(str(model), params=params, inputs=inputs, timeout_s=limit_s)
-    if params or tuple(inputs):
+        return _parsed(str(model), params=params, inputs=inputs, timeout_s=limit_s, lora=lora)
+    if params or tuple(inputs) or lora is not None:
         raise UsageError(
-            f"params or inputs are given beside {model.text}, which has its own.",
+            f"params, inputs or lora are given beside {model.text}, which has its own.",
             fix='give them once: gpuplan.model("model.py", params=…, inputs=…).',
         )
     refuse_unreadable(model)
@@ -80,12 +83,17 @@ def model(
 
 
 def _parsed(
-    text: str, *, params: Mapping[str, Any] | None, inputs: Iterable[str], timeout_s: float
+    text: str,
+    *,
+    params: Mapping[str, Any] | None,
+    inputs: Iterable[str],
+    timeout_s: float,
+    lora: str | None,
 ) -> ModelSpec:
     """Return a model that was named; `hf:` also takes the name of a config that we come with."""
     place = config_path(text.removeprefix("hf:")) if text.startswith("hf:") else None
     named = text if place is None else f"hf:{place}"
-    spec = parse_model_spec(named, params=params, inputs=inputs, timeout_s=timeout_s)
+    spec = parse_model_spec(named, params=params, inputs=inputs, timeout_s=timeout_s, lora=lora)
     if spec.kind == "file" and spec.path.suffix not in ("", ".py"):
         raise UsageError(
             f"{text} is not a Python file.",
@@ -107,6 +115,7 @@ def profile(
     numerics: Iterable[Numerics] | None = None,
     optimizer: str | None = None,
     timeout_s: float | None = None,
+    lora: str | None = None,
     use_cache: bool = True,
     on_output: Callable[[str], None] | None = None,
 ) -> Profile:
@@ -121,6 +130,7 @@ def profile(
         numerics: Which storage and compute dtypes to trace; default: those of `precision`.
         optimizer: An optimizer to trace instead of the file's.
         timeout_s: Longest time the file may take, seconds; default: the model's own, else 120.
+        lora: As for `model`.
         use_cache: Whether to look for the Profile in the cache, and to keep it there.
         on_output: Called with what the user's code printed.
 
@@ -130,7 +140,7 @@ def profile(
     """
     from ..profiles.tracing_process.service import make_profile
 
-    spec = _model(model, params=params, inputs=inputs, timeout_s=timeout_s)
+    spec = _model(model, params=params, inputs=inputs, timeout_s=timeout_s, lora=lora)
     wanted = precision or config_precision(spec)
     if numerics is None and wanted is not None:
         numerics = (NUMERICS_OF_PRECISION[wanted],)
@@ -151,6 +161,7 @@ def measure(
     params: Mapping[str, Any] | None = None,
     inputs: Iterable[str] = (),
     timeout_s: float | None = None,
+    lora: str | None = None,
     use_cache: bool = True,
     on_progress: Callable[[str, int | None, int | None], None] | None = None,
     on_output: Callable[[str], None] | None = None,
@@ -164,6 +175,7 @@ def measure(
         inputs: Shapes of the tensors of a plain module.
         timeout_s: Longest time each thing that is done may take, seconds; default: the model's
             own, else 120.
+        lora: As for `model`.
         use_cache: Whether the trace may come from the cache; nothing measured does.
         on_progress: Called with what is being done, how far it is, and of how much.
         on_output: Called with what the user's code printed.
@@ -176,7 +188,7 @@ def measure(
     from ..profiles.measure.measure import measure as run_steps
 
     return run_steps(
-        _model(model, params=params, inputs=inputs, timeout_s=timeout_s),
+        _model(model, params=params, inputs=inputs, timeout_s=timeout_s, lora=lora),
         request or MeasureRequest(),
         use_cache=use_cache,
         on_progress=on_progress,
@@ -195,6 +207,7 @@ def read_inputs(
     curves: Iterable[str | Path] = (),
     without_curves_of: Iterable[str] = (),
     timeout_s: float | None = None,
+    lora: str | None = None,
     use_cache: bool = True,
     on_output: Callable[[str], None] | None = None,
 ) -> Inputs:
@@ -212,6 +225,7 @@ def read_inputs(
         without_curves_of: Accelerators predicted from their nearest relative, as if nobody had
             measured them.
         timeout_s: Longest time the file may take, seconds; default: the model's own, else 120.
+        lora: As for `model`.
         use_cache: Whether to use the cache of Profiles.
         on_output: Called with what the user's code printed.
 
@@ -221,7 +235,7 @@ def read_inputs(
     """
     from ..profiles.tracing_process.service import begin_profile
 
-    spec = _model(model, params=params, inputs=inputs, timeout_s=timeout_s)
+    spec = _model(model, params=params, inputs=inputs, timeout_s=timeout_s, lora=lora)
     asked = tuple(precisions)
     numerics, dispensable = _numerics(asked)
     pending = begin_profile(

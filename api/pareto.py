@@ -10,6 +10,7 @@ from ..catalog.types import CPU_PREFIX
 from ..catalog.units import SECONDS_PER_HOUR
 from ..planner.plan.plan import Estimate, Plan, WholeJob
 from ..planner.plan.question import HIDDEN_ABOVE, Question
+from ..planner.search.progress import Progress, untold
 from .answers import estimate
 from .inputs import Inputs
 
@@ -27,7 +28,13 @@ class Frontier:
     fastest plan that fits."""
 
 
-def frontier(inputs: Inputs, question: Question, answer: Estimate) -> Frontier:
+def frontier(
+    inputs: Inputs,
+    question: Question,
+    answer: Estimate,
+    *,
+    on_progress: Progress | None = None,
+) -> Frontier:
     """Return cost against time of the plans of a question, and scaling over nodes.
 
     The question is asked again, for the fastest plans, and for every number of nodes.
@@ -36,6 +43,7 @@ def frontier(inputs: Inputs, question: Question, answer: Estimate) -> Frontier:
         inputs: What the answer was made from.
         question: What was asked, with an amount of work.
         answer: What `estimate` returned.
+        on_progress: As for `estimate`, which is called several times.
 
     Raises:
         UsageError: No amount of work was given, so that there is no cost and no time.
@@ -47,8 +55,8 @@ def frontier(inputs: Inputs, question: Question, answer: Estimate) -> Frontier:
         )
     whole = replace(question, top=None, all_variants=False)
     fastest = replace(whole, money=replace(question.money, sort="time"))
-    asked = [estimate(inputs, one).plans for one in (whole, fastest)]
-    scaling = _scaling(inputs, question, answer.best)
+    asked = [estimate(inputs, one, on_progress=on_progress).plans for one in (whole, fastest)]
+    scaling = _scaling(inputs, question, answer.best, on_progress or untold)
     plans = _near([*answer.plans, *asked[0], *asked[1], *scaling], question)
     return Frontier(plans=plans, best=tuple(_undominated(plans)), scaling=scaling)
 
@@ -83,14 +91,18 @@ def _undominated(plans: Sequence[Plan]) -> Iterable[Plan]:
             yield plan
 
 
-def _scaling(inputs: Inputs, question: Question, best: Plan | None) -> tuple[Plan, ...]:
+def _scaling(
+    inputs: Inputs, question: Question, best: Plan | None, on_progress: Progress
+) -> tuple[Plan, ...]:
     if best is None:
         return ()
     from ..planner.search.search_space import node_counts
 
     offer = best.offer
     found = []
-    for nodes in node_counts(replace(question.machine, nodes=())):
+    counts = list(node_counts(replace(question.machine, nodes=())))
+    for done, nodes in enumerate(counts):
+        on_progress("comparing numbers of nodes", done, len(counts))
         machine = replace(
             question.machine,
             providers=(offer.provider,),

@@ -87,6 +87,20 @@ def match_accelerators(name: str, *, catalogue: Catalogue | None = None) -> tupl
     raise _unknown_accelerator(name, known)
 
 
+def ambiguous_members(name: str, *, catalogue: Catalogue | None = None) -> tuple[str, ...]:
+    """Return the accelerators that a name could be any of; () for one device, and for none.
+
+    >>> ambiguous_members("a100-40gb"), len(ambiguous_members("A100"))
+    ((), 4)
+    """
+    known = _canonical_names(catalogue)
+    alias = _find(name, known)
+    if alias is not None and alias.certainty != "ambiguous":
+        return ()
+    family = match_family(name, known.values())
+    return family if len(family) > 1 else ()
+
+
 def assumption_about(name: str) -> str | None:
     """Return what `resolve_accelerator` assumes for this spelling ("SXM assumed"), or None."""
     alias = _aliases().get(_folded(name))

@@ -15,6 +15,11 @@ RECOMPUTES: tuple[Recompute, ...] = get_args(Recompute)
 Optimizer = Literal["adamw", "adam", "adamw8bit", "adafactor", "sgd", "muon"]
 """Optimizers that can stand for the file's own."""
 OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
+FrozenPrecision = Literal["bf16", "nf4"]
+"""How parameters that are not trained are kept, where not as the precision keeps them."""
+FrozenChoice = Literal["fp32", "bf16", "nf4"]
+"""The same as a person asks for it; "fp32" is as the precision keeps them."""
+FROZEN_CHOICES: tuple[FrozenChoice, ...] = get_args(FrozenChoice)
 Offloaded = Literal["optimizer", "parameters", "activations"]
 """What can be kept in host memory; with the parameters go their gradients and the optimizer."""
 OFFLOADABLE: tuple[Offloaded, ...] = get_args(Offloaded)

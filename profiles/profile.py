@@ -15,8 +15,12 @@ from ..catalog.vocabulary import Recompute, TensorPlan
 
 PROFILE_SCHEMA_VERSION = "1.0"
 
-Numerics = Literal["fp32", "amp16", "pure16"]
-"""Which trace a precision needs: storage and compute dtypes, not which 16-bit format."""
+Numerics = Literal["fp32", "amp16", "pure16", "frozen16"]
+"""Which trace a precision needs: storage and compute dtypes, not which 16-bit format. "frozen16" is
+amp16 with the frozen parameters kept in 16 bits."""
+MOSTLY_FROZEN = 0.2
+"""Largest share of trainable parameters of a model whose frozen ones are worth a precision of their
+own: adapters have about 1 %, a new head on a frozen body 10 %. A judgement."""
 NUMERICS_OF_PRECISION: dict[str, Numerics] = {
     "fp32": "fp32",
     "tf32": "fp32",
@@ -193,6 +197,21 @@ class Linear(FrozenModel):
     parameters: int
 
 
+class FrozenLinears(FrozenModel):
+    """The weights that 4-bit loading quantises: of frozen linear layers, all but the output head.
+
+    Source: transformers, integrations/bitsandbytes.py (`replace_with_bnb_linear` takes Linear and
+    Conv1D) and quantizers (`get_keys_to_not_convert`: the output head, and what it is tied to).
+    """
+
+    count: int
+    """Layers."""
+    parameters: int
+    """Of their weights, all layers together; biases stay as they are."""
+    largest: int
+    """Parameters of the largest weight."""
+
+
 class OptimizerFacts(FrozenModel):
     """What the optimizer keeps and moves, per trainable parameter."""
 
@@ -237,9 +256,16 @@ class Profile(FrozenModel):
     """Two names of one weight that two modules hold, if there is such a weight (`ties.py`)."""
     tied_blocks: tuple[str, str] | None = None
     """Two names of one weight that two blocks, or a block and the rest, share (`ties.py`)."""
+    frozen_linears: FrozenLinears | None = None
+    """None where no linear layer is frozen."""
     steps: tuple[StepTrace, ...]
     """One per numerics class that was traced, with recompute "none"."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_mostly_frozen(self) -> bool:
+        """Whether by far the most parameters are frozen, as those under adapters are."""
+        return self.trainable_parameters <= MOSTLY_FROZEN * self.parameters
 
     def numerics(self) -> tuple[Numerics, ...]:
         """Return the numerics classes that this Profile holds a trace for."""

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ..catalog.errors import UsageError
 from ..catalog.units import GIB
-from ..catalog.vocabulary import Recompute, Stack
+from ..catalog.vocabulary import FrozenPrecision, Recompute, Stack
 
 MemoryMeaning = Literal["allocated", "reserved", "whole-device", "unknown"]
 Degree = Annotated[int, Field(ge=1)]
@@ -95,6 +95,8 @@ class RunRecord(Recorded):
     stack: Stack | None = None
     optimizer: str | None = None
     offload: bool | None = None
+    frozen_precision: FrozenPrecision | None = None
+    """How parameters that are not trained were kept; None as the precision says."""
     measured: Annotated[Measured, BeforeValidator(_drop_nulls)]
     features: Annotated[tuple[str, ...], BeforeValidator(lambda value: value or ())] = ()
     assumed: tuple[str, ...] = ()

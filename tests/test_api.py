@@ -28,6 +28,7 @@ def test_the_public_names_are_these() -> None:
         "Plan",
         "Profile",
         "Question",
+        "Sweep",
         "Work",
         "actuals",
         "advise",
@@ -59,6 +60,7 @@ def test_the_public_names_are_these() -> None:
         "run_script",
         "sources",
         "step_summary",
+        "sweep",
         "timeline",
         "validate",
     }

@@ -140,11 +140,18 @@ def test_a_70b_on_a_trillion_tokens_is_hundreds_of_accelerators_on_a_fabric() ->
 
 
 def test_800_million_embedding_rows_are_one_accelerator_and_bound_by_memory() -> None:
-    _, best = decided(ROOT / "tests" / "decision_models" / "tabular.py", api.Work(samples=200e6))
+    answer, best = decided(
+        ROOT / "tests" / "decision_models" / "tabular.py", api.Work(samples=200e6)
+    )
     assert best.accelerators == 1
     assert usd(best) < 15
     step = best.breakdown_s
     assert step.memory_bound + step.optimizer > step.compute
+    assert best.bandwidth_share is not None and 0.5 < best.bandwidth_share < 1
+    assert best.mfu is not None and best.mfu < 0.01
+    lines = [line.plain for line in render_estimate(answer, model="model.py", width=100)]
+    said = f"{best.bandwidth_share * 100:.0f} % of bandwidth"
+    assert any(said in line for line in lines[:8]), "on the first screen, in place of an MFU of 0 %"
 
 
 def test_a_diffusion_u_net_has_16_bit_plans_and_the_line_that_rules_out_fsdp() -> None:

@@ -17,6 +17,7 @@ from gpuplan.launcher.local.actuals import Actuals
 from gpuplan.launcher.prepare.prepare import LaunchAnswer
 from gpuplan.planner.advise.answer import Advice
 from gpuplan.planner.plan.ids import NOT_CONTENT, plan_id
+from gpuplan.planner.plan.param_sweep import Sweep
 from gpuplan.planner.plan.plan import Estimate
 from gpuplan.planner.plan.schema import schema_of
 from gpuplan.planner.predict.fits import FitsAnswer
@@ -25,6 +26,7 @@ from gpuplan.planner.validation.errors import Validation
 DOCS = Path(__file__).parents[1] / "docs"
 PRINTED: dict[str, type[BaseModel]] = {
     "estimate": Estimate,
+    "sweep": Sweep,
     "fits": FitsAnswer,
     "advise": Advice,
     "validate": Validation,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...catalog.errors import NoFeasiblePlanError
-from ...catalog.vocabulary import OPTIMIZERS, PRECISIONS, RECOMPUTES, STACKS
+from ...catalog.vocabulary import FROZEN_CHOICES, OPTIMIZERS, PRECISIONS, RECOMPUTES, STACKS
 from ...planner.plan.question import MOST_OOM
 from ..options.advise import AdviseOptions, setting_question
 from ..options.amounts import ALL, BatchSize, CountOrAll, Share
@@ -61,6 +61,12 @@ DEFAULT_TOP = 5
 @option("Layout", "--global-batch", type=BatchSize(), help="512 samples, or 0.5M-tokens.")
 @option("Layout", "--precision", type=OneOf(PRECISIONS), help="Default: the file's own, else fp32.")
 @option("Layout", "--recompute", type=OneOf(RECOMPUTES), help="Default: none.")
+@option(
+    "Layout",
+    "--frozen-precision",
+    type=OneOf(FROZEN_CHOICES),
+    help="How parameters that are not trained are kept; default: as --precision says.",
+)
 @option("Layout", "--compile/--no-compile", default=None, help="Default: as the file does.")
 @option("Layout", "--stack", type=OneOf(STACKS), help="Software that runs the step.")
 @option("Layout", "--optimizer", type=OneOf(OPTIMIZERS), help="Default: the file's own.")

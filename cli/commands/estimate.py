@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from ...catalog.errors import GpuplanError, NoFeasiblePlanError, UsageError
-from ...catalog.vocabulary import OFFLOADABLE, OPTIMIZERS, PRECISIONS, RECOMPUTES, STACKS
+from ...catalog.vocabulary import (
+    FROZEN_CHOICES,
+    OFFLOADABLE,
+    OPTIMIZERS,
+    PRECISIONS,
+    RECOMPUTES,
+    STACKS,
+)
 from ...planner.plan.question import MOST_OOM, By, Question
 from ..options.amounts import BatchSize, CountOrAll, Share
 from ..options.curves import curves_option, given_curves
+from ..options.estimate import EstimateOptions
 from ..options.file_to_write import FileToWrite
-from ..options.inputs import InputsOptions, read_inputs
-from ..options.question import QuestionOptions, question_of
+from ..options.inputs import read_inputs
+from ..options.param_lists import split_params
+from ..options.question import question_of
 from ..options.settings import from_settings
 from ..options.shared import (
     Count,
@@ -24,13 +32,14 @@ from ..options.shared import (
     GroupedCommand,
     LayoutText,
     OneOf,
+    RecomputeText,
     list_option,
     model_options,
     option,
     output_options,
 )
 from ..terminal.output import chosen_format
-from ..terminal.progress import progress
+from ..terminal.progress import counted_progress
 
 if TYPE_CHECKING:
     from ...api import Inputs
@@ -110,7 +119,18 @@ BYS: tuple[By, ...] = get_args(By)
     "Layout", "--grad-accum", WHOLE, help="Micro-batches per optimizer step; only these are tried."
 )
 @list_option("Layout", "--precision", OneOf(PRECISIONS), help="Only these precisions.")
-@list_option("Layout", "--recompute", OneOf(RECOMPUTES), help="Only these settings.")
+@list_option(
+    "Layout",
+    "--recompute",
+    RecomputeText(RECOMPUTES),
+    help="Only these settings; full:10 recomputes ten of the layers.",
+)
+@list_option(
+    "Layout",
+    "--frozen-precision",
+    OneOf(FROZEN_CHOICES),
+    help="How to keep parameters that are not trained; only these.",
+)
 @option(
     "Layout",
     "--compile/--no-compile",
@@ -183,6 +203,7 @@ def command(model: str, **options: Any) -> int:
     \b
     Examples:
       gpuplan estimate model.py --tokens 10B
+      gpuplan estimate model.py --tokens 10B --param layers=12,24,48
       gpuplan estimate model.py --epochs 90 --dataset-size 1.28M --deadline 3d --provider aws,gcp
       gpuplan estimate model.py --cluster 4xp5.48xlarge --layout fsdp32 --micro-batch 2 --explain 1
 
@@ -193,6 +214,11 @@ def command(model: str, **options: Any) -> int:
 
     asked = EstimateOptions(**options)
     form = chosen_format(asked.form, asked.out_file, FORMATS)
+    _, lists = split_params(asked.params)
+    if lists:
+        from .param_sweep import run_sweep
+
+        return run_sweep(model, asked, question_of(asked, is_read=True), form=form)
     question = question_of(asked, is_read=form in ("table", "markdown"))
     inputs = read_inputs(
         model,
@@ -201,8 +227,8 @@ def command(model: str, **options: Any) -> int:
         machine=question.machine,
         curves=given_curves(asked.curves),
     )
-    with progress("Comparing machines …", quiet=asked.quiet):
-        answer = api.estimate(inputs, question)
+    with counted_progress("Comparing machines …", quiet=asked.quiet) as tell:
+        answer = api.estimate(inputs, question, on_progress=tell)
     answer = with_settings(answer, from_settings())
     plan = _plan_at(answer, asked.explain or 1)
     if asked.explain and plan is None and answer.plans:
@@ -218,16 +244,6 @@ def command(model: str, **options: Any) -> int:
         _write_trace(inputs, plan, asked.trace)
     _keep(answer, inputs, question, quiet=asked.quiet)
     return 0 if answer.plans else NoFeasiblePlanError.exit_code
-
-
-@dataclass(frozen=True, kw_only=True)
-class EstimateOptions(QuestionOptions, InputsOptions):
-    """What the options of `gpuplan estimate` hold."""
-
-    curves: Path | None
-    pareto: bool
-    explain: int | None
-    trace: str | None
 
 
 def with_settings(answer: Estimate, names: tuple[str, ...]) -> Estimate:
@@ -287,8 +303,8 @@ def _draw(inputs: Inputs, question: Question, answer: Estimate, asked: EstimateO
     from ..render.pareto import render_pareto
     from ..terminal.output import screen_for, write_output
 
-    with progress("Comparing numbers of nodes …", quiet=asked.quiet):
-        found = api.frontier(inputs, question, answer)
+    with counted_progress("Comparing numbers of nodes …", quiet=asked.quiet) as tell:
+        found = api.frontier(inputs, question, answer, on_progress=tell)
     lines = render_pareto(found, answer, width=screen_for(asked.out_file).width)
     write_output("\n".join(lines) + "\n", asked.out_file)
 

@@ -27,16 +27,22 @@ def command(
 ) -> None:
     """List the accelerators with their peaks and lowest prices, or all that is known of one.
 
+    A NAME that several have (A100) lists these.
+
     Peaks are dense; the lowest prices are those of clouds, not of marketplaces.
     """
     from ... import api
-    from ...catalog.names import assumption_about
+    from ...catalog.names import ambiguous_members, assumption_about
+    from ...catalog.snapshot import load_catalogue
     from ..render import accelerators as render
     from ..terminal.output import chosen_format, screen_for, write_output
 
     form = chosen_format(form, out_file, FORMATS)
     screen = screen_for(out_file)
-    if name is None:
+    catalogue = load_catalogue(offers_file) if name else None
+    if name is not None and ambiguous_members(name, catalogue=catalogue):
+        text = render.render_accelerators(api.gpus(name, offers=offers_file), form, screen)
+    elif name is None:
         text = render.render_accelerators(api.gpus(offers=offers_file), form, screen)
     else:
         sheet = api.gpu(name, offers=offers_file)

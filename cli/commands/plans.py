@@ -11,7 +11,7 @@ import click
 from ..options.groups import OutputOptions
 from ..options.shared import Count, GroupedCommand, option, output_options
 
-FORMATS = ("table", "json")
+FORMATS = ("table", "json", "csv", "markdown")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class PlansOptions(OutputOptions):
     type=Count(whole=True),
     default=3,
     show_default=True,
-    help="Number of plans of each estimate; JSON holds all of them.",
+    help="Number of plans of each estimate; JSON and CSV hold all of them.",
 )
 @output_options(*FORMATS)
 def command(**options: Any) -> None:
@@ -48,7 +48,7 @@ def command(**options: Any) -> None:
     Every estimate is stored with its first 100 plans; `gpuplan show PLAN-ID` shows one in full.
     """
     from ... import api
-    from ..render.plans import render_kept
+    from ..render.plans import render_kept, render_kept_csv, render_kept_markdown
     from ..render.text.columns import comfortable, to_text
     from ..terminal.output import chosen_format, screen_for, write_output
 
@@ -57,7 +57,14 @@ def command(**options: Any) -> None:
         limit=asked.limit, on_note=lambda text: click.echo(f"Left out. {text}", err=True)
     )
     out_file = asked.out_file
-    if chosen_format(asked.form, out_file, FORMATS) == "json":
+    form = chosen_format(asked.form, out_file, FORMATS)
+    if form == "csv":
+        write_output(render_kept_csv(estimates), out_file)
+        return
+    if form == "markdown":
+        write_output(render_kept_markdown(estimates, top=asked.top), out_file)
+        return
+    if form == "json":
         kept = [estimate.model_dump(mode="json") for estimate in estimates]
         write_output(json.dumps({"schema_version": "1.0", "estimates": kept}) + "\n", out_file)
         return

@@ -143,6 +143,7 @@ def _measured(model: str, asked: ProfileOptions, form: str) -> str:
             model,
             request,
             params=parse_params(asked.params),
+            lora=asked.lora,
             inputs=asked.inputs,
             timeout_s=asked.timeout,
             use_cache=not asked.no_cache,
@@ -166,6 +167,7 @@ def _traced(model: str, asked: ProfileOptions, form: str) -> str:
         traced = api.profile(
             model,
             params=parse_params(asked.params),
+            lora=asked.lora,
             inputs=asked.inputs,
             precision=asked.precision,
             optimizer=asked.optimizer,

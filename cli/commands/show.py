@@ -6,7 +6,7 @@ import click
 
 from ..options.shared import GroupedCommand, output_options
 
-FORMATS = ("table", "json")
+FORMATS = ("table", "json", "markdown")
 
 
 @click.command("show", cls=GroupedCommand)
@@ -23,8 +23,15 @@ def command(plan_id: str, form: str | None, out_file: str | None, quiet: bool) -
     from ..terminal.output import chosen_format, screen_for, write_output
 
     kept = api.kept_plan(plan_id)
-    if chosen_format(form, out_file, FORMATS) == "json":
+    form = chosen_format(form, out_file, FORMATS)
+    if form == "json":
         write_output(kept.plan.model_dump_json() + "\n", out_file)
+        return
+    if form == "markdown":
+        from ..render.explain_markdown import plan_markdown
+
+        text = plan_markdown(kept.plan, kept.estimate, sources=api.sources(kept.plan))
+        write_output(text, out_file)
         return
     screen = screen_for(out_file)
     lines = render_plan(

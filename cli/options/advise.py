@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from ...catalog.errors import UsageError
-from ...catalog.vocabulary import Precision, Recompute, Stack
+from ...catalog.vocabulary import FrozenChoice, Precision, Recompute, Stack
 from ...planner.plan.layout import Layout
 from ...planner.plan.question import Question
 from .amounts import Batch
@@ -39,6 +39,7 @@ class AdviseOptions(InputsOptions):
     global_batch: Batch | None
     precision: Precision | None
     recompute: Recompute | None
+    frozen_precision: FrozenChoice | None
     compile: bool | None
     stack: Stack | None
     optimizer: str | None
@@ -59,6 +60,7 @@ SETTING = (
     ("global_batch", "--global-batch"),
     ("precision", "--precision"),
     ("recompute", "--recompute"),
+    ("frozen_precision", "--frozen-precision"),
     ("compile", "--compile"),
     ("stack", "--stack"),
     ("optimizer", "--optimizer"),
@@ -113,6 +115,7 @@ def _listed(options: AdviseOptions) -> QuestionOptions:
         grad_accum=_some(options.grad_accum),  # pyright: ignore[reportArgumentType]
         precision=_some(options.precision),  # pyright: ignore[reportArgumentType]
         recompute=_some(options.recompute),  # pyright: ignore[reportArgumentType]
+        frozen_precision=_some(options.frozen_precision),  # pyright: ignore[reportArgumentType]
         compile=options.compile,
         stack=options.stack,
         optimizer=options.optimizer,

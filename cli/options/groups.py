@@ -21,6 +21,8 @@ class ModelOptions:
 
     params: tuple[str, ...]
     """As typed: `key=value`."""
+    lora: str | None
+    """Adapters, as typed: `r=16,targets=q_proj+v_proj`."""
     inputs: tuple[str, ...]
     timeout: float
     """Seconds."""

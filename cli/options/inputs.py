@@ -50,6 +50,7 @@ def read_inputs(
         return api.read_inputs(
             model,
             params=parse_params(options.params),
+            lora=options.lora,
             inputs=options.inputs,
             precisions=precisions,
             machine=machine,

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from ...catalog.errors import UsageError
-from ...catalog.vocabulary import OFFLOADABLE, Offloaded, Precision, Recompute, Stack
+from ...catalog.vocabulary import (
+    OFFLOADABLE,
+    RECOMPUTES,
+    FrozenChoice,
+    Offloaded,
+    Precision,
+    Recompute,
+    Stack,
+)
 from ...planner.plan.layout import Layout
 from ...planner.plan.question import By, Choices, Machine, Money, Question, Sort, Work
 from .amounts import ALL, Batch
@@ -41,7 +49,9 @@ class QuestionOptions:
     micro_batch: tuple[int, ...]
     grad_accum: tuple[int, ...]
     precision: tuple[Precision, ...]
-    recompute: tuple[Recompute, ...]
+    recompute: tuple[str, ...]
+    """Policies; "full:10" recomputes ten of the layers."""
+    frozen_precision: tuple[FrozenChoice, ...]
     compile: bool | None
     stack: Stack | None
     optimizer: str | None
@@ -80,7 +90,8 @@ def question_of(options: QuestionOptions, *, is_read: bool = False) -> Question:
             micro_batches=options.micro_batch,
             grad_accums=options.grad_accum,
             precisions=options.precision,
-            recomputes=options.recompute,
+            **_recompute_of(options.recompute),
+            frozen_precisions=options.frozen_precision,
             stack=options.stack,
             compile=options.compile,
             optimizer=options.optimizer,
@@ -99,6 +110,30 @@ def question_of(options: QuestionOptions, *, is_read: bool = False) -> Question:
         top=_top(options, is_read=is_read),
         by=options.by,
     )
+
+
+class _Recompute(TypedDict):
+    recomputes: tuple[Recompute, ...]
+    recompute_layers: int | None
+
+
+def _recompute_of(given: tuple[str, ...]) -> _Recompute:
+    """Return the policies, and how many layers "full:10" says.
+
+    Raises:
+        UsageError: a number of layers stands beside another policy.
+    """
+    words = [text.partition(":") for text in given]
+    if len(given) > 1 and any(number for _, _, number in words):
+        raise UsageError(
+            f"--recompute {','.join(given)}: a number of layers is given for one policy alone.",
+            fix="give the policies without numbers: what lies between is searched.",
+        )
+    policies: tuple[Recompute, ...] = tuple(
+        one for one in RECOMPUTES if one in {word for word, _, _ in words}
+    )
+    number = words[0][2] if words else ""
+    return {"recomputes": policies, "recompute_layers": int(number) if number else None}
 
 
 def _refuse_half_given(options: QuestionOptions) -> None:

@@ -210,6 +210,22 @@ class OneOf(click.ParamType):
         return [CompletionItem(word) for word in self.words if word.startswith(incomplete)]
 
 
+class RecomputeText(OneOf):
+    """A recompute policy, "full" perhaps with a number of layers: full:10."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the policy as we spell it, with the number behind a colon."""
+        word, colon, number = str(value).partition(":")
+        policy = super().convert(word, param, ctx)
+        if not colon:
+            return policy
+        if policy != "full" or not number.isascii() or not number.isdigit() or int(number) < 1:
+            self.fail(
+                f"{value!r}: layers are counted as full:10, a whole number from 1 on.", param, ctx
+            )
+        return f"{policy}:{int(number)}"
+
+
 class LayoutText(click.ParamType):
     """A layout in its one-line form, such as fsdp16 or hsdp2x8.tp4."""
 
@@ -275,6 +291,8 @@ def model_options(command: F) -> F:
         click.argument("model"),
         option("Work", "--param", "params", multiple=True, metavar="KEY=VALUE",
                help="A parameter for the functions of the file; repeatable."),
+        option("Work", "--lora", metavar="r=R[,targets=A+B]",
+               help="Train low-rank adapters of an hf: model alone; targets: as peft's."),
         option("Model file", "--input", "inputs", multiple=True, metavar="SHAPE[:DTYPE]",
                help="One input tensor, for MODEL.py:ClassName; without the batch, as 3,224,224."),
         option("Model file", "--timeout", type=Duration(bare_unit="s"), default="120s",

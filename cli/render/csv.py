@@ -16,9 +16,10 @@ def render_csv(answer: Estimate) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(answer.columns())
     for row in answer.rows():
-        writer.writerow(_cell(value) for value in row.values())
+        writer.writerow(csv_cell(value) for value in row.values())
     return stream.getvalue()
 
 
-def _cell(value: Any) -> Any:
+def csv_cell(value: Any) -> Any:
+    """Return a value of JSON as a cell: lists and objects as JSON text, None as an empty cell."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value

@@ -24,7 +24,9 @@ from .text.wording import (
     describe_cost,
     describe_rejected,
     describe_spot,
+    describe_use,
     per_million,
+    spot_marks,
     unknown_spot,
 )
 
@@ -33,6 +35,9 @@ BEYOND_THE_USER = ("indivisible", "no_price", "no_spec", "no_topology", "unsuppo
 LABEL_WIDTH = 20
 SCREEN_LINES = 24
 """What an answer of ten rows is to fit on."""
+NEXT_SEPARATORS = ("   ·   ", "  ·  ")
+USE = "MFU"
+BANDWIDTH_MARK = "bw: share of memory bandwidth, which bounds the step"
 NOT_COUNTED = "not in these sums: failures, restarts, storage, egress"
 
 
@@ -65,7 +70,7 @@ def render_estimate(answer: Estimate, *, model: str, width: int) -> list[Text]:
     if cpus:
         rows.append(Text("On host processors alone, for comparison:"))
         rows += table.rows(cpus)
-    rest = [*_footer(answer, width), *_next_step(answer, model, width)]
+    rest = [*_footer(answer, width, table.headings), *_next_step(answer, model, width)]
     return _spaced([asked, list(_first_lines(answer, width)), rows], rest)
 
 
@@ -117,7 +122,7 @@ def plan_columns(answer: Estimate) -> list[Column]:
     return [
         *columns,
         Column(heading="step", cell=_step_time, gives_way=2),
-        Column(heading="MFU", cell=lambda plan: format_share(plan.mfu), gives_way=1),
+        Column(heading=USE, cell=describe_use, gives_way=1),
         Column(heading="layout", cell=_layout, align="left", gives_way=3, is_dim=True),
     ]
 
@@ -140,8 +145,8 @@ def split_blocks(plans: Sequence[Plan]) -> tuple[list[Plan], list[Plan], list[Pl
     )
 
 
-def marks(answer: Estimate) -> list[str]:
-    """Return what the marks of a table mean, as far as it has them."""
+def marks(answer: Estimate, headings: Sequence[str]) -> list[str]:
+    """Return what the marks of a table with these columns mean, as far as it has them."""
     found = []
     if any(plan.tie_with_previous for plan in answer.plans):
         found.append(f"{TIE} cannot be told from the row above")
@@ -154,8 +159,14 @@ def marks(answer: Estimate) -> list[str]:
         found.append("torch: needs another build")
     if any(plan.runnable is False and not plan.needs_port for plan in answer.plans):
         found.append("not run: see show")
+    if any(plan.frozen_precision == "nf4" for plan in answer.plans):
+        found.append("nf4: frozen base in 4 bits (QLoRA)")
     if any(plan.needs_port for plan in answer.plans):
         found.append("port: to XLA first")
+    if any(heading.startswith("spot") for heading in headings):
+        found += spot_marks(answer.plans)
+    if USE in headings and any(plan.is_bandwidth_bound for plan in answer.plans):
+        found.append(BANDWIDTH_MARK)
     return found
 
 
@@ -227,13 +238,15 @@ def _named(label: str, plan: Plan, width: int, *, reason: str | None = None) -> 
 
 
 def _facts(plan: Plan) -> list[str]:
+    bound = [] if plan.bandwidth_text is None else [plan.bandwidth_text]
     if plan.amount_text is not None:
-        return [f"trains about {plan.amount_text}", f"in {plan.hours_text}", describe_cost(plan)]
+        trains = f"trains about {plan.amount_text}"
+        return [trains, f"in {plan.hours_text}", describe_cost(plan), *bound]
     if plan.run is not None:
-        return [plan.hours_text, describe_cost(plan)]
+        return [plan.hours_text, describe_cost(plan), *bound]
     what, usd = per_million(plan)
     cost = "price unknown" if usd == UNKNOWN else f"{usd} per 1M {what}"
-    return [f"{_rate(plan)} {what}/s", cost]
+    return [f"{_rate(plan)} {what}/s", cost, *bound]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +265,11 @@ class _Table:
             columns.remove(min((c for c in columns if c.gives_way), key=lambda c: c.gives_way))
             widths = _widths(columns, answer.plans)
         return cls(columns=tuple(columns), widths=tuple(widths))
+
+    @property
+    def headings(self) -> list[str]:
+        """The headings of the columns that have room."""
+        return [column.heading for column in self.columns]
 
     def header(self) -> Text:
         """Return the line of headings."""
@@ -292,6 +310,7 @@ def _risk(plan: Plan, max_oom: float) -> str:
     found += ["quota"] if plan.usually_reserved else []
     found += ["torch"] if plan.needs_build in ("other", "older") else []
     found += ["port"] if plan.needs_port else []
+    found += [plan.frozen_precision] if plan.frozen_precision == "nf4" else []
     found += ["not run"] if plan.runnable is False and not plan.needs_port else []
     return ", ".join(found)
 
@@ -325,8 +344,11 @@ def _no_plan(answer: Estimate, model: str, width: int) -> Iterator[Text]:
         yield Text(f"Next: gpuplan fits {shlex.quote(model)} --on H200   (what would make it fit)")
 
 
-def _footer(answer: Estimate, width: int) -> Iterator[Text]:
-    items = [*marks(answer), *([NOT_COUNTED] if any(plan.run for plan in answer.plans) else [])]
+def _footer(answer: Estimate, width: int, headings: Sequence[str]) -> Iterator[Text]:
+    items = [
+        *marks(answer, headings),
+        *([NOT_COUNTED] if any(plan.run for plan in answer.plans) else []),
+    ]
     for line in packed(items, width=width, indent=0, separator="; "):
         yield Text(line, style="dim")
     for line in packed(counts(answer).split(), width=width, indent=0, separator=" "):
@@ -341,6 +363,12 @@ def _next_step(answer: Estimate, model: str, width: int) -> Iterator[Text]:
         amount = "--samples 1M" if answer.workload.tokens_per_sample is None else "--tokens 10B"
         commands = [f"gpuplan estimate {shlex.quote(model)} {amount}"]
     commands += [f"gpuplan show {plan_id}", "the same with --top all"]
-    first, *more = packed(commands, width=width, indent=6, separator="   ·   ")
+    separator = NEXT_SEPARATORS[0]
+    if any(plan.run for plan in answer.plans) and answer.plans[0].amount_text is None:
+        with_pareto = [*commands[:-1], f"{commands[-1]} or --pareto"]
+        fitting = [one for one in NEXT_SEPARATORS if len(one.join(with_pareto)) + 6 <= width]
+        if fitting:
+            commands, separator = with_pareto, fitting[0]
+    first, *more = packed(commands, width=width, indent=6, separator=separator)
     yield Text(f"Next: {first.strip()}")
     yield from (Text(line) for line in more)

@@ -97,7 +97,7 @@ def memory_bars(peak: EstimatedMemory, breakdown: MemoryBreakdown, width: int) -
     interval = f"{format_gib(peak.low)} to {format_gib(peak.high)}"
     value = f"{format_gib(peak.value)} of {format_gib(peak.capacity)}"
     yield _section("Memory", value, interval)
-    parts = _parts(breakdown, MEMORY_PARTS)
+    parts = parts_of(breakdown, MEMORY_PARTS)
     if peak.capacity > peak.value:
         parts["free"] = peak.capacity - peak.value
     whole = max(peak.capacity, peak.value)
@@ -107,6 +107,12 @@ def memory_bars(peak: EstimatedMemory, breakdown: MemoryBreakdown, width: int) -
 def _heading(plan: Plan, answer: Estimate | None, width: int) -> Iterator[Text]:
     title = f"Plan {plan.position} · {plan.id} · {plan.devices}"
     yield Text(title, style="bold")
+    for line in packed(setup_items(plan, answer), width=width, indent=0):
+        yield Text(line)
+
+
+def setup_items(plan: Plan, answer: Estimate | None) -> list[str]:
+    """Return what is rented and how the step is run, in words."""
     batch = f"global batch {plan.global_batch:,} = {plan.micro_batch} × {plan.layout.data}"  # noqa: RUF001
     if plan.grad_accum > 1:
         batch += f" × {plan.grad_accum} accumulated"  # noqa: RUF001
@@ -120,70 +126,100 @@ def _heading(plan: Plan, answer: Estimate | None, width: int) -> Iterator[Text]:
     if answer is not None:
         work = answer.workload
         items.append(f"{work.name}, {format_count(work.parameters)} parameters")
-    for line in packed(items, width=width, indent=0):
-        yield Text(line)
+    return items
 
 
 def _step(plan: Plan, width: int) -> Iterator[Text]:
     time = plan.step_time_s
+    interval = f"{format_seconds(time.low)} to {format_seconds(time.high)}"
+    yield _section("Step", format_seconds(time.value), interval)
+    parts = parts_of(plan.breakdown_s, STEP_PARTS)
+    yield from _bars({name: (s, format_seconds(s)) for name, s in parts.items()}, time.value, width)
+    for line in packed(speed_items(plan), width=width, indent=2):
+        yield Text(line)
+
+
+def speed_items(plan: Plan) -> list[str]:
+    """Return samples and tokens a second, and the shares of what the device could do."""
     speed = [f"{format_count(plan.samples_per_s)} samples/s"]
     if plan.tokens_per_s is not None:
         speed.append(f"{format_count(plan.tokens_per_s)} tokens/s")
-    if plan.mfu is not None:
+    if plan.bandwidth_text is not None:
+        speed.append(f"bound by memory traffic: {plan.bandwidth_text}")
+    elif plan.mfu is not None:
         speed.append(f"MFU {format_share(plan.mfu)}")
-    if format_share(plan.hfu) != format_share(plan.mfu):
+    if plan.bandwidth_text is None and format_share(plan.hfu) != format_share(plan.mfu):
         speed.append(f"HFU {format_share(plan.hfu)}")
-    interval = f"{format_seconds(time.low)} to {format_seconds(time.high)}"
-    yield _section("Step", format_seconds(time.value), interval)
-    parts = _parts(plan.breakdown_s, STEP_PARTS)
-    yield from _bars({name: (s, format_seconds(s)) for name, s in parts.items()}, time.value, width)
-    for line in packed(speed, width=width, indent=2):
-        yield Text(line)
+    return speed
 
 
 def _risk(plan: Plan) -> Iterator[Text]:
     if plan.p_oom is not None:
-        chance = "less than 0.1 %" if plan.p_oom < 0.001 else f"{plan.p_oom * 100:.1f} %"
-        yield Text(f"  runs out of memory with a chance of {chance}")
+        yield Text(f"  {risk_text(plan.p_oom)}")
+
+
+def risk_text(p_oom: float) -> str:
+    """Return the chance of running out of memory as a sentence without its subject."""
+    chance = "less than 0.1 %" if p_oom < 0.001 else f"{p_oom * 100:.1f} %"
+    return f"runs out of memory with a chance of {chance}"
 
 
 def _money(plan: Plan, width: int) -> Iterator[Text]:
     yield Text("Money", style="bold")
-    what, usd = per_million(plan)
-    items = [] if usd == UNKNOWN else [f"{usd} per 1M {what}"]
-    hourly = format_price(plan.usd_per_hour)
-    items.insert(0, "price unknown" if hourly == UNKNOWN else f"{hourly}/h for all nodes")
-    spot = plan.offer.spot_usd_per_hour
-    if spot is not None:
-        items.append(f"spot {format_price(spot * plan.nodes)}/h")
-    elif unknown_spot(plan):
-        items.append("spot price unknown")
-    yield from (Text(line) for line in packed(items, width=width, indent=2))
-    run = plan.run
-    if run is None:
-        return
-    items = [f"{run.steps:,} steps", plan.hours_text, describe_cost(plan)]
-    if run.spot_usd is not None:
-        items.append(f"on spot {describe_spot(plan)} if never interrupted")
-    yield from (Text(line) for line in packed(items, width=width, indent=2))
-    for line in run.cost_lines if plan.whole_job is None else plan.whole_job.cost_lines:
+    for items in money_items(plan):
+        yield from (Text(line) for line in packed(items, width=width, indent=2))
+    for line in () if plan.job is None else plan.job.cost_lines:
         unit = f"{line.quantity:,.1f} {line.unit} at {format_price(line.unit_usd)}"
         yield Text(f"  {line.name}: {unit} = {format_money(line.usd)}", style="dim")
+
+
+def money_items(plan: Plan) -> tuple[list[str], list[str]]:
+    """Return the prices, and what the run takes and costs; the latter empty without work."""
+    what, usd = per_million(plan)
+    prices = [] if usd == UNKNOWN else [f"{usd} per 1M {what}"]
+    hourly = format_price(plan.usd_per_hour)
+    prices.insert(0, "price unknown" if hourly == UNKNOWN else f"{hourly}/h for all nodes")
+    spot = plan.offer.spot_usd_per_hour
+    if spot is not None:
+        prices.append(f"spot {format_price(spot * plan.nodes)}/h")
+    elif unknown_spot(plan) == UNKNOWN:
+        prices.append("spot price not known")
+    elif plan.offer.purchase != "owned":
+        prices.append("not sold as spot")
+    run = plan.run
+    if run is None:
+        return prices, []
+    job = [f"{run.steps:,} steps", plan.hours_text, describe_cost(plan)]
+    if run.spot_usd is not None:
+        job.append(f"on spot {describe_spot(plan)} if never interrupted")
+    return prices, job
+
+
+def origins(plan: Plan, answer: Estimate | None, sources: Mapping[str, str]) -> dict[str, str]:
+    """Return what a plan's numbers rest on -> in words, what that is."""
+    offer = plan.offer
+    dated = f", {_dated(offer)}" if offer.price_date else ""
+    snapshot = f", snapshot of {answer.catalog.snapshot_date.isoformat()}" if answer else ""
+    return {
+        "step time": BASIS_OF_TIME[plan.step_time_s.basis],
+        "memory": BASIS_OF_MEMORY[plan.peak_memory_bytes.basis],
+        "price": f"{offer.purchase}, basis {offer.price_basis}{dated}{snapshot}",
+        **sources,
+    }
+
+
+def notes_of(plan: Plan) -> tuple[str, ...]:
+    """Return what a reader should know of a plan, and why it cannot be run where that is so."""
+    if plan.why_not_runnable is None:
+        return plan.notes
+    return (*plan.notes, f"`gpuplan run` cannot carry it out. {plan.why_not_runnable}")
 
 
 def _sources(
     plan: Plan, answer: Estimate | None, sources: Mapping[str, str], width: int
 ) -> Iterator[Text]:
     yield Text("Where the numbers come from", style="bold")
-    offer = plan.offer
-    dated = f", {_dated(offer)}" if offer.price_date else ""
-    snapshot = f", snapshot of {answer.catalog.snapshot_date.isoformat()}" if answer else ""
-    rows = {
-        "step time": BASIS_OF_TIME[plan.step_time_s.basis],
-        "memory": BASIS_OF_MEMORY[plan.peak_memory_bytes.basis],
-        "price": f"{offer.purchase}, basis {offer.price_basis}{dated}{snapshot}",
-        **sources,
-    }
+    rows = origins(plan, answer, sources)
     widest = max(map(len, rows))
     for name, text in rows.items():
         first, *more = packed(text.split(), width=width, indent=widest + 4, separator=" ")
@@ -199,9 +235,7 @@ def _dated(offer: ChosenOffer) -> str:
 
 
 def _notes(plan: Plan, width: int) -> Iterator[Text]:
-    notes = plan.notes
-    if plan.why_not_runnable is not None:
-        notes += (f"`gpuplan run` cannot carry it out. {plan.why_not_runnable}",)
+    notes = notes_of(plan)
     if not notes:
         return
     yield Text()
@@ -216,7 +250,7 @@ def _section(name: str, value: str, interval: str) -> Text:
     return Text.assemble((name, "bold"), f"  {value}", (f"   80 %: {interval}", "dim"))
 
 
-def _parts(breakdown: object, names: Mapping[str, str]) -> dict[str, float]:
+def parts_of(breakdown: object, names: Mapping[str, str]) -> dict[str, float]:
     """Return the parts that are there, by the name that is shown."""
     values = {text: getattr(breakdown, name) for name, text in names.items()}
     return {text: value for text, value in values.items() if value}

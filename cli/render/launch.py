@@ -43,6 +43,7 @@ def _trained(prepared: Prepared) -> Iterator[Text]:
         None if prepared.parameters is None else f"{format_count(prepared.parameters)} parameters",
         f"{job.steps:,} steps of {plan.global_batch:,} samples",
         plan.precision,
+        plan.frozen_precision and f"frozen parameters in {plan.frozen_precision}",
     ]
     yield Text(", ".join(fact for fact in facts if fact), style="bold")
     yield Text(f"data: {prepared.data}")

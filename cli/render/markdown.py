@@ -37,8 +37,9 @@ def render_markdown(answer: Estimate) -> str:
             lines += [*_table(plans, columns), ""]
     if not answer.plans:
         lines += [f"No plan is feasible. {_escaped(answer.nearest_miss or '')}".rstrip(), ""]
-    if answer.plans and marks(answer):
-        lines += [f"{'; '.join(marks(answer))}.", ""]
+    meanings = marks(answer, [column.heading for column in columns]) if answer.plans else []
+    if meanings:
+        lines += [f"{'; '.join(meanings)}.", ""]
     if any(plan.run for plan in answer.plans):
         lines += [f"{NOT_COUNTED.capitalize()}.", ""]
     lines.append(f"{counts(answer)}.")

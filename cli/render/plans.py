@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -9,23 +11,68 @@ from rich.text import Text
 
 from ...catalog.text.quantity import UNKNOWN
 from ...planner.plan.plan import Estimate, Plan
+from .csv import csv_cell
 from .text.columns import Align, aligned, column_widths, packed
+from .text.grid import Column, Grid, markdown_table
 from .text.wording import (
     describe_cost,
     per_million,
 )
 
+NONE_KEPT = "No estimate is kept yet. Next: gpuplan estimate model.py --tokens 10B"
+ASKED_COLUMNS = ("generated_at", "model", "parameters", "question", "limits")
+MARKDOWN_COLUMNS = [Column(name) for name in ("plan", "rent", "on", "time and cost", "layout")]
 ALIGNS: tuple[Align, ...] = ("left", "left", "left")
 
 
 def render_kept(estimates: Sequence[Estimate], *, top: int, width: int) -> list[Text]:
     """Return the estimates as lines, each with its first `top` plans."""
     if not estimates:
-        return [Text("No estimate is kept yet. Next: gpuplan estimate model.py --tokens 10B")]
+        return [Text(NONE_KEPT)]
     lines: list[Text] = []
     for estimate in estimates:
         lines += [*_heading(estimate, width), *_plans(estimate, top, width), Text()]
     return lines[:-1]
+
+
+def render_kept_csv(estimates: Sequence[Estimate]) -> str:
+    """Return one line a kept plan: when and of what it was asked, then the columns of `estimate`.
+
+    The work, the limits and the params are in words, as in the first lines of an answer.
+    """
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([*ASKED_COLUMNS, *Plan.columns()])
+    for estimate in estimates:
+        asked = [
+            estimate.generated_at,
+            estimate.workload.name,
+            estimate.workload.parameters,
+            " · ".join(estimate.asked_text),
+            " · ".join(estimate.limits_text),
+        ]
+        for row in estimate.rows():
+            writer.writerow([*asked, *(csv_cell(value) for value in row.values())])
+    return stream.getvalue()
+
+
+def render_kept_markdown(estimates: Sequence[Estimate], *, top: int) -> str:
+    """Return the estimates as Markdown: a heading for each, and a table of its first plans."""
+    if not estimates:
+        return f"{NONE_KEPT}\n"
+    lines: list[str] = []
+    for estimate in estimates:
+        asked = datetime.fromisoformat(estimate.generated_at)
+        lines += [f"### {asked:%Y-%m-%d %H:%M} · {' · '.join(estimate.asked_text)}", ""]
+        lines += [" · ".join(estimate.limits_text), ""]
+        rows = [
+            [f"`{p.id}`", p.place, p.devices, _price(p), p.string] for p in estimate.plans[:top]
+        ]
+        if rows:
+            lines += [markdown_table(Grid(MARKDOWN_COLUMNS, rows))]
+        more = len(estimate.plans) - len(rows)
+        lines += [f"and {more:,} more" if rows else "No plan is feasible.", ""] if more else []
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _heading(estimate: Estimate, width: int) -> Iterator[Text]:

@@ -156,7 +156,7 @@ def _notes(job: ScriptJob) -> tuple[str, ...]:
     sharded = layout.zero_stage > 0
     kind = _kind(plan, "") if device == "gpu" else ""
     fsdp = kind == "FSDP"
-    full = fsdp and plan.recompute == "full"
+    full = fsdp and _recomputes_all(plan)
     left = tuple(kind for kind in plan.offloaded if kind == "activations" and not full)
     return facts.present(
         "on processors accelerate trains with plain DDP: its FSDP and DeepSpeed need accelerators"
@@ -177,10 +177,16 @@ def _notes(job: ScriptJob) -> tuple[str, ...]:
         else None,
         "cast the model: model.to(torch.bfloat16)" if plan.precision == "bf16" else None,
         "install torchao: accelerate's fp8 uses it" if plan.precision == "fp8" else None,
+        facts.frozen_note(plan),
         None if full else facts.recompute_note(plan),
         *facts.offload_notes(plan.model_copy(update={"offloaded": left})),
         *facts.sync_notes(plan),
     )
+
+
+def _recomputes_all(plan: Plan) -> bool:
+    """Return whether every block is recomputed, which accelerate's FSDP does itself."""
+    return plan.recompute == "full" and plan.recompute_layers is None
 
 
 def _by_deepspeed(plan: Plan) -> bool:
@@ -195,7 +201,7 @@ def _kind(plan: Plan, plain: str) -> str:
 
 
 def _fsdp(plan: Plan) -> dict[str, Any]:
-    checkpoint = plan.recompute == "full"
+    checkpoint = _recomputes_all(plan)
     config: dict[str, Any] = {
         "fsdp_version": 2,
         # Kept until the backward pass it is ZeRO 2, gathered again it is ZeRO 3.

@@ -150,6 +150,7 @@ def _notes(job: ScriptJob) -> tuple[str, ...]:
         if plan.layout.tensor > 1
         else None,
         *facts.parallel_notes(plan, tensor=False),
+        facts.frozen_note(plan),
         "run the linear layers in fp8 (Transformer Engine)" if plan.precision == "fp8" else None,
         "make the optimizer DeepSpeedCPUAdam(…, fp32_optimizer_states=False)"
         if plan.precision == "bf16" and plan.offload

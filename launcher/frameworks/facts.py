@@ -38,6 +38,7 @@ def variables(job: ScriptJob) -> dict[str, Word]:
             "GRAD_ACCUM": plan.grad_accum,
             "GLOBAL_BATCH": plan.global_batch,
             "RECOMPUTE": plan.recompute,
+            **({"RECOMPUTE_LAYERS": plan.recompute_layers} if plan.recompute_layers else {}),
             "COMPILE": int(plan.compile),
             "OPTIMIZER": plan.optimizer,
             "OFFLOADED": ",".join(plan.offloaded),
@@ -88,13 +89,33 @@ def compile_note(plan: Plan) -> str | None:
     return "compile it: model = torch.compile(model)" if plan.compile else None
 
 
+def frozen_note(plan: Plan) -> str | None:
+    """Return a note where the plan keeps parameters that are not trained in fewer bits."""
+    if plan.frozen_precision == "nf4":
+        return (
+            "load the frozen base in 4 bits with bitsandbytes: BitsAndBytesConfig("
+            'load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,'
+            " bnb_4bit_compute_dtype=torch.bfloat16)"
+        )
+    if plan.frozen_precision == "bf16":
+        return "keep the frozen parameters in torch.bfloat16, and what is trained in torch.float32"
+    return None
+
+
 def recompute_note(plan: Plan) -> str | None:
     """Return a note where the plan counts on activation checkpointing."""
-    return {
-        "none": None,
-        "selective": "recompute attention: wrap it with torch.utils.checkpoint",
-        "full": "recompute every block: wrap it with torch.utils.checkpoint",
-    }[plan.recompute]
+    if plan.recompute == "none":
+        return None
+    what = "attention" if plan.recompute == "selective" else recomputed_blocks(plan)
+    return f"recompute {what}: wrap it with torch.utils.checkpoint"
+
+
+def recomputed_blocks(plan: Plan) -> str:
+    """Return which blocks are recomputed whole."""
+    if plan.recompute_layers is None:
+        return "every block"
+    stages = " of each stage in the same share" if plan.layout.pipeline > 1 else ""
+    return f"the first {plan.recompute_layers} blocks{stages} (not the others)"
 
 
 def offload_notes(plan: Plan) -> tuple[str, ...]:

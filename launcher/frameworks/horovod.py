@@ -63,6 +63,7 @@ def _notes(job: ScriptJob) -> tuple[str, ...]:
         "call hvd.init(), and wrap the optimizer in hvd.DistributedOptimizer",
         facts.batch_note(plan),
         facts.precision_note(plan),
+        facts.frozen_note(plan),
         facts.recompute_note(plan),
         facts.compile_note(plan),
         *facts.sync_notes(plan),

@@ -48,6 +48,7 @@ def _notes(job: ScriptJob) -> tuple[str, ...]:
         if layout.tensor > 1
         else None,
         *facts.parallel_notes(plan, tensor=False),
+        facts.frozen_note(plan),
         facts.recompute_note(plan),
         facts.compile_note(plan),
         *_offload_notes(plan),

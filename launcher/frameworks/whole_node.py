@@ -72,13 +72,18 @@ def _plan_notes(plan: Plan | None) -> tuple[str, ...]:
         3: f"shard parameters, gradients and the optimizer's state over {layout.shard}"
         " accelerators",
     }
-    recompute = {"none": None, "selective": "recompute attention", "full": "recompute every block"}
+    recompute = {
+        "none": None,
+        "selective": "recompute attention",
+        "full": f"recompute {facts.recomputed_blocks(plan)}",
+    }
     compute = None if plan.precision == "fp32" else f"compute in {plan.precision}"
     return facts.present(
         sharded[layout.zero_stage],
         *facts.parallel_notes(plan),
         facts.batch_note(plan),
         compute,
+        facts.frozen_note(plan),
         recompute[plan.recompute],
         *facts.offload_notes(plan),
         *facts.sync_notes(plan),

@@ -13,6 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from ...catalog.errors import NoFeasiblePlanError, UsageError
 from ...planner.plan.layout import Layout
 from ...planner.plan.runnable import why_not_runnable
+from ...profiles.user_model.frozen import cast_frozen
 from ...profiles.user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
 from ...profiles.user_model.ties import tied_blocks, tied_modules
 from ...profiles.user_model.training_step import recompute_blocks
@@ -74,6 +75,8 @@ def build_trainer(job: Job, workload: Workload, processes: Processes) -> Trainer
     _refuse_unrunnable(execution, model, plan)
     if execution.precision == "bf16":
         model = model.to(torch.bfloat16)
+    if execution.frozen_precision == "bf16":
+        cast_frozen(model, torch.bfloat16)
     values = dict(model.state_dict()) if one_copy and not is_empty else None
     spreading = _spread(job, model, workload, execution, plan, mesh, processes)
     if one_copy:
@@ -132,7 +135,12 @@ def _spread(
         tensor_parallel.split_layers(
             model, plan, mesh["tensor"], sequence_parallel=layout.sequence_parallel
         )
-    recompute_blocks(model, execution.recompute)
+    recompute_blocks(
+        model,
+        execution.recompute,
+        layers=execution.recompute_layers,
+        parts=() if cut is None else cut.sizes,
+    )
     if mesh is not None and cut is not None:
         gradients, trained, twice = staged_model(
             model, cut, workload, execution, mesh, processes, cast
@@ -171,6 +179,7 @@ def _refuse_unrunnable(execution: Execution, model: nn.Module, plan: Mapping[str
         blocks=len(block_paths(model)) if block_modules(model) else 0,
         tied_modules=tied_modules(model),
         tied_blocks=tied_blocks(model),
+        frozen_precision=execution.frozen_precision,
     )
     if reason is not None:
         raise NoFeasiblePlanError(

@@ -33,9 +33,13 @@ class Execution:
     micro_batch: int
     grad_accum: int = 1
     recompute: str = "none"
+    recompute_layers: int | None = None
+    """How many layers of the model are recomputed; None where all are, or none."""
     compile: bool = False
     stack: str = "torch-eager"
     offloaded: tuple[str, ...] = ()
+    frozen_precision: str | None = None
+    """How parameters that are not trained are kept; None as `precision` says."""
 
     @property
     def global_batch(self) -> int:
@@ -167,9 +171,11 @@ def execution_of(plan: Mapping[str, Any]) -> Execution:
             micro_batch=_count(plan, "micro_batch"),
             grad_accum=_count(plan, "grad_accum"),
             recompute=plan["recompute"],
+            recompute_layers=_layers(plan),
             compile=bool(plan["compile"]),
             stack=plan["stack"],
             offloaded=tuple(plan.get("offloaded") or ()),
+            frozen_precision=plan.get("frozen_precision"),
         )
     except ValueError as error:
         raise UsageError(
@@ -182,6 +188,11 @@ def execution_of(plan: Mapping[str, Any]) -> Execution:
             f"This is not a plan: {missing!s} is missing or malformed.",
             fix="write one with `gpuplan show PLAN-ID --format json > plan.json`.",
         ) from None
+
+
+def _layers(plan: Mapping[str, Any]) -> int | None:
+    """Return how many layers are recomputed, which older plans do not say."""
+    return None if plan.get("recompute_layers") is None else _count(plan, "recompute_layers")
 
 
 def _count(plan: Mapping[str, Any], name: str) -> int:

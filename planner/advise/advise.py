@@ -119,7 +119,8 @@ def _together(
         risks=("several things change at once: make them one by one",),
         lines=(
             options_of(plan)
-            + f" --precision {plan.precision} --recompute {plan.recompute}"
+            + f" --precision {plan.precision} --recompute {plan.recompute_text}"
+            + (f" --frozen-precision {plan.frozen_precision}" if plan.frozen_precision else "")
             + (" --compile" if plan.compile else " --no-compile"),
         ),
     )

@@ -130,7 +130,7 @@ def _recompute(today: Setting, profile: Profile) -> Iterator[Proposal]:
             yield Proposal(
                 kind="recompute",
                 text=f"recompute {today.setup.recompute} → {policy}",
-                setting=_changed(today, recompute=policy),
+                setting=_changed(today, recompute=policy, recompute_share=1.0),
                 lines=snippets.RECOMPUTE_LINES[policy],
             )
 

@@ -14,8 +14,10 @@ from ..plan.layout import Layout
 from ..plan.plan import Plan
 from ..plan.question import Choices, Machine, Money, Question, Work
 from ..plan.setup import Setup
+from ..search.frozen_ways import KEPT_AS
 from ..search.offers import PricedInstance, survey
 from ..search.search_space import file_precision, stack_for
+from ..search.some_layers import asked_share
 from .setting import Setting
 
 T = TypeVar("T")
@@ -50,6 +52,8 @@ def setting_of(
         micro_batch=micro_batch,
         grad_accum=grad_accum,
         recompute=_one("recompute", choices.recomputes) or "none",
+        recompute_share=asked_share(choices, profile),
+        frozen_precision=KEPT_AS[_one("frozen-precision", choices.frozen_precisions) or "fp32"],
         stack=stack,
         compile=stack == "torch-compile",
         optimizer=None if choices.optimizer == profile.optimizer.name else choices.optimizer,
@@ -83,6 +87,8 @@ def question_of(plan: Plan, work: Work | None = None) -> Question:
             grad_accums=(plan.grad_accum,),
             precisions=(plan.precision,),
             recomputes=(plan.recompute,),
+            recompute_layers=plan.recompute_layers,
+            frozen_precisions=(plan.frozen_precision,) if plan.frozen_precision else (),
             stack=plan.stack,
             compile=plan.compile if plan.stack.startswith("torch") else None,
             optimizer=plan.optimizer if plan.optimizer in OPTIMIZERS else None,

@@ -69,10 +69,11 @@ def _deed(change: Change) -> str:
     if change.kind == "precision":
         return f"Train in {plan.precision}"
     if change.kind == "recompute":
+        blocks = plan.recompute_layers
         return {
             "none": "Recompute nothing",
             "selective": "Recompute all but matrix products",
-            "full": "Recompute every block",
+            "full": "Recompute every block" if blocks is None else f"Recompute {blocks} blocks",
         }[plan.recompute]
     if change.kind == "sharding":
         return f"Lay it out as {plan.layout}"

@@ -8,7 +8,7 @@ gathering and reducing hold, checked against traces of it in tests/planner.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -44,6 +44,13 @@ class RankMemory:
             + self.activations_bytes
             + self.temporary_bytes
         )
+
+    def towards(self, other: RankMemory, share: float) -> RankMemory:
+        """Return what lies between this (share 0) and another (share 1), on a straight line."""
+        pairs = {
+            one.name: (getattr(self, one.name), getattr(other, one.name)) for one in fields(self)
+        }
+        return RankMemory(**{name: a + share * (b - a) for name, (a, b) in pairs.items()})
 
     def beside(self, buffer_bytes: float) -> RankMemory:
         """Return the same with buffers that are held all the time."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import date
 
+from ...catalog.errors import UsageError
 from ...catalog.text.money import format_money
 from ...catalog.text.quantity import format_count, format_duration
 from ...catalog.units import SECONDS_PER_HOUR
+from ...profiles.user_model.lora_settings import LORA, parse_lora
 from .asked import AskedBatch, AskedQuestion
 
 PURCHASES = {"on-demand": "on demand", "spot": "on spot", "any": "on demand or spot"}
@@ -15,12 +18,25 @@ PURCHASES = {"on-demand": "on demand", "spot": "on spot", "any": "on demand or s
 
 def work_items(asked: AskedQuestion, tokens_per_sample: float | None) -> list[str]:
     """Return the params, the work and the batch as items: "10B tokens", "57,221 steps" …."""
-    items = [f"{name}={value}" for name, value in asked.params.items()]
-    items += list(_work(asked))
+    items = amount_items(asked)
     items.append(_batch(asked.global_batch, tokens_per_sample))
     if asked.work.steps is not None and asked.work.kind != "steps":
         items.append(f"{asked.work.steps:,} steps")
     return items
+
+
+def _param(name: str, value: object) -> str:
+    """Return a param as name=value; the adapters of an `hf:` model as "LoRA r=16 on q_proj"."""
+    if name == LORA:
+        # A model file may have a param of this name that means something else.
+        with suppress(UsageError):
+            return parse_lora(str(value)).words
+    return f"{name}={value}"
+
+
+def amount_items(asked: AskedQuestion) -> list[str]:
+    """Return the params and the amount of work as items: "10B tokens", "3 epochs of 1M samples"."""
+    return [*(_param(name, value) for name, value in asked.params.items()), *_work(asked)]
 
 
 def limit_items(asked: AskedQuestion) -> list[str]:

@@ -23,6 +23,7 @@ NOT_CONTENT = frozenset(
         "why_not_runnable",
         "whole_job",
         "p_oom",
+        "bandwidth_share",
         "needs_build",
         "usually_reserved",
     }
@@ -31,7 +32,7 @@ NOT_CONTENT = frozenset(
 content: the same plan has the same id in every list."""
 
 NEVER_CONTENT = frozenset(
-    {"price_date_precision", "trained_samples", "trained_tokens", "limited_by"}
+    {"price_date_precision", "spot_status", "trained_samples", "trained_tokens", "limited_by"}
 )
 """Fields of a plan's parts that came after plans had ids, and say how well something is known, or
 what follows from the others."""
@@ -41,6 +42,8 @@ ADDED_LATER: Mapping[str, object] = {
     "offloaded": [],
     "host_memory_bytes": None,
     "host_comm_exposed": 0.0,
+    "recompute_layers": None,
+    "frozen_precision": None,
 }
 """Fields that came after plans had ids → the value, in JSON, that means nothing: with it they are
 no content, so that ids made before still hold."""

@@ -11,6 +11,7 @@ from datetime import date
 from typing import Literal
 
 from ...catalog.frozen import FrozenModel, Usd
+from ...catalog.spot import SpotStatus
 from ...catalog.vocabulary import Purchase
 
 Basis = Literal["measured", "calibrated", "analytic"]
@@ -72,6 +73,9 @@ class ChosenOffer(FrozenModel):
     spot_usd_per_hour: float | None = None
     """US dollars an hour of one instance on the spot market; None when unknown or without
     information."""
+    spot_status: SpotStatus | None = None
+    """Whether there is such a price, the type is sold so and the price is not known, or the type is
+    not sold so; None in plans of versions that did not say it."""
     price_basis: str
     """What kind of price it is: list, billing …"""
     price_date: date | None

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from ...catalog.frozen import FrozenModel
 from ...catalog.text.money import format_money_range
-from ...catalog.text.quantity import UNKNOWN, format_count, format_hours_range
-from ...catalog.vocabulary import Offloaded, Precision, Recompute, Stack
+from ...catalog.text.quantity import UNKNOWN, format_count, format_hours_range, format_share
+from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Recompute, Stack
 from . import asked_words, html
 from .asked import AskedQuestion
 from .layout import Layout
@@ -31,6 +31,9 @@ from .rows import flat, frame, paths
 SCHEMA_VERSION = "1.0"
 ANYWHERE = "global"
 """The region of sellers that have none; it says nothing to a reader."""
+BANDWIDTH_BOUND = 2 / 3
+"""Share of a step from which it is called bound by memory traffic: all else could then be free, and
+the step would still take two thirds of its time."""
 SHOWN_IN_NOTEBOOKS = 10
 """Plans of an answer's table in a notebook."""
 
@@ -62,6 +65,8 @@ class Plan(FrozenModel):
     """Samples of one optimizer step."""
     recompute: Recompute
     """What of the forward pass is computed again in the backward pass instead of kept."""
+    recompute_layers: int | None = None
+    """How many layers do so, the first ones of every stage; None where all do, or none."""
     compile: bool
     """Whether the model is compiled (torch.compile)."""
     stack: Stack
@@ -74,6 +79,9 @@ class Plan(FrozenModel):
     """What is kept in host memory."""
     host_memory_bytes: EstimatedHostMemory | None = None
     """Per node; None where nothing is offloaded."""
+    frozen_precision: FrozenPrecision | None = None
+    """How parameters that are not trained are kept: "bf16", or "nf4" (4 bits, QLoRA); None as
+    `precision` keeps those that are."""
     sync_every: int = 1
     """Steps between synchronisations of the replicas."""
     step_time_s: Estimated
@@ -93,6 +101,10 @@ class Plan(FrozenModel):
     not defined."""
     hfu: float | None
     """As `mfu`, with recomputed work counted."""
+    bandwidth_share: float | None = None
+    """Bytes that the kernels of one device read and write, over what its memory could move in the
+    step at its peak bandwidth; what a cache serves counts, so it may be above 1. None where the
+    model is split over devices."""
     usd_per_hour: float | None
     """US dollars an hour of all nodes."""
     usd_per_million_samples: float | None
@@ -121,10 +133,43 @@ class Plan(FrozenModel):
     notes: tuple[str, ...] = ()
     """What a reader should know of this plan."""
 
+    @classmethod
+    def columns(cls) -> tuple[str, ...]:
+        """Return the path of every plain value in the JSON, such as step_time_s.low."""
+        return tuple(".".join(path) for path in paths(cls))
+
     @property
     def stands_apart(self) -> bool:
         """Whether its accelerator runs the file after a port only, or with torch from source."""
         return self.needs_port or self.needs_build == "none"
+
+    @property
+    def recompute_text(self) -> str:
+        """The recompute policy as it is asked for: "full:10" for ten of the layers."""
+        layers = self.recompute_layers
+        return self.recompute if layers is None else f"{self.recompute}:{layers}"
+
+    @property
+    def is_bandwidth_bound(self) -> bool:
+        """Whether memory traffic, not arithmetic, decides how long the step takes.
+
+        That is where kernels that only move data, and the optimizer, take two thirds of it or more.
+        """
+        parts = self.breakdown_s
+        moving_s = parts.memory_bound + parts.optimizer
+        return (
+            self.bandwidth_share is not None
+            and "optimizer" not in self.offloaded
+            and "parameters" not in self.offloaded
+            and moving_s >= BANDWIDTH_BOUND * self.step_time_s.value
+        )
+
+    @property
+    def bandwidth_text(self) -> str | None:
+        """The share of memory bandwidth it uses, "62 % of bandwidth", where that limits it."""
+        if not self.is_bandwidth_bound or self.bandwidth_share is None:
+            return None
+        return f"{format_share(self.bandwidth_share)} of bandwidth"
 
     @property
     def job(self) -> WholeJob | RunCost | None:
@@ -343,7 +388,7 @@ class Estimate(FrozenModel):
 
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns of `rows`: paths in the JSON, such as step_time_s.low."""
-        return tuple(".".join(path) for path in paths(Plan))
+        return Plan.columns()
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the plans as flat dicts, values by `columns` as the JSON has them.

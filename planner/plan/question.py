@@ -7,7 +7,15 @@ from decimal import Decimal
 from typing import Literal, get_args
 
 from ...catalog.errors import UsageError, did_you_mean
-from ...catalog.vocabulary import Offloaded, Precision, PurchaseWish, Recompute, Stack
+from ...catalog.vocabulary import (
+    FROZEN_CHOICES,
+    FrozenChoice,
+    Offloaded,
+    Precision,
+    PurchaseWish,
+    Recompute,
+    Stack,
+)
 from .layout import Layout
 
 Sort = Literal["cost", "time", "throughput", "memory", "price"]
@@ -80,6 +88,11 @@ class Choices:
     grad_accums: tuple[int, ...] = ()
     precisions: tuple[Precision, ...] = ()
     recomputes: tuple[Recompute, ...] = ()
+    recompute_layers: int | None = None
+    """With the one policy "full": how many layers are recomputed; None leaves it free, or all."""
+    frozen_precisions: tuple[FrozenChoice, ...] = ()
+    """How frozen parameters are kept; empty: where they are nearly all and the precision is free
+    too, every way is tried, else as the precision says."""
     stack: Stack | None = None
     compile: bool | None = None
     optimizer: str | None = None
@@ -89,7 +102,16 @@ class Choices:
     def __post_init__(self) -> None:
         for name in ("layouts", "micro_batches", "grad_accums", "precisions", "recomputes"):
             _refuse_text(name, getattr(self, name))
+        _refuse_text("frozen_precisions", self.frozen_precisions)
+        for word in self.frozen_precisions:
+            _refuse_other_word("frozen_precisions", word, FROZEN_CHOICES)
         _refuse_text("offload", self.offload)
+        _refuse_no_amount("recompute_layers", self.recompute_layers)
+        if self.recompute_layers is not None and self.recomputes != ("full",):
+            raise UsageError(
+                f"recompute_layers={self.recompute_layers} goes with the recompute policy full.",
+                fix='give recomputes=("full",).',
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from ...catalog.vocabulary import TensorPlan
 from .layout import Layout
 
 RUN_PRECISIONS = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16")
+RUN_FROZEN_PRECISIONS = ("bf16",)
 RUN_STACKS = ("torch-eager", "torch-compile")
 TiedNames = tuple[str, str]
 """Two names of one weight."""
@@ -29,6 +30,7 @@ def why_not_runnable(
     tied_modules: TiedNames | None,
     tied_blocks: TiedNames | None,
     needs_port: bool = False,
+    frozen_precision: str | None = None,
 ) -> str | None:
     """Return why the runner cannot execute a plan, as one sentence; None when it can.
 
@@ -44,6 +46,7 @@ def why_not_runnable(
         tied_modules: Two names of one weight that two modules hold.
         tied_blocks: Two names of one weight that two blocks, or a block and the rest, share.
         needs_port: Whether the accelerator runs torch code only after a port (XLA).
+        frozen_precision: How frozen parameters are kept; None as the precision says.
     """
     if needs_port or stack == "xla":
         return "It needs a port to XLA: the plan is written as a command, and not run."
@@ -51,6 +54,13 @@ def why_not_runnable(
         return f"It was predicted for {stack}; the runner is torch's own. Run it with --command."
     if precision is not None and precision not in RUN_PRECISIONS:
         return f"The runner has no {precision}; it runs {', '.join(RUN_PRECISIONS)}."
+    if frozen_precision not in (None, *RUN_FROZEN_PRECISIONS):
+        return (
+            f"The runner does not quantise, and the plan keeps the frozen base in"
+            f" {frozen_precision}. Load it in 4 bits with bitsandbytes in a script of your own"
+            " (transformers: BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4',"
+            " bnb_4bit_use_double_quant=True)), and run that with --command."
+        )
     if offloaded:
         return f"The runner keeps nothing in host memory; the plan offloads {', '.join(offloaded)}."
     return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...catalog.vocabulary import Offloaded, Precision, Recompute, Stack
+from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Recompute, Stack
 from .layout import Layout
 
 Date = tuple[int, int]
@@ -20,6 +20,9 @@ class Setup:
     micro_batch: int
     grad_accum: int = 1
     recompute: Recompute = "none"
+    recompute_share: float = 1.0
+    """Part of the layers that are recomputed, the first ones of every stage; the others keep their
+    activations."""
     stack: Stack = "torch-eager"
     compile: bool = False
     optimizer: str | None = None
@@ -32,5 +35,7 @@ class Setup:
     """Year and month of the software; None is today."""
     features: frozenset[str] = frozenset()
     """What else was switched on, as run records name it."""
+    frozen_precision: FrozenPrecision | None = None
+    """How frozen parameters are kept; None as the precision keeps those that are trained."""
     offload: frozenset[Offloaded] = frozenset()
     """What is kept in host memory."""

@@ -6,8 +6,9 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 
+from ..plan.setup import Setup
 from .kept_tables import KeptTables
 
 MOST_VALUES = 5_000
@@ -55,6 +56,21 @@ class KeptValues:
     def _name(self) -> str:
         text = json.dumps(self.made_from(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def plain(value: object) -> object:
+    """Return dataclasses, tuples and sets as JSON can hold them, equal for equal values."""
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+        return {"class": type(value).__name__, **parts}
+    if isinstance(value, frozenset):
+        return {"class": "frozenset", "items": sorted(value)}
+    return [plain(one) for one in value] if isinstance(value, tuple) else value
+
+
+def setup_text(setup: Setup) -> str:
+    """Return what is equal for equal setups, in every process."""
+    return json.dumps(plain(setup))
 
 
 def _decoded(content: bytes) -> dict[str, object]:

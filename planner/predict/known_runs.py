@@ -67,5 +67,8 @@ def as_measured(prediction: Prediction, known: KnownStep) -> Prediction:
         breakdown_s=Breakdown.model_validate(parts),
         mfu=None if prediction.mfu is None else prediction.mfu / ratio,
         hfu=None if prediction.hfu is None else prediction.hfu / ratio,
+        bandwidth_share=(
+            None if prediction.bandwidth_share is None else prediction.bandwidth_share / ratio
+        ),
         notes=(*prediction.notes, f"the step time is that of {runs} of this plan ({known.run})"),
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...catalog.errors import UsageError
 from ...catalog.types import Accelerator
-from ...catalog.vocabulary import Precision, Recompute, Stack
+from ...catalog.vocabulary import FrozenPrecision, Precision, Recompute, Stack
 from ...profiles.analysis.caching_allocator import PoolExhaustedError, replay
 from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.curves.device_curves import DeviceCurves, curves_for
@@ -37,9 +37,10 @@ from ..parallelism.column_row_parallel import is_expert_product
 from ..parallelism.fsdp import Unit, units_of
 from ..parallelism.rank_trace import Split, SplitTrace, split_trace
 from ..plan.layout import Layout
+from ..software.frozen_base import with_frozen_base
 from ..software.stack import StackFacts
 from ..software.state_bytes import StateScale
-from ..step.kernel_totals import SegmentTimes, StepKernels
+from ..step.kernel_totals import SegmentTimes, StepKernels, running_segments
 from .kept_tables import KeptTables, profile_digest
 from .kept_values import KeptValues
 from .residuals import Calibration
@@ -74,6 +75,9 @@ class ModelCache:
         self._derived = _Derived(profile)
         self.values = KeptValues(kept, self._facts)
         """Small results that follow from the Profile and the constants alone."""
+        self._beside: KeptValues | None = None
+        """Those of the cache with a frozen base (`with_frozen`)."""
+        self._has_frozen_base = False
 
     def with_constants(self, constants: Constants) -> ModelCache:
         """Return a cache of the same Profile that predicts with other constants."""
@@ -88,12 +92,41 @@ class ModelCache:
         other.curve_choice = choice
         return other
 
+    def save(self) -> None:
+        """Keep the values that were found for the next search of this model."""
+        self.values.save()
+        if self._beside is not None:
+            self._beside.save()
+
     def _facts(self) -> dict[str, object]:
         return {
             "what": "values of a model",
             "profile": self.profile_digest,
             "constants": sorted(self.constants.items()),
         }
+
+    def with_frozen(self, frozen: FrozenPrecision | None) -> ModelCache:
+        """Return a cache whose step under autocast has its frozen parameters in 16 bits.
+
+        That of a 4-bit base is the same: its layers compute in 16 bits.
+
+        Raises:
+            UsageError: the Profile was made without that step.
+        """
+        if frozen is None or self._has_frozen_base:
+            return self
+        if "frozen16" not in self.profile.numerics():
+            raise self._untraced("frozen16")
+        other = copy(self)
+        other._has_frozen_base = True
+        other.profile = self.shared(("frozen base",), lambda: with_frozen_base(self.profile))
+        other._derived = self.shared(("what follows from it",), lambda: _Derived(other.profile))
+        other.values = self.shared(
+            ("kept values of it", id(self.constants)),
+            lambda: KeptValues(other.kept, other._facts),
+        )
+        self._beside = other.values
+        return other
 
     def of(self, profile: Profile) -> ModelCache:
         """Return a cache of another Profile that predicts with the same constants and curves."""
@@ -170,6 +203,12 @@ class ModelCache:
         if numerics == "pure16" and fails:
             return UsageError(
                 f"{fails}.", fix="give a layout that runs under autocast, such as dp8 or dp8.zero1."
+            )
+        if numerics == "frozen16":
+            return UsageError(
+                "The parameters of this model are not mostly frozen, or a step of it fails with"
+                " 16-bit ones.",
+                fix="leave out --frozen-precision.",
             )
         return UsageError(
             f"This profile holds no {numerics} trace; it holds"
@@ -358,6 +397,19 @@ class ModelCache:
             )
         return self.profile.flops.at(micro_batch) + self._derived.flops[key].at(micro_batch)
 
+    def moved_bytes(self, numerics: Numerics, recompute: Recompute, *, fused: bool) -> Affine:
+        """Return the bytes that the kernels of both passes over one micro-batch read and write."""
+        key = (numerics, recompute, fused)
+        if key not in self._derived.moved:
+            trace = self.trace_in(numerics, recompute)
+            runs = running_segments(trace, fused)
+            kernels = [kernel for i in trace.schedule for kernel in runs[i].kernels]
+            moved = [amount for k in kernels for amount in (k.bytes_read, k.bytes_written)]
+            self._derived.moved[key] = Affine(
+                sum(one.base for one in moved), sum(one.per_sample for one in moved)
+            )
+        return self._derived.moved[key]
+
 
 class _Derived:
     """What follows from a Profile, and its curves on each device; filled while it is asked for."""
@@ -370,6 +422,7 @@ class _Derived:
         self.curves: dict[tuple[str, CurveChoice], DeviceCurves] = {}
         self.reserved: dict[tuple[Numerics, Recompute, int, bool, Residence], float] = {}
         self.flops: dict[tuple[Numerics, Recompute], Affine] = {}
+        self.moved: dict[tuple[Numerics, Recompute, bool], Affine] = {}
         self.splits: dict[tuple[object, ...], SplitTrace] = {}
         self.rank_memories: dict[tuple[object, ...], RankMemory] = {}
         self.shared: dict[tuple[object, ...], object] = {}

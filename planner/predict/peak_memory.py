@@ -24,6 +24,7 @@ from ..software.deepspeed_engine import (
     received_bytes,
     runs_deepspeed,
 )
+from ..software.frozen_base import dequantised_bytes, quantised_bytes
 from ..software.state_bytes import StateScale, state_scale
 from ..step.model_parallel_step import boundary_bytes
 from .fullest_rank import units_by_stage
@@ -35,10 +36,25 @@ from .warm_up import warm_up_bytes
 
 
 def memory_parts(cache: ModelCache, setup: Setup) -> RankMemory:
-    """Return memory of the fullest rank of one fixed setup, before fragmentation."""
+    """Return memory of the fullest rank of one fixed setup, before fragmentation.
+
+    Where only some layers are recomputed it lies on the line between none of them and all. No step
+    needs more: while equal layers run, what is held grows by the same bytes with each that keeps
+    its activations, so that the peak is the largest of functions that are linear in their number
+    (convex), and lies below the line through its ends.
+    """
+    if setup.recompute_share < 1 and not setup.layout.is_data_parallel_only:
+        kept, again = (memory_parts(cache, one) for one in _both_ends(setup))
+        return kept.towards(again, setup.recompute_share)
     if not setup.layout.is_data_parallel_only:
         return _split_memory(cache, setup)
     return data_parallel_memory(cache, setup, np.array([setup.micro_batch]))
+
+
+def _both_ends(setup: Setup) -> tuple[Setup, Setup]:
+    """Return the setup with no layer recomputed, and with every one."""
+    every = replace(setup, recompute_share=1.0)
+    return replace(every, recompute="none"), every
 
 
 def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndarray) -> RankMemory:
@@ -46,6 +62,11 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
 
     The micro-batch of the setup itself is not looked at; no device changes the result.
     """
+    if setup.recompute_share < 1:
+        both = (data_parallel_memory(cache, one, micro_batches) for one in _both_ends(setup))
+        kept, again = both
+        return kept.towards(again, setup.recompute_share)
+    cache = cache.with_frozen(setup.frozen_precision)
     shape = cache.envelope(
         setup.precision,
         setup.recompute,
@@ -66,6 +87,9 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
     staged = staging_bytes(cache, setup, gather_bytes=gather)
     engine = _engine_bytes(cache, setup, cache.profile.trainable_parameters)
     memory = memory.beside(engine)
+    if setup.frozen_precision == "nf4":
+        memory = memory.beside(dequantised_bytes(cache.profile))
+    staged -= _quantised_bytes(cache, setup)
     return replace(memory, parameters_bytes=memory.parameters_bytes + staged)
 
 
@@ -78,23 +102,16 @@ def reserved_bytes(
     it releases free segments and tries again, so that the step still runs in little more than it
     allocates.
     """
+    cache = cache.with_frozen(setup.frozen_precision)
 
     def ratio(*, tight: bool) -> float:
-        found = cache.fragmentation(
-            setup.precision,
-            setup.recompute,
-            setup.micro_batch,
-            autocast=setup.autocast,
-            tight=tight,
-            residence=setup_residence(setup),
-        )
-        return max(1.0, found)
+        return _reserved_ratio(cache, setup, tight=tight)
 
-    before = warm_up_bytes(cache, setup)
-    usual = max(before, allocated * ratio(tight=False))
+    before, fewer = warm_up_bytes(cache, setup), _quantised_bytes(cache, setup)
+    usual = max(before, (allocated + fewer) * ratio(tight=False) - fewer)
     if usual <= room:
         return usual, False
-    least = max(before, allocated * ratio(tight=True))
+    least = max(before, (allocated + fewer) * ratio(tight=True) - fewer)
     return max(least, min(usual, room)), True
 
 
@@ -119,14 +136,35 @@ def is_safe(
 
 def _usually_reserved(cache: ModelCache, setup: Setup, memory: RankMemory) -> float:
     """Return bytes that the allocator takes when memory is plentiful."""
-    ratio = cache.fragmentation(
+    cache = cache.with_frozen(setup.frozen_precision)
+    fewer = _quantised_bytes(cache, setup)
+    ratio = _reserved_ratio(cache, setup, tight=False)
+    reserved = (memory.peak_bytes.item() + fewer) * ratio - fewer
+    return max(warm_up_bytes(cache, setup), reserved)
+
+
+def _reserved_ratio(cache: ModelCache, setup: Setup, *, tight: bool) -> float:
+    """Return reserved ÷ allocated bytes; where some layers are recomputed, between both ends."""
+    if setup.recompute_share < 1:
+        kept, again = (_reserved_ratio(cache, one, tight=tight) for one in _both_ends(setup))
+        return kept + setup.recompute_share * (again - kept)
+    found = cache.fragmentation(
         setup.precision,
         setup.recompute,
         setup.micro_batch,
         autocast=setup.autocast,
+        tight=tight,
         residence=setup_residence(setup),
     )
-    return max(warm_up_bytes(cache, setup), memory.peak_bytes.item() * max(1.0, ratio))
+    return max(1.0, found)
+
+
+def _quantised_bytes(cache: ModelCache, setup: Setup) -> float:
+    """Return how many bytes fewer are allocated than in the step whose pool is replayed.
+
+    Weights are packed whatever their size: what lies unused between activations stays the same.
+    """
+    return quantised_bytes(cache.profile) if setup.frozen_precision == "nf4" else 0.0
 
 
 def framework_of(site: Site, setup: Setup) -> float:

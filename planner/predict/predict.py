@@ -15,7 +15,9 @@ from ..memory.rank_memory import RankMemory
 from ..offload.host_memory import offload_notes, steps_on_host
 from ..plan.plan import Breakdown, Estimated, EstimatedHostMemory, EstimatedMemory, MemoryBreakdown
 from ..plan.setup import Setup
+from ..software.frozen_base import NF4_NOTE
 from ..step.data_parallel_step import StepTimes
+from .bandwidth import bandwidth_share
 from .host_work import host_memory_of
 from .input_wait import after_waiting, input_wait_s, waiting_notes
 from .interval import memory_interval, oom_probability, step_interval, was_seen
@@ -44,6 +46,8 @@ class Prediction:
     """Whether the allocator would take more than the device has, if it did not release some."""
     mfu: float | None
     hfu: float | None
+    bandwidth_share: float | None
+    """Bytes moved by kernels / (step time x peak memory bandwidth)."""
     notes: tuple[str, ...]
     p_oom: float
     """Chance that the device runs out of memory."""
@@ -107,7 +111,8 @@ def assemble(
     room = capacity - framework
     reserved, tight = reserved_bytes(cache, setup, allocated, room)
     peak = memory_interval(reserved, framework, capacity_bytes=capacity, stack=setup.stack)
-    mfu, hfu = utilisation(cache, site, setup, total_s + (waited_s or 0.0))
+    step_s = total_s + (waited_s or 0.0)
+    mfu, hfu = utilisation(cache, site, setup, step_s)
     on_host = host_memory_of(cache, site, setup) if setup.offload else None
     return Prediction(
         step_time_s=after_waiting(
@@ -128,6 +133,7 @@ def assemble(
         tight=tight,
         mfu=mfu,
         hfu=hfu,
+        bandwidth_share=bandwidth_share(cache, site, setup, step_s),
         p_oom=oom_probability(
             reserved, framework, capacity_bytes=capacity, stack=setup.stack, layout=setup.layout
         ),
@@ -135,6 +141,7 @@ def assemble(
             *memory_notes(device, peak),
             *([TIGHT_NOTE] if tight and reserved <= room else []),
             *waiting_notes(cache.profile, site, waited_s),
+            *([NF4_NOTE] if setup.frozen_precision == "nf4" else []),
             *_offload_notes(cache, site, setup, on_host),
             *device_notes(device, cache.curves(device), setup.precision.removesuffix("-amp")),
         ),
@@ -162,7 +169,8 @@ def utilisation(
     split = layout.tensor * layout.pipeline * layout.context
     per_rank = setup.grad_accum / (step_s * peak * split)
     model = cache.profile.flops.at(setup.micro_batch) * per_rank
-    hardware = cache.hardware_flops(setup.precision, setup.recompute, setup.micro_batch) * per_rank
+    again = cache.hardware_flops(setup.precision, setup.recompute, setup.micro_batch) * per_rank
+    hardware = model + setup.recompute_share * (again - model)
     return model, hardware
 
 

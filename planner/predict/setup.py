@@ -69,8 +69,10 @@ def recompute_policies(setup: Setup) -> dict[Recompute, float]:
 
     Ours keeps every matrix product under "selective". torchtitan's per-op mode computes every
     second one again, its per-layer mode every second layer; MaxText's policies keep two thirds of
-    the projections.
+    the projections. Layers beyond `recompute_share` are not recomputed.
     """
+    if setup.recompute_share < 1:
+        return {"none": 1 - setup.recompute_share, setup.recompute: setup.recompute_share}
     if setup.recompute == "selective" and "recompute-per-layer" in setup.features:
         return {"none": 0.5, "full": 0.5}
     if setup.recompute == "selective" and "recompute-per-op" in setup.features:

@@ -14,6 +14,11 @@ from ..offload.host_copies import host_work
 from ..parallelism.rank_parameters import RankUnits
 from ..plan.layout import Layout
 from ..plan.setup import Setup
+from ..software.frozen_base import (
+    NF4_RATE_DOUBT,
+    backward_dequantisations,
+    dequantisation_traffic_bytes,
+)
 from ..step.data_parallel_comm import WireBytes, data_traffic
 from ..step.data_parallel_step import (
     StepTimes,
@@ -66,6 +71,7 @@ def variants_of(
         recomputes: policies.
         micro_batches: sizes.
     """
+    cache = cache.with_frozen(setup.frozen_precision)
     setups = [replace(setup, recompute=recompute) for recompute in recomputes]
     policies = [recompute_policies(one) for one in setups]
     traced: tuple[Recompute, ...] = tuple({policy: None for one in policies for policy in one})
@@ -77,16 +83,21 @@ def variants_of(
         micro_batches=micro_batches,
     )
     totals = {policy: one.micro_batch() for policy, one in zip(traced, times, strict=True)}
+    weighted = [
+        MicroBatchTimes.weighted([totals[name] for name in one], list(one.values()))
+        for one in policies
+    ]
+    if setup.frozen_precision == "nf4":
+        once_s = dequantisation_s(cache, accelerator)
+        weighted = [
+            one.longer_by(once_s, backward_dequantisations(policy) * once_s)
+            for one, policy in zip(weighted, policies, strict=True)
+        ]
     return Variants(
         setup=setup,
         recompute=tuple(one for one in recomputes for _ in micro_batches),
         micro_batch=np.tile(micro_batches, len(recomputes)),
-        times=MicroBatchTimes.stack(
-            [
-                MicroBatchTimes.weighted([totals[name] for name in one], list(one.values()))
-                for one in policies
-            ]
-        ),
+        times=MicroBatchTimes.stack(weighted),
         offloaded_activation_bytes=np.concatenate(
             [activations_on_host(cache, one, micro_batches) for one in setups]
         ),
@@ -132,6 +143,12 @@ def data_parallel_parts(
     )
 
 
+def dequantisation_s(cache: ModelCache, accelerator: Accelerator) -> float:
+    """Return seconds in which a device dequantises every 4-bit weight once: those of its bytes."""
+    moved = dequantisation_traffic_bytes(cache.profile)
+    return cache.curves(accelerator).memory_bound_s(moved, kind="copy").item()
+
+
 def step_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
     """Return the parts of the step of one fixed setup, each of shape [1, 1]."""
     if setup.layout.is_data_parallel_only:
@@ -154,7 +171,7 @@ def doubts_of(
 ) -> dict[str, float]:
     """Return what can be wrong with the predicted step of a setup (`step_doubts`)."""
     kinds = cache.kinds
-    return step_doubts(
+    found = step_doubts(
         parts,
         cache.curves(site.accelerator),
         dtype=setup.precision.removesuffix("-amp"),
@@ -166,6 +183,11 @@ def doubts_of(
         has_convolutions="convolution" in kinds,
         host_s=host_s,
     )
+    if setup.frozen_precision == "nf4":
+        passes = 1 + backward_dequantisations(recompute_policies(setup))
+        spent_s = setup.grad_accum * passes * dequantisation_s(cache, site.accelerator)
+        found["memory"] += NF4_RATE_DOUBT * spent_s / parts.total_s.item()
+    return found
 
 
 def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:

@@ -6,6 +6,7 @@ from ..hardware.cluster import Site
 from ..hardware.device import peak_flops, supported_precisions
 from ..plan.errors import UnsupportedError
 from ..plan.setup import Setup
+from ..software.frozen_base import why_not_kept
 
 
 def refuse_unsupported(site: Site, setup: Setup) -> None:
@@ -22,6 +23,11 @@ def refuse_unsupported(site: Site, setup: Setup) -> None:
             fix=f"give --precision one of {', '.join(supported_precisions(site.accelerator))}.",
         )
     _refuse_offload(setup)
+    reason = why_not_kept(setup, site.accelerator)
+    if reason is not None:
+        raise UnsupportedError(
+            f"{reason[0].upper()}{reason[1:]}.", fix="leave out --frozen-precision."
+        )
 
 
 def _refuse_offload(setup: Setup) -> None:

@@ -52,6 +52,11 @@ def timeline(
             f"The timeline of {plan.layout} cannot be drawn: its ranks run different parts.",
             fix="ask for a data-parallel layout, or leave --trace out.",
         )
+    if plan.recompute_layers is not None:
+        raise UsageError(
+            "The timeline of a plan that recomputes only some of the layers cannot be drawn.",
+            fix="ask for --recompute full or none, or leave --trace out.",
+        )
     setup = Setup(
         layout=plan.layout,
         precision=plan.precision,
@@ -61,8 +66,9 @@ def timeline(
         stack=plan.stack,
         compile=plan.compile,
         autocast=casts_layers(plan.stack, plan.layout, plan.offloaded),
+        frozen_precision=plan.frozen_precision,
     )
-    cache = ModelCache(profile, curve_choice=curve_choice)
+    cache = ModelCache(profile, curve_choice=curve_choice).with_frozen(plan.frozen_precision)
     (times,) = cache.times(
         accelerator,
         plan.precision,

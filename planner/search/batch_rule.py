@@ -24,7 +24,6 @@ FEW_STEPS = 200
 NEAR = 0.05
 """How far the samples may be from tokens ÷ tokens per sample: published batches of "0.5M tokens"
 are powers of two, such as 524,288."""
-MOST_TRAINED_OF_ADAPTERS = 0.2
 LARGEST_ROW_BYTES = 16 * 1024
 """A sample of a table is not larger; an image or a text is."""
 
@@ -111,7 +110,7 @@ def _samples(row: dict[str, Any], what: str) -> dict[str, Any]:
 
 
 def _trains_adapters(profile: Profile) -> bool:
-    return profile.trainable_parameters <= MOST_TRAINED_OF_ADAPTERS * profile.parameters
+    return profile.is_mostly_frozen
 
 
 def _tokens(samples: int, per_sample: float | None) -> float | None:

@@ -32,6 +32,8 @@ class Candidate:
     micro_batch: int
     grad_accum: int
     recompute: Recompute
+    recompute_share: float = 1.0
+    """Part of the layers that are recomputed."""
     step_s: float
     global_batch: int
     steps: int | None
@@ -66,6 +68,7 @@ class Candidate:
             micro_batch=self.micro_batch,
             grad_accum=self.grad_accum,
             recompute=self.recompute,
+            recompute_share=self.recompute_share,
         )
 
     @cached_property

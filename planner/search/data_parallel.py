@@ -14,21 +14,35 @@ from functools import lru_cache
 import numpy as np
 
 from ...catalog.types import Accelerator
-from ...catalog.vocabulary import Stack
+from ...catalog.vocabulary import Recompute, Stack
 from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes
 from ..memory.framework_memory import communicators
 from ..plan.layout import Layout
 from ..plan.setup import Setup
 from ..predict.host_work import host_bytes
-from ..predict.interval import safe_peak_bytes
+from ..predict.interval import safe_allocator_bytes, safe_peak_bytes, usual_sigma
+from ..predict.kept_values import setup_text
 from ..predict.model_cache import ModelCache
 from ..predict.peak_memory import data_parallel_memory, framework_of
 from ..predict.step_time import Variants, data_parallel_parts, variants_of
 from .search_space import Space
+from .some_layers import FRAGMENTATION, ends_of, equal_layers, least_share
 
 USUAL_FRAGMENTATION = 1.02
 """Reserved ÷ allocated assumed while searching; the plans shown replay the allocator."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SomeLayers:
+    """Recompute of some of the layers: where all fit, and none does not."""
+
+    share: np.ndarray
+    """[L, B] the least part of the layers; NaN where there is none."""
+    accum: np.ndarray
+    """[L, B]"""
+    step_s: np.ndarray
+    """[L, B]"""
 
 
 @dataclass
@@ -49,9 +63,20 @@ class DataParallelPredictor:
         """[V] micro-batches of the variants."""
         return np.tile(self.space.micro_batches, len(self.space.recomputes))
 
+    @property
+    def recompute(self) -> tuple[Recompute, ...]:
+        """[V] recompute policies of the variants."""
+        return tuple(one for one in self.space.recomputes for _ in self.space.micro_batches)
+
     def variants(self, accelerator: Accelerator, base: Setup) -> Variants:
         """Return kernel times on a device of every recompute policy and micro-batch."""
-        key = (accelerator.name, base.precision, base.stack, base.autocast)
+        key = (
+            accelerator.name,
+            base.precision,
+            base.frozen_precision,
+            base.stack,
+            base.autocast,
+        )
         if key not in self._variants:
             self._variants[key] = variants_of(
                 self.cache, accelerator, base, self.space.recomputes, self.space.micro_batches
@@ -115,6 +140,48 @@ class DataParallelPredictor:
         """Return [L, V] step times."""
         return data_parallel_parts(self.cache, site, layouts, variants, accum).total_s
 
+    def some_layers(
+        self,
+        site: Site,
+        layouts: tuple[Layout, ...],
+        variants: Variants,
+        accum: np.ndarray,
+        *,
+        max_oom: float,
+    ) -> SomeLayers | None:
+        """Return what recompute of only some layers takes; None where it is needed nowhere.
+
+        Args:
+            site: device and links.
+            layouts: [L].
+            variants: [V] of all policies.
+            accum: [L, V] micro-batches of a step.
+            max_oom: chance of running out of memory that is accepted.
+        """
+        base, sizes = variants.setup, len(self.space.micro_batches)
+        ends = ends_of(self.space.recomputes, self.cache.profile)
+        if ends is None or base.offload:
+            return None
+        none, full = (slice(end * sizes, (end + 1) * sizes) for end in ends)
+        outside = self._framework_bytes(site, layouts, base)
+        room = safe_allocator_bytes(
+            capacity_bytes(site.accelerator),
+            outside,
+            margin=np.zeros(1),
+            sigma=np.full(1, usual_sigma(base.stack)),
+            max_oom=max_oom,
+        )
+        peaks = self.peak_bytes(layouts, base, accum)
+        layers = equal_layers(self.cache.profile)
+        share = least_share(peaks[:, none], peaks[:, full], room / FRAGMENTATION, layers=layers)
+        share = np.where((share > 0) & (share < 1), share, np.nan)
+        if np.isnan(share).all():
+            return None
+        times = variants.times.between(none, full, np.nan_to_num(share, nan=1.0))
+        some = replace(variants, times=times)
+        own = accum[:, full]
+        return SomeLayers(share=share, accum=own, step_s=self.step_s(site, layouts, some, own))
+
     def _framework_bytes(self, site: Site, layouts: tuple[Layout, ...], base: Setup) -> np.ndarray:
         """Return [L, 1] bytes that a process holds outside the allocator's pool."""
         opened = _communicators(layouts, base.stack)
@@ -128,7 +195,14 @@ class DataParallelPredictor:
         self, layouts: tuple[Layout, ...], base: Setup, *, accumulates: bool
     ) -> np.ndarray:
         """Return [L, V] allocated peaks; many sites share the same layouts."""
-        key = (layouts, base.precision, base.stack, base.autocast, accumulates)
+        key = (
+            layouts,
+            base.precision,
+            base.frozen_precision,
+            base.stack,
+            base.autocast,
+            accumulates,
+        )
         if key not in self._peaks:
             self._peaks[key] = np.array(
                 [self._layout_peak(layout, base, accumulates=accumulates) for layout in layouts]
@@ -139,6 +213,7 @@ class DataParallelPredictor:
         """Return [V] allocated peaks; they do not depend on the device."""
         key = (
             base.precision,
+            base.frozen_precision,
             base.stack,
             base.autocast,
             layout.zero_stage,
@@ -157,9 +232,8 @@ class DataParallelPredictor:
                 ]
                 return np.concatenate(peaks).tolist()
 
-            software = (base.compile, base.software_date, sorted(base.features))
             tried = (self.space.recomputes, self.space.micro_batches.tolist())
-            asked = ("peaks", *key, *software, sorted(base.offload), *tried)
+            asked = ("peaks", *key, setup_text(base), *tried)
             found = self.cache.values.value(asked, made)
             self._layout_peaks[key] = np.array(found, dtype=float)
         return self._layout_peaks[key]

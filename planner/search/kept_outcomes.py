@@ -9,16 +9,15 @@ to beat.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ...profiles.curves.user_curves import user_curves_digest
 from ..hardware.cluster import Site
 from ..plan.layout import Layout
 from ..plan.setup import Setup
-from ..predict.kept_values import KeptValues
+from ..predict.kept_values import KeptValues, plain
 from ..predict.model_cache import ModelCache
 from .search_space import Space
 from .split_layouts import Found, Outcome
@@ -46,17 +45,19 @@ class KeptOutcomes:
                 "curves": user_curves_digest(cache.curve_choice),
                 "left_out": sorted(cache.curve_choice.left_out),
                 "calibration": None if calibration is None else calibration.model_dump_json(),
-                "recomputes": space.recomputes,
                 "micro_batches": space.micro_batches.tolist(),
-                "grad_accums": space.grad_accums,
-                "global_batch": space.global_batch,
+                "space": [
+                    (one.name, repr(getattr(space, one.name)))
+                    for one in fields(space)
+                    if one.name not in ("node_counts", "batch", "micro_batches")
+                ],
             }
 
         return cls(KeptValues(cache.kept, facts))
 
     def outcome(self, key: tuple[object, ...], make: Callable[[], Outcome]) -> Outcome:
         """Return the outcome of a key, which is computed if it is not known."""
-        return _whole(self.values.value(key, lambda: _plain(make())))
+        return _whole(self.values.value(key, lambda: plain(make())))
 
     def flag(self, key: tuple[object, ...], make: Callable[[], bool]) -> bool:
         """Return whether something holds, which is found out if it is not known."""
@@ -74,16 +75,6 @@ class KeptOutcomes:
         return self._sites[id(site)][1]
 
 
-def _plain(value: object) -> object:
-    """Return a value as JSON can hold it; `_whole` makes it again, with tuples for lists."""
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
-        return {"class": type(value).__name__, **parts}
-    if isinstance(value, frozenset):
-        return {"class": "frozenset", "items": sorted(value)}
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
-
-
 def _whole(value: object) -> Any:
     if isinstance(value, list):
         return tuple(_whole(one) for one in value)
@@ -93,8 +84,3 @@ def _whole(value: object) -> Any:
     if value["class"] == "frozenset":
         return frozenset(parts["items"])
     return _CLASSES[value["class"]](**parts)
-
-
-def setup_text(setup: Setup) -> str:
-    """Return what is equal for equal setups, in every process."""
-    return json.dumps(_plain(setup))

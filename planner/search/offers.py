@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from ...catalog.listing.query import parse_filter, select_offers
 from ...catalog.snapshot import Catalogue
+from ...catalog.spot import spot_status
 from ...catalog.types import Accelerator, Instance, Offer, Provider
 from ...catalog.vocabulary import Purchase
 from ..hardware.cluster import Site
@@ -58,6 +59,7 @@ class PricedInstance:
             purchase=self.purchase,
             usd_per_hour=None if self.usd_per_hour is None else float(self.usd_per_hour),
             spot_usd_per_hour=None if spot is None else float(spot),
+            spot_status=spot_status(self.offer, self.instance),
             price_basis=self.offer.price_basis,
             price_date=self.offer.price_date,
             price_date_precision=self.offer.price_date_precision,

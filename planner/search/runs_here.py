@@ -22,6 +22,7 @@ def why_not_run(setup: Setup, accelerator: Accelerator, profile: Profile) -> str
     return torch_build_of(accelerator, profile).why_not or why_not_runnable(
         setup.layout,
         precision=setup.precision,
+        frozen_precision=setup.frozen_precision,
         stack=setup.stack,
         grad_accum=setup.grad_accum,
         recompute=setup.recompute,

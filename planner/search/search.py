@@ -29,11 +29,14 @@ from ..predict.step_time import step_parts
 from .answer import answer_of, asked_question, price_dates
 from .batch_rule import FEW_STEPS
 from .candidate import Candidate
+from .frozen_ways import frozen_notes, refuse_nothing_frozen
 from .infeasible import nearest_miss, reasons
 from .offers import survey
+from .progress import Progress, untold
 from .ranking import rank
 from .runs_here import is_run, stands_apart
-from .search_space import Space, asked_batch, space_of
+from .search_space import Space, asked_batch, refuse_other_devices, space_of
+from .some_layers import equal_layers, further_share
 from .sweep import Sweep
 from .to_plan import as_plan
 
@@ -72,6 +75,7 @@ def search(
     *,
     curve_choice: CurveChoice = USUAL_CURVES,
     kept: KeptTables | None = None,
+    on_progress: Progress = untold,
 ) -> SearchOutcome:
     """Return the plans that answer a question, best first.
 
@@ -84,12 +88,15 @@ def search(
         curve_choice: which measurements of devices the predictions rest on.
         kept: where tables that no device or price changes are kept from search to search; None for
             nowhere.
+        on_progress: told how many of the kinds of machine are compared, and what follows.
 
     Raises:
-        UsageError: a name in the question is unknown, or amounts contradict each other.
+        UsageError: a name in the question is unknown, amounts contradict each other, or its stack
+            runs on none of its devices.
     """
     if question.choices.optimizer:
         profile = with_optimizer(profile, question.choices.optimizer)
+    refuse_nothing_frozen(question.choices, profile)
     cache = ModelCache(profile, curve_choice=curve_choice, kept=kept)
     space = space_of(question, profile)
     market = survey(
@@ -99,18 +106,28 @@ def search(
         with_cpus=question.vs_cpu,
         by_region=question.by == "region",
     )
+    if question.choices.stack is not None:
+        refuse_other_devices(question.choices.stack, [one.accelerator for one in market.choices])
     asked = question.choices.offload
-    sweep = Sweep(question, cache, space, market, offload=frozenset(asked or ()))
+    sweep = Sweep(
+        question,
+        cache,
+        space,
+        market,
+        offload=frozenset(asked or ()),
+        on_progress=on_progress,
+    )
     candidates = list(sweep.candidates())
     if asked is None and not space.fixed and not candidates and sweep.counts["out_of_memory"]:
         for offload in LAST_RESORTS:
-            last = Sweep(question, cache, space, market, offload=offload)
+            last = Sweep(question, cache, space, market, offload=offload, on_progress=on_progress)
             candidates = list(last.candidates())
             if candidates:
                 sweep = last
                 break
+    on_progress("replaying the memory of the best plans", None, None)
     outcome = _outcome(question, cache, space, sweep, candidates, known or {})
-    cache.values.save()
+    cache.save()
     return outcome
 
 
@@ -162,6 +179,7 @@ def _outcome(
         nearest_miss=missed,
         notes=(
             *_notes(question, space, cache.profile),
+            *frozen_notes(question.choices, cache.profile, best.plans),
             *sorted(sweep.refusals),
             *_offered(question, sweep, best.plans),
             *(() if best.plans else reasons(space, sweep.market, cache.profile, question.choices)),
@@ -174,34 +192,47 @@ def _finish(
 ) -> Plan | None:
     """Return the whole plan of a candidate, its memory checked by replaying the allocator.
 
-    Where the replay shows more fragmentation than the search assumed, the micro-batch is halved
-    (and the accumulation doubled, so that the global batch stays) until memory is not short.
+    Where the replay shows more fragmentation than the search assumed, more layers are recomputed if
+    only some are; then the micro-batch is halved (and the accumulation doubled, so that the global
+    batch stays) until memory is not short.
     """
-    money = question.money
     while True:
-        setup = candidate.setup
-        memory = memory_parts(cache, setup)
-        last = setup.micro_batch % 2 or question.choices.micro_batches
-        if last or _is_roomy(cache, candidate, memory, money.max_oom):
-            parts = step_parts(cache, candidate.site, setup)
-            prediction = assemble(cache, candidate.site, setup, parts, memory)
-            if not prediction.fits:
-                return None
-            plan = as_plan(candidate, prediction, cache.profile, question)
-            measured = known.get(run_key(plan))
-            if measured is None:
-                return plan
-            prediction = as_measured(prediction, measured)
-            return as_plan(candidate, prediction, cache.profile, question)
-        is_free = asked_batch(question, cache.profile).samples is None
-        accum = candidate.grad_accum * (1 if is_free else 2)
-        size = candidate.micro_batch // 2
-        candidate = replace(
-            candidate,
-            micro_batch=size,
-            grad_accum=accum,
-            global_batch=size * accum * candidate.layout.data,
-        )
+        memory = memory_parts(cache, candidate.setup)
+        smaller = None
+        if not _is_roomy(cache, candidate, memory, question.money.max_oom):
+            smaller = _smaller(candidate, question, cache.profile)
+        if smaller is not None:
+            candidate = smaller
+            continue
+        parts = step_parts(cache, candidate.site, candidate.setup)
+        prediction = assemble(cache, candidate.site, candidate.setup, parts, memory)
+        if not prediction.fits:
+            return None
+        plan = as_plan(candidate, prediction, cache.profile, question)
+        measured = known.get(run_key(plan))
+        if measured is None:
+            return plan
+        prediction = as_measured(prediction, measured)
+        return as_plan(candidate, prediction, cache.profile, question)
+
+
+def _smaller(candidate: Candidate, question: Question, profile: Profile) -> Candidate | None:
+    """Return a candidate with a smaller peak and the same global batch; None where none is left."""
+    if candidate.recompute_share < 1:
+        layers = equal_layers(profile) // candidate.layout.pipeline
+        share = further_share(candidate.recompute_share, layers)
+        return replace(candidate, recompute_share=share)
+    if candidate.micro_batch % 2 or question.choices.micro_batches:
+        return None
+    is_free = asked_batch(question, profile).samples is None
+    accum = candidate.grad_accum * (1 if is_free else 2)
+    size = candidate.micro_batch // 2
+    return replace(
+        candidate,
+        micro_batch=size,
+        grad_accum=accum,
+        global_batch=size * accum * candidate.layout.data,
+    )
 
 
 def _is_roomy(cache: ModelCache, candidate: Candidate, memory: RankMemory, max_oom: float) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from ...catalog.errors import UsageError
 from ...catalog.types import Accelerator
-from ...catalog.vocabulary import PRECISIONS, Precision, Recompute, Stack
+from ...catalog.vocabulary import PRECISIONS, STACKS, Precision, Recompute, Stack
 from ...profiles.profile import Profile
 from ..cost.run_cost import given_samples
 from ..hardware.device import supported_precisions
@@ -18,9 +19,12 @@ from ..plan.asked import AskedBatch
 from ..plan.layout import Layout
 from ..plan.question import Choices, Machine, Question
 from .batch_rule import global_batch_of
+from .some_layers import asked_share
 
 LARGEST_FREE_MICRO_BATCH = 1024
 """Where no global batch bounds it."""
+MOST_NAMED = 4
+"""Devices in a message."""
 MOST_SPLIT_BATCHES = 6
 """Micro-batch sizes of split layouts where none was given: the powers of two up to 32."""
 
@@ -39,6 +43,8 @@ class Space:
     global_batch: int | None
     batch: AskedBatch
     """The same, with where it is from."""
+    recompute_share: float = 1.0
+    """Part of the layers that are recomputed, where it is given."""
     fixed: bool
     """One instance, node count, layout and micro-batch: exactly one plan."""
 
@@ -54,7 +60,8 @@ def space_of(question: Question, profile: Profile) -> Space:
     """Return the space that a question spans for this model.
 
     Raises:
-        UsageError: the global batch is in tokens, and the file does not say how many a sample has.
+        UsageError: the global batch is in tokens, and the file does not say how many a sample has;
+            or more layers are to be recomputed than there are.
     """
     choices, machine = question.choices, question.machine
     fixed = is_fixed(machine, choices)
@@ -67,6 +74,7 @@ def space_of(question: Question, profile: Profile) -> Space:
         node_counts=node_counts(machine),
         layouts=choices.layouts,
         recomputes=recomputes,
+        recompute_share=asked_share(choices, profile),
         micro_batches=_micro_batches(choices, global_batch),
         grad_accums=choices.grad_accums,
         global_batch=global_batch,
@@ -135,6 +143,32 @@ def stack_for(accelerator: Accelerator, profile: Profile, choices: Choices) -> S
         return "xla"
     compiled = profile.file_compiles if choices.compile is None else choices.compile
     return "torch-compile" if compiled else "torch-eager"
+
+
+def drives(stack: Stack, accelerator: Accelerator) -> bool:
+    """Return whether a stack runs a torch file on a device.
+
+    TPUs, Trainium and Inferentia run it through XLA alone (torch/XLA, torch-neuronx), and torch/XLA
+    runs on no GPU any more: CUDA was deprecated in its release 2.8 and taken out after it
+    (github.com/pytorch/xla/pull/9598). A host processor is not judged.
+    """
+    return accelerator.is_cpu or (stack == "xla") == accelerator.needs_xla
+
+
+def refuse_other_devices(stack: Stack, devices: Iterable[Accelerator]) -> None:
+    """Raise UsageError where a stack that was asked for drives none of the devices."""
+    by_name = {device.name: device for device in devices}
+    if not by_name or any(drives(stack, device) for device in by_name.values()):
+        return
+    named = sorted(by_name)
+    able = [one for one in STACKS if (one == "xla") != (stack == "xla")]
+    listed = ", ".join(named[:MOST_NAMED]) + (" …" if len(named) > MOST_NAMED else "")
+    raise UsageError(
+        f"The stack {stack} does not run torch code on {listed}.",
+        fix=f"leave --stack out, or give {' or '.join(able)}, which run it there."
+        if len(able) > 1
+        else f"leave --stack out, or give --stack {able[0]}, which runs it there after a port.",
+    )
 
 
 def _first(wanted: tuple[Precision, ...], able: tuple[Precision, ...]) -> tuple[Precision, ...]:

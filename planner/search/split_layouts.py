@@ -31,6 +31,7 @@ from ..step.kernel_totals import MicroBatchTimes
 from ..step.model_parallel_step import SECONDS, hybrid_traffic
 from .data_parallel import USUAL_FRAGMENTATION
 from .search_space import Space, few_micro_batches
+from .some_layers import FRAGMENTATION, ends_of, equal_layers, least_share
 from .split_rows import Kind, SplitRows
 from .split_tables import SplitTables
 
@@ -47,6 +48,7 @@ class Found:
     micro_batch: int
     grad_accum: int
     recompute: Recompute
+    recompute_share: float
     step_s: float
 
 
@@ -72,8 +74,24 @@ class _Fitting(NamedTuple):
     accum: np.ndarray
     place: np.ndarray
     """Where their stage's seconds are."""
+    kept_place: np.ndarray
+    """Where they are for the layers that are not recomputed."""
+    share: np.ndarray
+    """Part of the layers under that policy; the others keep their activations."""
     base: np.ndarray
     """Which of the bases they run under."""
+
+    def beside(self, other: _Fitting) -> _Fitting:
+        """Return these candidates with others behind them."""
+        return _Fitting(*(np.concatenate(both) for both in zip(self, other, strict=True)))
+
+    def seconds(self, table: np.ndarray) -> np.ndarray:
+        """Return what a table of stages says of the candidates."""
+        taken = table[self.place]
+        some = np.flatnonzero(self.share < 1)
+        kept = table[self.kept_place[some]]
+        taken[some] = kept + self.share[some] * (taken[some] - kept)
+        return taken
 
 
 class _Needed(NamedTuple):
@@ -185,7 +203,6 @@ class SplitPredictor:
     ) -> tuple[_Fitting, int, int]:
         """Return the candidates that fit, and how many do not: for their memory, or their batch."""
         facts = self.rows.facts
-        policies, sizes = len(self.space.recomputes), len(self.tables.micro_batches)
         needed = self.cache.shared(
             ("needed", id(self), base, rows.tobytes()), lambda: self._needed(base, rows)
         )
@@ -203,17 +220,60 @@ class SplitPredictor:
         row, policy, size = np.nonzero(needed.peaks[some] <= room[some, None, None])
         row = some[row]
         chosen = rows[row]
-        place = facts["split"][chosen] * policies + policy
-        place = place * len(self.rows.pipelines) + facts["pipeline_index"][chosen]
+        place = self._place(chosen, policy, size)
         found = _Fitting(
             row=chosen,
             recompute=policy,
             size=size,
             accum=needed.accum[row, size],
-            place=place * sizes + size,
+            place=place,
+            kept_place=place,
+            share=np.ones(len(row)),
             base=np.full(len(row), index),
         )
-        return found, needed.peaks.size - needed.indivisible - len(row), needed.indivisible
+        missed = needed.peaks.size - needed.indivisible - len(row)
+        if self._ends is None:
+            return found, missed, needed.indivisible
+        some = self._some_layers(rows, needed, room, some, index)
+        return found.beside(some), missed, needed.indivisible
+
+    def _place(self, rows: np.ndarray, policy: np.ndarray | int, size: np.ndarray) -> np.ndarray:
+        """Return where the seconds of a stage are."""
+        facts = self.rows.facts
+        place = facts["split"][rows] * len(self.space.recomputes) + policy
+        place = place * len(self.rows.pipelines) + facts["pipeline_index"][rows]
+        return place * len(self.tables.micro_batches) + size
+
+    @property
+    def _ends(self) -> tuple[int, int] | None:
+        return ends_of(self.space.recomputes, self.cache.profile)
+
+    def _some_layers(
+        self, rows: np.ndarray, needed: _Needed, room: np.ndarray, some: np.ndarray, index: int
+    ) -> _Fitting:
+        """Return the candidates that fit where only some of the layers are recomputed."""
+        assert self._ends is not None
+        none, full = self._ends
+        layers = equal_layers(self.cache.profile) // self.rows.facts["pipeline"][rows]
+        share = least_share(
+            needed.peaks[some, none],
+            needed.peaks[some, full],
+            room[some, None] * (USUAL_FRAGMENTATION / FRAGMENTATION),
+            layers=np.maximum(layers, 1)[some, None],
+        )
+        row, size = np.nonzero((share > 0) & (share < 1))
+        share, row = share[row, size], some[row]
+        chosen = rows[row]
+        return _Fitting(
+            row=chosen,
+            recompute=np.full(len(row), full),
+            size=size,
+            accum=needed.accum[row, size],
+            place=self._place(chosen, full, size),
+            kept_place=self._place(chosen, none, size),
+            share=share,
+            base=np.full(len(row), index),
+        )
 
     def _needed(self, base: Setup, rows: np.ndarray) -> _Needed:
         """Return what rows need, which all devices on such nodes have in common."""
@@ -296,6 +356,7 @@ class SplitPredictor:
             micro_batch=int(self.tables.micro_batches[these.size[at]]),
             grad_accum=int(these.accum[at]),
             recompute=self.space.recomputes[these.recompute[at]],
+            recompute_share=float(these.share[at]),
             step_s=seconds,
         )
 
@@ -308,9 +369,11 @@ class SplitPredictor:
             own = these.base == i
             if not own.any():
                 continue
-            stages, at = self.tables.stages(site, base), these.place[own]
-            one = stages.seconds["forward_s"][at] + stages.seconds["backward_s"][at]
-            least[own] = these.accum[own] * one + waits[these.row[own]] * stages.others_s[at]
+            stages = self.tables.stages(site, base)
+            some = _Fitting(*(column[own] for column in these))
+            one = some.seconds(stages.seconds["forward_s"])
+            one += some.seconds(stages.seconds["backward_s"])
+            least[own] = some.accum * one + waits[some.row] * some.seconds(stages.others_s)
         return least
 
     def step_s(
@@ -341,7 +404,7 @@ class SplitPredictor:
     def _step_s(self, site: Site, base: Setup, these: _Fitting, rows: np.ndarray) -> np.ndarray:
         facts = {name: column[these.row] for name, column in self.rows.facts.items()}
         stages = self.tables.stages(site, base)
-        taken = {name: stages.seconds[name][these.place] for name in SECONDS}
+        taken = {name: these.seconds(stages.seconds[name]) for name in SECONDS}
         table, place = self.cache.shared(
             ("traffic", id(self), rows.tobytes()), lambda: self.rows.traffic(rows)
         )
@@ -354,7 +417,7 @@ class SplitPredictor:
                 taken["forward_s"], taken["backward_s"], taken["compute_s"], taken["memory_s"]
             ),
             communication={name: taken[name] for name in SECONDS if name.endswith("_comm_s")},
-            others_s=stages.others_s[these.place],
+            others_s=these.seconds(stages.others_s),
             boundary_bytes=sent,
             on_fast_link=facts["accelerators"] <= site.domain,
             pipeline=facts["pipeline"],

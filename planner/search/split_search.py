@@ -14,10 +14,12 @@ from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes
 from ..plan.layout import Layout
 from ..plan.setup import Setup
+from ..predict.kept_values import setup_text
 from ..predict.model_cache import ModelCache
 from ..predict.peak_memory import memory_parts
 from ..software.stack import casts_layers
-from .kept_outcomes import KeptOutcomes, setup_text
+from .kept_outcomes import KeptOutcomes
+from .progress import Progress, untold
 from .search_space import Space
 from .split_layouts import Outcome, SplitPredictor
 from .split_rows import Kind
@@ -36,6 +38,8 @@ class SplitSearch:
     """(precision, stack, autocast=…) → the setup without its layout and batch."""
     given: bool
     """Whether the user gave layouts, or offloads: then none are searched."""
+    on_progress: Progress = untold
+    """Told when its tables are made: for a large model that takes longer than all devices."""
     kinds: Sequence[Kind] = ()
     """Of nodes of all sites that may be asked for."""
     _predictors: dict[Stack, SplitPredictor | None] = field(default_factory=dict)
@@ -119,6 +123,7 @@ class SplitSearch:
     def _predictor(self, precision: Precision, stack: Stack) -> SplitPredictor | None:
         """Return what predicts split layouts under a stack; None where none is legal."""
         if stack not in self._predictors:
+            self.on_progress("making tables of layouts that split the model", None, None)
             base = self.base(precision, stack, autocast=True)
             self._predictors[stack] = SplitPredictor.of(self.cache, self.space, base, self.kinds)
         return self._predictors[stack]

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-import numpy as np
-
-from ...catalog.vocabulary import Offloaded, Precision, Stack
+from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Stack
 from ...profiles.missing_numerics import FAILS, NEVER_TRACED
 from ...profiles.profile import NUMERICS_OF_PRECISION
 from ..cost.run_cost import samples_of, steps_of
@@ -18,19 +16,22 @@ from ..plan.layout import Layout
 from ..plan.plan import Rejected
 from ..plan.question import Question
 from ..plan.setup import Setup
-from ..predict.input_wait import input_s, is_input_known
+from ..predict.input_wait import is_input_known
 from ..predict.model_cache import ModelCache
 from ..software.stack import casts_layers
 from .best_variant import Best
 from .candidate import Candidate
-from .data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor, data_ranks
+from .data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
+from .frozen_ways import keeps_frozen, ways_to_try, without_needless_nf4
 from .model_parallel import HandLayouts
 from .offers import LARGE_CLOUDS, Market, PricedInstance
+from .progress import Progress, untold
 from .ranking import grouping
-from .search_space import Space, precisions_for, stack_for
+from .search_space import Space, drives, precisions_for, stack_for
 from .split_layouts import Found, Outcome
 from .split_rows import Kind
 from .split_search import SplitSearch
+from .tried_layouts import tried_layouts
 
 
 class Sweep:
@@ -44,8 +45,10 @@ class Sweep:
         market: Market,
         *,
         offload: frozenset[Offloaded] = NOTHING,
+        on_progress: Progress = untold,
     ) -> None:
         self.question = question
+        self.on_progress = on_progress
         self.offload = offload
         self.cache = cache
         self.space = space
@@ -58,8 +61,9 @@ class Sweep:
         self.by = grouping(question)
         self._data_parallel = DataParallelPredictor(cache=cache, space=space)
         self._by_hand = HandLayouts(cache=cache, space=space)
+        given = bool(space.layouts or offload) or space.recompute_share < 1
         self._splits = SplitSearch(
-            cache=cache, space=space, base=self._base, given=bool(space.layouts or offload)
+            cache=cache, space=space, base=self._base, given=given, on_progress=on_progress
         )
         self.timed = 0
         """Candidates that split the model and whose step time was computed."""
@@ -71,26 +75,45 @@ class Sweep:
         groups = self._sites()
         nodes = [choices[0].one_node for choices in groups.values()]
         self._splits.kinds = sorted({Kind(node.per_node, node.domain) for node in nodes})
-        for choices in groups.values():
+        for done, choices in enumerate(groups.values()):
+            self.on_progress("comparing kinds of machine", done, len(groups))
             accelerator = choices[0].accelerator
             if self.offload and accelerator.is_cpu:
                 continue  # Its memory is the host's already.
             stack = stack_for(accelerator, self.cache.profile, self.question.choices)
+            if not drives(stack, accelerator):
+                self.counts["unsupported"] += len(choices)
+                continue
             precisions = precisions_for(
                 accelerator, self.cache.profile, self.question.choices, fixed=self.space.fixed
             )
             if not precisions:
                 self.counts["unsupported"] += len(choices)
+            ways = ways_to_try(
+                accelerator,
+                stack,
+                precisions,
+                self.cache.profile,
+                self.question.choices,
+                fixed=self.space.fixed,
+            )
+            if precisions and not ways:
+                self.counts["unsupported"] += len(choices)
             found = [
                 one
-                for precision in precisions
-                for one in self._of_device(choices, precision, stack)
+                for precision, frozen in ways
+                for one in self._of_device(choices, precision, stack, frozen)
             ]
-            if precisions and self._splits.may_help(accelerator, precisions[-1], stack):
+            if not self.question.all_variants and not self.question.choices.frozen_precisions:
+                found = without_needless_nf4(found)
+            # Layouts that split the model keep frozen parameters as the precision says.
+            splits = any(frozen is None for _, frozen in ways)
+            if splits and self._splits.may_help(accelerator, precisions[-1], stack):
                 yield from self._with_splits(choices, precisions, stack, found)
             else:
                 yield from found
         self._splits.save()
+        self.on_progress("comparing kinds of machine", len(groups), len(groups))
 
     def _sites(self) -> dict[tuple[object, ...], list[PricedInstance]]:
         """Group instance types that differ in nothing but seller and price."""
@@ -114,7 +137,11 @@ class Sweep:
         return sites
 
     def _of_device(
-        self, choices: list[PricedInstance], precision: Precision, stack: Stack
+        self,
+        choices: list[PricedInstance],
+        precision: Precision,
+        stack: Stack,
+        frozen: FrozenPrecision | None,
     ) -> Iterator[Candidate]:
         """Yield the fastest variant that fits of every layout.
 
@@ -122,14 +149,18 @@ class Sweep:
         candidate, unless all variants are asked for.
         """
         site = choices[0].one_node
-        layouts = self._traced(self._layouts(site, len(choices)), precision, stack, len(choices))
+        layouts = self._layouts(site, len(choices))
+        if frozen is not None:
+            base = self._base(precision, stack, autocast=True, frozen=frozen)
+            layouts = [one for one in layouts if keeps_frozen(one, site.accelerator, base)]
+        layouts = self._traced(layouts, precision, stack, len(choices))
         for layout in layouts:
             if not layout.is_data_parallel_only:
                 yield from self._of_hand_layout(choices, site, layout, precision, stack)
         data_parallel = [layout for layout in layouts if layout.is_data_parallel_only]
         for autocast, same in self._same_kernels(data_parallel, precision, stack).items():
             if same:
-                base = self._base(precision, stack, autocast=autocast)
+                base = self._base(precision, stack, autocast=autocast, frozen=frozen)
                 yield from self._of_layouts(choices, site, same, base)
 
     def _traced(
@@ -211,6 +242,7 @@ class Sweep:
                     micro_batch=one.micro_batch,
                     grad_accum=one.grad_accum,
                     recompute=one.recompute,
+                    recompute_share=one.recompute_share,
                     step_s=one.step_s,
                     global_batch=batch,
                     steps=self._steps(batch),
@@ -264,6 +296,7 @@ class Sweep:
                 micro_batch=tried.best.micro_batch,
                 grad_accum=tried.best.grad_accum,
                 recompute=tried.best.recompute,
+                recompute_share=base.recompute_share,
                 step_s=tried.step_s,
                 global_batch=batch,
                 steps=self._steps(batch),
@@ -277,41 +310,29 @@ class Sweep:
         layouts: tuple[Layout, ...],
         base: Setup,
     ) -> Iterator[Candidate]:
-        accum, divisible = self._data_parallel.accumulation(
-            layouts, self._data_parallel.micro_batch
-        )
-        fits, is_safe = self._data_parallel.fits(
-            site, layouts, base, accum, max_oom=self.question.money.max_oom
-        )
-        fits &= divisible
+        max_oom = self.question.money.max_oom
+        tried = tried_layouts(self._data_parallel, site, layouts, base, max_oom=max_oom)
         many = len(choices)
-        self.tried += many * fits.size
-        self.counts["indivisible"] += many * int((~divisible).sum())
-        self.counts["out_of_memory"] += many * int((divisible & ~fits).sum())
-        if not fits.any():
-            return
         shown = self._shown(choices)
-        variants = self._data_parallel.variants(site.accelerator, base)
-        total_s = self._data_parallel.step_s(site, layouts, variants, accum)
-        batch = variants.micro_batch * data_ranks(layouts) * accum
-        nodes = np.array([[layout.accelerators / site.per_node] for layout in layouts])
-        needed_s = input_s(self.cache.profile, site, batch / nodes)
-        total_s = total_s if needed_s is None else np.maximum(total_s, needed_s)
-        best = Best.of(batch / total_s, fits, fits & is_safe, variants.micro_batch)
-        for row, fitting in self._rows_to_show(layouts, best, variants.setup.stack).items():
-            layout, column = layouts[row], int(best.column[row])
+        self.tried += many * tried.fits.size
+        self.counts["indivisible"] += many * tried.indivisible
+        self.counts["out_of_memory"] += many * tried.out_of_memory
+        best = tried.best
+        for row, fitting in self._rows_to_show(layouts, best, base.stack).items():
+            column = int(best.column[row])
             for choice in shown:
                 yield Candidate(
                     choice=choice,
                     one_node=site,
-                    base=variants.setup,
-                    layout=layout,
-                    micro_batch=int(variants.micro_batch[column]),
-                    grad_accum=int(accum[row, column]),
-                    recompute=variants.recompute[column],
-                    step_s=float(total_s[row, column]),
-                    global_batch=int(batch[row, column]),
-                    steps=self._steps(int(batch[row, column])),
+                    base=base,
+                    layout=layouts[row],
+                    micro_batch=int(tried.micro_batch[column]),
+                    grad_accum=int(tried.accum[row, column]),
+                    recompute=tried.recompute[column],
+                    recompute_share=float(tried.share[row, column]),
+                    step_s=float(tried.step_s[row, column]),
+                    global_batch=int(tried.global_batch[row, column]),
+                    steps=self._steps(int(tried.global_batch[row, column])),
                     is_risky=not best.is_safe[row],
                     variants_that_fit=fitting * many // len(shown),
                 )
@@ -358,7 +379,14 @@ class Sweep:
             layouts = [layout for layout in layouts if layout.zero_stage == 3]
         return layouts
 
-    def _base(self, precision: Precision, stack: Stack, *, autocast: bool) -> Setup:
+    def _base(
+        self,
+        precision: Precision,
+        stack: Stack,
+        *,
+        autocast: bool,
+        frozen: FrozenPrecision | None = None,
+    ) -> Setup:
         """Return a setup with everything but the layout, the batch and the recompute policy."""
         return Setup(
             layout=Layout(),
@@ -367,7 +395,9 @@ class Sweep:
             stack=stack,
             compile=bool(self.question.choices.compile),
             autocast=autocast,
+            frozen_precision=frozen,
             offload=self.offload,
+            recompute_share=self.space.recompute_share,
         )
 
     def _steps(self, global_batch: int) -> int | None:

@@ -17,6 +17,7 @@ from ..predict.predict import Prediction
 from ..software.torch_builds import BuildVerdict, capacity_note
 from .candidate import Candidate
 from .runs_here import torch_build_of, why_not_run
+from .some_layers import equal_layers, recomputed_layers
 
 
 def as_plan(
@@ -36,7 +37,7 @@ def as_plan(
     plan = Plan(
         id="",
         position=0,
-        string=plan_string(candidate),
+        string=plan_string(candidate, profile),
         offer=choice.chosen(),
         nodes=site.nodes,
         accelerators=site.accelerators,
@@ -46,9 +47,11 @@ def as_plan(
         grad_accum=setup.grad_accum,
         global_batch=global_batch,
         recompute=setup.recompute,
+        recompute_layers=recomputed_layers(setup, profile),
         compile=setup.compile or setup.stack == "torch-compile",
         stack=setup.stack,
         optimizer=profile.optimizer.name,
+        frozen_precision=setup.frozen_precision,
         offload=bool(setup.offload),
         offloaded=ordered(setup.offload),
         host_memory_bytes=prediction.host_memory_bytes,
@@ -60,6 +63,7 @@ def as_plan(
         tokens_per_s=rates.tokens_per_s,
         mfu=prediction.mfu,
         hfu=prediction.hfu,
+        bandwidth_share=prediction.bandwidth_share,
         usd_per_hour=rates.usd_per_hour,
         usd_per_million_samples=rates.usd_per_million_samples,
         usd_per_million_tokens=rates.usd_per_million_tokens,
@@ -166,15 +170,19 @@ def _named(plan: Plan, reason: str | None) -> Plan:
     )
 
 
-def plan_string(candidate: Candidate) -> str:
+def plan_string(candidate: Candidate, profile: Profile) -> str:
     """Return the plan in one line: layout, batch, recompute, precision."""
     setup = candidate.setup
     parts = [str(setup.layout), f"mb{setup.micro_batch}"]
     if setup.grad_accum > 1:
         parts.append(f"ga{setup.grad_accum}")
     if setup.recompute != "none":
-        parts.append(f"rc={setup.recompute}")
+        layers = recomputed_layers(setup, profile)
+        of = "" if layers is None else f":{layers}/{equal_layers(profile)}"
+        parts.append(f"rc={setup.recompute}{of}")
     parts.append(setup.precision)
+    if setup.frozen_precision is not None:
+        parts.append(f"frozen={setup.frozen_precision}")
     if setup.offload:
         parts.append(f"offload={'+'.join(ordered(setup.offload))}")
     if setup.compile or setup.stack == "torch-compile":

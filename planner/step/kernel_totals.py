@@ -8,7 +8,7 @@ slower of host and device, with a smooth change-over: (device^4 + host^4)^(1/4).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -70,6 +70,15 @@ class MicroBatchTimes:
     memory_bound_s: Array
     """The other kernels of both passes, device time."""
 
+    def longer_by(self, forward_s: float, backward_s: float) -> MicroBatchTimes:
+        """Return the same with further memory-bound kernels in each pass."""
+        return replace(
+            self,
+            forward_s=self.forward_s + forward_s,
+            backward_s=self.backward_s + backward_s,
+            memory_bound_s=self.memory_bound_s + forward_s + backward_s,
+        )
+
     @staticmethod
     def weighted(parts: Sequence[MicroBatchTimes], shares: Sequence[float]) -> MicroBatchTimes:
         """Return the mean of several results of equal shape, by their shares."""
@@ -80,6 +89,21 @@ class MicroBatchTimes:
                 for name in ("forward_s", "backward_s", "compute_s", "memory_bound_s")
             )
         )
+
+    def between(self, one: slice, other: slice, share: Array) -> MicroBatchTimes:
+        """Return variants between two ranges of these, which the share of the other says.
+
+        Args:
+            one: variants, [B].
+            other: as many.
+            share: [..., B], from 0 (the one) to 1 (the other).
+        """
+
+        def at(name: str) -> Array:
+            column = getattr(self, name)
+            return column[one] + share * (column[other] - column[one])
+
+        return MicroBatchTimes(*(at(field.name) for field in fields(self)))
 
     @staticmethod
     def stack(parts: Sequence[MicroBatchTimes]) -> MicroBatchTimes:
@@ -100,7 +124,7 @@ class StepKernels:
 
     def __init__(self, traces: Sequence[StepTrace], micro_batches: Array, *, fused: bool) -> None:
         self._traces = traces
-        self._segments = [_running_segments(trace, fused) for trace in traces]
+        self._segments = [running_segments(trace, fused) for trace in traces]
         rows: dict[int, int] = {}
         kernels: list[Kernel] = []
         for segments in self._segments:
@@ -184,7 +208,7 @@ class StepKernels:
         return device_s
 
 
-def _running_segments(trace: StepTrace, fused: bool) -> tuple[Segment, ...]:
+def running_segments(trace: StepTrace, fused: bool) -> tuple[Segment, ...]:
     """Return the segments as they run; the optimizer's kernels are accounted for elsewhere."""
     segments = tuple(fuse(s) for s in trace.segments) if fused else trace.segments
     return tuple(

@@ -111,6 +111,7 @@ def state_run(
             software_date=record.software_date,
             features=_features(record, stack, assumed),
             offload=offload,
+            frozen_precision=record.frozen_precision,
         ),
         assumed=tuple(assumed),
     )

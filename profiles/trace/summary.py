@@ -11,6 +11,7 @@ from torch import nn
 from ..profile import (
     Affine,
     BlockGroup,
+    FrozenLinears,
     Kernel,
     Linear,
     OptimizerFacts,
@@ -19,6 +20,7 @@ from ..profile import (
     StepTrace,
 )
 from ..user_model.blocks import BlockRun
+from ..user_model.frozen import frozen_linear_weights
 from ..user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
 from ..user_model.ties import tied_blocks, tied_modules
 from ..user_model.workload import Workload
@@ -59,6 +61,7 @@ def make_profile(
         tensor_plan=tensor_plan_kind(tensor_plan_of(workload, built.model)),
         tied_modules=tied_modules(built.model),
         tied_blocks=tied_blocks(built.model),
+        frozen_linears=_frozen_linears(built.model),
         steps=tuple(steps),
         notes=(*facts.notes, *_notes(steps)),
     )
@@ -95,6 +98,13 @@ def model_flops(step: StepTrace) -> Affine:
         base += times * kernel.flops.base
         per_sample += times * kernel.flops.per_sample
     return Affine(base, per_sample)
+
+
+def _frozen_linears(model: nn.Module) -> FrozenLinears | None:
+    sizes = [weight.numel() for weight in frozen_linear_weights(model)]
+    if not sizes:
+        return None
+    return FrozenLinears(count=len(sizes), parameters=sum(sizes), largest=max(sizes))
 
 
 def _notes(steps: list[StepTrace]) -> list[str]:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from typing import Any
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from ...catalog.errors import UserFileError
 from ..passes.optimizers import with_optimizer
-from ..profile import Numerics, Profile
+from ..profile import MOSTLY_FROZEN, Numerics, Profile
 from ..user_model import failures
 from ..user_model.blocks import find_blocks
+from ..user_model.frozen import cast_frozen
 from ..user_model.workload import Workload
 from . import recorder as rec
 from .assemble import PairedRuns, assemble_step
@@ -43,7 +44,8 @@ def trace_workload(
 
     Args:
         workload: The file's functions with their params bound.
-        numerics: Storage and compute dtypes to trace.
+        numerics: Storage and compute dtypes to trace. A model whose parameters are mostly frozen
+            is traced in "frozen16" beside "amp16", where a step runs so.
         optimizer: Replaces the file's optimizer by this one, by name (see `optimizers.py`).
 
     Raises:
@@ -53,9 +55,20 @@ def trace_workload(
     tracer = _Tracer(workload)
     with _steady():
         runs = [tracer.trace(each) for each in numerics]
+        if "amp16" in numerics and "frozen16" not in numerics and tracer.is_mostly_frozen:
+            # Nobody asked for it: a step that fails with 16-bit weights is planned without them.
+            with suppress(Exception):
+                runs.append(tracer.trace("frozen16"))
     steps = [assemble_step(each) for each in runs]
     profile = make_profile(workload, tracer.file_facts(), runs, steps)
     return with_optimizer(profile, optimizer) if optimizer else profile
+
+
+Storage = Literal["as built", "16 bits", "frozen in 16 bits"]
+"""How the parameters of a traced model are kept."""
+STORAGE: dict[Numerics, Storage] = {"pure16": "16 bits", "frozen16": "frozen in 16 bits"}
+"""Where it is not as the file builds them."""
+AUTOCAST: tuple[Numerics, ...] = ("amp16", "frozen16")
 
 
 class _Tracer:
@@ -66,7 +79,7 @@ class _Tracer:
         self.file_autocast: torch.dtype | None = None
         self.compiles = False
         self.notes: list[str] = []
-        self._built: dict[bool, Built] = {}
+        self._built: dict[Storage, Built] = {}
         self._machine = _Machine(workload, casts=False)
 
     def file_facts(self) -> FileFacts:
@@ -105,10 +118,17 @@ class _Tracer:
 
     def built(self, numerics: Numerics) -> Built:
         """Return the model in the storage dtype of this numerics class, built at most once."""
-        low = numerics == "pure16"
-        if low not in self._built:
-            self._built[low] = self._build(low)
-        return self._built[low]
+        storage = STORAGE.get(numerics, "as built")
+        if storage not in self._built:
+            self._built[storage] = self._build(storage)
+        return self._built[storage]
+
+    @property
+    def is_mostly_frozen(self) -> bool:
+        """Whether by far the most parameters of the model that was built first are frozen."""
+        parameters = list(next(iter(self._built.values())).model.parameters())
+        trained = sum(p.numel() for p in parameters if p.requires_grad)
+        return trained <= MOSTLY_FROZEN * sum(p.numel() for p in parameters)
 
     def _sizes(self) -> Iterator[tuple[int, int]]:
         yield from SIZES
@@ -116,12 +136,14 @@ class _Tracer:
         if own and own > 1:
             yield own, 2 * own
 
-    def _build(self, low: bool) -> Built:
+    def _build(self, storage: Storage) -> Built:
         with self._machine.running(paused=True) as target:
             model = self.workload.build_model()
             _move_to_device(model)
-            if low:
+            if storage == "16 bits":
                 model.to(SIXTEEN_BIT)
+            elif storage == "frozen in 16 bits":
+                cast_frozen(model, SIXTEEN_BIT)
             model.train()
             if any(nn.parameter.is_lazy(p) for p in model.parameters()):
                 self.workload.compute_loss(model, self._batch(2))
@@ -144,8 +166,8 @@ class _Tracer:
         return _on_device(self.workload.make_batch(size))
 
     def _step(self, built: Built, numerics: Numerics, size: int, *, optimize: bool) -> RecordedStep:
-        machine = _Machine(self.workload, casts=numerics == "amp16")
-        wraps = numerics == "amp16" and self.file_autocast is None
+        machine = _Machine(self.workload, casts=numerics in AUTOCAST)
+        wraps = numerics in AUTOCAST and self.file_autocast is None
         recorder = machine.recorder
         model = built.model
         blocks = [block for run in built.blocks for block in run.modules]

@@ -13,6 +13,8 @@ import transformers
 
 from ...catalog.errors import UsageError, UserFileError, did_you_mean
 from .checks import Batch, checked_model, default_loss, default_optimizer
+from .lora import add_adapters
+from .lora_settings import LORA, parse_lora
 from .spec import ModelSpec
 from .workload import Workload
 
@@ -23,7 +25,8 @@ _LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length",
 def workload(spec: ModelSpec) -> Workload:
     """Return the workload of the model that a config.json describes.
 
-    `--param seq_len=…` sets the length of the batches; others replace a key of the config.
+    `--param seq_len=…` sets the length of the batches, `--lora` (the param "lora") freezes the
+    model and puts adapters beside its layers; other params replace a key of the config.
     """
     config = _config(spec)
     model_class = _model_class(config, spec)
@@ -31,8 +34,15 @@ def workload(spec: ModelSpec) -> Workload:
     is_text = task is not _images
     seq_len = _seq_len(config, spec) if is_text else None
 
+    lora = parse_lora(str(spec.params[LORA])) if LORA in spec.params else None
+
     def build_model() -> torch.nn.Module:
-        return checked_model(model_class(config), f"{model_class.__name__}()")
+        model = checked_model(model_class(config), f"{model_class.__name__}()")
+        if lora is not None:
+            add_adapters(model, lora)
+            # It names layers that now stand inside adapters.
+            model._tp_plan = {}  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+        return model
 
     return Workload(
         name=spec.name,
@@ -58,7 +68,7 @@ def _config(spec: ModelSpec) -> Any:
         ) from None
     text = config.get_text_config()
     for key, value in spec.params.items():
-        if key == "seq_len":
+        if key in ("seq_len", LORA):
             continue
         holder = config if hasattr(config, key) else text
         if not hasattr(holder, key):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...catalog.errors import UsageError, did_you_mean
+from .lora_settings import with_lora
 
 DEFAULT_TIMEOUT_S = 120.0
 SpecKind = Literal["file", "hf", "profile"]
@@ -96,6 +97,7 @@ def parse_model_spec(
     params: Mapping[str, Any] | None = None,
     inputs: Iterable[str] = (),
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    lora: str | None = None,
 ) -> ModelSpec:
     """Return the spec of a model named on the command line or in a call.
 
@@ -104,9 +106,12 @@ def parse_model_spec(
         params: Values for the file's functions, parsed already.
         inputs: Shapes without the batch dimension, such as "3,224,224" or "128:int64".
         timeout_s: Longest time that the file may take to load and be traced.
+        lora: Adapters of an `hf:` model, such as "r=16,targets=q_proj+v_proj"; in the spec they
+            are its param "lora".
 
     Raises:
-        UsageError: nothing readable is there, or a shape or the time limit makes no sense.
+        UsageError: nothing readable is there, or a shape, the time limit or the adapters make no
+            sense.
     """
     if not timeout_s > 0:
         raise UsageError(
@@ -120,7 +125,7 @@ def parse_model_spec(
         kind=kind,
         path=path,
         class_name=class_name,
-        params=dict(params or {}),
+        params=with_lora(kind, text, path, params or {}, lora),
         inputs=tuple(parse_input(item) for item in inputs),
         timeout_s=float(timeout_s),
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import gc
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -91,8 +93,17 @@ class TrainingStep:
             return self._workload.compute_loss(self._model, self._batch)
 
 
-def recompute_blocks(model: nn.Module, recompute: str) -> None:
-    """Let every repeated block run again in the backward pass.
+def recompute_blocks(
+    model: nn.Module, recompute: str, *, layers: int | None = None, parts: Sequence[int] = ()
+) -> None:
+    """Let repeated blocks run again in the backward pass.
+
+    Args:
+        model: the whole one.
+        recompute: none, selective or full.
+        layers: how many blocks of the model run again; None for all.
+        parts: how many blocks each part of a pipeline runs, in order; of each the same share runs
+            again, the first ones, rounded up to whole blocks. Empty where the model is not cut.
 
     Raises:
         UsageError: recompute is asked for, and the model repeats no block.
@@ -110,8 +121,20 @@ def recompute_blocks(model: nn.Module, recompute: str) -> None:
         packets = [getattr(torch.ops.aten, name, None) for name in KEPT_OPERATIONS]
         kept = [packet.default for packet in packets if packet is not None]
         how["context_fn"] = functools.partial(create_selective_checkpoint_contexts, kept)
-    for block in blocks:
+    for block in _first_of_each(blocks, layers, parts or (len(blocks),)):
         block.forward = functools.partial(checkpoint, block.forward, **how)
+
+
+def _first_of_each(
+    blocks: Sequence[nn.Module], layers: int | None, parts: Sequence[int]
+) -> Iterator[nn.Module]:
+    """Yield the blocks that run again: so many of all, the first ones of each part."""
+    share = 1.0 if layers is None else min(1.0, layers / len(blocks))
+    begin = 0
+    for size in parts:
+        # A share such as 8/24 of 24 blocks is a whole number but for rounding.
+        yield from blocks[begin : begin + math.ceil(share * size - 1e-9)]
+        begin += size
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -23,6 +23,12 @@ def test_only_bfloat16_is_a_precision_to_train_in() -> None:
     assert found == ["bf16", None, None]
 
 
+def test_weights_that_adapters_leave_alone_ask_for_no_precision() -> None:
+    spec = api.model("hf:Qwen3-8B", lora="r=16")
+    assert spec.params == {"lora": "r=16,alpha=8,targets=q_proj+v_proj"}
+    assert config_precision(spec) is None
+
+
 class Traced:
     """Stands for the tracer: returns one Profile whatever is asked."""
 

@@ -27,7 +27,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
     """Return the questions that are asked again; each is answered with one plan."""
     questions: list[Question] = []
 
-    def estimate(_inputs: object, question: Question) -> Any:
+    def estimate(_inputs: object, question: Question, **_: Any) -> Any:
         questions.append(question)
         nodes = question.machine.nodes[0] if question.machine.nodes else 1
         return make_estimate(plan(10.0 * nodes, 10.0 / nodes, nodes=nodes))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ....catalog.text.money import (
     format_money,
     format_money_interval,
     format_money_range,
     round_money_interval,
 )
-from ....catalog.text.quantity import UNKNOWN
+from ....catalog.text.quantity import DASH, UNKNOWN, format_share
 from ....planner.plan.plan import Plan, Rejected
 
 REJECTIONS = {
@@ -43,7 +45,7 @@ def describe_cost(plan: Plan) -> str:
 def describe_spot(plan: Plan) -> str:
     """Return what the run costs on the spot market of the plan's region, undisturbed.
 
-    "?" where that price is not known; an empty cell for machines of one's own.
+    "?" where that price is not known; a dash where the type is not sold so.
     """
     job = plan.job
     if job is None or job.spot_usd is None:
@@ -54,8 +56,27 @@ def describe_spot(plan: Plan) -> str:
 
 
 def unknown_spot(plan: Plan) -> str:
-    """Return "?" where the spot price is not known, and nothing where there is no such market."""
-    return "" if plan.offer.purchase == "owned" else UNKNOWN
+    """Return "?" where the spot price is not known, and a dash where the type is not sold so."""
+    if plan.offer.purchase == "owned" or plan.offer.spot_status == "not sold":
+        return DASH
+    return UNKNOWN
+
+
+def spot_marks(plans: Iterable[Plan]) -> list[str]:
+    """Return what the marks in a column of spot prices mean, as far as it has them."""
+    found = {unknown_spot(plan) for plan in plans if plan.offer.spot_usd_per_hour is None}
+    meanings = {
+        UNKNOWN: f"{UNKNOWN} spot price not known",
+        DASH: f"{DASH} not sold as spot",
+    }
+    return [meaning for mark, meaning in meanings.items() if mark in found]
+
+
+def describe_use(plan: Plan) -> str:
+    """Return the share of the peak that limits the plan: "41 %" MFU, or "62 % bw" of bandwidth."""
+    if plan.is_bandwidth_bound:
+        return f"{format_share(plan.bandwidth_share)} bw"
+    return format_share(plan.mfu)
 
 
 def per_million(plan: Plan) -> tuple[str, str]:

@@ -64,6 +64,7 @@ def run_record(
         "stack": execution.stack,
         "optimizer": plan.get("optimizer") or type(trainer.optimizer).__name__.lower(),
         "offload": False,
+        "frozen_precision": execution.frozen_precision,
         **_measured(outcome, peaks),
         "assumed": [],
         "plan": plan.get("id"),

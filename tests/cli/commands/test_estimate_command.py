@@ -25,7 +25,7 @@ from gpuplan.cli.render.explain import render_plan
 from gpuplan.cli.render.markdown import render_markdown
 from gpuplan.cli.render.text.columns import to_text
 from gpuplan.launcher.store.estimates import Store, StoreError
-from gpuplan.planner.plan.plan import Estimate, Recommended
+from gpuplan.planner.plan.plan import Estimate, Plan, Recommended
 
 GOLDEN = Path(__file__).parent / "golden"
 Golden = Callable[[Path, str], None]
@@ -44,7 +44,7 @@ class Asked:
         self.reading = {"model": model, **reading}
         return "inputs"
 
-    def estimate(self, inputs: str, question: api.Question) -> Estimate:
+    def estimate(self, inputs: str, question: api.Question, **_: Any) -> Estimate:
         assert inputs == "inputs"
         self.question = question
         return self.answer
@@ -83,6 +83,57 @@ def test_the_table_without_tokens_counts_samples() -> None:
     text = to_text(lines, colour=False)
     assert "$ per 1M samples" in text
     assert "tokens" not in text.replace("--tokens", "")
+
+
+@pytest.mark.parametrize(("width", "there"), [(80, False), (100, True), (120, True)])
+def test_the_last_line_names_pareto_where_one_line_has_room(width: int, there: bool) -> None:
+    def last(answer: Estimate) -> str:
+        return render_estimate(answer, model="model.py", width=width)[-1].plain
+
+    assert last(make_ranked_estimate()).endswith("or --pareto") == there
+    assert "--pareto" not in last(make_unworked_estimate()), "it needs an amount of work"
+
+
+def test_a_step_that_memory_bounds_shows_bandwidth_in_place_of_mfu() -> None:
+    answer = make_ranked_estimate()
+
+    def bound(plan: Plan) -> Plan:
+        moving = plan.breakdown_s.model_copy(update={"memory_bound": plan.step_time_s.value})
+        return plan.model_copy(update={"bandwidth_share": 0.62, "breakdown_s": moving})
+
+    changed = answer.model_copy(update={"plans": tuple(map(bound, answer.plans))})
+    text = to_text(render_estimate(changed, model="model.py", width=200), colour=False)
+    assert "62 % of bandwidth" in text and "62 % bw" in text
+    assert "bw: share of memory bandwidth" in text and "41 %" not in text
+    shown = to_text(render_plan(changed.plans[0], changed, sources={}, width=100), colour=False)
+    assert "bound by memory traffic: 62 % of bandwidth" in shown and "MFU" not in shown
+    usual = to_text(render_estimate(answer, model="model.py", width=200), colour=False)
+    assert "bandwidth" not in usual
+
+
+@pytest.mark.parametrize("width", [120, 60])
+def test_an_unknown_spot_price_and_no_spot_are_told_apart_where_there_is_the_column(
+    width: int,
+) -> None:
+    answer = make_ranked_estimate()
+    first, second, *rest = answer.plans
+
+    def without(plan: Plan, status: str) -> Plan:
+        changes = {"spot_usd_per_hour": None, "spot_status": status}
+        offer = plan.offer.model_copy(update=changes)
+        job = plan.whole_job and plan.whole_job.model_copy(update={"spot_usd": None})
+        run = plan.run and plan.run.model_copy(update={"spot_usd": None})
+        return plan.model_copy(update={"offer": offer, "whole_job": job, "run": run})
+
+    plans = (without(first, "unknown"), without(second, "not sold"), *rest)
+    lines = render_estimate(
+        answer.model_copy(update={"plans": plans}), model="model.py", width=width
+    )
+    text = " ".join(to_text(lines, colour=False).split())
+    assert ("? spot price not known" in text) == (width == 120)
+    assert ("– not sold as spot" in text) == (width == 120)  # noqa: RUF001
+    marked = render_markdown(answer.model_copy(update={"plans": plans}))
+    assert "? spot price not known; – not sold as spot" in marked  # noqa: RUF001
 
 
 @pytest.mark.parametrize("make", [make_ranked_estimate, make_unworked_estimate])
@@ -293,7 +344,7 @@ def test_a_budget_alone_asks_how_much_can_be_trained(asked: Asked) -> None:
 def test_cost_against_time_is_drawn_in_place_of_the_table_and_json_stays(
     asked: Asked, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    def frontier(_inputs: object, _question: api.Question, answer: Estimate) -> Frontier:
+    def frontier(_inputs: object, _question: api.Question, answer: Estimate, **_: Any) -> Frontier:
         plans = tuple(plan for plan in answer.plans if plan.whole_job and plan.whole_job.usd)
         return Frontier(plans=plans, best=plans[:1], scaling=plans[:1])
 

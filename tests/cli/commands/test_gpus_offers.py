@@ -177,7 +177,6 @@ def test_nothing_matches_is_said_and_is_no_error(gpuplan):
     ("words", "message"),
     [
         (["gpus", "H10O"], "There is no accelerator 'H10O'. Did you mean H100?"),
-        (["gpus", "A100"], "'A100' could be any of"),
         (["offers", "--accelerator", "H1000"], "There is no accelerator 'H1000'. Did you mean"),
         (["offers", "--accelerator", "H100:0"], "asks for '0' accelerators"),
         (["offers", "--provider", "asw"], "There is no provider 'asw'. Did you mean aws"),
@@ -208,3 +207,16 @@ def test_neither_command_imports_torch_or_an_sdk():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
+
+
+def test_a_name_that_several_have_lists_these(capsys) -> None:
+    assert run(["gpus", "A100", "--format", "csv"]) == 0
+    names = [row["name"] for row in csv.DictReader(io.StringIO(capsys.readouterr().out))]
+    assert sorted(names) == [
+        "A100-40GB-PCIe",
+        "A100-40GB-SXM",
+        "A100-80GB-PCIe",
+        "A100-80GB-SXM",
+    ]
+    assert run(["gpus", "h100"]) == 0
+    assert capsys.readouterr().out.startswith("H100-80GB-SXM"), "one is meant by it, and is shown"

@@ -1,5 +1,7 @@
 """`gpuplan plans` and `gpuplan show`: what was kept is listed and found again."""
 
+import csv
+import io
 import json
 import sqlite3
 from collections.abc import Callable
@@ -101,3 +103,31 @@ def test_show_of_an_unknown_plan_is_a_usage_error(kept: Estimate, prefix: str, c
     out, err = capsys.readouterr()
     assert out == ""
     assert "To fix:" in err
+
+
+def test_csv_has_a_row_for_every_kept_plan_with_its_question(kept: Estimate, capsys) -> None:
+    assert run(["plans", "--format", "csv", "--top", "1"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["id"] for row in rows] == [plan.id for plan in kept.plans]
+    assert rows[0]["question"] == " · ".join(kept.asked_text)
+    assert float(rows[0]["step_time_s.low"]) == kept.plans[0].step_time_s.low
+
+
+def test_csv_of_nothing_kept_is_its_heading(capsys) -> None:
+    assert run(["plans", "--format", "csv"]) == 0
+    assert capsys.readouterr().out.startswith("generated_at,model,parameters,question,limits,id,")
+
+
+def test_markdown_has_a_table_of_the_first_plans_of_each_estimate(kept: Estimate, capsys) -> None:
+    assert run(["plans", "--format", "markdown", "--top", "2"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("### ") and "gpt2 · 124M parameters" in out
+    assert out.count("\n| `") == 2
+    assert f"and {len(kept.plans) - 2} more" in out
+
+
+def test_one_plan_as_markdown(kept: Estimate, golden: Callable[[Path, str], None], capsys) -> None:
+    assert run(["show", kept.plans[3].id, "--format", "markdown"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"### Plan {kept.plans[3].id}: ")
+    golden(GOLDEN / "show.md", out)

@@ -92,3 +92,19 @@ def test_what_a_notebook_shows_is_escaped() -> None:
 
 def test_a_notebook_says_that_nothing_is_feasible() -> None:
     assert "No plan is feasible." in make_estimate()._repr_html_()
+
+
+def test_a_step_that_moves_data_for_two_thirds_of_its_time_is_bound_by_bandwidth() -> None:
+    breakdown = make_plan().breakdown_s
+    step_s = make_plan().step_time_s.value
+    other = {"optimizer": 0.0, "memory_bound": 0.7 * step_s}
+    bound = make_plan(bandwidth_share=0.62, breakdown_s=breakdown.model_copy(update=other))
+    assert bound.is_bandwidth_bound
+    assert bound.bandwidth_text == "62 % of bandwidth"
+    for changed in (
+        bound.model_copy(update={"bandwidth_share": None}),
+        bound.model_copy(update={"offloaded": ("optimizer",)}),
+        make_plan(bandwidth_share=0.62),
+    ):
+        assert not changed.is_bandwidth_bound
+        assert changed.bandwidth_text is None

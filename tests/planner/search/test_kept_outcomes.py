@@ -33,6 +33,7 @@ OUTCOME = Outcome(
             micro_batch=2,
             grad_accum=8,
             recompute="full",
+            recompute_share=0.25,
             step_s=0.1 + 0.2,
         ),
     ),

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.plan.asked import AskedBatch
 from gpuplan.planner.plan.layout import Layout
@@ -13,7 +14,9 @@ from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.search.search_space import (
     LARGEST_FREE_MICRO_BATCH,
     Space,
+    drives,
     precisions_for,
+    refuse_other_devices,
     space_of,
     stack_for,
 )
@@ -174,3 +177,22 @@ def test_the_stack_of_a_device(
 ) -> None:
     profile = toy.model_copy(update={"file_compiles": compiles})
     assert stack_for(DEVICES[device], profile, choices) == stack
+
+
+def test_xla_drives_tpus_and_the_other_stacks_gpus() -> None:
+    gpu, tpu = DEVICES["H100-80GB-SXM"], DEVICES["TPU-v5e"]
+    assert drives("xla", tpu) and not drives("xla", gpu)
+    for stack in ("torch-eager", "torch-compile", "megatron"):
+        assert drives(stack, gpu) and not drives(stack, tpu)
+
+
+def test_a_stack_that_drives_none_of_the_devices_is_refused_with_those_that_do() -> None:
+    gpu, tpu = DEVICES["H100-80GB-SXM"], DEVICES["TPU-v5e"]
+    with pytest.raises(UsageError, match="xla does not run torch code on H100-80GB-SXM") as error:
+        refuse_other_devices("xla", [gpu, gpu])
+    assert "give torch-eager or torch-compile or megatron" in str(error.value)
+    with pytest.raises(UsageError, match="torch-eager does not run .* TPU-v5e") as error:
+        refuse_other_devices("torch-eager", [tpu])
+    assert "--stack xla" in str(error.value)
+    refuse_other_devices("xla", [gpu, tpu])
+    refuse_other_devices("xla", [])

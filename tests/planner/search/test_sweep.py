@@ -182,3 +182,24 @@ def test_layouts_of_16_bit_layers_need_the_trace_of_them(toy: Profile) -> None:
     sweep, found = sweep_of(without, choices=fp32, all_variants=True)
     assert {one.layout.zero_stage for one in found} == {0, 1, 2, 3}
     assert not sweep.refusals
+
+
+def test_it_tells_how_many_kinds_of_machine_are_compared(
+    make_decoder: Callable[..., Profile],
+) -> None:
+    told: list[tuple[str, int | None, int | None]] = []
+    machine = Machine(providers=("aws",), accelerators=("A100", "T4"), max_nodes=1)
+    question = Question(machine=machine, choices=SMALL, work=Work(global_batch=64))
+    profile = make_decoder(layers=2, hidden=512)
+    sweep = Sweep(
+        question,
+        ModelCache(profile),
+        space_of(question, profile),
+        survey(load_catalogue(), question.machine, question.money),
+        on_progress=lambda *one: told.append(one),
+    )
+    assert list(sweep.candidates())
+    counted = [one for one in told if one[0] == "comparing kinds of machine"]
+    many = len(counted) - 1
+    assert many >= 2
+    assert [one[1:] for one in counted] == [(done, many) for done in range(many + 1)]

@@ -11,6 +11,7 @@ from gpuplan.catalog.errors import GpuplanError, UsageError, UserFileError
 from gpuplan.profiles import user_model
 from gpuplan.profiles.user_model.contract import Workload, load_workload
 from gpuplan.profiles.user_model.spec import parse_model_spec
+from gpuplan.profiles.user_model.tensor_plan import tensor_plan_of
 
 pytestmark = pytest.mark.slow
 
@@ -120,3 +121,30 @@ def test_without_transformers_the_extra_is_named(
     with pytest.raises(GpuplanError, match="needs the transformers package") as raised:
         load(tmp_path, SMALL["LlamaForCausalLM"])
     assert raised.value.fix == "pip install 'gpuplan[hf]'"
+
+
+def test_adapters_stand_in_a_config_s_model_and_alone_train(tmp_path: Path) -> None:
+    config = {**SMALL["LlamaForCausalLM"], "architectures": ["LlamaForCausalLM"]}
+    plain = load(tmp_path, config, seq_len=8).build_model()
+    workload = load(tmp_path, config, seq_len=8, lora="r=2")
+    model = workload.build_model()
+    trained = {n: p.numel() for n, p in model.named_parameters() if p.requires_grad}
+    assert sum(trained.values()) == 2 * 2 * (16 + 16)
+    assert sum(p.numel() for p in model.parameters()) == sum(
+        p.numel() for p in plain.parameters()
+    ) + sum(trained.values())
+    assert tensor_plan_of(workload, plain) and not tensor_plan_of(workload, model)
+    workload.compute_loss(model, workload.make_batch(2)).backward()
+    assert {n for n, p in model.named_parameters() if p.grad is not None} == set(trained)
+
+
+def test_gpt2_s_transposed_layers_take_adapters(tmp_path: Path) -> None:
+    config = {**SMALL["GPT2LMHeadModel"], "architectures": ["GPT2LMHeadModel"]}
+    workload = load(tmp_path, config, seq_len=8, lora="r=2,targets=all-linear")
+    model = workload.build_model()
+    # c_attn, the two c_proj and c_fc.
+    sizes = ((16, 48), (16, 16), (64, 16), (16, 64))
+    assert sum(p.numel() for p in model.parameters() if p.requires_grad) == sum(
+        2 * (into + out) for into, out in sizes
+    )
+    workload.compute_loss(model, workload.make_batch(2)).backward()

@@ -56,7 +56,7 @@ def floats_alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
         ({"data": 2, "shard": 2, "zero_stage": 2}, {}),
         ({"pipeline": 2}, {}),
         ({"pipeline": 2, "virtual_stages": 2}, {"recompute": "full"}),
-        ({"pipeline": 2, "data": 2}, {}),
+        ({"pipeline": 2, "data": 2}, {"recompute": "full", "recompute_layers": 1}),
         ({"pipeline": 2, "data": 2, "shard": 2, **FSDP}, {}),
     ],
     ids=lambda value: ".".join(f"{key}{item}" for key, item in value.items()),

@@ -1,0 +1,21 @@
+"""The question of an answer in words."""
+
+import pytest
+from answers import make_ranked_estimate
+
+from gpuplan.planner.plan.asked_words import work_items
+
+
+@pytest.mark.parametrize(
+    ("value", "item"),
+    [
+        ("r=16,alpha=8,targets=q_proj+v_proj", "LoRA r=16 on q_proj, v_proj"),
+        (4, "lora=4"),  # A model file's own param of that name.
+        (True, "lora=True"),
+    ],
+)
+def test_adapters_are_named_as_people_name_them(value: object, item: str) -> None:
+    asked = make_ranked_estimate().question
+    assert asked is not None
+    with_lora = asked.model_copy(update={"params": {"lora": value}})
+    assert work_items(with_lora, None)[0] == item
