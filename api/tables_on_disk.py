@@ -16,7 +16,7 @@ from ..catalog.paths import cache_dir
 
 MAX_TABLES_BYTES = 100 * 10**6
 CODE_OF_TABLES = ("catalog", "planner", "profiles")
-"""Folders whose code and constants may change a table: all that the planner imports. That is more
+"""Folders whose code and data may change a table: all that the planner imports. That is more
 than need be: a table that is computed once too often costs seconds, and a stale one is wrong."""
 _PACKAGE = Path(__file__).parents[1]
 
@@ -69,6 +69,7 @@ def _code() -> str:
 
 def code_of_tables() -> list[Path]:
     """Return the files of gpuplan on which a table may depend."""
-    constants = (_PACKAGE / "planner" / "data").glob("*.toml")
+    constants = (_PACKAGE / "planner" / "data").glob("*.*")
+    curves = (_PACKAGE / "profiles" / "data" / "curves").glob("*.json")
     code = (file for name in CODE_OF_TABLES for file in (_PACKAGE / name).rglob("*.py"))
-    return sorted((*constants, *code))
+    return sorted((*constants, *curves, *code))

@@ -7,6 +7,7 @@ few hundred. The peak over plateaus is exact, not a bound.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -136,21 +137,30 @@ def moments_of(trace: StepTrace) -> list[Moment]:
         if not continues:
             stays.append((phase, segment.block))
         stay_of.append(len(stays) - 1)
-    moments = []
-    for i in stay_of:
-        phase, block = stays[i]
-        before = [b for p, b in stays[:i] if p == phase and b is not None]
-        after = [b for p, b in stays[i + 1 :] if p == phase and b is not None]
-        moments.append(
-            Moment(
-                phase=phase,
-                unit=block,
-                previous=before[-1] if before else None,
-                following=after[0] if after else None,
-                final=phase == "backward" and block is None and bool(before) and not after,
-            )
+    before = _last_blocks(stays)
+    after = _last_blocks(stays[::-1])[::-1]
+    of_stays = [
+        Moment(
+            phase=phase,
+            unit=block,
+            previous=earlier,
+            following=later,
+            final=phase == "backward" and block is None and earlier is not None and later is None,
         )
-    return moments
+        for (phase, block), earlier, later in zip(stays, before, after, strict=True)
+    ]
+    return [of_stays[i] for i in stay_of]
+
+
+def _last_blocks(stays: Sequence[tuple[str, str | None]]) -> list[str | None]:
+    """Return for every stay the block of the last one before it in the same pass."""
+    last: dict[str, str] = {}
+    found = []
+    for phase, block in stays:
+        found.append(last.get(phase))
+        if block is not None:
+            last[phase] = block
+    return found
 
 
 def with_kept(trace: StepTrace, death: Array, category: Array, per_sample: Array) -> Array:
@@ -238,10 +248,16 @@ def _plateau_starts(trace: StepTrace, gradient_bytes: Array, ticks: int) -> Arra
 
 
 def highest_tick(transient: Array, starts: Array, ends: Array) -> Array:
-    """Return [P, B]: the tick of each plateau's largest transient total."""
-    return np.stack(
-        [
-            start + transient[start:end].argmax(axis=0)
-            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-        ]
-    )
+    """Return [P, B]: the tick of each plateau's largest transient total, of equal ones the first.
+
+    Args:
+        transient: [ticks, B].
+        starts: [P] of plateaus that are not empty and do not overlap, in order.
+        ends: [P] the ticks behind them.
+    """
+    lengths = ends - starts
+    begins = np.cumsum(lengths) - lengths
+    ticks = np.repeat(starts - begins, lengths) + np.arange(int(lengths.sum()))
+    inside = transient[ticks]
+    is_largest = inside == np.repeat(np.maximum.reduceat(inside, begins), lengths, axis=0)
+    return np.minimum.reduceat(np.where(is_largest, ticks[:, None], len(transient)), begins)

@@ -95,24 +95,23 @@ def streams_of(share: SplitTrace, context: int) -> Streams:
     """
     trace = share.trace
     memory = trace.memory
-    instance = np.asarray(memory.instance)
     weights, tokens = _shares_of(share, context)
-    plain = memory.model_copy(
-        update={
-            "bytes_base": np.ceil(np.asarray(memory.bytes_base) * weights).astype(int).tolist(),
-            "bytes_per_sample": np.ceil(np.asarray(memory.bytes_per_sample) * tokens)
-            .astype(int)
-            .tolist(),
-            "entered": memory.entered or [-1] * len(instance),
-        }
+    plain = {
+        "birth_tick": np.asarray(memory.birth_tick),
+        "death_tick": np.asarray(memory.death_tick),
+        "bytes_base": np.ceil(np.asarray(memory.bytes_base) * weights),
+        "bytes_per_sample": np.ceil(np.asarray(memory.bytes_per_sample) * tokens),
+        "category": np.asarray(memory.category),
+        "instance": np.asarray(memory.instance),
+        "entered": np.asarray(memory.entered or [-1] * len(weights)),
+    }
+    stream = with_gathered(plain, trace, share.gathered)
+    birth, death, base, per_sample, category = (
+        stream[name]
+        for name in ("birth_tick", "death_tick", "bytes_base", "bytes_per_sample", "category")
     )
-    every = [True] * len(trace.schedule)
-    stream = with_gathered(plain, trace, share.gathered, every)
-    birth, death = np.asarray(stream.birth_tick), np.asarray(stream.death_tick)
-    base = np.asarray(stream.bytes_base, dtype=float)
-    per_sample = np.asarray(stream.bytes_per_sample, dtype=float)
-    category = np.asarray(stream.category)
-    through = (birth < 0) & (death >= stream.end_tick)
+    end_tick = memory.end_tick
+    through = (birth < 0) & (death >= end_tick)
     saved = ((category == ACTIVATIONS) | (category == INPUTS)) & (per_sample > 0)
     persistent = {
         name: rounded(base[through & (category == i)]) for i, name in enumerate(CATEGORIES)
@@ -131,9 +130,9 @@ def streams_of(share: SplitTrace, context: int) -> Streams:
         per_sample=per_sample[moving],
         group=group[moving],
         saved=saved[moving],
-        instance=np.asarray(stream.instance)[moving],
-        entered=np.asarray(stream.entered)[moving],
-        starts=np.array([*trace.start_tick, stream.end_tick + 1]),
+        instance=stream["instance"][moving],
+        entered=stream["entered"][moving],
+        starts=np.array([*trace.start_tick, end_tick + 1]),
         segments=np.asarray(trace.schedule),
         optimizes=np.array([one == "optimizer" for one in phase]),
         turns_back=np.array([one in ("recompute", "backward") for one in phase]),
@@ -195,13 +194,12 @@ def stage_shape(
         windows: the instances whose plateaus are wanted, some may be twice; None for all.
     """
     own = own | streams.optimizes
-    kept = (
-        (streams.instance < 0)
-        | own[np.maximum(streams.instance, 0)]
-        | ((streams.entered >= 0) & own[np.maximum(streams.entered, 0)])
+    # Index -1, the last entry: what was there before the step is kept, what enters no block is not.
+    kept = np.flatnonzero(
+        np.append(own, True)[streams.instance] | np.append(own, False)[streams.entered]
     )
     birth, death, sees = _strung(streams, own, kept)
-    rows = np.flatnonzero(kept)[sees]
+    rows = kept[sees]
     sizes = streams.base[rows, None] + streams.per_sample[rows, None] * micro_batches[None, :]
     sizes = np.ceil(sizes / ALLOCATION_GRAIN_BYTES) * ALLOCATION_GRAIN_BYTES
     lengths = np.where(own, np.diff(streams.starts), 0)
@@ -215,7 +213,7 @@ def stage_shape(
     window = np.searchsorted(opened, starts, side="right") - 1
     instances = np.flatnonzero(own)[window]
     if windows is not None:
-        wanted = np.concatenate([np.flatnonzero(instances == one) for one in windows])
+        wanted = _places(instances, np.asarray(windows))
         starts, ends, window = starts[wanted], ends[wanted], window[wanted]
         instances = instances[wanted]
     once, again = np.unique(starts, return_inverse=True)
@@ -244,6 +242,14 @@ def stage_shape(
     return StageShape(envelope=shape, moment=moment, saved_bytes=saved)
 
 
+def _places(ordered: Array, wanted: Array) -> Array:
+    """Return where the wanted values stand in an ordered array, one after the other."""
+    first = np.searchsorted(ordered, wanted, side="left")
+    many = np.searchsorted(ordered, wanted, side="right") - first
+    behind = np.cumsum(many)
+    return np.repeat(first - behind + many, many) + np.arange(int(behind[-1]))
+
+
 def _strung(streams: Streams, own: Array, kept: Array) -> tuple[Array, Array, Array]:
     """Return (birth, death, which storages are seen) on the ticks of the own windows alone."""
     lengths = np.where(own, np.diff(streams.starts), 0)
@@ -265,18 +271,17 @@ def _strung(streams: Streams, own: Array, kept: Array) -> tuple[Array, Array, Ar
 
 def _running(birth: Array, death: Array, group: Array, sizes: Array, ticks: int) -> Array:
     """Return [groups, ticks, B] live bytes."""
-    width = len(GROUPS)
-    places = np.concatenate([birth * width + group, death * width + group])
+    places = np.concatenate([birth, death]) + np.tile(group, 2) * (ticks + 1)
+    length = len(GROUPS) * (ticks + 1)
     change = np.stack(
         [
-            np.bincount(
-                places, weights=np.concatenate([size, -size]), minlength=(ticks + 1) * width
-            )
+            np.bincount(places, weights=np.concatenate([size, -size]), minlength=length)
             for size in sizes.T
         ]
     )
-    totals = np.cumsum(change.reshape(len(sizes.T), -1, width)[:, :ticks], axis=1)
-    return totals.transpose(2, 1, 0)
+    # Time runs innermost, so that sums over it, and of groups, go through memory in order.
+    totals = np.cumsum(change.reshape(len(sizes.T), len(GROUPS), -1)[:, :, :ticks], axis=2)
+    return totals.transpose(1, 2, 0)
 
 
 def _held(streams: Streams, own: Array) -> dict[str, Array]:
@@ -292,5 +297,6 @@ def _held(streams: Streams, own: Array) -> dict[str, Array]:
 def _saved(streams: Streams, own: Array, kept: Array, micro_batches: Array) -> Array:
     turning = np.flatnonzero(own & streams.turns_back)
     tick = streams.starts[turning[0]] if len(turning) else streams.starts[-1] - 1
-    alive = (streams.birth < tick) & (streams.death >= tick) & streams.saved & kept
-    return streams.base[alive].sum() + streams.per_sample[alive].sum() * micro_batches
+    alive = (streams.birth[kept] < tick) & (streams.death[kept] >= tick) & streams.saved[kept]
+    rows = kept[alive]
+    return streams.base[rows].sum() + streams.per_sample[rows].sum() * micro_batches

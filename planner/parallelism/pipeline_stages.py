@@ -22,49 +22,44 @@ def stage_of_instances(trace: StepTrace, layout: Layout) -> Array:
     What runs before the first layer (the embedding) belongs to the first stage, what runs behind
     the last (the head) to the last one; -1 marks the optimizer.
     """
-    instances = [trace.segments[i] for i in trace.schedule]
-    forward = [i for i, s in enumerate(instances) if s.phase == "forward" and s.block is not None]
-    if not forward:
+    schedule = np.asarray(trace.schedule)
+    phases = [one.phase for one in trace.segments]
+    forward, backward, optimizes = (
+        np.array([one == name for one in phases])[schedule]
+        for name in ("forward", "backward", "optimizer")
+    )
+    in_block = np.array([one.block is not None for one in trace.segments])[schedule] & ~optimizes
+    layers = int((forward & in_block).sum())
+    if not layers:
         if layout.pipeline > 1:
             raise UnsupportedError(
                 "The model has no repeated blocks that pipeline stages could hold.",
                 fix="leave pipeline parallelism out.",
             )
-        return np.array([-1 if s.phase == "optimizer" else 0 for s in instances])
-    sizes = chunk_sizes(len(forward), layout.pipeline * layout.virtual_stages)
-    of_layer = [chunk % layout.pipeline for chunk, size in enumerate(sizes) for _ in range(size)]
-    stages = np.full(len(instances), -1)
-    stages[forward] = of_layer
+        return np.where(optimizes, -1, 0)
+    sizes = chunk_sizes(layers, layout.pipeline * layout.virtual_stages)
+    of_layer = np.repeat(np.arange(len(sizes)) % layout.pipeline, sizes)
+    back = in_block & backward
+    seen, done = np.cumsum(forward & in_block), np.cumsum(back)
+    # A block's recompute runs before its backward pass, and on the same stage.
+    layer = np.where(forward, seen - 1, layers - 1 - np.minimum(done - back, layers - 1))
+    of_block = of_layer[np.maximum(layer, 0)]
+    # The root between two blocks runs where the one before it did.
+    before = np.maximum.accumulate(np.where(in_block, np.arange(len(schedule)), -1))
+    between = np.where(before >= 0, of_block[np.maximum(before, 0)], 0)
     last = layout.pipeline - 1
-    behind, current = of_layer[::-1], 0
-    layers_back = 0
-    seen = 0
-    for i, segment in enumerate(instances):
-        if segment.phase == "optimizer":
-            continue
-        if segment.phase == "forward":
-            if segment.block is not None:
-                current, seen = int(stages[i]), seen + 1
-            else:
-                stages[i] = 0 if seen == 0 else last if seen == len(forward) else current
-            continue
-        if segment.block is not None:
-            stages[i] = behind[min(layers_back, len(behind) - 1)]
-            layers_back += segment.phase == "backward"
-            current = int(stages[i])
-        else:
-            done = layers_back >= len(behind)
-            stages[i] = last if layers_back == 0 else 0 if done else current
-    return stages
+    ahead = np.where(seen == 0, 0, np.where(seen == layers, last, between))
+    behind = np.where(done == 0, last, np.where(done >= layers, 0, between))
+    stages = np.where(in_block, of_block, np.where(forward, ahead, behind))
+    return np.where(optimizes, -1, stages)
 
 
 def stage_counts(trace: StepTrace, stages: Array, pipeline: int) -> Array:
     """Return [stages, segments]: how often each stage runs each segment in one micro-batch."""
-    counts = np.zeros((pipeline, len(trace.segments)))
-    for segment, stage in zip(trace.schedule, stages, strict=True):
-        if stage >= 0:
-            counts[stage, segment] += 1
-    return counts
+    width, runs = len(trace.segments), stages >= 0
+    places = stages[runs] * width + np.asarray(trace.schedule)[runs]
+    counts = np.bincount(places, minlength=pipeline * width)
+    return counts.reshape(pipeline, width).astype(float)
 
 
 def in_flight(stage: int, layout: Layout, grad_accum: int) -> float:

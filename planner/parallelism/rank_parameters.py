@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+
+import numpy as np
 
 from ...profiles.profile import BlockGroup, Kernel, ParameterTensor, Profile, StepTrace
 from ..plan.layout import Layout
 from .column_row_parallel import ParallelStyles, is_dense_linear, is_expert_product, parallel_styles
 from .fsdp import Unit
-from .pipeline_stages import stage_of_instances
+from .pipeline_stages import stage_counts, stage_of_instances
 from .rank_trace import Split
 
 
@@ -77,38 +78,73 @@ def rank_units(
         layout: stages.
         split: how linear layers and experts are divided.
     """
+    return split_units(profile, units, trace, split).by_stage(layout)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SplitUnits:
+    """What ranks of one split hold of each block, from which those of every pipeline follow."""
+
+    trace: StepTrace
+    split: Split
+    blocks: tuple[tuple[Unit, Unit | None], ...]
+    """(dense, experts) of one block of each group."""
+    root: Unit
+    ends: tuple[float, float]
+    """The root's parameters before the first layer and behind the last."""
+
+    def by_stage(self, layout: Layout) -> list[RankUnits]:
+        """Return what a rank of each stage holds; of equal stages one object."""
+        made: dict[tuple[object, ...], RankUnits] = {}
+        found = []
+        for stage, counts in enumerate(self._blocks_by_stage(layout)):
+            at_root = self.ends[0] if stage == 0 else 0.0
+            if stage == layout.pipeline - 1:
+                at_root += self.ends[1]
+            key = (*counts, at_root)
+            if key not in made:
+                made[key] = self._units(counts, at_root, layout)
+            found.append(made[key])
+        return found
+
+    def _units(self, counts: Sequence[int], at_root: float, layout: Layout) -> RankUnits:
+        held = [(count, pair) for count, pair in zip(counts, self.blocks, strict=True) if count > 0]
+        root = _root_share(self.root, at_root, self.trace, layout, self.split)
+        return RankUnits(
+            dense=(*(replace(dense, count=count) for count, (dense, _) in held), root),
+            experts=tuple(
+                replace(experts, count=count) for count, (_, experts) in held if experts is not None
+            ),
+        )
+
+    def _blocks_by_stage(self, layout: Layout) -> list[list[int]]:
+        """Return how many blocks of each group a stage holds."""
+        trace = self.trace
+        stages = stage_of_instances(trace, layout)
+        runs = stage_counts(trace, stages, layout.pipeline)
+        names = [dense.name for dense, _ in self.blocks]
+        columns = [
+            [i for i, s in enumerate(trace.segments) if s.phase == "forward" and s.block == name]
+            for name in names
+        ]
+        return np.stack([runs[:, one].sum(axis=1) for one in columns], axis=1).astype(int).tolist()
+
+
+def split_units(
+    profile: Profile, units: Sequence[Unit], trace: StepTrace, split: Split
+) -> SplitUnits:
+    """Return what ranks of one split hold, whatever the pipeline (arguments: `rank_units`)."""
     styles = parallel_styles(trace, splits_head=split.splits_vocabulary)
-    by_stage = _blocks_by_stage(trace, layout)
     groups = {group.name: group for group in profile.blocks}
+    blocks = []
+    for unit in units[:-1]:
+        weights = _expert_weights(trace, unit.name)
+        dense = _dense_share(unit, groups[unit.name or ""], styles, split, weights)
+        experts = _scaled(unit, weights / split.expert / unit.parameters) if weights else None
+        blocks.append((dense, experts))
     root = units[-1]
     ends = _root_parameters(trace, split, root)
-    stages = []
-    for stage, counts in enumerate(by_stage):
-        dense, experts = [], []
-        for unit in units[:-1]:
-            if not counts[unit.name]:
-                continue
-            weights = _expert_weights(trace, unit.name)
-            whole = replace(unit, count=counts[unit.name])
-            dense.append(_dense_share(whole, groups[unit.name or ""], styles, split, weights))
-            if weights:
-                experts.append(_scaled(whole, weights / split.expert / unit.parameters))
-        at_root = ends[0] if stage == 0 else 0.0
-        if stage == layout.pipeline - 1:
-            at_root += ends[1]
-        dense.append(_root_share(root, at_root, trace, layout, split))
-        stages.append(RankUnits(tuple(dense), tuple(experts)))
-    return stages
-
-
-def _blocks_by_stage(trace: StepTrace, layout: Layout) -> list[Counter[str | None]]:
-    stages = stage_of_instances(trace, layout)
-    found: list[Counter[str | None]] = [Counter() for _ in range(layout.pipeline)]
-    for index, stage in zip(trace.schedule, stages, strict=True):
-        segment = trace.segments[index]
-        if segment.phase == "forward" and segment.block is not None:
-            found[stage][segment.block] += 1
-    return found
+    return SplitUnits(trace=trace, split=split, blocks=tuple(blocks), root=root, ends=ends)
 
 
 def _dense_share(

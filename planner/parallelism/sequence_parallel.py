@@ -6,12 +6,12 @@ A row layer's products take the gradient of its result for all tokens, of which 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...profiles.profile import CATEGORIES, MemoryStream, Segment, StepTrace
+from ...profiles.profile import CATEGORIES, Segment, StepTrace
 from .column_row_parallel import ParallelStyles, is_dense_linear
 from .degrees import Split
 
@@ -47,18 +47,15 @@ def gathered_of(
 
 
 def with_gathered(
-    stream: MemoryStream,
-    trace: StepTrace,
-    gathered: Sequence[Sequence[Gathered]],
-    runs: Sequence[bool],
-) -> MemoryStream:
+    columns: Mapping[str, np.ndarray], trace: StepTrace, gathered: Sequence[Sequence[Gathered]]
+) -> dict[str, np.ndarray]:
     """Return a stream with the gathered tensors as storages of their own, in order of birth.
 
     Args:
-        stream: of one stage.
+        columns: of the stream, by the names of `MemoryStream`; -1 is nothing, also where they have
+            no entry for a gathered tensor.
         trace: says when each instance of a segment starts.
         gathered: by segment.
-        runs: by instance of the schedule, whether this stage runs it.
     """
     rows = [
         {
@@ -68,23 +65,16 @@ def with_gathered(
             "bytes_per_sample": round(one.bytes_per_sample),
             "category": TEMPORARY,
             "instance": at,
-            "kept": 0,
         }
         for at, index in enumerate(trace.schedule)
-        if runs[at] and trace.segments[index].offsets
+        if trace.segments[index].offsets
         for one in gathered[index]
     ]
     if not rows:
-        return stream
-    columns = {
-        name: [*values, *(row.get(name, -1) for row in rows)]
-        for name in _COLUMNS
-        if (values := getattr(stream, name))
+        return dict(columns)
+    longer = {
+        name: np.concatenate([values, np.array([row.get(name, -1) for row in rows])])
+        for name, values in columns.items()
     }
-    order = np.argsort(columns["birth_tick"], kind="stable").tolist()
-    return stream.model_copy(
-        update={name: [values[i] for i in order] for name, values in columns.items()}
-    )
-
-
-_COLUMNS = [name for name in MemoryStream.model_fields if name != "end_tick"]
+    order = np.argsort(longer["birth_tick"], kind="stable")
+    return {name: values[order] for name, values in longer.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..parallelism.legal_layouts import Shape
-from ..parallelism.rank_parameters import RankUnits, rank_units
+from ..parallelism.rank_parameters import RankUnits, split_units
 from ..parallelism.rank_trace import Split
 from ..plan.setup import Setup
 from .model_cache import ModelCache
@@ -18,11 +18,14 @@ def units_by_stage(cache: ModelCache, setup: Setup) -> list[RankUnits]:
     def make() -> list[RankUnits]:
         trace = cache.trace_in(numerics, "none")
         split = Split.of(layout, setup.stack)
-        found = rank_units(cache.profile, units, trace, layout, split)
+        parts = cache.shared(
+            ("split units", units, numerics, split),
+            lambda: split_units(cache.profile, units, trace, split),
+        )
         # Equal ones are one object, for units are compared by identity.
         return [
             cache.shared(("units", layout.tensor, layout.expert, *one.sizes), lambda one=one: one)
-            for one in found
+            for one in parts.by_stage(layout)
         ]
 
     return cache.shared(("stages", units, numerics, layout, setup.stack), make)

@@ -41,7 +41,7 @@ from ..software.frozen_base import with_frozen_base
 from ..software.stack import StackFacts
 from ..software.state_bytes import StateScale
 from ..step.kernel_totals import SegmentTimes, StepKernels, running_segments
-from .kept_tables import KeptTables
+from .kept_tables import KeptTables, profile_digest
 from .residuals import Calibration
 
 Array = np.ndarray
@@ -112,6 +112,11 @@ class ModelCache:
     def units(self) -> tuple[Unit, ...]:
         """FSDP units of the model."""
         return self._derived.units
+
+    @property
+    def profile_digest(self) -> str:
+        """What is equal for equal Profiles (`kept_tables.profile_digest`)."""
+        return self._derived.profile_digest
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -398,6 +403,10 @@ class _Derived:
     @cached_property
     def units(self) -> tuple[Unit, ...]:
         return units_of(self.profile)
+
+    @cached_property
+    def profile_digest(self) -> str:
+        return profile_digest(self.profile)
 
     @cached_property
     def flat_units(self) -> tuple[Unit, ...]:

@@ -57,6 +57,11 @@ class DataParallelPredictor:
     _peaks: dict[tuple[object, ...], np.ndarray] = field(default_factory=dict)
     _layout_peaks: dict[tuple[object, ...], np.ndarray] = field(default_factory=dict)
 
+    @property
+    def micro_batch(self) -> np.ndarray:
+        """[V] micro-batches of the variants."""
+        return np.tile(self.space.micro_batches, len(self.space.recomputes))
+
     def variants(self, accelerator: Accelerator, base: Setup) -> Variants:
         """Return kernel times on a device of every recompute policy and micro-batch."""
         key = (
@@ -92,16 +97,16 @@ class DataParallelPredictor:
         self,
         site: Site,
         layouts: tuple[Layout, ...],
-        variants: Variants,
+        base: Setup,
         accum: np.ndarray,
         *,
         max_oom: float,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return [L, V] whether the device, and the host of what is offloaded, hold the peak.
 
-        The second array says whether the device does so but for a chance of `max_oom`.
+        The second array says whether the device does so but for a chance of `max_oom`. No kernel is
+        timed, so that nothing is where nothing fits.
         """
-        base = variants.setup
         outside = self._framework_bytes(site, layouts, base)
         reserved = self.peak_bytes(layouts, base, accum) * USUAL_FRAGMENTATION
         capacity = capacity_bytes(site.accelerator)
@@ -111,9 +116,8 @@ class DataParallelPredictor:
             reserved, outside, stack=base.stack, layout=layouts[0], max_oom=max_oom
         )
         if base.offload and site.host_memory_bytes is not None:
-            on_host = host_bytes(
-                self.cache, base, layouts, activation_bytes=variants.offloaded_activation_bytes
-            )
+            activations = self.variants(site.accelerator, base).offloaded_activation_bytes
+            on_host = host_bytes(self.cache, base, layouts, activation_bytes=activations)
             fits = fits & (on_host * site.per_node <= site.host_memory_bytes)
         return fits, fits & (safe <= capacity)
 

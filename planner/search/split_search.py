@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Precision, Stack
@@ -15,6 +16,7 @@ from ..plan.setup import Setup
 from ..predict.model_cache import ModelCache
 from ..predict.peak_memory import memory_parts
 from ..software.stack import casts_layers
+from .kept_outcomes import KeptOutcomes, setup_text
 from .progress import Progress, untold
 from .search_space import Space
 from .split_layouts import Outcome, SplitPredictor
@@ -40,6 +42,8 @@ class SplitSearch:
     """Of nodes of all sites that may be asked for."""
     _predictors: dict[Stack, SplitPredictor | None] = field(default_factory=dict)
     _least_bytes: dict[Stack, float] = field(default_factory=dict)
+    _legal: dict[Stack, bool] = field(default_factory=dict)
+    _named: dict[tuple[Precision, Stack], str] = field(default_factory=dict)
 
     def may_help(self, accelerator: Accelerator, precision: Precision, stack: Stack) -> bool:
         """Return whether layouts that split the model are searched on a device.
@@ -60,7 +64,17 @@ class SplitSearch:
                 for one in self.space.recomputes
             )
         is_roomy = self._least_bytes[stack] <= ROOMY * capacity_bytes(accelerator)
-        return not is_roomy and self._predictor(precision, stack) is not None
+        return not is_roomy and self._any_legal(precision, stack)
+
+    def _any_legal(self, precision: Precision, stack: Stack) -> bool:
+        """Return whether any layout that splits the model is legal on the nodes of all sites."""
+        if stack not in self._legal:
+            software = self._software(precision, stack)
+            self._legal[stack] = self._kept.flag(
+                ("legal", software, tuple(self.kinds), self.space.node_counts),
+                lambda: self._predictor(precision, stack) is not None,
+            )
+        return self._legal[stack]
 
     def best(
         self,
@@ -73,10 +87,31 @@ class SplitSearch:
         max_oom: float,
     ) -> Outcome:
         """Return the best split layouts of so many nodes (`SplitPredictor.best`)."""
-        predictor = self._predictor(precision, stack)
-        assert predictor is not None, "asked for only where it may help"
-        bases = self._bases(precision, stack)
-        return predictor.best(site, bases, nodes, bound_s=bound_s, max_oom=max_oom)
+
+        def make() -> Outcome:
+            predictor = self._predictor(precision, stack)
+            assert predictor is not None, "asked for only where it may help"
+            bases = self._bases(precision, stack)
+            return predictor.best(site, bases, nodes, bound_s=bound_s, max_oom=max_oom)
+
+        software = self._software(precision, stack)
+        key = ("best", self._kept.site(site), nodes, software, bound_s, max_oom)
+        return self._kept.outcome(key, make)
+
+    def save(self) -> None:
+        """Keep what was found for the next search of this model."""
+        self._kept.save()
+
+    @cached_property
+    def _kept(self) -> KeptOutcomes:
+        return KeptOutcomes.of(self.cache, self.space)
+
+    def _software(self, precision: Precision, stack: Stack) -> str:
+        """Return what tells precision and software from others."""
+        key = precision, stack
+        if key not in self._named:
+            self._named[key] = "".join(map(setup_text, self._bases(precision, stack)))
+        return self._named[key]
 
     def _predictor(self, precision: Precision, stack: Stack) -> SplitPredictor | None:
         """Return what predicts split layouts under a stack; None where none is legal."""

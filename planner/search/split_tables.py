@@ -12,7 +12,7 @@ from ...catalog.vocabulary import Recompute
 from ..hardware.cluster import Site
 from ..plan.errors import UnsupportedError
 from ..plan.setup import Setup
-from ..predict.kept_tables import kept_array, profile_digest
+from ..predict.kept_tables import kept_array
 from ..predict.model_cache import ModelCache
 from ..predict.split_memory import accumulations, split_peaks, stages_of
 from ..predict.split_step import slowest_stages_of, split_shares
@@ -116,11 +116,10 @@ class SplitTables:
 
     def _facts(self, base: Setup) -> dict[str, object]:
         """Return all that the peaks follow from, beside the code."""
-        profile = self.cache.profile
         setup = {one.name: getattr(base, one.name) for one in fields(base)}
         return {
             "what": "memory peaks of split layouts",
-            "profile": profile_digest(profile),
+            "profile": self.cache.profile_digest,
             "constants": sorted(self.cache.constants.items()),
             "setup": {name: _ordered(value) for name, value in setup.items()},
             "splits": self.rows.splits,

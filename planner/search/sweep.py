@@ -18,7 +18,6 @@ from ..plan.question import Question
 from ..plan.setup import Setup
 from ..predict.input_wait import is_input_known
 from ..predict.model_cache import ModelCache
-from ..predict.step_time import Variants
 from ..software.stack import casts_layers
 from .best_variant import Best
 from .candidate import Candidate
@@ -114,6 +113,7 @@ class Sweep:
             else:
                 yield from found
         self.on_progress("comparing kinds of machine", len(groups), len(groups))
+        self._splits.save()
 
     def _sites(self) -> dict[tuple[object, ...], list[PricedInstance]]:
         """Group instance types that differ in nothing but seller and price."""
@@ -161,8 +161,7 @@ class Sweep:
         for autocast, same in self._same_kernels(data_parallel, precision, stack).items():
             if same:
                 base = self._base(precision, stack, autocast=autocast, frozen=frozen)
-                variants = self._data_parallel.variants(site.accelerator, base)
-                yield from self._of_layouts(choices, site, same, variants)
+                yield from self._of_layouts(choices, site, same, base)
 
     def _traced(
         self, layouts: list[Layout], precision: Precision, stack: Stack, many: int
@@ -309,23 +308,23 @@ class Sweep:
         choices: list[PricedInstance],
         site: Site,
         layouts: tuple[Layout, ...],
-        variants: Variants,
+        base: Setup,
     ) -> Iterator[Candidate]:
         max_oom = self.question.money.max_oom
-        tried = tried_layouts(self._data_parallel, site, layouts, variants, max_oom=max_oom)
+        tried = tried_layouts(self._data_parallel, site, layouts, base, max_oom=max_oom)
         many = len(choices)
         shown = self._shown(choices)
         self.tried += many * tried.fits.size
         self.counts["indivisible"] += many * tried.indivisible
         self.counts["out_of_memory"] += many * tried.out_of_memory
         best = tried.best
-        for row, fitting in self._rows_to_show(layouts, best, variants.setup.stack).items():
+        for row, fitting in self._rows_to_show(layouts, best, base.stack).items():
             column = int(best.column[row])
             for choice in shown:
                 yield Candidate(
                     choice=choice,
                     one_node=site,
-                    base=variants.setup,
+                    base=base,
                     layout=layouts[row],
                     micro_batch=int(tried.micro_batch[column]),
                     grad_accum=int(tried.accum[row, column]),

@@ -13,8 +13,8 @@ import numpy as np
 from ...catalog.vocabulary import Recompute
 from ..hardware.cluster import Site
 from ..plan.layout import Layout
+from ..plan.setup import Setup
 from ..predict.input_wait import input_s
-from ..predict.step_time import Variants
 from .best_variant import Best
 from .data_parallel import DataParallelPredictor, SomeLayers, data_ranks
 
@@ -60,34 +60,38 @@ def tried_layouts(
     predictor: DataParallelPredictor,
     site: Site,
     layouts: tuple[Layout, ...],
-    variants: Variants,
+    base: Setup,
     *,
     max_oom: float,
 ) -> TriedLayouts:
-    """Return the layouts with every variant.
+    """Return the layouts with every variant; where none fits no kernel is timed.
 
     Args:
         predictor: of the model and what is searched.
         site: one node of the machine.
         layouts: that split only the data, [L], each on as many such nodes as it needs.
-        variants: what runs on one rank, [V].
+        base: precision and software of the variants, [V].
         max_oom: chance of running out of memory that is accepted.
     """
-    accum, divides = predictor.accumulation(layouts, variants.micro_batch)
-    fits, is_safe = predictor.fits(site, layouts, variants, accum, max_oom=max_oom)
-    some = predictor.some_layers(site, layouts, variants, accum, max_oom=max_oom)
-    step_s = predictor.step_s(site, layouts, variants, accum)
+    sizes = predictor.space.micro_batches
+    accum, divides = predictor.accumulation(layouts, predictor.micro_batch)
+    fits, is_safe = predictor.fits(site, layouts, base, accum, max_oom=max_oom)
+    some, step_s = None, np.full(accum.shape, np.inf)
+    if (fits & divides).any():
+        variants = predictor.variants(site.accelerator, base)
+        some = predictor.some_layers(site, layouts, variants, accum, max_oom=max_oom)
+        step_s = predictor.step_s(site, layouts, variants, accum)
     columns = _Columns(
-        variants.micro_batch,
-        variants.recompute,
-        np.full(accum.shape, variants.setup.recompute_share),
+        predictor.micro_batch,
+        tuple(one for one in predictor.space.recomputes for _ in sizes),
+        np.full(accum.shape, base.recompute_share),
         accum,
         step_s,
         fits & divides,
         fits & divides & is_safe,
     )
     if some is not None:
-        columns = columns.beside(some, predictor.space.micro_batches, divides)
+        columns = columns.beside(some, sizes, divides)
     batch = columns.micro_batch * data_ranks(layouts) * columns.accum
     nodes = np.array([[layout.accelerators / site.per_node] for layout in layouts])
     input_needed_s = input_s(predictor.cache.profile, site, batch / nodes)

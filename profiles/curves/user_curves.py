@@ -7,6 +7,7 @@ looked for in this order: the files that were given (`CurveChoice`), `GPUPLAN_CU
 
 from __future__ import annotations
 
+import hashlib
 import os
 from functools import lru_cache
 from pathlib import Path
@@ -52,6 +53,16 @@ def user_curve_file(accelerator: str, choice: CurveChoice) -> CurveFile | None:
         if curves.accelerator == accelerator:
             return curves
     return None
+
+
+def user_curves_digest(choice: CurveChoice) -> str:
+    """Return what changes when the user's curve files do: which there are, and their content."""
+    digest = hashlib.sha256()
+    folder = sorted(curves_dir().glob("*.json"))
+    for path in (*choice.given, *_from_environment(), *folder):
+        content = path.read_bytes() if path.is_file() else b""
+        digest.update(f"{path} {hashlib.sha256(content).hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def refuse_unreadable(choice: CurveChoice) -> None:

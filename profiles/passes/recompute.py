@@ -13,9 +13,9 @@ Rules (torch.utils.checkpoint, use_reentrant=False, around every repeated block)
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
-from itertools import accumulate
+from dataclasses import dataclass
+
+import numpy as np
 
 from ...catalog.vocabulary import Recompute
 from ..profile import (
@@ -28,8 +28,10 @@ from ..profile import (
     StepTrace,
 )
 
+Array = np.ndarray
+
 KEPT_KINDS: frozenset[KernelKind] = frozenset(("gemm", "attention", "convolution", "rnn"))
-_KEPT_NUMBERS = frozenset(KERNEL_KINDS.index(kind) for kind in KEPT_KINDS)
+_KEPT_NUMBERS = [KERNEL_KINDS.index(kind) for kind in sorted(KEPT_KINDS)]
 _ACTIVATIONS, _TEMPORARY = CATEGORIES.index("activations"), CATEGORIES.index("temporary")
 
 
@@ -116,21 +118,21 @@ class _Shift:
     """Old ticks to new ones, after the operations that run again are inserted."""
 
     def __init__(self, step: StepTrace, reruns: list[_Rerun]) -> None:
-        self._points = [rerun.insert_tick for rerun in reruns]
-        self._sums = [0, *accumulate(rerun.ticks for rerun in reruns)]
-        self.end_tick = step.memory.end_tick + self._sums[-1]
+        self._points = np.array([rerun.insert_tick for rerun in reruns], dtype=np.int64)
+        self._sums = np.cumsum([0, *(rerun.ticks for rerun in reruns)])
+        self.end_tick = step.memory.end_tick + int(self._sums[-1])
 
-    def birth(self, tick: int) -> int:
-        """Return the new tick of an operation."""
-        return tick + self._sums[bisect_right(self._points, tick)]
+    def birth(self, ticks: Array) -> Array:
+        """Return the new ticks of operations."""
+        return ticks + self._sums[np.searchsorted(self._points, ticks, side="right")]
 
-    def death(self, tick: int) -> int:
-        """Return the new tick of a death: one right before a rerun stays before it."""
-        return tick + self._sums[bisect_left(self._points, tick)]
+    def death(self, ticks: Array) -> Array:
+        """Return the new ticks of deaths: one right before a rerun stays before it."""
+        return ticks + self._sums[np.searchsorted(self._points, ticks, side="left")]
 
     def start(self, rerun: int) -> int:
         """Return the new tick at which a rerun starts."""
-        return self._points[rerun] + self._sums[rerun]
+        return int(self._points[rerun] + self._sums[rerun])
 
 
 def _schedule(
@@ -143,6 +145,7 @@ def _schedule(
     schedule: list[int] = []
     start_tick: list[int] = []
     origin: list[int] = []
+    moved = shift.birth(np.asarray(step.start_tick)).tolist()
     for index, number in enumerate(step.schedule):
         if index in before:
             rerun = reruns[before[index]]
@@ -154,7 +157,7 @@ def _schedule(
             start_tick.append(shift.start(before[index]))
             origin.append(rerun.forward)
         schedule.append(number)
-        start_tick.append(shift.birth(step.start_tick[index]))
+        start_tick.append(moved[index])
         origin.append(index)
     return segments, schedule, start_tick, origin
 
@@ -179,24 +182,8 @@ def _renumber(forward: int, origin: list[int]) -> int:
     return origin.index(forward) if forward >= 0 else -1
 
 
-@dataclass
-class _Columns:
-    rows: list[tuple[int, ...]] = field(default_factory=list)
-
-    def add(self, *values: int) -> None:
-        self.rows.append(values)
-
-    def columns(self) -> list[list[int]]:
-        # By birth; rows born before the step keep their order.
-        return [list(column) for column in zip(*sorted(self.rows, key=_by_birth), strict=True)]
-
-
-def _by_birth(row: tuple[int, ...]) -> int:
-    return row[0]
-
-
 class _Memory:
-    """The storages of the new step."""
+    """The storages of the new step, as columns of old ones: a row a storage."""
 
     def __init__(
         self,
@@ -206,140 +193,158 @@ class _Memory:
         recompute: Recompute,
         origin: list[int],
     ) -> None:
-        self.step = step
+        memory = step.memory
         self.shift = shift
         self.recompute = recompute
-        self.reruns = reruns
-        self._rerun_of = {rerun.forward: index for index, rerun in enumerate(reruns)}
+        self.columns = {
+            name: np.asarray(getattr(memory, name), dtype=np.int64) for name in _COLUMNS
+        }
         self._forward_end = min(
             (
                 step.start_tick[index]
                 for index, number in enumerate(step.schedule)
                 if step.segments[number].phase == "backward"
             ),
-            default=step.memory.end_tick,
+            default=memory.end_tick,
         )
+        instances = len(step.schedule)
+        # A further entry, the last, is what index -1 means: no instance, no rerun.
+        self._rerun_of = np.full(instances + 1, -1)
+        self._new_index = np.full(instances + 1, -1)
+        self._rerun_index = np.full(instances + 1, -1)
+        for number, rerun in enumerate(reruns):
+            self._rerun_of[rerun.forward] = number
         phase_of = [step.segments[number].phase for number in step.schedule]
-        self._new_index: dict[int, int] = {}
-        self._rerun_index: dict[int, int] = {}
         for new, old in enumerate(origin):
-            if old in self._new_index or (phase_of[old] == "forward" and new > old):
+            if self._new_index[old] >= 0 or (phase_of[old] == "forward" and new > old):
                 self._rerun_index[old] = new
             else:
                 self._new_index[old] = new
+        self._release = np.array([*(rerun.release_tick for rerun in reruns), 0])
+        of_rows = self._rerun_of[self.columns["instance"]]
+        self._rerun = _RerunRows.of(reruns, shift, of_rows)
 
     def build(self) -> MemoryStream:
-        memory, table = self.step.memory, _Columns()
-        for row, birth in enumerate(memory.birth_tick):
-            instance = memory.instance[row]
-            number = self._rerun_of.get(instance) if instance >= 0 else None
-            if number is None:
-                death = self._held(row, memory.death_tick[row], widen_only=True)
-                self._add(table, row, self.shift.birth(birth), self.shift.death(death), instance)
-            else:
-                self._split(table, row, number)
-        columns = table.columns()
+        old, rerun = self.columns, self._rerun
+        birth, death, category = old["birth_tick"], old["death_tick"], old["category"]
+        again, stored = rerun.runs, np.zeros(len(birth), dtype=bool)
+        if self.recompute == "selective":
+            stored = again & np.isin(old["producer"], _KEPT_NUMBERS)
+        second_death = self._second_death()
+        others = again & ~stored
+        first_death = np.where(
+            death > rerun.forward_end_tick, self._held(rerun.forward_end_tick), death
+        )
+        kept_until = np.where(first_death <= self._forward_end, _TEMPORARY, _ACTIVATIONS)
+        first = {
+            **self._moved_columns(),
+            "birth_tick": np.where(again, birth, self.shift.birth(birth)),
+            "death_tick": np.select(
+                [stored, others],
+                [self._stored_death(second_death), self.shift.death(first_death)],
+                self.shift.death(np.maximum(death, self._entered_until())),
+            ),
+            "category": np.select([stored, others], [_ACTIVATIONS, kept_until], category),
+            "instance": self._new_index[old["instance"]],
+        }
+        second = {
+            **self._moved_columns(),
+            "birth_tick": rerun.new_start + birth - rerun.start_tick,
+            "death_tick": second_death,
+            "category": category,
+            "instance": self._rerun_index[old["instance"]],
+        }
+        return self._stream(first, second, np.flatnonzero(others & self._reached()))
+
+    def _stream(
+        self, first: dict[str, Array], second: dict[str, Array], again: Array
+    ) -> MemoryStream:
+        """Return both lives by birth; rows born at once keep their order."""
+        row = np.concatenate([np.arange(len(first["birth_tick"])), again])
+        columns = {name: np.concatenate([first[name], second[name][again]]) for name in _COLUMNS}
+        order = np.lexsort((row, columns["birth_tick"]))
+        columns["death_tick"] = np.minimum(columns["death_tick"], self.shift.end_tick)
         return MemoryStream(
-            birth_tick=columns[0],
-            death_tick=[min(tick, self.shift.end_tick) for tick in columns[1]],
-            bytes_base=columns[2],
-            bytes_per_sample=columns[3],
-            category=columns[4],
-            instance=columns[5],
+            **{name: values[order].tolist() for name, values in columns.items()},
             end_tick=self.shift.end_tick,
-            producer=columns[6],
-            entered=columns[7],
-            outside_tick=columns[8],
-            inside_tick=columns[9],
-            kept=columns[10],
         )
 
-    def _split(self, table: _Columns, row: int, number: int) -> None:
-        """Add a row of a block that runs again: its first life, and its second if it has one."""
-        memory, rerun = self.step.memory, self.reruns[number]
-        birth, death = memory.birth_tick[row], memory.death_tick[row]
-        runs_again = birth < rerun.start_tick + rerun.ticks
-        stored = self.recompute == "selective" and memory.producer[row] in _KEPT_NUMBERS
-        if stored:
-            self._store(table, row, number)
-            return
-        first_death = death
-        if death > rerun.forward_end_tick:
-            first_death = self._held(row, rerun.forward_end_tick)
-        category = _TEMPORARY if first_death <= self._forward_end else _ACTIVATIONS
-        self._add(
-            table, row, birth, self.shift.death(first_death), rerun.forward, category=category
-        )
-        if runs_again:
-            start = self.shift.start(number)
-            new_birth = start + birth - rerun.start_tick
-            self._add(table, row, new_birth, self._second_death(row, number), None, rerun.forward)
+    def _reached(self) -> Array:
+        """Return whether a row is made again."""
+        return self.columns["birth_tick"] < self._rerun.start_tick + self._rerun.ticks
 
-    def _second_death(self, row: int, number: int) -> int:
-        memory, rerun = self.step.memory, self.reruns[number]
-        start = self.shift.start(number)
-        death, inside = memory.death_tick[row], memory.inside_tick[row]
-        if inside >= 0:
-            others = memory.entered[row] >= 0 or memory.outside_tick[row] > inside
-            return self.shift.death(inside + 1 if others else death)
-        return start + min(max(1, death - rerun.start_tick), rerun.ticks)
+    def _second_death(self) -> Array:
+        """Return the death of the second life of the rows of blocks that run again."""
+        old, rerun = self.columns, self._rerun
+        death, inside = old["death_tick"], old["inside_tick"]
+        others = (old["entered"] >= 0) | (old["outside_tick"] > inside)
+        lives = np.minimum(np.maximum(1, death - rerun.start_tick), rerun.ticks)
+        used = self.shift.death(np.where(others, inside + 1, death))
+        return np.where(inside >= 0, used, rerun.new_start + lives)
 
-    def _store(self, table: _Columns, row: int, number: int) -> None:
-        """Add a row that selective recompute keeps from the first run on."""
-        memory, rerun = self.step.memory, self.reruns[number]
-        birth, death = memory.birth_tick[row], memory.death_tick[row]
-        if memory.inside_tick[row] >= 0 or death > rerun.release_tick:
-            new_death = self.shift.death(max(death, self._held(row, death)))
-        elif birth < rerun.start_tick + rerun.ticks:
-            new_death = self._second_death(row, number)
-        else:
-            new_death = self.shift.death(rerun.release_tick)
-        self._add(table, row, birth, new_death, rerun.forward, category=_ACTIVATIONS)
+    def _stored_death(self, second_death: Array) -> Array:
+        """Return the death of rows that selective recompute keeps from the first run on."""
+        old, rerun = self.columns, self._rerun
+        death = old["death_tick"]
+        outlives = (old["inside_tick"] >= 0) | (death > rerun.release_tick)
+        released = np.where(self._reached(), second_death, self.shift.death(rerun.release_tick))
+        return np.where(outlives, self.shift.death(self._held(death)), released)
 
-    def _held(self, row: int, otherwise: int, *, widen_only: bool = False) -> int:
+    def _held(self, otherwise: Array) -> Array:
         """Return the old tick until which others hold a row that its own block no longer does."""
-        memory = self.step.memory
-        death = otherwise
-        entered = memory.entered[row]
-        if entered in self._rerun_of:
-            death = max(death, self.reruns[self._rerun_of[entered]].release_tick)
-        if widen_only:
-            return death
-        if memory.outside_tick[row] >= 0:
-            death = max(death, memory.outside_tick[row] + 1)
-        if memory.kept[row]:
-            death = max(death, self._forward_end)
-        return death
+        old = self.columns
+        death = np.maximum(otherwise, self._entered_until())
+        death = np.where(
+            old["outside_tick"] >= 0, np.maximum(death, old["outside_tick"] + 1), death
+        )
+        return np.where(old["kept"] > 0, np.maximum(death, self._forward_end), death)
 
-    def _add(
-        self,
-        table: _Columns,
-        row: int,
-        birth: int,
-        death: int,
-        instance: int | None,
-        rerun_of: int = -1,
-        category: int | None = None,
-    ) -> None:
-        memory = self.step.memory
-        index = -1
-        if instance is None:
-            index = self._rerun_index[rerun_of]
-        elif instance >= 0:
-            index = self._new_index[instance]
-        table.add(
-            birth,
-            death,
-            memory.bytes_base[row],
-            memory.bytes_per_sample[row],
-            memory.category[row] if category is None else category,
-            index,
-            memory.producer[row],
-            self._new_index.get(memory.entered[row], -1),
-            self._moved(memory.outside_tick[row]),
-            self._moved(memory.inside_tick[row]),
-            memory.kept[row],
+    def _entered_until(self) -> Array:
+        """Return the tick until which the block that a row entered needs it; -1 for none."""
+        number = self._rerun_of[self.columns["entered"]]
+        return np.where(number >= 0, self._release[number], -1)
+
+    def _moved_columns(self) -> dict[str, Array]:
+        """Return what both lives have in common."""
+        old = self.columns
+
+        def moved(name: str) -> Array:
+            return np.where(old[name] >= 0, self.shift.birth(old[name]), -1)
+
+        return {
+            **{name: old[name] for name in ("bytes_base", "bytes_per_sample", "producer", "kept")},
+            "entered": self._new_index[old["entered"]],
+            "outside_tick": moved("outside_tick"),
+            "inside_tick": moved("inside_tick"),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RerunRows:
+    """What is known of the rerun that each row of the old step belongs to; 0 for the others."""
+
+    runs: Array
+    """Whether it belongs to one."""
+    start_tick: Array
+    forward_end_tick: Array
+    release_tick: Array
+    ticks: Array
+    new_start: Array
+    """New tick at which the rerun starts."""
+
+    @classmethod
+    def of(cls, reruns: list[_Rerun], shift: _Shift, number: Array) -> _RerunRows:
+        """Return them for rows of these reruns, -1 for none."""
+
+        def column(name: str) -> Array:
+            return np.array([*(getattr(rerun, name) for rerun in reruns), 0])[number]
+
+        names = ("start_tick", "forward_end_tick", "release_tick", "ticks")
+        return cls(
+            runs=number >= 0,
+            new_start=np.array([*map(shift.start, range(len(reruns))), 0])[number],
+            **{name: column(name) for name in names},
         )
 
-    def _moved(self, tick: int) -> int:
-        return self.shift.birth(tick) if tick >= 0 else -1
+
+_COLUMNS = [name for name in MemoryStream.model_fields if name != "end_tick"]

@@ -281,6 +281,43 @@ def test_stages_together_run_the_whole_schedule(toy: Profile, pipeline: int) -> 
     assert counts[-1, head] == 1
 
 
+def with_reruns(trace: StepTrace) -> StepTrace:
+    """Return a step that runs every block again before its backward pass."""
+    forward = next(s for s in trace.segments if s.phase == "forward" and s.block is not None)
+    segments = (*trace.segments, forward.model_copy(update={"phase": "recompute"}))
+    schedule: list[int] = []
+    for index in trace.schedule:
+        one = trace.segments[index]
+        if one.phase == "backward" and one.block is not None:
+            schedule.append(len(segments) - 1)
+        schedule.append(index)
+    return trace.model_copy(update={"segments": segments, "schedule": schedule})
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize(("pipeline", "virtual"), [(1, 1), (2, 1), (4, 1), (8, 1), (2, 2), (2, 4)])
+def test_stages_are_those_of_a_walk(toy: Profile, again: bool, pipeline: int, virtual: int) -> None:
+    trace = with_reruns(trace_of(toy)) if again else trace_of(toy)
+    sizes = chunk_sizes(8, pipeline * virtual)
+    dealt = [chunk % pipeline for chunk, size in enumerate(sizes) for _ in range(size)]
+    layer, back, expected, current = 0, 0, [], 0
+    for segment in (trace.segments[i] for i in trace.schedule):
+        if segment.phase == "optimizer":
+            expected.append(-1)
+            continue
+        if segment.block is not None:
+            current = dealt[layer if segment.phase == "forward" else 7 - back]
+            layer += segment.phase == "forward"
+            back += segment.phase == "backward"
+            expected.append(current)
+        elif segment.phase == "forward":
+            expected.append({0: 0, 8: pipeline - 1}.get(layer, current))
+        else:
+            expected.append({0: pipeline - 1, 8: 0}.get(back, current))
+    layout = Layout(pipeline=pipeline, virtual_stages=virtual)
+    assert stage_of_instances(trace, layout).tolist() == expected
+
+
 def test_micro_batches_in_flight() -> None:
     one_f_one_b = [in_flight(stage, Layout(pipeline=4), 16) for stage in range(4)]
     assert one_f_one_b == [4, 3, 2, 1]

@@ -162,7 +162,7 @@ def test_what_fits_in_the_search_fits_by_the_prediction_s_own_parts(
     columns = 3 * len(predictor.space.recomputes)
     accum = np.ones((len(layouts), columns), dtype=int)
     variants = predictor.variants(where.accelerator, base)
-    fits, is_safe = predictor.fits(where, layouts, variants, accum, max_oom=MAX_OOM)
+    fits, is_safe = predictor.fits(where, layouts, variants.setup, accum, max_oom=MAX_OOM)
     assert fits.shape == is_safe.shape == accum.shape
     for row, layout in enumerate(layouts):
         for column in range(columns):
