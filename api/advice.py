@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..planner.plan.plan import CatalogueFacts, Plan
 from ..planner.plan.question import Machine, Question, Work
+from ..planner.search.progress import Progress, untold
 from ..profiles.user_model.spec import ModelSpec
 from .answers import calibrated_profile, utc_now, workload_facts
 from .inputs import Inputs, read_inputs
@@ -27,6 +28,7 @@ def advise(
     offers: Path | None = None,
     curves: Iterable[str | Path] = (),
     timeout_s: float | None = None,
+    on_progress: Progress | None = None,
     now: Callable[[], datetime] | None = None,
 ) -> Advice:
     """Return what to change of today's setting: one thing at a time, planned anew, best first.
@@ -43,6 +45,7 @@ def advise(
         offers: The user's own machines and prices.
         curves: Curve files of `calibrate`, each used for the accelerator it was measured on.
         timeout_s: Longest time the file may take, seconds; default: the model's own, else 120.
+        on_progress: As for `estimate`.
         now: The clock for `generated_at`; default: the current time in UTC.
 
     Raises:
@@ -69,7 +72,14 @@ def advise(
             timeout_s=timeout_s,
         )
     profile, notes = calibrated_profile(model)
-    found = answer(today, profile, model.catalogue, others=others, curve_choice=model.curve_choice)
+    found = answer(
+        today,
+        profile,
+        model.catalogue,
+        others=others,
+        curve_choice=model.curve_choice,
+        on_progress=on_progress or untold,
+    )
     return Advice(
         gpuplan_version=VERSION,
         generated_at=(now or utc_now)().isoformat(timespec="seconds"),

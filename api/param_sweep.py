@@ -55,7 +55,7 @@ def sweep(
         on_output: Called with what the user's code printed.
         on_answer: Called with each estimate as soon as it is there, to `keep` it for example.
         on_progress: Called with what is being done, how much of it is done, and of how much, as in
-            `estimate`; what is done begins with the values it is done for.
+            `estimate`; what is done begins with "2 of 12, layers=24".
         now: The clock for `generated_at`; default: the current time in UTC.
 
     Raises:
@@ -79,9 +79,11 @@ def sweep(
     rows: list[SweepRow] = []
     first: Estimate | None = None
     tell = on_progress or untold
-    for combined in combinations(values):
+    every = list(combinations(values))
+    for combined in every:
+        place = f"{len(rows) + 1} of {len(every)}"
         try:
-            answer = asked.answer_of(model, {**fixed, **combined}, _telling(tell, combined))
+            answer = asked.answer_of(model, {**fixed, **combined}, _telling(tell, place, combined))
         except GpuplanError as error:
             if isinstance(error, UsageError) and not rows:
                 raise  # What is asked is at fault, and would be for every value.
@@ -117,10 +119,10 @@ class _Asked:
         return answer
 
 
-def _telling(on_progress: Progress, params: Mapping[str, Any]) -> Progress:
-    """Return the callback that says for which values something is done."""
+def _telling(on_progress: Progress, place: str, params: Mapping[str, Any]) -> Progress:
+    """Return the callback that says for which of the values something is done."""
     named = ", ".join(f"{name}={value}" for name, value in params.items())
-    return lambda stage, done, total: on_progress(f"{named}: {stage}", done, total)
+    return lambda stage, done, total: on_progress(f"{place}, {named}: {stage}", done, total)
 
 
 def combinations(values: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import PlainSerializer
 
 from ..embedded import Catalogue
+from ..spot import SpotStatus, spot_status
 from ..types import CatalogueRow, Offer
 from ..vocabulary import OfferPurchase
 from .ownership import break_even_month
@@ -42,6 +43,8 @@ class OfferLine(CatalogueRow):
     on_demand_usd_per_hour: Usd | None
     spot_usd_per_hour: Usd | None
     spot_is_market: bool
+    spot_status: SpotStatus | None
+    """Whether the market's price is known, or the type is sold so; None without an instance row."""
     on_demand_usd_per_accelerator_hour: Usd | None
     spot_usd_per_accelerator_hour: Usd | None
     price_basis: str
@@ -164,6 +167,7 @@ def _offer_line(offer: Offer, catalogue: Catalogue) -> OfferLine:
         accelerators_per_node=offer.accelerators,
         on_demand_usd_per_accelerator_hour=offer.usd_per_accelerator_hour("on-demand"),
         spot_usd_per_accelerator_hour=offer.usd_per_accelerator_hour("spot"),
+        spot_status=spot_status(offer, instance) if instance else None,
         has_spec=offer.accelerator in catalogue.accelerators,
         can_cluster=instance is not None and instance.can_cluster,
         intra_link=instance.intra_link.name if instance else None,

@@ -24,7 +24,7 @@ from ..options.shared import (
     option,
     output_options,
 )
-from ..terminal.progress import progress
+from ..terminal.progress import counted_progress
 from .estimate import OFFLOADS, WHOLE
 
 if TYPE_CHECKING:
@@ -116,12 +116,18 @@ def command(model: str, **options: Any) -> int:
     )
     work = today.work
     amounts = (work.tokens, work.samples, work.epochs, work.steps)
-    with progress("Changing one thing at a time …", quiet=asked.quiet):
+    with counted_progress("Changing one thing at a time …", quiet=asked.quiet) as tell:
         if plan is None:
-            answer = api.advise(inputs, today)
+            answer = api.advise(inputs, today, on_progress=tell)
         else:
             given = any(one is not None for one in amounts)
-            answer = api.advise(inputs, plan, work=work if given else None, others=today.machine)
+            answer = api.advise(
+                inputs,
+                plan,
+                work=work if given else None,
+                others=today.machine,
+                on_progress=tell,
+            )
     form = chosen_format(asked.form, asked.out_file, FORMATS)
     write_output(_rendered(answer, form, asked), asked.out_file)
     if form != "json" and not asked.quiet:

@@ -114,7 +114,9 @@ def _find(context: click.Context, key: str) -> tuple[click.Command, click.Option
     if key not in known:
         raise UsageError(
             f"No command has an option --{key}, so it cannot be set.{did_you_mean(key, known)}",
-            fix=f"use one of: {', '.join(sorted(known))} (or, in the environment, {PREFIX}...)",
+            fix="name an option of a command without its dashes, as in `gpuplan config set provider"
+            f" aws,gcp` (or, in the environment, {PREFIX}PROVIDER); `gpuplan estimate --help` lists"
+            " those of estimate.",
         )
     return known[key]
 

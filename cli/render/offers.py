@@ -44,8 +44,11 @@ _COLUMNS = [
 ]
 
 
+NO_SPOT = "none"
+
+
 def _offer_cells(line: OfferLine) -> list[str]:
-    spot = usd_text(line.spot_usd_per_hour)
+    spot = NO_SPOT if _is_not_sold(line) else usd_text(line.spot_usd_per_hour)
     if line.spot_usd_per_hour is not None and not line.spot_is_market:
         spot = f"({spot})"
     return [
@@ -62,6 +65,11 @@ def _offer_cells(line: OfferLine) -> list[str]:
         figure(line.memory_bytes, GIB, ",.0f"),
         _priced(line),
     ]
+
+
+def _is_not_sold(line: OfferLine) -> bool:
+    """Return whether there is no spot price because the type is not sold so."""
+    return line.spot_usd_per_hour is None and line.spot_status == "not sold"
 
 
 def _offer_notes(listed: OfferList) -> list[str]:
@@ -90,6 +98,8 @@ def _offer_notes(listed: OfferList) -> list[str]:
         legend.append("* marketplace: other people's machines, often gone")
     if any(not line.has_spec for line in listed.offers):
         legend.append("? no spec row: listed, not planned on")
+    if any(map(_is_not_sold, listed.offers)):
+        legend.append(f"{NO_SPOT}: not sold as spot")
     if any(line.spot_usd_per_hour and not line.spot_is_market for line in listed.offers):
         legend.append("( ) a spot price that promises no discount")
     if listed.offers:

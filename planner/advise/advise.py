@@ -10,6 +10,7 @@ from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.profile import Profile
 from ..plan.plan import Plan
 from ..plan.question import Machine, Question
+from ..search.progress import Progress, untold
 from .answer import Change, Verdict
 from .changes import Proposal, proposals
 from .judgement import best_sizes, cost_of, is_risky, judged, ranked
@@ -44,6 +45,7 @@ def advise(
     *,
     others: Machine | None = None,
     curve_choice: CurveChoice = USUAL_CURVES,
+    on_progress: Progress = untold,
 ) -> AdviceOutcome:
     """Return what to change of a setting, one thing at a time, the best first.
 
@@ -55,6 +57,8 @@ def advise(
         others: its providers, regions and jurisdictions limit the other machines that are looked
             at; None: as those of today's machine are limited.
         curve_choice: which measurements of devices the predictions rest on.
+        on_progress: told how many of the changes are planned, and how the search for other machines
+            goes on.
 
     Raises:
         UnsupportedError: today's setting cannot be predicted.
@@ -62,7 +66,13 @@ def advise(
     """
     setting, assumed = setting_of(today, profile, catalogue)
     work = work_of(today.work, setting)
-    replanner = Replanner(profile, work=work, money=today.money, curve_choice=curve_choice)
+    replanner = Replanner(
+        profile,
+        work=work,
+        money=today.money,
+        curve_choice=curve_choice,
+        on_progress=on_progress,
+    )
     plan = replanner.plan(setting)
     max_oom = today.money.max_oom
     found = _on_this_machine(setting, plan, replanner, max_oom)
@@ -94,7 +104,9 @@ def _on_this_machine(
 
 def _planned(replanner: Replanner, wanted: Iterable[Proposal]) -> Iterator[tuple[Proposal, Plan]]:
     """Yield the changes that can be predicted, with their plans."""
-    for proposal in wanted:
+    several = list(wanted)
+    for done, proposal in enumerate(several):
+        replanner.on_progress("changing one thing at a time", done, len(several))
         plan = replanner.try_plan(proposal.setting)
         if plan is not None:
             yield proposal, plan

@@ -89,7 +89,13 @@ def everything_free(
 
 def _search(question: Question, replanner: Replanner, catalogue: Catalogue) -> list[Plan]:
     """Return the plans that run without a port, and hardly ever out of memory."""
-    found = search(question, replanner.profile, catalogue, curve_choice=replanner.curve_choice)
+    found = search(
+        question,
+        replanner.profile,
+        catalogue,
+        curve_choice=replanner.curve_choice,
+        on_progress=replanner.on_progress,
+    )
     return [
         plan
         for plan in found.plans

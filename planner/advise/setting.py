@@ -18,6 +18,7 @@ from ..predict.model_cache import ModelCache
 from ..predict.predict import predict
 from ..search.candidate import Candidate
 from ..search.offers import PricedInstance
+from ..search.progress import Progress, untold
 from ..search.to_plan import as_plan
 from ..software.stack import casts_layers
 
@@ -57,8 +58,10 @@ class Replanner:
         work: Work,
         money: Money,
         curve_choice: CurveChoice = USUAL_CURVES,
+        on_progress: Progress = untold,
     ) -> None:
         self.profile = profile
+        self.on_progress = on_progress
         self.work = work
         self.money = money
         self.curve_choice = curve_choice

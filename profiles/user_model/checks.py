@@ -76,19 +76,21 @@ def _check_layers(model: torch.nn.Module, source: str, params: Mapping[str, Any]
 
 
 def checked_batch(batch: Any, source: str) -> Batch:
-    """Return a batch that says how the model is called.
+    """Return a batch that says how the model is called; one tensor is its only argument.
 
     Raises:
-        UserFileError: it is neither a tuple nor a dict.
+        UserFileError: it is neither a tuple, a dict nor a tensor.
     """
+    if isinstance(batch, torch.Tensor):
+        return (batch,)
     if isinstance(batch, tuple) and batch:
         return batch
     if isinstance(batch, Mapping) and batch and all(isinstance(key, str) for key in batch):
         return dict(batch)
     fix = "return a tuple (then model(*batch) is called) or a dict (then model(**batch) is called)."
-    if isinstance(batch, torch.Tensor):
-        fix = "return a tuple: `return (inputs,)`, or `return inputs, targets` with a compute_loss."
-    raise UserFileError(f"{source} returned {described(batch)}, not a tuple or a dict.", fix=fix)
+    raise UserFileError(
+        f"{source} returned {described(batch)}, not a tuple, a dict or a tensor.", fix=fix
+    )
 
 
 def checked_loss(loss: Any, source: str) -> torch.Tensor:

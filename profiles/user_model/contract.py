@@ -98,13 +98,14 @@ def _from_contract(spec: ModelSpec, module: ModuleType) -> Workload:
     build_model = params.bind(_function(module, "build_model", spec))
     make_batch = _function(module, "make_batch", spec)
     build_dataset = getattr(module, "build_dataset", None)
+    batches = bind_batch(params, make_batch, "make_batch")
     workload = Workload(
         name=spec.name,
         path=spec.path,
         params=dict(spec.params),
         build_model=lambda: checked_model(build_model(), "build_model()", spec.params),
-        make_batch=bind_batch(params, make_batch, "make_batch"),
-        compute_loss=bind_loss(params, getattr(module, "compute_loss", None)),
+        make_batch=batches,
+        compute_loss=bind_loss(params, getattr(module, "compute_loss", None), batches),
         build_optimizer=bind_optimizer(params, getattr(module, "build_optimizer", None)),
         build_dataset=params.bind(build_dataset) if build_dataset else None,
         tokens_per_sample=tokens_per_sample(params, module),

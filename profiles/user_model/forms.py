@@ -50,7 +50,7 @@ def from_class(spec: ModelSpec, module: ModuleType) -> Workload:
         params=dict(spec.params),
         build_model=lambda: checked_model(build_model(), f"{name}()"),
         make_batch=make_batch,
-        compute_loss=bind_loss(params, _class_loss if spec.inputs else own_loss),
+        compute_loss=bind_loss(params, _class_loss if spec.inputs else own_loss, make_batch),
         build_optimizer=bind_optimizer(params, getattr(module, "build_optimizer", None)),
         tokens_per_sample=tokens_per_sample(params, module),
         default_micro_batch=own_default(module),

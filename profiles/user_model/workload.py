@@ -136,15 +136,56 @@ def bind_optimizer(params: Params, function: Callable[..., Any] | None) -> Calla
     return build_optimizer
 
 
-def bind_loss(params: Params, function: Callable[..., Any] | None) -> Callable[..., torch.Tensor]:
-    """Return the file's loss function, or the default one, with its result checked."""
+class BatchFunction:
+    """The file's batch function: what it returns is checked, and one tensor made a tuple.
+
+    A file that returns a bare tensor has a loss function that takes one, so that what it gave is
+    remembered.
+    """
+
+    def __init__(self, function: Callable[[int], Any], source: str) -> None:
+        self._function = function
+        self._source = source
+        self._is_bare: bool | None = None
+
+    def __call__(self, batch_size: int) -> Batch:
+        """Return a batch of so many samples."""
+        batch = self._function(batch_size)
+        self._is_bare = isinstance(batch, torch.Tensor)
+        return checked_batch(batch, f"{self._source}({batch_size})")
+
+    def as_given(self, batch: Batch) -> Any:
+        """Return a batch in the form in which the file's own functions take it."""
+        if not isinstance(batch, tuple) or len(batch) != 1:
+            return batch
+        if self._is_bare is None:  # A run on a data set has not asked for a batch of it.
+            with torch.random.fork_rng(devices=()):
+                self(1)
+        return batch[0] if self._is_bare else batch
+
+
+def bind_loss(
+    params: Params, function: Callable[..., Any] | None, make_batch: object = None
+) -> Callable[..., torch.Tensor]:
+    """Return the file's loss function, or the default one, with its result checked.
+
+    Args:
+        params: of the file.
+        function: its own; None for the default.
+        make_batch: makes its batches; a `BatchFunction` says in which form the function takes them.
+    """
     if function is None:
         return default_loss
     bound = params.bind(function, reserved=2)
-    return lambda model, batch: checked_loss(bound(model, batch), "compute_loss()")
+    as_given = make_batch.as_given if isinstance(make_batch, BatchFunction) else _unchanged
+    return lambda model, batch: checked_loss(bound(model, as_given(batch)), "compute_loss()")
 
 
-def bind_batch(params: Params, function: Callable[..., Any], source: str) -> Callable[[int], Batch]:
+def _unchanged(batch: Batch) -> Batch:
+    return batch
+
+
+def bind_batch(params: Params, function: Callable[..., Any], source: str) -> BatchFunction:
     """Return the file's batch function with its params bound and its result checked."""
     if not _parameters(function):
         raise UserFileError(
@@ -152,7 +193,7 @@ def bind_batch(params: Params, function: Callable[..., Any], source: str) -> Cal
             fix=f"write def {source}(batch_size): and use batch_size as the first dimension.",
         )
     bound = params.bind(function, reserved=1)
-    return lambda batch_size: checked_batch(bound(batch_size), f"{source}({batch_size})")
+    return BatchFunction(bound, source)
 
 
 def default_micro_batch(function: Callable[..., Any]) -> int | None:

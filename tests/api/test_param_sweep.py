@@ -112,6 +112,13 @@ def test_each_answer_is_handed_out_as_it_is_made(engine: Engine) -> None:
     assert seen == [2, 4]
 
 
+def test_progress_says_which_of_the_values_it_is(engine: Engine) -> None:
+    told: list[str] = []
+    values = {"layers": (2, 4)}
+    api.sweep("m.py", values, on_progress=lambda stage, _done, _total: told.append(stage))
+    assert told == ["1 of 2, layers=2: tracing the model", "2 of 2, layers=4: tracing the model"]
+
+
 def test_rows_are_flat_and_have_the_columns(engine: Engine) -> None:
     engine.errors[4] = UserFileError("failed")
     answer = api.sweep("m.py", {"layers": (2, 4)})

@@ -83,6 +83,14 @@ def test_a_change_is_the_plan_that_the_search_finds(toy: Profile, advice: Advice
     assert half.verdict == "saves"
 
 
+def test_it_tells_how_many_changes_are_planned(toy: Profile) -> None:
+    told: list[tuple[str, int | None, int | None]] = []
+    advise(TODAY, toy, CATALOGUE, on_progress=lambda *one: told.append(one))
+    counted = [one[1:] for one in told if one[0] == "changing one thing at a time"]
+    assert counted == [(done, len(counted)) for done in range(len(counted))]
+    assert any(one[0] == "comparing kinds of machine" for one in told)
+
+
 def test_one_thing_changes_at_a_time(advice: AdviceOutcome) -> None:
     names = "layout", "precision", "recompute", "compile", "optimizer", "offloaded"
     today = advice.today

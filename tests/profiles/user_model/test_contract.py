@@ -357,8 +357,7 @@ RETURNS = [
     ("build_model", "nn.Linear", "returned the class Linear"),
     ("build_model", "nn.ReLU()", "nothing to train: it has no parameters"),
     ("build_model", "nn.Linear(8, 4).requires_grad_(False)", "all 2 parameters are frozen"),
-    ("make_batch", "[torch.zeros(2, 8)]", "returned a list of 1, not a tuple or a dict"),
-    ("make_batch", "torch.zeros(2, 8)", "returned a tensor of shape (2, 8)"),
+    ("make_batch", "[torch.zeros(2, 8)]", "returned a list of 1, not a tuple, a dict or a tensor"),
     ("make_batch", "()", "returned an empty tuple"),
     ("compute_loss", "model(batch[0])", "tensor of shape (3, 4); a loss has one element"),
     ("compute_loss", "1.5", "returned a float"),
@@ -378,6 +377,66 @@ def test_what_a_function_returned_is_named(
         one_step(load(tmp_path, f"{text[:line]}    return {value}\n{text[line:]}"))
     assert message in raised.value.message
     assert raised.value.fix
+
+
+ONE_TENSOR = """
+    import torch
+
+    def build_model():
+        return torch.nn.Linear(8, 4)
+
+    def make_batch(batch_size=2):
+        return {batch}
+
+    def compute_loss(model, batch):
+        return model({argument}).square().mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("batch", "argument"),
+    [
+        ("torch.randn(batch_size, 8)", "batch"),
+        ("(torch.randn(batch_size, 8),)", "*batch"),
+    ],
+)
+def test_one_tensor_is_a_batch_and_the_loss_takes_it_as_it_was_given(
+    tmp_path: Path, batch: str, argument: str
+) -> None:
+    text = ONE_TENSOR.format(batch=batch, argument=argument)
+    workload = load(tmp_path, text)
+    made = batch_of(workload, 3)
+    assert isinstance(made, tuple) and len(made) == 1, "to the planner and the runner it is a tuple"
+    one_step(workload)
+
+
+def test_a_data_set_of_bare_tensors_too_where_no_batch_was_made_before(tmp_path: Path) -> None:
+    text = ONE_TENSOR.format(batch="torch.randn(batch_size, 8)", argument="batch")
+    workload = load(tmp_path, text)
+    model, from_data_set = workload.build_model(), (torch.ones(2, 8),)
+    before = torch.random.get_rng_state()
+    assert workload.compute_loss(model, from_data_set).ndim == 0
+    assert torch.equal(torch.random.get_rng_state(), before), "looking draws no random numbers"
+
+
+def test_one_tensor_without_a_loss_of_its_own_is_the_only_argument(tmp_path: Path) -> None:
+    text = """
+        import torch
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(8, 4)
+
+            def forward(self, inputs):
+                return self.layer(inputs).mean()
+
+        build_model = Net
+
+        def make_batch(batch_size):
+            return torch.randn(batch_size, 8)
+    """
+    one_step(load(tmp_path, text))
 
 
 LAYERED = """
