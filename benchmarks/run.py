@@ -62,6 +62,9 @@ def cases() -> list[Case]:
         Case(name="estimate GPT-2 124M, cold", args=gpt2, budget_s=5),
         Case(name="estimate decoder 8B, warm", args=decoder, budget_s=1, warm=True),
         Case(name="estimate decoder 8B, cold", args=decoder, budget_s=8),
+        Case(
+            name="estimate decoder 70B, warm", args=(*decoder, *params_70b), budget_s=2, warm=True
+        ),
         Case(name="estimate decoder 70B, cold", args=(*decoder, *params_70b), budget_s=15),
     ]
 

@@ -42,6 +42,7 @@ from ..software.stack import StackFacts
 from ..software.state_bytes import StateScale
 from ..step.kernel_totals import SegmentTimes, StepKernels, running_segments
 from .kept_tables import KeptTables, profile_digest
+from .kept_values import KeptValues
 from .residuals import Calibration
 
 Array = np.ndarray
@@ -72,12 +73,17 @@ class ModelCache:
         self.curve_choice = curve_choice
         self.calibration: Calibration | None = getattr(profile, "calibration", None)
         self._derived = _Derived(profile)
+        self.values = KeptValues(kept, self._facts)
+        """Small results that follow from the Profile and the constants alone."""
+        self._beside: KeptValues | None = None
+        """Those of the cache with a frozen base (`with_frozen`)."""
         self._has_frozen_base = False
 
     def with_constants(self, constants: Constants) -> ModelCache:
         """Return a cache of the same Profile that predicts with other constants."""
         other = copy(self)
         other.constants = constants
+        other.values = KeptValues(other.kept, other._facts)
         return other
 
     def with_curves(self, choice: CurveChoice) -> ModelCache:
@@ -85,6 +91,19 @@ class ModelCache:
         other = copy(self)
         other.curve_choice = choice
         return other
+
+    def save(self) -> None:
+        """Keep the values that were found for the next search of this model."""
+        self.values.save()
+        if self._beside is not None:
+            self._beside.save()
+
+    def _facts(self) -> dict[str, object]:
+        return {
+            "what": "values of a model",
+            "profile": self.profile_digest,
+            "constants": sorted(self.constants.items()),
+        }
 
     def with_frozen(self, frozen: FrozenPrecision | None) -> ModelCache:
         """Return a cache whose step under autocast has its frozen parameters in 16 bits.
@@ -102,6 +121,11 @@ class ModelCache:
         other._has_frozen_base = True
         other.profile = self.shared(("frozen base",), lambda: with_frozen_base(self.profile))
         other._derived = self.shared(("what follows from it",), lambda: _Derived(other.profile))
+        other.values = self.shared(
+            ("kept values of it", id(self.constants)),
+            lambda: KeptValues(other.kept, other._facts),
+        )
+        self._beside = other.values
         return other
 
     def of(self, profile: Profile) -> ModelCache:
@@ -337,13 +361,16 @@ class ModelCache:
         numerics = self.numerics(precision, autocast=autocast)
         key = (numerics, recompute, micro_batch, tight, residence)
         if key not in self._derived.reserved:
-            trace = self.trace_in(numerics, recompute, residence=residence)
-            pool = replay(trace, micro_batch)
-            allocated = max(1, pool.peak_allocated_bytes)
-            usual = pool.peak_reserved_bytes / allocated
-            self._derived.reserved[key] = (
-                _least_ratio(trace, micro_batch, allocated, usual) if tight else usual
-            )
+
+            def replayed() -> float:
+                trace = self.trace_in(numerics, recompute, residence=residence)
+                pool = replay(trace, micro_batch)
+                allocated = max(1, pool.peak_allocated_bytes)
+                usual = pool.peak_reserved_bytes / allocated
+                return _least_ratio(trace, micro_batch, allocated, usual) if tight else usual
+
+            found = self.values.value(("fragmentation", *key), replayed)
+            self._derived.reserved[key] = cast(float, found)
         return self._derived.reserved[key]
 
     def shared(self, key: tuple[object, ...], make: Callable[[], Made]) -> Made:

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from ...catalog.types import Accelerator
-from ...catalog.vocabulary import Stack
+from ...catalog.vocabulary import Recompute, Stack
 from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes
 from ..memory.framework_memory import communicators
@@ -22,6 +22,7 @@ from ..plan.layout import Layout
 from ..plan.setup import Setup
 from ..predict.host_work import host_bytes
 from ..predict.interval import safe_allocator_bytes, safe_peak_bytes, usual_sigma
+from ..predict.kept_values import setup_text
 from ..predict.model_cache import ModelCache
 from ..predict.peak_memory import data_parallel_memory, framework_of
 from ..predict.step_time import Variants, data_parallel_parts, variants_of
@@ -61,6 +62,11 @@ class DataParallelPredictor:
     def micro_batch(self) -> np.ndarray:
         """[V] micro-batches of the variants."""
         return np.tile(self.space.micro_batches, len(self.space.recomputes))
+
+    @property
+    def recompute(self) -> tuple[Recompute, ...]:
+        """[V] recompute policies of the variants."""
+        return tuple(one for one in self.space.recomputes for _ in self.space.micro_batches)
 
     def variants(self, accelerator: Accelerator, base: Setup) -> Variants:
         """Return kernel times on a device of every recompute policy and micro-batch."""
@@ -218,12 +224,18 @@ class DataParallelPredictor:
         if key not in self._layout_peaks:
             setup = replace(base, layout=layout, grad_accum=2 if accumulates else 1)
             policies = [replace(setup, recompute=one) for one in self.space.recomputes]
-            self._layout_peaks[key] = np.concatenate(
-                [
+
+            def made() -> list[float]:
+                peaks = [
                     data_parallel_memory(self.cache, one, self.space.micro_batches).peak_bytes
                     for one in policies
                 ]
-            )
+                return np.concatenate(peaks).tolist()
+
+            tried = (self.space.recomputes, self.space.micro_batches.tolist())
+            asked = ("peaks", *key, setup_text(base), *tried)
+            found = self.cache.values.value(asked, made)
+            self._layout_peaks[key] = np.array(found, dtype=float)
         return self._layout_peaks[key]
 
 

@@ -9,37 +9,28 @@ to beat.
 from __future__ import annotations
 
 import hashlib
-import json
-import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ...profiles.curves.user_curves import user_curves_digest
 from ..hardware.cluster import Site
 from ..plan.layout import Layout
 from ..plan.setup import Setup
-from ..predict.kept_tables import KeptTables
+from ..predict.kept_values import KeptValues, plain
 from ..predict.model_cache import ModelCache
 from .search_space import Space
 from .split_layouts import Found, Outcome
-
-MOST_KEPT = 20_000
-"""Outcomes of one model; a search of the whole catalogue to 512 nodes has 1,000."""
 
 _CLASSES = {one.__name__: one for one in (Found, Layout, Outcome, Setup)}
 
 
 @dataclass
 class KeptOutcomes:
-    """The outcomes of one model and search space, read once and written once."""
+    """The outcomes of one model and search space."""
 
-    kept: KeptTables | None
-    made_from: Callable[[], Mapping[str, object]]
-    """Everything that all of them follow from but the code, as JSON can hold it."""
-    _known: dict[str, object] | None = None
+    values: KeptValues
     _sites: dict[int, tuple[Site, str]] = field(default_factory=dict)
-    _added: bool = False
 
     @classmethod
     def of(cls, cache: ModelCache, space: Space) -> KeptOutcomes:
@@ -54,29 +45,23 @@ class KeptOutcomes:
                 "curves": user_curves_digest(cache.curve_choice),
                 "left_out": sorted(cache.curve_choice.left_out),
                 "calibration": None if calibration is None else calibration.model_dump_json(),
-                "recomputes": space.recomputes,
                 "micro_batches": space.micro_batches.tolist(),
-                "grad_accums": space.grad_accums,
-                "global_batch": space.global_batch,
+                "space": [
+                    (one.name, repr(getattr(space, one.name)))
+                    for one in fields(space)
+                    if one.name not in ("node_counts", "batch", "micro_batches")
+                ],
             }
 
-        return cls(cache.kept, facts)
+        return cls(KeptValues(cache.kept, facts))
 
     def outcome(self, key: tuple[object, ...], make: Callable[[], Outcome]) -> Outcome:
         """Return the outcome of a key, which is computed if it is not known."""
-        return _whole(self._value(key, lambda: _plain(make())))
+        return _whole(self.values.value(key, lambda: plain(make())))
 
     def flag(self, key: tuple[object, ...], make: Callable[[], bool]) -> bool:
         """Return whether something holds, which is found out if it is not known."""
-        return bool(self._value(key, make))
-
-    def _value(self, key: tuple[object, ...], make: Callable[[], object]) -> object:
-        known = self._read()
-        text = repr(key)
-        if text not in known:
-            known[text] = make()
-            self._added = True
-        return known[text]
+        return bool(self.values.value(key, make))
 
     def site(self, site: Site) -> str:
         """Return what tells the nodes of a site from others: device, links and their number."""
@@ -89,43 +74,6 @@ class KeptOutcomes:
             self._sites[id(site)] = site, hashlib.sha256(text.encode()).hexdigest()[:24]
         return self._sites[id(site)][1]
 
-    def save(self) -> None:
-        """Keep what was added, if there is a place for it."""
-        if self.kept is None or not self._added or self._known is None:
-            return
-        newest = list(self._known.items())[-MOST_KEPT:]
-        self.kept.put(self._key(), zlib.compress(json.dumps(dict(newest)).encode(), level=1))
-        self._added = False
-
-    def _key(self) -> str:
-        text = json.dumps(self.made_from(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-    def _read(self) -> dict[str, object]:
-        if self._known is None:
-            content = None if self.kept is None else self.kept.get(self._key())
-            self._known = {} if content is None else _decoded(content)
-        return self._known
-
-
-def _decoded(content: bytes) -> dict[str, object]:
-    """Return what was kept; nothing where these bytes are not that."""
-    try:
-        found = json.loads(zlib.decompress(content))
-    except (zlib.error, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _plain(value: object) -> object:
-    """Return a value as JSON can hold it; `_whole` makes it again, with tuples for lists."""
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
-        return {"class": type(value).__name__, **parts}
-    if isinstance(value, frozenset):
-        return {"class": "frozenset", "items": sorted(value)}
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
-
 
 def _whole(value: object) -> Any:
     if isinstance(value, list):
@@ -136,8 +84,3 @@ def _whole(value: object) -> Any:
     if value["class"] == "frozenset":
         return frozenset(parts["items"])
     return _CLASSES[value["class"]](**parts)
-
-
-def setup_text(setup: Setup) -> str:
-    """Return what is equal for equal setups, in every process."""
-    return json.dumps(_plain(setup))

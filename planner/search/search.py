@@ -126,7 +126,9 @@ def search(
                 sweep = last
                 break
     on_progress("replaying the memory of the best plans", None, None)
-    return _outcome(question, cache, space, sweep, candidates, known or {})
+    outcome = _outcome(question, cache, space, sweep, candidates, known or {})
+    cache.save()
+    return outcome
 
 
 def _outcome(

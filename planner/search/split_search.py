@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import cast
 
 from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Precision, Stack
@@ -13,10 +14,11 @@ from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes
 from ..plan.layout import Layout
 from ..plan.setup import Setup
+from ..predict.kept_values import setup_text
 from ..predict.model_cache import ModelCache
 from ..predict.peak_memory import memory_parts
 from ..software.stack import casts_layers
-from .kept_outcomes import KeptOutcomes, setup_text
+from .kept_outcomes import KeptOutcomes
 from .progress import Progress, untold
 from .search_space import Space
 from .split_layouts import Outcome, SplitPredictor
@@ -59,10 +61,15 @@ class SplitSearch:
             return False
         if stack not in self._least_bytes:
             base = self.base(precision, stack, autocast=True)
-            self._least_bytes[stack] = min(
-                memory_parts(self.cache, replace(base, recompute=one)).peak_bytes.item()
-                for one in self.space.recomputes
-            )
+
+            def least(base: Setup = base) -> float:
+                return min(
+                    memory_parts(self.cache, replace(base, recompute=one)).peak_bytes.item()
+                    for one in self.space.recomputes
+                )
+
+            key = ("least", setup_text(base), self.space.recomputes)
+            self._least_bytes[stack] = cast(float, self.cache.values.value(key, least))
         is_roomy = self._least_bytes[stack] <= ROOMY * capacity_bytes(accelerator)
         return not is_roomy and self._any_legal(precision, stack)
 
@@ -100,7 +107,7 @@ class SplitSearch:
 
     def save(self) -> None:
         """Keep what was found for the next search of this model."""
-        self._kept.save()
+        self._kept.values.save()
 
     @cached_property
     def _kept(self) -> KeptOutcomes:

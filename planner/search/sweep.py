@@ -112,8 +112,8 @@ class Sweep:
                 yield from self._with_splits(choices, precisions, stack, found)
             else:
                 yield from found
-        self.on_progress("comparing kinds of machine", len(groups), len(groups))
         self._splits.save()
+        self.on_progress("comparing kinds of machine", len(groups), len(groups))
 
     def _sites(self) -> dict[tuple[object, ...], list[PricedInstance]]:
         """Group instance types that differ in nothing but seller and price."""

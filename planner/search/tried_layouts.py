@@ -64,26 +64,25 @@ def tried_layouts(
     *,
     max_oom: float,
 ) -> TriedLayouts:
-    """Return the layouts with every variant; where none fits no kernel is timed.
+    """Return the layouts with every variant; where none fits, no kernel is timed.
 
     Args:
         predictor: of the model and what is searched.
         site: one node of the machine.
         layouts: that split only the data, [L], each on as many such nodes as it needs.
-        base: precision and software of the variants, [V].
+        base: what runs on one rank, but for its batch and its recompute.
         max_oom: chance of running out of memory that is accepted.
     """
-    sizes = predictor.space.micro_batches
     accum, divides = predictor.accumulation(layouts, predictor.micro_batch)
     fits, is_safe = predictor.fits(site, layouts, base, accum, max_oom=max_oom)
     some, step_s = None, np.full(accum.shape, np.inf)
-    if (fits & divides).any():
+    if fits.any():  # Recompute of some layers fits only where that of all does.
         variants = predictor.variants(site.accelerator, base)
         some = predictor.some_layers(site, layouts, variants, accum, max_oom=max_oom)
         step_s = predictor.step_s(site, layouts, variants, accum)
     columns = _Columns(
         predictor.micro_batch,
-        tuple(one for one in predictor.space.recomputes for _ in sizes),
+        predictor.recompute,
         np.full(accum.shape, base.recompute_share),
         accum,
         step_s,
@@ -91,7 +90,7 @@ def tried_layouts(
         fits & divides & is_safe,
     )
     if some is not None:
-        columns = columns.beside(some, sizes, divides)
+        columns = columns.beside(some, predictor.space.micro_batches, divides)
     batch = columns.micro_batch * data_ranks(layouts) * columns.accum
     nodes = np.array([[layout.accelerators / site.per_node] for layout in layouts])
     input_needed_s = input_s(predictor.cache.profile, site, batch / nodes)

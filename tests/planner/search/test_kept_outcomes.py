@@ -33,7 +33,7 @@ OUTCOME = Outcome(
             micro_batch=2,
             grad_accum=8,
             recompute="full",
-            recompute_share=0.5,
+            recompute_share=0.25,
             step_s=0.1 + 0.2,
         ),
     ),
@@ -72,11 +72,11 @@ def test_what_was_kept_is_found_as_it_was(toy: Profile) -> None:
     first = outcomes(shelf, toy)
     assert first.outcome(KEY, lambda: OUTCOME) == OUTCOME
     assert first.flag(("legal",), lambda: False) is False
-    first.save()
+    first.values.save()
     again = outcomes(shelf, toy)
     assert again.outcome(KEY, unknown) == OUTCOME
     assert again.flag(("legal",), lambda: True) is False
-    again.save()
+    again.values.save()
     assert len(shelf.content) == 1
 
 
@@ -84,7 +84,7 @@ def test_other_facts_find_nothing(toy: Profile, make_decoder: Callable[..., Prof
     shelf = Shelf()
     first = outcomes(shelf, toy)
     first.outcome(KEY, lambda: OUTCOME)
-    first.save()
+    first.values.save()
     other = replace(OUTCOME, fitting=0)
     cache = ModelCache(toy, kept=shelf)
     space = space_of(Question(work=Work(global_batch=64)), toy)
@@ -107,7 +107,7 @@ def test_a_changed_curve_file_of_the_user_finds_nothing(
     file.write_text("{}")
     first = outcomes(shelf, toy)
     first.outcome(KEY, lambda: OUTCOME)
-    first.save()
+    first.values.save()
     assert outcomes(shelf, toy).outcome(KEY, unknown) == OUTCOME
     file.write_text("{ }")
     with pytest.raises(AssertionError, match="computed again"):
@@ -119,7 +119,7 @@ def test_damaged_outcomes_are_computed_again(toy: Profile, damage: bytes) -> Non
     shelf = Shelf()
     first = outcomes(shelf, toy)
     first.outcome(KEY, lambda: OUTCOME)
-    first.save()
+    first.values.save()
     (name,) = shelf.content
     shelf.content[name] = shelf.content[name][:-9] if damage == b"half" else damage
     with pytest.raises(AssertionError, match="computed again"):
