@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.errors import GpuplanError
-from ..catalog.vocabulary import PRECISIONS, Offloaded, Precision, Recompute
+from ..catalog.vocabulary import PRECISIONS, FrozenChoice, Offloaded, Precision, Recompute
 from ..planner.plan.layout import Layout
 from ..planner.plan.plan import CatalogueFacts, Estimate, Headlines, Plan, WorkloadFacts
 from ..planner.plan.question import Question
@@ -133,6 +133,7 @@ def fits(
     optimizer: str | None = None,
     offload: Collection[Offloaded] = (),
     offers: Path | None = None,
+    frozen_precision: FrozenChoice | None = None,
 ) -> FitsAnswer:
     """Return whether a training step fits one accelerator, with what is spare or would help.
 
@@ -147,6 +148,8 @@ def fits(
         optimizer: A what-if instead of the file's own.
         offload: What is kept in host memory.
         offers: The user's own machines, whose accelerators are then known too.
+        frozen_precision: How parameters that are not trained are kept; "fp32", the default, is as
+            `precision` says. Where "bf16" or "nf4" is given and no precision, that is bf16-amp.
 
     Raises:
         GpuplanError: The file, an option or the catalogue is at fault.
@@ -167,6 +170,9 @@ def fits(
         )
     from ..planner.predict.fits import fits as answer
 
+    frozen = None if frozen_precision in (None, "fp32") else frozen_precision
+    if precision is None and frozen is not None:
+        precision = "bf16-amp"
     return answer(
         model.profile,
         accelerator,
@@ -176,6 +182,7 @@ def fits(
         layout=layout,
         optimizer=optimizer,
         offload=frozenset(offload),
+        frozen_precision=frozen,
     )
 
 

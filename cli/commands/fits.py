@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...catalog.errors import NoFeasiblePlanError, UsageError
-from ...catalog.vocabulary import OPTIMIZERS, PRECISIONS, RECOMPUTES, Precision, Recompute
+from ...catalog.vocabulary import (
+    FROZEN_CHOICES,
+    OPTIMIZERS,
+    PRECISIONS,
+    RECOMPUTES,
+    FrozenChoice,
+    Precision,
+    Recompute,
+)
 from ...planner.plan.layout import Layout
 from ..options.inputs import InputsOptions, read_inputs
 from ..options.question import offload_of
@@ -72,6 +80,12 @@ FORMATS = ("table", "json")
 )
 @option(
     "Layout",
+    "--frozen-precision",
+    type=OneOf(FROZEN_CHOICES),
+    help="How parameters that are not trained are kept; default: as --precision says.",
+)
+@option(
+    "Layout",
     "--optimizer",
     type=OneOf(OPTIMIZERS),
     help="Optimizer to assume instead of the file's own.",
@@ -105,6 +119,7 @@ def command(model: str, **options: Any) -> int:
             layout=asked.layout,
             optimizer=asked.optimizer,
             offload=offload_of(asked.offload) or (),
+            frozen_precision=asked.frozen_precision,
         )
     assumption = assumption_about(on)
     if assumption and not asked.quiet:
@@ -124,6 +139,7 @@ class FitsOptions(InputsOptions):
     micro_batch: int | None
     precision: Precision | None
     recompute: Recompute
+    frozen_precision: FrozenChoice | None
     optimizer: str | None
     offload: tuple[str, ...]
 

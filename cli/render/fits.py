@@ -41,6 +41,7 @@ def _verdict(answer: FitsAnswer, width: int) -> Iterator[Text]:
     how = [
         f"{format_samples(answer.micro_batch)} per accelerator",
         answer.precision,
+        *([f"frozen {answer.frozen_precision}"] if answer.frozen_precision else []),
         str(answer.layout),
         answer.optimizer,
         f"recompute {answer.recompute}",

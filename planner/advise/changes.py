@@ -10,6 +10,7 @@ from ...profiles.profile import Profile
 from ..hardware.device import supported_precisions
 from ..offload.host_memory import ordered
 from ..plan.layout import Layout
+from ..software.frozen_base import why_not_kept
 from . import snippets
 from .answer import Kind
 from .setting import Setting
@@ -52,6 +53,7 @@ def proposals(today: Setting, profile: Profile, *, fits: bool, waits: bool) -> I
     if fits:
         yield from _global_batches(today)
     yield from _precisions(today)
+    yield from _frozen_precisions(today, profile)
     yield from _recompute(today, profile)
     yield from _compile(today)
     yield from _sharding(today)
@@ -119,6 +121,23 @@ def _precisions(today: Setting) -> Iterator[Proposal]:
                 risks=(snippets.PRECISION_RISKS[precision],),
                 lines=snippets.PRECISION_LINES[precision],
                 alters_training=precision in ("bf16", "fp8"),
+            )
+
+
+def _frozen_precisions(today: Setting, profile: Profile) -> Iterator[Proposal]:
+    """Yield smaller storages of the parameters that are not trained, where by far the most are."""
+    if not profile.is_mostly_frozen or "frozen16" not in profile.numerics():
+        return
+    kept = today.setup.frozen_precision
+    for frozen in snippets.FROZEN_LINES:
+        setting = _changed(today, frozen_precision=frozen)
+        if frozen != kept and why_not_kept(setting.setup, today.choice.accelerator) is None:
+            yield Proposal(
+                kind="precision",
+                text=f"frozen parameters {kept or 'fp32'} → {frozen}",
+                setting=setting,
+                risks=(snippets.FROZEN_RISKS[frozen],),
+                lines=snippets.FROZEN_LINES[frozen],
             )
 
 

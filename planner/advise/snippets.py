@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from ...catalog.vocabulary import Precision, Recompute
+from ...catalog.vocabulary import FrozenPrecision, Precision, Recompute
 from ..plan.layout import Layout
 from ..plan.plan import Plan
 
@@ -37,6 +37,21 @@ PRECISION_LINES: dict[Precision, tuple[str, ...]] = {
     "bf16": ("model = model.to(torch.bfloat16)",),
     "fp8": ("torchao.float8.convert_to_float8_training(model)",),
 }
+FROZEN_RISKS: dict[FrozenPrecision, str] = {
+    "bf16": "none where the weights were published in bfloat16; others round to 7 bits",
+    "nf4": f"the base rounds to 4 bits: {_COMPARE}, and evaluate the end",
+}
+FROZEN_LINES: dict[FrozenPrecision, tuple[str, ...]] = {
+    "bf16": (
+        "for p in model.parameters():",
+        "    if not p.requires_grad: p.data = p.data.to(torch.bfloat16)",
+    ),
+    "nf4": (
+        'BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",',
+        "    bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16)",
+    ),
+}
+"""For parameters that are not trained."""
 RECOMPUTE_LINES: dict[Recompute, tuple[str, ...]] = {
     "none": ("x = block(x)  # without torch.utils.checkpoint",),
     "selective": (

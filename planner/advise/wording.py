@@ -66,6 +66,8 @@ def _deed(change: Change) -> str:
     plan = change.plan
     if change.kind == "compile":
         return "Compile it" if plan.compile else "Do not compile it"
+    if change.kind == "precision" and plan.frozen_precision is not None:
+        return f"Keep what is not trained in {plan.frozen_precision}"
     if change.kind == "precision":
         return f"Train in {plan.precision}"
     if change.kind == "recompute":

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...catalog.frozen import FrozenModel
 from ...catalog.types import Accelerator, Link
-from ...catalog.vocabulary import Offloaded, Precision, Recompute
+from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Recompute
 from ...profiles.passes.optimizers import with_optimizer
 from ...profiles.profile import Profile
 from ..hardware.cluster import Site
@@ -17,6 +17,7 @@ from ..offload.host_memory import host_memory_note, ordered
 from ..plan.layout import Layout
 from ..plan.plan import SCHEMA_VERSION, EstimatedHostMemory, EstimatedMemory, MemoryBreakdown
 from ..plan.setup import Setup
+from ..software.frozen_base import why_not_kept
 from ..software.stack import casts_layers
 from .model_cache import ModelCache
 from .predict import Prediction, predict
@@ -56,6 +57,8 @@ class FitsAnswer(FrozenModel):
     """What is kept in host memory."""
     host_memory_bytes: EstimatedHostMemory | None = None
     """For all ranks of the layout, taken as one node's; None where nothing is offloaded."""
+    frozen_precision: FrozenPrecision | None = None
+    """How parameters that are not trained are kept; None as `precision` keeps those that are."""
 
 
 def fits(
@@ -68,6 +71,7 @@ def fits(
     layout: Layout | None = None,
     optimizer: str | None = None,
     offload: frozenset[Offloaded] = NOTHING,
+    frozen_precision: FrozenPrecision | None = None,
 ) -> FitsAnswer:
     """Return whether a step fits, with the largest micro-batch and remedies when it does not.
 
@@ -80,9 +84,12 @@ def fits(
         layout: None is one device.
         optimizer: a what-if, or None for the file's own.
         offload: what is kept in host memory.
+        frozen_precision: how parameters that are not trained are kept; None as the precision says.
 
     Raises:
-        UnsupportedError: the device lacks the precision, or the layout cannot offload that.
+        UnsupportedError: the device lacks the precision, or the layout cannot offload that, or
+            keep frozen parameters so.
+        UsageError: the model was not traced with 16-bit frozen parameters.
     """
     question = _Question(profile, accelerator, layout or Layout(), optimizer)
     setup = Setup(
@@ -91,6 +98,7 @@ def fits(
         micro_batch=micro_batch or 1,
         recompute=recompute,
         offload=offload,
+        frozen_precision=frozen_precision,
     )
     prediction = question.ask(setup)
     peak = prediction.peak_memory_bytes
@@ -110,6 +118,7 @@ def fits(
         notes=(*memory_notes(accelerator, peak), *_host_notes(prediction, setup)),
         offloaded=ordered(offload),
         host_memory_bytes=prediction.host_memory_bytes,
+        frozen_precision=frozen_precision,
     )
 
 
@@ -213,6 +222,7 @@ def _changes(question: _Question, setup: Setup) -> Iterator[tuple[str, Setup]]:
     half = _half_precision(question, setup)
     if half:
         yield f"--precision {half}", replace(setup, precision=half)
+    yield from _frozen_changes(question, setup)
     if not setup.offload:
         yield "--offload optimizer", replace(setup, offload=frozenset({"optimizer"}))
     for ranks in SHARDS_TRIED:
@@ -234,6 +244,11 @@ def _combined(question: _Question, setup: Setup) -> Iterator[Remedy]:
     if question.profile.blocks and setup.recompute != "full":
         setup = replace(setup, recompute="full")
         words.append("--recompute full")
+    for text, changed in _frozen_changes(question, setup):
+        remedy = _try(question, " ".join([*words, text]), changed)
+        if remedy:
+            yield remedy
+            return
     layouts = [Layout(data=n, shard=n, zero_stage=3) for n in SHARDS_TRIED]
     for layout in (None, *layouts):
         changed = setup if layout is None else replace(setup, layout=layout)
@@ -242,6 +257,20 @@ def _combined(question: _Question, setup: Setup) -> Iterator[Remedy]:
         if remedy:
             yield remedy
             return
+
+
+def _frozen_changes(question: _Question, setup: Setup) -> Iterator[tuple[str, Setup]]:
+    """Yield the ways of keeping frozen parameters that the model and the device allow."""
+    if setup.frozen_precision == "nf4" or "frozen16" not in question.profile.numerics():
+        return
+    half = _half_precision(question, setup)
+    setup = replace(setup, precision=half or setup.precision)
+    before = f"--precision {half} " if half else ""
+    smaller: tuple[FrozenPrecision, ...] = ("nf4",) if setup.frozen_precision else ("bf16", "nf4")
+    for frozen in smaller:
+        changed = replace(setup, frozen_precision=frozen)
+        if why_not_kept(changed, question.accelerator) is None:
+            yield f"{before}--frozen-precision {frozen}", changed
 
 
 def _half_precision(question: _Question, setup: Setup) -> Precision | None:

@@ -26,7 +26,8 @@ def refuse_unsupported(site: Site, setup: Setup) -> None:
     reason = why_not_kept(setup, site.accelerator)
     if reason is not None:
         raise UnsupportedError(
-            f"{reason[0].upper()}{reason[1:]}.", fix="leave out --frozen-precision."
+            f"{reason[0].upper()}{reason[1:]}.",
+            fix="change that, or leave out --frozen-precision.",
         )
 
 

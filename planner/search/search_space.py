@@ -25,6 +25,10 @@ LARGEST_FREE_MICRO_BATCH = 1024
 """Where no global batch bounds it."""
 MOST_NAMED = 4
 """Devices in a message."""
+FACTORS = (3, 5)
+"""Numbers of nodes are these times a power of two, beside the powers: BLOOM was trained on 48 nodes
+of 8 in 12 stages (arXiv:2211.05100, section 3.4.1), 80 layers make 5, 10 or 20 stages. Only one of
+them, for a search takes as long as there are numbers of nodes."""
 MOST_SPLIT_BATCHES = 6
 """Micro-batch sizes of split layouts where none was given: the powers of two up to 32."""
 
@@ -47,6 +51,11 @@ class Space:
     """Part of the layers that are recomputed, where it is given."""
     fixed: bool
     """One instance, node count, layout and micro-batch: exactly one plan."""
+
+    def divides_batch(self, nodes: int) -> bool:
+        """Return whether so many nodes, without their powers of two, divide the global batch."""
+        odd = nodes // (nodes & -nodes)
+        return self.global_batch is None or self.global_batch % odd == 0
 
     def layouts_for(self, nodes: int, per_node: int) -> Sequence[Layout]:
         """Return the layouts to try on this many ranks."""
@@ -71,7 +80,7 @@ def space_of(question: Question, profile: Profile) -> Space:
         ("none", "selective", "full") if profile.blocks and not fixed else ("none",)
     )
     return Space(
-        node_counts=node_counts(machine),
+        node_counts=node_counts(machine, factors=_factors(profile, global_batch)),
         layouts=choices.layouts,
         recomputes=recomputes,
         recompute_share=asked_share(choices, profile),
@@ -190,16 +199,35 @@ def _data_parallel_layouts(nodes: int, per_node: int) -> tuple[Layout, ...]:
     return tuple(layouts)
 
 
-def node_counts(machine: Machine) -> tuple[int, ...]:
-    """Return the numbers of nodes to try: those given, else powers of two."""
+def node_counts(machine: Machine, *, factors: Sequence[int] = ()) -> tuple[int, ...]:
+    """Return the numbers of nodes to try: those given, else powers of two, and factors times them.
+
+    >>> node_counts(Machine(max_nodes=12), factors=(3,))
+    (1, 2, 3, 4, 6, 8, 12)
+    """
     if machine.nodes:
         return machine.nodes
     counts = []
-    count = 1
-    while count <= machine.max_nodes:
-        counts.append(count)
-        count *= 2
-    return tuple(counts)
+    for factor in (1, *factors):
+        count = factor
+        while count <= machine.max_nodes:
+            counts.append(count)
+            count *= 2
+    return tuple(sorted(counts))
+
+
+def _factors(profile: Profile, global_batch: int | None) -> list[int]:
+    """Return the first of `FACTORS` that the global batch divides by, or the layers, as stages.
+
+    Stages are equal, or would be with embedding and head counted as layers. With a free batch every
+    number of nodes makes steps of its own, so that more of them would answer nothing.
+    """
+    if global_batch is None:
+        return []
+    layers = sum(group.count for group in profile.blocks)
+    stages = (layers, layers + 2) if layers else ()
+    found = [n for n in FACTORS if any(size % n == 0 for size in (global_batch, *stages))]
+    return found[:1]
 
 
 def _micro_batches(choices: Choices, global_batch: int | None) -> np.ndarray:

@@ -132,7 +132,7 @@ class SplitPredictor:
         limits = limits_of(cache.trace_in(numerics, "none"), cache.profile.tokens_per_sample)
         if limits is None:
             return None
-        rows = SplitRows(cache, limits, base)
+        rows = SplitRows(cache, limits, base, space.global_batch)
         rows.add(kinds, space.node_counts)
         if not rows.rows:
             return None

@@ -51,6 +51,7 @@ class SplitRows:
     cache: ModelCache
     limits: Limits
     base: Setup
+    global_batch: int | None = None
     splits: list[Shape] = field(default_factory=list)
     pipelines: list[tuple[int, int]] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
@@ -81,6 +82,8 @@ class SplitRows:
             if shape.tensor > 1 and shape.sequence_parallel == self._lacks_sequence_plan:
                 continue
             data = ranks // shape.ranks
+            if not self._makes_batch(shape, data):
+                continue
             split = self._index(
                 self._of_split, self.splits, shape._replace(pipeline=1, virtual_stages=1)
             )
@@ -94,6 +97,20 @@ class SplitRows:
                     index = self._new(row)
                 found.append(index)
         return np.array(found, dtype=int)
+
+    def _makes_batch(self, shape: Shape, data: int) -> bool:
+        """Return whether some micro-batch of a layout makes the global batch, legally.
+
+        Data ranks times micro-batch times accumulation are the global batch, so the ranks divide
+        it. Stages take as many micro-batches as there are stages, interleaved ones a multiple: what
+        a micro-batch of one sample cannot do, which makes the most of them, a larger one cannot.
+        """
+        if self.global_batch is None:
+            return True
+        most, rest = divmod(self.global_batch, data)
+        if rest or most < shape.pipeline:
+            return False
+        return shape.virtual_stages == 1 or most % shape.pipeline == 0
 
     @property
     def _lacks_sequence_plan(self) -> bool:

@@ -369,6 +369,8 @@ class Sweep:
             if nodes > 1 and site.inter_link.bytes_per_s is None:
                 self.counts["no_topology"] += many
                 continue
+            if not (self.question.machine.nodes or self.space.divides_batch(nodes)):
+                continue
             layouts += self.space.layouts_for(nodes, site.per_node)
         if "parameters" in self.offload:
             one_rank = Layout(zero_stage=3)

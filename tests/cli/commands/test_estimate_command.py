@@ -277,7 +277,7 @@ def test_every_option_reaches_the_question(asked: Asked) -> None:
         " --micro-batch 1,2 --grad-accum 4 --precision bf16-amp --recompute full --compile"
         " --stack megatron --optimizer adafactor --deadline 3d --budget 2k --spot --sort time"
         " --top 5 --all-variants --vs-cpu --critical-batch 4096 --max-oom-risk 10% --by provider"
-        " --runnable"
+        " --runnable --frozen-precision nf4,bf16 --lora r=16"
     )
     run(["estimate", "model.py", *words.split()])
     question = asked.question
@@ -297,12 +297,14 @@ def test_every_option_reaches_the_question(asked: Asked) -> None:
     assert [str(layout) for layout in choices.layouts] == ["fsdp8", "dp8"]
     assert (choices.micro_batches, choices.grad_accums) == ((1, 2), (4,))
     assert (choices.precisions, choices.recomputes) == (("bf16-amp",), ("full",))
+    assert choices.frozen_precisions == ("nf4", "bf16")
     assert (choices.compile, choices.stack, choices.optimizer) == (True, "megatron", "adafactor")
     money = question.money
     assert (money.deadline_s, money.budget_usd) == (259_200, 2000)
     assert (money.purchase, money.sort) == ("spot", "time")
     assert (question.top, question.all_variants, question.vs_cpu) == (5, True, True)
     assert asked.reading["precisions"] == ("bf16-amp",)
+    assert asked.reading["lora"] == "r=16"
     assert asked.reading["machine"] == question.machine
 
 

@@ -98,7 +98,7 @@ def test_the_exit_code_is_the_answer(asked: dict[str, Any], fits: bool, code: in
 
 def test_options_reach_the_question(asked: dict[str, Any]) -> None:
     words = "--micro-batch 8 --precision bf16-amp --recompute full --layout fsdp8 --optimizer sgd"
-    more = "--offload activations,optimizer"
+    more = "--offload activations,optimizer --frozen-precision nf4"
     run(["fits", "model.py", "--on", "H100", *words.split(), *more.split()])
     assert asked["how"] == {
         "on": "H100",
@@ -108,6 +108,7 @@ def test_options_reach_the_question(asked: dict[str, Any]) -> None:
         "layout": Layout(data=8, shard=8, zero_stage=3),
         "optimizer": "sgd",
         "offload": ("optimizer", "activations"),
+        "frozen_precision": "nf4",
     }
     assert asked["reading"]["machine"] == api.Machine(accelerators=("H100",))
 

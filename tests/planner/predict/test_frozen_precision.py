@@ -15,6 +15,7 @@ from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.plan.errors import UnsupportedError
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.setup import Setup
+from gpuplan.planner.predict.fits import fits
 from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import data_parallel_memory
 from gpuplan.planner.predict.predict import Prediction, predict
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def profile() -> Profile:
-    return api.profile(EXAMPLE, params=DIMS, numerics=("amp16", "pure16"))
+    return api.profile(EXAMPLE, params=DIMS, numerics=("amp16", "fp32", "pure16"))
 
 
 def site(name: str = "A100-80GB-SXM", count: int = 1) -> Site:
@@ -147,3 +148,26 @@ def test_what_cannot_be_kept_so_is_refused(profile: Profile) -> None:
 def test_a_model_that_was_not_traced_so_is_refused(toy: Profile) -> None:
     with pytest.raises(UsageError, match="not mostly frozen"):
         ModelCache(toy).with_frozen("bf16")
+
+
+def test_fits_answers_for_a_4_bit_base_and_proposes_it(profile: Profile) -> None:
+    device = site().accelerator
+    needed = fits(profile, device, precision="fp32", recompute="full").peak_memory_bytes.value
+    small = device.model_copy(update={"memory_visible_bytes": int(0.97 * needed)})
+    plain = fits(profile, small, precision="fp32", recompute="full")
+    assert not plain.fits and plain.frozen_precision is None
+    proposed = [remedy.text for remedy in plain.remedies]
+    assert "--precision bf16-amp --frozen-precision bf16" in proposed
+    assert "--precision bf16-amp --frozen-precision nf4" in proposed
+    sizes = [r.peak_bytes for r in plain.remedies if "--frozen-precision" in r.text]
+    assert sizes == sorted(sizes, reverse=True)
+    nf4 = fits(profile, small, precision="bf16-amp", recompute="full", frozen_precision="nf4")
+    assert nf4.fits and nf4.frozen_precision == "nf4"
+    assert nf4.peak_memory_bytes.value == pytest.approx(sizes[-1])
+
+
+def test_fits_takes_mixed_precision_where_only_the_base_is_named() -> None:
+    found = api.fits(EXAMPLE, "L4", params=DIMS, frozen_precision="bf16")
+    assert (found.precision, found.frozen_precision) == ("bf16-amp", "bf16")
+    asked = api.fits(EXAMPLE, "L4", params=DIMS, frozen_precision="fp32")
+    assert (asked.precision, asked.frozen_precision) == ("fp32", None)

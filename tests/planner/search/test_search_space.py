@@ -1,5 +1,7 @@
 """What a question leaves free, spelled out: node counts, layouts, batches, precisions, stacks."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from gpuplan.planner.search.search_space import (
     LARGEST_FREE_MICRO_BATCH,
     Space,
     drives,
+    node_counts,
     precisions_for,
     refuse_other_devices,
     space_of,
@@ -44,9 +47,31 @@ def asked(
     ],
 )
 def test_node_counts_double_unless_they_are_given(
-    toy: Profile, machine: Machine, counts: tuple[int, ...]
+    machine: Machine, counts: tuple[int, ...]
 ) -> None:
-    assert asked(toy, machine=machine).node_counts == counts
+    assert node_counts(machine) == counts
+
+
+@pytest.mark.parametrize(
+    ("layers", "batch", "counts"),
+    [
+        (11, 512, (1, 2, 4, 8)),
+        (11, 96, (1, 2, 3, 4, 6, 8, 12)),
+        (24, 512, (1, 2, 3, 4, 6, 8, 12)),
+        (70, 512, (1, 2, 3, 4, 6, 8, 12)),
+        (80, 512, (1, 2, 4, 5, 8, 10)),
+        (24, 480, (1, 2, 3, 4, 6, 8, 12)),
+    ],
+)
+def test_other_numbers_of_nodes_are_tried_where_batch_or_stages_divide_by_them(
+    make_decoder: Callable[..., Profile], layers: int, batch: int, counts: tuple[int, ...]
+) -> None:
+    question = Question(work=Work(global_batch=batch), machine=Machine(max_nodes=12))
+    space = space_of(question, make_decoder(layers=layers))
+    assert space.node_counts == counts
+    assert [n for n in counts if not space.divides_batch(n)] == [
+        n for n in counts if n % 3 == 0 and batch % 3 or n % 5 == 0 and batch % 5
+    ]
 
 
 @given(nodes=st.sampled_from([1, 2, 4, 16]), per_node=st.sampled_from([1, 2, 8]))
