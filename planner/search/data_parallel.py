@@ -146,16 +146,18 @@ class DataParallelPredictor:
         layouts: tuple[Layout, ...],
         variants: Variants,
         accum: np.ndarray,
+        wanted: np.ndarray,
         *,
         max_oom: float,
     ) -> SomeLayers | None:
-        """Return what recompute of only some layers takes; None where it is needed nowhere.
+        """Return what recompute of only some layers takes; None where it is wanted nowhere.
 
         Args:
             site: device and links.
             layouts: [L].
             variants: [V] of all policies.
             accum: [L, V] micro-batches of a step.
+            wanted: [L, V] which would be worth it, were their time that of no recompute.
             max_oom: chance of running out of memory that is accepted.
         """
         base, sizes = variants.setup, len(self.space.micro_batches)
@@ -163,6 +165,8 @@ class DataParallelPredictor:
         if ends is None or base.offload:
             return None
         none, full = (slice(end * sizes, (end + 1) * sizes) for end in ends)
+        if not wanted[:, none].any():
+            return None
         outside = self._framework_bytes(site, layouts, base)
         room = safe_allocator_bytes(
             capacity_bytes(site.accelerator),
@@ -174,7 +178,7 @@ class DataParallelPredictor:
         peaks = self.peak_bytes(layouts, base, accum)
         layers = equal_layers(self.cache.profile)
         share = least_share(peaks[:, none], peaks[:, full], room / FRAGMENTATION, layers=layers)
-        share = np.where((share > 0) & (share < 1), share, np.nan)
+        share = np.where((share > 0) & (share < 1) & wanted[:, none], share, np.nan)
         if np.isnan(share).all():
             return None
         times = variants.times.between(none, full, np.nan_to_num(share, nan=1.0))

@@ -78,8 +78,13 @@ def tried_layouts(
     some, step_s = None, np.full(accum.shape, np.inf)
     if fits.any():  # Recompute of some layers fits only where that of all does.
         variants = predictor.variants(site.accelerator, base)
-        some = predictor.some_layers(site, layouts, variants, accum, max_oom=max_oom)
         step_s = predictor.step_s(site, layouts, variants, accum)
+        # No step with recompute is faster than one without: it need not be timed where even that
+        # would not beat what fits.
+        rate = predictor.micro_batch * accum / step_s
+        held = np.where(fits & divides & is_safe, rate, 0.0).max(axis=1, keepdims=True)
+        wanted = divides & (rate > held)
+        some = predictor.some_layers(site, layouts, variants, accum, wanted, max_oom=max_oom)
     columns = _Columns(
         predictor.micro_batch,
         predictor.recompute,
