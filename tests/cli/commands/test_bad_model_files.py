@@ -170,7 +170,7 @@ WHILE_IT_RUNS: dict[str, tuple[str, list[str]]] = {
     ),
     "batch of the wrong kind": (
         changed("return torch.randn(batch_size, width), torch", "return [torch.randn(8)] or torch"),
-        ["make_batch(2) returned a list of 1, not a tuple or a dict"],
+        ["make_batch(2) returned a list of 1, not a tuple, a dict or a tensor"],
     ),
     "batch of the wrong shape": (
         changed("torch.randn(batch_size, width)", "torch.randn(batch_size, 9)"),

@@ -221,9 +221,10 @@ def test_it_goes_on_after_a_reboot_with_what_it_had_counted(node: Timed) -> None
     node.begin(1 << 30)
     cron = (node.home / "cron").read_text().splitlines()
     assert cron[0] == "@daily mine" and len(cron) == 2
+    node.timer_pid()  # One that has not begun to count would outlive the end of the others.
     node.end()
+    wait(lambda: not node.timers(), "a timer is left")
     state = node.log.with_name("state.json")
-    wait(state.exists, "no state")
     values = json.loads(state.read_text())
     assert values["cloud"] == "aws"
     # Two hours of the machine were counted before the reboot; no variable of SkyPilot's is there.
