@@ -28,8 +28,8 @@ from gpuplan.planner.predict.peak_memory import memory_parts
 from gpuplan.planner.predict.step_time import planned_step_s
 from gpuplan.planner.search.offers import survey
 from gpuplan.planner.search.search_space import space_of
-from gpuplan.planner.search.split_layouts import SplitPredictor
-from gpuplan.planner.search.split_rows import Kind
+from gpuplan.planner.search.splits.predictor import SplitPredictor
+from gpuplan.planner.search.splits.rows import Kind
 from gpuplan.planner.search.sweep import Sweep
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.service import make_profile

@@ -32,8 +32,8 @@ from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.step_time import planned_step_s
 from gpuplan.planner.search.data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
 from gpuplan.planner.search.search_space import space_of
-from gpuplan.planner.search.split_layouts import SplitPredictor
-from gpuplan.planner.search.split_rows import Kind
+from gpuplan.planner.search.splits.predictor import SplitPredictor
+from gpuplan.planner.search.splits.rows import Kind
 from gpuplan.planner.search.tried_layouts import tried_layouts
 from gpuplan.planner.validation.record_defaults import state_run
 from gpuplan.profiles.records import RunRecord

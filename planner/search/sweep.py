@@ -28,9 +28,9 @@ from .offers import LARGE_CLOUDS, Market, PricedInstance
 from .progress import Progress, untold
 from .ranking import grouping
 from .search_space import Space, drives, precisions_for, stack_for
-from .split_layouts import Found, Outcome
-from .split_rows import Kind
-from .split_search import SplitSearch
+from .splits.outcome import Found, Outcome
+from .splits.rows import Kind
+from .splits.split_search import SplitSearch
 from .tried_layouts import tried_layouts
 
 

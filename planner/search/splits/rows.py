@@ -9,19 +9,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..memory.framework_memory import communicators
-from ..memory.split_peaks import Shards
-from ..parallelism.legal_layouts import Limits, Shape, legal_shapes, shardings
-from ..parallelism.rank_parameters import RankUnits, data_layout, expert_data_layout
-from ..plan.layout import Layout
-from ..plan.setup import Setup
-from ..predict.fullest_rank import fullest_rank
-from ..predict.interval import oom_margin, split_sigma
-from ..predict.model_cache import ModelCache
-from ..predict.split_memory import shards_of
-from ..predict.step_time import accumulated_parameters
-from ..step.data_parallel_comm import TrafficRows
-from ..step.model_parallel_step import hybrid_rows
+from ...memory.framework_memory import communicators
+from ...memory.split_peaks import Shards
+from ...parallelism.legal_layouts import Limits, Shape, legal_shapes, shardings
+from ...parallelism.rank_parameters import RankUnits, data_layout, expert_data_layout
+from ...plan.layout import Layout
+from ...plan.setup import Setup
+from ...predict.fullest_rank import fullest_rank
+from ...predict.interval import oom_margin, split_sigma
+from ...predict.model_cache import ModelCache
+from ...predict.split_memory import shards_of
+from ...predict.step_time import accumulated_parameters
+from ...step.data_parallel_comm import TrafficRows
+from ...step.model_parallel_step import hybrid_rows
 
 
 class Kind(NamedTuple):

@@ -7,22 +7,23 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import cast
 
-from ...catalog.types import Accelerator
-from ...catalog.vocabulary import Precision, Stack
-from ...profiles.profile import NUMERICS_OF_PRECISION
-from ..hardware.cluster import Site
-from ..hardware.device import capacity_bytes
-from ..plan.layout import Layout
-from ..plan.setup import Setup
-from ..predict.kept_values import setup_text
-from ..predict.model_cache import ModelCache
-from ..predict.peak_memory import memory_parts
-from ..software.stack import casts_layers
+from ....catalog.types import Accelerator
+from ....catalog.vocabulary import Precision, Stack
+from ....profiles.profile import NUMERICS_OF_PRECISION
+from ...hardware.cluster import Site
+from ...hardware.device import capacity_bytes
+from ...plan.layout import Layout
+from ...plan.setup import Setup
+from ...predict.kept_values import setup_text
+from ...predict.model_cache import ModelCache
+from ...predict.peak_memory import memory_parts
+from ...software.stack import casts_layers
+from ..progress import Progress, untold
+from ..search_space import Space
 from .kept_outcomes import KeptOutcomes
-from .progress import Progress, untold
-from .search_space import Space
-from .split_layouts import Outcome, SplitPredictor
-from .split_rows import Kind
+from .outcome import Outcome
+from .predictor import SplitPredictor
+from .rows import Kind
 
 ROOMY = 0.5
 """Share of a device's memory below which a whole model leaves room enough not to be split."""

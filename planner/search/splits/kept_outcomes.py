@@ -13,14 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ...profiles.curves.user_curves import user_curves_digest
-from ..hardware.cluster import Site
-from ..plan.layout import Layout
-from ..plan.setup import Setup
-from ..predict.kept_values import KeptValues, plain
-from ..predict.model_cache import ModelCache
-from .search_space import Space
-from .split_layouts import Found, Outcome
+from ....profiles.curves.user_curves import user_curves_digest
+from ...hardware.cluster import Site
+from ...plan.layout import Layout
+from ...plan.setup import Setup
+from ...predict.kept_values import KeptValues, plain
+from ...predict.model_cache import ModelCache
+from ..search_space import Space
+from .outcome import Found, Outcome
 
 _CLASSES = {one.__name__: one for one in (Found, Layout, Outcome, Setup)}
 

@@ -14,15 +14,16 @@ from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import Machine, Question, Work
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.model_cache import ModelCache
-from gpuplan.planner.search.kept_outcomes import KeptOutcomes
 from gpuplan.planner.search.search import search
 from gpuplan.planner.search.search_space import space_of
-from gpuplan.planner.search.split_layouts import Found, Outcome, SplitPredictor
+from gpuplan.planner.search.splits.kept_outcomes import KeptOutcomes
+from gpuplan.planner.search.splits.outcome import Found, Outcome
+from gpuplan.planner.search.splits.predictor import SplitPredictor
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.service import make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "decoder.py"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "decoder.py"
 KEY = ("best", 1 / 3, float("inf"))
 BASE = Setup(layout=Layout(), precision="bf16-amp", micro_batch=1, offload=frozenset({"optimizer"}))
 OUTCOME = Outcome(

@@ -10,101 +10,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from ...catalog.vocabulary import Recompute
-from ..hardware.cluster import Site
-from ..hardware.device import capacity_bytes
-from ..memory.framework_memory import COMMUNICATOR_BYTES, framework_bytes
-from ..parallelism.legal_layouts import limits_of
-from ..plan.layout import Layout
-from ..plan.runnable import why_not_runnable
-from ..plan.setup import Setup
-from ..predict.interval import safe_allocator_bytes, usual_sigma
-from ..predict.model_cache import ModelCache
-from ..predict.split_step import Candidates, split_parts
-from ..predict.step_time import wire_of
-from ..software.stack import casts_layers
-from ..step.kernel_totals import MicroBatchTimes
-from ..step.model_parallel_step import SECONDS, hybrid_traffic
-from .data_parallel import USUAL_FRAGMENTATION
-from .search_space import Space, few_micro_batches
-from .some_layers import FRAGMENTATION, ends_of, equal_layers, least_share
-from .split_rows import Kind, SplitRows
-from .split_tables import SplitTables
+from ...hardware.cluster import Site
+from ...hardware.device import capacity_bytes
+from ...memory.framework_memory import COMMUNICATOR_BYTES, framework_bytes
+from ...parallelism.legal_layouts import limits_of
+from ...plan.layout import Layout
+from ...plan.runnable import why_not_runnable
+from ...plan.setup import Setup
+from ...predict.interval import safe_allocator_bytes, usual_sigma
+from ...predict.model_cache import ModelCache
+from ...predict.split_step import Candidates, split_parts
+from ...predict.step_time import wire_of
+from ...software.stack import casts_layers
+from ...step.kernel_totals import MicroBatchTimes
+from ...step.model_parallel_step import SECONDS, hybrid_traffic
+from ..data_parallel import USUAL_FRAGMENTATION
+from ..search_space import Space, few_micro_batches
+from ..some_layers import FRAGMENTATION, ends_of, equal_layers, least_share
+from .candidates import Fitting, Needed
+from .outcome import Found, Outcome
+from .rows import Kind, SplitRows
+from .tables import SplitTables
 
 FIRST_LOOK = 512
 """Candidates with the smallest lower bounds that are timed before the others are compared."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """The fastest candidate of some nodes."""
-
-    layout: Layout
-    base: Setup
-    micro_batch: int
-    grad_accum: int
-    recompute: Recompute
-    recompute_share: float
-    step_s: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What became of the candidates of some nodes."""
-
-    found: tuple[Found, ...]
-    """The fastest, and the fastest that gpuplan's runner runs, if it is another."""
-    fitting: int
-    out_of_memory: int
-    indivisible: int
-    timed: int
-    """Of those that fit, how many had to be timed: the others are slower than what is known."""
-
-
-class _Fitting(NamedTuple):
-    """Candidates that fit: their row, recompute policy, micro-batch and accumulation."""
-
-    row: np.ndarray
-    recompute: np.ndarray
-    size: np.ndarray
-    accum: np.ndarray
-    place: np.ndarray
-    """Where their stage's seconds are."""
-    kept_place: np.ndarray
-    """Where they are for the layers that are not recomputed."""
-    share: np.ndarray
-    """Part of the layers under that policy; the others keep their activations."""
-    base: np.ndarray
-    """Which of the bases they run under."""
-
-    def beside(self, other: _Fitting) -> _Fitting:
-        """Return these candidates with others behind them."""
-        return _Fitting(*(np.concatenate(both) for both in zip(self, other, strict=True)))
-
-    def seconds(self, table: np.ndarray) -> np.ndarray:
-        """Return what a table of stages says of the candidates."""
-        taken = table[self.place]
-        some = np.flatnonzero(self.share < 1)
-        kept = table[self.kept_place[some]]
-        taken[some] = kept + self.share[some] * (taken[some] - kept)
-        return taken
-
-
-class _Needed(NamedTuple):
-    """What rows [N] need under each recompute policy [R] with each micro-batch [B]."""
-
-    accum: np.ndarray
-    """[N, B]"""
-    peaks: np.ndarray
-    """[N, R, B] bytes; infinite where the micro-batches do not make the global batch."""
-    least: np.ndarray
-    """[N] the smallest of them."""
-    indivisible: int
-    """How many do not make the global batch."""
 
 
 @dataclass
@@ -174,7 +106,7 @@ class SplitPredictor:
             short, uneven = short + missed, uneven + indivisible
         if not parts:
             return Outcome(found=(), fitting=0, out_of_memory=0, indivisible=0, timed=0)
-        these = _Fitting(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        these = Fitting(*(np.concatenate(column) for column in zip(*parts, strict=True)))
         found, timed = (), 0
         if len(these.row):
             found, timed = self._fastest(site, bases, these, rows, bound_s)
@@ -200,7 +132,7 @@ class SplitPredictor:
 
     def _fitting(
         self, site: Site, base: Setup, rows: np.ndarray, index: int, max_oom: float
-    ) -> tuple[_Fitting, int, int]:
+    ) -> tuple[Fitting, int, int]:
         """Return the candidates that fit, and how many do not: for their memory, or their batch."""
         facts = self.rows.facts
         needed = self.cache.shared(
@@ -221,7 +153,7 @@ class SplitPredictor:
         row = some[row]
         chosen = rows[row]
         place = self._place(chosen, policy, size)
-        found = _Fitting(
+        found = Fitting(
             row=chosen,
             recompute=policy,
             size=size,
@@ -249,8 +181,8 @@ class SplitPredictor:
         return ends_of(self.space.recomputes, self.cache.profile)
 
     def _some_layers(
-        self, rows: np.ndarray, needed: _Needed, room: np.ndarray, some: np.ndarray, index: int
-    ) -> _Fitting:
+        self, rows: np.ndarray, needed: Needed, room: np.ndarray, some: np.ndarray, index: int
+    ) -> Fitting:
         """Return the candidates that fit where only some of the layers are recomputed."""
         assert self._ends is not None
         none, full = self._ends
@@ -264,7 +196,7 @@ class SplitPredictor:
         row, size = np.nonzero((share > 0) & (share < 1))
         share, row = share[row, size], some[row]
         chosen = rows[row]
-        return _Fitting(
+        return Fitting(
             row=chosen,
             recompute=np.full(len(row), full),
             size=size,
@@ -275,7 +207,7 @@ class SplitPredictor:
             base=np.full(len(row), index),
         )
 
-    def _needed(self, base: Setup, rows: np.ndarray) -> _Needed:
+    def _needed(self, base: Setup, rows: np.ndarray) -> Needed:
         """Return what rows need, which all devices on such nodes have in common."""
         sizes = self.tables.micro_batches
         accum, divides, several = self._accumulation(rows, sizes)
@@ -285,7 +217,7 @@ class SplitPredictor:
         at = at + memory.recompute_stride[rows, None, None] * policies[None, :, None]
         at = at + (memory.accumulation_stride[rows, None] * several)[:, None, :]
         peaks = np.where(divides[:, None, :], memory.peaks[at], np.inf)
-        return _Needed(
+        return Needed(
             accum=accum,
             peaks=peaks,
             least=peaks.min(axis=(1, 2)),
@@ -315,7 +247,7 @@ class SplitPredictor:
         self,
         site: Site,
         bases: Sequence[Setup],
-        these: _Fitting,
+        these: Fitting,
         rows: np.ndarray,
         bound_s: float,
     ) -> tuple[tuple[Found, ...], int]:
@@ -349,7 +281,7 @@ class SplitPredictor:
         found = [self._found(bases, these, at, seconds) for seconds, at in chosen if at >= 0]
         return tuple(found), timed
 
-    def _found(self, bases: Sequence[Setup], these: _Fitting, at: int, seconds: float) -> Found:
+    def _found(self, bases: Sequence[Setup], these: Fitting, at: int, seconds: float) -> Found:
         return Found(
             layout=self.rows.layout(self.rows.rows[these.row[at]]),
             base=bases[these.base[at]],
@@ -360,7 +292,7 @@ class SplitPredictor:
             step_s=seconds,
         )
 
-    def _least_s(self, site: Site, bases: Sequence[Setup], these: _Fitting) -> np.ndarray:
+    def _least_s(self, site: Site, bases: Sequence[Setup], these: Fitting) -> np.ndarray:
         """Return seconds that no step of the candidates is shorter than."""
         least = np.empty(len(these.row))
         facts = self.rows.facts
@@ -370,7 +302,7 @@ class SplitPredictor:
             if not own.any():
                 continue
             stages = self.tables.stages(site, base)
-            some = _Fitting(*(column[own] for column in these))
+            some = Fitting(*(column[own] for column in these))
             one = some.seconds(stages.seconds["forward_s"])
             one += some.seconds(stages.seconds["backward_s"])
             least[own] = some.accum * one + waits[some.row] * some.seconds(stages.others_s)
@@ -380,7 +312,7 @@ class SplitPredictor:
         self,
         site: Site,
         bases: Sequence[Setup],
-        these: _Fitting,
+        these: Fitting,
         part: np.ndarray,
         rows: np.ndarray,
     ) -> np.ndarray:
@@ -397,11 +329,11 @@ class SplitPredictor:
         for i, base in enumerate(bases):
             own = np.flatnonzero(these.base[part] == i)
             if len(own):
-                chosen = _Fitting(*(column[part[own]] for column in these))
+                chosen = Fitting(*(column[part[own]] for column in these))
                 seconds[own] = self._step_s(site, base, chosen, rows)
         return seconds
 
-    def _step_s(self, site: Site, base: Setup, these: _Fitting, rows: np.ndarray) -> np.ndarray:
+    def _step_s(self, site: Site, base: Setup, these: Fitting, rows: np.ndarray) -> np.ndarray:
         facts = {name: column[these.row] for name, column in self.rows.facts.items()}
         stages = self.tables.stages(site, base)
         taken = {name: these.seconds(stages.seconds[name]) for name in SECONDS}

@@ -30,8 +30,8 @@ from gpuplan.planner.search.offers import survey
 from gpuplan.planner.search.search import search
 from gpuplan.planner.search.search_space import few_micro_batches, space_of
 from gpuplan.planner.search.some_layers import FRAGMENTATION, equal_layers
-from gpuplan.planner.search.split_layouts import SplitPredictor
-from gpuplan.planner.search.split_rows import Kind
+from gpuplan.planner.search.splits.predictor import SplitPredictor
+from gpuplan.planner.search.splits.rows import Kind
 from gpuplan.planner.search.sweep import Sweep
 from gpuplan.profiles.passes.optimizers import with_optimizer
 from gpuplan.profiles.profile import Profile
@@ -40,7 +40,7 @@ from gpuplan.profiles.user_model.spec import parse_model_spec
 
 pytestmark = pytest.mark.slow
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "decoder.py"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "decoder.py"
 DENSE = {"layers": 24, "hidden": 512, "heads": 8, "kv_heads": 4, "ffn": 1536, "vocab": 4096}
 MIXTURE = {**DENSE, "layers": 6, "experts": 8, "moe_ffn": 256, "dense_layers": 2, "dense_ffn": 1024}
 UNEVEN = {**DENSE, "layers": 22, "ffn_kind": "gelu", "kv_heads": 8, "tied_embeddings": True}

@@ -1,0 +1,35 @@
+"""What a search of layouts that split the model comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....catalog.vocabulary import Recompute
+from ...plan.layout import Layout
+from ...plan.setup import Setup
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The fastest candidate of some nodes."""
+
+    layout: Layout
+    base: Setup
+    micro_batch: int
+    grad_accum: int
+    recompute: Recompute
+    recompute_share: float
+    step_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of the candidates of some nodes."""
+
+    found: tuple[Found, ...]
+    """The fastest, and the fastest that gpuplan's runner runs, if it is another."""
+    fitting: int
+    out_of_memory: int
+    indivisible: int
+    timed: int
+    """Of those that fit, how many had to be timed: the others are slower than what is known."""
