@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from ...catalog.text.quantity import (
 from ...planner.plan.param_sweep import Sweep, SweepRow
 from ...planner.plan.plan import Plan
 from ..terminal.output import Screen
-from .csv import csv_cell
+from .csv import csv_text
 from .estimate import BANDWIDTH_MARK, NOT_COUNTED, USE
 from .text.columns import packed, wrapped
 from .text.grid import Column, Grid, markdown_table, text_table
@@ -56,12 +54,7 @@ def render_sweep_markdown(answer: Sweep) -> str:
 
 def render_sweep_csv(answer: Sweep) -> str:
     """Return one line a row, a column for every value of the JSON; an unknown one is empty."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(answer.columns())
-    for row in answer.rows():
-        writer.writerow(csv_cell(value) for value in row.values())
-    return stream.getvalue()
+    return csv_text(answer.columns(), answer.rows())
 
 
 def _grid(answer: Sweep) -> Grid:

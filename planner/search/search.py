@@ -218,7 +218,7 @@ def _finish(
 
 def _smaller(candidate: Candidate, question: Question, profile: Profile) -> Candidate | None:
     """Return a candidate with a smaller peak and the same global batch; None where none is left."""
-    if candidate.recompute_share < 1:
+    if candidate.recompute_share < 1 and question.choices.recompute_layers is None:
         layers = equal_layers(profile) // candidate.layout.pipeline
         share = further_share(candidate.recompute_share, layers)
         return replace(candidate, recompute_share=share)

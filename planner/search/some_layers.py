@@ -25,7 +25,8 @@ FRAGMENTATION = 1.1
 steps do, and here the pool is filled to the brim: replays of the decoder example, with 24 layers of
 2,048 and as it is, 1 to 8 samples, give 1.02 to 1.1 without recompute and 1.06 to 1.4 with it."""
 FURTHER = 1 / 8
-"""Part of the layers that are recomputed besides, where the allocator takes more than assumed."""
+"""Part of the layers that are recomputed besides, where the allocator takes more than assumed: a
+judgement, for at most eight replays follow."""
 
 
 def equal_layers(profile: Profile) -> int:

@@ -314,7 +314,7 @@ class Sweep:
         tried = tried_layouts(self._data_parallel, site, layouts, base, max_oom=max_oom)
         many = len(choices)
         shown = self._shown(choices)
-        self.tried += many * tried.fits.size
+        self.tried += many * tried.tried
         self.counts["indivisible"] += many * tried.indivisible
         self.counts["out_of_memory"] += many * tried.out_of_memory
         best = tried.best

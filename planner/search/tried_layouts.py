@@ -43,11 +43,13 @@ class TriedLayouts:
     """[L, V] whether it fits but for the risk that is accepted."""
     indivisible: int
     """How many do not make the global batch."""
+    out_of_memory: int
+    """How many make the global batch and do not fit."""
 
     @property
-    def out_of_memory(self) -> int:
-        """How many make the global batch and do not fit."""
-        return self.fits.size - self.indivisible - int(self.fits.sum())
+    def tried(self) -> int:
+        """How many there are; recompute of some layers is tried only where it fits."""
+        return int(self.fits.sum()) + self.indivisible + self.out_of_memory
 
     @property
     def best(self) -> Best:
@@ -110,6 +112,7 @@ def tried_layouts(
         fits=columns.fits,
         is_safe=columns.is_safe,
         indivisible=int((~divides).sum()),
+        out_of_memory=int((divides & ~fits).sum()),
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.step_time import planned_step_s
 from gpuplan.planner.search.data_parallel import DataParallelPredictor
+from gpuplan.planner.search.search import _smaller
 from gpuplan.planner.search.search_space import space_of
 from gpuplan.planner.search.some_layers import (
     FRAGMENTATION,
@@ -184,3 +186,26 @@ def test_the_search_recomputes_as_few_layers_as_fit(cache: ModelCache) -> None:
             expected_s = planned_step_s(cache, where, alone)
             assert tried.step_s[0, column] == pytest.approx(expected_s, rel=1e-12)
     assert len(shares) >= 3
+
+
+@pytest.mark.slow
+def test_what_was_tried_is_what_fits_and_what_does_not(cache: ModelCache) -> None:
+    space = space_of(
+        Question(work=Work(global_batch=24), choices=Choices(micro_batches=(3, 16))), cache.profile
+    )
+    predictor = DataParallelPredictor(cache=cache, space=space)
+    peak = memory_parts(cache, replace(SETUP, micro_batch=3, recompute="none")).peak_bytes.item()
+    where = site(0.95 * peak + framework_of(site(80e9), SETUP))
+    tried = tried_layouts(predictor, where, (Layout(),), replace(SETUP), max_oom=1.0)
+    some = int((tried.fits & (tried.share < 1)).sum())
+    assert some == 1  # of micro-batches of 3, without recompute too large
+    assert tried.indivisible == 3  # 16 under every policy
+    assert tried.tried == 3 * 2 + some
+    assert tried.out_of_memory == 3 * 2 - 3 - (int(tried.fits.sum()) - some)
+
+
+def test_layers_that_were_asked_for_stay_where_memory_is_short(make_decoder: Any) -> None:
+    asked = Question(choices=Choices(recomputes=("full",), recompute_layers=2))
+    profile: Profile = make_decoder(layers=6)
+    one = SimpleNamespace(recompute_share=1 / 3, micro_batch=3, layout=Layout(), grad_accum=1)
+    assert _smaller(one, asked, profile) is None  # pyright: ignore[reportArgumentType]
