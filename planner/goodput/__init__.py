@@ -1,0 +1,1 @@
+"""How long a run really takes: checkpoints, failures, interruptions, restarts."""

@@ -1,0 +1,95 @@
+"""What `data/stops.toml` says of failures, interruptions and what they take; each with a source."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from ...catalog.types import Accelerator
+from .rates import Rate
+
+KINDS = {"NVIDIA": "nvidia", "Google": "tpu"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prior:
+    """A value nobody has measured for this run, with the range of 80 %."""
+
+    value: float
+    low: float
+    high: float
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatePrior:
+    """How often something stops a run, with the range of 80 %."""
+
+    value: Rate
+    low: Rate
+    high: Rate
+    source: str
+
+    def __add__(self, other: RatePrior) -> RatePrior:
+        """Return the rate of either of two independent things; both ranges end together."""
+        return RatePrior(
+            value=self.value + other.value,
+            low=self.low + other.low,
+            high=self.high + other.high,
+            source=f"{self.source}; {other.source}",
+        )
+
+
+@cache
+def prior(name: str) -> Prior:
+    """Return a prior by its name in the table.
+
+    Raises:
+        KeyError: there is none of that name.
+    """
+    return Prior(**_table()[name])
+
+
+@cache
+def stated(section: str, name: str) -> float:
+    """Return a plain number of the table, such as a provider's notice in seconds.
+
+    Raises:
+        KeyError: it is not stated.
+    """
+    return float(_table()[section][name])
+
+
+@cache
+def source_of(section: str) -> str:
+    """Return where the numbers of a section come from."""
+    return str(_table()[section]["source"])
+
+
+def failure_rate(accelerator: Accelerator, count: int) -> RatePrior:
+    """Return how often failures stop a job on `count` accelerators of a kind.
+
+    Per accelerator it is constant up to the small and from the large size of the table, and falls
+    with the logarithm of the size between them.
+    """
+    table = _table()[KINDS.get(accelerator.vendor, "other")]
+    small, large = table["small_accelerators"], table["large_accelerators"]
+    share = min(1.0, max(0.0, math.log(count / small) / math.log(large / small)))
+
+    def rate(end: str) -> Rate:
+        of_small, of_large = table["small"][end], table["large"][end]
+        return Rate.hourly(of_small + share * (of_large - of_small)) * count
+
+    return RatePrior(
+        value=rate("value"), low=rate("low"), high=rate("high"), source=table["source"]
+    )
+
+
+@cache
+def _table() -> dict[str, Any]:
+    text = (files("gpuplan.planner") / "data/stops.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
