@@ -157,7 +157,8 @@ OPTIONS = (
         "--checkpoint-every",
         type=CheckpointEvery(),
         metavar="STEPS|TIME",
-        help="How often gpuplan's runner writes a checkpoint: 200, 10m; default: 10m.",
+        help="How often gpuplan's runner writes a checkpoint: 200, 10m; default: as"
+        " often as costs least with the failures that are expected, 1 to 30 minutes.",
     ),
     option(
         "Job",

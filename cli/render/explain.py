@@ -23,6 +23,7 @@ from ...planner.plan.plan import (
     EstimatedMemory,
     MemoryBreakdown,
     Plan,
+    RunCost,
 )
 from .text.columns import aligned, column_widths, packed
 from .text.wording import (
@@ -191,8 +192,31 @@ def money_items(plan: Plan) -> tuple[list[str], list[str]]:
         return prices, []
     job = [f"{run.steps:,} steps", plan.hours_text, describe_cost(plan)]
     if run.spot_usd is not None:
-        job.append(f"on spot {describe_spot(plan)} if never interrupted")
+        job.append(f"on spot {describe_spot(plan)} with its interruptions")
+    job += _stops_items(plan, run)
     return prices, job
+
+
+def _stops_items(plan: Plan, run: RunCost) -> Iterator[str]:
+    """Yield what stops and checkpoints take, and the chances of keeping to the limits."""
+    if plan.stops is None or run.goodput is None or run.checkpoint_interval_s is None:
+        return
+    yield f"goodput {format_share(run.goodput)}"
+    every, stall = run.checkpoint_interval_s, plan.stops.stall_s
+    yield f"checkpoint every {format_seconds(every)} ({format_seconds(stall)} each)"
+    expected = plan.stops.per_hour * run.hours
+    yield f"{'less than 0.01' if expected < 0.01 else f'{expected:.2g}'} stops expected"
+    if run.deadline_probability is not None:
+        yield f"{chance_text(run.deadline_probability)} sure to meet the deadline"
+    if run.budget_probability is not None:
+        yield f"{chance_text(run.budget_probability)} sure to keep to the budget"
+
+
+def chance_text(chance: float) -> str:
+    """Return a chance as a percentage that is never rounded to certainty."""
+    if chance < 0.01:
+        return "less than 1 %"
+    return "more than 99 %" if chance > 0.99 else f"{chance * 100:.0f} %"
 
 
 def origins(plan: Plan, answer: Estimate | None, sources: Mapping[str, str]) -> dict[str, str]:

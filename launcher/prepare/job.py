@@ -7,7 +7,9 @@ from pathlib import Path, PurePosixPath
 
 from ...catalog.errors import UsageError
 from ...catalog.types import CPU_PREFIX, Accelerator
+from ...planner.cost.bought import checkpoint_every_s
 from ...planner.hardware.device import peak_flops
+from ...planner.plan.parts import Stops
 from ...profiles.user_model.spec import ModelSpec
 from ..runner.job import CheckpointPolicy, Job
 from ..store.sourced_plan import SourcedPlan
@@ -27,6 +29,7 @@ def launch_job(
     steps: int | None,
     run_id: str,
     accelerator: Accelerator | None,
+    stops: Stops | None,
 ) -> Job:
     """Return the job of a launch.
 
@@ -39,6 +42,7 @@ def launch_job(
         steps: to train; None where it is not known.
         run_id: of the run.
         accelerator: of the plan; None where the catalogue does not know it.
+        stops: what stops the run; None where that is not known.
 
     Raises:
         UsageError: the steps or the model are not known, or the nodes would not find the model.
@@ -63,14 +67,19 @@ def launch_job(
         needs_dataset=not (request.synthetic or request.guard.smoke),
         usd_per_hour=plan.usd_per_hour,
         run_id=run_id,
-        checkpoint=_checkpoints(request, in_bucket=task.in_bucket),
+        checkpoint=_checkpoints(request, stops, in_bucket=task.in_bucket),
     )
 
 
-def _checkpoints(request: LaunchRequest, *, in_bucket: bool) -> CheckpointPolicy:
+def _checkpoints(
+    request: LaunchRequest, stops: Stops | None, *, in_bucket: bool
+) -> CheckpointPolicy:
+    """Return how often a checkpoint is written: as asked, else as often as costs least."""
     steps, seconds = request.checkpoint_every_steps, request.checkpoint_every_s
     if steps is None and seconds is None:
-        return CheckpointPolicy(in_bucket=in_bucket)
+        if stops is None:
+            return CheckpointPolicy(in_bucket=in_bucket)
+        return CheckpointPolicy(every_s=checkpoint_every_s(stops), in_bucket=in_bucket)
     return CheckpointPolicy(every_steps=steps, every_s=seconds, in_bucket=in_bucket)
 
 

@@ -18,9 +18,10 @@ from ...catalog.errors import UsageError
 from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.snapshot import Catalogue
 from ...catalog.types import Provider
+from ...planner.cost.bought import stops_bought
 from ...planner.cost.launch_cost import LaunchCost, launch_cost
 from ...planner.cost.run_cost import CENT
-from ...planner.plan.plan import SCHEMA_VERSION, CostLine, Estimated, Plan
+from ...planner.plan.plan import SCHEMA_VERSION, CostLine, Estimated, Plan, Stops
 from ...profiles.user_model.spec import ModelSpec
 from ..bundle import write_guard, write_job_folder, write_orders
 from ..frameworks.command import parse_command
@@ -159,13 +160,14 @@ def prepare(
     refuse_unmounted(places[0].cloud, request)
     steps = total_steps(plan, request)
     trained = min(steps, smoke_steps()) if steps and request.guard.smoke else steps
-    cost = _cost(plan, trained, places, others, request, catalogue)
-    whole = _cost(plan, steps, places, others, request, catalogue)
+    accelerator = catalogue.accelerators.get(plan.offer.accelerator)
+    stops = stops_bought(plan, accelerator, request.bought(plan))
+    cost = _cost(plan, trained, places, others, request, catalogue, stops)
+    whole = _cost(plan, steps, places, others, request, catalogue, stops)
     refuse_over_budget(cost, request.guard)
     refuse_past_deadline(cost, request.deadline, now=now())
     run_id = f"{_name(spec, request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
     written = folder / FOLDER / run_id
-    accelerator = catalogue.accelerators.get(plan.offer.accelerator)
     task = build_task(
         plan,
         project,
@@ -190,6 +192,7 @@ def prepare(
             steps=trained,
             run_id=run_id,
             accelerator=accelerator,
+            stops=stops,
         )
         assert spec is not None, "launch_job() refuses a plan of no model"
         data = launched_data(spec, synthetic=request.synthetic, smoke=request.guard.smoke)
@@ -278,6 +281,7 @@ def _cost(
     others: tuple[Place, ...],
     request: LaunchRequest,
     catalogue: Catalogue,
+    stops: Stops | None,
 ) -> LaunchCost:
     step = plan.step_time_s
     training = None
@@ -294,6 +298,7 @@ def _cost(
         usd_per_hour=places[0].usd_per_hour,
         dearest_usd_per_hour=max(place.usd_per_hour for place in (*places, *others)),
         billing=catalogue.providers.get(plan.offer.provider),
+        stops=stops,
         # Handed over to others, machines are started twice.
         idle_s=idle_minutes(request) * 60.0 + (restart_s() if others else 0.0),
     )
@@ -313,8 +318,8 @@ def _notes(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[st
         notes.append(f"what {plan.offer.provider} rounds its bills to is not known")
     if request.buys_spot(plan):
         notes.append(
-            "interruptions of spot machines are not in these sums; after one, SkyPilot starts the"
-            " job again, and it continues from its newest checkpoint"
+            "after an interruption of spot machines SkyPilot starts the job again, and it continues"
+            " from its newest checkpoint"
         )
         notes.append(
             "SkyPilot runs spot launches from a controller, a machine of 4 vCPUs or more with a"

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Literal
 
 from ...catalog.errors import UsageError, did_you_mean
+from ...catalog.vocabulary import Purchase
 from ...planner.plan.plan import Plan
 from ..redaction import KEY_SHAPES
 
@@ -124,6 +125,12 @@ class LaunchRequest:
     """Names of variables whose values SkyPilot takes from the user's own environment."""
     command: str | None = None
     framework: str | None = None
+
+    def bought(self, plan: Plan) -> Purchase:
+        """Return how the machines are bought: as planned, or as the request has it."""
+        if self.spot is None or self.spot == (plan.offer.purchase == "spot"):
+            return plan.offer.purchase
+        return "spot" if self.spot else "on-demand"
 
     def buys_spot(self, plan: Plan) -> bool:
         """Return whether spot machines are asked for, or planned with where nothing is asked."""

@@ -20,6 +20,7 @@ from ..search.candidate import Candidate
 from ..search.offers import PricedInstance
 from ..search.progress import Progress, untold
 from ..search.to_plan import as_plan
+from ..software.checkpoint_size import checkpoint_bytes
 from ..software.stack import casts_layers
 
 
@@ -94,6 +95,7 @@ class Replanner:
             step_s=prediction.step_time_s.value,
             global_batch=setting.global_batch,
             steps=None if samples is None else steps_of(samples, setting.global_batch),
+            checkpoint_bytes=checkpoint_bytes(cache.profile, setup.precision),
             variants_that_fit=1,
         )
         return as_plan(candidate, prediction, cache.profile, question)

@@ -10,6 +10,8 @@ from importlib.resources import files
 
 from ...catalog.types import Provider
 from ...catalog.units import SECONDS_PER_HOUR
+from ..goodput.expected_run import ExpectedRun, expected_run
+from ..plan.parts import Stops
 from ..plan.plan import CostLine, Estimated
 from .run_cost import CENT
 
@@ -45,6 +47,8 @@ class LaunchCost:
     """The slowest start, the top of that interval and the idle end, at the dearest place."""
     hours_expected: float | None = None
     hours_worst: float | None = None
+    run: ExpectedRun | None = None
+    """The training with its checkpoints and stops; None where nothing is known of them."""
 
 
 def launch_cost(
@@ -54,6 +58,7 @@ def launch_cost(
     usd_per_hour: Decimal,
     dearest_usd_per_hour: Decimal,
     billing: Provider | None,
+    stops: Stops | None = None,
     idle_s: float = 0.0,
 ) -> LaunchCost:
     """Return the cost of a launch, line by line.
@@ -65,6 +70,8 @@ def launch_cost(
         dearest_usd_per_hour: one node, where it costs most of the places that are tried.
         billing: the provider, with its increment and minimum; where the increment is not known
             there is no line of it.
+        stops: what stops the run, and what its checkpoints take; None where that is not known, and
+            then no line counts it.
         idle_s: idle time after the job until autodown, where no command tears the machines down.
     """
     parts = [(one.name, _us(one.value_s)) for one in startups()]
@@ -73,16 +80,18 @@ def launch_cost(
     if training_s is None:
         lines = tuple(_line(name, us, nodes, usd_per_hour) for name, us in parts)
         return LaunchCost(lines=lines, usd_per_hour=rate)
-    ran_us = start_us + _us(training_s.value)
+    run = None if stops is None else expected_run(training_s, stops)
+    parts += _training_parts(training_s, run)
+    ran_us = sum(us for _, us in parts)
     expected_us = _billed_us(ran_us, billing)
-    parts.append(("training", _us(training_s.value)))
+    low_s, high_s = _billed_range_s(training_s, run)
     if billing is not None and billing.billing_increment_s is not None:
         parts.append(("billing increment", expected_us - ran_us))
     lines = tuple(_line(name, us, nodes, usd_per_hour) for name, us in parts)
-    low_us = _billed_us(start_us + _us(training_s.low), billing)
-    high_us = _billed_us(start_us + _us(training_s.high), billing)
+    low_us = _billed_us(start_us + _us(low_s), billing)
+    high_us = _billed_us(start_us + _us(high_s), billing)
     slowest_start_us = sum(_us(one.high_s) for one in startups())
-    worst_us = _billed_us(slowest_start_us + _us(training_s.high) + _us(idle_s), billing)
+    worst_us = _billed_us(slowest_start_us + _us(high_s) + _us(idle_s), billing)
     return LaunchCost(
         lines=lines,
         usd_per_hour=rate,
@@ -92,7 +101,31 @@ def launch_cost(
         usd_worst=_usd(worst_us, nodes, dearest_usd_per_hour),
         hours_expected=_hours(expected_us),
         hours_worst=_hours(worst_us),
+        run=run,
     )
+
+
+def _training_parts(training_s: Estimated, run: ExpectedRun | None) -> list[tuple[str, int]]:
+    """Return what is billed between the first step and the last, in whole microseconds."""
+    parts = [("training", _us(training_s.value))]
+    if run is not None:
+        parts += [
+            ("evaluation and slow steps", _us(run.beside_s)),
+            ("checkpoints", _us(run.checkpoints_s)),
+            ("failures and restarts", _us(run.stopped_s)),
+        ]
+    return parts
+
+
+def _billed_range_s(training_s: Estimated, run: ExpectedRun | None) -> tuple[float, float]:
+    """Return the ends of 80 % of what is billed between the first step and the last, seconds.
+
+    Waits for machines are not billed; their share of a slow run is taken as that of the mean.
+    """
+    if run is None:
+        return training_s.low, training_s.high
+    share = run.billed_s / run.elapsed_s
+    return share * run.low_s, share * run.high_s
 
 
 def billed_s(seconds: float, billing: Provider | None) -> float:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ...catalog.types import Provider
 from ...catalog.units import SECONDS_PER_HOUR
+from ..goodput.expected_run import ExpectedRun, training_s_in
+from ..goodput.restarts import Conditions
+from ..plan.parts import Stops
 from ..plan.plan import Estimated, WholeJob
 from .launch_cost import LaunchCost, billed_s, launch_cost, startups
 
@@ -34,12 +37,18 @@ def training_s_within(
     nodes: int,
     usd_per_hour: float,
     billing: Provider | None,
+    stops: Conditions | None = None,
 ) -> tuple[float, Literal["budget", "deadline"]]:
     """Return for how many seconds a job may train within its limits, and which limit ends it.
 
-    Its start and what the provider rounds up are paid from the same budget; 0 or less where
-    nothing is left for training.
+    Its start, its checkpoints, its failures and what the provider rounds up are paid from the same
+    budget; 0 or less where nothing is left for training. Waits for machines count as if billed.
     """
+
+    def trained_s(elapsed_s: float) -> float:
+        left_s = elapsed_s - start_up_s()
+        return left_s if stops is None else training_s_in(left_s, stops)
+
     # The lines of a bill are rounded to cents, so that their sum may be a few cents higher.
     billable_s = (budget_usd - 0.05) * SECONDS_PER_HOUR / (nodes * usd_per_hour)
     increment_s = billing.billing_increment_s if billing is not None else None
@@ -48,8 +57,15 @@ def training_s_within(
     if billing is not None and billable_s < (billing.minimum_s or 0.0):
         billable_s = 0.0
     if deadline_s is not None and deadline_s < billable_s:
-        return deadline_s - start_up_s(), "deadline"
-    return billable_s - start_up_s(), "budget"
+        return trained_s(deadline_s), "deadline"
+    return trained_s(billable_s), "budget"
+
+
+class Job(NamedTuple):
+    """A whole job, and the run in it with its stops; None where nothing is known of those."""
+
+    whole: WholeJob
+    run: ExpectedRun | None
 
 
 def whole_job(
@@ -59,7 +75,9 @@ def whole_job(
     usd_per_hour: Decimal | None,
     spot_usd_per_hour: Decimal | None,
     billing: Provider | None,
-) -> WholeJob:
+    stops: Stops | None = None,
+    spot_stops: Stops | None = None,
+) -> Job:
     """Return what a run takes and costs from its request to the end of its machines.
 
     Args:
@@ -68,23 +86,26 @@ def whole_job(
         usd_per_hour: one node; None when unknown, and then every dollar field is None.
         spot_usd_per_hour: one node on the spot market, if known.
         billing: the provider, with its increment and minimum.
+        stops: what stops the run on machines bought as planned, and what its checkpoints take.
+        spot_stops: the same on spot machines.
     """
-    start_s = start_up_s()
 
-    def cost(node_usd_per_hour: Decimal | None) -> LaunchCost | None:
-        if node_usd_per_hour is None:
-            return None
+    def cost(node_usd_per_hour: Decimal, of: Stops | None) -> LaunchCost:
         return launch_cost(
             training_s,
             nodes=nodes,
             usd_per_hour=node_usd_per_hour,
             dearest_usd_per_hour=node_usd_per_hour,
             billing=billing,
+            stops=of,
         )
 
-    found, on_spot = cost(usd_per_hour), cost(spot_usd_per_hour)
-    hours = [(start_s + s) / SECONDS_PER_HOUR for s in _ends(training_s)]
-    return WholeJob(
+    # Without a price the hours are still known: at no price they are the same.
+    timed = cost(usd_per_hour or Decimal(0), stops)
+    found = None if usd_per_hour is None else timed
+    on_spot = None if spot_usd_per_hour is None else cost(spot_usd_per_hour, spot_stops)
+    hours = [(start_up_s() + s) / SECONDS_PER_HOUR for s in _ends(training_s, timed.run)]
+    whole = WholeJob(
         hours=hours[0],
         hours_low=hours[1],
         hours_high=hours[2],
@@ -94,7 +115,10 @@ def whole_job(
         spot_usd=on_spot and on_spot.usd_expected,
         cost_lines=found.lines if found else (),
     )
+    return Job(whole=whole, run=timed.run)
 
 
-def _ends(time_s: Estimated) -> tuple[float, float, float]:
-    return time_s.value, time_s.low, time_s.high
+def _ends(time_s: Estimated, run: ExpectedRun | None) -> tuple[float, float, float]:
+    if run is None:
+        return time_s.value, time_s.low, time_s.high
+    return run.elapsed_s, run.low_s, run.high_s

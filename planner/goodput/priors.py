@@ -9,7 +9,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ...catalog.types import Accelerator
 from .rates import Rate
 
 KINDS = {"NVIDIA": "nvidia", "Google": "tpu"}
@@ -70,13 +69,14 @@ def source_of(section: str) -> str:
     return str(_table()[section]["source"])
 
 
-def failure_rate(accelerator: Accelerator, count: int) -> RatePrior:
-    """Return how often failures stop a job on `count` accelerators of a kind.
+@cache
+def failure_rate(vendor: str, count: int) -> RatePrior:
+    """Return how often failures stop a job on `count` accelerators of a vendor.
 
     Per accelerator it is constant up to the small and from the large size of the table, and falls
     with the logarithm of the size between them.
     """
-    table = _table()[KINDS.get(accelerator.vendor, "other")]
+    table = _table()[KINDS.get(vendor, "other")]
     small, large = table["small_accelerators"], table["large_accelerators"]
     share = min(1.0, max(0.0, math.log(count / small) / math.log(large / small)))
 

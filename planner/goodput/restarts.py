@@ -21,7 +21,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-MOST_INTERVAL_S = 3600.0
+MOST_INTERVAL_S = 1800.0
 """Longest time between checkpoints that is proposed: where stops are rare the best interval is
 days, and nobody accepts to lose days to what no rate counts, such as a mistake of their own."""
 FEW_EVENTS = 1e-4

@@ -26,16 +26,38 @@ NOT_CONTENT = frozenset(
         "bandwidth_share",
         "needs_build",
         "usually_reserved",
+        "stops",
     }
 )
 """What a plan gets from the list it stands in, from what the runner can do, or from the rest of its
 content: the same plan has the same id in every list."""
 
 NEVER_CONTENT = frozenset(
-    {"price_date_precision", "spot_status", "trained_samples", "trained_tokens", "limited_by"}
+    {
+        "price_date_precision",
+        "spot_status",
+        "trained_samples",
+        "trained_tokens",
+        "limited_by",
+        "budget_probability",
+    }
 )
 """Fields of a plan's parts that came after plans had ids, and say how well something is known, or
 what follows from the others."""
+
+FILLED_LATER = frozenset(
+    {
+        "expected_hours",
+        "expected_usd",
+        "goodput",
+        "checkpoint_interval_s",
+        "deadline_probability",
+        "energy_kwh",
+        "kg_co2e",
+    }
+)
+"""Fields that were empty when plans got ids, and follow from the rest of a plan and from tables:
+they count as empty, so that ids made before still hold."""
 
 ADDED_LATER: Mapping[str, object] = {
     "offload": None,
@@ -100,7 +122,7 @@ def _as_json(value: object) -> Any:
 def _as_object(fields: Iterable[tuple[str, object]]) -> dict[str, Any]:
     values = ((name, _as_json(part)) for name, part in fields)
     return {
-        name: value
+        name: None if name in FILLED_LATER else value
         for name, value in values
         if name not in NEVER_CONTENT and (name not in ADDED_LATER or value != ADDED_LATER[name])
     }

@@ -143,6 +143,27 @@ class CostLine(FrozenModel):
     """US dollars of the line."""
 
 
+class Stops(FrozenModel):
+    """What stops a run, and what a stop and a checkpoint of it take."""
+
+    per_hour: float
+    """Stops per hour of the whole job: failures, and interruptions of spot machines."""
+    per_hour_low: float
+    """Low end of the 80 % interval."""
+    per_hour_high: float
+    """High end of the 80 % interval."""
+    checkpoint_bytes: float
+    """Bytes of one checkpoint: weights and the optimizer's state."""
+    stall_s: float
+    """Seconds that a checkpoint holds the training up."""
+    restart_s: float
+    """Seconds from a stop until training goes on where it was saved, machines billed."""
+    wait_s: float
+    """Seconds without machines after a stop, on average; not billed."""
+    sources: tuple[str, ...] = ()
+    """Where these come from."""
+
+
 class RunCost(FrozenModel):
     """The whole run: steps, hours and dollars; fields that need a later feature are null."""
 
@@ -169,15 +190,17 @@ class RunCost(FrozenModel):
     spot_usd: float | None = None
     """US dollars of the same hours on the spot market, never interrupted."""
     expected_hours: float | None = None
-    """Hours with failures and interruptions counted."""
+    """Hours of the whole job with failures and interruptions counted."""
     expected_usd: float | None = None
-    """US dollars with failures and interruptions counted."""
+    """US dollars of the whole job with failures and interruptions counted."""
     goodput: float | None = None
     """Share of the time that trains, from 0 to 1."""
     checkpoint_interval_s: float | None = None
-    """Seconds between checkpoints."""
+    """Seconds of training between the checkpoints that are proposed."""
     deadline_probability: float | None = None
     """Chance that it ends before the deadline, from 0 to 1."""
+    budget_probability: float | None = None
+    """Chance that it costs no more than the budget, from 0 to 1."""
     usd_per_million_samples: float | None
     """US dollars for a million samples."""
     usd_per_million_tokens: float | None
@@ -194,7 +217,7 @@ class WholeJob(FrozenModel):
     """The run with everything that is paid for around it, as `launch` counts it.
 
     From the request to the end of the machines: provisioning, set-up and staging of every node, the
-    training, and what the provider rounds up.
+    training with its checkpoints, failures and restarts, and what the provider rounds up.
     """
 
     hours: float
@@ -210,6 +233,6 @@ class WholeJob(FrozenModel):
     usd_high: Usd | None
     """High end of the 80 % interval, US dollars."""
     spot_usd: Usd | None = None
-    """US dollars on the spot market of the plan's region, never interrupted."""
+    """US dollars on the spot market of the plan's region, its interruptions counted."""
     cost_lines: tuple[CostLine, ...] = ()
     """What the dollars are made of."""

@@ -25,6 +25,7 @@ from .parts import EstimatedHostMemory as EstimatedHostMemory
 from .parts import EstimatedMemory as EstimatedMemory
 from .parts import MemoryBreakdown as MemoryBreakdown
 from .parts import RunCost as RunCost
+from .parts import Stops as Stops
 from .parts import WholeJob as WholeJob
 from .rows import flat, frame, paths
 
@@ -120,6 +121,8 @@ class Plan(FrozenModel):
     needs_build: Literal["other", "older", "none"] | None = None
     """Whether the device needs another build of torch than `pip install torch` brings, of this
     release or only of an older one (a note says which), or has none that is published."""
+    stops: Stops | None = None
+    """What stops the run on these machines; None in plans of versions that did not look."""
     usually_reserved: bool = False
     """Whether the instance type is usually had by reservation or capacity block only."""
     needs_port: bool

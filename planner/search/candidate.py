@@ -8,8 +8,11 @@ from functools import cached_property
 from typing import Literal
 
 from ...catalog.units import SECONDS_PER_HOUR
-from ...catalog.vocabulary import Recompute
+from ...catalog.vocabulary import Purchase, Recompute
 from ..cost.whole_job import expected_usd, start_up_s, training_s_within
+from ..goodput.expected_run import elapsed_s
+from ..goodput.restarts import Conditions
+from ..goodput.stops import Rented, State, conditions_of
 from ..hardware.cluster import Site
 from ..plan.layout import Layout
 from ..plan.question import Money, Sort
@@ -40,6 +43,8 @@ class Candidate:
     """Of the whole work; None where no amount of it was given."""
     limited_by: Literal["budget", "deadline"] | None = None
     """What ends the steps, where they are as many as limits allow."""
+    checkpoint_bytes: float
+    """Of one checkpoint."""
     variants_that_fit: int
     is_risky: bool = False
     """Whether it may run out of memory with a larger chance than was asked for."""
@@ -71,12 +76,44 @@ class Candidate:
             recompute_share=self.recompute_share,
         )
 
+    @property
+    def rented(self) -> Rented:
+        """Its machines, as far as their reliability goes."""
+        return self._rented(self.choice.purchase)
+
+    @property
+    def rented_on_spot(self) -> Rented:
+        """The same machines bought on the spot market."""
+        return self._rented("spot")
+
+    def _rented(self, purchase: Purchase) -> Rented:
+        offer = self.choice.offer
+        return Rented(
+            accelerator=self.one_node.accelerator,
+            accelerators=self.layout.accelerators,
+            nodes=self.nodes,
+            purchase=purchase,
+            provider=offer.provider,
+            region=offer.region,
+            instance_type=offer.instance_type,
+        )
+
+    @property
+    def state(self) -> State:
+        """What a checkpoint holds."""
+        return State.of(self.checkpoint_bytes, self.layout)
+
+    @cached_property
+    def stops(self) -> Conditions:
+        """How often it is stopped, and what stops and checkpoints take."""
+        return conditions_of(self.rented, self.state, start_s=start_up_s())
+
     @cached_property
     def seconds(self) -> float:
         """The whole job from its request, or one sample where no amount of work was given."""
         if self.steps is None:
             return self.step_s / self.global_batch
-        return start_up_s() + self.steps * self.step_s
+        return start_up_s() + elapsed_s(self.steps * self.step_s, self.stops)
 
     @cached_property
     def usd_per_hour(self) -> float:
@@ -97,8 +134,13 @@ class Candidate:
             return 1 / (self.steps * self.global_batch) if self.steps else float("inf")
         if self.steps is None:
             return self.usd_per_hour / SECONDS_PER_HOUR * self.seconds
+        stops = self.stops
+        billed_s = self.seconds
+        if stops.wait_s:  # Nobody bills a wait for machines.
+            stops = replace(stops, wait_s=0.0)
+            billed_s = start_up_s() + elapsed_s(self.steps * self.step_s, stops)
         return expected_usd(
-            self.seconds,
+            billed_s,
             nodes=self.nodes,
             usd_per_hour=float(usd),
             billing=self.choice.billing,
@@ -115,6 +157,7 @@ class Candidate:
             nodes=self.nodes,
             usd_per_hour=float(usd),
             billing=self.choice.billing,
+            stops=self.stops,
         )
         return replace(self, steps=max(0, int(training_s // self.step_s)), limited_by=limit)
 

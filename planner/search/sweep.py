@@ -18,6 +18,7 @@ from ..plan.question import Question
 from ..plan.setup import Setup
 from ..predict.input_wait import is_input_known
 from ..predict.model_cache import ModelCache
+from ..software.checkpoint_size import checkpoint_bytes
 from ..software.stack import casts_layers
 from .best_variant import Best
 from .candidate import Candidate
@@ -58,6 +59,7 @@ class Sweep:
         self.counts["unsupported"] = market.cannot_train
         self.tried = 0
         self._known_steps: dict[int, int | None] = {}
+        self._known_bytes: dict[Precision, float] = {}
         self.by = grouping(question)
         self._data_parallel = DataParallelPredictor(cache=cache, space=space)
         self._by_hand = HandLayouts(cache=cache, space=space)
@@ -246,6 +248,7 @@ class Sweep:
                     step_s=one.step_s,
                     global_batch=batch,
                     steps=self._steps(batch),
+                    checkpoint_bytes=self._saved_bytes(one.base.precision),
                     variants_that_fit=0 if place else fitting // len(shown),
                 )
 
@@ -300,6 +303,7 @@ class Sweep:
                 step_s=tried.step_s,
                 global_batch=batch,
                 steps=self._steps(batch),
+                checkpoint_bytes=self._saved_bytes(base.precision),
                 variants_that_fit=tried.fitting * many // len(shown),
             )
 
@@ -334,6 +338,7 @@ class Sweep:
                     global_batch=int(tried.global_batch[row, column]),
                     steps=self._steps(int(tried.global_batch[row, column])),
                     is_risky=not best.is_safe[row],
+                    checkpoint_bytes=self._saved_bytes(base.precision),
                     variants_that_fit=fitting * many // len(shown),
                 )
 
@@ -401,6 +406,12 @@ class Sweep:
             offload=self.offload,
             recompute_share=self.space.recompute_share,
         )
+
+    def _saved_bytes(self, precision: Precision) -> float:
+        """Return the bytes of a checkpoint."""
+        if precision not in self._known_bytes:
+            self._known_bytes[precision] = checkpoint_bytes(self.cache.profile, precision)
+        return self._known_bytes[precision]
 
     def _steps(self, global_batch: int) -> int | None:
         """Return the optimizer steps of the whole work, where an amount of it was given."""

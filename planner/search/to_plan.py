@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Literal
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ...profiles.profile import Profile
 from ..cost.run_cost import run_cost, samples_of
-from ..cost.whole_job import whole_job
+from ..cost.whole_job import Job, start_up_s, whole_job
+from ..goodput.stops import stops_of
 from ..offload.host_memory import ordered
 from ..plan.ids import plan_id
-from ..plan.plan import Estimated, Plan, RunCost, WholeJob
-from ..plan.question import Question, Work
+from ..plan.parts import Stops
+from ..plan.plan import Estimated, Plan, RunCost
+from ..plan.question import Money, Question, Work
 from ..predict.predict import Prediction
 from ..software.torch_builds import BuildVerdict, capacity_note
 from .candidate import Candidate
@@ -34,6 +37,8 @@ def as_plan(
     if question.asks_for_work:
         candidate = replace(candidate, step_s=step.value).within(question.money)
     run = _run(candidate, step, global_batch, profile.tokens_per_sample, question.work)
+    stops = stops_of(candidate.rented, candidate.state, start_s=start_up_s())
+    job = _whole_job(candidate, step, run, stops)
     plan = Plan(
         id="",
         position=0,
@@ -67,8 +72,9 @@ def as_plan(
         usd_per_hour=rates.usd_per_hour,
         usd_per_million_samples=rates.usd_per_million_samples,
         usd_per_million_tokens=rates.usd_per_million_tokens,
-        run=run,
-        whole_job=_whole_job(candidate, step, run),
+        run=None if run is None else _expected(run, job, question.money),
+        whole_job=None if job is None else job.whole,
+        stops=stops,
         p_oom=prediction.p_oom,
         needs_build=_needs_build(torch_build),
         usually_reserved=reserved is not None,
@@ -133,7 +139,35 @@ def _run(
     return run.model_copy(update={"limited_by": candidate.limited_by})
 
 
-def _whole_job(candidate: Candidate, step: Estimated, run: RunCost | None) -> WholeJob | None:
+def _expected(run: RunCost, job: Job | None, money: Money) -> RunCost:
+    """Return the run with what it is expected to take with its stops, and its chances."""
+    found = None if job is None else job.run
+    if job is None or found is None:
+        return run
+    whole = job.whole
+    chance = budget_chance = None
+    if money.deadline_s is not None:
+        chance = found.chance_within(money.deadline_s - start_up_s())
+    if money.budget_usd is not None and whole.usd:
+        # At one rate an hour, the budget is so many times the expected hours.
+        share = float(Decimal(money.budget_usd) / whole.usd)
+        paid_s = share * (start_up_s() + found.elapsed_s)
+        budget_chance = found.chance_within(paid_s - start_up_s())
+    return run.model_copy(
+        update={
+            "expected_hours": whole.hours,
+            "expected_usd": None if whole.usd is None else float(whole.usd),
+            "goodput": found.training_s / (start_up_s() + found.elapsed_s),
+            "checkpoint_interval_s": found.interval_s,
+            "deadline_probability": chance,
+            "budget_probability": budget_chance,
+        }
+    )
+
+
+def _whole_job(
+    candidate: Candidate, step: Estimated, run: RunCost | None, stops: Stops
+) -> Job | None:
     """Return the run with its start and its bill; None where no amount of work was given."""
     if run is None:
         return None
@@ -148,7 +182,16 @@ def _whole_job(candidate: Candidate, step: Estimated, run: RunCost | None) -> Wh
         usd_per_hour=candidate.choice.usd_per_hour,
         spot_usd_per_hour=candidate.choice.spot_usd_per_hour,
         billing=candidate.choice.billing,
+        stops=stops,
+        spot_stops=_on_spot(candidate),
     )
+
+
+def _on_spot(candidate: Candidate) -> Stops | None:
+    """Return what stops a run on the same machines of the spot market; None without a price."""
+    if candidate.choice.spot_usd_per_hour is None:
+        return None
+    return stops_of(candidate.rented_on_spot, candidate.state, start_s=start_up_s())
 
 
 def _needs_build(verdict: BuildVerdict) -> Literal["other", "older", "none"] | None:

@@ -43,7 +43,7 @@ def describe_cost(plan: Plan) -> str:
 
 
 def describe_spot(plan: Plan) -> str:
-    """Return what the run costs on the spot market of the plan's region, undisturbed.
+    """Return what the run costs on the spot market of the plan's region, interruptions counted.
 
     "?" where that price is not known; a dash where the type is not sold so.
     """

@@ -28,7 +28,7 @@ def test_the_ranking_the_plan_and_the_launch_count_the_same(
     step = Estimated(value=training_s, low=low_s, high=high_s, basis="analytic")
     job = whole_job(
         step, nodes=nodes, usd_per_hour=price, spot_usd_per_hour=price / 2, billing=billing
-    )
+    ).whole
     launched = launch_cost(
         step, nodes=nodes, usd_per_hour=price, dearest_usd_per_hour=price, billing=billing
     )
@@ -45,7 +45,7 @@ def test_the_ranking_the_plan_and_the_launch_count_the_same(
 
 def test_an_unknown_price_stays_unknown() -> None:
     step = Estimated(value=60.0, low=50.0, high=70.0, basis="analytic")
-    job = whole_job(step, nodes=1, usd_per_hour=None, spot_usd_per_hour=None, billing=None)
+    job = whole_job(step, nodes=1, usd_per_hour=None, spot_usd_per_hour=None, billing=None).whole
     assert (job.usd, job.usd_low, job.usd_high, job.spot_usd) == (None,) * 4
     assert job.cost_lines == ()
     assert job.hours > 0

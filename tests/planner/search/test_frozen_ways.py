@@ -101,6 +101,7 @@ def some_candidates() -> tuple[Candidate, Candidate]:
         step_s=1.0,
         global_batch=1,
         steps=None,
+        checkpoint_bytes=1e9,
         variants_that_fit=3,
     )
     return bf16, replace(bf16, base=replace(base, frozen_precision="nf4"))

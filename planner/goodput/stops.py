@@ -1,0 +1,127 @@
+"""What stops one plan's run, and what a stop and a checkpoint of it take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from ...catalog.types import Accelerator
+from ...catalog.units import SECONDS_PER_HOUR
+from ...catalog.vocabulary import Purchase
+from ..plan.layout import Layout
+from ..plan.parts import Stops
+from .interruptions import interruption_rate
+from .priors import RatePrior, failure_rate, prior, source_of, stated
+from .restarts import Conditions
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """What a checkpoint holds, and over how many ranks it is spread."""
+
+    checkpoint_bytes: float
+    """Weights and the optimizer's state, once."""
+    parts: int
+    """Ranks that hold different parts of it: tensor x pipeline x shard."""
+
+    @classmethod
+    def of(cls, checkpoint_bytes: float, layout: Layout) -> State:
+        """Return how a layout spreads a checkpoint."""
+        sharded = layout.shard if layout.zero_stage else 1
+        parts = layout.tensor * layout.pipeline * sharded
+        return cls(checkpoint_bytes=checkpoint_bytes, parts=parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rented:
+    """The machines of a run, as far as their reliability goes."""
+
+    accelerator: Accelerator
+    accelerators: int
+    nodes: int
+    purchase: Purchase
+    provider: str
+    region: str
+    instance_type: str
+
+
+def rate_of(rented: Rented) -> RatePrior:
+    """Return how often a run is stopped on these machines, by failures and by the market.
+
+    Spot machines of one zone are taken away together (`interruptions`), so that their nodes count
+    once; failures count per accelerator.
+    """
+    failures = failure_rate(rented.accelerator.vendor, rented.accelerators)
+    if rented.purchase != "spot":
+        return failures
+    return failures + interruption_rate(rented.provider, rented.region, rented.instance_type)
+
+
+def conditions_of(rented: Rented, state: State, *, start_s: float) -> Conditions:
+    """Return the rate and the times of a run's stops.
+
+    Args:
+        rented: the machines.
+        state: what is saved.
+        start_s: from a request to set-up machines.
+
+    A checkpoint is copied to the host while training waits and written beside it: until it is
+    written, a stop goes back to the one before, which costs that time again.
+    """
+    times = _times()
+    moved_s = state.checkpoint_bytes / (rented.nodes * times.node_bytes_per_s)
+    copied_s = state.checkpoint_bytes / state.parts / times.copy_bytes_per_s
+    return Conditions(
+        rate_per_s=rate_of(rented).value.per_s,
+        stall_s=times.fixed_s + copied_s,
+        restart_s=times.again_s + start_s + 2 * moved_s,
+        wait_s=times.wait_s if rented.purchase == "spot" else 0.0,
+    )
+
+
+def stops_of(rented: Rented, state: State, *, start_s: float) -> Stops:
+    """Return the same as a plan states it, with the range of the rate and the sources."""
+    rate = rate_of(rented)
+    found = conditions_of(rented, state, start_s=start_s)
+    return Stops(
+        per_hour=rate.value.per_hour,
+        per_hour_low=rate.low.per_hour,
+        per_hour_high=rate.high.per_hour,
+        checkpoint_bytes=state.checkpoint_bytes,
+        stall_s=found.stall_s,
+        restart_s=found.restart_s,
+        wait_s=found.wait_s,
+        sources=(rate.source, source_of("stall"), source_of("detection")),
+    )
+
+
+def as_conditions(stops: Stops) -> Conditions:
+    """Return the conditions of a plan that was made before."""
+    return Conditions(
+        rate_per_s=stops.per_hour / SECONDS_PER_HOUR,
+        stall_s=stops.stall_s,
+        restart_s=stops.restart_s,
+        wait_s=stops.wait_s,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Times:
+    """The priors that every run shares: seconds, and bytes per second."""
+
+    fixed_s: float
+    copy_bytes_per_s: float
+    node_bytes_per_s: float
+    again_s: float
+    wait_s: float
+
+
+@cache
+def _times() -> _Times:
+    return _Times(
+        fixed_s=stated("stall", "fixed_s"),
+        copy_bytes_per_s=stated("stall", "copy_bytes_per_s"),
+        node_bytes_per_s=prior("disk").value,
+        again_s=prior("detection").value + prior("warm_up").value,
+        wait_s=prior("spot_wait").value,
+    )
