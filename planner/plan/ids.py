@@ -22,6 +22,7 @@ NOT_CONTENT = frozenset(
         "tie_with_previous",
         "why_not_runnable",
         "whole_job",
+        "energy",
         "p_oom",
         "bandwidth_share",
         "needs_build",
@@ -32,10 +33,24 @@ NOT_CONTENT = frozenset(
 content: the same plan has the same id in every list."""
 
 NEVER_CONTENT = frozenset(
-    {"price_date_precision", "spot_status", "trained_samples", "trained_tokens", "limited_by"}
+    {
+        "price_date_precision",
+        "spot_status",
+        "trained_samples",
+        "trained_tokens",
+        "limited_by",
+        "energy_kwh_low",
+        "energy_kwh_high",
+        "energy_basis",
+        "kg_co2e_low",
+        "kg_co2e_high",
+    }
 )
 """Fields of a plan's parts that came after plans had ids, and say how well something is known, or
 what follows from the others."""
+
+FILLED_LATER = frozenset({"energy_kwh", "kg_co2e"})
+"""Fields that were null when ids were first made and follow from the others: null in every id."""
 
 ADDED_LATER: Mapping[str, object] = {
     "offload": None,
@@ -100,7 +115,7 @@ def _as_json(value: object) -> Any:
 def _as_object(fields: Iterable[tuple[str, object]]) -> dict[str, Any]:
     values = ((name, _as_json(part)) for name, part in fields)
     return {
-        name: value
+        name: None if name in FILLED_LATER else value
         for name, value in values
         if name not in NEVER_CONTENT and (name not in ADDED_LATER or value != ADDED_LATER[name])
     }
