@@ -1,6 +1,7 @@
 """What plans say of electricity and carbon, what is not known, and their order by it."""
 
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,22 @@ def test_plans_are_in_order_of_what_they_emit_and_the_unknown_come_last(
     assert len(known) > 3 and None in kg
     assert known == sorted(known)
     assert kg[: len(known)] == known
+
+
+def test_within_a_budget_plans_are_in_order_of_what_a_sample_emits(toy: Profile) -> None:
+    question = Question(
+        work=Work(global_batch=64),
+        machine=Machine(providers=("aws",), max_nodes=1),
+        choices=Choices(recomputes=("none",)),
+        money=Money(sort="carbon", budget_usd=Decimal(100)),
+        top=10,
+    )
+    plans = [plan for plan in search(question, toy, CATALOGUE).plans if not plan.stands_apart]
+    runs = [plan.run for plan in plans if plan.run is not None]
+    assert len(runs) == len(plans) > 3
+    kg = [run.kg_co2e / run.trained_samples for run in runs if run.kg_co2e and run.trained_samples]
+    assert len(kg) == len(runs) and kg == sorted(kg)
+    assert len({run.trained_samples for run in runs}) > 1
 
 
 def test_the_question_says_that_it_is_ordered_by_carbon_and_nothing_by_cost() -> None:
