@@ -24,33 +24,34 @@ Values = dict[str, Any]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 
 
-def _columns(text: str) -> list[str]:
+def columns_of(text: str) -> list[str]:
+    """Return the names of a table's columns, which are written as its first line."""
     return text.split(",")
 
 
-ACCELERATOR_COLUMNS = _columns(
+ACCELERATOR_COLUMNS = columns_of(
     "name,vendor,arch,form_factor,memory_bytes,memory_visible_bytes,memory_visible_source,"
     "memory_type,memory_bandwidth_bytes_per_s,"
     + ",".join(f"{dtype}_flops" for dtype in DTYPES)
     + ",compute_units,boost_hz,l2_bytes,link,link_bytes_per_s,tdp_w,compute_capability,"
     "launch_year,confidence,licence,source,note"
 )
-INSTANCE_COLUMNS = _columns(
+INSTANCE_COLUMNS = columns_of(
     "provider,instance_type,accelerator,accelerators,vcpus,memory_bytes,intra_link,"
     "intra_link_bytes_per_s,intra_link_switched,link_domain_accelerators,inter_link,"
     "inter_link_bytes_per_s,inter_link_rdma,local_nvme_bytes,cluster_placement,usage_classes,"
     "basis,confidence,licence,source,note"
 )
-OFFER_COLUMNS = _columns(
+OFFER_COLUMNS = columns_of(
     "provider,region,instance_type,accelerator,accelerators,on_demand_usd_per_hour,"
     "spot_usd_per_hour,spot_is_market,price_basis,price_date,price_date_precision,marketplace,"
     "skypilot_cloud,licence,source,note"
 )
-PROVIDER_COLUMNS = _columns(
+PROVIDER_COLUMNS = columns_of(
     "name,skypilot_cloud,marketplace,billing_increment_s,minimum_s,pue,hipaa_eligible,"
     "home_jurisdiction,source"
 )
-REGION_COLUMNS = _columns("provider,name,jurisdiction,grid_kg_co2e_per_kwh,source")
+REGION_COLUMNS = columns_of("provider,name,jurisdiction,grid_kg_co2e_per_kwh,source")
 
 
 def _text(cell: str) -> str | None:
@@ -107,6 +108,12 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     "pue": _number,
     "hipaa_eligible": _boolean,
     "grid_kg_co2e_per_kwh": _number,
+    "monthly_interruption_low": _number,
+    "monthly_interruption_high": _number,
+    "spot_saving": _number,
+    "term_years": _integer,
+    "usd_per_hour": _money,
+    "usd": _money,
     **{f"{dtype}_flops": _number for dtype in DTYPES},
 }
 
@@ -129,7 +136,7 @@ def read_rows(path: Path, columns: list[str]) -> Iterator[Values]:
 def read_accelerators(path: Path, *, validate: bool = False) -> list[Accelerator]:
     """Return the accelerators of one table."""
     return [
-        _build(Accelerator, _with_peaks(values), validate)
+        build_row(Accelerator, _with_peaks(values), validate)
         for values in read_rows(path, ACCELERATOR_COLUMNS)
     ]
 
@@ -137,27 +144,28 @@ def read_accelerators(path: Path, *, validate: bool = False) -> list[Accelerator
 def read_instances(path: Path, *, validate: bool = False) -> list[Instance]:
     """Return the instances of one table."""
     return [
-        _build(Instance, _with_links(values, validate), validate)
+        build_row(Instance, _with_links(values, validate), validate)
         for values in read_rows(path, INSTANCE_COLUMNS)
     ]
 
 
 def read_offers(path: Path, *, validate: bool = False) -> list[Offer]:
     """Return the offers of one table."""
-    return [_build(Offer, values, validate) for values in read_rows(path, OFFER_COLUMNS)]
+    return [build_row(Offer, values, validate) for values in read_rows(path, OFFER_COLUMNS)]
 
 
 def read_providers(path: Path, *, validate: bool = False) -> list[Provider]:
     """Return the providers of one table."""
-    return [_build(Provider, values, validate) for values in read_rows(path, PROVIDER_COLUMNS)]
+    return [build_row(Provider, values, validate) for values in read_rows(path, PROVIDER_COLUMNS)]
 
 
 def read_regions(path: Path, *, validate: bool = False) -> list[Region]:
     """Return the regions of one table."""
-    return [_build(Region, values, validate) for values in read_rows(path, REGION_COLUMNS)]
+    return [build_row(Region, values, validate) for values in read_rows(path, REGION_COLUMNS)]
 
 
-def _build(model: type[Row], values: Values, validate: bool) -> Row:
+def build_row(model: type[Row], values: Values, validate: bool) -> Row:
+    """Return one row of the catalogue, checked field by field only on request."""
     # The snapshot was validated row by row when it was built (`build_snapshot.py`) and a test
     # repeats that; re-validating 4,000 rows at every start would cost most of the start-up time.
     return model.model_validate(values) if validate else model.model_construct(**values)
@@ -180,8 +188,8 @@ def _with_links(values: Values, validate: bool) -> Values:
         "bytes_per_s": values.pop("inter_link_bytes_per_s"),
         "rdma": values.pop("inter_link_rdma"),
     }
-    values["intra_link"] = _build(Link, intra, validate)
-    values["inter_link"] = _build(Link, inter, validate)
+    values["intra_link"] = build_row(Link, intra, validate)
+    values["inter_link"] = build_row(Link, inter, validate)
     classes = values["usage_classes"]
     values["usage_classes"] = tuple(classes.split("|")) if classes else ()
     return values

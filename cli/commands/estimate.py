@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json", "csv", "markdown")
 OFFLOADS = ("none", *OFFLOADABLE)
-SORTS = ("cost", "time", "throughput", "memory", "price")
+SORTS = ("cost", "time", "throughput", "memory", "price", "carbon")
 WHOLE = Count(whole=True)
 BYS: tuple[By, ...] = get_args(By)
 

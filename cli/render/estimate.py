@@ -19,6 +19,7 @@ from ...catalog.text.quantity import (
 from ...catalog.types import CPU_PREFIX
 from ...planner.plan.plan import Estimate, Plan
 from .text.columns import GAP, Align, column_widths, packed, padded, total_width
+from .text.energy import CARBON_HEADING, CARBON_MARK, carbon_cell
 from .text.wording import (
     REJECTIONS,
     describe_cost,
@@ -106,6 +107,7 @@ def plan_columns(answer: Estimate) -> list[Column]:
             *_amount(answer),
             Column(heading="time", cell=lambda plan: plan.hours_text),
             Column(heading="cost", cell=lambda plan: plan.cost_text),
+            *_carbon(answer),
             *(() if only_spot else (spot,)),
             *((risk,) if risks else ()),
             Column(heading=f"{what}/s", cell=_rate, gives_way=4),
@@ -116,6 +118,7 @@ def plan_columns(answer: Estimate) -> list[Column]:
             Column(heading=f"{what}/s", cell=_rate),
             Column(heading="$/h", cell=_usd_per_hour, gives_way=7),
             Column(heading=f"$ per 1M {what}", cell=lambda plan: per_million(plan)[1]),
+            *_carbon(answer),
             *(() if only_spot else (spot,)),
             *((risk,) if risks else ()),
         ]
@@ -132,6 +135,14 @@ def _amount(answer: Estimate) -> list[Column]:
     if answer.plans[0].amount_text is None:
         return []
     return [Column(heading="trains", cell=lambda plan: plan.amount_text or UNKNOWN)]
+
+
+def _carbon(answer: Estimate) -> list[Column]:
+    """Return the column of emissions, where plans are ordered by them."""
+    if answer.question is None or answer.question.sort != "carbon":
+        return []
+    per = "" if any(plan.run for plan in answer.plans) else " per 1M samples"
+    return [Column(heading=f"{CARBON_HEADING}{per}", cell=carbon_cell)]
 
 
 def split_blocks(plans: Sequence[Plan]) -> tuple[list[Plan], list[Plan], list[Plan]]:
@@ -165,6 +176,10 @@ def marks(answer: Estimate, headings: Sequence[str]) -> list[str]:
         found.append("port: to XLA first")
     if any(heading.startswith("spot") for heading in headings):
         found += spot_marks(answer.plans)
+    if any(heading.startswith(CARBON_HEADING) for heading in headings) and any(
+        carbon_cell(plan) == UNKNOWN for plan in answer.plans
+    ):
+        found.append(CARBON_MARK)
     if USE in headings and any(plan.is_bandwidth_bound for plan in answer.plans):
         found.append(BANDWIDTH_MARK)
     return found

@@ -26,6 +26,7 @@ from ...planner.plan.plan import (
     RunCost,
 )
 from .text.columns import aligned, column_widths, packed
+from .text.energy import energy_items, energy_origin
 from .text.wording import (
     describe_cost,
     describe_spot,
@@ -87,6 +88,8 @@ def render_plan(
         *_risk(plan),
         Text(),
         *_money(plan, width),
+        Text(),
+        *_energy(plan, width),
         Text(),
         *_sources(plan, answer, sources, width),
         *_notes(plan, width),
@@ -174,6 +177,13 @@ def _money(plan: Plan, width: int) -> Iterator[Text]:
         yield Text(f"  {line.name}: {unit} = {format_money(line.usd)}", style="dim")
 
 
+def _energy(plan: Plan, width: int) -> Iterator[Text]:
+    name = "Energy"
+    first, *more = packed(energy_items(plan), width=width, indent=len(name) + 2)
+    yield Text.assemble((name, "bold"), f"  {first.strip()}")
+    yield from (Text(line) for line in more)
+
+
 def money_items(plan: Plan) -> tuple[list[str], list[str]]:
     """Return the prices, and what the run takes and costs; the latter empty without work."""
     what, usd = per_million(plan)
@@ -224,10 +234,12 @@ def origins(plan: Plan, answer: Estimate | None, sources: Mapping[str, str]) -> 
     offer = plan.offer
     dated = f", {_dated(offer)}" if offer.price_date else ""
     snapshot = f", snapshot of {answer.catalog.snapshot_date.isoformat()}" if answer else ""
+    energy = {} if plan.energy is None else {"energy": energy_origin(plan.energy)}
     return {
         "step time": BASIS_OF_TIME[plan.step_time_s.basis],
         "memory": BASIS_OF_MEMORY[plan.peak_memory_bytes.basis],
         "price": f"{offer.purchase}, basis {offer.price_basis}{dated}{snapshot}",
+        **energy,
         **sources,
     }
 

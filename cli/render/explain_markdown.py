@@ -18,6 +18,7 @@ from .explain import (
     setup_items,
     speed_items,
 )
+from .text.energy import energy_items
 from .text.grid import Column, Grid, markdown_table
 
 Rows = list[tuple[str, ...]]
@@ -35,6 +36,7 @@ def plan_markdown(plan: Plan, answer: Estimate | None, *, sources: Mapping[str, 
     lines += [f"- {item}" for item in setup_items(plan, answer)[1:]]
     for part in (_step(plan), _memory(plan), _money(plan)):
         lines += ["", *part]
+    lines += ["", f"#### Energy: {' · '.join(energy_items(plan))}"]
     named: Rows = list(origins(plan, answer, sources).items())
     lines += ["", "#### Where the numbers come from", "", _table(("number", "from"), named)]
     notes = notes_of(plan)

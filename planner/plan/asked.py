@@ -6,6 +6,7 @@ from typing import Literal
 
 from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.vocabulary import PurchaseWish
+from .question import Sort
 
 WorkKind = Literal["tokens", "samples", "epochs", "steps"]
 BatchSource = Literal["option", "rule", "layout"]
@@ -94,5 +95,7 @@ class AskedQuestion(FrozenModel):
     """Of every plan."""
     purchase: PurchaseWish
     """How machines are paid for."""
+    sort: Sort | None = None
+    """What plans are ordered by; None: by cost."""
     from_settings: tuple[str, ...] = ()
     """Options that were not typed, but are set for every command (`gpuplan config`)."""

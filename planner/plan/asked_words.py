@@ -60,6 +60,8 @@ def limit_items(asked: AskedQuestion) -> list[str]:
             settings = f" ({name} from your settings)" if name in asked.from_settings else ""
             items.append(",".join(values) + settings)
     items.append(PURCHASES[asked.purchase])
+    if asked.sort == "carbon":
+        items.append("ordered by kg CO2e, unknown last")
     return items
 
 

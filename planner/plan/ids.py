@@ -22,6 +22,7 @@ NOT_CONTENT = frozenset(
         "tie_with_previous",
         "why_not_runnable",
         "whole_job",
+        "energy",
         "p_oom",
         "bandwidth_share",
         "needs_build",
@@ -40,6 +41,11 @@ NEVER_CONTENT = frozenset(
         "trained_tokens",
         "limited_by",
         "budget_probability",
+        "energy_kwh_low",
+        "energy_kwh_high",
+        "energy_basis",
+        "kg_co2e_low",
+        "kg_co2e_high",
     }
 )
 """Fields of a plan's parts that came after plans had ids, and say how well something is known, or

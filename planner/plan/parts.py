@@ -15,6 +15,7 @@ from ...catalog.spot import SpotStatus
 from ...catalog.vocabulary import Purchase
 
 Basis = Literal["measured", "calibrated", "analytic"]
+EnergyBasis = Literal["stated", "modelled"]
 
 
 class Estimated(FrozenModel):
@@ -206,11 +207,58 @@ class RunCost(FrozenModel):
     usd_per_million_tokens: float | None
     """US dollars for a million tokens."""
     energy_kwh: float | None = None
-    """Kilowatt-hours of electricity."""
+    """Kilowatt-hours of electricity from the machines' start to the end of training, with cooling;
+    None where the power of the machine is not known."""
+    energy_kwh_low: float | None = None
+    """Low end of the 80 % interval, kilowatt-hours."""
+    energy_kwh_high: float | None = None
+    """High end of the 80 % interval, kilowatt-hours."""
+    energy_basis: EnergyBasis | None = None
+    """Whether its power is stated by its owner or modelled from TDP; nothing of it is measured."""
     kg_co2e: float | None = None
-    """Kilograms of CO2 equivalent."""
+    """Kilograms of CO2 equivalent of that electricity, by the mean of the region's grid
+    (location-based); None where the power or the grid is not known."""
+    kg_co2e_low: float | None = None
+    """Low end of the 80 % interval of the electricity, kilograms."""
+    kg_co2e_high: float | None = None
+    """High end of the 80 % interval of the electricity, kilograms."""
     cost_lines: tuple[CostLine, ...] = ()
     """What the dollars are made of."""
+
+
+class PlanEnergy(FrozenModel):
+    """What the electricity of a plan rests on: power of a node, building, grid."""
+
+    basis: EnergyBasis
+    """Whether the power is stated by the owner of the machine or modelled from TDP."""
+    node_power_w: float
+    """Watts that one node draws on average while it trains, before cooling."""
+    node_power_w_low: float
+    """Low end of the 80 % interval, watts."""
+    node_power_w_high: float
+    """High end of the 80 % interval, watts."""
+    pue: float
+    """Power usage effectiveness: power of the building over that of its machines."""
+    pue_low: float
+    """Low end of the 80 % interval."""
+    pue_high: float
+    """High end of the 80 % interval."""
+    pue_is_assumed: bool
+    """Whether nobody states it for this seller, and it is that of data centres at large."""
+    grid_kg_co2e_per_kwh: float | None
+    """Kilograms of CO2 equivalent that the region's grid emits for a kilowatt-hour, mean of a year;
+    None where it is not known."""
+    grid_year: str | None
+    """The year or years of that mean."""
+    grid_source: str | None
+    """Where it is from."""
+    kwh_per_million_samples: float
+    """Kilowatt-hours for training on a million samples, without the start of the machines."""
+    kg_co2e_per_million_samples: float | None
+    """Kilograms of CO2 equivalent of that: the operational part, E x I per R, of the Software
+    Carbon Intensity (Green Software Foundation); what making the hardware emitted is not in it."""
+    kg_co2e_per_million_tokens: float | None
+    """The same for a million tokens; None for a model without tokens."""
 
 
 class WholeJob(FrozenModel):

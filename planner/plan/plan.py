@@ -24,6 +24,7 @@ from .parts import Estimated as Estimated
 from .parts import EstimatedHostMemory as EstimatedHostMemory
 from .parts import EstimatedMemory as EstimatedMemory
 from .parts import MemoryBreakdown as MemoryBreakdown
+from .parts import PlanEnergy as PlanEnergy
 from .parts import RunCost as RunCost
 from .parts import Stops as Stops
 from .parts import WholeJob as WholeJob
@@ -116,6 +117,8 @@ class Plan(FrozenModel):
     """The training alone; None where no amount of work was given."""
     whole_job: WholeJob | None = None
     """The run with its start and its bill; None where no amount of work was given."""
+    energy: PlanEnergy | None = None
+    """What its electricity rests on; None where the power of its machine is not known."""
     p_oom: float | None = None
     """Chance that it runs out of device memory, from 0 to 1."""
     needs_build: Literal["other", "older", "none"] | None = None

@@ -18,7 +18,7 @@ from ...catalog.vocabulary import (
 )
 from .layout import Layout
 
-Sort = Literal["cost", "time", "throughput", "memory", "price"]
+Sort = Literal["cost", "time", "throughput", "memory", "price", "carbon"]
 By = Literal["accelerator", "provider", "instance", "region"]
 HIDDEN_ABOVE = 5.0
 """Where a number of plans was asked for, those that cost more than so many times the cheapest are

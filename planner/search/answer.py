@@ -48,7 +48,7 @@ def answer_of(ranked: Sequence[Plan], question: Question, *, is_batch_free: bool
             large = [plan for plan in ranked if plan.offer.provider in LARGE_CLOUDS]
             elsewhere = recommended(sensible(large, money, is_batch_free=is_batch_free), money)
     named = {one.id for one in (best, elsewhere) if one is not None} | set(picks.values())
-    plans = mark_ties(_shown(ranked, named, question.top))
+    plans = mark_ties(_shown(ranked, named, question.top), money.sort)
     places = {plan.id: plan.position for plan in plans}
     return Answer(
         plans=plans,
@@ -114,6 +114,7 @@ def asked_question(question: Question, profile: Profile, batch: AskedBatch) -> A
             max_nodes=machine.max_nodes,
         ),
         purchase=money.purchase,
+        sort=money.sort,
     )
 
 

@@ -146,6 +146,18 @@ class Candidate:
             billing=self.choice.billing,
         )
 
+    @cached_property
+    def kg_co2e(self) -> float:
+        """Kilograms of CO2e of the same work as `usd`; infinite where not known: it ranks last."""
+        rates = self.choice.electricity.kg_co2e_per_node_s
+        if rates is None or self.steps == 0:
+            return float("inf")
+        in_training, before = rates
+        if self.steps is None:
+            return in_training * self.nodes * self.seconds
+        kg = self.nodes * (in_training * self.steps * self.step_s + before * start_up_s())
+        return kg if self.limited_by is None else kg / (self.steps * self.global_batch)
+
     def within(self, money: Money) -> Candidate:
         """Return the candidate with as many steps as the limits allow; none may be left."""
         usd = self.choice.usd_per_hour
@@ -182,11 +194,18 @@ class Candidate:
             price=self.usd_per_hour,
             seconds=self.seconds,
             size=self.layout.accelerators,
+            carbon=self.kg_co2e if sort == "carbon" else 0.0,
         )
 
 
 def sort_key(
-    sort: Sort, *, cost: float, price: float, seconds: float, size: int
+    sort: Sort,
+    *,
+    cost: float,
+    price: float,
+    seconds: float,
+    size: int,
+    carbon: float = 0.0,
 ) -> tuple[float, ...]:
     """Return the key that orders by the quantity asked for, then by what matters next.
 
@@ -196,6 +215,7 @@ def sort_key(
         price: dollars per hour.
         seconds: of the same amount of work.
         size: accelerators.
+        carbon: kg CO2e of the same amount of work, infinite where not known.
     """
     if sort in ("time", "throughput"):
         return seconds, cost, size
@@ -203,4 +223,6 @@ def sort_key(
         return size, cost, seconds
     if sort == "price":
         return price, seconds, size
+    if sort == "carbon":
+        return carbon, cost, seconds, size
     return cost, seconds, size

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 
+from ...catalog.listing.ownership import Ownership
 from ...catalog.listing.query import parse_filter, select_offers
 from ...catalog.snapshot import Catalogue
 from ...catalog.spot import spot_status
-from ...catalog.types import Accelerator, Instance, Offer, Provider
+from ...catalog.types import Accelerator, Instance, Offer, Provider, Region
 from ...catalog.vocabulary import Purchase
 from ..hardware.cluster import Site
 from ..plan.plan import ChosenOffer
 from ..plan.question import Machine, Money
+from .electricity import Electricity
 
 LARGE_CLOUDS = ("aws", "azure", "gcp")
 """Sellers that most people who train already have an account with."""
@@ -31,6 +34,10 @@ class PricedInstance:
     """The market's spot price of this type in this very region; None where it is not known."""
     billing: Provider | None = None
     """The seller, with what it rounds its bills to."""
+    region: Region | None = None
+    """Where it stands, with what its grid emits; None where that is not known."""
+    owned: Ownership | None = None
+    """What is stated of bought hardware."""
 
     @property
     def one_node(self) -> Site:
@@ -45,6 +52,17 @@ class PricedInstance:
             link_domain=instance.link_domain_accelerators,
             host_memory_bytes=instance.memory_bytes,
             vcpus=instance.vcpus,
+        )
+
+    @cached_property
+    def electricity(self) -> Electricity:
+        """What is known of what it draws, and of what that emits."""
+        return Electricity(
+            accelerator=self.accelerator,
+            instance=self.instance,
+            seller=self.billing,
+            region=self.region,
+            owned=self.owned,
         )
 
     def chosen(self) -> ChosenOffer:
@@ -87,7 +105,8 @@ def survey(
 ) -> Market:
     """Return one choice per instance type: its cheapest region for the way of buying.
 
-    With `by_region` there is one for every region.
+    With `by_region` there is one for every region. Where plans are ordered by carbon, it is the
+    region with the cleanest grid of those with a price, not the cheapest.
 
     Of regions at one price it is the one with the cheapest spot machines, and then the first by
     name. A type without any price stays as a choice when nothing of it is priced, so that the user
@@ -145,10 +164,16 @@ def _cheapest(offers: list[Offer], catalogue: Catalogue, money: Money) -> Priced
             return spot, "spot"
         return on_demand, own
 
-    def order(offer: Offer) -> tuple[bool, Decimal, bool, Decimal, str]:
+    def grid(offer: Offer) -> float:
+        region = catalogue.regions.get((offer.provider, offer.region))
+        known = None if region is None else region.grid_kg_co2e_per_kwh
+        return float("inf") if known is None else known
+
+    def order(offer: Offer) -> tuple[bool, float, Decimal, bool, Decimal, str]:
         usd, _ = price(offer)
         spot = offer.market_spot_usd_per_hour
-        return usd is None, usd or Decimal(0), spot is None, spot or Decimal(0), offer.region
+        dirt = grid(offer) if money.sort == "carbon" else 0.0
+        return usd is None, dirt, usd or Decimal(0), spot is None, spot or Decimal(0), offer.region
 
     best = min(offers, key=order)
     usd, purchase = price(best)
@@ -163,4 +188,6 @@ def _cheapest(offers: list[Offer], catalogue: Catalogue, money: Money) -> Priced
         usd_per_hour=usd,
         spot_usd_per_hour=best.market_spot_usd_per_hour,
         billing=catalogue.providers.get(best.provider),
+        region=catalogue.regions.get((best.provider, best.region)),
+        owned=catalogue.ownership.get((best.provider, best.instance_type)),
     )

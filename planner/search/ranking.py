@@ -24,6 +24,7 @@ FEW_PROVIDERS = 4
 """Of so many providers that are named, each has a plan on every accelerator it sells."""
 
 PlanOf = Callable[[Candidate], Plan | None]
+SpanOf = Callable[[Plan], tuple[float, float] | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,7 @@ def rank(
     sort: Sort = question.money.sort or "cost"
     ordered = sorted(candidates, key=lambda one: one.order(sort))
     dear: list[Candidate] = []
-    if question.top is not None:
+    if question.top is not None and sort != "carbon":
         ordered, dear = _without_the_dear(ordered, stands_apart)
     own = [one for one in ordered if not stands_apart(one)]
     apart = [one for one in ordered if stands_apart(one)]
@@ -156,7 +157,20 @@ def _plan_order(plan: Plan, sort: Sort, max_oom: float) -> tuple[float, ...]:
         price=unknown if price is None else price,
         seconds=1 / plan.samples_per_s if job is None else job.hours,
         size=plan.accelerators,
+        carbon=_carbon_of(plan),
     )
+
+
+def _carbon_of(plan: Plan) -> float:
+    """Return kg CO2e as `Candidate.kg_co2e` counts them; infinite where not known."""
+    run, energy = plan.run, plan.energy
+    if run is None:
+        kg = None if energy is None else energy.kg_co2e_per_million_samples
+    elif run.kg_co2e is not None and run.limited_by is not None:
+        kg = run.kg_co2e / (run.trained_samples or 1.0)
+    else:
+        kg = run.kg_co2e
+    return float("inf") if kg is None else kg
 
 
 def _extremes(
@@ -227,24 +241,37 @@ def _first_plans(candidates: Sequence[Candidate], wanted: int, plan_of: PlanOf) 
     return plans
 
 
-def mark_ties(plans: list[Plan]) -> tuple[Plan, ...]:
-    """Return the plans numbered from 1, each marked when it cannot be told from the one before."""
+def mark_ties(plans: list[Plan], sort: Sort | None = None) -> tuple[Plan, ...]:
+    """Return the plans numbered from 1, each marked when it cannot be told from the one before.
+
+    Where they are ordered by carbon that is what they emit, else what they cost.
+    """
+    span = _carbon_span if sort == "carbon" else _span
     marked: list[Plan] = []
     for position, plan in enumerate(plans, start=1):
-        tie = bool(marked) and _overlap(marked[-1], plan)
+        tie = bool(marked) and _overlap(marked[-1], plan, span)
         marked.append(plan.model_copy(update={"position": position, "tie_with_previous": tie}))
     return tuple(marked)
 
 
-def _overlap(first: Plan, second: Plan) -> bool:
-    """Return whether the cost intervals of two plans of the same block overlap."""
+def _overlap(first: Plan, second: Plan, span: SpanOf) -> bool:
+    """Return whether the intervals of two plans of the same block overlap."""
     if first.stands_apart != second.stands_apart:
         return False
-    spans = _span(first), _span(second)
+    spans = span(first), span(second)
     if spans[0] is None or spans[1] is None:
         return False
     (low_a, high_a), (low_b, high_b) = spans[0], spans[1]
     return low_a <= high_b and low_b <= high_a
+
+
+def _carbon_span(plan: Plan) -> tuple[float, float] | None:
+    """Return the interval of what `_carbon_of` is the likely value of, from power and time."""
+    energy, time, kg = plan.energy, plan.step_time_s, _carbon_of(plan)
+    if energy is None or kg == float("inf"):
+        return None
+    low = energy.node_power_w_low / energy.node_power_w * time.low / time.value
+    return kg * low, kg * energy.node_power_w_high / energy.node_power_w * time.high / time.value
 
 
 def _span(plan: Plan) -> tuple[float, float] | None:

@@ -19,6 +19,7 @@ from ..plan.question import Money, Question, Work
 from ..predict.predict import Prediction
 from ..software.torch_builds import BuildVerdict, capacity_note
 from .candidate import Candidate
+from .electricity import with_energy
 from .runs_here import torch_build_of, why_not_run
 from .some_layers import equal_layers, recomputed_layers
 
@@ -81,6 +82,7 @@ def as_plan(
         needs_port=site.accelerator.needs_xla,
         notes=(*prediction.notes, *(note for note in told if note is not None)),
     )
+    plan = with_energy(plan, choice.electricity)
     return _named(plan, why_not_run(setup, site.accelerator, profile))
 
 

@@ -1,0 +1,1 @@
+"""What sellers say beside their prices: interruptions of spot machines, commitments, storage."""
