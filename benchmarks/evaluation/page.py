@@ -35,6 +35,8 @@ from .groups import (
     target_of,
 )
 from .memory import memory_part
+from .programmes import Programme
+from .programmes_part import programmes_part
 from .regret import Sweep, find_sweeps
 from .regret_part import regret_part
 from .speed import Speed
@@ -106,6 +108,7 @@ def page(
     truths: Sequence[Truth],
     speed: Speed | None,
     on_networks: Mapping[float, Sequence[Sweep]] | None = None,
+    whole: Sequence[Programme] = (),
 ) -> str:
     """Return the whole page.
 
@@ -115,6 +118,7 @@ def page(
         truths: known truths and their predictions.
         speed: how long it takes to evaluate 1,000 rows, where that was measured.
         on_networks: sweeps on several nodes, predicted for multiples of the rate between them.
+        whole: published programmes and what is expected of them.
     """
     groups = split_groups(records)
     parts = [_introduction(records, groups), _overview(evaluated, groups)]
@@ -124,6 +128,7 @@ def page(
         _one_device_part(evaluated, records),
         memory_part(evaluated[None], records),
         _truths_part(truths),
+        programmes_part(whole),
         _worst_part(evaluated["configuration"], records),
         _skipped_part(prediction_errors(evaluated[None]), records),
         _speed_part(speed),
