@@ -1,6 +1,6 @@
 # Everything runs in .venv, which the targets make themselves: all they need is Python 3.11 or newer.
 #   make demo      install gpuplan and show one answer
-#   make test      check, then the whole test suite: 12 minutes on two cores, installation included
+#   make test      check, and the whole test suite: 12 minutes on two cores, installation included
 #   make unit      only the quick tests: 2 minutes
 #   make check     lint, types and the layers
 #   make soak      kill a run repeatedly at random moments, and check that it resumes
@@ -23,7 +23,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test unit check soak test-frameworks test-cloud bench accuracy clean base dev frameworks sky
+.PHONY: help demo test suite unit check lint types soak test-frameworks test-cloud bench accuracy clean base dev frameworks sky
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -31,16 +31,25 @@ help:
 demo: base
 	$(BIN)/gpuplan estimate examples/gpt2.py
 
-test: check
+# The types take a minute of one core, in which the others would wait: the tests run beside them.
+# Each ends whatever the other finds, and make fails when one of them did.
+test: lint
+	@$(MAKE) --no-print-directory -k -j2 types suite
+
+suite: dev
 	$(PYTEST) $(PARALLEL) --durations=15 $(PYTEST_ARGS)
 
 unit: dev
 	$(PYTEST) $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 
-check: dev
+check: lint types
+
+lint: dev
 	$(BIN)/ruff check .
-	$(BIN)/basedpyright --level error
 	$(BIN)/lint-imports
+
+types: dev
+	$(BIN)/basedpyright --level error
 
 soak: dev
 	$(PYTEST) -rP tests/launcher/runner/soak_*.py $(SOAK_ARGS)

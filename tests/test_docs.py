@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -17,6 +17,7 @@ import pytest
 
 import gpuplan
 from gpuplan.cli.help_page import contexts, help_page
+from gpuplan.profiles.tracing_process import cache
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(page.relative_to(ROOT) for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -57,17 +58,35 @@ def commands(page: str) -> list[tuple[str, int]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def page_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder in which every page runs: a profile is kept by the path of its model."""
+    return tmp_path_factory.mktemp("pages")
+
+
+@pytest.fixture
+def page_folder(page_root: Path) -> Iterator[Path]:
+    """Yield the folder of a reader who has run nothing yet, but for the profiles of other pages."""
+    folder, kept = page_root / "work", page_root / "profiles"
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    if kept.exists():
+        shutil.copytree(kept, cache.folder())
+    yield folder
+    if cache.folder().exists():
+        shutil.copytree(cache.folder(), kept, dirs_exist_ok=True)
+    shutil.rmtree(folder)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=str)
-def test_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+def test_commands_of_a_page_run(page: Path, page_folder: Path) -> None:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for command, code in commands((ROOT / page).read_text(encoding="utf-8")):
         done = subprocess.run(
             command,
             shell=True,
-            cwd=tmp_path,
+            cwd=page_folder,
             env={**os.environ, "PATH": path},
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -1,4 +1,4 @@
-"""The install script, with a stand-in for Python that notes what it is asked; how tests skip."""
+"""What make does, with stand-ins that note what they are asked; how tests skip and are spread."""
 
 import os
 import re
@@ -156,6 +156,34 @@ def test_a_missing_capability_skips_unless_it_was_promised(
     )
     assert outcome in done.stdout
     assert said in done.stdout
+
+
+@pytest.mark.parametrize("failing", ["", "ruff", "lint-imports", "basedpyright", "pytest"])
+def test_make_test_fails_with_any_of_its_parts(tmp_path: Path, require, failing: str) -> None:
+    require("posix", "make runs scripts")
+    for folder in (".venv/bin", "scripts"):
+        (tmp_path / folder).mkdir(parents=True)
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "scripts" / "install.sh").write_text("")
+    for name in ("ruff", "lint-imports", "basedpyright", "pytest"):
+        tool = tmp_path / ".venv" / "bin" / name
+        tool.write_text(f"#!/bin/sh\necho {name} >>log\n[ {name} != '{failing}' ]\n")
+        tool.chmod(0o755)
+    # Of a make that runs these tests.
+    own = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"}
+    variables = {name: value for name, value in os.environ.items() if name not in own}
+    done = subprocess.run(
+        ["make", "test"], cwd=tmp_path, env=variables, capture_output=True, text=True
+    )
+    assert bool(done.returncode) == bool(failing), done.stdout + done.stderr
+    ran = (tmp_path / "log").read_text().split()
+    # What takes seconds comes first; the types and the tests, beside each other, in any case.
+    first = ["ruff", "lint-imports"]
+    if failing in first:
+        assert ran == first[: first.index(failing) + 1]
+    else:
+        assert ran[:2] == first
+        assert sorted(ran[2:]) == ["basedpyright", "pytest"]
 
 
 def test_a_file_stays_in_one_worker_unless_its_tests_are_spread(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from unittest.mock import patch
 
 import split_decoder
 import torch
+import torch._dynamo  # Eager code imports it on its first step: here once, not in each process.
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -48,8 +48,9 @@ lstm_cells = SimpleNamespace(
 @pytest.mark.parametrize(
     ("example", "params", "batch_size"),
     [
-        (gpt2, {"seq_len": 64}, 2),
-        (resnet50, {}, 2),
+        # All layers, but narrow or of a small image: the operations are those of the whole model.
+        (gpt2, {"hidden": 192, "vocab": 5000, "seq_len": 64}, 2),
+        (resnet50, {"image": 64}, 2),
         (lstm_cells, {"vocab": 1000, "hidden": 64, "seq_len": 8}, 3),
     ],
     ids=["gpt2", "resnet50", "lstm"],

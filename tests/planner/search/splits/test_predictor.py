@@ -35,8 +35,7 @@ from gpuplan.planner.search.splits.rows import Kind
 from gpuplan.planner.search.sweep import Sweep
 from gpuplan.profiles.passes.optimizers import with_optimizer
 from gpuplan.profiles.profile import Profile
-from gpuplan.profiles.tracing_process.service import make_profile
-from gpuplan.profiles.user_model.spec import parse_model_spec
+from gpuplan.profiles.tracing_process.batch import ProfileRequest, profile_all
 
 pytestmark = pytest.mark.slow
 
@@ -50,14 +49,36 @@ MODELS = (FEW_LAYERS, MIXTURE, DENSE, UNEVEN)
 BATCHES = np.array([1, 2, 4, 8])
 
 
-def profile_of(params: dict) -> Profile:
-    spec = parse_model_spec(str(EXAMPLE), params={"seq_len": 512, "ffn_kind": "swiglu", **params})
-    return make_profile(spec, numerics=("amp16", "fp32", "pure16"), use_cache=False)
+def profiles_of(*models: dict) -> list[Profile]:
+    """Return the Profiles of models, all made by processes that load torch once."""
+    requests = [
+        ProfileRequest(
+            path=EXAMPLE,
+            params={"seq_len": 512, "ffn_kind": "swiglu", **params},
+            numerics=frozenset({"amp16", "fp32", "pure16"}),
+        )
+        for params in models
+    ]
+    made = profile_all(requests)
+    found = [made[request.key] for request in requests]
+    assert all(isinstance(one, Profile) for one in found), found
+    return [one for one in found if isinstance(one, Profile)]
 
 
 @pytest.fixture(scope="module")
-def caches() -> list[ModelCache]:
-    return [ModelCache(profile_of(params)) for params in MODELS]
+def profiles() -> list[Profile]:
+    """Return the Profiles of `MODELS` and, last, of `HUGE`."""
+    return profiles_of(*MODELS, HUGE)
+
+
+@pytest.fixture(scope="module")
+def caches(profiles: list[Profile]) -> list[ModelCache]:
+    return [ModelCache(profile) for profile in profiles[:-1]]
+
+
+@pytest.fixture(scope="module")
+def huge(profiles: list[Profile]) -> Profile:
+    return profiles[-1]
 
 
 @pytest.fixture(scope="module")
@@ -261,22 +282,26 @@ def test_no_step_is_shorter_than_its_lower_bound(caches, sites, data) -> None:
     assert (least_s <= step_s * (1 + 1e-12)).all()
 
 
-def test_a_large_model_has_plans_that_split_it_and_a_small_one_is_left_alone(caches) -> None:
+def test_a_large_model_has_plans_that_split_it_and_a_small_one_is_left_alone(
+    caches: list[ModelCache], huge: Profile
+) -> None:
     machine = Machine(providers=("aws",), accelerators=("H100:8",), max_nodes=8)
     question = Question(machine=machine, work=Work(global_batch=256))
-    huge = search(question, profile_of(HUGE), load_catalogue())
-    assert any(not plan.layout.is_data_parallel_only for plan in huge.plans)
+    found = search(question, huge, load_catalogue())
+    assert any(not plan.layout.is_data_parallel_only for plan in found.plans)
     small = sweep_of(question, caches[0])
     assert small.timed == 0
     assert small.tried > 0
 
 
-def test_every_split_candidate_is_counted_and_faster_than_data_parallelism() -> None:
+def test_every_split_candidate_is_counted_and_faster_than_data_parallelism(
+    huge: Profile,
+) -> None:
     machine = Machine(providers=("aws",), accelerators=("A100", "H100"), max_nodes=8)
     question = Question(machine=machine, work=Work(global_batch=256))
     sweep = Sweep(
         question,
-        cache := ModelCache(profile_of(HUGE)),
+        cache := ModelCache(huge),
         space_of(question, cache.profile),
         survey(load_catalogue(), machine, question.money),
     )
@@ -298,8 +323,8 @@ def test_every_split_candidate_is_counted_and_faster_than_data_parallelism() -> 
         assert one.step_s < min(whole, default=float("inf"))
 
 
-def test_one_accelerator_and_a_free_batch_leave_nothing_to_split() -> None:
-    cache = ModelCache(profile_of(HUGE))
+def test_one_accelerator_and_a_free_batch_leave_nothing_to_split(huge: Profile) -> None:
+    cache = ModelCache(huge)
     alone = Machine(instances=("g4dn.xlarge",), max_nodes=1)
     batch = Work(global_batch=64)
     assert sweep_of(Question(machine=alone, work=batch), cache).timed == 0
