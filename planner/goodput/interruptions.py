@@ -1,26 +1,48 @@
-"""How often a provider takes spot machines away, and with how much warning."""
+"""How often a provider takes spot machines away, and with how much warning.
+
+Machines of one type and zone go together (more than 92 % of co-interruptions fall within three
+minutes), so that a run on N of them has the rate of one, not N times it.
+"""
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
+from ...catalog.terms.interruptions import InterruptionRow, interruption_of
 from .priors import RatePrior, prior, source_of, stated
-from .rates import Rate
+from .rates import MonthlyShare, Rate
+
+LEAST_SHARE = 0.005
+"""Of the lowest band, "less than 5 % a month": its low end is not never."""
+MOST_SHARE = 0.9
+"""Of the highest band, "more than 20 %", which has no end: 0.9 a month is one stop in 13 days."""
 
 
 @cache
 def interruption_rate(provider: str, region: str, instance_type: str) -> RatePrior:
     """Return how often spot machines of a type are taken away from a run in one zone.
 
-    Machines of one type and zone go together (more than 92 % of co-interruptions fall within three
-    minutes), so that a run on N of them has the rate of one, not N times it.
+    The band of AWS Spot Advisor where there is one, its geometric middle as the value; elsewhere a
+    wide prior, whose source says that it is assumed.
     """
+    row = interruption_of(provider, region, instance_type)
+    if row is not None:
+        return _of_band(row)
     assumed = prior("spot")
     return RatePrior(
         value=Rate.hourly(assumed.value),
         low=Rate.hourly(assumed.low),
         high=Rate.hourly(assumed.high),
         source=f"spot interruptions {assumed.source}",
+    )
+
+
+def _of_band(row: InterruptionRow) -> RatePrior:
+    low = MonthlyShare(max(row.monthly_low, LEAST_SHARE)).rate()
+    high = MonthlyShare(min(row.monthly_high, MOST_SHARE)).rate()
+    return RatePrior(
+        value=Rate(math.sqrt(low.per_s * high.per_s)), low=low, high=high, source=row.source
     )
 
 

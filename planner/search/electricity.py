@@ -7,6 +7,7 @@ from functools import cached_property
 
 from ...catalog.listing.ownership import Ownership
 from ...catalog.types import Accelerator, Instance, Provider, Region
+from ...catalog.units import SECONDS_PER_HOUR
 from ..cost.whole_job import start_up_s
 from ..energy.carbon import Grid, Pue, energy_kwh, grid_of, kg_co2e, per_million, pue_of
 from ..energy.power import NodePower, Ranged, modelled_power, stated_power
@@ -123,10 +124,19 @@ def _plan_energy(plan: Plan, power: NodePower, pue: Pue, grid: Grid | None) -> P
 
 def _run_energy(plan: Plan, run: RunCost, power: NodePower, pue: Pue, grid: Grid | None) -> RunCost:
     step = plan.step_time_s
+    training_s = Ranged(value=step.value, low=step.low, high=step.high).scaled(run.steps)
+    if plan.whole_job is not None:
+        # Work that stops cost is done again, so all that the machines run counts as training.
+        job = plan.whole_job
+        training_s = Ranged(
+            value=_after_start_s(job.hours),
+            low=_after_start_s(job.hours_low),
+            high=_after_start_s(job.hours_high),
+        )
     energy = energy_kwh(
         power,
         nodes=plan.nodes,
-        training_s=Ranged(value=step.value, low=step.low, high=step.high).scaled(run.steps),
+        training_s=training_s,
         idle_s=start_up_s(),
         pue=pue,
     )
@@ -142,3 +152,7 @@ def _run_energy(plan: Plan, run: RunCost, power: NodePower, pue: Pue, grid: Grid
             "kg_co2e_high": None if emitted is None else emitted.high,
         }
     )
+
+
+def _after_start_s(hours: float) -> float:
+    return max(0.0, hours * SECONDS_PER_HOUR - start_up_s())

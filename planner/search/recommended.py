@@ -6,7 +6,7 @@ docs/how-to-read-an-answer.md has the rules of this file as a table.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...catalog.types import CPU_PREFIX
 from ...catalog.units import SECONDS_PER_HOUR
@@ -27,6 +27,8 @@ place, and any of them may fail. A judgement, not a measurement."""
 RESERVED = 0.25
 """What it weighs, as a share of the cost, that machines are usually had by reservation only. A
 judgement."""
+LIKELY = 0.9
+"""Chance of keeping to a limit from which it is not mentioned."""
 ALIKE = 0.02
 """Costs that differ by less are the same to a reader."""
 
@@ -131,7 +133,18 @@ def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
         parts.append(f"{cost}, {_advantage(plan, cheapest)}")
     if plan.p_oom is not None:
         parts.append(f"{_sure(plan.p_oom)} sure to fit")
-    return "; ".join(parts)
+    return "; ".join([*parts, *_doubts(plan)])
+
+
+def _doubts(plan: Plan) -> Iterator[str]:
+    """Yield the chances of keeping to limits that the plan's interval reaches."""
+    run = plan.run
+    if run is None or run.limited_by is not None:
+        return
+    limits = {"the deadline": run.deadline_probability, "the budget": run.budget_probability}
+    for limit, chance in limits.items():
+        if chance is not None and chance < LIKELY:
+            yield f"{chance * 100:.0f} % sure to keep to {limit}"
 
 
 def _share_of_most(gap: float, share_of_time: float) -> str:
