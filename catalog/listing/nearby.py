@@ -21,7 +21,7 @@ FIELD_OF = {
     "max-price": "max_usd_per_hour",
     "launchable": "launchable_only",
 }
-"""Option of `gpuplan offers` → field of the filter that it sets; purchase is --spot, --on-demand."""
+"""Option of `gpuplan offers` → field of the filter; purchase stands for --spot or --on-demand."""
 _NOTHING = OfferFilter()
 
 
