@@ -18,9 +18,9 @@ that a pass takes the longer of its compute and its copies:
     then      bytes of the optimizer step / host memory rate + updated weights / link rate
 
 Where the model is split over ranks and only the optimizer is on the host, gradients stay on the
-device, where the micro-batches of a step add up, and leave it in the last backward pass: so does
-DeepSpeed's ZeRO-1 beside a pipeline (runtime/zero/stage_1_and_2.py: without partitioned gradients
-they are reduced, and copied, at the boundary of accumulation).
+device, where the micro-batches of a step add up, and are copied after the last backward pass: so
+does DeepSpeed's ZeRO-1 beside a pipeline (runtime/engine.py, `allreduce_gradients`: gradients that
+are not partitioned are reduced at the boundary of accumulation).
 """
 
 from __future__ import annotations
@@ -118,16 +118,13 @@ class HostWork:
         """
         into_forward = self.gathered_bytes
         into_backward = self.gathered_bytes + self.activation_bytes
-        forward = np.maximum(into_forward, self.activation_bytes) / self.link_bytes_per_s
-
-        def exposed(out_bytes: Array) -> Array:
-            backward = np.maximum(into_backward, out_bytes) / self.link_bytes_per_s
-            return np.maximum(forward - forward_s, 0) + np.maximum(backward - backward_s, 0)
-
-        once, accumulate_s = exposed(self.gradient_bytes), self.accumulate_s
-        others = once
+        out_of_backward, accumulate_s, after_s = self.gradient_bytes, self.accumulate_s, 0.0
         if self.adds_up_on_device:
-            others, accumulate_s = exposed(np.zeros_like(self.gradient_bytes)), 0.0
+            after_s = out_of_backward / self.link_bytes_per_s
+            out_of_backward, accumulate_s = np.zeros_like(out_of_backward), 0.0
+        forward = np.maximum(into_forward, self.activation_bytes) / self.link_bytes_per_s
+        backward = np.maximum(into_backward, out_of_backward) / self.link_bytes_per_s
+        exposed = np.maximum(forward - forward_s, 0) + np.maximum(backward - backward_s, 0)
         none = np.zeros_like(parts.optimizer_s)
         return replace(
             parts,
@@ -136,7 +133,7 @@ class HostWork:
                 if self.steps
                 else parts.optimizer_s
             ),
-            host_comm_exposed_s=none + once + (grad_accum - 1) * others,
+            host_comm_exposed_s=none + grad_accum * exposed + after_s,
         )
 
 

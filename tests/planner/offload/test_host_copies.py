@@ -168,7 +168,10 @@ def test_a_split_model_copies_its_gradients_once_a_step(toy: Profile) -> None:
         return ask(toy, layout, offload=OPTIMIZER, grad_accum=accum).breakdown_s.optimizer
 
     split = Layout(pipeline=2)
-    assert exposed_s(split, 2) > 0
+    setup = Setup(layout=split, precision="bf16-amp", micro_batch=4, autocast=False)
+    width, link = 4, host_link_bytes_per_s(site().accelerator)
+    copied_bytes = width * stepped_parameters(ModelCache(toy), setup)
+    assert exposed_s(split, 2) == pytest.approx(copied_bytes / link)
     assert exposed_s(split, 8) == pytest.approx(exposed_s(split, 2))
     assert step_s(split, 8) == pytest.approx(step_s(split, 2))
     assert step_s(FSDP8, 8) > step_s(FSDP8, 1), "there the host adds them up"
