@@ -142,7 +142,7 @@ def fits(
         on: Any known name of one accelerator.
         params: Values for the functions of the file.
         precision: Default: the file's own, else fp32.
-        micro_batch: Samples per device; default: 1.
+        micro_batch: Samples per device; default: that of `make_batch`, else 1.
         recompute: What is computed again in the backward pass instead of kept.
         layout: How the state is split over devices like this one; default: one device.
         optimizer: A what-if instead of the file's own.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, cast
@@ -132,27 +132,28 @@ def resolve_provider(name: str, *, catalogue: Catalogue | None = None) -> str:
 
 
 def resolve_region(
-    name: str, *, provider: str | None = None, catalogue: Catalogue | None = None
+    name: str, *, providers: Collection[str] = (), catalogue: Catalogue | None = None
 ) -> str:
-    """Return the catalogue's name of one region, of this provider or of any.
+    """Return the catalogue's name of one region, of one of these providers; none given: of any.
 
     Raises:
-        UsageError: Nobody sells in a region of that name.
+        UsageError: None of them sells in a region of that name; the message says who does.
     """
     offers = (catalogue or embedded_catalogue()).offers
-    regions = {offer.region for offer in offers if provider in (None, offer.provider)}
+    regions = {offer.region for offer in offers if not providers or offer.provider in providers}
     by_folded = {region.casefold(): region for region in regions}
     wanted = name.strip().casefold()
     found = by_folded.get(wanted)
     if found is None:
+        asked = " or ".join(sorted(providers))
         owners = sorted({offer.provider for offer in offers if offer.region.casefold() == wanted})
         if owners:
             raise UsageError(
-                f"{name} is a region of {' and '.join(owners)}, not of {provider}."
+                f"{name} is a region of {' and '.join(owners)}, not of {asked}."
                 f"{did_you_mean(name, regions)}",
-                fix=f"give --provider {owners[0]}, or a region of {provider}.",
+                fix=f"give --provider {owners[0]}, or a region of {asked}.",
             )
-        whose = f" of {provider}" if provider else ""
+        whose = f" of {asked}" if asked else ""
         raise UsageError(
             f"There is no region {name!r}{whose} in the catalogue.{did_you_mean(name, regions)}",
             fix="Leave --region out, or see the names with `gpuplan offers --format csv`.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from typing import Annotated, Literal
@@ -14,6 +14,7 @@ from ..embedded import Catalogue
 from ..spot import SpotStatus, spot_status
 from ..types import CatalogueRow, Offer
 from ..vocabulary import OfferPurchase
+from .nearby import wishes, with_fewer_wishes
 from .ownership import break_even_month
 from .query import OfferFilter, select_offers
 
@@ -66,6 +67,16 @@ class OfferLine(CatalogueRow):
     note: str | None
 
 
+class NearbyOffers(CatalogueRow):
+    """What would match if some of the options had not been given."""
+
+    without: tuple[str, ...]
+    """Options to leave out, such as "region"."""
+    matched: int
+    cheapest: OfferLine
+    """The first of them, in the order asked for."""
+
+
 class OfferList(CatalogueRow):
     """The offers that match, cheapest first, and how many are not shown and why."""
 
@@ -80,6 +91,10 @@ class OfferList(CatalogueRow):
     left_out_marketplaces: int
     left_out_slices: int
     offers: tuple[OfferLine, ...]
+    asked: tuple[str, ...] = ()
+    """What was asked for, one phrase for each option."""
+    nearby: tuple[NearbyOffers, ...] = ()
+    """Where nothing matches: what does with as few of the options dropped as possible."""
 
 
 class BestPrice(CatalogueRow):
@@ -107,8 +122,29 @@ def list_offers(catalogue: Catalogue, wanted: OfferFilter, view: OfferView) -> O
     """Return the offers that match, cheapest first, those without a price last.
 
     Marketplaces and slices of a device are left out unless asked for: by `everything`, by naming
-    the provider or the instance type, or because nobody else sells what is wanted.
+    the provider or the instance type, or because nobody else sells what is wanted. Where nothing
+    matches, `nearby` holds what does with one of the wishes dropped, else with two, and so on.
     """
+    listed = _listed(catalogue, wanted, view)
+    if listed.matched:
+        return listed
+    return listed.model_copy(update={"nearby": _nearby(catalogue, wanted, view)})
+
+
+def _nearby(catalogue: Catalogue, wanted: OfferFilter, view: OfferView) -> tuple[NearbyOffers, ...]:
+    first = replace(view, top=1)
+    for count in range(1, len(wishes(wanted))):
+        found = [
+            NearbyOffers(without=dropped, matched=listed.matched, cheapest=listed.offers[0])
+            for dropped, rest in with_fewer_wishes(wanted, count)
+            if (listed := _listed(catalogue, rest, first)).matched
+        ]
+        if found:
+            return tuple(found)
+    return ()
+
+
+def _listed(catalogue: Catalogue, wanted: OfferFilter, view: OfferView) -> OfferList:
     found = select_offers(catalogue, wanted)
     kept = found
     if not (view.everything or wanted.providers or wanted.instance_types):
@@ -127,6 +163,7 @@ def list_offers(catalogue: Catalogue, wanted: OfferFilter, view: OfferView) -> O
         left_out_marketplaces=sum(o.marketplace for o in dropped),
         left_out_slices=sum(not o.marketplace for o in dropped),
         offers=tuple(_offer_line(o, catalogue) for o in shown),
+        asked=tuple(wishes(wanted).values()),
     )
 
 

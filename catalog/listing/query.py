@@ -125,14 +125,14 @@ def parse_filter(
     provider_names = frozenset(
         resolve_provider(name, catalogue=catalogue) for name in _split(providers)
     )
-    only = next(iter(provider_names)) if len(provider_names) == 1 else None
     return OfferFilter(
         accelerators=tuple(
             parse_accelerator_request(text, catalogue=catalogue) for text in _split(accelerators)
         ),
         providers=provider_names,
         regions=frozenset(
-            resolve_region(name, provider=only, catalogue=catalogue) for name in _split(regions)
+            resolve_region(name, providers=provider_names, catalogue=catalogue)
+            for name in _split(regions)
         ),
         countries=frozenset().union(
             *(resolve_jurisdiction(text, catalogue) for text in _split(jurisdictions))

@@ -67,7 +67,7 @@ FORMATS = ("table", "json")
     "Layout",
     "--micro-batch",
     type=Count(whole=True),
-    help="Samples per accelerator in one pass; default: 1.",
+    help="Samples per accelerator in one pass; default: that of make_batch, else 1.",
 )
 @option("Layout", "--precision", type=OneOf(PRECISIONS), help="Default: the file's own, else fp32.")
 @option(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...catalog.errors import NoFeasiblePlanError
 from ..options.groups import OutputOptions
 from ..options.shared import Dollars, GroupedCommand, OneOf, list_option, option, output_options
 
@@ -98,17 +99,19 @@ DEFAULT_TOP = 20
     "(docs/launching.md).",
 )
 @output_options(*FORMATS)
-def command(**options: Any) -> None:
+def command(**options: Any) -> int:
     """List what the clouds sell, cheapest first; what is not known is shown as unknown.
 
     Marketplaces (other people's machines) and slices of a device are left out unless you name the
     provider or the instance, give --all, or only they sell what you ask for.
+
+    The exit code is 3 when no offer matches.
     """
     asked = OffersOptions(**options)
     if asked.export_sky is not None:
         _export(asked.export_sky, asked)
-    else:
-        _list(asked)
+        return 0
+    return _list(asked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +135,8 @@ class OffersOptions(OutputOptions):
     export_sky: Path | None
 
 
-def _list(asked: OffersOptions) -> None:
+def _list(asked: OffersOptions) -> int:
+    """Print the offers; return 0, or the exit code for no offer."""
     from ... import api
     from ..render import offers as render
     from ..terminal.output import chosen_format, screen_for, write_output
@@ -154,6 +158,11 @@ def _list(asked: OffersOptions) -> None:
         offers=asked.offers_file,
     )
     write_output(render.render_offers(listed, form, screen_for(asked.out_file)), asked.out_file)
+    if listed.matched:
+        return 0
+    if form in ("json", "csv") and not asked.quiet:
+        click.echo(f"{render.no_match_text(listed)}.", err=True)
+    return NoFeasiblePlanError.exit_code
 
 
 def _export(folder: Path, asked: OffersOptions) -> None:

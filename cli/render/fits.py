@@ -38,8 +38,9 @@ def _verdict(answer: FitsAnswer, width: int) -> Iterator[Text]:
         word, style, rest = "Yes", "bold green", "to spare"
     facts = f", it takes {size} on {answer.accelerator}: {difference} {rest}."
     yield Text.assemble((word, style), facts)
+    source = answer.micro_batch_source
     how = [
-        f"{format_samples(answer.micro_batch)} per accelerator",
+        f"{format_samples(answer.micro_batch)} per accelerator{_MICRO_BATCH_FROM[source]}",
         answer.precision,
         *([f"frozen {answer.frozen_precision}"] if answer.frozen_precision else []),
         str(answer.layout),
@@ -49,6 +50,13 @@ def _verdict(answer: FitsAnswer, width: int) -> Iterator[Text]:
     ]
     for line in packed(how, width=width, indent=0):
         yield Text(line, style="dim")
+
+
+_MICRO_BATCH_FROM = {
+    "option": "",
+    "file": " (the default of make_batch)",
+    "default": " (--micro-batch sets another)",
+}
 
 
 def _largest(answer: FitsAnswer) -> Iterator[Text]:

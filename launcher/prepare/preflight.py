@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from ...catalog.errors import LimitError, NoFeasiblePlanError, UsageError
@@ -14,15 +15,23 @@ from .project import Project, needed_packages
 from .request import GuardRequest, LaunchRequest, refuse_keys, refuse_repeats
 
 
-def refuse_request(plan: Plan, request: LaunchRequest) -> None:
+def refuse_request(
+    plan: Plan, request: LaunchRequest, *, needs: Sequence[Callable[[], object]] = ()
+) -> None:
     """Refuse what contradicts itself or the plan, before any price is looked up.
+
+    Args:
+        plan: what is launched.
+        request: how.
+        needs: further checks that raise UsageError where something is not there yet; all that is
+            missing is said at once.
 
     Raises:
         UsageError: results would be lost, two buckets are put in one place, or a key is given.
         NoFeasiblePlanError: gpuplan's runner does not run the plan.
     """
     _refuse_unrunnable(plan, request)
-    _refuse_loss(plan, request)
+    _refuse_all([lambda: _refuse_loss(plan, request), *needs])
     refuse_repeats(request.data)
     if request.guard.smoke and request.command is not None:
         raise UsageError(
@@ -125,6 +134,24 @@ def _refuse_unrunnable(plan: Plan, request: LaunchRequest) -> None:
             f" {plan.why_not_runnable or 'it needs a port to XLA.'}",
             fix='launch a script of your own with --command "train.py …" --framework …, or choose'
             " another plan.",
+        )
+
+
+def _refuse_all(checks: Iterable[Callable[[], object]]) -> None:
+    """Raise what one of the checks raises, or one error with all that several raise."""
+    found: list[UsageError] = []
+    for check in checks:
+        try:
+            check()
+        except UsageError as error:
+            found.append(error)
+    if len(found) == 1:
+        raise found[0]
+    if found:
+        raise UsageError(
+            f"{len(found)} things are missing before this can be launched."
+            + "".join(f"\n  {place}. {one.message}" for place, one in enumerate(found, 1)),
+            fix="".join(f"\n  {place}. {one.fix}" for place, one in enumerate(found, 1)),
         )
 
 

@@ -154,7 +154,7 @@ def prepare(
     """
     plan = given.plan
     refuse_stale(given, snapshot_date=catalogue.snapshot_date)
-    refuse_request(plan, request)
+    refuse_request(plan, request, needs=_needs(spec, project, request))
     request, late = bought_in_time(plan, request, now=now())
     places, others = tried(plan, request, catalogue), fallback(plan, request, catalogue)
     refuse_unmounted(places[0].cloud, request)
@@ -182,7 +182,6 @@ def prepare(
     held = orders(plan, request, whole, places, run_id=run_id, requested_at=now(), fallback=others)
     job = data = None
     if request.command is None:
-        refuse_missing_packages(spec, project, request)
         job = launch_job(
             given,
             spec,
@@ -218,6 +217,19 @@ def prepare(
             *_unowned_notes(held, plan, request, (*places, *others)),
         ),
     )
+
+
+def _needs(
+    spec: ModelSpec | None, project: Project, request: LaunchRequest
+) -> list[Callable[[], object]]:
+    """Return the checks of what gpuplan's runner needs of the model's files."""
+    if request.command is not None or spec is None:
+        return []
+    synthetic, smoke = request.synthetic, request.guard.smoke
+    return [
+        lambda: launched_data(spec, synthetic=synthetic, smoke=smoke),
+        lambda: refuse_missing_packages(spec, project, request),
+    ]
 
 
 def _unowned_notes(

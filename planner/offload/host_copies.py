@@ -16,6 +16,11 @@ that a pass takes the longer of its compute and its copies:
     forward   max(compute, parameters in, activations out)
     backward  max(compute, parameters and activations in, gradients out)
     then      bytes of the optimizer step / host memory rate + updated weights / link rate
+
+Where the model is split over ranks and only the optimizer is on the host, gradients stay on the
+device, where the micro-batches of a step add up, and are copied after the last backward pass: so
+does DeepSpeed's ZeRO-1 beside a pipeline (runtime/engine.py, `allreduce_gradients`: gradients that
+are not partitioned are reduced at the boundary of accumulation).
 """
 
 from __future__ import annotations
@@ -58,24 +63,21 @@ def _loss(features: Collection[str]) -> Loss:
     return "chunked" if "chunked-cross-entropy" in features else "whole"
 
 
-def state_on_device(
-    state: StateScale, offload: Collection[Offloaded], *, resident: bool
-) -> StateScale:
+def state_on_device(state: StateScale, offload: Collection[Offloaded]) -> StateScale:
     """Return the scale of the state that stays on the device.
 
-    The master copy is the host's, so that the device holds what its layers compute in.
+    The master copy is the host's, so that the device holds what its layers compute in. Gradients
+    are those that the trace holds, unless they live beside offloaded parameters.
 
     Args:
         state: the scale without offload.
         offload: what the host keeps.
-        resident: whether the gradients are those of a trace with them gone as soon as they are
-            used; else none are taken to stay.
     """
     if not steps_on_host(offload):
         return state
     return StateScale(
         parameters=0 if "parameters" in offload else 1,
-        gradients=1 if resident and "parameters" not in offload else 0,
+        gradients=0 if "parameters" in offload else 1,
         optimizer=0,
         optimizer_temporary=0,
         master_bytes=0,
@@ -100,6 +102,8 @@ class HostWork:
     """To the host and back, in each micro-batch."""
     steps: bool
     """Whether the optimizer step is the host's."""
+    adds_up_on_device: bool = False
+    """Whether the gradients of a step are added up on the device, and copied once."""
 
     def added_to(
         self, parts: StepTimes, *, forward_s: Array, backward_s: Array, grad_accum: Array
@@ -114,18 +118,22 @@ class HostWork:
         """
         into_forward = self.gathered_bytes
         into_backward = self.gathered_bytes + self.activation_bytes
+        out_of_backward, accumulate_s, after_s = self.gradient_bytes, self.accumulate_s, 0.0
+        if self.adds_up_on_device:
+            after_s = out_of_backward / self.link_bytes_per_s
+            out_of_backward, accumulate_s = np.zeros_like(out_of_backward), 0.0
         forward = np.maximum(into_forward, self.activation_bytes) / self.link_bytes_per_s
-        backward = np.maximum(into_backward, self.gradient_bytes) / self.link_bytes_per_s
+        backward = np.maximum(into_backward, out_of_backward) / self.link_bytes_per_s
         exposed = np.maximum(forward - forward_s, 0) + np.maximum(backward - backward_s, 0)
         none = np.zeros_like(parts.optimizer_s)
         return replace(
             parts,
             optimizer_s=(
-                none + self.step_s + (grad_accum - 1) * self.accumulate_s
+                none + self.step_s + (grad_accum - 1) * accumulate_s
                 if self.steps
                 else parts.optimizer_s
             ),
-            host_comm_exposed_s=none + grad_accum * exposed,
+            host_comm_exposed_s=none + grad_accum * exposed + after_s,
         )
 
 
@@ -139,6 +147,7 @@ def host_work(
     stepped: Array,
     gathered: Array,
     activation_bytes: Array | float = 0.0,
+    is_split: bool = False,
 ) -> HostWork:
     """Return what a rank and its host do in a step.
 
@@ -151,6 +160,7 @@ def host_work(
         stepped: parameters that a rank steps.
         gathered: parameters of which it keeps a shard.
         activation_bytes: of one micro-batch that leave the device.
+        is_split: whether the model is split over ranks.
     """
     state = HostState.of(profile, precision, offload)
     link, memory = host_link_bytes_per_s(site.accelerator), host_bytes_per_s(site, constants)
@@ -164,4 +174,5 @@ def host_work(
         gradient_bytes=stepped * state.width,
         activation_bytes=np.asarray(activation_bytes),
         steps=steps_on_host(offload),
+        adds_up_on_device=is_split and "parameters" not in offload,
     )

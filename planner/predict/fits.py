@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Literal
 
 from ...catalog.frozen import FrozenModel
 from ...catalog.types import Accelerator, Link
@@ -23,6 +24,7 @@ from .model_cache import ModelCache
 from .predict import Prediction, predict
 
 LARGEST_TRIED = 2**30
+MicroBatchSource = Literal["option", "file", "default"]
 
 
 class Remedy(FrozenModel):
@@ -44,7 +46,7 @@ class FitsAnswer(FrozenModel):
     optimizer: str
     fits: bool
     micro_batch: int
-    """The micro-batch that was asked for, or 1."""
+    """The micro-batch that was asked for, else the default of the file's `make_batch`, else 1."""
     largest_micro_batch: int | None
     """Largest micro-batch that fits; None when not even one sample does."""
     peak_memory_bytes: EstimatedMemory
@@ -59,6 +61,8 @@ class FitsAnswer(FrozenModel):
     """For all ranks of the layout, taken as one node's; None where nothing is offloaded."""
     frozen_precision: FrozenPrecision | None = None
     """How parameters that are not trained are kept; None as `precision` keeps those that are."""
+    micro_batch_source: MicroBatchSource = "option"
+    """Where `micro_batch` is from; "default" is 1, where the file names none either."""
 
 
 def fits(
@@ -79,7 +83,7 @@ def fits(
         profile: the traced model.
         accelerator: the device.
         precision: numerics of the run.
-        micro_batch: samples per rank; None asks for one.
+        micro_batch: samples per rank; None takes the default of the file's `make_batch`, else 1.
         recompute: activation recompute policy.
         layout: None is one device.
         optimizer: a what-if, or None for the file's own.
@@ -95,7 +99,7 @@ def fits(
     setup = Setup(
         layout=question.layout,
         precision=precision,
-        micro_batch=micro_batch or 1,
+        micro_batch=micro_batch or profile.default_micro_batch or 1,
         recompute=recompute,
         offload=offload,
         frozen_precision=frozen_precision,
@@ -119,7 +123,14 @@ def fits(
         offloaded=ordered(offload),
         host_memory_bytes=prediction.host_memory_bytes,
         frozen_precision=frozen_precision,
+        micro_batch_source=_micro_batch_source(profile, micro_batch),
     )
+
+
+def _micro_batch_source(profile: Profile, asked: int | None) -> MicroBatchSource:
+    if asked is not None:
+        return "option"
+    return "file" if profile.default_micro_batch else "default"
 
 
 def _host_notes(prediction: Prediction, setup: Setup) -> Iterator[str]:

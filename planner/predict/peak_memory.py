@@ -81,7 +81,7 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
         setup.layout,
         gather_bytes=gather,
         grad_accum=setup.grad_accum,
-        state=state_of(setup, traced, resident=True),
+        state=state_of(setup, traced),
         reduces_once=NO_SYNC in setup.features,
     )
     staged = staging_bytes(cache, setup, gather_bytes=gather)
@@ -190,7 +190,7 @@ def _split_memory(cache: ModelCache, setup: Setup) -> RankMemory:
         micro_batches=np.array([setup.micro_batch]),
         compute_bytes=wire_bytes(setup.precision).gather,
         grad_accum=setup.grad_accum,
-        state=state_of(setup, numerics, resident=False),
+        state=state_of(setup, numerics),
     )
     boundary = boundary_bytes(share) * setup.micro_batch
     held = []
@@ -217,8 +217,8 @@ def memory_share(cache: ModelCache, setup: Setup) -> SplitTrace:
     return cache.shared(("share", share, loss), make)
 
 
-def state_of(setup: Setup, traced: Numerics, *, resident: bool) -> StateScale:
-    """Return the state on the device relative to a trace, which may be `resident` already."""
+def state_of(setup: Setup, traced: Numerics) -> StateScale:
+    """Return the state on the device relative to a trace."""
     own = NUMERICS_OF_PRECISION[setup.precision]
     scale = state_scale(
         setup.precision,
@@ -228,7 +228,7 @@ def state_of(setup: Setup, traced: Numerics, *, resident: bool) -> StateScale:
     )
     if FUSED_OPTIMIZER in setup.features:
         scale = replace(scale, optimizer_temporary=0)
-    return state_on_device(scale, setup.offload, resident=resident)
+    return state_on_device(scale, setup.offload)
 
 
 def _engine_bytes(

@@ -15,6 +15,7 @@ import numpy as np
 from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Recompute
 from ..hardware.cluster import Site
+from ..offload.host_copies import host_work
 from ..parallelism.rank_trace import Split, SplitTrace
 from ..plan.layout import Layout
 from ..plan.setup import Setup
@@ -56,6 +57,8 @@ class Candidates:
     accumulated: np.ndarray
     """Gradients of the fullest rank that micro-batches add to."""
     grad_accum: np.ndarray
+    gathered: np.ndarray | None = None
+    """Parameters of which the fullest rank keeps a shard; None where they are not offloaded."""
 
 
 def split_parts(cache: ModelCache, site: Site, setup: Setup, these: Candidates) -> StepTimes:
@@ -71,7 +74,7 @@ def split_parts(cache: ModelCache, site: Site, setup: Setup, these: Candidates) 
     stack = stack_facts(setup, cache.constants)
     send = send_s(links, these.boundary_bytes, on_fast_link=these.on_fast_link)
     added_bytes = accumulation_bytes(setup) * these.accumulated
-    return hybrid_step_times(
+    parts = hybrid_step_times(
         these.micro_batch,
         these.traffic,
         these.communication,
@@ -86,6 +89,28 @@ def split_parts(cache: ModelCache, site: Site, setup: Setup, these: Candidates) 
         step_overhead_s=stack.step_overhead_s,
         grad_accum=these.grad_accum,
         accumulation_s=curves.memory_bound_s(added_bytes, kind="optimizer"),
+    )
+    return _with_host(cache, site, setup, these, parts) if setup.offload else parts
+
+
+def _with_host(
+    cache: ModelCache, site: Site, setup: Setup, these: Candidates, parts: StepTimes
+) -> StepTimes:
+    """Return the parts with the work of the host, whose memory the ranks of a node share."""
+    return host_work(
+        cache.profile,
+        setup.precision,
+        setup.offload,
+        site,
+        cache.constants,
+        stepped=these.stepped,
+        gathered=np.zeros_like(these.stepped) if these.gathered is None else these.gathered,
+        is_split=True,
+    ).added_to(
+        parts,
+        forward_s=these.micro_batch.forward_s,
+        backward_s=these.micro_batch.backward_s,
+        grad_accum=these.grad_accum,
     )
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Recompute
 from ..hardware.cluster import Site
-from ..offload.host_copies import host_work
 from ..parallelism.rank_parameters import RankUnits
 from ..plan.layout import Layout
 from ..plan.setup import Setup
@@ -201,7 +200,8 @@ def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
     (slowest,) = slowest_stages_of(cache, site, setup, (setup.recompute,), pipelines, sizes)
     share = split_shares(cache, setup, tuple(recompute_policies(setup)))[0]
     micro_batch = slowest.micro_batch()
-    parts = split_parts(
+    kept = fullest.sharded(layout, trainable=False) if layout.zero_stage else fullest.parameters
+    return split_parts(
         cache,
         site,
         setup,
@@ -222,24 +222,8 @@ def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:
             stepped=stepped,
             accumulated=np.array([[accumulated_parameters(fullest, layout)]]),
             grad_accum=grad_accum,
+            gathered=np.array([[kept]]),
         ),
-    )
-    if not setup.offload:
-        return parts
-    kept = fullest.sharded(layout, trainable=False) if layout.zero_stage else fullest.parameters
-    return host_work(
-        cache.profile,
-        setup.precision,
-        setup.offload,
-        site,
-        cache.constants,
-        stepped=stepped,
-        gathered=np.array([[kept]]),
-    ).added_to(
-        parts,
-        forward_s=micro_batch.forward_s,
-        backward_s=micro_batch.backward_s,
-        grad_accum=grad_accum,
     )
 
 

@@ -58,20 +58,26 @@ def rank(
         stands_apart: whether its accelerator needs a port, or torch built from source.
     """
     sort: Sort = question.money.sort or "cost"
-    ordered = sorted(candidates, key=lambda one: one.order(sort))
+    in_order = sorted(candidates, key=lambda one: one.order(sort))
+    # Whoever asks for host processors compares with them, whatever they cost.
+    cpus = [one for one in in_order if one.one_node.accelerator.is_cpu]
+    ordered = [one for one in in_order if not one.one_node.accelerator.is_cpu]
     dear: list[Candidate] = []
     if question.top is not None and sort != "carbon":
         ordered, dear = _without_the_dear(ordered, stands_apart)
     own = [one for one in ordered if not stands_apart(one)]
     apart = [one for one in ordered if stands_apart(one)]
     top = question.top or MOST_PLANS
+    few = min(top, SHOWN_APART) if question.top else top
     if question.all_variants:
         chosen = _first_plans(own, top, plan_of)
-        chosen += _first_plans(apart, min(top, SHOWN_APART) if question.top else top, plan_of)
+        chosen += _first_plans(apart, few, plan_of)
+        chosen += _first_plans(cpus, few, plan_of)
     else:
         by = grouping(question)
         chosen = _best_of_groups(own, by, sort, top, plan_of)
         chosen += _best_of_groups(apart, by, sort, SHOWN_APART if question.top else top, plan_of)
+        chosen += _best_of_groups(cpus, by, sort, SHOWN_APART if question.top else top, plan_of)
     chosen += _extremes(
         own, [one for one in dear if not stands_apart(one)], chosen, question.money, plan_of, runs
     )

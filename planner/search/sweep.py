@@ -63,7 +63,7 @@ class Sweep:
         self.by = grouping(question)
         self._data_parallel = DataParallelPredictor(cache=cache, space=space)
         self._by_hand = HandLayouts(cache=cache, space=space)
-        given = bool(space.layouts or offload) or space.recompute_share < 1
+        given = bool(space.layouts or offload - {"optimizer"}) or space.recompute_share < 1
         self._splits = SplitSearch(
             cache=cache, space=space, base=self._base, given=given, on_progress=on_progress
         )

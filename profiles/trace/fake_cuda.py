@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from . import gpu_kernels
 from .kernels import words
 from .torch_private import checkpoint_answers, no_torch_function, without_overrides
+from .unknown_value import UnknownValue, is_unknown_in
 
 GPU = torch.device("cuda", 0)
 META = torch.device("meta")
@@ -72,6 +73,7 @@ class Target(TorchFunctionMode):
         data_dependent: Called with the name of an operation that needs data; must raise.
         paused: Context manager factory under which operations are not recorded.
         keep: Called with every 16-bit copy of a weight that autocast keeps until it ends.
+        item: Called for `Tensor.item()`, whose result it returns; None: as any other read.
     """
 
     def __init__(
@@ -81,12 +83,15 @@ class Target(TorchFunctionMode):
         data_dependent: Callable[[str], Any],
         paused: Callable[[], Any],
         keep: Callable[[torch.Tensor], None],
+        item: Callable[[], float] | None = None,
     ) -> None:
         super().__init__()
         self.casts = casts
         self.autocast_dtype: torch.dtype | None = None
         self.compiles = False
         self._data_dependent = data_dependent
+        self._item = item
+        self._unknown_values = False
         self._paused = paused
         self._keep = keep
         self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -104,8 +109,14 @@ class Target(TorchFunctionMode):
         if name == "__get__":
             getter = _GETTERS.get(func)
             return getter(args[0]) if getter else func(*args, **kwargs)
+        if self._unknown_values and is_unknown_in((args, tuple(kwargs.values()))):
+            self._data_dependent(f"Tensor.item, used in {name.strip('_')},")
         if type(func) is FunctionType:
             return self._run_python(func, name, args, kwargs)
+        if name == "item" and self._item is not None and args[0].is_meta:
+            answer = self._item()
+            self._unknown_values |= isinstance(answer, UnknownValue)
+            return answer
         if name in READS_DATA and args[0].is_meta:
             answer = self._data_dependent(f"Tensor.{name}")
             return bool(answer) if name == "__bool__" else answer

@@ -56,7 +56,7 @@ def make_profile(
         batch_bytes=line(runs[0].small.batch_bytes, runs[0].large.batch_bytes, runs[0].sizes),
         file_precision=_file_precision(facts.autocast, built),
         file_compiles=facts.compiles,
-        default_micro_batch=workload.default_micro_batch,
+        default_micro_batch=workload.loader_batch_size() or workload.default_micro_batch,
         optimizer=_optimizer_facts(built, steps[0], trainable),
         tensor_plan=tensor_plan_kind(tensor_plan_of(workload, built.model)),
         tied_modules=tied_modules(built.model),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import torch
 from torch import nn
@@ -28,6 +28,7 @@ from .recorded import Built, FileFacts, RecordedStep
 from .recorder import Recorder, calling_frame, calling_modules
 from .summary import make_profile
 from .torch_private import check_torch, without_dynamo
+from .unknown_value import UnknownValue
 
 SIZES: tuple[tuple[int, int], ...] = ((2, 3), (4, 6), (8, 16))
 """Micro-batch sizes to trace at, in order of preference; 1 is avoided, it drops dimensions."""
@@ -80,7 +81,7 @@ class _Tracer:
         self.compiles = False
         self.notes: list[str] = []
         self._built: dict[Storage, Built] = {}
-        self._machine = _Machine(workload, casts=False)
+        self._machine = _Machine(workload, self.notes, casts=False)
 
     def file_facts(self) -> FileFacts:
         """Return what the file did in the steps that were traced."""
@@ -166,7 +167,7 @@ class _Tracer:
         return _on_device(self.workload.make_batch(size))
 
     def _step(self, built: Built, numerics: Numerics, size: int, *, optimize: bool) -> RecordedStep:
-        machine = _Machine(self.workload, casts=numerics in AUTOCAST)
+        machine = _Machine(self.workload, self.notes, casts=numerics in AUTOCAST)
         wraps = numerics in AUTOCAST and self.file_autocast is None
         recorder = machine.recorder
         model = built.model
@@ -246,12 +247,14 @@ class _Tracer:
 class _Machine:
     """The target, the recorder and the patches, to be entered together."""
 
-    def __init__(self, workload: Workload, *, casts: bool) -> None:
+    def __init__(self, workload: Workload, notes: list[str], *, casts: bool) -> None:
         self.workload = workload
+        self.notes = notes
         self.recorder = Recorder("meta", self._data_dependent)
         self.target = Target(
             casts=casts,
             data_dependent=self._data_dependent,
+            item=self._item,
             paused=self.recorder.paused,
             keep=self.recorder.keep,
         )
@@ -270,6 +273,25 @@ class _Machine:
 
     def _data_dependent(self, operation: str) -> float:
         """Return what stands for a value that no shape depends on, or raise."""
+        known = self._stand_in()
+        return self._refuse(operation) if known is None else known
+
+    def _item(self) -> float:
+        """Return what `Tensor.item()` does: an unknown value, to be printed or logged."""
+        known = self._stand_in()
+        if known is not None:
+            return known
+        line = self._line()
+        note = (
+            f"{line.where if line else self.workload.name} reads a value with .item(): in a trace "
+            "it is unknown (printed as nan), and the wait for the device is not in the step time"
+        )
+        if note not in self.notes:
+            self.notes.append(note)
+        return UnknownValue(self._refuse)
+
+    def _stand_in(self) -> float | None:
+        """Return a value that the code which reads it can go on with, if it is known code."""
         if self.recorder.phase == "optimizer":
             # An optimizer scales by what it reads (a norm, a count).
             return 1.0
@@ -280,13 +302,20 @@ class _Machine:
         if "transformers.masking_utils" in callers:
             # "Is nothing padded, nothing packed?": then no mask is made, and attention stays flash.
             return 1.0
+        return None
+
+    def _line(self) -> failures.UserLine | None:
         frame = calling_frame()
-        line = failures.line_of(frame, frame.f_lineno, self.workload.path) if frame else None
+        return failures.line_of(frame, frame.f_lineno, self.workload.path) if frame else None
+
+    def _refuse(self, operation: str) -> NoReturn:
+        line = self._line()
         raise UserFileError(
             f"{line.where if line else self.workload.name}: {operation} needs the values of a "
             f"tensor, and a trace knows only shapes.{line.shown if line else ''}",
             fix="make every shape independent of the data while gpuplan traces, for example with "
-            "torch.where, a fixed capacity, or padding; leave logging out of compute_loss().",
+            "torch.where, a fixed capacity, or padding; where a value scales a tensor, take "
+            ".detach() instead of .item(). What .item() returns may be printed and logged.",
         )
 
 

@@ -53,6 +53,7 @@ def from_lightning(spec: ModelSpec, module: ModuleType) -> Workload:
         build_optimizer=runner.build_optimizer,
         tokens_per_sample=tokens_per_sample(params, module),
         default_micro_batch=own_default(module) or _batch_size_of(classes[0], spec),
+        loader_batch_size=lambda: runner.loader_batch_size,
     )
     params.check_taken(spec.path.name)
     return workload
@@ -64,6 +65,10 @@ class _WithoutTrainer:
     def __init__(self) -> None:
         self._optimizer: torch.optim.Optimizer | None = None
         self.model: torch.nn.Module | None = None
+        self.loader_batch_size: int | None = None
+        """Of the file's loader, once a batch was read from it."""
+        self.loads_lists = False
+        """Whether its batches are lists, which training_step gets as they are."""
 
     def follow(self, model: torch.nn.Module) -> torch.nn.Module:
         """Return the model with its calls to a Trainer answered here."""
@@ -78,7 +83,9 @@ class _WithoutTrainer:
     def compute_loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Return the loss of training_step, or what it calls manual_backward on."""
         step: Callable[..., Any] = model.training_step  # pyright: ignore[reportAssignmentType]
-        given = batch[0] if isinstance(batch, tuple) and len(batch) == 1 else batch
+        given: Any = batch
+        if isinstance(batch, tuple) and len(batch) == 1 and not self.loads_lists:
+            given = batch[0]
         arguments = (given, 0)[: len(inspect.signature(step).parameters)]
         outputs: list[Any] = []
         loss = loss_at_backward(lambda: outputs.append(step(*arguments)))
@@ -144,11 +151,20 @@ def _loader_function(
         loader = holder.train_dataloader()
         samples = [loader.dataset[position % len(loader.dataset)] for position in range(batch_size)]
         batch = loader.collate_fn(samples)
-        if isinstance(batch, list | torch.Tensor):
-            batch = tuple(batch) if isinstance(batch, list) else (batch,)
+        runner.loader_batch_size = _size_of(loader)
+        runner.loads_lists = isinstance(batch, list)
+        if isinstance(batch, list):
+            batch = tuple(batch)
         return checked_batch(batch, "train_dataloader()")
 
     return make_batch
+
+
+def _size_of(loader: Any) -> int | None:
+    """Return the batch size of a data loader; None where it, or its batch sampler, has no fixed."""
+    sampler = getattr(loader, "batch_sampler", None)
+    size = getattr(loader, "batch_size", None) or getattr(sampler, "batch_size", None)
+    return size if isinstance(size, int) and size > 0 else None
 
 
 def _batch_size_of(one: type, spec: ModelSpec) -> int | None:

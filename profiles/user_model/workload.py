@@ -39,6 +39,8 @@ class Workload:
     """The function of the file whose loader `make_batch` reads, the same samples every time."""
     tokens_per_sample: float | None = None
     default_micro_batch: int | None = None
+    loader_batch_size: Callable[[], int | None] = lambda: None
+    """The batch size of that loader; None before `make_batch` read it, or where it has none."""
 
 
 def optional_function(workload: Workload, name: str) -> Callable[..., Any] | None:

@@ -91,4 +91,10 @@ def test_providers_and_regions():
     with pytest.raises(UsageError, match="Did you mean lambda"):
         resolve_provider("lamda")
     with pytest.raises(UsageError, match="region of aws, not of gcp. Did you mean us-east1"):
-        resolve_region("us-east-1", provider="gcp")
+        resolve_region("us-east-1", providers=["gcp"])
+    with pytest.raises(
+        UsageError, match=r"region of gcp and nebius, not of aws or azure\."
+    ) as error:
+        resolve_region("us-central1", providers=["azure", "aws"])
+    assert error.value.fix == "give --provider gcp, or a region of aws or azure."
+    assert resolve_region("us-central1", providers=["aws", "gcp"]) == "us-central1"

@@ -16,6 +16,7 @@ import numpy as np
 from ...hardware.cluster import Site
 from ...hardware.device import capacity_bytes
 from ...memory.framework_memory import COMMUNICATOR_BYTES, framework_bytes
+from ...offload.host_memory import kept_bytes
 from ...parallelism.legal_layouts import limits_of
 from ...plan.layout import Layout
 from ...plan.runnable import why_not_runnable
@@ -123,7 +124,7 @@ class SplitPredictor:
 
         def make() -> np.ndarray:
             layouts = (Layout(data=2, shard=2, zero_stage=stage) for stage in range(4))
-            casts = np.array([casts_layers(base.stack, one) for one in layouts])
+            casts = np.array([casts_layers(base.stack, one, base.offload) for one in layouts])
             return (casts == base.autocast)[self.rows.facts["zero_stage"]]
 
         if not several:
@@ -147,7 +148,7 @@ class SplitPredictor:
             sigma=np.maximum(facts["memory_sigma"][rows], usual_sigma(base.stack)),
             max_oom=max_oom,
         )
-        room = room / USUAL_FRAGMENTATION
+        room = np.where(self._fits_host(site, base, rows), room / USUAL_FRAGMENTATION, -np.inf)
         some = np.flatnonzero(needed.least <= room)
         row, policy, size = np.nonzero(needed.peaks[some] <= room[some, None, None])
         row = some[row]
@@ -168,6 +169,19 @@ class SplitPredictor:
             return found, missed, needed.indivisible
         some = self._some_layers(rows, needed, room, some, index)
         return found.beside(some), missed, needed.indivisible
+
+    def _fits_host(self, site: Site, base: Setup, rows: np.ndarray) -> np.ndarray:
+        """Return [rows] whether the host of a node can hold what its ranks offload, if known."""
+        if not base.offload or site.host_memory_bytes is None:
+            return np.ones(len(rows), dtype=bool)
+        on_host = kept_bytes(
+            self.cache.profile,
+            base.precision,
+            base.offload,
+            stepped=self.rows.facts["stepped"][rows],
+            activation_bytes=0.0,
+        )
+        return np.asarray(on_host) * site.per_node <= site.host_memory_bytes
 
     def _place(self, rows: np.ndarray, policy: np.ndarray | int, size: np.ndarray) -> np.ndarray:
         """Return where the seconds of a stage are."""
@@ -373,7 +387,7 @@ class SplitPredictor:
                 stack=base.stack,
                 grad_accum=layout.pipeline,
                 recompute="none",
-                offloaded=(),
+                offloaded=base.offload,
                 tensor_plan=profile.tensor_plan,
                 tied_modules=profile.tied_modules,
                 tied_blocks=profile.tied_blocks,
@@ -384,5 +398,5 @@ class SplitPredictor:
         def make() -> np.ndarray:
             return np.array([runs(self.rows.layout(row)) for row in self.rows.rows], dtype=bool)
 
-        key = ("runnable", id(self), base.precision, len(self.rows.rows))
+        key = ("runnable", id(self), base.precision, base.offload, len(self.rows.rows))
         return self.cache.shared(key, make)

@@ -38,7 +38,7 @@ class SplitSearch:
     base: Callable[..., Setup]
     """(precision, stack, autocast=…) → the setup without its layout and batch."""
     given: bool
-    """Whether the user gave layouts, or offloads: then none are searched."""
+    """Whether the user gave layouts, or more than the optimizer is offloaded: none are searched."""
     on_progress: Progress = untold
     """Told when its tables are made: for a large model that takes longer than all devices."""
     kinds: Sequence[Kind] = ()
@@ -54,14 +54,17 @@ class SplitSearch:
         Not where the whole training state, and the activations of the smallest step, take less than
         `ROOMY` of its memory: then nothing has to be split, and what a data-parallel plan may lose
         is the exposed part of one reduction of the gradients a step. Not for hosts, for a fixed
-        plan, for layouts given by hand, or beside offloading; nor where the global batch is free,
-        for then no two steps are the same work.
+        plan, for layouts given by hand, or where more than the optimizer is offloaded; nor where
+        the global batch is free, for then no two steps are the same work.
         """
         fixed = self.given or self.space.fixed or self.space.global_batch is None
         if fixed or accelerator.is_cpu or not self.cache.profile.blocks:
             return False
+        bases = self._bases(precision, stack)
+        if not bases:
+            return False
         if stack not in self._least_bytes:
-            base = self.base(precision, stack, autocast=True)
+            base = bases[-1]
 
             def least(base: Setup = base) -> float:
                 return min(
@@ -130,8 +133,11 @@ class SplitSearch:
         return self._predictors[stack]
 
     def _bases(self, precision: Precision, stack: Stack) -> list[Setup]:
-        """Return the setups whose kernels differ: with autocast's casts and without."""
-        casts = {casts_layers(stack, Layout(data=2, shard=2, zero_stage=z)) for z in range(4)}
+        """Return the traced setups whose kernels differ: with autocast's casts and without."""
+        offload = self.base(precision, stack, autocast=True).offload
+        layouts = [Layout(data=2, shard=2, zero_stage=stage) for stage in range(4)]
+        casts = {casts_layers(stack, one, offload) for one in layouts}
         if NUMERICS_OF_PRECISION[precision] != "amp16":
             casts = {True}
-        return [self.base(precision, stack, autocast=one) for one in sorted(casts)]
+        held = [one for one in sorted(casts) if self.cache.holds(precision, autocast=one)]
+        return [self.base(precision, stack, autocast=one) for one in held]

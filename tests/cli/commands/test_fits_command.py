@@ -88,6 +88,19 @@ def test_when_nothing_helps_it_says_so() -> None:
     assert "Nothing that was tried makes it fit here" in text
 
 
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("option", "4 samples per accelerator ·"),
+        ("file", "4 samples per accelerator (the default of make_batch) ·"),
+        ("default", "4 samples per accelerator (--micro-batch sets another) ·"),
+    ],
+)
+def test_it_says_where_the_micro_batch_is_from(source: str, words: str) -> None:
+    answer = make_answer(fits=True, micro_batch_source=source)
+    assert words in to_text(render_fits(answer, width=140), colour=False)
+
+
 @pytest.mark.parametrize(("fits", "code"), [(True, 0), (False, 3)])
 def test_the_exit_code_is_the_answer(asked: dict[str, Any], fits: bool, code: int, capsys) -> None:
     asked["answer"] = make_answer(fits=fits)

@@ -168,9 +168,50 @@ def test_a_sheet_says_what_a_spelling_assumes(gpuplan):
     assert gpuplan("gpus", "h100", "-q").err == ""
 
 
-def test_nothing_matches_is_said_and_is_no_error(gpuplan):
-    out = gpuplan("offers", "--accelerator", "H100", "--max-price", "0.01").out
-    assert out.startswith("No offer matches.")
+EMPTY = ["offers", "--accelerator", "H100", "--provider", "aws", "--region", "eu-south-2"]
+
+
+def test_nothing_matches_says_what_was_asked_and_what_is_nearby(gpuplan):
+    said = gpuplan(*EMPTY, code=3)
+    text = " ".join(said.out.split())
+    assert text.startswith("No offer matches any H100, provider aws, region eu-south-2; ")
+    assert "without --accelerator: " in text
+    assert "without --region: " in text
+    assert "cheapest aws p5.48xlarge us-east-1 ($55.04/h)" in text
+    assert "without --provider" not in text, "nobody else has that region"
+    assert said.err == ""
+
+
+def test_nothing_matches_spot_prices_shows_spot_prices(gpuplan):
+    words = ["offers", "--accelerator", "H100-80GB-SXM:8", "--provider", "aws", "--spot"]
+    cheapest = json.loads(gpuplan(*words, "--format", "json").out)["offers"][0]
+    text = " ".join(gpuplan(*words, "--max-price", "0.5", code=3).out.split())
+    assert "8 × H100-80GB-SXM, provider aws, a known spot price, at most $0.5/h" in text
+    assert f"{cheapest['region']} (${cheapest['spot_usd_per_hour']:.2f}/h)" in text
+
+
+def test_nothing_matches_stays_readable_by_machines(gpuplan):
+    said = gpuplan(*EMPTY, "--format", "json", code=3)
+    listed = json.loads(said.out)
+    assert listed["matched"] == 0
+    assert listed["offers"] == []
+    assert listed["asked"] == ["any H100", "provider aws", "region eu-south-2"]
+    assert [near["without"] for near in listed["nearby"]] == [["accelerator"], ["region"]]
+    assert all(near["matched"] > 0 and near["cheapest"] for near in listed["nearby"])
+    assert said.err.startswith("No offer matches any H100")
+    said = gpuplan(*EMPTY, "--format", "csv", code=3)
+    assert list(csv.DictReader(io.StringIO(said.out))) == []
+    assert said.err.count("\n") == 1
+    assert gpuplan(*EMPTY, "--format", "csv", "-q", code=3).err == ""
+
+
+def test_wishes_are_dropped_two_at_a_time_only_where_one_is_not_enough(gpuplan):
+    words = ["offers", "--instance", "p4d.24xlarge", "--provider", "gcp", "--accelerator", "L4:7"]
+    nearby = json.loads(gpuplan(*words, "--format", "json", code=3).out)["nearby"]
+    assert [near["without"] for near in nearby] == [
+        ["accelerator", "provider"],
+        ["accelerator", "instance"],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -286,6 +286,23 @@ def test_a_model_whose_packages_nobody_installs_is_refused(folder: Path) -> None
     prepared(given_plan(), LaunchRequest(outputs=BUCKET, image="docker:pytorch/pytorch"))
 
 
+def test_all_that_is_missing_is_said_at_once(folder: Path) -> None:
+    (folder / "parts.py").write_text("import timm\n")
+    text = (folder / "net.py").read_text().replace("def build_dataset", "def _build_dataset")
+    (folder / "net.py").write_text(text)
+    with pytest.raises(UsageError, match="3 things are missing") as error:
+        prepared(given_plan(), LaunchRequest())
+    message, fix = error.value.message.splitlines()[1:], (error.value.fix or "").splitlines()[1:]
+    assert [line[:4] for line in message] == [line[:4] for line in fix]
+    assert ["would go with them" in message[0], "--outputs" in fix[0]] == [True, True]
+    assert ["synthetic batches" in message[1], "--synthetic" in fix[1]] == [True, True]
+    assert ["net.py needs timm" in message[2], "requirements.txt" in fix[2]] == [True, True]
+    # What the user's own script needs is not known.
+    own = LaunchRequest(command="train.py", framework="torchrun")
+    with pytest.raises(UsageError, match="^The machines go when the job is done"):
+        prepared(given_plan(), own)
+
+
 def test_the_guard_holds_a_job_of_unknown_length_too(folder: Path) -> None:
     request = LaunchRequest(outputs=BUCKET, command="train.py")
     unbounded = prepared(given_plan(make_plan()), request)

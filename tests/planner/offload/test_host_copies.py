@@ -21,6 +21,8 @@ from gpuplan.planner.plan.errors import UnsupportedError
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import Choices, Machine, Question
 from gpuplan.planner.plan.setup import Setup
+from gpuplan.planner.predict.fullest_rank import stepped_parameters
+from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.predict import Prediction, predict
 from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile
@@ -111,6 +113,68 @@ def test_ranks_of_a_node_share_its_memory_and_few_cores_are_slow() -> None:
     assert whole == pytest.approx(8 * host_bytes_per_s(shared, USUAL))
     assert host_bytes_per_s(site(per_node=1, vcpus=4), USUAL) < whole / 3
     assert host_bytes_per_s(site(per_node=1, vcpus=192), USUAL) == whole
+
+
+SPLITS = [
+    Layout(pipeline=2),
+    Layout(data=2, pipeline=2),
+    Layout(data=4, shard=4, zero_stage=1, pipeline=2),
+    Layout(data=4, shard=4, zero_stage=2, pipeline=2),
+]
+
+
+@pytest.mark.parametrize("layout", SPLITS, ids=str)
+def test_a_split_model_keeps_its_gradients_and_loses_its_optimizer(
+    toy: Profile, layout: Layout
+) -> None:
+    stays, leaves = (ask(toy, layout, offload=o, grad_accum=4) for o in (frozenset(), OPTIMIZER))
+    assert stays.memory_breakdown_bytes.optimizer > 0
+    assert leaves.memory_breakdown_bytes.optimizer == 0
+    assert leaves.memory_breakdown_bytes.gradients > 0
+    assert leaves.peak_allocated_bytes < stays.peak_allocated_bytes
+    assert leaves.breakdown_s.optimizer > stays.breakdown_s.optimizer
+    fp32 = ask(toy, layout, offload=OPTIMIZER, precision="fp32", grad_accum=4, autocast=True)
+    plain = ask(toy, layout, precision="fp32", grad_accum=4, autocast=True)
+    held = fp32.memory_breakdown_bytes
+    assert held.gradients == plain.memory_breakdown_bytes.gradients
+    assert held.parameters == plain.memory_breakdown_bytes.parameters
+
+
+@pytest.mark.parametrize("layout", SPLITS, ids=str)
+def test_the_host_steps_the_share_of_each_rank_and_its_node_holds_them_all(
+    toy: Profile, layout: Layout
+) -> None:
+    where = site(per_node=layout.accelerators)
+    setup = Setup(layout=layout, precision="bf16-amp", micro_batch=4, autocast=False)
+    stepped = stepped_parameters(ModelCache(toy), setup)
+    assert stepped < toy.trainable_parameters
+    found = ask(toy, layout, where, offload=OPTIMIZER)
+    state = HostState.of(toy, "bf16-amp", OPTIMIZER)
+    assert found.host_memory_bytes is not None
+    assert found.host_memory_bytes.value == pytest.approx(
+        layout.accelerators * stepped * state.kept_bytes
+    )
+    link = host_link_bytes_per_s(where.accelerator)
+    rate = host_bytes_per_s(where, USUAL)
+    expected = stepped * (state.stepped_bytes / rate + state.device_copy / link)
+    assert found.breakdown_s.optimizer == pytest.approx(expected)
+
+
+def test_a_split_model_copies_its_gradients_once_a_step(toy: Profile) -> None:
+    def exposed_s(layout: Layout, accum: int) -> float:
+        return ask(toy, layout, offload=OPTIMIZER, grad_accum=accum).breakdown_s.host_comm_exposed
+
+    def step_s(layout: Layout, accum: int) -> float:
+        return ask(toy, layout, offload=OPTIMIZER, grad_accum=accum).breakdown_s.optimizer
+
+    split = Layout(pipeline=2)
+    setup = Setup(layout=split, precision="bf16-amp", micro_batch=4, autocast=False)
+    width, link = 4, host_link_bytes_per_s(site().accelerator)
+    copied_bytes = width * stepped_parameters(ModelCache(toy), setup)
+    assert exposed_s(split, 2) == pytest.approx(copied_bytes / link)
+    assert exposed_s(split, 8) == pytest.approx(exposed_s(split, 2))
+    assert step_s(split, 8) == pytest.approx(step_s(split, 2))
+    assert step_s(FSDP8, 8) > step_s(FSDP8, 1), "there the host adds them up"
 
 
 @pytest.mark.parametrize("layout", [Layout(), ZERO2, FSDP8])

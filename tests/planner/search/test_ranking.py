@@ -1,10 +1,18 @@
 """The order of plans: of equally many accelerators the cheaper training is the smaller plan."""
 
+from collections.abc import Callable
+
 from answers import make_plan
 
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.types import CPU_PREFIX
 from gpuplan.planner.plan.plan import Plan
+from gpuplan.planner.plan.question import HIDDEN_ABOVE, Choices, Machine, Question, Work
 from gpuplan.planner.search.candidate import sort_key
 from gpuplan.planner.search.ranking import headlines
+from gpuplan.planner.search.recommended import cost_of
+from gpuplan.planner.search.search import search
+from gpuplan.profiles.profile import Profile
 
 
 def priced(plan_id: str, usd_per_hour: float | None, usd_per_million: float | None) -> Plan:
@@ -23,3 +31,22 @@ def test_a_slow_network_is_no_bargain_at_fewer_dollars_an_hour() -> None:
 def test_an_unknown_price_is_not_the_smallest_of_equals() -> None:
     unknown, known = priced("unknown", None, None), priced("known", 350, 1)
     assert headlines((unknown, known))["smallest"] == "known"
+
+
+def test_host_processors_that_are_asked_for_are_shown_whatever_they_cost(
+    make_decoder: Callable[..., Profile],
+) -> None:
+    question = Question(
+        machine=Machine(providers=("aws", "gcp"), max_nodes=1),
+        choices=Choices(recomputes=("none",)),
+        work=Work(tokens=1e11, global_batch=64),
+        top=1,
+        vs_cpu=True,
+    )
+    outcome = search(question, make_decoder(layers=12, hidden=1024), load_catalogue())
+    plans = {plan.offer.accelerator.startswith(CPU_PREFIX): plan for plan in outcome.plans}
+    assert set(plans) == {True, False}
+    cpu, device = cost_of(plans[True]), cost_of(outcome.plans[0])
+    assert cpu is not None
+    assert device is not None
+    assert cpu > HIDDEN_ABOVE * device, "a device as dear would not be shown"

@@ -1,6 +1,7 @@
 """What a trace says of a model, and of a file that cannot be traced."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -334,6 +335,60 @@ def test_data_dependence_names_the_line(forward: Any, operation: str) -> None:
     assert operation in error.value.message
     assert f"{Path(__file__).name}:{line}" in error.value.message
     assert error.value.fix
+
+
+def _logged(use: Callable[[Any, torch.Tensor], Any]) -> Callable[[nn.Module, Any], torch.Tensor]:
+    def compute_loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        loss = compute_mlp_loss(model, batch)
+        value = loss.item()
+        used = use(value, loss)
+        return used if isinstance(used, torch.Tensor) else loss
+
+    return compute_loss
+
+
+def test_a_value_that_is_printed_or_logged_changes_nothing_but_a_note() -> None:
+    said: list[str] = []
+
+    def use(value: Any, loss: torch.Tensor) -> None:
+        mean = (0.9 * value + value / 2 - 1) ** 2
+        said.append(f"{value:.3f} {value} {mean:6.2f} {round(value, 2)} {-mean!r}")
+        if not math.isfinite(value):
+            raise ArithmeticError("a guard that must not stop a trace")
+
+    plain = trace_workload(workload(), numerics=["fp32"])
+    logged = trace_workload(workload(compute_loss=_logged(use)), numerics=["fp32"])
+    assert set(said) == {"nan nan    nan nan nan"}
+    assert logged.model_copy(update={"notes": ()}) == plain
+    (note,) = logged.notes
+    line = _logged.__code__.co_firstlineno + 3
+    assert note.startswith(f"{Path(__file__).name}:{line}, in compute_loss reads a value")
+    assert "wait for the device is not in the step time" in note
+
+
+@pytest.mark.parametrize(
+    ("use", "how"),
+    [
+        (lambda value, loss: loss if value > 3 else loss * 2, "in a comparison"),
+        (lambda value, loss: loss if value else loss * 2, "as a condition"),
+        (lambda value, loss: range(value), "as a whole number"),
+        (lambda value, loss: int(value), "as a whole number"),
+        (lambda value, loss: round(value), "as a whole number"),
+        (lambda value, loss: float(value), "as a float"),
+        (lambda value, loss: loss / value, "in div"),
+        (lambda value, loss: value * loss, "in mul"),
+        (lambda value, loss: loss.expand(2)[: value / 2].sum(), "as a whole number"),
+        (lambda value, loss: torch.zeros(2, value), "in zeros"),
+        (lambda value, loss: torch.stack([loss, torch.tensor([value])[0]]), "in tensor"),
+        (lambda value, loss: F.dropout(loss, p=value), "in dropout"),
+    ],
+)
+def test_a_value_that_decides_something_names_the_line(use: Any, how: str) -> None:
+    with pytest.raises(UserFileError) as error:
+        trace_workload(workload(compute_loss=_logged(use)))
+    assert f"Tensor.item, used {how}, needs the values" in error.value.message
+    assert f"{Path(__file__).name}:{use.__code__.co_firstlineno}" in error.value.message
+    assert ".detach() instead of .item()" in (error.value.fix or "")
 
 
 @pytest.mark.parametrize(

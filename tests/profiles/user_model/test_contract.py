@@ -248,6 +248,33 @@ def test_a_lightning_module_without_a_trainer(tmp_path: Path) -> None:
     one_step(workload)
 
 
+@pytest.mark.parametrize(
+    ("loader", "size"),
+    [
+        ("data, batch_size=64", 64),
+        ("data, batch_sampler=torch.utils.data.BatchSampler(range(5), 3, False)", 3),
+        ("data, batch_size=None", None),
+    ],
+)
+def test_the_micro_batch_of_a_loader_is_its_batch_size(
+    tmp_path: Path, loader: str, size: int | None
+) -> None:
+    workload = load(tmp_path, LIGHTNING.replace("data, batch_size=24", loader))
+    workload.build_model()
+    assert workload.loader_batch_size() is None, "no batch was read yet"
+    if size is not None:
+        workload.make_batch(2)
+    assert workload.loader_batch_size() == size
+
+
+def test_a_loaders_list_of_one_tensor_reaches_training_step_as_a_list(tmp_path: Path) -> None:
+    text = LIGHTNING.replace(", torch.zeros(5).long())", ")").replace(
+        "loss = torch.nn.functional.cross_entropy(self.layer(batch[0]), batch[1])",
+        "(inputs,) = batch; loss = self.layer(inputs).square().mean()",
+    )
+    one_step(load(tmp_path, text))
+
+
 def test_manual_optimization_of_a_lightning_module(tmp_path: Path) -> None:
     manual = """loss = self.layer(batch[0]).square().mean()
             self.optimizers().zero_grad()

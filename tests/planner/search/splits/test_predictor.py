@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.vocabulary import Offloaded
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.hardware.device import capacity_bytes
 from gpuplan.planner.parallelism.legal_layouts import legal_layouts
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.plan.setup import Setup
+from gpuplan.planner.predict.host_work import host_memory_of
 from gpuplan.planner.predict.interval import oom_probability
 from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
@@ -116,9 +118,13 @@ def predictor_of(cache: ModelCache, site: Site, nodes: int, **given: object) -> 
     return found
 
 
-def bases() -> list[Setup]:
-    base = Setup(layout=Layout(), precision="bf16-amp", micro_batch=1)
-    return [replace(base, autocast=False), base]
+OPTIMIZER: frozenset[Offloaded] = frozenset({"optimizer"})
+
+
+def bases(offload: frozenset[Offloaded] = frozenset()) -> list[Setup]:
+    base = Setup(layout=Layout(), precision="bf16-amp", micro_batch=1, offload=offload)
+    without_casts = replace(base, autocast=False)
+    return [without_casts] if offload else [without_casts, base]
 
 
 @settings(max_examples=40)
@@ -140,6 +146,7 @@ def test_the_peaks_of_many_layouts_are_those_of_each(caches, data) -> None:
         micro_batch=1,
         recompute=data.draw(st.sampled_from(["none", "selective", "full"])),
         autocast=data.draw(st.booleans()),
+        offload=data.draw(st.sampled_from([frozenset(), OPTIMIZER])),
     )
     pipelines = [(layout.pipeline, layout.virtual_stages)]
     stages, owners = stages_of(cache, setup, pipelines, BATCHES)
@@ -158,9 +165,12 @@ def test_the_best_is_that_of_trying_every_layout(caches, sites, data) -> None:
     batch = data.draw(st.sampled_from([8, 16, 24]))
     site = with_memory(site, data.draw(st.sampled_from([1.0, 0.045, 0.03])))
     max_oom = data.draw(st.sampled_from([0.4, 0.02, 0.001]))
+    offload = data.draw(st.sampled_from([frozenset(), OPTIMIZER]))
+    if offload:
+        site = replace(site, host_memory_bytes=data.draw(st.sampled_from([None, 2e9, 4e9])))
     predictor = predictor_of(cache, site, 1, global_batch=batch)
-    outcome = predictor.best(site, bases(), 1, bound_s=float("inf"), max_oom=max_oom)
-    tried = tried_one_by_one(cache, site, predictor, batch, max_oom)
+    outcome = predictor.best(site, bases(offload), 1, bound_s=float("inf"), max_oom=max_oom)
+    tried = tried_one_by_one(cache, site, predictor, batch, max_oom, offload)
     assert outcome.fitting == len(tried)
     if not tried:
         assert outcome.found == ()
@@ -188,7 +198,12 @@ def with_memory(site: Site, share: float) -> Site:
 
 
 def tried_one_by_one(
-    cache: ModelCache, site: Site, predictor: SplitPredictor, batch: int, max_oom: float
+    cache: ModelCache,
+    site: Site,
+    predictor: SplitPredictor,
+    batch: int,
+    max_oom: float,
+    offload: frozenset[Offloaded],
 ) -> list[float]:
     """Return the step times of all setups that fit but for such a chance of running out."""
     found = []
@@ -209,12 +224,13 @@ def tried_one_by_one(
                     micro_batch=size,
                     grad_accum=accum,
                     recompute=recompute,
-                    autocast=layout.zero_stage < 2,
+                    autocast=layout.zero_stage < 2 and not offload,
+                    offload=offload,
                 )
                 if not is_safe(USUAL_FRAGMENTATION, cache, site, setup, max_oom):
                     continue
                 found.append(step_parts(cache, site, setup).total_s.item())
-        found += some_layers_one_by_one(cache, site, layout, batch, max_oom)
+        found += some_layers_one_by_one(cache, site, layout, batch, max_oom, offload)
     return found
 
 
@@ -237,11 +253,17 @@ def is_safe(
         stack=setup.stack,
         layout=setup.layout,
     )
-    return risk <= max_oom
+    on_host = host_memory_of(cache, site, setup)
+    return risk <= max_oom and (not setup.offload or on_host.fits)
 
 
 def some_layers_one_by_one(
-    cache: ModelCache, site: Site, layout: Layout, batch: int, max_oom: float
+    cache: ModelCache,
+    site: Site,
+    layout: Layout,
+    batch: int,
+    max_oom: float,
+    offload: frozenset[Offloaded],
 ) -> list[float]:
     """Return the step times with the fewest layers recomputed that fit, by trying 0, 1, 2 …"""
     found = []
@@ -259,7 +281,8 @@ def some_layers_one_by_one(
                 grad_accum=accum,
                 recompute="full" if again else "none",
                 recompute_share=again / layers if again else 1.0,
-                autocast=layout.zero_stage < 2,
+                autocast=layout.zero_stage < 2 and not offload,
+                offload=offload,
             )
             if is_safe(FRAGMENTATION, cache, site, setup, max_oom):
                 found += [step_parts(cache, site, setup).total_s.item()] if again else []
@@ -294,7 +317,9 @@ def test_a_large_model_has_plans_that_split_it_and_a_small_one_is_left_alone(
     assert small.tried > 0
 
 
+@pytest.mark.parametrize("offload", [frozenset(), OPTIMIZER], ids=["device", "host"])
 def test_every_split_candidate_is_counted_and_faster_than_data_parallelism(
+    offload: frozenset[Offloaded],
     huge: Profile,
 ) -> None:
     machine = Machine(providers=("aws",), accelerators=("A100", "H100"), max_nodes=8)
@@ -304,6 +329,7 @@ def test_every_split_candidate_is_counted_and_faster_than_data_parallelism(
         cache := ModelCache(huge),
         space_of(question, cache.profile),
         survey(load_catalogue(), machine, question.money),
+        offload=offload,
     )
     found = list(sweep.candidates())
     counted = sum(one.variants_that_fit for one in found)
@@ -313,6 +339,7 @@ def test_every_split_candidate_is_counted_and_faster_than_data_parallelism(
     assert sweep.timed > 0
     for one in split:
         assert one.global_batch == 256
+        assert one.setup.offload == offload
         assert one.step_s == pytest.approx(planned_step_s(cache, one.site, one.setup), rel=1e-9)
         whole = [
             other.step_s
@@ -321,6 +348,36 @@ def test_every_split_candidate_is_counted_and_faster_than_data_parallelism(
             and (other.choice, other.nodes) == (one.choice, one.nodes)
         ]
         assert one.step_s < min(whole, default=float("inf"))
+
+
+def test_what_fits_no_other_way_is_split_with_its_optimizer_on_the_host(huge: Profile) -> None:
+    """Eight ranks cannot share four samples, so that none of them holds the whole model."""
+    machine = Machine(instances=("p4d.24xlarge",), nodes=(1,))
+    question = Question(machine=machine, work=Work(global_batch=4))
+    never = replace(question, choices=Choices(offload=()))
+    assert not search(never, huge, load_catalogue()).plans
+    first = search(question, huge, load_catalogue()).plans[0]
+    assert not first.layout.is_data_parallel_only
+    assert first.offloaded == ("optimizer",)
+    assert first.host_memory_bytes is not None
+    assert first.host_memory_bytes.fits
+    assert first.runnable is False
+    assert "keeps nothing in host memory" in (first.why_not_runnable or "")
+
+
+def test_nothing_is_split_beside_parameters_on_the_host(huge: Profile) -> None:
+    machine = Machine(instances=("p4d.24xlarge",), nodes=(1,))
+    question = Question(machine=machine, work=Work(global_batch=256))
+    cache = ModelCache(huge)
+    sweep = Sweep(
+        question,
+        cache,
+        space_of(question, cache.profile),
+        survey(load_catalogue(), machine, question.money),
+        offload=frozenset({"parameters"}),
+    )
+    assert all(one.layout.is_data_parallel_only for one in sweep.candidates())
+    assert sweep.timed == 0
 
 
 def test_one_accelerator_and_a_free_batch_leave_nothing_to_split(huge: Profile) -> None:
