@@ -39,7 +39,7 @@ SCREEN_LINES = 24
 NEXT_SEPARATORS = ("   ·   ", "  ·  ")
 USE = "MFU"
 BANDWIDTH_MARK = "bw: share of memory bandwidth, which bounds the step"
-NOT_COUNTED = "not in these sums: storage, egress"
+NOT_COUNTED = "not in these sums: disks, storage, egress (gpuplan show)"
 
 
 @dataclass(frozen=True, kw_only=True)

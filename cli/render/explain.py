@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 
 from rich.text import Text
 
@@ -11,14 +12,17 @@ from ...catalog.text.quantity import (
     UNKNOWN,
     format_bytes,
     format_count,
+    format_duration,
     format_gib,
     format_part,
     format_seconds,
     format_share,
 )
+from ...catalog.units import SECONDS_PER_HOUR
 from ...planner.plan.plan import (
     Basis,
     ChosenOffer,
+    CostLine,
     Estimate,
     EstimatedMemory,
     MemoryBreakdown,
@@ -172,9 +176,38 @@ def _money(plan: Plan, width: int) -> Iterator[Text]:
     yield Text("Money", style="bold")
     for items in money_items(plan):
         yield from (Text(line) for line in packed(items, width=width, indent=2))
-    for line in () if plan.job is None else plan.job.cost_lines:
-        unit = f"{line.quantity:,.1f} {line.unit} at {format_price(line.unit_usd)}"
-        yield Text(f"  {line.name}: {unit} = {format_money(line.usd)}", style="dim")
+    for line in paid_lines(plan):
+        yield Text(f"  {line.name}: {priced(line)} = {format_money(line.usd)}", style="dim")
+    for item in data_items(plan):
+        yield from (Text(one) for one in packed([item], width=width, indent=2))
+
+
+def paid_lines(plan: Plan) -> list[CostLine]:
+    """Return the lines of the cost that a reader sees: those of no cost at all are left out."""
+    return [] if plan.job is None else [line for line in plan.job.cost_lines if line.usd]
+
+
+def priced(line: CostLine) -> str:
+    """Return a line's quantity at its price: "2.5 instance-hour at $21.96"."""
+    return f"{amount_text(line.quantity)} {line.unit} at {format_price(line.unit_usd)}"
+
+
+def amount_text(quantity: float) -> str:
+    """Return an amount with a tenth, and a small one with two digits that say something."""
+    return f"{quantity:,.1f}" if quantity >= 1 else f"{quantity:.2g}"
+
+
+def data_items(plan: Plan) -> list[str]:
+    """Return what data costs beside the machines, in one line; empty where nobody looked."""
+    lines = () if plan.whole_job is None else plan.whole_job.data_lines
+    if not lines:
+        return []
+    listed = ", ".join(f"{line.name} {_known(line.usd)}" for line in lines)
+    return [f"not in these sums: {listed}"]
+
+
+def _known(usd: Decimal | None) -> str:
+    return UNKNOWN if usd is None else format_money(usd)
 
 
 def _energy(plan: Plan, width: int) -> Iterator[Text]:
@@ -213,7 +246,8 @@ def _stops_items(plan: Plan, run: RunCost) -> Iterator[str]:
         return
     yield f"goodput {format_share(run.goodput)}"
     every, stall = run.checkpoint_interval_s, plan.stops.stall_s
-    yield f"checkpoint every {format_seconds(every)} ({format_seconds(stall)} each)"
+    often = format_duration(every / SECONDS_PER_HOUR)
+    yield f"checkpoint every {often} ({format_seconds(stall)} each)"
     expected = plan.stops.per_hour * run.hours
     yield f"{'less than 0.01' if expected < 0.01 else f'{expected:.2g}'} stops expected"
     if run.deadline_probability is not None:

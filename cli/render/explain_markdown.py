@@ -10,9 +10,12 @@ from ...planner.plan.plan import Estimate, Plan
 from .explain import (
     MEMORY_PARTS,
     STEP_PARTS,
+    amount_text,
+    data_items,
     money_items,
     notes_of,
     origins,
+    paid_lines,
     parts_of,
     risk_text,
     setup_items,
@@ -79,14 +82,15 @@ def _money(plan: Plan) -> Iterator[str]:
         rows = [
             (
                 line.name,
-                f"{line.quantity:,.1f} {line.unit}",
+                f"{amount_text(line.quantity)} {line.unit}",
                 format_price(line.unit_usd),
                 format_money(line.usd),
             )
-            for line in job.cost_lines
+            for line in paid_lines(plan)
         ]
         yield ""
         yield _table(("paid for", "quantity", "unit price", "cost"), rows)
+    yield from (f"\n{item[0].upper()}{item[1:]}." for item in data_items(plan))
 
 
 def _table(headings: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:

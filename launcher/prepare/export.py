@@ -14,6 +14,7 @@ from ...catalog.errors import UsageError, did_you_mean
 from ...catalog.snapshot import Catalogue
 from ...catalog.version import VERSION
 from ...catalog.vocabulary import EXPORT_TOOLS, ExportTool
+from ...planner.cost.data_cost import LEAST_DISK_GB, SIZED_DISKS
 from ...planner.plan.plan import Plan
 from ..frameworks import deepspeed
 from ..frameworks.accelerate import CONFIG_FILE
@@ -24,7 +25,7 @@ from ..skypilot.placement import TPU_SLICES, hardware, places
 from ..task_file import write_tasks
 from .node_setup import ACTIVATE, setup_script
 from .project import Project
-from .task import FAST_NETWORK, IDLE_DOWN_MINUTES, LEAST_DISK_GB, NO_AUTODOWN, SIZED_DISKS
+from .task import FAST_NETWORK, IDLE_DOWN_MINUTES, NO_AUTODOWN
 
 DEEPSPEED_FILE = "ds_config.json"
 """As DeepSpeed's own documentation calls it."""

@@ -19,9 +19,10 @@ from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.snapshot import Catalogue
 from ...catalog.types import Provider
 from ...planner.cost.bought import stops_bought
+from ...planner.cost.data_cost import data_lines, in_words
 from ...planner.cost.launch_cost import LaunchCost, launch_cost
 from ...planner.cost.run_cost import CENT
-from ...planner.plan.plan import SCHEMA_VERSION, CostLine, Estimated, Plan, Stops
+from ...planner.plan.plan import SCHEMA_VERSION, CostLine, DataLine, Estimated, Plan, Stops
 from ...profiles.user_model.spec import ModelSpec
 from ..bundle import write_guard, write_job_folder, write_orders
 from ..frameworks.command import parse_command
@@ -168,6 +169,7 @@ def prepare(
     refuse_past_deadline(cost, request.deadline, now=now())
     run_id = f"{_name(spec, request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
     written = folder / FOLDER / run_id
+    parameters = None if given.workload is None else given.workload.parameters
     task = build_task(
         plan,
         project,
@@ -176,7 +178,7 @@ def prepare(
         run_id=run_id,
         folder=written,
         accelerator=accelerator,
-        parameters=None if given.workload is None else given.workload.parameters,
+        parameters=parameters,
         fallback=others,
     )
     held = orders(plan, request, whole, places, run_id=run_id, requested_at=now(), fallback=others)
@@ -204,7 +206,7 @@ def prepare(
         fallback=others,
         job=job,
         data=data,
-        parameters=None if given.workload is None else given.workload.parameters,
+        parameters=parameters,
         folder=written,
         request=request,
         project=project,
@@ -213,7 +215,8 @@ def prepare(
         billing=catalogue.providers.get(plan.offer.provider),
         orders=held,
         notes=(
-            *(*project.notes, *task.notes, *late, *_notes(plan, request, catalogue)),
+            *(*project.notes, *task.notes, *late),
+            *_notes(plan, request, catalogue, parameters=parameters, hours=cost.hours_expected),
             *_unowned_notes(held, plan, request, (*places, *others)),
         ),
     )
@@ -316,7 +319,28 @@ def _cost(
     )
 
 
-def _notes(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[str, ...]:
+def _data_lines(plan: Plan, parameters: int | None, hours: float | None) -> tuple[DataLine, ...]:
+    """Return what the data of a launch costs; nothing where its length or model is not known."""
+    if parameters is None or hours is None or plan.stops is None:
+        return ()
+    return data_lines(
+        provider=plan.offer.provider,
+        region=plan.offer.region,
+        nodes=plan.nodes,
+        parameters=parameters,
+        checkpoint_bytes=plan.stops.checkpoint_bytes,
+        hours=hours,
+    )
+
+
+def _notes(
+    plan: Plan,
+    request: LaunchRequest,
+    catalogue: Catalogue,
+    *,
+    parameters: int | None,
+    hours: float | None,
+) -> tuple[str, ...]:
     """Return what was never tried, and what is not in the sums."""
     notes = []
     if plan.nodes > 1 and request.command is None and request.outputs is not None:
@@ -324,7 +348,11 @@ def _notes(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[st
             "checkpoints that several nodes write through a mounted bucket were tried on a"
             " simulated cloud only: check the first one before you rely on them"
         )
-    notes.append("disks, buckets and traffic between regions are not in these sums")
+    beside = in_words(_data_lines(plan, parameters, hours))
+    notes.append(
+        "disks, buckets and traffic between regions are not in these sums"
+        + (f": {beside}" if beside else "")
+    )
     provider = catalogue.providers.get(plan.offer.provider)
     if provider is None or provider.billing_increment_s is None:
         notes.append(f"what {plan.offer.provider} rounds its bills to is not known")

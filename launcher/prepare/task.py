@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...catalog.types import Accelerator
+from ...planner.cost.data_cost import SIZED_DISKS, disk_gb
 from ...planner.plan.plan import Plan
 from ..bundle import PACKAGE
 from ..frameworks.launch import launch
@@ -26,19 +27,10 @@ from .run_script import out_dir, run_script
 TORCH_FRAMEWORKS = ("torchrun", "accelerate", "deepspeed", "lightning", "horovod")
 FAST_NETWORK = ("aws", "gcp")
 """Clouds on which SkyPilot 0.14 takes `network_tier` for every machine."""
-SIZED_DISKS = ("aws", "gcp", "azure", "oci", "nebius")
-"""Clouds on which a machine's disk has the size that is asked for."""
 ENDED_BY_SIGTERM = 143
 """What the guard ends with where somebody else ended it."""
 NO_AUTODOWN = ("verda",)
 """SkyPilot 0.14 refuses `autostop` there."""
-LEAST_DISK_GB = 256
-ROOM_GB = 100
-"""The system, the environment and what a script leaves."""
-STATE_BYTES_PER_PARAMETER = 16
-"""Weights, two moments of Adam and what the file's format adds, all fp32 at most."""
-COPIES = 3
-"""Checkpoints on a disk: the two that stay, and the one that is being written."""
 IDLE_DOWN_MINUTES = 5
 FETCH_DOWN_MINUTES = 60
 """Longer, since results are still to be fetched."""
@@ -219,16 +211,6 @@ def idle_minutes(request: LaunchRequest) -> int:
     if request.autodown_minutes is not None:
         return request.autodown_minutes
     return FETCH_DOWN_MINUTES if request.fetch else IDLE_DOWN_MINUTES
-
-
-def disk_gb(parameters: int | None) -> int:
-    """Return the size of a node's disk, GB: room for checkpoints beside the system.
-
-    >>> disk_gb(124_000_000), disk_gb(70_000_000_000)
-    (256, 3460)
-    """
-    state_gb = COPIES * STATE_BYTES_PER_PARAMETER * (parameters or 0) / 1e9
-    return max(LEAST_DISK_GB, ROOM_GB + round(state_gb))
 
 
 def _mounts(request: LaunchRequest, folder: Path) -> dict[str, Any]:

@@ -144,6 +144,23 @@ class CostLine(FrozenModel):
     """US dollars of the line."""
 
 
+class DataLine(FrozenModel):
+    """One line of what data costs; dollars are None where no source states a price."""
+
+    name: str
+    """What is paid for."""
+    quantity: float
+    """How much of it, in `unit`; a GB is what the seller calls so."""
+    unit: str
+    """What is counted, such as GB-month."""
+    unit_usd: Usd | None
+    """US dollars for one unit, in the first tier of an amount."""
+    usd: Usd | None
+    """US dollars of the line."""
+    source: str | None = None
+    """Where the price comes from."""
+
+
 class Stops(FrozenModel):
     """What stops a run, and what a stop and a checkpoint of it take."""
 
@@ -284,3 +301,5 @@ class WholeJob(FrozenModel):
     """US dollars on the spot market of the plan's region, its interruptions counted."""
     cost_lines: tuple[CostLine, ...] = ()
     """What the dollars are made of."""
+    data_lines: tuple[DataLine, ...] = ()
+    """What its data costs beside `usd`: disks, checkpoints that are kept, one download."""

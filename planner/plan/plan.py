@@ -20,6 +20,7 @@ from .parts import Basis as Basis
 from .parts import Breakdown as Breakdown
 from .parts import ChosenOffer as ChosenOffer
 from .parts import CostLine as CostLine
+from .parts import DataLine as DataLine
 from .parts import Estimated as Estimated
 from .parts import EstimatedHostMemory as EstimatedHostMemory
 from .parts import EstimatedMemory as EstimatedMemory

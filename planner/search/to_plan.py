@@ -8,13 +8,14 @@ from typing import Literal
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ...profiles.profile import Profile
+from ..cost.data_cost import data_lines
 from ..cost.run_cost import run_cost, samples_of
 from ..cost.whole_job import Job, start_up_s, whole_job
 from ..goodput.stops import stops_of
 from ..offload.host_memory import ordered
 from ..plan.ids import plan_id
 from ..plan.parts import Stops
-from ..plan.plan import Estimated, Plan, RunCost
+from ..plan.plan import Estimated, Plan, RunCost, WholeJob
 from ..plan.question import Money, Question, Work
 from ..predict.predict import Prediction
 from ..software.torch_builds import BuildVerdict, capacity_note
@@ -74,7 +75,7 @@ def as_plan(
         usd_per_million_samples=rates.usd_per_million_samples,
         usd_per_million_tokens=rates.usd_per_million_tokens,
         run=None if run is None else _expected(run, job, question.money),
-        whole_job=None if job is None else job.whole,
+        whole_job=None if job is None else _with_data(job.whole, candidate, profile.parameters),
         stops=stops,
         p_oom=prediction.p_oom,
         needs_build=_needs_build(torch_build),
@@ -187,6 +188,20 @@ def _whole_job(
         stops=stops,
         spot_stops=_on_spot(candidate),
     )
+
+
+def _with_data(whole: WholeJob, candidate: Candidate, parameters: int) -> WholeJob:
+    """Return the job with what its data costs beside its machines."""
+    offer = candidate.choice.offer
+    lines = data_lines(
+        provider=offer.provider,
+        region=offer.region,
+        nodes=candidate.nodes,
+        parameters=parameters,
+        checkpoint_bytes=candidate.checkpoint_bytes,
+        hours=whole.hours,
+    )
+    return whole.model_copy(update={"data_lines": lines})
 
 
 def _on_spot(candidate: Candidate) -> Stops | None:

@@ -34,8 +34,9 @@ from gpuplan.launcher.prepare.request import (
     refuse_repeats,
 )
 from gpuplan.launcher.prepare.run_script import upload_lines
-from gpuplan.launcher.prepare.task import LONGEST_CLUSTER_NAME, cluster_name, disk_gb
+from gpuplan.launcher.prepare.task import LONGEST_CLUSTER_NAME, cluster_name
 from gpuplan.launcher.skypilot.placement import SKYPILOT_NAMES, TPU_SLICES, hardware, places
+from gpuplan.planner.cost.data_cost import disk_gb
 
 GOLDEN = Path(__file__).parent / "golden"
 CANARY = "hf_canaryCanaryCanary0123456789"
