@@ -72,7 +72,10 @@ def _sums(prepared: Prepared) -> Iterator[Text]:
 
 def _cost_line(line: CostLine, nodes: int) -> Text:
     seconds = line.quantity / nodes * SECONDS_PER_HOUR
-    return _line(f"  {line.name}", f"{_span(seconds):>12}  {_usd(line.usd):>12}")
+    # A long name takes the room before the figure, so that figures stay below each other.
+    label = f"  {line.name} "
+    span = f"{_span(seconds):>{LABEL_WIDTH + 12 - len(label)}}"
+    return Text(f"  {label}{span}  {_usd(line.usd):>12}")
 
 
 def _named(places: Iterable[Place]) -> str:
