@@ -197,9 +197,14 @@ def sources(
         curves: Curve files that it was predicted with.
     """
     from ..catalog.snapshot import load_catalogue
+    from ..planner.cost.launch_cost import startups
     from ..planner.plan.provenance import provenance
 
-    return provenance(plan, load_catalogue(offers), chosen_curves(curves))
+    found = provenance(plan, load_catalogue(offers), chosen_curves(curves))
+    if plan.whole_job is None:
+        return found
+    begun = (f"{one.name} {one.value_s / 60:g} min, {one.source}" for one in startups())
+    return {"start-up": "; ".join(begun), **found}
 
 
 def timeline(inputs: Inputs, plan: Plan) -> list[Span]:

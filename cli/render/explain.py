@@ -273,9 +273,24 @@ def origins(plan: Plan, answer: Estimate | None, sources: Mapping[str, str]) -> 
         "step time": BASIS_OF_TIME[plan.step_time_s.basis],
         "memory": BASIS_OF_MEMORY[plan.peak_memory_bytes.basis],
         "price": f"{offer.purchase}, basis {offer.price_basis}{dated}{snapshot}",
+        **_stops_origin(plan),
         **energy,
         **sources,
     }
+
+
+def _stops_origin(plan: Plan) -> dict[str, str]:
+    """Return what the expected time and the cost of data rest on."""
+    found: dict[str, str] = {}
+    stops = plan.stops
+    if stops is not None:
+        rate = f"{stops.per_hour:.2g} an hour, 80 % {stops.per_hour_low:.2g}"  # noqa: RUF001
+        found["stops"] = f"{rate} to {stops.per_hour_high:.2g}: {'; '.join(stops.sources)}"
+    if plan.whole_job is not None:
+        priced = {line.name: line.source for line in plan.whole_job.data_lines if line.source}
+        if priced:
+            found["data"] = "; ".join(f"{name}: {source}" for name, source in priced.items())
+    return found
 
 
 def notes_of(plan: Plan) -> tuple[str, ...]:
