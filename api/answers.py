@@ -203,7 +203,9 @@ def sources(
     found = provenance(plan, load_catalogue(offers), chosen_curves(curves))
     if plan.whole_job is None:
         return found
-    begun = (f"{one.name} {one.value_s / 60:g} min, {one.source}" for one in startups())
+    begun = (
+        f"{one.name} {one.value_s / 60:g} min, {one.source}" for one in startups() if one.value_s
+    )
     return {"start-up": "; ".join(begun), **found}
 
 

@@ -89,7 +89,7 @@ def test_show_says_where_the_catalogue_has_it_from(kept: Estimate) -> None:
     sources = api.sources(kept.plans[0])
     assert "A100" in sources["kernel curves"]
     assert all(sources.values())
-    assert set(sources) == {"kernel curves", "device", "instance", "offer"}
+    assert set(sources) == {"start-up", "kernel curves", "device", "instance", "offer"}
 
 
 def test_show_in_json_is_the_plan(kept: Estimate, capsys) -> None:

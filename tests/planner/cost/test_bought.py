@@ -1,0 +1,49 @@
+"""What stops a plan's run where its machines are bought in another way than planned."""
+
+import pytest
+from answers import make_plan, make_run
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.cost.bought import SHORTEST_INTERVAL_S, checkpoint_every_s, stops_bought
+from gpuplan.planner.plan.plan import Plan, Stops
+
+CATALOGUE = load_catalogue()
+
+
+def planned(**changes: float) -> Plan:
+    """Return a plan with stops."""
+    facts = {
+        "per_hour": 1e-3,
+        "per_hour_low": 3e-4,
+        "per_hour_high": 3e-3,
+        "checkpoint_bytes": 1e10,
+        "stall_s": 8.0,
+        "restart_s": 1000.0,
+        "wait_s": 0.0,
+    }
+    return make_plan(run=make_run()).model_copy(
+        update={"stops": Stops(**(facts | changes))}  # pyright: ignore[reportArgumentType]
+    )
+
+
+def test_spot_machines_are_stopped_more_often_than_the_same_on_demand() -> None:
+    plan = planned()
+    accelerator = CATALOGUE.accelerators[plan.offer.accelerator]
+    owned = stops_bought(plan, accelerator, "on-demand")
+    spot = stops_bought(plan, accelerator, "spot")
+    assert owned is not None and spot is not None
+    assert spot.per_hour > owned.per_hour and spot.wait_s > owned.wait_s == 0
+    assert spot.checkpoint_bytes == owned.checkpoint_bytes == 1e10
+    assert checkpoint_every_s(spot) <= checkpoint_every_s(owned)
+
+
+def test_a_plan_of_a_version_that_did_not_look_has_none() -> None:
+    plan = make_plan(run=make_run())
+    assert stops_bought(plan, CATALOGUE.accelerators["H100-80GB-SXM"], "spot") is None
+
+
+@pytest.mark.parametrize(("stall_s", "per_hour"), [(0.001, 100.0), (60.0, 1e-6)])
+def test_a_launch_neither_only_saves_nor_never(stall_s: float, per_hour: float) -> None:
+    stops = planned(stall_s=stall_s, per_hour=per_hour).stops
+    assert stops is not None
+    assert SHORTEST_INTERVAL_S <= checkpoint_every_s(stops) <= 1800
