@@ -28,7 +28,7 @@ from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.origin import files_hash, origin_of
 from gpuplan.launcher.store.sourced_plan import SourcedPlan
 from gpuplan.planner.plan.layout import parse_layout
-from gpuplan.planner.plan.plan import Estimate, Plan
+from gpuplan.planner.plan.plan import Estimate, Plan, Stops
 from gpuplan.planner.plan.question import Choices, Money, Question, Work
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
@@ -527,3 +527,27 @@ def test_how_often_a_checkpoint_is_written_and_whether_into_a_bucket(folder: Pat
     assert job is not None
     policy = job.checkpoint
     assert (policy.every_steps, policy.every_s, policy.in_bucket) == (200, None, False)
+
+
+def test_checkpoints_are_as_frequent_as_costs_least_and_stops_are_in_the_cost(
+    folder: Path,
+) -> None:
+    stops = Stops(
+        per_hour=1e-3,
+        per_hour_low=3e-4,
+        per_hour_high=3e-3,
+        checkpoint_bytes=3e12,
+        stall_s=30.0,
+        restart_s=1000.0,
+        wait_s=0.0,
+    )
+    plan = make_plan(run=make_run()).model_copy(update={"stops": stops})
+    launch = prepared(given_plan(plan), LaunchRequest(outputs=BUCKET))
+    assert launch.job is not None
+    assert launch.job.checkpoint.every_s == 1800
+    lost = {line.name: line.quantity for line in launch.cost.lines}
+    assert lost["failures and restarts"] > 0 and lost["checkpoints"] > 0
+    assert launch.cost.usd_expected == sum(line.usd for line in launch.cost.lines)
+    on_spot = prepared(given_plan(plan), LaunchRequest(outputs=BUCKET, spot=True)).cost
+    more = {line.name: line.quantity for line in on_spot.lines}
+    assert more["failures and restarts"] > lost["failures and restarts"]
