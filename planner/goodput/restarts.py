@@ -75,13 +75,14 @@ def best_interval_s(rate_per_s: float, stall_s: float) -> float:
     return x / rate_per_s
 
 
-def again_s(rate_per_s: float, stall_s: float, restart_s: float, wait_s: float) -> float:
+def again_s(rate_per_s: Any, stall_s: Any, restart_s: Any, wait_s: Any, maths: Any = math) -> Any:
     """Return the time within which a stop that follows a stop makes it dearer, on average.
 
     The mean time of a part, over its length s, is 1 + λ·a + λ²·b + …, with a = s/2 + restart + wait
     and b as below; it grows with the rate as λ·e^(λ·b/a) does.
     """
-    part_s = min(MOST_INTERVAL_S, math.sqrt(2 * stall_s / rate_per_s)) + stall_s
+    least = min if maths is math else maths.minimum
+    part_s = least(MOST_INTERVAL_S, maths.sqrt(2 * stall_s / rate_per_s)) + stall_s
     once_s = part_s / 2 + restart_s + wait_s
     twice = part_s**2 / 6 + restart_s**2 / 2 + part_s * restart_s / 2
     return (twice + wait_s * (part_s / 2 + restart_s)) / once_s
