@@ -9,9 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuplan.planner.goodput.expected_run import expected_run, interval_s
+from gpuplan.planner.goodput.hand_over import RESTARTS
 from gpuplan.planner.goodput.priors import prior
+from gpuplan.planner.goodput.purchase_mix import Purchase, ways
 from gpuplan.planner.goodput.simulation import (
     Array,
+    Deadline,
     PoissonStops,
     Runs,
     Simulated,
@@ -89,8 +92,11 @@ def a_case(zones: int, rng: np.random.Generator) -> Case:
     )
 
 
-def drawn(cases: Sequence[Case], count: int, rng: np.random.Generator) -> tuple[Runs, Array]:
-    """Return `count` runs of each case, and the factors of their rates; arrays [cases x count]."""
+def drawn(cases: Sequence[Case], count: int, rng: np.random.Generator) -> tuple[Runs, Array, Array]:
+    """Return `count` runs of each case, their steps alone in seconds, and factors of their rates.
+
+    Arrays [cases x count].
+    """
     beside = prior("beside_steps")
     slow = Spread.of(1 + beside.value, 1 + beside.low, 1 + beside.high)
     times = [Spread.of(c.training_s.value, c.training_s.low, c.training_s.high) for c in cases]
@@ -100,19 +106,24 @@ def drawn(cases: Sequence[Case], count: int, rng: np.random.Generator) -> tuple[
     steps = drawn_factors(times, count, rng, cut=np.inf)
     others = (1 + beside.value) * drawn_factors([slow] * len(cases), count, rng, cut=np.inf)
     rates = drawn_factors(known, count, rng)
-    work_s = np.array([[c.training_s.value] for c in cases]) * steps * others
+    steps_s = np.array([[c.training_s.value] for c in cases]) * steps
+    work_s = steps_s * others
     every_s = np.array([[interval_s(as_conditions(c.stops))] for c in cases])
-    return Runs(
-        work_s=work_s.ravel(),
-        segments=parts_of(work_s, every_s).ravel(),
-        stall_s=repeated([c.stops.stall_s for c in cases], count),
-        restart_s=repeated([c.stops.restart_s for c in cases], count),
-    ), rates.ravel()
+    return (
+        Runs(
+            work_s=work_s.ravel(),
+            segments=parts_of(work_s, every_s).ravel(),
+            stall_s=repeated([c.stops.stall_s for c in cases], count),
+            restart_s=repeated([c.stops.restart_s for c in cases], count),
+        ),
+        steps_s.ravel(),
+        rates.ravel(),
+    )
 
 
 def simulated(cases: Sequence[Case], count: int, rng: np.random.Generator) -> Simulated:
     """Return what becomes of `count` runs of each case; arrays [cases x count]."""
-    runs, factors = drawn(cases, count, rng)
+    runs, _, factors = drawn(cases, count, rng)
     wait_s = repeated([c.stops.wait_s for c in cases], count)
     return simulate(runs, PoissonStops(rates_of(cases, count) * factors, wait_s, rng), rng)
 
@@ -139,6 +150,87 @@ def compared(cases: Sequence[Case], count: int, rng: np.random.Generator) -> lis
         _compared(case, one_s, paid_s)
         for case, one_s, paid_s in zip(cases, elapsed_s, billed_s, strict=True)
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixed:
+    """The mix of spot and on demand against the simulation, for one plan."""
+
+    plan: Purchase
+    elapsed: float
+    """Closed form over simulation, less 1."""
+    usd: float
+    """The same of what is billed, where on-demand machines cost 2.5 times as much."""
+    chance: float
+    """Difference of the chance of the deadline."""
+    moved: float
+    """Share of the simulated runs that moved."""
+
+
+SPOT_USD, ON_DEMAND_USD = 1.0, 2.5
+SLOWEST_S = 1920.0
+"""As startup.toml has it."""
+
+
+def compared_mixes(cases: Sequence[Case], count: int, rng: np.random.Generator) -> list[Mixed]:
+    """Return the mix against the simulation, with a deadline drawn for every case on spot."""
+    plans = [a_purchase(case, rng) for case in cases]
+    runs, steps_s, factors = drawn(cases, count, rng)
+    rates = rates_of(cases, count) * factors
+    begins = repeated(
+        [p.deadline_s >= RESTARTS * SLOWEST_S + p.training_s.high for p in plans], count
+    ).astype(bool)
+    # What begins on demand stays there.
+    deadline_s = np.where(begins, repeated([p.deadline_s for p in plans], count), 1e15)
+    deadline = Deadline(
+        deadline_s=deadline_s,
+        slowest_restart_s=np.full_like(deadline_s, SLOWEST_S),
+        steps_s=steps_s,
+        failure_per_s=rates[0],
+    )
+    rates[1:] *= begins
+    wait_s = repeated([c.stops.wait_s for c in cases], count) * begins
+    found = simulate(runs, PoissonStops(rates, wait_s, rng), rng, deadline)
+    usd = np.where(begins, SPOT_USD, ON_DEMAND_USD) * found.spot_s
+    usd += ON_DEMAND_USD * found.on_demand_s
+    moved = found.on_demand_s > 0
+    by_case = (one.reshape(len(plans), count) for one in (found.elapsed_s, usd / HOUR, moved))
+    return [_mixed(*one) for one in zip(plans, *by_case, strict=True)]
+
+
+def a_purchase(case: Case, rng: np.random.Generator) -> Purchase:
+    """Return how a case on spot may be bought, with a deadline from just too near to begin so."""
+    spot = case.stops
+    share = case.failures_per_hour / spot.per_hour
+    return Purchase(
+        training_s=case.training_s,
+        spot=spot,
+        on_demand=Stops(
+            per_hour=case.failures_per_hour,
+            per_hour_low=spot.per_hour_low * share,
+            per_hour_high=spot.per_hour_high * share,
+            checkpoint_bytes=spot.checkpoint_bytes,
+            stall_s=spot.stall_s,
+            restart_s=spot.restart_s,
+            wait_s=0.0,
+        ),
+        spot_usd_per_hour=SPOT_USD,
+        on_demand_usd_per_hour=ON_DEMAND_USD,
+        deadline_s=case.training_s.high * rng.uniform(0.98, 1.4) + RESTARTS * SLOWEST_S,
+        slowest_restart_s=SLOWEST_S,
+    )
+
+
+def _mixed(plan: Purchase, elapsed_s: Array, usd: Array, moved: Array) -> Mixed:
+    mix = ways(plan).mix
+    assert mix.usd is not None
+    return Mixed(
+        plan=plan,
+        elapsed=mix.elapsed_s / float(elapsed_s.mean()) - 1,
+        usd=mix.usd / float(usd.mean()) - 1,
+        chance=mix.deadline_chance - float((elapsed_s <= plan.deadline_s).mean()),
+        moved=float(moved.mean()),
+    )
 
 
 def repeated(values: Sequence[float], count: int) -> Array:
