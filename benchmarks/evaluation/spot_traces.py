@@ -24,7 +24,8 @@ import numpy as np
 
 from gpuplan.catalog.units import SECONDS_PER_HOUR
 from gpuplan.planner.goodput.restarts import Conditions, elapsed
-from gpuplan.planner.goodput.simulation import Runs, TraceStops, simulate
+from gpuplan.planner.goodput.simulation import Runs, simulate
+from gpuplan.planner.goodput.stop_sources import TraceStops
 
 TOGETHER_S = 180.0
 WORK_S, PARTS = 24 * SECONDS_PER_HOUR, 48

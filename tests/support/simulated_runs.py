@@ -15,7 +15,6 @@ from gpuplan.planner.goodput.purchase_mix import Purchase, ways
 from gpuplan.planner.goodput.simulation import (
     Array,
     Deadline,
-    PoissonStops,
     Runs,
     Simulated,
     drawn_factors,
@@ -23,6 +22,7 @@ from gpuplan.planner.goodput.simulation import (
     simulate,
 )
 from gpuplan.planner.goodput.spread import Spread
+from gpuplan.planner.goodput.stop_sources import PoissonStops
 from gpuplan.planner.goodput.stops import as_conditions
 from gpuplan.planner.plan.parts import Estimated, Stops
 

@@ -8,13 +8,12 @@ from simulated_runs import Case, Compared, a_case, compared
 
 from gpuplan.planner.goodput.simulation import (
     Deadline,
-    PoissonStops,
     Runs,
-    TraceStops,
     drawn_factors,
     simulate,
 )
 from gpuplan.planner.goodput.spread import CUT, Spread
+from gpuplan.planner.goodput.stop_sources import PoissonStops, TraceStops
 
 MEAN, CHANCE, COVERAGE = 0.10, 0.03, (0.76, 0.84)
 """What is promised: the mean, the chance of a deadline, the share of runs in the 80 % interval."""
