@@ -10,6 +10,7 @@ and hands over after that, as long as it gains by it:
 
     deadline - now ≥ restart + (total_steps - step now) × step
 
+A step counts as what it takes in the end, with its share of checkpoints, evaluation and failures.
 Not before a first step: until then its processes wait for each other and cannot be stopped.
 """
 
@@ -35,7 +36,8 @@ def hand_over(orders: Orders, reading: Reading, *, now_s: float) -> Verdict | No
     wanted, deadline_s = orders.hand_over, orders.deadline_s
     if wanted is None or deadline_s is None or reading.trained == 0:
         return None
-    step_s = statistics.median(reading.times_s) if reading.times_s else wanted.step_s
+    timed_s = statistics.median(reading.times_s) if reading.times_s else wanted.step_s
+    step_s = timed_s * wanted.slower
     done = reading.step or 0
     again_s = RESTARTS * wanted.restart_s + (wanted.total_steps - reading.saved_step) * step_s
     rest_s = wanted.restart_s + (wanted.total_steps - done) * step_s

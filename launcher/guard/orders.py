@@ -58,6 +58,8 @@ class HandOver:
     """The slowest predicted, until steps were timed."""
     restart_s: float
     """The slowest start of machines."""
+    slower: float = 1.0
+    """What a run takes for every second of its steps: checkpoints, evaluation and failures."""
 
 
 @dataclass(frozen=True)

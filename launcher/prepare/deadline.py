@@ -19,7 +19,7 @@ from .request import LaunchRequest
 
 
 def bought_in_time(
-    plan: Plan, request: LaunchRequest, *, now: datetime
+    plan: Plan, request: LaunchRequest, *, now: datetime, slower: float = 1.0
 ) -> tuple[LaunchRequest, tuple[str, ...]]:
     """Return a request that meets its deadline despite a preemption, and notes for the user.
 
@@ -27,12 +27,13 @@ def bought_in_time(
         plan: for its steps and their time.
         request: as the user asks for it.
         now: when it is launched, with its time zone or in local time.
+        slower: what the run takes for every second of its steps.
     """
     steps = total_steps(plan, request)
     if request.deadline is None or steps is None or not request.buys_spot(plan):
         return request, ()
     left_s = (request.deadline.astimezone() - now.astimezone()).total_seconds()
-    if left_s >= RESTARTS * restart_s() + steps * plan.step_time_s.high:
+    if left_s >= RESTARTS * restart_s() + steps * plan.step_time_s.high * slower:
         return request, ()
     return replace(request, spot=False), (
         "machines are bought on demand: until the deadline there is no time for spot machines to be"

@@ -62,6 +62,7 @@ def orders(
     run_id: str,
     requested_at: datetime,
     fallback: tuple[Place, ...] = (),
+    slower: float = 1.0,
 ) -> Orders:
     """Return what the guard holds a run to, for its first launch.
 
@@ -76,6 +77,7 @@ def orders(
         requested_at: when this launch is asked for, with its time zone or in local time.
         fallback: where they are bought on demand, if those in `places` are spot machines that may
             cost the deadline.
+        slower: what the run takes for every second of its steps, on machines bought on demand.
 
     Raises:
         LimitError: the limit leaves nothing to train with.
@@ -105,7 +107,7 @@ def orders(
         projection=_projection(plan, request, cost, dearest),
         smoke=guard.smoke,
         deadline_s=None if request.deadline is None else request.deadline.timestamp(),
-        hand_over=_hand_over(plan, request) if others else None,
+        hand_over=_hand_over(plan, request, slower) if others else None,
         timer=_timer(plan, request, cost, (*places, *fallback)),
     )
     _refuse_no_room(made)
@@ -151,12 +153,17 @@ def _rates(places: tuple[Place, ...], nodes: int) -> dict[str, float]:
     return {place.infra: float(place.usd_per_hour) * nodes for place in places}
 
 
-def _hand_over(plan: Plan, request: LaunchRequest) -> HandOver | None:
+def _hand_over(plan: Plan, request: LaunchRequest, slower: float) -> HandOver | None:
     """Return when a run leaves spot machines; None where it is not known how far it is."""
     steps = total_steps(plan, request)
     if steps is None or request.command is not None:
         return None
-    return HandOver(total_steps=steps, step_s=plan.step_time_s.high, restart_s=restart_s())
+    return HandOver(
+        total_steps=steps,
+        step_s=plan.step_time_s.high,
+        restart_s=restart_s(),
+        slower=slower,
+    )
 
 
 def _projection(

@@ -18,7 +18,7 @@ from ...catalog.errors import UsageError
 from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.snapshot import Catalogue
 from ...catalog.types import Provider
-from ...planner.cost.bought import stops_bought
+from ...planner.cost.bought import slower_than_steps, stops_bought
 from ...planner.cost.data_cost import data_lines, in_words
 from ...planner.cost.launch_cost import LaunchCost, launch_cost
 from ...planner.cost.run_cost import CENT
@@ -156,12 +156,15 @@ def prepare(
     plan = given.plan
     refuse_stale(given, snapshot_date=catalogue.snapshot_date)
     refuse_request(plan, request, needs=_needs(spec, project, request))
-    request, late = bought_in_time(plan, request, now=now())
+    accelerator = catalogue.accelerators.get(plan.offer.accelerator)
+    steady = stops_bought(plan, accelerator, "on-demand")
+    steps_s = (total_steps(plan, request) or 0) * plan.step_time_s.value
+    slower = slower_than_steps(steady, steps_s)
+    request, late = bought_in_time(plan, request, now=now(), slower=slower)
     places, others = tried(plan, request, catalogue), fallback(plan, request, catalogue)
     refuse_unmounted(places[0].cloud, request)
     steps = total_steps(plan, request)
     trained = min(steps, smoke_steps()) if steps and request.guard.smoke else steps
-    accelerator = catalogue.accelerators.get(plan.offer.accelerator)
     stops = stops_bought(plan, accelerator, request.bought(plan))
     cost = _cost(plan, trained, places, others, request, catalogue, stops)
     whole = _cost(plan, steps, places, others, request, catalogue, stops)
@@ -181,7 +184,16 @@ def prepare(
         parameters=parameters,
         fallback=others,
     )
-    held = orders(plan, request, whole, places, run_id=run_id, requested_at=now(), fallback=others)
+    held = orders(
+        plan,
+        request,
+        whole,
+        places,
+        run_id=run_id,
+        requested_at=now(),
+        fallback=others,
+        slower=slower,
+    )
     job = data = None
     if request.command is None:
         job = launch_job(

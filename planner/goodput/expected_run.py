@@ -9,33 +9,33 @@ logarithm, in closed form; over the others it is summed at points of equal proba
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from statistics import NormalDist
+from typing import Any
 
+import numpy as np
+
+from ...catalog.units import SECONDS_PER_HOUR
 from ..plan.parts import Estimated, Stops
 from .priors import Prior, prior
 from .restarts import (
     MOST_INTERVAL_S,
     Conditions,
-    Elapsed,
     best_interval_s,
     elapsed,
     mean_s,
     segments_of,
 )
+from .spread import NORMAL, RATE_POINTS, Spread, normal_below_all, normal_points
 from .stops import as_conditions
 
-DECILE = NormalDist().inv_cdf(0.9)
-"""Standard deviations from the middle to either end of an interval of 80 %."""
-NORMAL = NormalDist()
-ROOT_2 = math.sqrt(2)
-RATE_POINTS = 5
-LOSS_POINTS = 24
-FEW_LOSS_POINTS = 4
-"""Where a run is hardly ever stopped."""
-HARDLY_EVER = 0.05
+Array = Any
+"""numpy array of floats."""
+LOSS_POINTS = 12
+FACTOR_POINTS = 6
+NARROWEST = 1e-12
+"""Standard deviation of a time that is known exactly."""
 CLOSE_CHANCE, CLOSE_LOG = 5e-4, 1e-6
 CLOSE_SHARE = 1e-9
 MOST_TURNS = 40
@@ -117,17 +117,13 @@ def expected_run(training_s: Estimated, stops: Stops) -> ExpectedRun:
     segments = segments_of(work_s, interval_s(of))
     mean = elapsed(work_s, segments, of)
     held_s = segments * of.stall_s
-    spread = _Spread(
-        steps_s=work_s + held_s,
-        up=math.hypot(
-            _log(training_s.high / training_s.value), _log((1 + beside.high) / (1 + beside.value))
-        )
-        / DECILE,
-        down=math.hypot(
-            _log(training_s.value / training_s.low), _log((1 + beside.value) / (1 + beside.low))
-        )
-        / DECILE,
-        losses_s=tuple(_losses(work_s, segments, of, stops)),
+    spread = _Distribution(
+        log_steps_s=math.log(work_s + held_s),
+        factors=(
+            Spread.of(training_s.value, training_s.low, training_s.high),
+            Spread.of(1 + beside.value, 1 + beside.low, 1 + beside.high),
+        ),
+        losses=_losses(work_s, segments, of, stops),
     )
     return ExpectedRun(
         training_s=training_s.value,
@@ -144,33 +140,39 @@ def expected_run(training_s: Estimated, stops: Stops) -> ExpectedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Spread:
-    """The distribution of a run's time: (steps + a loss) times a log-normal factor."""
+class _Distribution:
+    """The distribution of a run's time: (steps + a loss) times two log-normal factors."""
 
-    steps_s: float
-    up: float
-    """Standard deviation of the factor's logarithm above 1."""
-    down: float
-    """The same below 1."""
-    losses_s: tuple[tuple[float, float], ...]
-    """What stops cost, with the chance of each."""
+    log_steps_s: float
+    """Of the middle of what steps and checkpoints take."""
+    factors: tuple[Spread, Spread]
+    losses: tuple[Array, Array]
+    """What stops cost, as shares of the steps and checkpoints, with the chance of each."""
 
     def chance_within(self, seconds: float) -> float:
         """Return the chance that the run takes no longer."""
-        if seconds <= 0:
-            return 0.0
-        log_s = math.log(seconds)
-        return math.fsum(chance * self._below(log_s - one) for one, chance in self._logs)
+        return self._below(math.log(seconds)) if seconds > 0 else 0.0
+
+    def _below(self, log_s: float) -> float:
+        logs, chances = self._logs
+        wide = self._by_width[1]
+        above = log_s - logs
+        z = above * np.where(above > 0, 1 / max(wide.up, NARROWEST), 1 / max(wide.down, NARROWEST))
+        return float(chances @ normal_below_all(z))
 
     @cached_property
-    def _logs(self) -> tuple[tuple[float, float], ...]:
-        return tuple((math.log(self.steps_s + loss), chance) for loss, chance in self.losses_s)
+    def _by_width(self) -> list[Spread]:
+        return sorted(self.factors, key=lambda one: one.up + one.down)
 
-    def _below(self, log_factor: float) -> float:
-        width = self.up if log_factor > 0 else self.down
-        if width == 0:
-            return 1.0 if log_factor >= 0 else 0.0
-        return 0.5 * math.erfc(-log_factor / (width * ROOT_2))
+    @cached_property
+    def _logs(self) -> tuple[Array, Array]:
+        """Return the logarithms of all but the wider factor, and the chance of each."""
+        narrow = self._by_width[0]
+        z = np.array(normal_points(FACTOR_POINTS))
+        factor = z * np.where(z > 0, narrow.up, narrow.down)
+        losses, chances = self.losses
+        logs = self.log_steps_s + np.add.outer(factor, np.log1p(losses))
+        return logs.ravel(), np.tile(chances / FACTOR_POINTS, FACTOR_POINTS)
 
     def quantile(self, chance: float) -> float:
         """Return the time that is not passed with this chance.
@@ -178,66 +180,52 @@ class _Spread:
         Of the logarithm of the time, the normal score of its chance is nearly a line: false
         position finds it in a few steps, and bisection where it is not.
         """
-        logs = [one for one, _ in self._logs]
-        low, high = min(logs) - 6 * self.down, max(logs) + 6 * self.up
+        logs, wide = self._logs[0], self._by_width[1]
+        low, high = float(logs.min()) - 6 * wide.down, float(logs.max()) + 6 * wide.up
         at = (low + high) / 2
         wanted = NORMAL.inv_cdf(chance)
         for turn in range(MOST_TURNS):
-            found = self.chance_within(math.exp(at))
+            found = self._below(at)
             if abs(found - chance) < CLOSE_CHANCE or high - low < CLOSE_LOG:
                 break
             low, high = (at, high) if found < chance else (low, at)
-            slope = (self.up if found > 0.5 else self.down) or 1.0
+            slope = (wide.up if found > 0.5 else wide.down) or 1.0
             score = NORMAL.inv_cdf(min(max(found, 1e-9), 1 - 1e-9))
             guess = at + (wanted - score) * slope
             at = guess if turn % 3 and low < guess < high else (low + high) / 2
         return math.exp(at)
 
 
-def _losses(
-    work_s: float, segments: int, of: Conditions, stops: Stops
-) -> Iterator[tuple[float, float]]:
-    """Yield what stops cost at points of equal probability, over rates and over chance."""
-    for factor in _rate_factors(stops):
-        at = elapsed(work_s, segments, replace(of, rate_per_s=of.rate_per_s * factor))
-        yield 0.0, at.none_chance / RATE_POINTS
-        some = 1 - at.none_chance
-        if some > 0:
-            steps_s = work_s + segments * of.stall_s
-            count = LOSS_POINTS if some > HARDLY_EVER else FEW_LOSS_POINTS
-            for loss in _points_of_loss(at, steps_s, count):
-                yield loss, some / RATE_POINTS / count
+def _losses(work_s: float, segments: int, of: Conditions, stops: Stops) -> tuple[Array, Array]:
+    """Return what stops cost at points of equal probability, over rates and over chance.
 
-
-def _points_of_loss(at: Elapsed, steps_s: float, count: int) -> Iterator[float]:
-    """Yield the loss at points of equal probability, given that there is one.
-
-    A gamma distribution of the same mean and variance, by Wilson and Hilferty's cube.
+    Shares of the steps with their checkpoints, and the chance of each; both of one shape.
     """
-    some = 1 - at.none_chance
-    loss_s = at.mean_s - steps_s
+    steps_s = work_s + segments * of.stall_s
+    likely_per_s = stops.per_hour / SECONDS_PER_HOUR
+    spread = Spread.of(stops.per_hour, stops.per_hour_low, stops.per_hour_high)
+    rates = likely_per_s * np.array([*spread.points(RATE_POINTS)])
+    at = elapsed(work_s, segments, replace(of, rate_per_s=rates), np)
+    some = np.maximum(-np.expm1(-rates * steps_s), 1e-300)
+    points_s = _points_of_loss(at.mean_s - steps_s, at.variance_s2, some, of.restart_s)
+    losses = np.concatenate([np.zeros(RATE_POINTS), points_s.ravel() / steps_s])
+    chances = np.concatenate([1 - some, np.repeat(some / LOSS_POINTS, LOSS_POINTS)])
+    return losses, chances / RATE_POINTS
+
+
+def _points_of_loss(loss_s: Array, variance_s2: Array, some: Array, least_s: float) -> Array:
+    """Return the loss at points of equal probability, given that there is one: [rates, points].
+
+    One restart, and beyond it a gamma distribution of the same mean and variance, by Wilson and
+    Hilferty's cube.
+    """
     mean = loss_s / some
-    square = (at.variance_s2 + loss_s**2) / some
-    shape = mean**2 / max(square - mean**2, 1e-12 * mean**2)
-    for z in _normal_points(count):
-        yield mean * max(0.0, 1 - 1 / (9 * shape) + z / (3 * math.sqrt(shape))) ** 3
-
-
-def _rate_factors(stops: Stops) -> Iterator[float]:
-    up = stops.per_hour_high / stops.per_hour
-    down = stops.per_hour / stops.per_hour_low
-    for z in _normal_points(RATE_POINTS):
-        yield (up if z > 0 else down) ** (z / DECILE)
-
-
-@cache
-def _normal_points(count: int) -> tuple[float, ...]:
-    """Return the middles of `count` equally likely parts of a standard normal distribution."""
-    return tuple(NORMAL.inv_cdf((i + 0.5) / count) for i in range(count))
-
-
-def _log(ratio: float) -> float:
-    return math.log(max(1.0, ratio))
+    variance = (variance_s2 + loss_s**2) / some - mean**2
+    beyond = np.maximum(mean - least_s, 1e-9 * abs(mean))
+    shape = beyond**2 / np.maximum(variance, 1e-12 * beyond**2)
+    z = np.array(normal_points(LOSS_POINTS))
+    cube = (1 - 1 / (9 * shape))[:, None] + z / (3 * np.sqrt(shape))[:, None]
+    return least_s + beyond[:, None] * np.maximum(0.0, cube) ** 3
 
 
 @cache

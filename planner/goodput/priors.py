@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from .rates import Rate
+from .spread import typical_rate
 
 KINDS = {"NVIDIA": "nvidia", "Google": "tpu"}
 
@@ -32,6 +33,11 @@ class RatePrior:
     low: Rate
     high: Rate
     source: str
+
+    def typical(self, again_s: float) -> Rate:
+        """Return the rate at which stops cost what they cost on average (`spread.typical_rate`)."""
+        ends = (self.value.per_s, self.low.per_s, self.high.per_s)
+        return Rate(typical_rate(*ends, again_s))
 
     def __add__(self, other: RatePrior) -> RatePrior:
         """Return the rate of either of two independent things; both ranges end together."""

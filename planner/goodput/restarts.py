@@ -75,6 +75,19 @@ def best_interval_s(rate_per_s: float, stall_s: float) -> float:
     return x / rate_per_s
 
 
+def again_s(rate_per_s: Any, stall_s: Any, restart_s: Any, wait_s: Any, maths: Any = math) -> Any:
+    """Return the time within which a stop that follows a stop makes it dearer, on average.
+
+    The mean time of a part, over its length s, is 1 + λ·a + λ²·b + …, with a = s/2 + restart + wait
+    and b as below; it grows with the rate as λ·e^(λ·b/a) does.
+    """
+    least = min if maths is math else maths.minimum
+    part_s = least(MOST_INTERVAL_S, maths.sqrt(2 * stall_s / rate_per_s)) + stall_s
+    once_s = part_s / 2 + restart_s + wait_s
+    twice = part_s**2 / 6 + restart_s**2 / 2 + part_s * restart_s / 2
+    return (twice + wait_s * (part_s / 2 + restart_s)) / once_s
+
+
 def segments_of(work_s: float, interval_s: float) -> int:
     """Return into how many parts a run is cut: whole ones, as long as the interval or nearly so."""
     return max(1, round(work_s / interval_s)) if interval_s else 1

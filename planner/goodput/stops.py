@@ -12,7 +12,8 @@ from ..plan.layout import Layout
 from ..plan.parts import Stops
 from .interruptions import interruption_rate
 from .priors import RatePrior, failure_rate, prior, source_of, stated
-from .restarts import Conditions
+from .restarts import Conditions, again_s
+from .spread import typical_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +72,13 @@ def conditions_of(rented: Rented, state: State, *, start_s: float) -> Conditions
     times = _times()
     moved_s = state.checkpoint_bytes / (rented.nodes * times.node_bytes_per_s)
     copied_s = state.checkpoint_bytes / state.parts / times.copy_bytes_per_s
+    restart_s = times.again_s + start_s + 2 * moved_s
+    stall_s = times.fixed_s + copied_s
+    wait_s = times.wait_s if rented.purchase == "spot" else 0.0
+    rate = rate_of(rented)
+    again = again_s(rate.value.per_s, stall_s, restart_s, wait_s)
     return Conditions(
-        rate_per_s=rate_of(rented).value.per_s,
-        stall_s=times.fixed_s + copied_s,
-        restart_s=times.again_s + start_s + 2 * moved_s,
-        wait_s=times.wait_s if rented.purchase == "spot" else 0.0,
+        rate_per_s=rate.typical(again).per_s, stall_s=stall_s, restart_s=restart_s, wait_s=wait_s
     )
 
 
@@ -96,9 +99,12 @@ def stops_of(rented: Rented, state: State, *, start_s: float) -> Stops:
 
 
 def as_conditions(stops: Stops) -> Conditions:
-    """Return the conditions of a plan that was made before."""
+    """Return the conditions of a plan that was made before, with the typical rate of its range."""
+    ends = (stops.per_hour, stops.per_hour_low, stops.per_hour_high)
+    per_s = [one / SECONDS_PER_HOUR for one in ends]
+    again = again_s(per_s[0], stops.stall_s, stops.restart_s, stops.wait_s)
     return Conditions(
-        rate_per_s=stops.per_hour / SECONDS_PER_HOUR,
+        rate_per_s=typical_rate(*per_s, again),
         stall_s=stops.stall_s,
         restart_s=stops.restart_s,
         wait_s=stops.wait_s,

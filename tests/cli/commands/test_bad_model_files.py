@@ -220,9 +220,10 @@ WHILE_IT_RUNS: dict[str, tuple[str, list[str]]] = {
     ),
     "item": (
         changed(
-            "    return nn.functional", "    print(model(batch[0]).sum().item())\n    return nn"
+            "    return nn.functional",
+            "    assert model(batch[0]).sum().item() > 0\n    return nn.functional",
         ),
-        ["model.py:12", "values of a tensor"],
+        ["model.py:12"],
     ),
     "endless recursion": (
         changed("return nn.Linear(width, 4)", "return build_model(width)"),

@@ -28,6 +28,16 @@ def test_it_stays_while_there_is_time_for_two_starts() -> None:
     assert "in 29 minutes" in verdict.text
 
 
+def test_a_run_that_is_slower_than_its_steps_moves_earlier() -> None:
+    slower = replace(WANTED, slower=1.25)
+    enough_s = 2 * 600.0 + 520 * 1.25
+    orders = make_orders(hand_over=slower, deadline_s=NOW_S + enough_s)
+    assert hand_over(orders, HALF, now_s=NOW_S) is None
+    assert hand_over(orders, HALF, now_s=NOW_S + 1) is not None
+    as_steps = make_orders(hand_over=WANTED, deadline_s=NOW_S + enough_s)
+    assert hand_over(as_steps, HALF, now_s=NOW_S + 1) is None
+
+
 def test_a_session_asks_its_command_to_stop_once_it_trains() -> None:
     orders = make_orders(hand_over=WANTED, deadline_s=NOW_S + 1300.0)
     session = Session(orders, make_account(orders))

@@ -4,7 +4,12 @@ import pytest
 from answers import make_plan, make_run
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.planner.cost.bought import SHORTEST_INTERVAL_S, checkpoint_every_s, stops_bought
+from gpuplan.planner.cost.bought import (
+    SHORTEST_INTERVAL_S,
+    checkpoint_every_s,
+    slower_than_steps,
+    stops_bought,
+)
 from gpuplan.planner.plan.plan import Plan, Stops
 
 CATALOGUE = load_catalogue()
@@ -47,3 +52,14 @@ def test_a_launch_neither_only_saves_nor_never(stall_s: float, per_hour: float) 
     stops = planned(stall_s=stall_s, per_hour=per_hour).stops
     assert stops is not None
     assert SHORTEST_INTERVAL_S <= checkpoint_every_s(stops) <= 1800
+
+
+def test_a_run_takes_more_than_its_steps_and_the_more_the_more_it_is_stopped() -> None:
+    calm, rough = (
+        planned().stops,
+        planned(per_hour=0.05, per_hour_low=0.02, per_hour_high=0.1).stops,
+    )
+    days_s = 10 * 86_400.0
+    assert slower_than_steps(None, days_s) == 1.0
+    assert 1.02 < slower_than_steps(calm, days_s) < slower_than_steps(rough, days_s) < 1.5
+    assert slower_than_steps(calm, 1.0) == slower_than_steps(calm, 3600.0) < 1.15

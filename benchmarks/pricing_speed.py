@@ -1,0 +1,74 @@
+"""How long the expected time and cost of many plans take, as arrays and one after the other.
+
+python benchmarks/pricing_speed.py [--plans 60000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from gpuplan.catalog.units import SECONDS_PER_HOUR
+from gpuplan.planner.goodput.expected_run import expected_run
+from gpuplan.planner.goodput.many_runs import ManyRuns, expected_runs
+from gpuplan.planner.plan.parts import Estimated, Stops
+
+REPEATS = 5
+SINGLE = 500
+"""Plans that are priced one after the other, with their distributions."""
+BUDGET_S = 0.5
+
+
+def main() -> None:
+    """Print both times."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--plans", type=int, default=60_000)
+    count = parser.parse_args().plans
+    many = _plans(count)
+    times_s = [_seconds(lambda: expected_runs(many)) for _ in range(REPEATS)]
+    print(f"{count} plans at once: {min(times_s):.3f} s (budget {BUDGET_S:g} s)")
+    single_s = _seconds(lambda: [_one(many, place) for place in range(min(SINGLE, count))])
+    print(f"one plan with its distribution: {1e3 * single_s / min(SINGLE, count):.2f} ms")
+
+
+def _seconds(what: Callable[[], object]) -> float:
+    began_s = time.perf_counter()
+    what()
+    return time.perf_counter() - began_s
+
+
+def _plans(count: int) -> ManyRuns:
+    rng = np.random.default_rng(1)
+    per_hour = np.exp(rng.uniform(np.log(1e-5), np.log(0.1), count))
+    return ManyRuns(
+        training_s=SECONDS_PER_HOUR * np.exp(rng.uniform(0, np.log(2000), count)),
+        per_hour=per_hour,
+        per_hour_low=per_hour / 4,
+        per_hour_high=per_hour * 3,
+        stall_s=rng.uniform(5, 30, count),
+        restart_s=rng.uniform(600, 1500, count),
+        wait_s=rng.uniform(0, 1800, count),
+        usd_per_hour=np.exp(rng.uniform(0, np.log(5000), count)),
+    )
+
+
+def _one(many: ManyRuns, place: int) -> object:
+    seconds = float(many.training_s[place])
+    stops = Stops(
+        per_hour=many.per_hour[place],
+        per_hour_low=many.per_hour_low[place],
+        per_hour_high=many.per_hour_high[place],
+        checkpoint_bytes=1e10,
+        stall_s=many.stall_s[place],
+        restart_s=many.restart_s[place],
+        wait_s=many.wait_s[place],
+    )
+    steps = Estimated(value=seconds, low=0.9 * seconds, high=1.1 * seconds, basis="analytic")
+    return expected_run(steps, stops)
+
+
+if __name__ == "__main__":
+    main()
