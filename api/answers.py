@@ -33,6 +33,7 @@ def estimate(
     *,
     params: Mapping[str, Any] | None = None,
     offers: Path | None = None,
+    pricebook: Path | None = None,
     curves: Iterable[str | Path] = (),
     without_curves_of: Iterable[str] = (),
     timeout_s: float | None = None,
@@ -47,6 +48,7 @@ def estimate(
         question: The work, machines, layouts and money; default: everything, no amount of work.
         params: Values for the functions of the file.
         offers: The user's own machines and prices.
+        pricebook: The user's own terms: discounts, reservations, credits, tax.
         curves: Curve files of `calibrate`, each used for the accelerator it was measured on.
         without_curves_of: Accelerators predicted from their nearest relative, as if nobody had
             measured them.
@@ -68,6 +70,7 @@ def estimate(
             precisions=question.choices.precisions,
             machine=question.machine,
             offers=offers,
+            pricebook=pricebook,
             curves=curves,
             without_curves_of=without_curves_of,
             timeout_s=timeout_s,

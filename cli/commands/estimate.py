@@ -165,6 +165,13 @@ BYS: tuple[By, ...] = get_args(By)
 )
 @option("Money", "--spot", "purchase", flag_value="spot", help="Rank by spot prices.")
 @option("Money", "--any", "purchase", flag_value="any", help="Rank by the cheaper of both.")
+@option(
+    "Money",
+    "--pricebook",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Your own terms: discounts, reservations, credits, tax (docs/pricebook.md).",
+)
 @option("Money", "--sort", type=OneOf(SORTS), help="Order of the plans; default: cost.")
 @option(
     "Money",
@@ -226,6 +233,7 @@ def command(model: str, **options: Any) -> int:
         precisions=question.choices.precisions,
         machine=question.machine,
         curves=given_curves(asked.curves),
+        pricebook=asked.pricebook,
     )
     with counted_progress("Comparing machines …", quiet=asked.quiet) as tell:
         answer = api.estimate(inputs, question, on_progress=tell)

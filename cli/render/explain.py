@@ -19,6 +19,7 @@ from ...catalog.text.quantity import (
 from ...planner.plan.plan import (
     Basis,
     ChosenOffer,
+    CostLine,
     Estimate,
     EstimatedMemory,
     MemoryBreakdown,
@@ -65,6 +66,8 @@ BASIS_OF_MEMORY: dict[Basis, str] = {
     "calibrated": "calibrated: the step's allocations replayed, corrected by measured runs",
     "analytic": "analytic: the step's allocations replayed by the allocator's rules",
 }
+DOLLARS = "USD"
+"""The unit of a line that is a share of other lines."""
 BAR, TRACK, SLIVER = "█", "░", "▏"
 
 
@@ -173,8 +176,14 @@ def _money(plan: Plan, width: int) -> Iterator[Text]:
     for items in money_items(plan):
         yield from (Text(line) for line in packed(items, width=width, indent=2))
     for line in () if plan.job is None else plan.job.cost_lines:
-        unit = f"{line.quantity:,.1f} {line.unit} at {format_price(line.unit_usd)}"
-        yield Text(f"  {line.name}: {unit} = {format_money(line.usd)}", style="dim")
+        yield Text(f"  {line.name}: {_quantity(line)} = {format_money(line.usd)}", style="dim")
+
+
+def _quantity(line: CostLine) -> str:
+    """Return what a line counts: "80.0 instance-hour at $3.06", or "19 % of $245" of a tax."""
+    if line.unit == DOLLARS:
+        return f"{float(line.unit_usd) * 100:g} % of {format_money(line.quantity)}"
+    return f"{line.quantity:,.1f} {line.unit} at {format_price(line.unit_usd)}"
 
 
 def _energy(plan: Plan, width: int) -> Iterator[Text]:
@@ -238,10 +247,21 @@ def origins(plan: Plan, answer: Estimate | None, sources: Mapping[str, str]) -> 
     return {
         "step time": BASIS_OF_TIME[plan.step_time_s.basis],
         "memory": BASIS_OF_MEMORY[plan.peak_memory_bytes.basis],
-        "price": f"{offer.purchase}, basis {offer.price_basis}{dated}{snapshot}",
+        "price": f"{offer.purchase}, basis {offer.price_basis}{dated}{snapshot}{_terms(offer)}",
         **energy,
         **sources,
     }
+
+
+def _terms(offer: ChosenOffer) -> str:
+    """Return what the user's pricebook changes of a price, behind its basis."""
+    terms = ""
+    if offer.discount_percent is not None:
+        listed = format_price(offer.list_usd_per_hour)
+        terms += f", {offer.discount_percent:g} % off {listed} by your pricebook"
+    if offer.tax_percent:
+        terms += f", before {offer.tax_percent:g} % tax"
+    return terms
 
 
 def notes_of(plan: Plan) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from ..goodput.expected_run import ExpectedRun, expected_run
 from ..plan.parts import Stops
 from ..plan.plan import CostLine, Estimated
 from .run_cost import CENT
+from .tax import taxed, with_tax
 
 UNIT = "instance-hour"
 MICROSECONDS_PER_SECOND = 10**6
@@ -60,6 +61,7 @@ def launch_cost(
     billing: Provider | None,
     stops: Stops | None = None,
     idle_s: float = 0.0,
+    tax_percent: Decimal | None = None,
 ) -> LaunchCost:
     """Return the cost of a launch, line by line.
 
@@ -73,13 +75,14 @@ def launch_cost(
         stops: what stops the run, and what its checkpoints take; None where that is not known, and
             then no line counts it.
         idle_s: idle time after the job until autodown, where no command tears the machines down.
+        tax_percent: on everything that is billed; None: none is counted.
     """
     parts = [(one.name, _us(one.value_s)) for one in startups()]
     start_us = sum(us for _, us in parts)
     rate = usd_per_hour * nodes
     if training_s is None:
         lines = tuple(_line(name, us, nodes, usd_per_hour) for name, us in parts)
-        return LaunchCost(lines=lines, usd_per_hour=rate)
+        return LaunchCost(lines=with_tax(lines, tax_percent), usd_per_hour=rate)
     run = None if stops is None else expected_run(training_s, stops)
     parts += _training_parts(training_s, run)
     ran_us = sum(us for _, us in parts)
@@ -88,6 +91,7 @@ def launch_cost(
     if billing is not None and billing.billing_increment_s is not None:
         parts.append(("billing increment", expected_us - ran_us))
     lines = tuple(_line(name, us, nodes, usd_per_hour) for name, us in parts)
+    lines = with_tax(lines, tax_percent)
     low_us = _billed_us(start_us + _us(low_s), billing)
     high_us = _billed_us(start_us + _us(high_s), billing)
     slowest_start_us = sum(_us(one.high_s) for one in startups())
@@ -96,9 +100,9 @@ def launch_cost(
         lines=lines,
         usd_per_hour=rate,
         usd_expected=sum((line.usd for line in lines), Decimal(0)),
-        usd_low=_usd(low_us, nodes, usd_per_hour),
-        usd_high=_usd(high_us, nodes, usd_per_hour),
-        usd_worst=_usd(worst_us, nodes, dearest_usd_per_hour),
+        usd_low=taxed(_usd(low_us, nodes, usd_per_hour), tax_percent),
+        usd_high=taxed(_usd(high_us, nodes, usd_per_hour), tax_percent),
+        usd_worst=taxed(_usd(worst_us, nodes, dearest_usd_per_hour), tax_percent),
         hours_expected=_hours(expected_us),
         hours_worst=_hours(worst_us),
         run=run,

@@ -77,6 +77,7 @@ def whole_job(
     billing: Provider | None,
     stops: Stops | None = None,
     spot_stops: Stops | None = None,
+    tax_percent: Decimal | None = None,
 ) -> Job:
     """Return what a run takes and costs from its request to the end of its machines.
 
@@ -88,6 +89,7 @@ def whole_job(
         billing: the provider, with its increment and minimum.
         stops: what stops the run on machines bought as planned, and what its checkpoints take.
         spot_stops: the same on spot machines.
+        tax_percent: on everything that is billed; None: none is counted.
     """
 
     def cost(node_usd_per_hour: Decimal, of: Stops | None) -> LaunchCost:
@@ -98,6 +100,7 @@ def whole_job(
             dearest_usd_per_hour=node_usd_per_hour,
             billing=billing,
             stops=of,
+            tax_percent=tax_percent,
         )
 
     # Without a price the hours are still known: at no price they are the same.

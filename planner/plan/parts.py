@@ -83,6 +83,13 @@ class ChosenOffer(FrozenModel):
     """When the price was read at its source."""
     price_date_precision: Literal["day", "month", "year"] | None = None
     """How exactly the source dates its price."""
+    list_usd_per_hour: float | None = None
+    """US dollars an hour of one instance before the user's discount; None without one."""
+    discount_percent: float | None = None
+    """Percent that the user's pricebook takes off that; None without one."""
+    tax_percent: float | None = None
+    """Percent of tax on what is rented, by the user's pricebook; None: none is counted. No price of
+    this offer holds it; the dollars of the whole job do."""
 
 
 class Breakdown(FrozenModel):

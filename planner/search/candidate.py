@@ -142,7 +142,7 @@ class Candidate:
         return expected_usd(
             billed_s,
             nodes=self.nodes,
-            usd_per_hour=float(usd),
+            usd_per_hour=float(usd * self.choice.taxed),
             billing=self.choice.billing,
         )
 
@@ -167,7 +167,7 @@ class Candidate:
             deadline_s=money.deadline_s,
             budget_usd=float(money.budget_usd),
             nodes=self.nodes,
-            usd_per_hour=float(usd),
+            usd_per_hour=float(usd * self.choice.taxed),
             billing=self.choice.billing,
             stops=self.stops,
         )

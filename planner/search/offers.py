@@ -38,6 +38,22 @@ class PricedInstance:
     """Where it stands, with what its grid emits; None where that is not known."""
     owned: Ownership | None = None
     """What is stated of bought hardware."""
+    discount_percent: Decimal | None = None
+    """What the user's pricebook has taken off `usd_per_hour`; None: nothing."""
+    tax_percent: Decimal | None = None
+    """Tax on what is rented, which no price here holds; None: none is counted."""
+
+    @property
+    def taxed(self) -> Decimal:
+        """What a dollar of rent costs with its tax, dollars."""
+        return 1 + (self.tax_percent or Decimal(0)) / 100
+
+    @property
+    def list_usd_per_hour(self) -> Decimal | None:
+        """The price before the user's discount, $/h; None without one."""
+        if self.usd_per_hour is None or self.discount_percent is None:
+            return None
+        return self.usd_per_hour * 100 / (100 - self.discount_percent)
 
     @property
     def one_node(self) -> Site:
@@ -81,6 +97,9 @@ class PricedInstance:
             price_basis=self.offer.price_basis,
             price_date=self.offer.price_date,
             price_date_precision=self.offer.price_date_precision,
+            list_usd_per_hour=_float(self.list_usd_per_hour),
+            discount_percent=_float(self.discount_percent),
+            tax_percent=_float(self.tax_percent),
         )
 
 
@@ -175,6 +194,7 @@ def _cheapest(offers: list[Offer], catalogue: Catalogue, money: Money) -> Priced
         dirt = grid(offer) if money.sort == "carbon" else 0.0
         return usd is None, dirt, usd or Decimal(0), spot is None, spot or Decimal(0), offer.region
 
+    book = catalogue.pricebook
     best = min(offers, key=order)
     usd, purchase = price(best)
     accelerator = catalogue.accelerator_of(best)
@@ -190,4 +210,11 @@ def _cheapest(offers: list[Offer], catalogue: Catalogue, money: Money) -> Priced
         billing=catalogue.providers.get(best.provider),
         region=catalogue.regions.get((best.provider, best.region)),
         owned=catalogue.ownership.get((best.provider, best.instance_type)),
+        discount_percent=book.discount_percent(best, "spot" if purchase == "spot" else "on-demand"),
+        tax_percent=None if purchase == "owned" else book.tax_percent,
     )
+
+
+def _float(number: Decimal | None) -> float | None:
+    """Return a number as a plan states it: to 12 digits, which no source has."""
+    return None if number is None else float(f"{number:.12g}")

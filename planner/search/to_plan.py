@@ -186,6 +186,7 @@ def _whole_job(
         billing=candidate.choice.billing,
         stops=stops,
         spot_stops=_on_spot(candidate),
+        tax_percent=candidate.choice.tax_percent,
     )
 
 
