@@ -15,6 +15,7 @@ from ...catalog.vocabulary import (
     PRECISIONS,
     RECOMPUTES,
     STACKS,
+    PurchaseWish,
 )
 from ...planner.plan.question import MOST_OOM, By, Question
 from ..options.amounts import BatchSize, CountOrAll, Share
@@ -50,6 +51,7 @@ OFFLOADS = ("none", *OFFLOADABLE)
 SORTS = ("cost", "time", "throughput", "memory", "price", "carbon")
 WHOLE = Count(whole=True)
 BYS: tuple[By, ...] = get_args(By)
+PURCHASES: tuple[str, ...] = get_args(PurchaseWish)
 
 
 @click.command("estimate", cls=GroupedCommand)
@@ -154,6 +156,13 @@ BYS: tuple[By, ...] = get_args(By)
     type=Dollars(),
     help="Only plans that cost at most this: 500, 2k. Without an amount of work: how much it"
     " trains.",
+)
+@option(
+    "Money",
+    "--purchase",
+    "purchase",
+    type=OneOf(PURCHASES),
+    help="How to pay for machines; all: on demand, and the other ways beside it.",
 )
 @option(
     "Money",

@@ -175,6 +175,7 @@ def _money(plan: Plan, width: int) -> Iterator[Text]:
     yield Text("Money", style="bold")
     for items in money_items(plan):
         yield from (Text(line) for line in packed(items, width=width, indent=2))
+    yield from (Text(line) for line in packed(terms_items(plan), width=width, indent=2))
     for line in () if plan.job is None else plan.job.cost_lines:
         yield Text(f"  {line.name}: {_quantity(line)} = {format_money(line.usd)}", style="dim")
 
@@ -214,6 +215,23 @@ def money_items(plan: Plan) -> tuple[list[str], list[str]]:
         job.append(f"on spot {describe_spot(plan)} with its interruptions")
     job += _stops_items(plan, run)
     return prices, job
+
+
+def terms_items(plan: Plan) -> list[str]:
+    """Return what a commitment of the plan costs and how much of it the job uses; or nothing."""
+    use = plan.commitment
+    if use is None:
+        return []
+    years = f"{use.term_years:g} year{'' if use.term_years == 1 else 's'}"
+    if use.terms > 1:
+        years = f"{use.terms} times {years}"
+    kind = "commitment" if use.nodes_held is None else f"reservation of {use.nodes_held}"
+    items = [f"{kind}: {years} for {format_money(use.usd)}"]
+    if use.used_share is None or use.unused_usd is None:
+        return [*items, "the price is that of every hour of it"]
+    items.append(f"this job uses {chance_text(use.used_share)} of it")
+    counted = "counted here" if use.unused_is_counted else "not counted here"
+    return [*items, f"unused rest {format_money(use.unused_usd)}, {counted}"]
 
 
 def _stops_items(plan: Plan, run: RunCost) -> Iterator[str]:

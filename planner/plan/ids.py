@@ -22,6 +22,7 @@ NOT_CONTENT = frozenset(
         "tie_with_previous",
         "why_not_runnable",
         "whole_job",
+        "commitment",
         "energy",
         "p_oom",
         "bandwidth_share",

@@ -268,6 +268,26 @@ class PlanEnergy(FrozenModel):
     """The same for a million tokens; None for a model without tokens."""
 
 
+class CommitmentUse(FrozenModel):
+    """The term that a plan's machines are paid for, and what the job uses of it."""
+
+    term_years: float
+    """Years for which every hour is paid, used or not."""
+    terms: int
+    """Terms that the job takes, one after another."""
+    usd: Usd
+    """US dollars of these terms of all nodes, with tax."""
+    used_share: float | None
+    """Share of their hours that the job uses, from 0 to 1; None without an amount of work."""
+    unused_usd: Usd | None
+    """US dollars of the rest; None without an amount of work."""
+    unused_is_counted: bool
+    """Whether the dollars of the whole job hold that rest: where the term would be bought for this
+    job alone. Else they are its share of use."""
+    nodes_held: int | None
+    """Instances that are reserved already; None where the commitment is not signed yet."""
+
+
 class WholeJob(FrozenModel):
     """The run with everything that is paid for around it, as `launch` counts it.
 

@@ -19,6 +19,7 @@ from .layout import Layout
 from .parts import Basis as Basis
 from .parts import Breakdown as Breakdown
 from .parts import ChosenOffer as ChosenOffer
+from .parts import CommitmentUse as CommitmentUse
 from .parts import CostLine as CostLine
 from .parts import Estimated as Estimated
 from .parts import EstimatedHostMemory as EstimatedHostMemory
@@ -117,6 +118,8 @@ class Plan(FrozenModel):
     """The training alone; None where no amount of work was given."""
     whole_job: WholeJob | None = None
     """The run with its start and its bill; None where no amount of work was given."""
+    commitment: CommitmentUse | None = None
+    """The term that its machines are paid for; None where they are rented by the hour."""
     energy: PlanEnergy | None = None
     """What its electricity rests on; None where the power of its machine is not known."""
     p_oom: float | None = None
@@ -189,6 +192,8 @@ class Plan(FrozenModel):
         zone = offer.zone or offer.region
         where = "" if zone == ANYWHERE else f" {zone}"
         bought = "" if offer.purchase == "on-demand" else f" {offer.purchase}"
+        if offer.purchase == "committed" and offer.term_years is not None:
+            bought += f" {offer.term_years:g}y"
         times = f"{self.nodes} × "  # noqa: RUF001
         return f"{offer.provider} {times}{offer.instance_type}{where}{bought}"
 

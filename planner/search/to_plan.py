@@ -8,13 +8,14 @@ from typing import Literal
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ...profiles.profile import Profile
+from ..cost.commitment import commitment_use
 from ..cost.run_cost import run_cost, samples_of
 from ..cost.whole_job import Job, start_up_s, whole_job
 from ..goodput.stops import stops_of
 from ..offload.host_memory import ordered
 from ..plan.ids import plan_id
 from ..plan.parts import Stops
-from ..plan.plan import Estimated, Plan, RunCost
+from ..plan.plan import CommitmentUse, Estimated, Plan, RunCost
 from ..plan.question import Money, Question, Work
 from ..predict.predict import Prediction
 from ..software.torch_builds import BuildVerdict, capacity_note
@@ -75,6 +76,7 @@ def as_plan(
         usd_per_million_tokens=rates.usd_per_million_tokens,
         run=None if run is None else _expected(run, job, question.money),
         whole_job=None if job is None else job.whole,
+        commitment=_commitment(candidate, job),
         stops=stops,
         p_oom=prediction.p_oom,
         needs_build=_needs_build(torch_build),
@@ -186,6 +188,7 @@ def _whole_job(
         billing=candidate.choice.billing,
         stops=stops,
         spot_stops=_on_spot(candidate),
+        paid_whole_s=candidate.choice.paid_whole_s,
         tax_percent=candidate.choice.tax_percent,
     )
 
@@ -195,6 +198,18 @@ def _on_spot(candidate: Candidate) -> Stops | None:
     if candidate.choice.spot_usd_per_hour is None:
         return None
     return stops_of(candidate.rented_on_spot, candidate.state, start_s=start_up_s())
+
+
+def _commitment(candidate: Candidate, job: Job | None) -> CommitmentUse | None:
+    choice = candidate.choice
+    if choice.term is None:
+        return None
+    return commitment_use(
+        choice.term,
+        None if job is None else job.whole,
+        nodes=candidate.nodes,
+        tax_percent=choice.tax_percent,
+    )
 
 
 def _needs_build(verdict: BuildVerdict) -> Literal["other", "older", "none"] | None:
