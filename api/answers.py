@@ -76,9 +76,12 @@ def estimate(
             timeout_s=timeout_s,
         )
     from ..catalog.version import VERSION
+    from ..planner.cost.own_terms import with_own_terms
     from ..planner.search.search import search
     from .tables_on_disk import TablesOnDisk
 
+    clock = now or utc_now
+    book = model.catalogue.pricebook
     profile, notes = calibrated_profile(model)
     known = _known_runs(model)
     found = search(
@@ -92,7 +95,7 @@ def estimate(
     )
     return Estimate(
         gpuplan_version=VERSION,
-        generated_at=(now or utc_now)().isoformat(timespec="seconds"),
+        generated_at=clock().isoformat(timespec="seconds"),
         catalog=CatalogueFacts(
             snapshot_date=model.catalogue.snapshot_date, offers=len(model.catalogue.offers)
         ),
@@ -102,7 +105,7 @@ def estimate(
         recommended=found.recommended,
         recommended_on_large_clouds=found.recommended_on_large_clouds,
         prices=found.prices,
-        plans=found.plans,
+        plans=tuple(with_own_terms(plan, book, on=clock().date()) for plan in found.plans),
         feasible=found.feasible,
         rejected=found.rejected,
         hidden=found.hidden,

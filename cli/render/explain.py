@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rich.text import Text
 
-from ...catalog.text.money import format_money, format_price
+from ...catalog.text.money import format_money, format_money_interval, format_price
 from ...catalog.text.quantity import (
     UNKNOWN,
     format_bytes,
@@ -66,6 +66,8 @@ BASIS_OF_MEMORY: dict[Basis, str] = {
     "calibrated": "calibrated: the step's allocations replayed, corrected by measured runs",
     "analytic": "analytic: the step's allocations replayed by the allocator's rules",
 }
+SYMBOLS = {"EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹"}
+"""Signs of currencies that stand before an amount; others follow it by their code."""
 DOLLARS = "USD"
 """The unit of a line that is a share of other lines."""
 BAR, TRACK, SLIVER = "█", "░", "▏"
@@ -175,7 +177,8 @@ def _money(plan: Plan, width: int) -> Iterator[Text]:
     yield Text("Money", style="bold")
     for items in money_items(plan):
         yield from (Text(line) for line in packed(items, width=width, indent=2))
-    yield from (Text(line) for line in packed(terms_items(plan), width=width, indent=2))
+    for items in (terms_items(plan), own_items(plan)):
+        yield from (Text(line) for line in packed(items, width=width, indent=2))
     for line in () if plan.job is None else plan.job.cost_lines:
         yield Text(f"  {line.name}: {_quantity(line)} = {format_money(line.usd)}", style="dim")
 
@@ -232,6 +235,23 @@ def terms_items(plan: Plan) -> list[str]:
     items.append(f"this job uses {chance_text(use.used_share)} of it")
     counted = "counted here" if use.unused_is_counted else "not counted here"
     return [*items, f"unused rest {format_money(use.unused_usd)}, {counted}"]
+
+
+def own_items(plan: Plan) -> list[str]:
+    """Return the cost in the user's currency, and what their credits pay of it; or nothing."""
+    items = []
+    currency, job = plan.currency, plan.job
+    if currency is not None and job is not None and job.usd is not None:
+        rate = currency.per_usd
+        ends = (job.usd_low, job.usd, job.usd_high)
+        amounts = (None if usd is None else float(usd) * rate for usd in ends)
+        text = format_money_interval(*amounts).replace("$", SYMBOLS.get(currency.code, ""))
+        unit = "" if currency.code in SYMBOLS else f" {currency.code}"
+        items.append(f"{text}{unit} at {rate:g} of {currency.date.isoformat()}")
+    for credit in plan.credits:
+        until = credit.expires.isoformat()
+        items.append(f"credits cover {format_money(credit.covers_usd)} of it until {until}")
+    return items
 
 
 def _stops_items(plan: Plan, run: RunCost) -> Iterator[str]:

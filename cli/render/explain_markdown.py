@@ -14,6 +14,7 @@ from .explain import (
     money_items,
     notes_of,
     origins,
+    own_items,
     parts_of,
     risk_text,
     setup_items,
@@ -75,7 +76,7 @@ def _memory(plan: Plan) -> Iterator[str]:
 def _money(plan: Plan) -> Iterator[str]:
     yield "#### Money"
     yield ""
-    rows = (*money_items(plan), terms_items(plan))
+    rows = (*money_items(plan), terms_items(plan), own_items(plan))
     yield from (f"- {' · '.join(items)}" for items in rows if items)
     job = plan.job
     if job is not None and job.cost_lines:

@@ -23,6 +23,8 @@ NOT_CONTENT = frozenset(
         "why_not_runnable",
         "whole_job",
         "commitment",
+        "credits",
+        "currency",
         "energy",
         "p_oom",
         "bandwidth_share",

@@ -288,6 +288,28 @@ class CommitmentUse(FrozenModel):
     """Instances that are reserved already; None where the commitment is not signed yet."""
 
 
+class CreditUse(FrozenModel):
+    """What a credit of the user's pricebook pays of a plan's whole job."""
+
+    usd: Usd
+    """US dollars that are left of the credit."""
+    covers_usd: Usd
+    """US dollars of the job that it pays; they are in the job's dollars all the same."""
+    expires: date
+    """The last day on which it is taken."""
+
+
+class OwnCurrency(FrozenModel):
+    """The currency of the user's pricebook, in which amounts are shown beside US dollars."""
+
+    code: str
+    """ISO 4217: EUR, GBP …"""
+    per_usd: float
+    """Units of it that one US dollar buys."""
+    date: date
+    """The day of that rate."""
+
+
 class WholeJob(FrozenModel):
     """The run with everything that is paid for around it, as `launch` counts it.
 

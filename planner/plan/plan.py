@@ -21,10 +21,12 @@ from .parts import Breakdown as Breakdown
 from .parts import ChosenOffer as ChosenOffer
 from .parts import CommitmentUse as CommitmentUse
 from .parts import CostLine as CostLine
+from .parts import CreditUse as CreditUse
 from .parts import Estimated as Estimated
 from .parts import EstimatedHostMemory as EstimatedHostMemory
 from .parts import EstimatedMemory as EstimatedMemory
 from .parts import MemoryBreakdown as MemoryBreakdown
+from .parts import OwnCurrency as OwnCurrency
 from .parts import PlanEnergy as PlanEnergy
 from .parts import RunCost as RunCost
 from .parts import Stops as Stops
@@ -120,6 +122,10 @@ class Plan(FrozenModel):
     """The run with its start and its bill; None where no amount of work was given."""
     commitment: CommitmentUse | None = None
     """The term that its machines are paid for; None where they are rented by the hour."""
+    credits: tuple[CreditUse, ...] = ()
+    """What the user's credits pay of it, the soonest to expire first; no sum is less by them."""
+    currency: OwnCurrency | None = None
+    """The currency that amounts are also shown in; None: US dollars alone."""
     energy: PlanEnergy | None = None
     """What its electricity rests on; None where the power of its machine is not known."""
     p_oom: float | None = None

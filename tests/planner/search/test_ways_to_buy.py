@@ -10,7 +10,8 @@ from gpuplan.catalog.embedded import Catalogue, embedded_catalogue
 from gpuplan.catalog.snapshot import at_terms
 from gpuplan.catalog.terms.commitments import commitments_of
 from gpuplan.catalog.terms.pricebook import Credit, Discount, Pricebook, Reservation
-from gpuplan.planner.plan.plan import Plan
+from gpuplan.planner.cost.launch_cost import launch_cost
+from gpuplan.planner.plan.plan import Estimated, Plan
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.planner.search.offers import survey
 from gpuplan.planner.search.search import SearchOutcome, search
@@ -88,17 +89,20 @@ def test_a_commitment_wins_only_where_the_work_fills_it(toy: Profile, used: floa
         assert plan.commitment.used_share == pytest.approx(used, rel=0.01)
 
 
-def test_a_job_longer_than_a_term_pays_the_next_one_too(toy: Profile) -> None:
-    _, one_year, _ = prices()
-    steps = steps_of_hours(toy, 1.02 * HOURS_PER_YEAR)
-    one = next(
-        plan for plan in asked(toy, steps, purchase="any").plans if plan.offer.instance_type == TYPE
+def test_a_job_longer_than_a_term_pays_the_next_one_too() -> None:
+    year_s = HOURS_PER_YEAR * 3600.0
+    step = Estimated(value=1.02 * year_s, low=year_s, high=1.1 * year_s, basis="analytic")
+    cost = launch_cost(
+        step,
+        nodes=2,
+        usd_per_hour=Decimal(3),
+        dearest_usd_per_hour=Decimal(3),
+        billing=None,
+        paid_whole_s=year_s,
     )
-    assert one.whole_job is not None and one.whole_job.usd is not None
-    # On demand for 2 % more hours is dearer than neither: two terms are never taken for one.
-    if one.commitment is not None and one.commitment.term_years == 1:
-        assert one.commitment.terms == 2
-        assert one.whole_job.usd == pytest.approx(2 * one_year * HOURS_PER_YEAR)
+    assert cost.usd_expected == sum(line.usd for line in cost.lines) == 2 * 2 * 3 * HOURS_PER_YEAR
+    assert cost.lines[-1].name == "unused commitment"
+    assert cost.hours_expected == pytest.approx(1.02 * HOURS_PER_YEAR, rel=1e-3)
 
 
 @pytest.mark.parametrize(("wish", "years"), [("committed-1y", 1), ("committed-3y", 3)])
