@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 from ..catalog.errors import GpuplanError
 from ..catalog.vocabulary import PRECISIONS, FrozenChoice, Offloaded, Precision, Recompute
 from ..planner.plan.layout import Layout
-from ..planner.plan.plan import CatalogueFacts, Estimate, Headlines, Plan, WorkloadFacts
+from ..planner.plan.plan import (
+    CatalogueFacts,
+    Estimate,
+    Headlines,
+    Plan,
+    WaysToPay,
+    WorkloadFacts,
+)
 from ..planner.plan.question import Question
 from ..planner.search.progress import Progress, untold
 from ..profiles.profile import Profile
@@ -18,6 +25,7 @@ from ..profiles.user_model.spec import ModelSpec
 from .inputs import Inputs, chosen_curves, read_inputs
 
 if TYPE_CHECKING:
+    from ..catalog.snapshot import Catalogue
     from ..launcher.skypilot.check import SkyCheck
     from ..planner.predict.fits import FitsAnswer
     from ..planner.predict.known_runs import KnownRuns
@@ -93,7 +101,7 @@ def estimate(
         kept=TablesOnDisk(),
         on_progress=tell,
     )
-    return Estimate(
+    answer = Estimate(
         gpuplan_version=VERSION,
         generated_at=clock().isoformat(timespec="seconds"),
         catalog=CatalogueFacts(
@@ -112,6 +120,20 @@ def estimate(
         nearest_miss=found.nearest_miss,
         notes=(*notes, *found.notes),
     )
+    if question.money.purchase != "all":
+        return answer
+    return answer.model_copy(update={"ways_to_pay": _ways_to_pay(answer, model.catalogue)})
+
+
+def _ways_to_pay(answer: Estimate, catalogue: Catalogue) -> tuple[WaysToPay, ...]:
+    """Return the ways of paying for the recommended machines; without work, the first plan's."""
+    from ..planner.cost.ways import ways_to_pay
+
+    named = (answer.recommended, answer.recommended_on_large_clouds)
+    wanted = {one.id for one in named if one is not None}
+    plans = [plan for plan in answer.plans if plan.id in wanted] or answer.plans[:1]
+    found = (ways_to_pay(plan, catalogue) for plan in plans)
+    return tuple(one for one in found if one is not None)
 
 
 def _known_runs(model: Inputs) -> KnownRuns:

@@ -305,7 +305,12 @@ def _rendered(
     screen = screen_for(asked.out_file)
     width = comfortable(screen.width)
     if plan is None:
-        lines = render_estimate(answer, model=model, width=width)
+        from ..render.ways_to_pay import render_ways
+
+        lines = [
+            *render_estimate(answer, model=model, width=width),
+            *render_ways(answer, width=width),
+        ]
         return to_text(lines, colour=screen.color)
     from ... import api
     from ..render.explain import render_plan

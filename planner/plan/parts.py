@@ -288,6 +288,39 @@ class CommitmentUse(FrozenModel):
     """Instances that are reserved already; None where the commitment is not signed yet."""
 
 
+class BuyingWay(FrozenModel):
+    """One way of paying for the machines of a plan, beside renting them on demand."""
+
+    way: Purchase
+    """How they are paid for; "owned" by buying them."""
+    term_years: float | None = None
+    """Years of a commitment or a reservation, or of the life of bought hardware."""
+    name: str | None = None
+    """Of the user's own machine; None for machines of the plan's seller."""
+    usd_per_hour: float | None
+    """US dollars an hour of one node of the plan when every hour is used, before tax; None where no
+    source states a price."""
+    job_usd: Usd | None = None
+    """US dollars of the job: its share of use; None without work or a price."""
+    whole_usd: Usd | None = None
+    """US dollars of the whole term of all nodes, or of buying them, before tax; None where they are
+    paid by the hour."""
+    break_even_share: float | None = None
+    """Share of all hours, from 0 to 1 or above, from which it costs less than on demand."""
+    break_even_month: int | None = None
+    """The month in which renting on demand, every hour used, has cost more than all of it; None
+    where that is beyond its years, or where it is paid by the hour."""
+
+
+class WaysToPay(FrozenModel):
+    """The ways of paying for the machines of one plan, side by side."""
+
+    plan_id: str
+    """Of the plan."""
+    ways: tuple[BuyingWay, ...]
+    """On demand first; a price that is not known is listed too."""
+
+
 class CreditUse(FrozenModel):
     """What a credit of the user's pricebook pays of a plan's whole job."""
 

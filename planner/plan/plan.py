@@ -18,6 +18,7 @@ from .asked import AskedQuestion
 from .layout import Layout
 from .parts import Basis as Basis
 from .parts import Breakdown as Breakdown
+from .parts import BuyingWay as BuyingWay
 from .parts import ChosenOffer as ChosenOffer
 from .parts import CommitmentUse as CommitmentUse
 from .parts import CostLine as CostLine
@@ -30,6 +31,7 @@ from .parts import OwnCurrency as OwnCurrency
 from .parts import PlanEnergy as PlanEnergy
 from .parts import RunCost as RunCost
 from .parts import Stops as Stops
+from .parts import WaysToPay as WaysToPay
 from .parts import WholeJob as WholeJob
 from .rows import flat, frame, paths
 
@@ -366,6 +368,9 @@ class Estimate(FrozenModel):
     """The same on AWS, Google Cloud and Azure, where the recommended plan is of another seller."""
     prices: PriceDates | None = None
     """Of the plans; None where no price of them is dated."""
+    ways_to_pay: tuple[WaysToPay, ...] = ()
+    """Of the recommended plans, or of the first without an amount of work, where all ways of paying
+    were asked for."""
     plans: tuple[Plan, ...]
     """In order of rank; empty when none is feasible."""
     feasible: int
