@@ -91,6 +91,12 @@ class ChosenOffer(FrozenModel):
     """Percent of tax on what is rented, by the user's pricebook; None: none is counted. No price of
     this offer holds it; the dollars of the whole job do."""
 
+    @property
+    def has_own_terms(self) -> bool:
+        """Whether the user's pricebook changes what is paid for it."""
+        changes = (self.discount_percent, self.tax_percent)
+        return self.price_basis == "pricebook" or any(one is not None for one in changes)
+
 
 class Breakdown(FrozenModel):
     """Where one step's time goes, in seconds; the parts add up to the step time."""

@@ -397,6 +397,8 @@ class Estimate(FrozenModel):
     def limits_text(self) -> list[str]:
         """What limits the plans as items: "≤ 10 days", "≤ $5,000", "aws,gcp", "on demand" …."""
         items = [] if self.question is None else asked_words.limit_items(self.question)
+        if any(plan.offer.has_own_terms for plan in self.plans):
+            items.append("terms of your pricebook")
         if self.prices is None or self.question is None:
             return [*items, f"prices of {self.catalog.snapshot_date.isoformat()}"]
         dates = self.prices
