@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 from ..catalog.errors import GpuplanError
 from ..catalog.vocabulary import PRECISIONS, FrozenChoice, Offloaded, Precision, Recompute
 from ..planner.plan.layout import Layout
-from ..planner.plan.plan import CatalogueFacts, Estimate, Headlines, Plan, WorkloadFacts
+from ..planner.plan.plan import (
+    CatalogueFacts,
+    Estimate,
+    Headlines,
+    Plan,
+    WaysToPay,
+    WorkloadFacts,
+)
 from ..planner.plan.question import Question
 from ..planner.search.progress import Progress, untold
 from ..profiles.profile import Profile
@@ -18,6 +25,7 @@ from ..profiles.user_model.spec import ModelSpec
 from .inputs import Inputs, chosen_curves, read_inputs
 
 if TYPE_CHECKING:
+    from ..catalog.snapshot import Catalogue
     from ..launcher.skypilot.check import SkyCheck
     from ..planner.predict.fits import FitsAnswer
     from ..planner.predict.known_runs import KnownRuns
@@ -33,6 +41,7 @@ def estimate(
     *,
     params: Mapping[str, Any] | None = None,
     offers: Path | None = None,
+    pricebook: Path | None = None,
     curves: Iterable[str | Path] = (),
     without_curves_of: Iterable[str] = (),
     timeout_s: float | None = None,
@@ -47,6 +56,7 @@ def estimate(
         question: The work, machines, layouts and money; default: everything, no amount of work.
         params: Values for the functions of the file.
         offers: The user's own machines and prices.
+        pricebook: The user's own terms: discounts, reservations, credits, tax.
         curves: Curve files of `calibrate`, each used for the accelerator it was measured on.
         without_curves_of: Accelerators predicted from their nearest relative, as if nobody had
             measured them.
@@ -68,14 +78,18 @@ def estimate(
             precisions=question.choices.precisions,
             machine=question.machine,
             offers=offers,
+            pricebook=pricebook,
             curves=curves,
             without_curves_of=without_curves_of,
             timeout_s=timeout_s,
         )
     from ..catalog.version import VERSION
+    from ..planner.cost.own_terms import with_own_terms
     from ..planner.search.search import search
     from .tables_on_disk import TablesOnDisk
 
+    clock = now or utc_now
+    book = model.catalogue.pricebook
     profile, notes = calibrated_profile(model)
     known = _known_runs(model)
     found = search(
@@ -87,9 +101,9 @@ def estimate(
         kept=TablesOnDisk(),
         on_progress=tell,
     )
-    return Estimate(
+    answer = Estimate(
         gpuplan_version=VERSION,
-        generated_at=(now or utc_now)().isoformat(timespec="seconds"),
+        generated_at=clock().isoformat(timespec="seconds"),
         catalog=CatalogueFacts(
             snapshot_date=model.catalogue.snapshot_date, offers=len(model.catalogue.offers)
         ),
@@ -99,13 +113,27 @@ def estimate(
         recommended=found.recommended,
         recommended_on_large_clouds=found.recommended_on_large_clouds,
         prices=found.prices,
-        plans=found.plans,
+        plans=tuple(with_own_terms(plan, book, on=clock().date()) for plan in found.plans),
         feasible=found.feasible,
         rejected=found.rejected,
         hidden=found.hidden,
         nearest_miss=found.nearest_miss,
         notes=(*notes, *found.notes),
     )
+    if question.money.purchase != "all":
+        return answer
+    return answer.model_copy(update={"ways_to_pay": _ways_to_pay(answer, model.catalogue)})
+
+
+def _ways_to_pay(answer: Estimate, catalogue: Catalogue) -> tuple[WaysToPay, ...]:
+    """Return the ways of paying for the recommended machines; without work, the first plan's."""
+    from ..planner.cost.ways import ways_to_pay
+
+    named = (answer.recommended, answer.recommended_on_large_clouds)
+    wanted = {one.id for one in named if one is not None}
+    plans = [plan for plan in answer.plans if plan.id in wanted] or answer.plans[:1]
+    found = (ways_to_pay(plan, catalogue) for plan in plans)
+    return tuple(one for one in found if one is not None)
 
 
 def _known_runs(model: Inputs) -> KnownRuns:

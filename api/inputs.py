@@ -42,6 +42,8 @@ class Inputs:
     """The model as it was named; None where the Profile came from elsewhere."""
     offers: Path | None = None
     """The user's own machines and prices that the catalogue holds."""
+    pricebook: Path | None = None
+    """The user's own terms that its prices are at."""
     curve_choice: CurveChoice = USUAL_CURVES
     """Which measurements of devices predictions rest on."""
 
@@ -204,6 +206,7 @@ def read_inputs(
     precisions: Iterable[Precision] = (),
     machine: Machine | None = None,
     offers: Path | None = None,
+    pricebook: Path | None = None,
     curves: Iterable[str | Path] = (),
     without_curves_of: Iterable[str] = (),
     timeout_s: float | None = None,
@@ -220,6 +223,7 @@ def read_inputs(
         precisions: Those that will be asked about; default: any that a free planner may choose.
         machine: Names to check against the catalogue, before the trace has ended.
         offers: The user's own machines and prices, a YAML or CSV file.
+        pricebook: The user's own terms, a YAML file: discounts, reservations, credits, tax.
         curves: Curve files of `calibrate`, each used for the accelerator it was measured on before
             all others.
         without_curves_of: Accelerators predicted from their nearest relative, as if nobody had
@@ -246,7 +250,7 @@ def read_inputs(
         on_output=on_output,
     )
     with _ended(pending):
-        catalogue = _read_catalogue(offers, machine)
+        catalogue = _read_catalogue(offers, pricebook, machine)
         curve_choice = chosen_curves(curves, without_curves_of, catalogue=catalogue)
         # The search is imported here because the child process is still tracing meanwhile.
         from ..planner.search import search as _search  # noqa: F401
@@ -257,6 +261,7 @@ def read_inputs(
         catalogue=catalogue,
         spec=spec,
         offers=offers,
+        pricebook=pricebook,
         curve_choice=curve_choice,
     )
 
@@ -306,11 +311,13 @@ def _ended(pending: PendingProfile) -> Iterator[PendingProfile]:
         raise
 
 
-def _read_catalogue(offers: Path | None, machine: Machine | None) -> Catalogue:
+def _read_catalogue(
+    offers: Path | None, pricebook: Path | None, machine: Machine | None
+) -> Catalogue:
     from ..catalog.listing.query import parse_filter
     from ..catalog.snapshot import load_catalogue
 
-    catalogue = load_catalogue(offers)
+    catalogue = load_catalogue(offers, pricebook)
     if machine is not None:
         parse_filter(
             catalogue,

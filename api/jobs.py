@@ -306,6 +306,7 @@ def _replanned(given: SourcedPlan, request: LaunchRequest, *, named: bool) -> So
         precisions=origin.question.choices.precisions,
         machine=origin.question.machine,
         offers=None if origin.offers is None else Path(origin.offers),
+        pricebook=None if origin.pricebook is None else Path(origin.pricebook),
     )
     answer = estimate(asked, origin.question)
     keep(answer, inputs=asked, question=origin.question, folder=Path(origin.folder))

@@ -35,7 +35,13 @@ def keep(
     folder = folder or Path.cwd()
     origin = None
     if inputs.spec is not None:
-        origin = origin_of(inputs.spec, question, folder=folder, offers=inputs.offers)
+        origin = origin_of(
+            inputs.spec,
+            question,
+            folder=folder,
+            offers=inputs.offers,
+            pricebook=inputs.pricebook,
+        )
     asked = {
         "folder": str(folder),
         "source": inputs.profile.source_hash,

@@ -30,6 +30,7 @@ def sweep(
     params: Mapping[str, Any] | None = None,
     inputs: Iterable[str] = (),
     offers: Path | None = None,
+    pricebook: Path | None = None,
     curves: Iterable[str | Path] = (),
     timeout_s: float | None = None,
     use_cache: bool = True,
@@ -49,6 +50,7 @@ def sweep(
         params: Values of the other params.
         inputs: Shapes of the tensors of a plain module, such as "3,224,224".
         offers: The user's own machines and prices.
+        pricebook: The user's own terms.
         curves: Curve files of `calibrate`.
         timeout_s: Longest time that one trace may take, seconds; default: 120.
         use_cache: Whether to use the cache of Profiles.
@@ -68,6 +70,7 @@ def sweep(
         reading={
             "inputs": tuple(inputs),
             "offers": offers,
+            "pricebook": pricebook,
             "curves": tuple(curves),
             "timeout_s": timeout_s,
             "use_cache": use_cache,

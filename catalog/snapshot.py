@@ -1,4 +1,4 @@
-"""The catalogue that a command asks for: the embedded one, and what `--offers` adds to it."""
+"""The catalogue that a command asks for: the embedded one, with the user's own offers and terms."""
 
 from __future__ import annotations
 
@@ -11,26 +11,41 @@ from typing import TYPE_CHECKING, TypeVar
 from .embedded import Catalogue, embedded_catalogue
 
 if TYPE_CHECKING:
+    from .terms.pricebook import Pricebook
     from .user_files.offers import UserOffers
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-def load_catalogue(user_offers: Path | None = None) -> Catalogue:
-    """Return the embedded catalogue, with the user's own offers added if a file is given.
+def load_catalogue(user_offers: Path | None = None, pricebook: Path | None = None) -> Catalogue:
+    """Return the embedded catalogue, with the user's own offers and terms if files are given.
 
     Raises:
         PriceError: The embedded tables are missing or damaged.
-        UsageError: The user's file cannot be read or is not understood.
+        UsageError: A file of the user cannot be read or is not understood.
     """
-    embedded = embedded_catalogue()
-    if user_offers is None:
-        return embedded
+    catalogue = embedded_catalogue()
     # Read only when asked for: the YAML reader costs start-up time.
-    from .user_files.offers import load_user_offers
+    if user_offers is not None:
+        from .user_files.offers import load_user_offers
 
-    return add_offers(embedded, load_user_offers(user_offers, embedded))
+        catalogue = add_offers(catalogue, load_user_offers(user_offers, catalogue))
+    if pricebook is not None:
+        from .user_files.pricebook import load_pricebook
+
+        catalogue = at_terms(catalogue, load_pricebook(pricebook, catalogue))
+    return catalogue
+
+
+def at_terms(catalogue: Catalogue, book: Pricebook) -> Catalogue:
+    """Return a catalogue at the prices of one customer: discounts are taken off its offers."""
+    return replace(
+        catalogue,
+        offers=tuple(map(book.priced, catalogue.offers)),
+        cpu_offers=tuple(map(book.priced, catalogue.cpu_offers)),
+        pricebook=book,
+    )
 
 
 def add_offers(catalogue: Catalogue, mine: UserOffers) -> Catalogue:

@@ -30,10 +30,17 @@ Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 OfferPurchase = Literal["on-demand", "spot"]
 """How an offer of the catalogue is sold."""
-PurchaseWish = Literal["on-demand", "spot", "any"]
-"""What a person asks for; "any" takes the cheaper."""
-Purchase = Literal["on-demand", "spot", "reserved", "block", "owned"]
-"""How a plan's machines are paid for."""
+OfferWish = Literal["on-demand", "spot", "any"]
+"""Which prices of offers a person asks for."""
+PurchaseWish = Literal[
+    "on-demand", "spot", "any", "committed-1y", "committed-3y", "reserved", "all"
+]
+"""How a person wants to buy; "any" takes the cheapest for this job, "all" ranks on demand and lists
+the other ways beside it."""
+COMMITTED_YEARS = {"committed-1y": 1, "committed-3y": 3}
+"""Years of the commitments that are asked for by these words."""
+Purchase = Literal["on-demand", "spot", "committed", "reserved", "block", "owned"]
+"""How a plan's machines are paid for: a commitment is to be signed, a reservation is held."""
 ExportTool = Literal["skypilot", "torchrun", "deepspeed", "accelerate"]
 """Tools that a plan can be written for."""
 EXPORT_TOOLS: tuple[ExportTool, ...] = get_args(ExportTool)

@@ -10,7 +10,7 @@ from ..embedded import Catalogue
 from ..errors import UsageError, did_you_mean
 from ..names import match_accelerators, resolve_provider, resolve_region
 from ..types import Offer
-from ..vocabulary import PurchaseWish
+from ..vocabulary import OfferWish
 
 # fmt: off
 EU_MEMBERS = frozenset((
@@ -51,7 +51,7 @@ class OfferFilter:
     countries: frozenset[str] = frozenset()
     """ISO 3166 alpha-2 in lower case; an offer of unknown country passes only an empty field."""
     instance_types: frozenset[str] = frozenset()
-    purchase: PurchaseWish = "any"
+    purchase: OfferWish = "any"
     """Sold this way at a known price; "any" keeps unpriced offers too."""
     max_usd_per_hour: Decimal | None = None
     """Limit on one instance; an unknown price passes no limit."""
@@ -113,7 +113,7 @@ def parse_filter(
     regions: Iterable[str] = (),
     jurisdictions: Iterable[str] = (),
     instance_types: Iterable[str] = (),
-    purchase: PurchaseWish = "any",
+    purchase: OfferWish = "any",
     max_usd_per_hour: float | Decimal | None = None,
     launchable_only: bool = False,
 ) -> OfferFilter:

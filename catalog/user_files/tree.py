@@ -49,14 +49,25 @@ class Items:
 Tree: TypeAlias = Leaf | Branch | Items
 
 
-def read_tree(path: Path) -> Branch:
+def read_tree(
+    path: Path, *, holds: str = "offers:", help: str = "See the templates in docs/templates."
+) -> Branch:
     """Return the map that a YAML file holds, or {"offers": rows} of a CSV file.
+
+    Args:
+        path: The file.
+        holds: What such a file begins with, for the error of one that holds no map.
+        help: Where to read about such files.
 
     Raises:
         UsageError: The file cannot be read, is malformed, or uses what is refused; with its line.
     """
     text = _read_text(path)
-    return _read_csv(path, text) if path.suffix.lower() == ".csv" else _read_yaml(path, text)
+    return (
+        _read_csv(path, text)
+        if path.suffix.lower() == ".csv"
+        else _read_yaml(path, text, holds=holds, help=help)
+    )
 
 
 def _read_text(path: Path) -> str:
@@ -70,7 +81,7 @@ def _read_text(path: Path) -> str:
     if len(raw) > MAX_BYTES:
         raise UsageError(
             f"{path} is larger than {MAX_BYTES // 1024} KiB.",
-            fix="Give a file of offers, one entry per instance type.",
+            fix="Split it: such a file has one entry per instance type.",
         )
     try:
         return raw.decode("utf-8-sig")
@@ -79,7 +90,7 @@ def _read_text(path: Path) -> str:
         raise UsageError(f"{path}:{line}: not UTF-8 text.", fix="Save it as UTF-8.") from error
 
 
-def _read_yaml(path: Path, text: str) -> Branch:
+def _read_yaml(path: Path, text: str, *, holds: str, help: str) -> Branch:
     try:
         _refuse_tricks(path, text)
         node = yaml.compose(text, Loader=_Loader)
@@ -87,15 +98,10 @@ def _read_yaml(path: Path, text: str) -> Branch:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
-        raise UsageError(
-            f"{path}:{line}: {problem}.", fix="See the templates in docs/templates."
-        ) from error
+        raise UsageError(f"{path}:{line}: {problem}.", fix=help) from error
     tree = Leaf(None, 1) if node is None else _to_tree(path, node)
     if not isinstance(tree, Branch):
-        raise UsageError(
-            f"{path}:1: the file must be a map with `offers:`.",
-            fix="See the templates in docs/templates.",
-        )
+        raise UsageError(f"{path}:1: the file must be a map with `{holds}`.", fix=help)
     return tree
 
 

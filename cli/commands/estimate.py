@@ -15,6 +15,7 @@ from ...catalog.vocabulary import (
     PRECISIONS,
     RECOMPUTES,
     STACKS,
+    PurchaseWish,
 )
 from ...planner.plan.question import MOST_OOM, By, Question
 from ..options.amounts import BatchSize, CountOrAll, Share
@@ -50,6 +51,7 @@ OFFLOADS = ("none", *OFFLOADABLE)
 SORTS = ("cost", "time", "throughput", "memory", "price", "carbon")
 WHOLE = Count(whole=True)
 BYS: tuple[By, ...] = get_args(By)
+PURCHASES: tuple[str, ...] = get_args(PurchaseWish)
 
 
 @click.command("estimate", cls=GroupedCommand)
@@ -157,6 +159,13 @@ BYS: tuple[By, ...] = get_args(By)
 )
 @option(
     "Money",
+    "--purchase",
+    "purchase",
+    type=OneOf(PURCHASES),
+    help="How to pay for machines; all: on demand, and the other ways beside it.",
+)
+@option(
+    "Money",
     "--on-demand",
     "purchase",
     flag_value="on-demand",
@@ -165,6 +174,13 @@ BYS: tuple[By, ...] = get_args(By)
 )
 @option("Money", "--spot", "purchase", flag_value="spot", help="Rank by spot prices.")
 @option("Money", "--any", "purchase", flag_value="any", help="Rank by the cheaper of both.")
+@option(
+    "Money",
+    "--pricebook",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Your own terms: discounts, reservations, credits, tax (docs/pricebook.md).",
+)
 @option("Money", "--sort", type=OneOf(SORTS), help="Order of the plans; default: cost.")
 @option(
     "Money",
@@ -226,6 +242,7 @@ def command(model: str, **options: Any) -> int:
         precisions=question.choices.precisions,
         machine=question.machine,
         curves=given_curves(asked.curves),
+        pricebook=asked.pricebook,
     )
     with counted_progress("Comparing machines …", quiet=asked.quiet) as tell:
         answer = api.estimate(inputs, question, on_progress=tell)
@@ -288,7 +305,12 @@ def _rendered(
     screen = screen_for(asked.out_file)
     width = comfortable(screen.width)
     if plan is None:
-        lines = render_estimate(answer, model=model, width=width)
+        from ..render.ways_to_pay import render_ways
+
+        lines = [
+            *render_estimate(answer, model=model, width=width),
+            *render_ways(answer, width=width),
+        ]
         return to_text(lines, colour=screen.color)
     from ... import api
     from ..render.explain import render_plan

@@ -55,6 +55,7 @@ def run_sweep(model: str, asked: EstimateOptions, question: Question, *, form: s
             params=fixed,
             inputs=asked.inputs,
             offers=asked.offers,
+            pricebook=asked.pricebook,
             curves=given_curves(asked.curves),
             timeout_s=asked.timeout,
             use_cache=not asked.no_cache,

@@ -41,10 +41,13 @@ def _end(words: Sequence[str]) -> int:
 
 
 def _refuse_opposite_flags(command: click.Command, typed: set[str]) -> None:
-    """Refuse two flags of one parameter: --spot --on-demand, --compile --no-compile."""
+    """Refuse two options of one parameter: --spot --on-demand, --compile --no-compile."""
     flags: dict[str, list[str]] = {}
-    for param in command.params:
-        if isinstance(param, click.Option) and param.is_flag and param.name is not None:
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    flagged = {one.name for one in options if one.is_flag}
+    for param in options:
+        # --purchase WORD stands beside --spot, and fills what that does.
+        if param.name is not None and param.name in flagged:
             for names in (param.opts, param.secondary_opts):
                 flags.setdefault(param.name, []).extend(name for name in names if name in typed)
     for given in flags.values():

@@ -14,6 +14,8 @@ class EstimateOptions(QuestionOptions, InputsOptions):
     """What the options of `gpuplan estimate` hold."""
 
     curves: Path | None
+    pricebook: Path | None
+    """The user's own terms."""
     pareto: bool
     explain: int | None
     trace: str | None

@@ -31,6 +31,7 @@ def read_inputs(
     precisions: Iterable[Precision],
     machine: Machine,
     curves: Iterable[Path] = (),
+    pricebook: Path | None = None,
 ) -> Inputs:
     """Return the Profile of the model and the catalogue, as the shared options ask for.
 
@@ -40,6 +41,7 @@ def read_inputs(
         precisions: Those that will be asked about.
         machine: Names to check against the catalogue at once.
         curves: The user's own curve files.
+        pricebook: The user's own terms.
     """
     from ... import api
     from ...profiles.user_model.spec import parse_params
@@ -55,6 +57,7 @@ def read_inputs(
             precisions=precisions,
             machine=machine,
             offers=options.offers,
+            pricebook=pricebook,
             curves=curves,
             timeout_s=options.timeout,
             use_cache=not options.no_cache,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 from ...catalog.errors import UsageError
 from ...catalog.vocabulary import (
@@ -13,6 +13,7 @@ from ...catalog.vocabulary import (
     FrozenChoice,
     Offloaded,
     Precision,
+    PurchaseWish,
     Recompute,
     Stack,
 )
@@ -60,7 +61,7 @@ class QuestionOptions:
     """Seconds."""
     budget: Decimal | None
     """US dollars."""
-    purchase: Literal["on-demand", "spot", "any"]
+    purchase: PurchaseWish
     sort: Sort | None
     max_oom_risk: float
     by: By | None

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from rich.text import Text
 
-from ...catalog.text.money import format_money, format_price
+from ...catalog.text.money import format_money, format_money_interval, format_price
 from ...catalog.text.quantity import (
     UNKNOWN,
     format_bytes,
@@ -69,6 +69,10 @@ BASIS_OF_MEMORY: dict[Basis, str] = {
     "calibrated": "calibrated: the step's allocations replayed, corrected by measured runs",
     "analytic": "analytic: the step's allocations replayed by the allocator's rules",
 }
+SYMBOLS = {"EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹"}
+"""Signs of currencies that stand before an amount; others follow it by their code."""
+DOLLARS = "USD"
+"""The unit of a line that is a share of other lines."""
 BAR, TRACK, SLIVER = "█", "░", "▏"
 
 
@@ -176,6 +180,8 @@ def _money(plan: Plan, width: int) -> Iterator[Text]:
     yield Text("Money", style="bold")
     for items in money_items(plan):
         yield from (Text(line) for line in packed(items, width=width, indent=2))
+    for items in (terms_items(plan), own_items(plan)):
+        yield from (Text(line) for line in packed(items, width=width, indent=2))
     for line in paid_lines(plan):
         yield Text(f"  {line.name}: {priced(line)} = {format_money(line.usd)}", style="dim")
     for item in data_items(plan):
@@ -188,7 +194,9 @@ def paid_lines(plan: Plan) -> list[CostLine]:
 
 
 def priced(line: CostLine) -> str:
-    """Return a line's quantity at its price: "2.5 instance-hour at $21.96"."""
+    """Return what a line counts: "2.5 instance-hour at $3.06", or "19 % of $245" of a tax."""
+    if line.unit == DOLLARS:
+        return f"{float(line.unit_usd) * 100:g} % of {format_money(line.quantity)}"
     return f"{amount_text(line.quantity)} {line.unit} at {format_price(line.unit_usd)}"
 
 
@@ -240,6 +248,40 @@ def money_items(plan: Plan) -> tuple[list[str], list[str]]:
     return prices, job
 
 
+def terms_items(plan: Plan) -> list[str]:
+    """Return what a commitment of the plan costs and how much of it the job uses; or nothing."""
+    use = plan.commitment
+    if use is None:
+        return []
+    years = f"{use.term_years:g} year{'' if use.term_years == 1 else 's'}"
+    if use.terms > 1:
+        years = f"{use.terms} times {years}"
+    kind = "commitment" if use.nodes_held is None else f"reservation of {use.nodes_held}"
+    items = [f"{kind}: {years} for {format_money(use.usd)}"]
+    if use.used_share is None or use.unused_usd is None:
+        return [*items, "the price is that of every hour of it"]
+    items.append(f"this job uses {chance_text(use.used_share)} of it")
+    counted = "counted here" if use.unused_is_counted else "not counted here"
+    return [*items, f"unused rest {format_money(use.unused_usd)}, {counted}"]
+
+
+def own_items(plan: Plan) -> list[str]:
+    """Return the cost in the user's currency, and what their credits pay of it; or nothing."""
+    items = []
+    currency, job = plan.currency, plan.job
+    if currency is not None and job is not None and job.usd is not None:
+        rate = currency.per_usd
+        ends = (job.usd_low, job.usd, job.usd_high)
+        amounts = (None if usd is None else float(usd) * rate for usd in ends)
+        text = format_money_interval(*amounts).replace("$", SYMBOLS.get(currency.code, ""))
+        unit = "" if currency.code in SYMBOLS else f" {currency.code}"
+        items.append(f"{text}{unit} at {rate:g} of {currency.date.isoformat()}")
+    for credit in plan.credits:
+        until = credit.expires.isoformat()
+        items.append(f"credits cover {format_money(credit.covers_usd)} of it until {until}")
+    return items
+
+
 def _stops_items(plan: Plan, run: RunCost) -> Iterator[str]:
     """Yield what stops and checkpoints take, and the chances of keeping to the limits."""
     if plan.stops is None or run.goodput is None or run.checkpoint_interval_s is None:
@@ -272,7 +314,7 @@ def origins(plan: Plan, answer: Estimate | None, sources: Mapping[str, str]) -> 
     return {
         "step time": BASIS_OF_TIME[plan.step_time_s.basis],
         "memory": BASIS_OF_MEMORY[plan.peak_memory_bytes.basis],
-        "price": f"{offer.purchase}, basis {offer.price_basis}{dated}{snapshot}",
+        "price": f"{offer.purchase}, basis {offer.price_basis}{dated}{snapshot}{_terms(offer)}",
         **_stops_origin(plan),
         **energy,
         **sources,
@@ -291,6 +333,17 @@ def _stops_origin(plan: Plan) -> dict[str, str]:
         if priced:
             found["data"] = "; ".join(f"{name}: {source}" for name, source in priced.items())
     return found
+
+
+def _terms(offer: ChosenOffer) -> str:
+    """Return what the user's pricebook changes of a price, behind its basis."""
+    terms = ""
+    if offer.discount_percent is not None:
+        listed = format_price(offer.list_usd_per_hour)
+        terms += f", {offer.discount_percent:g} % off {listed} by your pricebook"
+    if offer.tax_percent:
+        terms += f", before {offer.tax_percent:g} % tax"
+    return terms
 
 
 def notes_of(plan: Plan) -> tuple[str, ...]:

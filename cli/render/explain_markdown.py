@@ -8,6 +8,7 @@ from ...catalog.text.money import format_money, format_price
 from ...catalog.text.quantity import format_bytes, format_gib, format_part, format_seconds
 from ...planner.plan.plan import Estimate, Plan
 from .explain import (
+    DOLLARS,
     MEMORY_PARTS,
     STEP_PARTS,
     amount_text,
@@ -15,11 +16,13 @@ from .explain import (
     money_items,
     notes_of,
     origins,
+    own_items,
     paid_lines,
     parts_of,
     risk_text,
     setup_items,
     speed_items,
+    terms_items,
 )
 from .text.energy import energy_items
 from .text.grid import Column, Grid, markdown_table
@@ -76,14 +79,17 @@ def _memory(plan: Plan) -> Iterator[str]:
 def _money(plan: Plan) -> Iterator[str]:
     yield "#### Money"
     yield ""
-    yield from (f"- {' · '.join(items)}" for items in money_items(plan) if items)
+    rows = (*money_items(plan), terms_items(plan), own_items(plan))
+    yield from (f"- {' · '.join(items)}" for items in rows if items)
     job = plan.job
     if job is not None and job.cost_lines:
         rows = [
             (
                 line.name,
                 f"{amount_text(line.quantity)} {line.unit}",
-                format_price(line.unit_usd),
+                f"{float(line.unit_usd) * 100:g} %"
+                if line.unit == DOLLARS
+                else format_price(line.unit_usd),
                 format_money(line.usd),
             )
             for line in paid_lines(plan)

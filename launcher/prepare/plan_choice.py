@@ -59,9 +59,11 @@ def chosen(
 
 
 def catalogue_of(origin: Origin | None) -> Catalogue:
-    """Return today's catalogue, with the user's own offers that a plan was made with."""
-    offers = None if origin is None else origin.offers
-    return load_catalogue(None if offers is None else Path(offers))
+    """Return today's catalogue, with the user's own offers and terms that a plan was made with."""
+    if origin is None:
+        return load_catalogue(None)
+    files = (origin.offers, origin.pricebook)
+    return load_catalogue(*(None if name is None else Path(name) for name in files))
 
 
 def _recommended(estimate: Estimate, request: LaunchRequest, catalogue: Catalogue) -> Plan | None:

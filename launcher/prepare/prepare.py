@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -328,7 +329,13 @@ def _cost(
         stops=stops,
         # Handed over to others, machines are started twice.
         idle_s=idle_minutes(request) * 60.0 + (restart_s() if others else 0.0),
+        tax_percent=_tax_percent(plan),
     )
+
+
+def _tax_percent(plan: Plan) -> Decimal | None:
+    percent = plan.offer.tax_percent
+    return None if percent is None else Decimal(str(percent))
 
 
 def _data_lines(plan: Plan, parameters: int | None, hours: float | None) -> tuple[DataLine, ...]:

@@ -26,6 +26,8 @@ class Origin(FrozenModel):
     question: Question
     offers: str | None = None
     """The user's own machines and prices, absolute."""
+    pricebook: str | None = None
+    """The user's own terms, absolute."""
 
     @property
     def spec(self) -> ModelSpec:
@@ -33,15 +35,27 @@ class Origin(FrozenModel):
         return ModelSpec.from_json(self.spec_json)
 
 
-def origin_of(spec: ModelSpec, question: Question, *, folder: Path, offers: Path | None) -> Origin:
+def origin_of(
+    spec: ModelSpec,
+    question: Question,
+    *,
+    folder: Path,
+    offers: Path | None,
+    pricebook: Path | None = None,
+) -> Origin:
     """Return what an estimate of a model, asked now, is made from."""
     return Origin(
         folder=str(folder),
         spec_json=spec.to_json(),
         files_hash=files_hash(spec),
         question=question,
-        offers=None if offers is None else str(offers.expanduser().absolute()),
+        offers=_absolute(offers),
+        pricebook=_absolute(pricebook),
     )
+
+
+def _absolute(path: Path | None) -> str | None:
+    return None if path is None else str(path.expanduser().absolute())
 
 
 def files_hash(spec: ModelSpec) -> str:

@@ -14,8 +14,11 @@ from ..goodput.expected_run import ExpectedRun, expected_run
 from ..plan.parts import Stops
 from ..plan.plan import CostLine, Estimated
 from .run_cost import CENT
+from .tax import taxed, with_tax
 
 UNIT = "instance-hour"
+UNUSED = "unused commitment"
+"""The line of what is paid of a commitment and not used."""
 MICROSECONDS_PER_SECOND = 10**6
 """Time is added and rounded up in whole microseconds: sums of float seconds are off by their last
 digits, which would bill a whole increment too much, or a negative one."""
@@ -60,6 +63,8 @@ def launch_cost(
     billing: Provider | None,
     stops: Stops | None = None,
     idle_s: float = 0.0,
+    paid_whole_s: float | None = None,
+    tax_percent: Decimal | None = None,
 ) -> LaunchCost:
     """Return the cost of a launch, line by line.
 
@@ -73,13 +78,16 @@ def launch_cost(
         stops: what stops the run, and what its checkpoints take; None where that is not known, and
             then no line counts it.
         idle_s: idle time after the job until autodown, where no command tears the machines down.
+        paid_whole_s: of each node, paid used or not (a commitment for this job alone); None: what
+            is used is paid.
+        tax_percent: on everything that is billed; None: none is counted.
     """
     parts = [(one.name, _us(one.value_s)) for one in startups()]
     start_us = sum(us for _, us in parts)
     rate = usd_per_hour * nodes
     if training_s is None:
         lines = tuple(_line(name, us, nodes, usd_per_hour) for name, us in parts)
-        return LaunchCost(lines=lines, usd_per_hour=rate)
+        return LaunchCost(lines=with_tax(lines, tax_percent), usd_per_hour=rate)
     run = None if stops is None else expected_run(training_s, stops)
     parts += _training_parts(training_s, run)
     ran_us = sum(us for _, us in parts)
@@ -87,18 +95,22 @@ def launch_cost(
     low_s, high_s = _billed_range_s(training_s, run)
     if billing is not None and billing.billing_increment_s is not None:
         parts.append(("billing increment", expected_us - ran_us))
+    if paid_whole_s is not None:
+        parts.append((UNUSED, _whole_us(expected_us, paid_whole_s) - expected_us))
     lines = tuple(_line(name, us, nodes, usd_per_hour) for name, us in parts)
-    low_us = _billed_us(start_us + _us(low_s), billing)
-    high_us = _billed_us(start_us + _us(high_s), billing)
+    lines = with_tax(lines, tax_percent)
+    low_us = _whole_us(_billed_us(start_us + _us(low_s), billing), paid_whole_s)
+    high_us = _whole_us(_billed_us(start_us + _us(high_s), billing), paid_whole_s)
     slowest_start_us = sum(_us(one.high_s) for one in startups())
     worst_us = _billed_us(slowest_start_us + _us(high_s) + _us(idle_s), billing)
+    worst_us = _whole_us(worst_us, paid_whole_s)
     return LaunchCost(
         lines=lines,
         usd_per_hour=rate,
         usd_expected=sum((line.usd for line in lines), Decimal(0)),
-        usd_low=_usd(low_us, nodes, usd_per_hour),
-        usd_high=_usd(high_us, nodes, usd_per_hour),
-        usd_worst=_usd(worst_us, nodes, dearest_usd_per_hour),
+        usd_low=taxed(_usd(low_us, nodes, usd_per_hour), tax_percent),
+        usd_high=taxed(_usd(high_us, nodes, usd_per_hour), tax_percent),
+        usd_worst=taxed(_usd(worst_us, nodes, dearest_usd_per_hour), tax_percent),
         hours_expected=_hours(expected_us),
         hours_worst=_hours(worst_us),
         run=run,
@@ -167,6 +179,16 @@ def _rounded_up_us(us: int, *, increment_s: float | None, minimum_s: float | Non
         increment_us = _us(increment_s)
         whole_us = -(-us // increment_us) * increment_us
     return max(whole_us, _us(minimum_s or 0))
+
+
+def _whole_us(us: int, paid_whole_s: float | None) -> int:
+    """Return time rounded up to whole terms of a commitment; as it is without one."""
+    return us if paid_whole_s is None else -(-us // _us(paid_whole_s)) * _us(paid_whole_s)
+
+
+def whole_terms_s(seconds: float, term_s: float) -> float:
+    """Return the seconds of as many whole terms as a job of so many seconds takes."""
+    return _whole_us(_us(seconds), term_s) / MICROSECONDS_PER_SECOND
 
 
 def _line(name: str, us: int, nodes: int, usd_per_hour: Decimal) -> CostLine:

@@ -12,7 +12,7 @@ from ..goodput.expected_run import ExpectedRun, training_s_in
 from ..goodput.restarts import Conditions
 from ..plan.parts import Stops
 from ..plan.plan import Estimated, WholeJob
-from .launch_cost import LaunchCost, billed_s, launch_cost, startups
+from .launch_cost import LaunchCost, billed_s, launch_cost, startups, whole_terms_s
 
 
 def start_up_s() -> float:
@@ -21,13 +21,21 @@ def start_up_s() -> float:
 
 
 def expected_usd(
-    elapsed_s: float, *, nodes: int, usd_per_hour: float, billing: Provider | None
+    elapsed_s: float,
+    *,
+    nodes: int,
+    usd_per_hour: float,
+    billing: Provider | None,
+    paid_whole_s: float | None = None,
 ) -> float:
     """Return what machines cost that run so long, start included, as the provider bills them.
 
     Equals `WholeJob.usd` to the rounding of its lines to cents; a search asks thousands of times.
     """
-    return nodes * usd_per_hour * billed_s(elapsed_s, billing) / SECONDS_PER_HOUR
+    paid_s = billed_s(elapsed_s, billing)
+    if paid_whole_s is not None:
+        paid_s = whole_terms_s(paid_s, paid_whole_s)
+    return nodes * usd_per_hour * paid_s / SECONDS_PER_HOUR
 
 
 def training_s_within(
@@ -77,6 +85,8 @@ def whole_job(
     billing: Provider | None,
     stops: Stops | None = None,
     spot_stops: Stops | None = None,
+    paid_whole_s: float | None = None,
+    tax_percent: Decimal | None = None,
 ) -> Job:
     """Return what a run takes and costs from its request to the end of its machines.
 
@@ -88,9 +98,13 @@ def whole_job(
         billing: the provider, with its increment and minimum.
         stops: what stops the run on machines bought as planned, and what its checkpoints take.
         spot_stops: the same on spot machines.
+        paid_whole_s: of each node, paid used or not (a commitment for this job alone).
+        tax_percent: on everything that is billed; None: none is counted.
     """
 
-    def cost(node_usd_per_hour: Decimal, of: Stops | None) -> LaunchCost:
+    def cost(
+        node_usd_per_hour: Decimal, of: Stops | None, whole_s: float | None = None
+    ) -> LaunchCost:
         return launch_cost(
             training_s,
             nodes=nodes,
@@ -98,10 +112,12 @@ def whole_job(
             dearest_usd_per_hour=node_usd_per_hour,
             billing=billing,
             stops=of,
+            paid_whole_s=whole_s,
+            tax_percent=tax_percent,
         )
 
     # Without a price the hours are still known: at no price they are the same.
-    timed = cost(usd_per_hour or Decimal(0), stops)
+    timed = cost(usd_per_hour or Decimal(0), stops, paid_whole_s)
     found = None if usd_per_hour is None else timed
     on_spot = None if spot_usd_per_hour is None else cost(spot_usd_per_hour, spot_stops)
     hours = [(start_up_s() + s) / SECONDS_PER_HOUR for s in _ends(training_s, timed.run)]

@@ -13,7 +13,15 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ...profiles.user_model.lora_settings import LORA, parse_lora
 from .asked import AskedBatch, AskedQuestion
 
-PURCHASES = {"on-demand": "on demand", "spot": "on spot", "any": "on demand or spot"}
+PURCHASES = {
+    "on-demand": "on demand",
+    "spot": "on spot",
+    "any": "on demand, spot or for a term",
+    "committed-1y": "committed for 1 year",
+    "committed-3y": "committed for 3 years",
+    "reserved": "on reserved machines",
+    "all": "on demand",
+}
 
 
 def work_items(asked: AskedQuestion, tokens_per_sample: float | None) -> list[str]:

@@ -22,6 +22,9 @@ NOT_CONTENT = frozenset(
         "tie_with_previous",
         "why_not_runnable",
         "whole_job",
+        "commitment",
+        "credits",
+        "currency",
         "energy",
         "p_oom",
         "bandwidth_share",
@@ -46,6 +49,9 @@ NEVER_CONTENT = frozenset(
         "energy_basis",
         "kg_co2e_low",
         "kg_co2e_high",
+        "list_usd_per_hour",
+        "discount_percent",
+        "tax_percent",
     }
 )
 """Fields of a plan's parts that came after plans had ids, and say how well something is known, or

@@ -83,6 +83,19 @@ class ChosenOffer(FrozenModel):
     """When the price was read at its source."""
     price_date_precision: Literal["day", "month", "year"] | None = None
     """How exactly the source dates its price."""
+    list_usd_per_hour: float | None = None
+    """US dollars an hour of one instance before the user's discount; None without one."""
+    discount_percent: float | None = None
+    """Percent that the user's pricebook takes off that; None without one."""
+    tax_percent: float | None = None
+    """Percent of tax on what is rented, by the user's pricebook; None: none is counted. No price of
+    this offer holds it; the dollars of the whole job do."""
+
+    @property
+    def has_own_terms(self) -> bool:
+        """Whether the user's pricebook changes what is paid for it."""
+        changes = (self.discount_percent, self.tax_percent)
+        return self.price_basis == "pricebook" or any(one is not None for one in changes)
 
 
 class Breakdown(FrozenModel):
@@ -276,6 +289,81 @@ class PlanEnergy(FrozenModel):
     Carbon Intensity (Green Software Foundation); what making the hardware emitted is not in it."""
     kg_co2e_per_million_tokens: float | None
     """The same for a million tokens; None for a model without tokens."""
+
+
+class CommitmentUse(FrozenModel):
+    """The term that a plan's machines are paid for, and what the job uses of it."""
+
+    term_years: float
+    """Years for which every hour is paid, used or not."""
+    terms: int
+    """Terms that the job takes, one after another."""
+    usd: Usd
+    """US dollars of these terms of all nodes, with tax."""
+    used_share: float | None
+    """Share of their hours that the job uses, from 0 to 1; None without an amount of work."""
+    unused_usd: Usd | None
+    """US dollars of the rest; None without an amount of work."""
+    unused_is_counted: bool
+    """Whether the dollars of the whole job hold that rest: where the term would be bought for this
+    job alone. Else they are its share of use."""
+    nodes_held: int | None
+    """Instances that are reserved already; None where the commitment is not signed yet."""
+
+
+class BuyingWay(FrozenModel):
+    """One way of paying for the machines of a plan, beside renting them on demand."""
+
+    way: Purchase
+    """How they are paid for; "owned" by buying them."""
+    term_years: float | None = None
+    """Years of a commitment or a reservation, or of the life of bought hardware."""
+    name: str | None = None
+    """Of the user's own machine; None for machines of the plan's seller."""
+    usd_per_hour: float | None
+    """US dollars an hour of one node of the plan when every hour is used, before tax; None where no
+    source states a price."""
+    job_usd: Usd | None = None
+    """US dollars of the job: its share of use; None without work or a price."""
+    whole_usd: Usd | None = None
+    """US dollars of the whole term of all nodes, or of buying them, before tax; None where they are
+    paid by the hour."""
+    break_even_share: float | None = None
+    """Share of all hours, from 0 to 1 or above, from which it costs less than on demand."""
+    break_even_month: int | None = None
+    """The month in which renting on demand, every hour used, has cost more than all of it; None
+    where that is beyond its years, or where it is paid by the hour."""
+
+
+class WaysToPay(FrozenModel):
+    """The ways of paying for the machines of one plan, side by side."""
+
+    plan_id: str
+    """Of the plan."""
+    ways: tuple[BuyingWay, ...]
+    """On demand first; a price that is not known is listed too."""
+
+
+class CreditUse(FrozenModel):
+    """What a credit of the user's pricebook pays of a plan's whole job."""
+
+    usd: Usd
+    """US dollars that are left of the credit."""
+    covers_usd: Usd
+    """US dollars of the job that it pays; they are in the job's dollars all the same."""
+    expires: date
+    """The last day on which it is taken."""
+
+
+class OwnCurrency(FrozenModel):
+    """The currency of the user's pricebook, in which amounts are shown beside US dollars."""
+
+    code: str
+    """ISO 4217: EUR, GBP …"""
+    per_usd: float
+    """Units of it that one US dollar buys."""
+    date: date
+    """The day of that rate."""
 
 
 class WholeJob(FrozenModel):

@@ -18,16 +18,21 @@ from .asked import AskedQuestion
 from .layout import Layout
 from .parts import Basis as Basis
 from .parts import Breakdown as Breakdown
+from .parts import BuyingWay as BuyingWay
 from .parts import ChosenOffer as ChosenOffer
+from .parts import CommitmentUse as CommitmentUse
 from .parts import CostLine as CostLine
+from .parts import CreditUse as CreditUse
 from .parts import DataLine as DataLine
 from .parts import Estimated as Estimated
 from .parts import EstimatedHostMemory as EstimatedHostMemory
 from .parts import EstimatedMemory as EstimatedMemory
 from .parts import MemoryBreakdown as MemoryBreakdown
+from .parts import OwnCurrency as OwnCurrency
 from .parts import PlanEnergy as PlanEnergy
 from .parts import RunCost as RunCost
 from .parts import Stops as Stops
+from .parts import WaysToPay as WaysToPay
 from .parts import WholeJob as WholeJob
 from .rows import flat, frame, paths
 
@@ -118,6 +123,12 @@ class Plan(FrozenModel):
     """The training alone; None where no amount of work was given."""
     whole_job: WholeJob | None = None
     """The run with its start and its bill; None where no amount of work was given."""
+    commitment: CommitmentUse | None = None
+    """The term that its machines are paid for; None where they are rented by the hour."""
+    credits: tuple[CreditUse, ...] = ()
+    """What the user's credits pay of it, the soonest to expire first; no sum is less by them."""
+    currency: OwnCurrency | None = None
+    """The currency that amounts are also shown in; None: US dollars alone."""
     energy: PlanEnergy | None = None
     """What its electricity rests on; None where the power of its machine is not known."""
     p_oom: float | None = None
@@ -190,6 +201,8 @@ class Plan(FrozenModel):
         zone = offer.zone or offer.region
         where = "" if zone == ANYWHERE else f" {zone}"
         bought = "" if offer.purchase == "on-demand" else f" {offer.purchase}"
+        if offer.purchase == "committed" and offer.term_years is not None:
+            bought += f" {offer.term_years:g}y"
         times = f"{self.nodes} × "  # noqa: RUF001
         return f"{offer.provider} {times}{offer.instance_type}{where}{bought}"
 
@@ -356,6 +369,9 @@ class Estimate(FrozenModel):
     """The same on AWS, Google Cloud and Azure, where the recommended plan is of another seller."""
     prices: PriceDates | None = None
     """Of the plans; None where no price of them is dated."""
+    ways_to_pay: tuple[WaysToPay, ...] = ()
+    """Of the recommended plans, or of the first without an amount of work, where all ways of paying
+    were asked for."""
     plans: tuple[Plan, ...]
     """In order of rank; empty when none is feasible."""
     feasible: int
@@ -382,6 +398,8 @@ class Estimate(FrozenModel):
     def limits_text(self) -> list[str]:
         """What limits the plans as items: "≤ 10 days", "≤ $5,000", "aws,gcp", "on demand" …."""
         items = [] if self.question is None else asked_words.limit_items(self.question)
+        if any(plan.offer.has_own_terms for plan in self.plans):
+            items.append("terms of your pricebook")
         if self.prices is None or self.question is None:
             return [*items, f"prices of {self.catalog.snapshot_date.isoformat()}"]
         dates = self.prices

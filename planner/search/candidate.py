@@ -59,6 +59,12 @@ class Candidate:
         """Whether its machines are usually had by reservation only."""
         return capacity_note(self.choice.instance, self.choice.purchase) is not None
 
+    @property
+    def is_to_be_had(self) -> bool:
+        """Whether so many machines are held, where only those may be used."""
+        term = self.choice.term
+        return term is None or term.count is None or self.nodes <= term.count
+
     @cached_property
     def site(self) -> Site:
         """Where it runs."""
@@ -142,8 +148,9 @@ class Candidate:
         return expected_usd(
             billed_s,
             nodes=self.nodes,
-            usd_per_hour=float(usd),
+            usd_per_hour=float(usd * self.choice.taxed),
             billing=self.choice.billing,
+            paid_whole_s=self.choice.paid_whole_s,
         )
 
     @cached_property
@@ -167,7 +174,7 @@ class Candidate:
             deadline_s=money.deadline_s,
             budget_usd=float(money.budget_usd),
             nodes=self.nodes,
-            usd_per_hour=float(usd),
+            usd_per_hour=float(usd * self.choice.taxed),
             billing=self.choice.billing,
             stops=self.stops,
         )

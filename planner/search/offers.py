@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 
@@ -10,12 +11,14 @@ from ...catalog.listing.ownership import Ownership
 from ...catalog.listing.query import parse_filter, select_offers
 from ...catalog.snapshot import Catalogue
 from ...catalog.spot import spot_status
+from ...catalog.terms.terms_of_offer import Term
 from ...catalog.types import Accelerator, Instance, Offer, Provider, Region
 from ...catalog.vocabulary import Purchase
 from ..hardware.cluster import Site
 from ..plan.plan import ChosenOffer
 from ..plan.question import Machine, Money
 from .electricity import Electricity
+from .ways_to_buy import Way, by_the_hour, for_a_term
 
 LARGE_CLOUDS = ("aws", "azure", "gcp")
 """Sellers that most people who train already have an account with."""
@@ -38,6 +41,36 @@ class PricedInstance:
     """Where it stands, with what its grid emits; None where that is not known."""
     owned: Ownership | None = None
     """What is stated of bought hardware."""
+    discount_percent: Decimal | None = None
+    """What the user's pricebook has taken off `usd_per_hour`; None: nothing."""
+    tax_percent: Decimal | None = None
+    """Tax on what is rented, which no price here holds; None: none is counted."""
+    term: Term | None = None
+    """The term that `usd_per_hour` is the price of; None where it is rented by the hour."""
+    pays_rest: bool = False
+    """Whether the cost of a job holds what of the term it leaves unused."""
+
+    @property
+    def paid_whole_s(self) -> float | None:
+        """Seconds that a job pays for in whole, used or not; None where it pays what it uses."""
+        return self.term.seconds if self.term is not None and self.pays_rest else None
+
+    @property
+    def way(self) -> tuple[object, ...] | None:
+        """What keeps one way of paying for a machine apart from the others; None by the hour."""
+        return None if self.term is None else (self.term.years, self.term.count)
+
+    @property
+    def taxed(self) -> Decimal:
+        """What a dollar of rent costs with its tax, dollars."""
+        return 1 + (self.tax_percent or Decimal(0)) / 100
+
+    @property
+    def list_usd_per_hour(self) -> Decimal | None:
+        """The price before the user's discount, $/h; None without one."""
+        if self.usd_per_hour is None or self.discount_percent is None:
+            return None
+        return self.usd_per_hour * 100 / (100 - self.discount_percent)
 
     @property
     def one_node(self) -> Site:
@@ -67,7 +100,7 @@ class PricedInstance:
 
     def chosen(self) -> ChosenOffer:
         """Return the offer as a plan states it."""
-        spot = self.spot_usd_per_hour
+        spot, term, offer = self.spot_usd_per_hour, self.term, self.offer
         return ChosenOffer(
             provider=self.offer.provider,
             region=self.offer.region,
@@ -78,9 +111,13 @@ class PricedInstance:
             usd_per_hour=None if self.usd_per_hour is None else float(self.usd_per_hour),
             spot_usd_per_hour=None if spot is None else float(spot),
             spot_status=spot_status(self.offer, self.instance),
-            price_basis=self.offer.price_basis,
-            price_date=self.offer.price_date,
-            price_date_precision=self.offer.price_date_precision,
+            term_years=None if term is None else float(term.years),
+            price_basis=offer.price_basis if term is None else term.price_basis,
+            price_date=offer.price_date if term is None else term.price_date,
+            price_date_precision=offer.price_date_precision if term is None else None,
+            list_usd_per_hour=_float(self.list_usd_per_hour),
+            discount_percent=_float(self.discount_percent),
+            tax_percent=_float(self.tax_percent),
         )
 
 
@@ -102,11 +139,15 @@ def survey(
     *,
     with_cpus: bool = False,
     by_region: bool = False,
+    has_amount: bool = False,
 ) -> Market:
     """Return one choice per instance type: its cheapest region for the way of buying.
 
-    With `by_region` there is one for every region. Where plans are ordered by carbon, it is the
-    region with the cleanest grid of those with a price, not the cheapest.
+    With `by_region` there is one for every region; of reserved machines one for every reservation.
+    Where anything may be bought for a job that is known (`has_amount`), there is one more for every
+    term a type is sold for: whether the job fills it is seen when its hours are known. Where plans
+    are ordered by carbon, it is the region with the cleanest grid of those with a price, not the
+    cheapest.
 
     Of regions at one price it is the one with the cheapest spot machines, and then the first by
     name. A type without any price stays as a choice when nothing of it is priced, so that the user
@@ -142,10 +183,9 @@ def survey(
     choices = []
     without_price = 0
     for group in by_type.values():
-        choice = _cheapest(group, catalogue, money)
-        if choice.usd_per_hour is None:
-            without_price += 1
-        choices.append(choice)
+        found = _ways(group, catalogue, money, has_amount=has_amount)
+        without_price += found[0].usd_per_hour is None
+        choices += [_choice(way, catalogue) for way in found]
     return Market(
         choices=tuple(choices),
         without_spec=without_spec,
@@ -154,40 +194,72 @@ def survey(
     )
 
 
-def _cheapest(offers: list[Offer], catalogue: Catalogue, money: Money) -> PricedInstance:
-    def price(offer: Offer) -> tuple[Decimal | None, Purchase]:
-        on_demand, spot = offer.on_demand_usd_per_hour, offer.market_spot_usd_per_hour
-        own: Purchase = "owned" if offer.price_basis == "owned" else "on-demand"
-        if money.purchase == "spot":
-            return spot, "spot"
-        if money.purchase == "any" and spot is not None and (on_demand is None or spot < on_demand):
-            return spot, "spot"
-        return on_demand, own
+def _ways(
+    offers: list[Offer], catalogue: Catalogue, money: Money, *, has_amount: bool
+) -> list[Way]:
+    """Return the ways of paying for one instance type that become choices; one at least."""
+    wish, book = money.purchase, catalogue.pricebook
 
-    def grid(offer: Offer) -> float:
-        region = catalogue.regions.get((offer.provider, offer.region))
-        known = None if region is None else region.grid_kg_co2e_per_kwh
-        return float("inf") if known is None else known
-
-    def order(offer: Offer) -> tuple[bool, float, Decimal, bool, Decimal, str]:
-        usd, _ = price(offer)
+    def order(way: Way) -> tuple[bool, float, Decimal, bool, Decimal, str]:
+        usd, offer = way.usd_per_hour, way.offer
         spot = offer.market_spot_usd_per_hour
-        dirt = grid(offer) if money.sort == "carbon" else 0.0
+        dirt = _grid(offer, catalogue) if money.sort == "carbon" else 0.0
         return usd is None, dirt, usd or Decimal(0), spot is None, spot or Decimal(0), offer.region
 
-    best = min(offers, key=order)
-    usd, purchase = price(best)
-    accelerator = catalogue.accelerator_of(best)
-    instance = catalogue.instance_of(best)
+    hourly = min((by_the_hour(offer, wish, book) for offer in offers), key=order)
+    if wish in ("on-demand", "spot", "all") or (wish == "any" and not has_amount):
+        return [hourly]
+    terms = sorted(for_a_term(offers, wish, book), key=order)
+    if wish == "any":
+        # One hour of a term that is no cheaper than an hour alone never pays.
+        terms = [one for one in terms if _is_below(one, hourly)]
+        return [hourly, *_first_of_each(terms)]
+    unpriced = replace(hourly, usd_per_hour=None, discount_percent=None)
+    return _first_of_each(terms) or [unpriced]
+
+
+def _is_below(way: Way, other: Way) -> bool:
+    usd, least = way.usd_per_hour, other.usd_per_hour
+    return usd is not None and (least is None or usd < least)
+
+
+def _first_of_each(ways: Iterable[Way]) -> list[Way]:
+    """Return the first way of each term; of those that are held, one for every number of them."""
+    found: dict[object, Way] = {}
+    for way in ways:
+        assert way.term is not None
+        found.setdefault((way.term.years, way.term.count), way)
+    return list(found.values())
+
+
+def _grid(offer: Offer, catalogue: Catalogue) -> float:
+    region = catalogue.regions.get((offer.provider, offer.region))
+    known = None if region is None else region.grid_kg_co2e_per_kwh
+    return float("inf") if known is None else known
+
+
+def _choice(way: Way, catalogue: Catalogue) -> PricedInstance:
+    offer = way.offer
+    accelerator = catalogue.accelerator_of(offer)
+    instance = catalogue.instance_of(offer)
     assert accelerator is not None and instance is not None
     return PricedInstance(
         instance=instance,
         accelerator=accelerator,
-        offer=best,
-        purchase=purchase,
-        usd_per_hour=usd,
-        spot_usd_per_hour=best.market_spot_usd_per_hour,
-        billing=catalogue.providers.get(best.provider),
-        region=catalogue.regions.get((best.provider, best.region)),
-        owned=catalogue.ownership.get((best.provider, best.instance_type)),
+        offer=offer,
+        purchase=way.purchase,
+        usd_per_hour=way.usd_per_hour,
+        spot_usd_per_hour=offer.market_spot_usd_per_hour,
+        billing=catalogue.providers.get(offer.provider),
+        region=catalogue.regions.get((offer.provider, offer.region)),
+        owned=catalogue.ownership.get((offer.provider, offer.instance_type)),
+        discount_percent=way.discount_percent,
+        tax_percent=None if way.purchase == "owned" else catalogue.pricebook.tax_percent,
+        term=way.term,
+        pays_rest=way.pays_rest,
     )
+
+
+def _float(number: Decimal | None) -> float | None:
+    """Return a number as a plan states it: to 12 digits, which no source has."""
+    return None if number is None else float(f"{number:.12g}")

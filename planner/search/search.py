@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ...catalog.snapshot import Catalogue
-from ...catalog.vocabulary import Offloaded
+from ...catalog.vocabulary import COMMITTED_YEARS, Offloaded
 from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.passes.optimizers import with_optimizer
 from ...profiles.profile import Profile
@@ -31,7 +31,7 @@ from .batch_rule import FEW_STEPS
 from .candidate import Candidate
 from .frozen_ways import frozen_notes, refuse_nothing_frozen
 from .infeasible import nearest_miss, reasons
-from .offers import survey
+from .offers import Market, survey
 from .progress import Progress, untold
 from .ranking import rank
 from .runs_here import is_run, stands_apart
@@ -105,6 +105,7 @@ def search(
         question.money,
         with_cpus=question.vs_cpu,
         by_region=question.by == "region",
+        has_amount=_has_amount(question),
     )
     if question.choices.stack is not None:
         refuse_other_devices(question.choices.stack, [one.accelerator for one in market.choices])
@@ -126,7 +127,7 @@ def search(
                 sweep = last
                 break
     on_progress("replaying the memory of the best plans", None, None)
-    outcome = _outcome(question, cache, space, sweep, candidates, known or {})
+    outcome = _outcome(question, cache, space, sweep, candidates, known or {}, market)
     cache.save()
     return outcome
 
@@ -138,10 +139,15 @@ def _outcome(
     sweep: Sweep,
     candidates: list[Candidate],
     known: KnownRuns,
+    market: Market,
 ) -> SearchOutcome:
     def plan_of(candidate: Candidate) -> Plan | None:
         return _finish(candidate, question, cache, known)
 
+    had = [one for one in candidates if one.is_to_be_had]
+    sweep.counts["no_price"] += sum(one.variants_that_fit for one in candidates)
+    sweep.counts["no_price"] -= sum(one.variants_that_fit for one in had)
+    candidates = had
     within: list[Candidate] = []
     if question.runnable:
         run = [one for one in candidates if is_run(one, cache.profile)]
@@ -182,6 +188,7 @@ def _outcome(
             *frozen_notes(question.choices, cache.profile, best.plans),
             *sorted(sweep.refusals),
             *_offered(question, sweep, best.plans),
+            *_no_terms(question, market),
             *(() if best.plans else reasons(space, sweep.market, cache.profile, question.choices)),
         ),
     )
@@ -250,6 +257,30 @@ def _offered(question: Question, sweep: Sweep, plans: tuple[Plan, ...]) -> Itera
         yield (
             f"nothing that was tried fits in device memory, so these plans keep {what} in host"
             " memory: give --offload none to rule that out"
+        )
+
+
+def _has_amount(question: Question) -> bool:
+    """Return whether it is known how much is trained, before any limit."""
+    work = question.work
+    return any(one is not None for one in (work.tokens, work.samples, work.epochs, work.steps))
+
+
+def _no_terms(question: Question, market: Market) -> Iterator[str]:
+    """Yield why no machine has a price, where one for a term was asked for."""
+    wish = question.money.purchase
+    if any(choice.usd_per_hour is not None for choice in market.choices):
+        return
+    if wish in COMMITTED_YEARS:
+        yield (
+            f"no price of these machines committed for {COMMITTED_YEARS[wish]} year(s) is known:"
+            " the catalogue has those of Google Cloud alone; state yours under `reserved:` of a"
+            " file for --pricebook, without a count"
+        )
+    if wish == "reserved":
+        yield (
+            "no reserved price of these machines is known: state it under `reserved:` of a file"
+            " for --pricebook"
         )
 
 

@@ -432,9 +432,9 @@ class Sweep:
             return choices
         groups: dict[object, PricedInstance] = {}
         for choice in sorted(choices, key=_price):
-            groups.setdefault(self._seller(choice), choice)
+            groups.setdefault((self._seller(choice), choice.way), choice)
             if choice.offer.provider in LARGE_CLOUDS:
-                groups.setdefault(LARGE_CLOUDS, choice)
+                groups.setdefault((LARGE_CLOUDS, choice.way), choice)
         return list({id(choice): choice for choice in groups.values()}.values())
 
     def _seller(self, choice: PricedInstance) -> object:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ...profiles.profile import Profile
+from ..cost.commitment import commitment_use
 from ..cost.data_cost import data_lines
 from ..cost.run_cost import run_cost, samples_of
 from ..cost.whole_job import Job, start_up_s, whole_job
@@ -15,7 +16,7 @@ from ..goodput.stops import stops_of
 from ..offload.host_memory import ordered
 from ..plan.ids import plan_id
 from ..plan.parts import Stops
-from ..plan.plan import Estimated, Plan, RunCost, WholeJob
+from ..plan.plan import CommitmentUse, Estimated, Plan, RunCost, WholeJob
 from ..plan.question import Money, Question, Work
 from ..predict.predict import Prediction
 from ..software.torch_builds import BuildVerdict, capacity_note
@@ -76,6 +77,7 @@ def as_plan(
         usd_per_million_tokens=rates.usd_per_million_tokens,
         run=None if run is None else _expected(run, job, question.money),
         whole_job=None if job is None else _with_data(job.whole, candidate, profile.parameters),
+        commitment=_commitment(candidate, job),
         stops=stops,
         p_oom=prediction.p_oom,
         needs_build=_needs_build(torch_build),
@@ -187,6 +189,8 @@ def _whole_job(
         billing=candidate.choice.billing,
         stops=stops,
         spot_stops=_on_spot(candidate),
+        paid_whole_s=candidate.choice.paid_whole_s,
+        tax_percent=candidate.choice.tax_percent,
     )
 
 
@@ -209,6 +213,18 @@ def _on_spot(candidate: Candidate) -> Stops | None:
     if candidate.choice.spot_usd_per_hour is None:
         return None
     return stops_of(candidate.rented_on_spot, candidate.state, start_s=start_up_s())
+
+
+def _commitment(candidate: Candidate, job: Job | None) -> CommitmentUse | None:
+    choice = candidate.choice
+    if choice.term is None:
+        return None
+    return commitment_use(
+        choice.term,
+        None if job is None else job.whole,
+        nodes=candidate.nodes,
+        tax_percent=choice.tax_percent,
+    )
 
 
 def _needs_build(verdict: BuildVerdict) -> Literal["other", "older", "none"] | None:

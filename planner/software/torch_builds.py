@@ -65,7 +65,11 @@ def build_verdict(
 def capacity_note(instance: Instance, purchase: Purchase) -> str | None:
     """Return that a type is hardly to be had on demand, where that is so and it is asked for so."""
     how = reserved_how(instance)
-    if how is None or (purchase == "spot" and "spot" in instance.usage_classes):
+    if (
+        how is None
+        or purchase == "reserved"
+        or (purchase == "spot" and "spot" in instance.usage_classes)
+    ):
         return None
     return f"{instance.instance_type} is usually had by {how}: check your quota and capacity"
 

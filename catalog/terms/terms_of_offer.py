@@ -1,0 +1,76 @@
+"""The terms one machine can be had for: commitments of the catalogue, prices of the pricebook."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+
+from ..types import Offer
+from ..units import SECONDS_PER_HOUR
+from .commitments import commitments_of
+from .pricebook import HOURS_PER_YEAR, Pricebook
+
+COMMITMENT, PRICEBOOK = "commitment", "pricebook"
+"""`price_basis` of a commitment of the catalogue, and of what the user's pricebook states."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Term:
+    """A price for which every hour of some years is paid, used or not."""
+
+    years: Decimal
+    usd_per_hour: Decimal
+    """US dollars of one instance for an hour of the term, what is paid upfront included."""
+    price_basis: str
+    price_date: date | None = None
+    source: str
+    discount_percent: Decimal | None = None
+    """What the user's pricebook has taken off it; None: nothing."""
+    count: int | None = None
+    """Instances that are held already; None where it is not signed yet."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is paid already, whatever this job does."""
+        return self.count is not None
+
+    @property
+    def hours(self) -> Decimal:
+        """Hours of the whole term."""
+        return self.years * HOURS_PER_YEAR
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the whole term."""
+        return float(self.hours) * SECONDS_PER_HOUR
+
+
+def terms_of(offer: Offer, book: Pricebook) -> tuple[Term, ...]:
+    """Return every term the machine of an offer can be had for, the cheapest hour first."""
+    percent = book.discount_percent(offer, "committed")
+    found = []
+    for row in commitments_of(offer.provider, offer.region, offer.instance_type):
+        usd = book.discounted(row.usd_per_hour, percent)
+        assert usd is not None
+        found.append(
+            Term(
+                years=Decimal(row.term_years),
+                usd_per_hour=usd,
+                price_basis=COMMITMENT,
+                price_date=row.price_date,
+                source=row.source,
+                discount_percent=percent,
+            )
+        )
+    for one in book.reservations(offer):
+        found.append(
+            Term(
+                years=one.term_years,
+                usd_per_hour=one.effective_usd_per_hour,
+                price_basis=PRICEBOOK,
+                source="your pricebook",
+                count=one.count,
+            )
+        )
+    return tuple(sorted(found, key=lambda term: term.usd_per_hour))

@@ -1,0 +1,55 @@
+"""What a pricebook says beside prices: credits that pay a part, a currency to show amounts in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from decimal import Decimal
+
+from ...catalog.terms.pricebook import Credit, Pricebook
+from ..plan.parts import CreditUse, OwnCurrency
+from ..plan.plan import Plan
+from .run_cost import CENT
+
+HOURS_PER_DAY = 24
+
+
+def with_own_terms(plan: Plan, book: Pricebook, *, on: date) -> Plan:
+    """Return a plan with what the credits of a pricebook pay of it, and its currency.
+
+    Args:
+        plan: finished.
+        book: the user's own terms.
+        on: the day on which the job would start.
+    """
+    known = book.currency
+    currency = None
+    if known is not None:
+        currency = OwnCurrency(code=known.code, per_usd=float(known.per_usd), date=known.date)
+    return plan.model_copy(
+        update={
+            "credits": credits_used(plan, book.credits_of(plan.offer.provider, on), on=on),
+            "currency": currency,
+        }
+    )
+
+
+def credits_used(plan: Plan, credits: Iterable[Credit], *, on: date) -> tuple[CreditUse, ...]:
+    """Return what credits pay of a whole job that starts on a day.
+
+    A credit pays what is billed until the end of its last day, at one rate an hour, and nothing
+    that one before it has paid.
+    """
+    job = plan.whole_job
+    if job is None or job.usd is None:
+        return ()
+    used: list[CreditUse] = []
+    paid = Decimal(0)
+    for credit in credits:
+        days = (credit.expires - on).days + 1
+        share = min(1.0, days * HOURS_PER_DAY / job.hours)
+        billed = (job.usd * Decimal(share)).quantize(CENT)
+        covers = max(Decimal(0), min(credit.usd, billed - paid))
+        paid += covers
+        used.append(CreditUse(usd=credit.usd, covers_usd=covers, expires=credit.expires))
+    return tuple(used)

@@ -1,0 +1,123 @@
+"""Rent, commit or buy: the ways of paying for the machines of a plan, side by side. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from decimal import ROUND_CEILING, Decimal
+
+from ...catalog.embedded import Catalogue
+from ...catalog.listing.ownership import (
+    MONTHS_PER_YEAR,
+    Ownership,
+    break_even_month,
+    capital_usd_per_month,
+    running_usd_per_month,
+    usd_per_used_hour,
+)
+from ...catalog.terms.terms_of_offer import Term, terms_of
+from ...catalog.types import Offer
+from ...catalog.units import HOURS_PER_MONTH
+from ..plan.parts import BuyingWay, WaysToPay
+from ..plan.plan import Plan
+from .run_cost import CENT
+
+USUAL_TERMS = (Decimal(1), Decimal(3))
+"""Years that are listed also where nobody states a price."""
+
+
+def ways_to_pay(plan: Plan, catalogue: Catalogue) -> WaysToPay | None:
+    """Return what a plan on demand would cost if its machines were paid for in other ways.
+
+    None for a plan that is not on demand, or whose offer or price is not known.
+    """
+    chosen = plan.offer
+    key = chosen.provider, chosen.region, chosen.instance_type
+    offers = [o for o in catalogue.offers if (o.provider, o.region, o.instance_type) == key]
+    if chosen.purchase != "on-demand" or chosen.usd_per_hour is None or not offers:
+        return None
+    hourly = Decimal(str(chosen.usd_per_hour))
+    job = plan.whole_job
+    ways = [
+        BuyingWay(
+            way="on-demand",
+            usd_per_hour=chosen.usd_per_hour,
+            job_usd=None if job is None else job.usd,
+        ),
+        BuyingWay(
+            way="spot",
+            usd_per_hour=chosen.spot_usd_per_hour,
+            job_usd=None if job is None else job.spot_usd,
+        ),
+        *_terms(plan, offers[0], catalogue, hourly),
+        *_owned(plan, catalogue, hourly),
+    ]
+    return WaysToPay(plan_id=plan.id, ways=tuple(ways))
+
+
+def _terms(plan: Plan, offer: Offer, catalogue: Catalogue, hourly: Decimal) -> Iterator[BuyingWay]:
+    known = terms_of(offer, catalogue.pricebook)
+    unknown = [years for years in USUAL_TERMS if years not in [one.years for one in known]]
+    listed: Sequence[Term | Decimal] = sorted(
+        [*known, *unknown], key=lambda one: one.years if isinstance(one, Term) else one
+    )
+    for term in listed:
+        if not isinstance(term, Term):
+            yield BuyingWay(way="committed", term_years=float(term), usd_per_hour=None)
+            continue
+        share = term.usd_per_hour / hourly
+        month = (term.years * MONTHS_PER_YEAR * share).to_integral_value(ROUND_CEILING)
+        yield BuyingWay(
+            way="reserved" if term.is_held else "committed",
+            term_years=float(term.years),
+            usd_per_hour=float(term.usd_per_hour),
+            job_usd=_share_of_job(plan, share),
+            whole_usd=(term.hours * term.usd_per_hour * plan.nodes).quantize(CENT),
+            break_even_share=float(share),
+            break_even_month=int(month) if share <= 1 else None,
+        )
+
+
+def _owned(plan: Plan, catalogue: Catalogue, hourly: Decimal) -> Iterator[BuyingWay]:
+    """Yield the user's bought machines with the plan's accelerator, as many of them as it has."""
+    for (provider, kind), owned in catalogue.ownership.items():
+        instance = catalogue.instances.get((provider, kind))
+        if instance is None or instance.accelerator != plan.offer.accelerator:
+            continue
+        # One node of the plan in nodes of this kind, by its accelerators.
+        scale = Decimal(plan.offer.accelerators_per_node) / Decimal(str(instance.accelerators))
+        rental = hourly / scale
+        in_full_use = owned.model_copy(update={"utilisation": Decimal(1)})
+        usd = usd_per_used_hour(in_full_use) * scale
+        job = plan.whole_job
+        yield BuyingWay(
+            way="owned",
+            term_years=float(owned.lifetime_years),
+            name=f"{provider} {kind}",
+            usd_per_hour=float(usd),
+            job_usd=None if job is None else (usd * plan.nodes * Decimal(job.hours)).quantize(CENT),
+            whole_usd=(owned.capex_usd * scale * plan.nodes).quantize(CENT),
+            break_even_share=_share_that_pays(owned, rental),
+            break_even_month=break_even_month(in_full_use, rental_usd_per_hour=rental),
+        )
+
+
+def _share_that_pays(owned: Ownership, rental_usd_per_hour: Decimal) -> float | None:
+    """Return the utilisation at which owning costs what renting the same hours does.
+
+    Cost a month is a + b u at utilisation u, for electricity alone grows with it.
+    """
+
+    def monthly_usd(utilisation: Decimal) -> Decimal:
+        used = owned.model_copy(update={"utilisation": utilisation})
+        return capital_usd_per_month(used) + running_usd_per_month(used)
+
+    per_share = 2 * (monthly_usd(Decimal(1)) - monthly_usd(Decimal("0.5")))
+    fixed = monthly_usd(Decimal(1)) - per_share
+    saved = HOURS_PER_MONTH * rental_usd_per_hour - per_share
+    return float(fixed / saved) if saved > 0 else None
+
+
+def _share_of_job(plan: Plan, share: Decimal) -> Decimal | None:
+    """Return what the job costs at so much of the price on demand."""
+    job = plan.whole_job
+    return None if job is None or job.usd is None else (job.usd * share).quantize(CENT)

@@ -1,0 +1,71 @@
+"""Credits pay a part that is shown and never taken off; a currency changes no number."""
+
+from datetime import date, timedelta
+from decimal import Decimal
+
+from answers import make_plan, make_run
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuplan.catalog.terms.pricebook import Credit, Currency, Pricebook
+from gpuplan.planner.cost.own_terms import with_own_terms
+from gpuplan.planner.plan.plan import Plan, WholeJob
+
+TODAY = date(2026, 11, 23)
+
+
+def plan_of(usd: str, hours: float) -> Plan:
+    amount = Decimal(usd)
+    job = WholeJob(
+        hours=hours, hours_low=hours, hours_high=hours, usd=amount, usd_low=amount, usd_high=amount
+    )
+    return make_plan(run=make_run(), whole_job=job)
+
+
+def credit(usd: str, days: int, provider: str | None = None) -> Credit:
+    seller = provider or plan_of("1", 1).offer.provider
+    return Credit(provider=seller, usd=Decimal(usd), expires=TODAY + timedelta(days=days))
+
+
+def used(plan: Plan, *credits: Credit) -> list[Decimal]:
+    found = with_own_terms(plan, Pricebook(credits=credits), on=TODAY)
+    assert found.whole_job == plan.whole_job
+    return [one.covers_usd for one in found.credits]
+
+
+def test_a_credit_pays_no_more_than_it_is_nor_than_the_job() -> None:
+    assert used(plan_of("100", 10), credit("30", 60)) == [30]
+    assert used(plan_of("100", 10), credit("300", 60)) == [100]
+
+
+def test_an_expired_credit_and_one_of_another_seller_pay_nothing() -> None:
+    assert used(plan_of("100", 10), credit("30", -1)) == []
+    assert used(plan_of("100", 10), credit("30", 60, "nobody")) == []
+
+
+def test_what_is_billed_after_the_last_day_is_not_paid() -> None:
+    # Two days of ten.
+    assert used(plan_of("100", 240), credit("50", 1)) == [20]
+
+
+@given(
+    cents=st.integers(1, 10**9),
+    amounts=st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 400)), max_size=5),
+    hours=st.floats(0.1, 10_000),
+)
+def test_credits_together_never_pay_more_than_the_job(
+    cents: int, amounts: list[tuple[int, int]], hours: float
+) -> None:
+    plan = plan_of(str(Decimal(cents) / 100), hours)
+    paid = used(plan, *(credit(str(usd), days) for usd, days in amounts))
+    assert plan.whole_job is not None and plan.whole_job.usd is not None
+    assert sum(paid) <= plan.whole_job.usd
+    assert all(one >= 0 for one in paid)
+
+
+def test_the_currency_is_that_of_the_pricebook() -> None:
+    euro = Currency(code="EUR", per_usd=Decimal("0.92"), date=TODAY)
+    found = with_own_terms(plan_of("100", 10), Pricebook(currency=euro), on=TODAY)
+    assert found.currency is not None
+    assert (found.currency.code, found.currency.per_usd) == ("EUR", 0.92)
+    assert with_own_terms(found, Pricebook(), on=TODAY).currency is None
