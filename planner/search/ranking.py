@@ -69,15 +69,17 @@ def rank(
     apart = [one for one in ordered if stands_apart(one)]
     top = question.top or MOST_PLANS
     few = min(top, SHOWN_APART) if question.top else top
+    # Beside plans on accelerators one is enough; where there are none, they are the plans.
+    most_cpus = few if own or apart else top
     if question.all_variants:
         chosen = _first_plans(own, top, plan_of)
         chosen += _first_plans(apart, few, plan_of)
-        chosen += _first_plans(cpus, few, plan_of)
+        chosen += _first_plans(cpus, most_cpus, plan_of)
     else:
         by = grouping(question)
         chosen = _best_of_groups(own, by, sort, top, plan_of)
-        chosen += _best_of_groups(apart, by, sort, SHOWN_APART if question.top else top, plan_of)
-        chosen += _best_of_groups(cpus, by, sort, SHOWN_APART if question.top else top, plan_of)
+        chosen += _best_of_groups(apart, by, sort, few, plan_of)
+        chosen += _best_of_groups(cpus, by, sort, most_cpus, plan_of)
     chosen += _extremes(
         own, [one for one in dear if not stands_apart(one)], chosen, question.money, plan_of, runs
     )

@@ -50,3 +50,19 @@ def test_host_processors_that_are_asked_for_are_shown_whatever_they_cost(
     assert cpu is not None
     assert device is not None
     assert cpu > HIDDEN_ABOVE * device, "a device as dear would not be shown"
+
+
+def test_where_only_host_processors_are_left_each_of_them_is_a_plan(
+    make_decoder: Callable[..., Profile],
+) -> None:
+    """A type of one's own seller must not be hidden by another seller's that is cheaper."""
+    question = Question(
+        machine=Machine(accelerators=("K80",), max_nodes=1),  # No torch trains on it.
+        choices=Choices(recomputes=("none",)),
+        work=Work(tokens=1e9, global_batch=64),
+        top=10,
+        vs_cpu=True,
+    )
+    outcome = search(question, make_decoder(layers=2), load_catalogue())
+    assert all(plan.offer.accelerator.startswith(CPU_PREFIX) for plan in outcome.plans)
+    assert len({plan.offer.provider for plan in outcome.plans}) > 1
