@@ -161,4 +161,6 @@ def _clamp(value: Array, axis: Array) -> Array:
 
 
 def _padding(length: Array, tile: float) -> Array:
+    # A product of no rows (a mask that finds nothing) costs its launch, and pads nothing.
+    length = np.maximum(length, 1.0)
     return np.ceil(length / tile) * tile / length

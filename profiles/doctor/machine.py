@@ -19,6 +19,7 @@ EXTRAS = {
     "aws": "boto3",
     "sky": "sky",
     "hf": "transformers",
+    "report": "vl_convert",
 }
 """Extra of `pip install gpuplan[…]` → a module that it brings."""
 

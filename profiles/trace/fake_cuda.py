@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FunctionType, SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
@@ -120,6 +120,8 @@ class Target(TorchFunctionMode):
         if name in READS_DATA and args[0].is_meta:
             answer = self._data_dependent(f"Tensor.{name}")
             return bool(answer) if name == "__bool__" else answer
+        if name == "_assert" and isinstance(args[0], torch.Tensor) and args[0].is_meta:
+            return func(bool(self._data_dependent("Tensor.__bool__")), *args[1:], **kwargs)
         if name == "_pack_padded_sequence":
             self._data_dependent("pack_padded_sequence")
         if self.casts and torch.is_autocast_enabled("cuda"):
@@ -377,6 +379,31 @@ def _cpu(_func: Callable[..., Any], tensor: torch.Tensor, *_: Any, **__: Any) ->
     return tensor
 
 
+def _copy_into(
+    func: Callable[..., Any], tensor: torch.Tensor, source: Any, *rest: Any, **named: Any
+) -> torch.Tensor:
+    """Copy in place; a host tensor that takes a device tensor's values has unknown ones after it.
+
+    A small buffer is made on the host, and a large weight beside it is not: values worked out on
+    "the device of the weight" are then copied into the buffer (timm's Swin V2).
+    """
+    if tensor.is_meta or not isinstance(source, torch.Tensor) or not source.is_meta:
+        return func(tensor, source, *rest, **named)
+    source.expand(tensor.shape)  # sizes that do not match are torch's to refuse
+    if not tensor._is_view():
+        # A tensor with weak references cannot be swapped: it keeps values that nobody should read.
+        with suppress(RuntimeError):
+            torch.utils.swap_tensors(tensor, _without_data(tensor))
+    return tensor
+
+
+def _without_data(tensor: torch.Tensor) -> torch.Tensor:
+    empty = torch.empty_like(tensor, device=META, requires_grad=tensor.requires_grad)
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(empty, tensor.requires_grad)
+    return empty
+
+
 def _from_data(func: Callable[..., Any], *args: Any, **kwargs: Any) -> torch.Tensor:
     if kwargs.get("device") is not None:
         kwargs["device"] = _on_meta(kwargs["device"])
@@ -392,6 +419,7 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "rnn_tanh": _rnn(gpu_kernels.RNN_TANH),
     "rnn_relu": _rnn(gpu_kernels.RNN_RELU),
     "to": _to,
+    "copy_": _copy_into,
     "cuda": _cuda,
     "cpu": _cpu,
     "pin_memory": _cpu,

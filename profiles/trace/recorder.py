@@ -22,7 +22,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..profile import CATEGORIES, Phase
 from .gpu_kernels import SHAPE_RULES
-from .kernels import NO_KERNEL, Call, TensorShape, all_arguments, op_name, words
+from .kernels import NO_KERNEL, Call, TensorShape, all_arguments, op_name
+from .stated_sizes import (
+    MASKED_INDEX,
+    SizeOf,
+    at_stated_size,
+    gives_answer,
+    is_mask,
+    may_need_values,
+    values_needed,
+)
 from .torch_private import next_node_number, no_torch_function, running_node_number
 
 PARAMETERS, GRADIENTS, OPTIMIZER, ACTIVATIONS, TEMPORARY, INPUTS, BUFFERS = range(len(CATEGORIES))
@@ -79,9 +88,15 @@ class Recorder(TorchDispatchMode):
     Args:
         device: Type of the device whose storages count: "meta", or "cpu" for a real run.
         data_dependent: Called with the name of an operation that needs data; must raise.
+        size_of: Called where a shape depends on data; default: as `data_dependent`.
     """
 
-    def __init__(self, device: str, data_dependent: Callable[[str], Any]) -> None:
+    def __init__(
+        self,
+        device: str,
+        data_dependent: Callable[[str], Any],
+        size_of: SizeOf | None = None,
+    ) -> None:
         super().__init__()
         self.device = device
         self.phase: Phase = "forward"
@@ -91,6 +106,8 @@ class Recorder(TorchDispatchMode):
         self.boundary_bytes: dict[int, int] = {}
         """Floating-point bytes that enter each repeated block at its first execution."""
         self._data_dependent = data_dependent
+        self._size_of = size_of or (lambda operation, _available: data_dependent(operation))
+        self._masked_index = False
         self._pauses = 0
         self._live: dict[int, tuple[int, Any]] = {}
         self._weights: set[int] = set()
@@ -196,7 +213,9 @@ class Recorder(TorchDispatchMode):
             args, kwargs, known = self._on_device(func, args, kwargs)
             if not known:
                 return func(*args, **kwargs)
-        if self._pauses:
+        if self._pauses and not (
+            may_need_values(func) and values_needed(func, all_arguments(func, args, kwargs))
+        ):
             return None if self._only_writes(func, args, kwargs) else func(*args, **kwargs)
         if _is_view(func):
             out = func(*args, **kwargs)
@@ -205,10 +224,37 @@ class Recorder(TorchDispatchMode):
             return out
         arguments = all_arguments(func, args, kwargs)
         shapes = tuple(map(_shape, arguments))
-        _check_shapes_known(func, shapes, self._data_dependent)
-        out = self._run(func, args, kwargs, shapes)
-        self._record(func, arguments, shapes, out)
+        operation = values_needed(func, shapes)
+        if operation == MASKED_INDEX:
+            return self._dispatch(func, (args[0], self._as_rows(args[1])), {})
+        if operation is None:
+            out = self._run(func, args, kwargs, shapes)
+        elif gives_answer(func):
+            return bool(self._data_dependent(operation))
+        else:
+            out = at_stated_size(func, operation, arguments, self._size)
+            if out is None:
+                return self._data_dependent(operation)
+        if not self._pauses:
+            self._record(func, arguments, shapes, out)
         return out
+
+    def _as_rows(self, indices: Sequence[Any]) -> list[Any]:
+        """Return the indices of an indexing with masks as a GPU takes them: rows, not masks."""
+        rows: list[Any] = []
+        for index in indices:
+            if is_mask(index):
+                self._masked_index = True
+                found = self._dispatch(torch.ops.aten.nonzero.default, (index,), {})
+                self._masked_index = False
+                rows += found.unbind(1)
+            else:
+                rows.append(index)
+        return rows
+
+    def _size(self, operation: str, available: int) -> int:
+        """Return how many values an operation finds, as stated; or refuse it."""
+        return self._size_of(MASKED_INDEX if self._masked_index else operation, available)
 
     def _on_device(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -421,14 +467,18 @@ class Recorder(TorchDispatchMode):
                 self.release[run] = self.tick + 1
 
 
-def calling_frame() -> FrameType | None:
-    """Return the innermost frame that is neither torch nor ours: the code that asked."""
+def calling_frame(passing: Sequence[str] = ("transformers",)) -> FrameType | None:
+    """Return the innermost frame that is neither torch nor ours: the code that asked.
+
+    Args:
+        passing: Libraries whose frames are passed over too.
+    """
     frame = sys._getframe(1)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         top = module.split(".")[0]
         ours = top == __name__.split(".")[0] and not module.startswith(f"{top}.examples")
-        if top not in ("torch", "transformers", "contextlib") and not ours:
+        if top not in ("torch", "contextlib", *passing) and not ours:
             return frame
         frame = frame.f_back
     return None
@@ -479,27 +529,6 @@ def _writes_lists(func: Any) -> bool:
 
 def _is_tensor_list(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], torch.Tensor)
-
-
-_DATA_SHAPED = words(
-    """nonzero masked_select _unique _unique2 unique_dim unique_consecutive bincount
-    nonzero_static_dynamic allclose equal"""
-)
-
-
-def _check_shapes_known(
-    func: Any, shapes: tuple[Any, ...], data_dependent: Callable[[str], Any]
-) -> None:
-    """Raise where the shape of the output would depend on data."""
-    name = op_name(func)
-    if name in _DATA_SHAPED:
-        data_dependent(f"torch.{name.lstrip('_')}")
-    if name == "index" and any(
-        index is not None and index.dtype in (torch.bool, torch.uint8) for index in shapes[1]
-    ):
-        data_dependent("indexing with a mask")
-    if name == "repeat_interleave" and len(shapes) == 2 and shapes[1] is None:
-        data_dependent("torch.repeat_interleave without output_size")
 
 
 def _shape(value: Any) -> Any:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -84,7 +86,25 @@ def without_overrides(function: FunctionType) -> FunctionType:
         )
         copy.__kwdefaults__ = function.__kwdefaults__
         _plain[function] = copy
+        for name in _helpers_that_check(function):
+            _globals[module][name] = without_overrides(function.__globals__[name])
     return copy
+
+
+def _helpers_that_check(function: FunctionType) -> list[str]:
+    """Return the private functions of its module that check on behalf of the public one.
+
+    `torch.meshgrid` leaves its check to `_meshgrid`, which would hand `meshgrid` over for ever.
+    """
+    known = function.__globals__
+    private = [name for name in function.__code__.co_names if name.startswith("_")]
+    return [
+        name
+        for name in private
+        if isinstance(helper := known.get(name), FunctionType)
+        and helper.__globals__ is known
+        and any("has_torch_function" in used for used in helper.__code__.co_names)
+    ]
 
 
 def _never(*_: object) -> bool:
@@ -98,25 +118,35 @@ def without_dynamo() -> Iterator[None]:
     if name in sys.modules:
         yield
         return
-    stand_in = _NoDynamo(name)
+    stand_in, finder = _NoDynamo(name), _RealDynamo()
     sys.modules[name] = stand_in
     torch._dynamo = stand_in  # pyright: ignore[reportAttributeAccessIssue]
+    sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
+        sys.meta_path.remove(finder)
         if sys.modules.get(name) is stand_in:
             del sys.modules[name], torch._dynamo
+
+
+def compiler_is_loaded() -> bool:
+    """Return whether the real torch._dynamo was imported."""
+    found = sys.modules.get("torch._dynamo")
+    return found is not None and not isinstance(found, _NoDynamo)
 
 
 class _NoDynamo(ModuleType):
     """What eager code asks of torch._dynamo while nothing is compiled; else the real module."""
 
     config = SimpleNamespace(error_on_nested_fx_trace=True)
+    __path__: MutableSequence[str] = []
+    """Makes it a package, whose modules `_RealDynamo` finds."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        sys.modules.pop(self.__name__, None)
+        _end_stand_in()
         return getattr(importlib.import_module(self.__name__), name)
 
     @staticmethod
@@ -134,6 +164,48 @@ class _NoDynamo(ModuleType):
     ) -> Callable[..., Any]:
         """Return the function unchanged."""
         return fn if fn is not None else lambda function: function
+
+
+def _end_stand_in() -> None:
+    """Let the next import of torch._dynamo find the real package."""
+    if isinstance(sys.modules.get("torch._dynamo"), _NoDynamo):
+        del sys.modules["torch._dynamo"]
+    if isinstance(vars(torch).get("_dynamo"), _NoDynamo):
+        del torch._dynamo
+
+
+class _RealDynamo(MetaPathFinder):
+    """Finds the modules of torch._dynamo behind the stand-in, which gives way to the real package.
+
+    A library that asks for one of them (torchvision does) may be imported while a model is built.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return how to take the module that the real package imported; None for all others."""
+        package = "torch._dynamo"
+        if not fullname.startswith(f"{package}."):
+            return None
+        if not isinstance(sys.modules.get(package), _NoDynamo):
+            return None
+        _end_stand_in()
+        return ModuleSpec(fullname, _Imported(importlib.import_module(fullname)))
+
+
+class _Imported(Loader):
+    """Gives a module that was imported already."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module, self._spec = module, module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the module."""
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give it back its own spec: it has run."""
+        module.__spec__ = self._spec
 
 
 def checkpoint_answers() -> Any:

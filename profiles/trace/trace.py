@@ -18,20 +18,24 @@ from ...catalog.errors import UserFileError
 from ..passes.optimizers import with_optimizer
 from ..profile import MOSTLY_FROZEN, Numerics, Profile
 from ..user_model import failures
+from ..user_model.assumptions import Assumption
 from ..user_model.blocks import find_blocks
 from ..user_model.frozen import cast_frozen
 from ..user_model.workload import Workload
 from . import recorder as rec
 from .assemble import PairedRuns, assemble_step
+from .assumed import Assumed
 from .fake_cuda import GPU, Target, gpu_machine
 from .recorded import Built, FileFacts, RecordedStep
 from .recorder import Recorder, calling_frame, calling_modules
 from .summary import make_profile
-from .torch_private import check_torch, without_dynamo
-from .unknown_value import UnknownValue
+from .torch_private import check_torch, compiler_is_loaded, without_dynamo
+from .unknown_value import UnknownValue, is_condition, is_whole_number
 
 SIZES: tuple[tuple[int, int], ...] = ((2, 3), (4, 6), (8, 16))
 """Micro-batch sizes to trace at, in order of preference; 1 is avoided, it drops dimensions."""
+SIZES_FOR_SHARES: tuple[tuple[int, int], ...] = ((20, 40), *SIZES)
+"""The same where a size is stated as a share: of 2 samples, 30 % are not a number to be scaled."""
 SIXTEEN_BIT = torch.bfloat16
 
 
@@ -40,6 +44,7 @@ def trace_workload(
     *,
     numerics: Sequence[Numerics] = ("fp32", "amp16"),
     optimizer: str | None = None,
+    assumptions: Sequence[Assumption] = (),
 ) -> Profile:
     """Return the Profile of a loaded model file, traced in these numerics classes.
 
@@ -48,12 +53,14 @@ def trace_workload(
         numerics: Storage and compute dtypes to trace. A model whose parameters are mostly frozen
             is traced in "frozen16" beside "amp16", where a step runs so.
         optimizer: Replaces the file's optimizer by this one, by name (see `optimizers.py`).
+        assumptions: What the user states of conditions and sizes that depend on values; each that
+            was used is a note of the Profile.
 
     Raises:
         UserFileError: the file's step cannot be traced; the message names the user's own line.
     """
     check_torch()
-    tracer = _Tracer(workload)
+    tracer = _Tracer(workload, assumptions)
     with _steady():
         runs = [tracer.trace(each) for each in numerics]
         if "amp16" in numerics and "frozen16" not in numerics and tracer.is_mostly_frozen:
@@ -75,19 +82,20 @@ AUTOCAST: tuple[Numerics, ...] = ("amp16", "frozen16")
 class _Tracer:
     """Builds the model once and runs steps of it."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, assumptions: Sequence[Assumption]) -> None:
         self.workload = workload
         self.file_autocast: torch.dtype | None = None
         self.compiles = False
         self.notes: list[str] = []
         self._built: dict[Storage, Built] = {}
-        self._machine = _Machine(workload, self.notes, casts=False)
+        folder = workload.path.parent if workload.path else None
+        self.assumed = Assumed(assumptions, folder=folder, notes=self.notes)
+        self._machine = _Machine(workload, self.assumed, self.notes, casts=False)
 
     def file_facts(self) -> FileFacts:
         """Return what the file did in the steps that were traced."""
-        return FileFacts(
-            autocast=self.file_autocast, compiles=self.compiles, notes=tuple(self.notes)
-        )
+        notes = (*self.notes, *self.assumed.unused_notes())
+        return FileFacts(autocast=self.file_autocast, compiles=self.compiles, notes=notes)
 
     def trace(self, numerics: Numerics) -> PairedRuns:
         """Return the step of one numerics class at two sizes."""
@@ -97,13 +105,15 @@ class _Tracer:
         for sizes in self._sizes():
             try:
                 for _ in range(2):
-                    # A second try: what a model makes at its first step and keeps is there now.
+                    # A second try: what a model makes at its first step and keeps is there now. An
+                    # import of the compiler keeps frames, and with them tensors of that step.
+                    knew_compiler = compiler_is_loaded()
                     small = self._step(built, numerics, sizes[0], optimize=True)
                     large = self._step(built, numerics, sizes[1], optimize=False)
                     self._check_growth(small, large)
                     runs = PairedRuns(numerics, built, small, large)
                     difference = runs.difference()
-                    if not difference:
+                    if not difference and compiler_is_loaded() == knew_compiler:
                         return runs
             except UserFileError:
                 raise
@@ -132,7 +142,7 @@ class _Tracer:
         return trained <= MOSTLY_FROZEN * sum(p.numel() for p in parameters)
 
     def _sizes(self) -> Iterator[tuple[int, int]]:
-        yield from SIZES
+        yield from SIZES_FOR_SHARES if self.assumed.has_shares else SIZES
         own = self.workload.default_micro_batch
         if own and own > 1:
             yield own, 2 * own
@@ -167,7 +177,8 @@ class _Tracer:
         return _on_device(self.workload.make_batch(size))
 
     def _step(self, built: Built, numerics: Numerics, size: int, *, optimize: bool) -> RecordedStep:
-        machine = _Machine(self.workload, self.notes, casts=numerics in AUTOCAST)
+        self.assumed.batch_size = size
+        machine = _Machine(self.workload, self.assumed, self.notes, casts=numerics in AUTOCAST)
         wraps = numerics in AUTOCAST and self.file_autocast is None
         recorder = machine.recorder
         model = built.model
@@ -247,10 +258,13 @@ class _Tracer:
 class _Machine:
     """The target, the recorder and the patches, to be entered together."""
 
-    def __init__(self, workload: Workload, notes: list[str], *, casts: bool) -> None:
+    def __init__(
+        self, workload: Workload, assumed: Assumed, notes: list[str], *, casts: bool
+    ) -> None:
         self.workload = workload
+        self.assumed = assumed
         self.notes = notes
-        self.recorder = Recorder("meta", self._data_dependent)
+        self.recorder = Recorder("meta", self._data_dependent, self._size)
         self.target = Target(
             casts=casts,
             data_dependent=self._data_dependent,
@@ -272,9 +286,24 @@ class _Machine:
             yield self.target
 
     def _data_dependent(self, operation: str) -> float:
-        """Return what stands for a value that no shape depends on, or raise."""
+        """Return what stands for a value: of known code, or as stated; or raise."""
         known = self._stand_in()
-        return self._refuse(operation) if known is None else known
+        return self._needed(operation) if known is None else known
+
+    def _needed(self, operation: str) -> float:
+        """Return what the user states for a value that decides something, or raise."""
+        frame = calling_frame(passing=())
+        stated: float | None = None
+        if is_condition(operation):
+            stated = self.assumed.condition(frame)
+        elif is_whole_number(operation):
+            stated = self.assumed.size(frame, None)
+        return self._refuse(operation) if stated is None else stated
+
+    def _size(self, operation: str, available: int) -> int:
+        """Return how many values an operation finds, as the user states it; or raise."""
+        stated = self.assumed.size(calling_frame(passing=()), available)
+        return self._refuse(operation, has_size=True) if stated is None else stated
 
     def _item(self) -> float:
         """Return what `Tensor.item()` does: an unknown value, to be printed or logged."""
@@ -288,7 +317,7 @@ class _Machine:
         )
         if note not in self.notes:
             self.notes.append(note)
-        return UnknownValue(self._refuse)
+        return UnknownValue(self._needed)
 
     def _stand_in(self) -> float | None:
         """Return a value that the code which reads it can go on with, if it is known code."""
@@ -308,15 +337,34 @@ class _Machine:
         frame = calling_frame()
         return failures.line_of(frame, frame.f_lineno, self.workload.path) if frame else None
 
-    def _refuse(self, operation: str) -> NoReturn:
+    def _refuse(self, operation: str, *, has_size: bool = False) -> NoReturn:
         line = self._line()
         raise UserFileError(
             f"{line.where if line else self.workload.name}: {operation} needs the values of a "
             f"tensor, and a trace knows only shapes.{line.shown if line else ''}",
             fix="make every shape independent of the data while gpuplan traces, for example with "
             "torch.where, a fixed capacity, or padding; where a value scales a tensor, take "
-            ".detach() instead of .item(). What .item() returns may be printed and logged.",
+            ".detach() instead of .item(). What .item() returns may be printed and logged."
+            + self._way_to_state(operation, has_size=has_size),
         )
+
+    def _way_to_state(self, operation: str, *, has_size: bool) -> str:
+        """Return with which option the user can state what the trace does not know, if with any."""
+        frame = calling_frame(passing=())
+        if frame is None:
+            return ""
+        place = self.assumed.place(frame)
+        if has_size or is_whole_number(operation):
+            return (
+                f" Or state the number in your training with --assume-size {place}=64 (or"
+                " 64/sample, or 50% of the values that are looked at)."
+            )
+        if is_condition(operation):
+            return (
+                f" Or state how it comes out in your training with --assume-true {place} or"
+                f" --assume-false {place}."
+            )
+        return ""
 
 
 @contextmanager

@@ -48,6 +48,20 @@ def is_unknown_in(values: Iterable[Any]) -> bool:
     )
 
 
+def is_condition(operation: str) -> bool:
+    """Return whether an operation that needs a value asks whether something is so."""
+    conditions = ("used in a comparison,", "used as a condition,")
+    return operation in ("Tensor.__bool__", "torch.equal", "torch.allclose") or operation.endswith(
+        conditions
+    )
+
+
+def is_whole_number(operation: str) -> bool:
+    """Return whether an operation that needs a value takes it for a whole number."""
+    whole = ("Tensor.__int__", "Tensor.__index__")
+    return operation in whole or operation.endswith("used as a whole number,")
+
+
 def _stays_unknown(self: UnknownValue, *others: Any) -> Any:
     # A tensor then does the operation itself, which refuses.
     known = all(isinstance(other, int | float) for other in others)

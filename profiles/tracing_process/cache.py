@@ -72,6 +72,7 @@ def content_key(
         "source": hashlib.sha256(source).hexdigest(),
         "params": spec.params,
         "inputs": [asdict(one) for one in spec.inputs],
+        "assumed": spec.assumed,
         "numerics": None if numerics is None else list(numerics),
         "optimizer": optimizer,
         "torch": package_version("torch"),

@@ -24,6 +24,7 @@ from ..user_model.spec import ModelSpec
 
 if TYPE_CHECKING:
     from ..trace.fake_cuda import Target
+    from ..user_model.assumptions import Assumption
     from ..user_model.workload import Workload
 
 _IS_POSIX = os.name == "posix"
@@ -76,7 +77,7 @@ def run(
         casts=False, data_dependent=_refuse_values, paused=nullcontext, keep=lambda _copy: None
     )
     workload = load_workload(spec, importing=lambda: _as_on_gpu(target))
-    profile = _trace(workload, numerics, optimizer)
+    profile = _trace(workload, numerics, optimizer, spec.assumptions)
     if target.compiles:
         profile = profile.model_copy(update={"file_compiles": True})
     files = _hashes(spec.path, opened)
@@ -111,19 +112,27 @@ def _refuse_values(operation: str) -> NoReturn:
 
 
 def _trace(
-    workload: Workload, numerics: Sequence[Numerics] | None, optimizer: str | None
+    workload: Workload,
+    numerics: Sequence[Numerics] | None,
+    optimizer: str | None,
+    assumptions: Sequence[Assumption],
 ) -> Profile:
     """Return the Profile in the numerics asked for, or those of the file's own precision."""
     from ..trace.trace import trace_workload
 
+    def trace(numerics: Sequence[Numerics]) -> Profile:
+        return trace_workload(
+            workload, numerics=numerics, optimizer=optimizer, assumptions=assumptions
+        )
+
     if numerics is not None:
-        return trace_workload(workload, numerics=numerics, optimizer=optimizer)
-    profile: Profile = trace_workload(workload, numerics=["fp32"], optimizer=optimizer)
+        return trace(numerics)
+    profile = trace(["fp32"])
     own = NUMERICS_OF_PRECISION[profile.file_precision or "fp32"]
     if own == "fp32":
         return profile
     # Only a trace tells which precision the file sets.
-    return trace_workload(workload, numerics=[own], optimizer=optimizer)
+    return trace([own])
 
 
 def take_over_standard_streams() -> tuple[IO[bytes], IO[bytes]]:

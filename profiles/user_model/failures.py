@@ -168,6 +168,11 @@ def _missing_module(name: str, where: str, shown: str, path: Path) -> UserFileEr
             f"{where}there is no module {name} beside {path.name}.{shown}",
             fix="check the name of the module.",
         )
+    if name != top and top in sys.modules:
+        return UserFileError(
+            f"{where}the installed {top} has no module {name}.{shown}",
+            fix=f"install a version of {top} that has it, or of what imports it that does not.",
+        )
     return UserFileError(
         f"{where}the module {top} is not installed.{shown}",
         fix=f"pip install {PACKAGE_OF_MODULE.get(top, top)}    (into {sys.prefix})",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...catalog.errors import UsageError, did_you_mean
+from .assumptions import Assumption, parse_assumptions
 from .lora_settings import with_lora
 
 DEFAULT_TIMEOUT_S = 120.0
@@ -60,6 +61,8 @@ class ModelSpec:
     params: dict[str, Any] = field(default_factory=dict)
     inputs: tuple[InputShape, ...] = ()
     timeout_s: float = DEFAULT_TIMEOUT_S
+    assumptions: tuple[Assumption, ...] = ()
+    """What is taken for values of tensors, which a trace does not know."""
 
     @property
     def name(self) -> str:
@@ -78,7 +81,15 @@ class ModelSpec:
 
     def to_json(self) -> str:
         """Return the spec as one line of JSON, for the child process."""
-        return json.dumps(asdict(self), default=str)
+        return json.dumps(asdict(self) | {"assumptions": self.assumed}, default=str)
+
+    @property
+    def assumed(self) -> dict[str, bool | int | str]:
+        """Return what is assumed at each line, as `parse_assumptions` takes it."""
+        return {
+            each.place: each.value if isinstance(each.value, bool) else each.value.text
+            for each in self.assumptions
+        }
 
     @classmethod
     def from_json(cls, text: str) -> ModelSpec:
@@ -88,6 +99,8 @@ class ModelSpec:
         values["inputs"] = tuple(
             InputShape(shape=tuple(item["shape"]), dtype=item["dtype"]) for item in values["inputs"]
         )
+        # A spec that an earlier version kept has none.
+        values["assumptions"] = parse_assumptions(values.get("assumptions") or {})
         return cls(**values)
 
 
@@ -98,6 +111,7 @@ def parse_model_spec(
     inputs: Iterable[str] = (),
     timeout_s: float = DEFAULT_TIMEOUT_S,
     lora: str | None = None,
+    assume: Mapping[str, bool | int | str] | None = None,
 ) -> ModelSpec:
     """Return the spec of a model named on the command line or in a call.
 
@@ -108,10 +122,11 @@ def parse_model_spec(
         timeout_s: Longest time that the file may take to load and be traced.
         lora: Adapters of an `hf:` model, such as "r=16,targets=q_proj+v_proj"; in the spec they
             are its param "lora".
+        assume: What is taken for values of tensors (see `parse_assumptions`).
 
     Raises:
-        UsageError: nothing readable is there, or a shape, the time limit or the adapters make no
-            sense.
+        UsageError: nothing readable is there, or a shape, the time limit, the adapters or what is
+            assumed make no sense.
     """
     if not timeout_s > 0:
         raise UsageError(
@@ -128,6 +143,7 @@ def parse_model_spec(
         params=with_lora(kind, text, path, params or {}, lora),
         inputs=tuple(parse_input(item) for item in inputs),
         timeout_s=float(timeout_s),
+        assumptions=parse_assumptions(assume or {}),
     )
 
 

@@ -1,0 +1,159 @@
+"""Functions of torch that are written in Python: each runs once, and its operations are seen."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from gpuplan.catalog.errors import UserFileError
+from gpuplan.profiles.profile import Profile
+from gpuplan.profiles.trace.trace import trace_workload
+from gpuplan.profiles.user_model.workload import Workload
+
+pytestmark = pytest.mark.slow
+
+Function = Callable[[torch.Tensor], torch.Tensor]
+SAMPLE = (2, 8, 8)
+
+
+class Calls(nn.Module):
+    """Makes images, hands them to a function, and reduces what it returns."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(SAMPLE[0], SAMPLE[0], 1)
+        self.function = function
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        images = self.layer(images)
+        return self.function(images).float().mean() + images.mean()
+
+
+def profile_of(function: Function) -> Profile:
+    workload = Workload(
+        name="calls",
+        path=Path(__file__),
+        build_model=lambda: Calls(function),
+        make_batch=lambda size: (torch.randn(size, *SAMPLE),),
+        compute_loss=lambda model, batch: model(*batch),
+        build_optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+    )
+    return trace_workload(workload)
+
+
+def operations(profile: Profile) -> list[str]:
+    step = profile.step("fp32")
+    return [kernel.op.split(".")[0] for at in step.schedule for kernel in step.segments[at].kernels]
+
+
+FUNCTIONS: dict[str, Function] = {
+    "meshgrid": lambda x: torch.stack(torch.meshgrid(x[0, 0, 0], x[0, 0, 1])),
+    "meshgrid ij": lambda x: torch.stack(torch.meshgrid(x[0, 0, 0], x[0, 0, 1], indexing="ij")),
+    "meshgrid xy": lambda x: torch.stack(torch.meshgrid([x[0, 0, 0], x[0, 1, 1]], indexing="xy")),
+    "cartesian_prod": lambda x: torch.cartesian_prod(x[0, 0, 0], x[0, 0, 1]),
+    "broadcast_tensors": lambda x: torch.broadcast_tensors(x, x[:1])[1],
+    "tensordot": lambda x: torch.tensordot(x, x[0, 0], dims=1),
+    "einsum": lambda x: torch.einsum("bchw,bchv->bcwv", x, x),
+    "norm": lambda x: torch.norm(x, dim=-1),
+    "cdist": lambda x: torch.cdist(x, x),
+    "split": lambda x: torch.split(x, 4, dim=-1)[0],
+    "stft": lambda x: torch.stft(x.flatten(1), 16, return_complex=True).abs(),
+    "max_pool1d": lambda x: F.max_pool1d(x.flatten(2), 2),
+    "max_pool1d with indices": lambda x: F.max_pool1d(x.flatten(2), 2, return_indices=True)[0],
+    "max_pool2d": lambda x: F.max_pool2d(x, 2),
+    "max_pool2d with indices": lambda x: F.max_pool2d(x, 2, return_indices=True)[0],
+    "max_pool3d with indices": lambda x: F.max_pool3d(x, 2, return_indices=True)[0],
+    "max_unpool2d": lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), [2, 2]),
+    "adaptive_max_pool1d": lambda x: F.adaptive_max_pool1d(x.flatten(2), 2),
+    "adaptive_max_pool2d": lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True)[0],
+    "adaptive_max_pool3d": lambda x: F.adaptive_max_pool3d(x, 2, return_indices=True)[0],
+    "fractional_max_pool2d": lambda x: F.fractional_max_pool2d(x, 2, output_size=4),
+    "fractional with indices": lambda x: F.fractional_max_pool2d(
+        x, 2, output_size=4, return_indices=True
+    )[0],
+    "interpolate": lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"),
+    "threshold": lambda x: F.threshold(x, 0.1, 0.0),
+    "gumbel_softmax": lambda x: F.gumbel_softmax(x, hard=True),
+    "affine_grid": lambda x: F.grid_sample(
+        x, F.affine_grid(x[:, 0, :2, :3], list(x.shape), False), align_corners=False
+    ),
+    "lu": lambda x: torch.linalg.lu_factor(x)[0],
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_that_torch_writes_in_python_is_traced(name: str) -> None:
+    profile = profile_of(FUNCTIONS[name])
+    assert "convolution" in operations(profile)
+    assert profile.numerics() == ("fp32", "amp16")
+
+
+def test_a_grid_costs_what_its_tables_do() -> None:
+    """`torch.meshgrid` gives views: the copy that stacks them is all that runs."""
+    grid = profile_of(lambda x: FUNCTIONS["meshgrid ij"](x.detach()))
+
+    def grid_by_hand(x: torch.Tensor) -> torch.Tensor:
+        rows, columns = x[0, 0].detach()[:2]
+        return torch.stack([rows.view(8, 1).expand(8, 8), columns.view(1, 8).expand(8, 8)])
+
+    by_hand = profile_of(grid_by_hand)
+    assert operations(grid) == operations(by_hand)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.unique(x),
+        lambda x: torch.unique(x, return_inverse=True)[1],
+        lambda x: torch.unique_consecutive(x, return_counts=True)[0],
+    ],
+)
+def test_unique_values_are_refused_with_the_line_of_the_call(function: Function) -> None:
+    with pytest.raises(UserFileError, match="needs the values of a tensor") as error:
+        profile_of(function)
+    assert f"{Path(__file__).name}:{function.__code__.co_firstlineno}" in error.value.message
+
+
+class CopiesIntoBuffer(nn.Module):
+    """Fills a buffer from values that were made on the device of a large weight, as timm does."""
+
+    table: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 256)
+        self.register_buffer("table", torch.empty(64), persistent=False)
+        self.register_buffer("scale", torch.ones(4))
+        self.table.copy_(torch.arange(64, device=self.layer.weight.device))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x * self.table).mean()
+
+
+def _buffer_workload(build: Callable[[], nn.Module]) -> Workload:
+    return Workload(
+        name="buffer",
+        path=Path(__file__),
+        build_model=build,
+        make_batch=lambda size: (torch.randn(size, 64),),
+        compute_loss=lambda model, batch: model(*batch),
+        build_optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+    )
+
+
+def test_a_buffer_may_take_values_of_the_device() -> None:
+    profile = trace_workload(_buffer_workload(CopiesIntoBuffer), numerics=["fp32"])
+    assert profile.parameters == 64 * 256 + 256
+
+
+def test_values_of_the_device_are_unknown_in_a_buffer_too() -> None:
+    def build() -> nn.Module:
+        model = CopiesIntoBuffer()
+        model.layer = nn.Linear(int(model.table[3]), 256)
+        return model
+
+    with pytest.raises(UserFileError, match="needs the values of a tensor"):
+        trace_workload(_buffer_workload(build), numerics=["fp32"])
