@@ -17,7 +17,7 @@ MOST_LINKS = 40
 """As many links in a row as Linux follows."""
 
 
-def write_chosen(path: Path, text: str, *, new_mode: int = 0o644) -> None:
+def write_chosen(path: Path, text: str | bytes, *, new_mode: int = 0o644) -> None:
     """Write the file that the user named, whatever is there.
 
     A regular file is written whole or not at all and keeps its permissions and owner, a link is
@@ -25,7 +25,7 @@ def write_chosen(path: Path, text: str, *, new_mode: int = 0o644) -> None:
 
     Args:
         path: As the user named it; its folder is not made.
-        text: All of it, written as UTF-8.
+        text: All of it; text is written as UTF-8.
         new_mode: The permissions of a file that was not there.
 
     Raises:
@@ -37,8 +37,8 @@ def write_chosen(path: Path, text: str, *, new_mode: int = 0o644) -> None:
         there = None
     if there is not None and (not stat.S_ISREG(there.st_mode) or _is_open_file(path)):
         # Appended: the shell's `>>` means what was there before to stay, and `>` has emptied it.
-        with open(path, "a", encoding="utf-8") as stream:
-            stream.write(text)
+        with open(path, "ab") as stream:
+            stream.write(text.encode() if isinstance(text, str) else text)
         return
     target = Path(os.path.realpath(path))
     if there is None:

@@ -7,9 +7,8 @@ from decimal import ROUND_CEILING, Decimal
 from pydantic import Field
 
 from ..types import CatalogueRow
-from ..units import HOURS_PER_MONTH
+from ..units import HOURS_PER_MONTH, MONTHS_PER_YEAR
 
-MONTHS_PER_YEAR = 12
 WATTS_PER_KILOWATT = 1000
 
 

@@ -13,15 +13,13 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainSerializer
 
 from ..types import CatalogueRow, Offer
+from ..units import HOURS_PER_YEAR
 
 DiscountOf = Literal["on-demand", "spot", "committed"]
 """The prices that a discount is taken off."""
 Number = Annotated[Decimal, PlainSerializer(float, return_type=float, when_used="json")]
 """Exact where it is reckoned with; a plain number in JSON, and in the schema of the file."""
 PERCENT = Decimal(100)
-HOURS_PER_YEAR = 8760
-"""365 days: the year that sellers of terms count by (cloud.google.com/compute/vm-instance-pricing:
-a month is 730 hours)."""
 
 
 class Discount(CatalogueRow):

@@ -7,9 +7,9 @@ from datetime import date
 from decimal import Decimal
 
 from ..types import Offer
-from ..units import SECONDS_PER_HOUR
+from ..units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 from .commitments import commitments_of
-from .pricebook import HOURS_PER_YEAR, Pricebook
+from .pricebook import Pricebook
 
 COMMITMENT, PRICEBOOK = "commitment", "pricebook"
 """`price_basis` of a commitment of the catalogue, and of what the user's pricebook states."""

@@ -1,0 +1,124 @@
+"""Amounts as people write them ("10B", "48h", "$500") → numbers, in SI units and US dollars."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+
+from ..units import SECONDS_PER_HOUR
+
+LARGEST_COUNT = 1e18
+LARGEST_WHOLE_COUNT = 1e12
+"""Products of two or three of these must stay exact."""
+COUNT_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
+DURATION_UNITS_S = {
+    "s": 1,
+    "min": 60,
+    "m": 60,
+    "h": SECONDS_PER_HOUR,
+    "d": 24 * SECONDS_PER_HOUR,
+    "w": 7 * 24 * SECONDS_PER_HOUR,
+}
+
+
+def parse_count(value: object, *, whole: bool = False) -> float | int:
+    """Return a number of things above zero: 512, 300M, 10B, 1.5T, 1e9; whole ones as int.
+
+    Raises:
+        ValueError: It is none, or too large; says so in words for the person who wrote it.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value)
+    else:
+        match = re.fullmatch(r"([\d_,]*\.?\d+(?:e[+-]?\d+)?)\s*([kmbgt]?)", _folded(value))
+        if not match:
+            raise ValueError(f"{value!r} is not a number above zero; write it as 512, 300M or 10B.")
+        digits = match[1].replace("_", "").replace(",", "")
+        number = float(Decimal(digits) * COUNT_SUFFIXES[match[2]])
+    if not number > 0:
+        raise ValueError(f"{value!r} is not above zero.")
+    largest = LARGEST_WHOLE_COUNT if whole else LARGEST_COUNT
+    if number > largest:
+        raise ValueError(f"{value!r} is too large; at most {largest:.0e} is taken.")
+    if not whole:
+        return number
+    if number != int(number):
+        raise ValueError(f"{value!r} is not a whole number.")
+    return int(number)
+
+
+def parse_duration_s(value: object, *, bare_unit: str | None = None) -> float:
+    """Return the seconds of a span of time with its unit: 90min, 48h, 3d, 2w.
+
+    Args:
+        value: As it was written.
+        bare_unit: The unit of a number without one; None: it is an error.
+
+    Raises:
+        ValueError: It is none; says so in words for the person who wrote it.
+    """
+    match = re.fullmatch(r"(\d*\.?\d+)\s*(s|min|m|h|d|w)?", _folded(value))
+    unit = (match[2] or bare_unit) if match else None
+    if match is None or unit is None:
+        raise ValueError(
+            f"{value!r} is not a span of time; write it with a unit, as 90min, 48h or 3d."
+        )
+    seconds = float(match[1]) * DURATION_UNITS_S[unit]
+    if seconds <= 0:
+        raise ValueError(f"{value!r} is not above zero.")
+    return seconds
+
+
+def parse_usd(value: object) -> Decimal:
+    """Return an amount of US dollars above zero, exactly: 500, $500, 1,500.50, 2k.
+
+    Raises:
+        ValueError: It is none; says so in words for the person who wrote it.
+    """
+    text = _folded(value).removeprefix("$").removesuffix("usd").strip().replace(",", "")
+    factor = 1
+    if text.endswith(("k", "m")):
+        factor = COUNT_SUFFIXES[text[-1]]
+        text = text[:-1]
+    try:
+        usd = Decimal(text) * factor
+    except InvalidOperation:
+        raise ValueError(f"{value!r} is not an amount of US dollars; write 500 or 2k.") from None
+    if not (usd.is_finite() and usd > 0):
+        raise ValueError(f"{value!r} is not above zero.")
+    return usd
+
+
+def parse_share(value: object, *, least: float | None = None) -> float:
+    """Return a share above 0 and up to 1: 0.02 or 2%; with `least`, from that on.
+
+    Raises:
+        ValueError: It is none; says so in words for the person who wrote it.
+    """
+    text = _folded(value)
+    try:
+        number = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        number = float("nan")
+    if least is not None and not least <= number <= 1:
+        raise ValueError(f"{value!r} is no share from {least:g} to 1: write 0.02 or 2%.")
+    if least is None and not 0 < number <= 1:
+        raise ValueError(f"{value!r} is no share above 0 and up to 1: write 0.02 or 2%.")
+    return number
+
+
+def parse_batch(value: object) -> tuple[int | None, float | None]:
+    """Return the samples or the tokens of one optimizer step: 512, or 0.5M-tokens.
+
+    Raises:
+        ValueError: It is none; says so in words for the person who wrote it.
+    """
+    match = re.fullmatch(r"(.+?)[-_ ]?(tokens|token|samples|sample)", _folded(value))
+    number, unit = (match[1], match[2]) if match else (value, "samples")
+    if unit.startswith("token"):
+        return None, parse_count(number)
+    return int(parse_count(number, whole=True)), None
+
+
+def _folded(value: object) -> str:
+    return str(value).strip().lower()
