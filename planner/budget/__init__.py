@@ -1,0 +1,1 @@
+"""A project's money: experiments → runs → lines by month, ranges, limits and funding. Pure."""

@@ -1,0 +1,152 @@
+"""The sentences of a difference between two reports. Pure text; every figure is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from ..money import dollars
+
+if TYPE_CHECKING:
+    from ..report.rows import ExperimentRow
+
+MOST = Decimal("0.5")
+"""Share of the difference from which one cause is most of it."""
+
+
+def headline(
+    usd: Decimal, share: float | None, causes: Sequence[tuple[Decimal, str]], before_usd: Decimal
+) -> str:
+    """Return the first line: how much more or less, and mostly why.
+
+    Args:
+        usd: by how much the later budget is above the earlier, US dollars.
+        share: the same as a share of the earlier.
+        causes: US dollars and words of each.
+        before_usd: the earlier budget, US dollars.
+    """
+    if not causes:
+        return f"Nothing changed: {dollars(before_usd)} in both."
+    if not usd:
+        _, text = max(causes, key=lambda one: abs(one[0]))
+        return f"The same sum, {dollars(before_usd)}: what changed cancels out, as {text}."
+    same_way = [one for one in causes if (one[0] > 0) == (usd > 0)]
+    largest_usd, text = max(same_way, key=lambda one: abs(one[0]))
+    mostly = "mostly" if abs(largest_usd) >= MOST * abs(usd) else "first of all"
+    if len(causes) == 1:
+        mostly = "all of it"
+    part = "" if share is None else f" ({share_text(share)})"
+    return f"{dollars(abs(usd))} {more(usd)}{part}: {mostly} because {text}."
+
+
+def scope(name: str, *, is_new: bool) -> str:
+    """Return that an experiment was added or left out."""
+    return f"{name} is new" if is_new else f"{name} is left out"
+
+
+def unpriced(name: str, *, was_known: bool) -> str:
+    """Return that the price of an experiment came to be known, or is not known any more."""
+    known = "is not known any more" if was_known else "was not known before"
+    return f"the price of {name} {known}"
+
+
+def runs(old: ExperimentRow, new: ExperimentRow) -> str:
+    """Return that an experiment has another number of runs, or of attempts."""
+    seeds = old.seeds or 0, new.seeds or 0
+    if all(seeds) and seeds[0] != seeds[1] and new.runs * seeds[0] == old.runs * seeds[1]:
+        return f"{new.name} runs {counted(seeds[1], 'seed')} instead of {seeds[0]}"
+    if new.runs != old.runs:
+        return f"{new.name} has {counted(new.runs, 'run')} instead of {old.runs}"
+    return (
+        f"{new.name} takes the work of {new.runs_expected:.3g} runs instead of"
+        f" {old.runs_expected:.3g} (failed, tried and early-ended ones)"
+    )
+
+
+def work(old: ExperimentRow, new: ExperimentRow) -> str:
+    """Return that a run has another amount of work."""
+    if old.work and new.work and old.work != new.work:
+        return f"a run of {new.name} is {new.work} instead of {old.work}"
+    return f"a run of {new.name} has another amount of work"
+
+
+def model(old: ExperimentRow, new: ExperimentRow) -> str:
+    """Return that a sample takes more or fewer FLOPs."""
+    first, last = old.flops_per_sample or 1.0, new.flops_per_sample or 1.0
+    way = "more" if last > first else "fewer"
+    return f"a sample of {new.name} takes {percent(last / first)} {way} FLOPs"
+
+
+def plan(old: ExperimentRow, new: ExperimentRow) -> str:
+    """Return that an experiment is planned otherwise."""
+    if old.rent != new.rent:
+        return f"{new.name} is planned on {new.rent} instead of {old.rent}"
+    if old.layout != new.layout:
+        return f"{new.name} is laid out as {new.layout} instead of {old.layout}"
+    return f"{new.name} is paid for in another way"
+
+
+def speed(
+    old: ExperimentRow, new: ExperimentRow, ratio: float, version: str, new_version: str
+) -> str:
+    """Return that the same plan takes another time."""
+    way = "more" if ratio > 1 else "fewer"
+    said = f"{new.name} takes {percent(ratio)} {way} hours on the same plan"
+    return said if version == new_version else f"{said}, as gpuplan {new_version} estimates it"
+
+
+def price(old: ExperimentRow, new: ExperimentRow, old_usd: Decimal, new_usd: Decimal) -> str:
+    """Return that an hour of the same machine has another price."""
+    return (
+        f"an instance-hour of {new.name} costs ${new_usd:,.4f} instead of ${old_usd:,.4f}"
+        f" ({new.rent})"
+    )
+
+
+def other(name: str) -> str:
+    """Return that the lines beside machines changed."""
+    return f"data, tax and the like of {name} take another share"
+
+
+def rounding(name: str) -> str:
+    """Return that sums differ by cents of rounding alone."""
+    return f"the lines of {name} fall into other months and are rounded there"
+
+
+def fixed(name: str, old: Decimal | None, new: Decimal | None) -> str:
+    """Return that a line of the project was added, left out or changed."""
+    if old is None:
+        return f"{name} is new"
+    if new is None:
+        return f"{name} is left out"
+    return f"{name} costs {dollars(new)} instead of {dollars(old)}"
+
+
+def contingency(old: float, new: float) -> str:
+    """Return that the contingency changed."""
+    if old == new:
+        return f"the contingency is {new * 100:g} % of another total"
+    return f"the contingency is {new * 100:g} % instead of {old * 100:g} %"
+
+
+def more(usd: Decimal) -> str:
+    """Return in which direction a difference goes."""
+    return "more" if usd > 0 else "less"
+
+
+def percent(ratio: float) -> str:
+    """Return how far a ratio is from 1, in percent with three digits."""
+    return f"{abs(ratio - 1) * 100:.3g} %"
+
+
+def share_text(share: float) -> str:
+    """Return a share with its sign, in percent."""
+    points = share * 100
+    digits = 0 if abs(points) >= 10 else 1
+    return f"{points:+.{digits}f} %".replace("-", "−")  # noqa: RUF001
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,163 @@
+"""Rows of a ledger that belong to no experiment: storage, traffic, idle machines, extras."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ...catalog.terms.storage import PriceTier, storage_prices, tiered_usd
+from ...catalog.units import GB
+from ..cost.launch_cost import UNIT
+from .money import quantum, rounded_usd
+from .project.lines import Egress, Storage
+from .project.months import Month
+from .project.project import Project
+from .report.rows import Entry
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdlePrice:
+    """What a machine of the project's `idle` costs; None where no source states it."""
+
+    usd_per_hour: Decimal | None
+    accelerator: str | None
+    region: str | None
+    list_usd_per_hour: Decimal | None = None
+    """Before the discount of the pricebook; None without one."""
+
+
+def fixed_rows(project: Project, idle: Sequence[IdlePrice]) -> Iterator[Entry]:
+    """Yield the rows of every month, in the order of the project file.
+
+    Args:
+        project: the project.
+        idle: a price for each of its `idle`.
+    """
+    yield from _storage_rows(project)
+    yield from _egress_rows(project)
+    yield from _idle_rows(project, idle)
+    yield from _extra_rows(project)
+
+
+def _storage_rows(project: Project) -> Iterator[Entry]:
+    for one in project.storage:
+        first = max(one.start or project.start, project.start)
+        last = project.end if one.months is None else first.plus(one.months - 1)
+        price = storage_price(one)
+        for i in range(min(last, project.end).since(first) + 1):
+            if price is not None:
+                yield _project_row(
+                    first.plus(i),
+                    "storage",
+                    one.name,
+                    *price,
+                    provider=one.provider,
+                    region=one.region,
+                )
+
+
+def _egress_rows(project: Project) -> Iterator[Entry]:
+    for one in project.egress:
+        price = egress_price(one)
+        if price is not None:
+            yield _project_row(
+                one.month or project.end,
+                "egress",
+                one.name,
+                *price,
+                provider=one.provider,
+                region=one.region,
+            )
+
+
+def storage_price(one: Storage) -> tuple[float, str, Decimal] | None:
+    """Return quantity, unit and unit price of a month of stored data; None where unknown."""
+    if one.usd_per_gb_month is not None:
+        return one.gb, "GB-month", one.usd_per_gb_month
+    tiers = storage_prices(one.provider, one.region or "").object_storage if one.provider else ()
+    return _listed_price(one.gb, "GB-month", tiers)
+
+
+def egress_price(one: Egress) -> tuple[float, str, Decimal] | None:
+    """Return quantity, unit and unit price of data that leaves; None where unknown."""
+    if one.usd_per_gb is not None:
+        return one.gb, "GB", one.usd_per_gb
+    tiers = storage_prices(one.provider, one.region or "").internet_egress if one.provider else ()
+    return _listed_price(one.gb, "GB", tiers)
+
+
+def _listed_price(
+    gb: float, unit: str, tiers: Sequence[PriceTier]
+) -> tuple[float, str, Decimal] | None:
+    """Return an amount at list prices: by its GB in the first tier, as a whole in several."""
+    usd = tiered_usd(round(gb * GB), tiers)
+    if usd is None:
+        return None
+    last_bytes = tiers[0].last_bytes
+    if last_bytes is None or gb * GB <= last_bytes:
+        return gb * GB / tiers[0].gb_bytes, unit, tiers[0].usd_per_gb
+    return 1, "month" if unit == "GB-month" else "transfer", usd
+
+
+def _idle_rows(project: Project, prices: Sequence[IdlePrice]) -> Iterator[Entry]:
+    for one, price in zip(project.idle, prices, strict=True):
+        for i in range(project.months if price.usd_per_hour is not None else 0):
+            assert price.usd_per_hour is not None
+            yield _project_row(
+                project.start.plus(i),
+                "idle",
+                one.name,
+                one.nodes * one.hours_per_month,
+                UNIT,
+                price.usd_per_hour,
+                provider=one.provider,
+                region=price.region,
+                sku=f"{one.instance} on-demand",
+                accelerator=price.accelerator,
+                owner=one.owner or project.owner,
+                list_unit_usd=price.list_usd_per_hour,
+            )
+
+
+def _extra_rows(project: Project) -> Iterator[Entry]:
+    for one in project.extras:
+        kind = "people" if one.kind == "people" else "extra"
+        owner = one.owner or project.owner
+        if one.month is not None:
+            yield _project_row(one.month, kind, one.name, 1, "once", one.usd, owner=owner)
+            continue
+        for i in range(project.months):
+            month = project.start.plus(i)
+            yield _project_row(month, kind, one.name, 1, "month", one.usd, owner=owner)
+
+
+def _project_row(
+    month: Month,
+    kind: str,
+    name: str,
+    quantity: float,
+    unit: str,
+    unit_usd: Decimal,
+    *,
+    list_unit_usd: Decimal | None = None,
+    **place: str | None,
+) -> Entry:
+    """Return a row that belongs to no experiment."""
+    known = dict.fromkeys(("stage", "owner", "provider", "region", "sku", "accelerator"))
+    amount, price = quantum(quantity), quantum(unit_usd)
+    return Entry.model_validate(
+        {
+            **known,
+            **place,
+            "month": month,
+            "experiment": None,
+            "kind": kind,
+            "name": name,
+            "quantity": amount,
+            "unit": unit,
+            "unit_usd": price,
+            "usd": rounded_usd(amount, price),
+            "list_unit_usd": None if list_unit_usd is None else quantum(list_unit_usd),
+        }
+    )

@@ -1,0 +1,181 @@
+"""The ledger of a project: every cost line of every month, exact to the cent.
+
+Each row is a quantity of at most six decimals times a unit price of at most six decimals, rounded
+half up to the cent, as a spreadsheet rounds. All sums of a report are sums of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from ...catalog.units import MONTHS_PER_YEAR
+from ..cost.launch_cost import UNIT
+from ..cost.tax import TAX
+from .fixed_rows import IdlePrice, fixed_rows
+from .money import NOTHING, quantum, rounded_usd
+from .planned import PlannedRuns, RunCostOf, RunLine
+from .project.months import Month, shares_by_month
+from .project.project import Project
+from .report.rows import Entry, EntryKind, OptionName
+from .schedule import Span, schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Books:
+    """A project with the costs of its runs: what a ledger is written from."""
+
+    project: Project
+    planned: tuple[PlannedRuns, ...]
+    idle: tuple[IdlePrice, ...] = ()
+    """One for each of the project's `idle`."""
+    option: OptionName | None = None
+    """The plans that are taken for every experiment; None: those each asks for."""
+
+    def with_project(self, **changes: object) -> Books:
+        """Return the same with some fields of the project changed."""
+        return replace(self, project=self.project.model_copy(update=changes))
+
+    def spans(self) -> list[Span]:
+        """Return when its runs take place."""
+        return schedule(self.planned, self.project, self.option)
+
+
+def ledger(books: Books) -> tuple[Entry, ...]:
+    """Return the rows of a project's ledger, by month and then in the order of the project file."""
+    rows = [
+        *(row for span in books.spans() for row in _rows_of_span(span, books)),
+        *fixed_rows(books.project, books.idle),
+    ]
+    return tuple(sorted(rows, key=lambda row: row.month))
+
+
+def total_usd(entries: Iterable[Entry]) -> Decimal:
+    """Return the sum of rows, US dollars."""
+    return sum((row.usd for row in entries), NOTHING)
+
+
+def run_lines(one: PlannedRuns, option: OptionName | None = None) -> list[RunLine]:
+    """Return the lines of one occurrence of runs: all of them, and those begun again or tried."""
+    cost = one.chosen(option)
+    lines = [_of_all_runs(one, line) for line in cost.lines if line.name != TAX]
+    if cost.hour_usd is None:
+        return lines
+    start_h = sum(line.quantity for line in cost.lines if line.kind == "start-up")
+    work_h = cost.instance_hours - start_h
+    training_h = sum(line.quantity for line in cost.lines if line.kind == "accelerators")
+    again_h = one.runs * one.repeated * (one.progress_at_failure * work_h + start_h)
+    evaluation_h = one.runs * one.spec.eval * training_h
+    lines += [
+        _hours("retries", "failed runs begun again", again_h, cost),
+        _hours("evaluation", "evaluation, as the project says", evaluation_h, cost),
+    ]
+    tried_h = sum(line.quantity for line in lines if line.unit == UNIT)
+    lines.append(_hours("development", "development runs", one.spec.development * tried_h, cost))
+    return [line for line in lines if line.quantity]
+
+
+def _of_all_runs(one: PlannedRuns, line: RunLine) -> RunLine:
+    share = one.work_share if line.unit == UNIT and line.kind != "start-up" else 1.0
+    return replace(line, quantity=line.quantity * one.runs * share)
+
+
+def _hours(kind: EntryKind, name: str, hours: float, cost: RunCostOf) -> RunLine:
+    assert cost.hour_usd is not None
+    return RunLine(
+        kind=kind,
+        name=name,
+        quantity=hours,
+        unit=UNIT,
+        unit_usd=cost.hour_usd,
+        list_unit_usd=cost.hour_list_usd,
+    )
+
+
+def _rows_of_span(span: Span, books: Books) -> Iterator[Entry]:
+    """Yield the rows of one occurrence: its lines, spread evenly over its time; tax behind them."""
+    one, project = span.of, books.project
+    cost = one.chosen(books.option)
+    tax = next((line.unit_usd for line in cost.lines if line.name == TAX), None)
+    lines = [*run_lines(one, books.option), *_unused_term(span, cost)]
+    for month, share in shares_by_month(project.start, span.begin_h, span.end_h):
+        rows: list[Entry] = []
+        for line in lines:
+            quantity = quantum(line.quantity * share)
+            if quantity:
+                rows.append(_row(one, cost, month, _at(month, line, project), quantity))
+        yield from rows
+        if tax is not None and rows:
+            net = total_usd(rows)
+            line = RunLine(
+                kind="tax",
+                name=TAX,
+                quantity=1,
+                unit="USD",
+                unit_usd=quantum(tax),
+                list_unit_usd=_list_tax(tax, rows, net),
+            )
+            yield _row(one, cost, month, line, net)
+
+
+def _list_tax(tax: Decimal, rows: Sequence[Entry], net_usd: Decimal) -> Decimal | None:
+    """Return the tax at list prices for each dollar that is paid; None where nothing is listed."""
+    if not net_usd or all(row.list_unit_usd is None for row in rows):
+        return None
+    listed = sum((row.list_usd for row in rows), NOTHING)
+    return quantum(tax) * listed / net_usd
+
+
+def _unused_term(span: Span, cost: RunCostOf) -> Iterator[RunLine]:
+    """Yield what is left of the terms that are bought for these runs alone."""
+    if cost.term_hours is None or cost.hour_usd is None:
+        return
+    used_h = sum(line.quantity for line in run_lines(span.of) if line.unit == UNIT)
+    terms = max(1, -(-(span.end_h - span.begin_h) // cost.term_hours))
+    left_h = terms * cost.term_hours * cost.nodes * span.at_once - used_h
+    if left_h > 0:
+        yield _hours("commitment", "unused commitment", left_h, cost)
+
+
+def _at(month: Month, line: RunLine, project: Project) -> RunLine:
+    """Return a line at its unit prices in a month, by the project's trend of prices."""
+    trend = 1.0
+    if project.price_trend and line.unit == UNIT:
+        trend = (1 + project.price_trend) ** (month.since(project.start) / MONTHS_PER_YEAR)
+
+    def price(usd: Decimal) -> Decimal:
+        return quantum(usd) if trend == 1 else quantum(float(usd) * trend)
+
+    listed = line.list_unit_usd
+    return replace(
+        line,
+        unit_usd=price(line.unit_usd),
+        list_unit_usd=None if listed is None else price(listed),
+    )
+
+
+def _row(
+    one: PlannedRuns,
+    cost: RunCostOf,
+    month: Month,
+    line: RunLine,
+    quantity: Decimal,
+) -> Entry:
+    return Entry(
+        month=month,
+        experiment=one.name,
+        stage=one.spec.stage,
+        owner=one.spec.owner,
+        provider=cost.provider,
+        region=cost.region,
+        sku=cost.sku,
+        accelerator=cost.accelerator,
+        kind=line.kind,
+        name=line.name,
+        quantity=quantity,
+        unit=line.unit,
+        unit_usd=line.unit_usd,
+        usd=rounded_usd(quantity, line.unit_usd),
+        list_unit_usd=line.list_unit_usd,
+    )

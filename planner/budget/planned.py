@@ -1,0 +1,243 @@
+"""Runs of a project with what each takes and costs: the seam between plans and the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from ...catalog.types import Offer
+from ...catalog.units import HOURS_PER_YEAR
+from ..cost.launch_cost import UNIT, UNUSED
+from ..cost.run_cost import CENT
+from ..cost.tax import TAX
+from ..plan.plan import Plan
+from .project.experiment import Experiment
+from .report.rows import EntryKind, FrontPoint, OptionName
+
+KINDS: Mapping[str, EntryKind] = {
+    "provisioning": "start-up",
+    "setup": "start-up",
+    "staging": "start-up",
+    "billing increment": "start-up",
+    "training": "accelerators",
+    "evaluation and slow steps": "evaluation",
+    "checkpoints": "failures",
+    "failures and restarts": "failures",
+    UNUSED: "commitment",
+    TAX: "tax",
+}
+"""Cost lines of a plan → what the ledger says they pay for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLine:
+    """One cost line of one run."""
+
+    kind: EntryKind
+    name: str
+    quantity: float
+    unit: str
+    unit_usd: Decimal
+    list_unit_usd: Decimal | None = None
+    """Before the discount of the user's pricebook; None: without one, or it is not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCostOf:
+    """What one run takes and costs, by a plan or on a machine that was named."""
+
+    plan: Plan | None
+    """None for hours of a machine."""
+    provider: str
+    region: str | None
+    sku: str
+    rent: str
+    accelerator: str
+    accelerators: int
+    nodes: int
+    hours: float
+    hours_low: float
+    hours_high: float
+    usd: Decimal | None
+    """None where no source states a price: the run is then in no sum."""
+    usd_low: Decimal | None
+    usd_high: Decimal | None
+    lines: tuple[RunLine, ...]
+    unknown: tuple[str, ...] = ()
+    """Cost lines whose price is not known."""
+    term_hours: float | None = None
+    """Hours of a commitment that is bought for these runs alone, and paid used or not."""
+
+    @property
+    def hour_usd(self) -> Decimal | None:
+        """US dollars of one instance-hour; None where no line is of them."""
+        return next((line.unit_usd for line in self.lines if line.unit == UNIT), None)
+
+    @property
+    def hour_list_usd(self) -> Decimal | None:
+        """US dollars of that hour before the pricebook's discount; None without one."""
+        return next((line.list_unit_usd for line in self.lines if line.unit == UNIT), None)
+
+    @property
+    def instance_hours(self) -> float:
+        """Instance-hours of one run that are billed."""
+        return sum(line.quantity for line in self.lines if line.unit == UNIT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRuns:
+    """Runs of one setting of an experiment: one rung, one variant of its model."""
+
+    name: str
+    """As the report calls it: "ladder/2", "sweep[layers=12]"."""
+    experiment: str
+    """Its key in the project."""
+    spec: Experiment
+    runs: int
+    """Settings x seeds, of one occurrence."""
+    model: str | None
+    work: str | None
+    options: Mapping[OptionName, RunCostOf]
+    """What a run costs on the cheapest, the recommended and the fastest plan."""
+    front: tuple[FrontPoint, ...] = ()
+    flops_per_sample: float | None = None
+    """Forward and backward FLOPs of one sample; None where no model was read."""
+    workload: str | None = None
+    """Hash of the model's files, params and inputs; None where that is not known."""
+    notes: tuple[str, ...] = field(default=())
+    """What a reader should know of its plan."""
+
+    def chosen(self, option: OptionName | None = None) -> RunCostOf:
+        """Return what a run costs by an option; None: by the one that the project asks for."""
+        return self.options[option or self.spec.option]
+
+    @property
+    def work_share(self) -> float:
+        """Share of a whole run's work that a run does on average, early ends counted."""
+        return 1.0 if self.spec.stop_early is None else self.spec.stop_early.work_share
+
+    @property
+    def repeated(self) -> float:
+        """Failed attempts for each run that succeeds."""
+        return 0.0 if self.spec.retry is None else self.spec.retry.repeated_per_run
+
+    @property
+    def progress_at_failure(self) -> float:
+        """How far a failed attempt is on average, share of a run."""
+        return 0.0 if self.spec.retry is None else self.spec.retry.mean_progress_at_failure
+
+    @property
+    def runs_expected(self) -> float:
+        """Runs' worth of work for one occurrence: failed, early-ended and development runs too."""
+        tried = self.work_share * (1 + self.spec.eval) + self.repeated * self.progress_at_failure
+        return self.runs * tried * (1 + self.spec.development)
+
+
+def run_cost_of(plan: Plan) -> RunCostOf:
+    """Return what one run of a plan takes and costs; the plan has an amount of work."""
+    job = plan.job
+    assert job is not None
+    offer = plan.offer
+    whole_term = plan.commitment is not None and plan.commitment.unused_is_counted
+    lines = [
+        RunLine(
+            kind=KINDS.get(line.name, "accelerators"),
+            name=line.name,
+            quantity=line.quantity,
+            unit=line.unit,
+            unit_usd=Decimal(line.unit_usd),
+            list_unit_usd=before_discount(Decimal(line.unit_usd), offer.discount_percent)
+            if line.unit == UNIT
+            else None,
+        )
+        for line in job.cost_lines
+        if line.quantity and line.name != UNUSED
+    ]
+    unknown: list[str] = []
+    for one in () if plan.whole_job is None else plan.whole_job.data_lines:
+        if one.usd is None:
+            unknown.append(one.name)
+        elif one.usd:
+            # An amount may lie in several tiers of a price: the unit is what one run takes of it.
+            lines.append(
+                RunLine(kind="storage", name=one.name, quantity=1, unit="run", unit_usd=one.usd)
+            )
+    term = offer.term_years or 0
+    sku = f"{offer.instance_type} {offer.purchase}"
+    return RunCostOf(
+        plan=plan,
+        provider=offer.provider,
+        region=offer.region,
+        sku=f"{sku} {term:g}y" if term else sku,
+        rent=plan.place,
+        accelerator=offer.accelerator,
+        accelerators=plan.accelerators,
+        nodes=plan.nodes,
+        hours=job.hours,
+        hours_low=job.hours_low,
+        hours_high=job.hours_high,
+        usd=_decimal(job.usd),
+        usd_low=_decimal(job.usd_low),
+        usd_high=_decimal(job.usd_high),
+        lines=tuple(lines) if job.usd is not None else (),
+        unknown=tuple(unknown),
+        term_hours=term * HOURS_PER_YEAR if whole_term else None,
+    )
+
+
+def before_discount(usd: Decimal, percent: Decimal | float | None) -> Decimal | None:
+    """Return the list price of what costs so much less a discount; None without one."""
+    return None if percent is None else usd * 100 / (100 - Decimal(str(percent)))
+
+
+def _decimal(usd: Decimal | float | None) -> Decimal | None:
+    return None if usd is None else Decimal(str(usd))
+
+
+def run_cost_of_machine(
+    offer: Offer,
+    *,
+    nodes: int,
+    hours: float,
+    spot: bool,
+    discount_percent: Decimal | None = None,
+) -> RunCostOf:
+    """Return what hours of a machine cost; they are as many as is said, not an estimate.
+
+    Args:
+        offer: the machine.
+        nodes: how many of it.
+        hours: of each.
+        spot: whether at its spot price.
+        discount_percent: what the user's pricebook has taken off that price; None: nothing.
+    """
+    purchase = "spot" if spot else "on-demand"
+    price = offer.market_spot_usd_per_hour if spot else offer.on_demand_usd_per_hour
+    count = round(offer.accelerators * nodes)
+    usd = None if price is None else (Decimal(price) * Decimal(hours * nodes)).quantize(CENT)
+    line = RunLine(
+        kind="accelerators",
+        name="machine",
+        quantity=hours * nodes,
+        unit=UNIT,
+        unit_usd=Decimal(price or 0),
+        list_unit_usd=before_discount(Decimal(price or 0), discount_percent),
+    )
+    return RunCostOf(
+        plan=None,
+        provider=offer.provider,
+        region=offer.region,
+        sku=f"{offer.instance_type} {purchase}",
+        rent=f"{offer.provider} {nodes} × {offer.instance_type} {offer.region}",  # noqa: RUF001
+        accelerator=offer.accelerator,
+        accelerators=count,
+        nodes=nodes,
+        hours=hours,
+        hours_low=hours,
+        hours_high=hours,
+        usd=usd,
+        usd_low=usd,
+        usd_high=usd,
+        lines=() if price is None else (line,),
+    )

@@ -1,0 +1,1 @@
+"""A project as its file states it."""

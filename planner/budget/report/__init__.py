@@ -1,0 +1,1 @@
+"""The report of a project: its rows, how they are made, and its words."""

@@ -1,0 +1,234 @@
+"""A project with the costs of its runs → its report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from ....catalog.errors import UsageError
+from ....catalog.units import HOURS_PER_DAY, HOURS_PER_YEAR
+from ...plan.ids import content_hash
+from ...plan.payment import OwnCurrency
+from ..funding import funding_rows
+from ..ledger import Books, ledger, total_usd
+from ..money import cents
+from ..project.months import Month
+from ..project.project import Project
+from ..ranges import DRAWS, SEED, Ranges, money_range, simulate
+from ..schedule import LONGEST_YEARS, month_at, too_late
+from ..sensitivity import sensitivities
+from ..sums import (
+    NO_EXPERIMENT,
+    NO_OWNER,
+    NO_PROVIDER,
+    limit_checks,
+    months_of,
+    sums_by,
+    sums_by_month,
+)
+from ..usage import accelerator_hours, accelerator_use
+from .assumptions import assumptions, not_included, risks
+from .experiment_rows import experiment_rows
+from .report import BudgetReport
+from .rows import Entry, MoneyRange, OptionName, OptionRow, ProjectFacts
+from .summary import option_text, summary
+
+OPTIONS: tuple[OptionName, ...] = ("cheap", "normal", "fast")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """When and from what a report is made."""
+
+    gpuplan_version: str
+    generated_at: str
+    today: date
+    snapshot_date: date
+    file: str | None
+
+
+def build_report(books: Books, made: Made, *, seed: int = SEED) -> BudgetReport:
+    """Return the report of a project.
+
+    Args:
+        books: the project, and what its runs cost.
+        made: when and from what it is made.
+        seed: of the simulation of ranges.
+
+    Raises:
+        UsageError: its runs would go on for decades.
+    """
+    project = books.project
+    _refuse_endless(books)
+    entries = ledger(books)
+    months = months_of(project, entries)
+    ranges = simulate(books, entries, months, seed=seed)
+    total = ranges.of_project(total_usd(entries))
+    contingency_usd = _share_of(total.usd, project.contingency)
+    by_month = sums_by_month(entries, months, project.limits.month)
+    rows = experiment_rows(books, entries, ranges)
+    options = _options(books, total, seed)
+    funding, unfunded_usd = funding_rows(project, entries)
+    limits = limit_checks(project, entries, by_month, books.planned, contingency_usd)
+    moved = sensitivities(books, entries)
+    prices_from, prices_to = _price_dates(books)
+    return BudgetReport(
+        gpuplan_version=made.gpuplan_version,
+        generated_at=made.generated_at,
+        snapshot_date=made.snapshot_date,
+        prices_from=prices_from,
+        prices_to=prices_to,
+        project=_facts(project, made),
+        summary=summary(
+            books,
+            total=total,
+            contingency_usd=contingency_usd,
+            experiments=rows,
+            options=options,
+            funding=funding,
+            unfunded_usd=unfunded_usd,
+            limits=limits,
+            sensitivities=moved,
+        ),
+        total=total,
+        contingency_share=project.contingency,
+        contingency_usd=contingency_usd,
+        budget_usd=total.usd + contingency_usd,
+        funding=funding,
+        unfunded_usd=unfunded_usd,
+        options=options,
+        experiments=rows,
+        entries=entries,
+        by_month=by_month,
+        **_other_sums(project, entries),
+        month_ranges=_month_ranges(by_month, ranges),
+        limits=limits,
+        accelerators=accelerator_use(books, months),
+        accelerator_hours=sum(row.accelerator_hours for row in rows),
+        energy_kwh=_known_sum([row.energy_kwh for row in rows]),
+        kg_co2e=_known_sum([row.kg_co2e for row in rows]),
+        sensitivities=moved,
+        assumptions=assumptions(books, prices=_prices_text(made, prices_from, prices_to)),
+        risks=risks(books, rows, oldest_price_months=_months_old(prices_from, made.today)),
+        not_included=not_included(books),
+        currency=_currency(books),
+        seed=seed,
+        draws=DRAWS,
+    )
+
+
+def _refuse_endless(books: Books) -> None:
+    late = too_late(books.spans())
+    if late is None:
+        return
+    years = late.end_h / HOURS_PER_YEAR
+    raise UsageError(
+        f"{late.of.name} would end {years:,.0f} years after the start of the project; at most"
+        f" {LONGEST_YEARS} are planned.",
+        fix="give it more runs at a time with `parallel`, fewer runs, or a faster machine.",
+    )
+
+
+def _facts(project: Project, made: Made) -> ProjectFacts:
+    return ProjectFacts(
+        name=project.name,
+        owner=project.owner,
+        team=project.team,
+        start=project.start,
+        months=project.months,
+        file=made.file,
+        content_hash=content_hash(project.model_dump(mode="json")),
+    )
+
+
+def _other_sums(project: Project, entries: Sequence[Entry]) -> dict[str, Any]:
+    """Return the sums beside those of months, under the names of the report's fields."""
+    owners = project.limits.owners
+    return {
+        "by_experiment": sums_by(entries, lambda row: row.experiment, unnamed=NO_EXPERIMENT),
+        "by_owner": sums_by(entries, lambda row: row.owner, unnamed=NO_OWNER, limits=owners),
+        "by_provider": sums_by(entries, lambda row: row.provider, unnamed=NO_PROVIDER),
+        "by_kind": sums_by(entries, lambda row: row.kind),
+    }
+
+
+def _options(books: Books, planned: MoneyRange, seed: int) -> tuple[OptionRow, ...]:
+    """Return the whole project with every experiment on its cheapest, usual and fastest plan."""
+    asked = {one.spec.option for one in books.planned}
+    is_planned = next(iter(asked)) if len(asked) == 1 else None
+    found: list[OptionRow] = []
+    for name in OPTIONS:
+        chosen = replace(books, option=name)
+        spans = chosen.spans()
+        if too_late(spans) is not None:
+            continue
+        entries = ledger(chosen)
+        total = planned
+        if name != is_planned:
+            months = months_of(books.project, entries)
+            total = simulate(chosen, entries, months, seed=seed).of_project(total_usd(entries))
+        ends_h = max((span.end_h for span in spans), default=0.0)
+        ends = month_at(books.project.start, ends_h)
+        days = ends_h / HOURS_PER_DAY
+        found.append(
+            OptionRow(
+                name=name,
+                is_planned=name == is_planned,
+                total=total,
+                ends=ends,
+                days=days,
+                accelerator_hours=sum(accelerator_hours(span, chosen) for span in spans),
+                text=option_text(name, total, planned, ends, days),
+            )
+        )
+    return tuple(found)
+
+
+def _month_ranges(by_month: Sequence[object], ranges: Ranges) -> tuple[MoneyRange, ...]:
+    """Return what is spent until the end of each month: planned, and its range."""
+    found: list[MoneyRange] = []
+    until = Decimal(0)
+    for i, one in enumerate(by_month):
+        until += one.usd  # pyright: ignore[reportAttributeAccessIssue]
+        found.append(money_range(until, ranges.until_month[:, i]))
+    return tuple(found)
+
+
+def _share_of(usd: Decimal, share: float) -> Decimal:
+    return cents(usd * Decimal(str(share)))
+
+
+def _known_sum(values: Sequence[float | None]) -> float | None:
+    """Return the sum; None where there is nothing, or a part of it is not known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _price_dates(books: Books) -> tuple[date | None, date | None]:
+    dates = [
+        plan.offer.price_date
+        for one in books.planned
+        if (plan := one.chosen(books.option).plan) is not None and plan.offer.price_date is not None
+    ]
+    return (min(dates), max(dates)) if dates else (None, None)
+
+
+def _prices_text(made: Made, first: date | None, last: date | None) -> str:
+    snapshot = f"snapshot of {made.snapshot_date}"
+    if first is None or last is None:
+        return snapshot
+    return f"{snapshot}, read from {Month.of(first)} to {Month.of(last)}"
+
+
+def _months_old(oldest: date | None, today: date) -> int | None:
+    return None if oldest is None else Month.of(today).since(Month.of(oldest))
+
+
+def _currency(books: Books) -> OwnCurrency | None:
+    own = books.project.currency
+    if own is None:
+        return None
+    return OwnCurrency(code=own.code, per_usd=float(own.per_usd), date=own.date)

@@ -1,0 +1,322 @@
+"""The rows of a budget report. The text below a field is its description in the JSON Schema."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Literal
+
+from ....catalog.frozen import FrozenModel, Usd
+from ..money import dollars
+from ..project.lines import FundingKind, OnExceed
+from ..project.months import Month
+
+EntryKind = Literal[
+    "accelerators",
+    "start-up",
+    "evaluation",
+    "failures",
+    "commitment",
+    "tax",
+    "retries",
+    "development",
+    "storage",
+    "egress",
+    "idle",
+    "people",
+    "extra",
+]
+"""What a line of the ledger pays for."""
+OptionName = Literal["cheap", "normal", "fast"]
+
+
+class Entry(FrozenModel):
+    """One row of the ledger: quantity x unit price, rounded half up to the cent."""
+
+    month: Month
+    """The month it falls into."""
+    experiment: str | None
+    """Of the project's experiments; None for what belongs to none."""
+    stage: str | None
+    """The experiment's stage."""
+    owner: str | None
+    """Who answers for it."""
+    provider: str | None
+    """Who is paid: aws, gcp …; None where that is not known."""
+    region: str | None
+    """Of the machine."""
+    sku: str | None
+    """Instance type and how it is paid for; None for what is no machine."""
+    accelerator: str | None
+    """Canonical name of what the machine computes on."""
+    kind: EntryKind
+    """What is paid for, in one of a few words."""
+    name: str
+    """The line: "training", "checkpoints", "data set" …"""
+    quantity: Usd
+    """How much of it, in `unit`, exact to 6 decimals."""
+    unit: str
+    """What is counted: instance-hour, GB-month, month …"""
+    unit_usd: Usd
+    """US dollars for one unit in this month."""
+    usd: Usd
+    """quantity x unit_usd, rounded half up to the cent."""
+    list_unit_usd: Usd | None = None
+    """US dollars for one unit before the discounts of the pricebook; of tax, that on what the unit
+    costs at list prices. None: the price that is paid, as far as is known."""
+
+    @property
+    def list_usd(self) -> Usd:
+        """US dollars at list prices, not rounded."""
+        price = self.unit_usd if self.list_unit_usd is None else self.list_unit_usd
+        return self.quantity * price
+
+
+class MoneyRange(FrozenModel):
+    """US dollars: what is planned, and where they end with a chance of 10, 50 and 90 %."""
+
+    usd: Usd
+    """The sum of the ledger's rows."""
+    p10_usd: Usd
+    """With a chance of 10 % it is less."""
+    p50_usd: Usd
+    """It is as likely more as less."""
+    p90_usd: Usd
+    """With a chance of 10 % it is more."""
+
+
+class ProjectFacts(FrozenModel):
+    """What the project is."""
+
+    name: str
+    """Its name."""
+    owner: str | None
+    """Who answers for the money."""
+    team: str | None
+    """Whose project it is."""
+    start: Month
+    """The first month."""
+    months: int
+    """How many months are planned."""
+    file: str | None
+    """Name of the project file; None for a report of plans."""
+    content_hash: str
+    """SHA-256 of what the project says: the same project has the same."""
+
+
+class FrontPoint(FrozenModel):
+    """One plan of an experiment's cost-time front."""
+
+    hours: float
+    """Likely hours of one run."""
+    usd: Usd
+    """Likely US dollars of one run."""
+    rent: str
+    """What is rented."""
+
+
+class ExperimentRow(FrozenModel):
+    """One experiment, or one rung of its ladder."""
+
+    name: str
+    """Of the experiment; with its rung, "ladder/2"."""
+    owner: str | None
+    """Whose it is."""
+    stage: str | None
+    """Part of the project."""
+    model: str | None
+    """What is trained; None for hours of a fixed machine."""
+    work: str | None
+    """How much of it a run trains: "30B tokens"."""
+    runs: int
+    """Runs that are planned: settings x seeds x repetitions."""
+    runs_expected: float
+    """Runs' worth of work, failed, early-ended and development runs counted."""
+    plan_id: str | None
+    """Id of the plan each run is carried out by; None for a fixed machine."""
+    plan_key: str | None = None
+    """The machines and the layout of that plan, which stay when its price changes."""
+    workload: str | None = None
+    """Hash of the model's files, params and inputs; None where that is not known."""
+    rent: str
+    """What is rented: "aws 2 × p4d.24xlarge us-east-1"."""  # noqa: RUF001
+    devices: str
+    """What it computes on: "16 × A100-40GB-SXM"."""  # noqa: RUF001
+    accelerator: str
+    """Canonical name."""
+    accelerators: int
+    """Of one run."""
+    layout: str | None
+    """Layout, micro-batch and precision in one line."""
+    run_hours: float
+    """Likely hours of one run, with its start, failures and restarts."""
+    run_hours_low: float
+    """Low end of the 80 % interval."""
+    run_hours_high: float
+    """High end of the 80 % interval."""
+    run_usd: Usd | None
+    """Likely US dollars of one run."""
+    run_usd_low: Usd | None
+    """Low end of the 80 % interval."""
+    run_usd_high: Usd | None
+    """High end of the 80 % interval."""
+    accelerator_hours: float
+    """Of all its runs together."""
+    starts: Month
+    """Month of its begin."""
+    begins_h: float
+    """Hours from the begin of the project to its begin."""
+    ends_h: float
+    """Hours from the begin of the project to its likely end."""
+    p_oom: float | None
+    """Chance that a run does not fit into memory, from 0 to 1."""
+    step_time_s: float | None
+    """Likely seconds of one optimizer step."""
+    step_parts: dict[str, float] = {}
+    """Where a step's seconds go: compute, memory_bound, launch, data_comm_exposed …"""
+    memory_parts: dict[str, float] = {}
+    """What fills a device at the peak, bytes: parameters, gradients, optimizer …"""
+    memory_capacity_bytes: float | None = None
+    """Bytes that a device shows to a process."""
+    front: tuple[FrontPoint, ...] = ()
+    """Plans of which none is both slower and dearer than another, the cheapest first."""
+    energy_kwh: float | None
+    """Of all its runs; None where it is not known."""
+    kg_co2e: float | None
+    """Of all its runs; None where it is not known."""
+    seeds: int | None = None
+    """Repetitions of each of its settings."""
+    samples: float | None = None
+    """Samples that a run trains on; None for hours of a fixed machine."""
+    flops_per_sample: float | None = None
+    """Forward and backward FLOPs of one sample; None where no model was read."""
+    total: MoneyRange
+    """Of all its rows in the ledger."""
+
+
+class Sum(FrozenModel):
+    """A sum of rows of the ledger, against its limit."""
+
+    name: str
+    """Of the month, the owner, the provider, the experiment or the kind."""
+    usd: Usd
+    """US dollars."""
+    share: float
+    """Of the total, from 0 to 1."""
+    limit_usd: Usd | None = None
+    """The most it may be; None without a limit."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is above its limit."""
+        return self.limit_usd is not None and self.usd > self.limit_usd
+
+
+class LimitCheck(FrozenModel):
+    """One limit of the project, and what comes nearest to it."""
+
+    name: str
+    """What is limited: "total", "month 2027-03", "owner Ada", "run of pretrain"."""
+    usd: Usd
+    """US dollars that are planned."""
+    limit_usd: Usd
+    """The most it may be."""
+    is_over: bool
+    """Whether it is above."""
+    on_exceed: OnExceed
+    """Whether that is only said, or ends with exit code 4."""
+
+    @property
+    def over_text(self) -> str:
+        """The sentence about a limit that is exceeded."""
+        return (
+            f"Over the limit: {self.name} is {dollars(self.usd)}, and at most"
+            f" {dollars(self.limit_usd)} is allowed."
+        )
+
+
+class FundingRow(FrozenModel):
+    """What a source of money pays of the project."""
+
+    name: str
+    """Of the source."""
+    kind: FundingKind
+    """A grant, credits or a budget."""
+    usd: Usd
+    """US dollars that are left of it at the beginning."""
+    covers_usd: Usd
+    """Cost that it pays."""
+    indirect_usd: Usd
+    """What the institution adds to that, and takes from it too."""
+    left_usd: Usd
+    """What is left at the end, or when it expires."""
+    expires: date | None
+    """The last day on which it pays."""
+    lapses_usd: Usd
+    """What expires within the project, unused."""
+
+
+class OptionRow(FrozenModel):
+    """The whole project, every experiment on its cheapest, recommended or fastest plan."""
+
+    name: OptionName
+    """Which of them."""
+    is_planned: bool
+    """Whether the report's sums are of this one."""
+    total: MoneyRange
+    """US dollars of the project."""
+    ends: Month
+    """Month in which the last experiment ends."""
+    days: float
+    """Days from the begin of the project to that."""
+    accelerator_hours: float
+    """Of all runs."""
+    text: str
+    """In words, what it would mean."""
+
+
+class AcceleratorUse(FrozenModel):
+    """How many accelerators of a kind a month needs."""
+
+    month: Month
+    """The month."""
+    accelerator: str
+    """Canonical name."""
+    hours: float
+    """Accelerator-hours."""
+    peak: int
+    """The most at the same time."""
+    mean: float
+    """Accelerator-hours ÷ hours of the month."""
+
+
+class AssumptionRow(FrozenModel):
+    """One thing that the sums rest on."""
+
+    name: str
+    """What is assumed."""
+    value: str
+    """In words."""
+    source: str
+    """Where it is from: the project file, a default with its source, the catalogue."""
+    is_default: bool
+    """Whether the project file does not say it."""
+
+
+class Sensitivity(FrozenModel):
+    """How the total moves with one assumption, all others as they are."""
+
+    name: str
+    """The assumption."""
+    low: str
+    """Its low end, in words."""
+    high: str
+    """Its high end, in words."""
+    low_usd: Usd
+    """The total at the low end."""
+    high_usd: Usd
+    """The total at the high end."""
+
+    @property
+    def swing_usd(self) -> Usd:
+        """How far it moves the total."""
+        return abs(self.high_usd - self.low_usd)

@@ -1,0 +1,194 @@
+"""What launches of a project's plans have cost beside what was planned, and why it differs.
+
+Of ended launches. The difference is taken apart one after another: runs beyond the plan (scope),
+launches and attempts that came to nothing (failures, less those that were planned), the price of an
+hour, hours in which the job did not run (idle, less the start that was planned), and what is left:
+the hours in which it did (speed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ...cost.run_cost import UNIT
+from ..money import NOTHING, cents
+from ..project.months import Month
+from .actual_rows import SpentRow, VarianceRow
+from .matching import Launched, matched
+from .report import BudgetReport
+from .rows import Entry, ExperimentRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spend:
+    """What the store knows of one launch; dollars as its account counts them."""
+
+    launch: str
+    launched: Launched
+    """What it was for."""
+    month: Month
+    status: str
+    """Its outcome, else its state."""
+    has_ended: bool
+    has_succeeded: bool
+    usd: Decimal
+    """Of all its attempts, so far."""
+    lost_usd: Decimal
+    """Of the attempts before the last one."""
+    idle_usd: Decimal | None
+    """Of the last attempt: the time before its command began and after it ended."""
+    node_hour_usd: Decimal | None
+    """What an hour of one node cost in the last attempt; None where that is not known."""
+    billed_usd: Decimal | None
+    """What the provider billed; None where no bill was imported."""
+
+
+def with_spent(report: BudgetReport, spends: Iterable[Spend]) -> BudgetReport:
+    """Return a report with the launches of its plans, and the variance of each experiment.
+
+    Args:
+        report: as it was planned.
+        spends: launches; those of the project that match no experiment are outside the plan, and
+            those of neither are left out.
+    """
+    of_row: dict[str | None, list[Spend]] = {}
+    rows: list[SpentRow] = []
+    for one in sorted(spends, key=lambda one: (one.month, one.launch)):
+        row, how = matched(one.launched, report.experiments) or (None, None)
+        if row is None and not one.launched.is_of_project:
+            continue
+        name = None if row is None else row.name
+        if one.has_ended:
+            of_row.setdefault(name, []).append(one)
+        rows.append(
+            SpentRow(
+                launch=one.launch,
+                experiment=name,
+                month=one.month,
+                usd=cents(one.usd),
+                planned_usd=NOTHING if row is None else row.run_usd,
+                status=one.status,
+                billed_usd=None if one.billed_usd is None else cents(one.billed_usd),
+                matched_by=how,
+            )
+        )
+    variances = [
+        _variance(row, [one for one in report.entries if one.experiment == row.name], spends_of)
+        for row in report.experiments
+        if (spends_of := of_row.get(row.name))
+    ]
+    if None in of_row:
+        variances.append(_outside(of_row[None]))
+    return report.model_copy(update={"spent": tuple(rows), "variances": tuple(variances)})
+
+
+def _outside(spends: Sequence[Spend]) -> VarianceRow:
+    """Return the ended launches that no experiment planned: all of their cost is scope."""
+    spent = sum((cents(one.usd) for one in spends), NOTHING)
+    return VarianceRow(
+        experiment=None,
+        launches=len(spends),
+        succeeded=sum(one.has_succeeded for one in spends),
+        runs=0,
+        spent_usd=spent,
+        billed_usd=_billed(spends),
+        planned_usd=NOTHING,
+        difference_usd=spent,
+        scope_usd=spent,
+        failures_usd=NOTHING,
+        price_usd=NOTHING,
+        speed_usd=NOTHING,
+        idle_usd=NOTHING,
+    )
+
+
+def _variance(row: ExperimentRow, entries: Sequence[Entry], spends: Sequence[Spend]) -> VarianceRow:
+    """Return how far the ended launches of an experiment are from its plan."""
+    done = [one for one in spends if one.has_succeeded]
+    spent = sum((cents(one.usd) for one in spends), NOTHING)
+    facts = {
+        "experiment": row.name,
+        "launches": len(spends),
+        "succeeded": len(done),
+        "runs": row.runs,
+        "spent_usd": spent,
+        "billed_usd": _billed(spends),
+    }
+    if row.run_usd is None:
+        return VarianceRow(**facts)
+    planned = row.run_usd * min(len(done), row.runs)
+    scope = row.run_usd * max(0, len(done) - row.runs)
+    nothing_done = sum((cents(one.usd) for one in spends if not one.has_succeeded), NOTHING)
+    lost = sum((cents(one.lost_usd) for one in done), NOTHING)
+    # Checkpoints stand in the same kind of line; they are written whether a run fails or not.
+    of_failures = _share(entries, lambda one: one.name == "failures and restarts")
+    planned_failures = cents(row.run_usd * of_failures * len(done))
+    failures = nothing_done + lost - planned_failures
+    hour_usd = _planned_hour_usd(entries)
+    price = _price_variance(hour_usd, done)
+    start = cents(row.run_usd * _share(entries, lambda one: one.kind == "start-up") * len(done))
+    idle = _idle_variance(hour_usd, done, start)
+    difference = spent - planned
+    left = difference - scope - failures
+    return VarianceRow(
+        **facts,
+        planned_usd=planned,
+        difference_usd=difference,
+        scope_usd=scope,
+        failures_usd=failures,
+        price_usd=price,
+        idle_usd=idle,
+        # Where it is not known how long the jobs ran, it is in what is left.
+        speed_usd=None if price is None else left - price - (idle or NOTHING),
+    )
+
+
+def _price_variance(planned_usd: Decimal | None, done: Sequence[Spend]) -> Decimal | None:
+    """Return what another price of an hour cost; None where a price is not known."""
+    found = NOTHING
+    for one in done:
+        if planned_usd is None or not one.node_hour_usd:
+            return None
+        last_usd = one.usd - one.lost_usd
+        found += last_usd - last_usd * planned_usd / one.node_hour_usd
+    return cents(found)
+
+
+def _idle_variance(
+    planned_usd: Decimal | None, done: Sequence[Spend], start_usd: Decimal
+) -> Decimal | None:
+    """Return what hours without the job cost beyond the planned start, at the planned price.
+
+    None where it is not known how long a job ran, or what an hour cost.
+    """
+    found = NOTHING
+    for one in done:
+        if planned_usd is None or not one.node_hour_usd or one.idle_usd is None:
+            return None
+        found += one.idle_usd * planned_usd / one.node_hour_usd
+    return cents(found) - start_usd
+
+
+def _planned_hour_usd(entries: Sequence[Entry]) -> Decimal | None:
+    """Return the planned price of an instance-hour with its tax, the mean over its months."""
+    machines = [one for one in entries if one.unit == UNIT]
+    hours = sum((one.quantity for one in machines), NOTHING)
+    usd = sum((one.quantity * one.unit_usd for one in machines), NOTHING)
+    tax = sum((one.quantity * one.unit_usd for one in entries if one.kind == "tax"), NOTHING)
+    return (usd + tax) / hours if hours else None
+
+
+def _share(entries: Sequence[Entry], is_part: Callable[[Entry], bool]) -> Decimal:
+    """Return the share of a run's planned money, before tax, that some of its lines are."""
+    of_run = ("accelerators", "start-up", "evaluation", "failures", "storage")
+    lines = [one for one in entries if one.kind in of_run]
+    whole = sum((one.usd for one in lines), NOTHING)
+    return sum((one.usd for one in lines if is_part(one)), NOTHING) / whole if whole else NOTHING
+
+
+def _billed(spends: Sequence[Spend]) -> Decimal | None:
+    """Return what was billed; None where a launch has no bill."""
+    known = [one.billed_usd for one in spends if one.billed_usd is not None]
+    return cents(sum(known, NOTHING)) if known and len(known) == len(spends) else None

@@ -1,0 +1,139 @@
+"""A report in words: its first page, what it rests on, what may go wrong, what it leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+
+from ....catalog.text.quantity import format_duration, format_share
+from ..ledger import Books
+from ..money import dollars
+from ..project.months import Month
+from ..schedule import month_at
+from .rows import (
+    ExperimentRow,
+    FundingRow,
+    LimitCheck,
+    MoneyRange,
+    OptionRow,
+    Sensitivity,
+)
+
+WHAT_IF = "(what if)"
+"""Ends the name of an assumption that no source gives a range for."""
+
+
+def range_text(of: MoneyRange) -> str:
+    """Return "$1,200 and $1,900", behind "between"."""
+    return f"{dollars(of.p10_usd)} and {dollars(of.p90_usd)}"
+
+
+def summary(
+    books: Books,
+    *,
+    total: MoneyRange,
+    contingency_usd: Decimal,
+    experiments: Sequence[ExperimentRow],
+    options: Sequence[OptionRow],
+    funding: Sequence[FundingRow],
+    unfunded_usd: Decimal | None,
+    limits: Sequence[LimitCheck],
+    sensitivities: Sequence[Sensitivity],
+) -> tuple[str, ...]:
+    """Return the first page in words, the most important sentence first."""
+    project = books.project
+    first = f"{project.name} takes {dollars(total.usd)} from {project.start} to {project.end}"
+    if total.p10_usd == total.p90_usd:
+        first += "; nothing of it is a prediction."
+    else:
+        first += f"; with a chance of 80 % between {range_text(total)}."
+    if contingency_usd:
+        ask = dollars(total.usd + contingency_usd)
+        first += (
+            f" With {format_share(project.contingency)} for what nobody planned, ask for {ask}."
+        )
+    elif total.p10_usd != total.p90_usd:
+        first += f" To be 90 % sure that it is enough, ask for {dollars(total.p90_usd)}."
+    return tuple(
+        [
+            first,
+            *_overturned(sensitivities),
+            *_bought(experiments),
+            *_paid(funding, unfunded_usd),
+            *_over(limits),
+            *_when(books, experiments),
+            *(one.text for one in options if not one.is_planned),
+        ]
+    )
+
+
+def _overturned(found: Sequence[Sensitivity]) -> Iterator[str]:
+    one = next((one for one in found if not one.name.endswith(WHAT_IF)), None)
+    if one is not None:
+        yield (
+            f"The assumption that moves it most is {one.name}: {one.low}, {dollars(one.low_usd)};"
+            f" {one.high}, {dollars(one.high_usd)}."
+        )
+
+
+def _bought(rows: Sequence[ExperimentRow]) -> Iterator[str]:
+    runs = sum(row.runs for row in rows)
+    hours = sum(row.accelerator_hours for row in rows)
+    if not runs:
+        return
+    kinds = sorted({row.accelerator for row in rows})
+    named = kinds[0] if len(kinds) == 1 else f"{len(kinds)} kinds of accelerator"
+    dearest = max(rows, key=lambda row: row.total.usd)
+    trains = f", {dearest.work} each" if dearest.work else ""
+    yield (
+        f"It buys {runs:,} run{'' if runs == 1 else 's'} and {hours:,.0f} accelerator-hours on"
+        f" {named}. The dearest experiment is {dearest.name}: {dollars(dearest.total.usd)} for"
+        f" {dearest.runs} run{'' if dearest.runs == 1 else 's'}{trains} on {dearest.rent}."
+    )
+
+
+def _paid(funding: Sequence[FundingRow], unfunded_usd: Decimal | None) -> Iterator[str]:
+    if unfunded_usd is None:
+        return
+    if unfunded_usd:
+        yield f"{dollars(unfunded_usd)} of it is paid by no source of money."
+    else:
+        yield "All of it is funded."
+    for one in funding:
+        if one.lapses_usd:
+            yield (
+                f"{dollars(one.lapses_usd)} of {one.name} expires unused on {one.expires}: run"
+                " earlier, or shift cost to it."
+            )
+
+
+def _over(limits: Sequence[LimitCheck]) -> Iterator[str]:
+    yield from (one.over_text for one in limits if one.is_over)
+
+
+def _when(books: Books, rows: Sequence[ExperimentRow]) -> Iterator[str]:
+    if not rows:
+        return
+    project = books.project
+    last = max(rows, key=lambda row: row.ends_h)
+    ends = month_at(project.start, last.ends_h)
+    if ends > project.end:
+        yield (
+            f"It does not end in time: {last.name} goes on until {ends}, and the project ends in"
+            f" {project.end}."
+        )
+    else:
+        days = format_duration(last.ends_h)
+        yield f"The last experiment, {last.name}, ends in {ends}, {days} after the start."
+
+
+def option_text(name: str, total: MoneyRange, planned: MoneyRange, ends: Month, days: float) -> str:
+    """Return in words what an option means beside what is planned."""
+    change = total.usd - planned.usd
+    if not change:
+        return f"The {name} option is the planned one."
+    less = "less" if change < 0 else "more"
+    return (
+        f"The {name} option takes {dollars(total.usd)}, {dollars(abs(change))} {less}, and ends in"
+        f" {ends} ({format_duration(days * 24)} after the start)."
+    )

@@ -1,0 +1,218 @@
+"""What changed between two reports: causes that name the reason and add up to the cent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuplan.planner.budget.difference.causes import Difference
+from gpuplan.planner.budget.difference.difference import difference
+from gpuplan.planner.budget.planned import RunCostOf, RunLine
+from gpuplan.planner.budget.project.project import Project
+from gpuplan.planner.budget.report.build import build_report
+from gpuplan.planner.budget.report.report import BudgetReport
+from tests.support.projects import MADE, make_books, make_project, make_run_cost
+
+
+def report(project: Project | None = None, **costs: RunCostOf) -> BudgetReport:
+    return build_report(make_books(project, **costs), MADE)
+
+
+def with_rows(found: BudgetReport, version: str | None = None, **fields: Any) -> BudgetReport:
+    """Return a report with fields of its experiments changed."""
+    rows = tuple(row.model_copy(update=fields) for row in found.experiments)
+    return found.model_copy(
+        update={"experiments": rows, "gpuplan_version": version or found.gpuplan_version}
+    )
+
+
+def seeds(count: int, **fields: Any):
+    return make_project(
+        experiments={"a": {"model": "a.py", "tokens": "1B", "runs": {"seeds": count}, **fields}}
+    )
+
+
+def adds_up(found: Difference, before: BudgetReport, after: BudgetReport) -> None:
+    assert found.difference_usd == after.budget_usd - before.budget_usd
+    assert sum(one.usd for one in found.causes) == found.difference_usd
+    assert sum(one.usd for one in found.by_kind) == found.difference_usd
+    for one in found.experiments:
+        assert one.difference_usd == (one.after_usd or 0) - (one.before_usd or 0)
+        assert sum(cause.usd for cause in one.causes) == one.difference_usd
+
+
+def kinds(found: Difference) -> dict[str, Decimal]:
+    return {one.kind: one.usd for one in found.by_kind}
+
+
+def test_more_seeds_are_the_reason() -> None:
+    found = difference(report(seeds(2)), report(seeds(3)))
+    assert found.headline == "$20.00 more (+50 %): all of it because a runs 3 seeds instead of 2."
+    assert kinds(found) == {"runs": Decimal("20.00")}
+    assert found.share == pytest.approx(0.5)
+
+
+def test_the_same_report_changes_nothing() -> None:
+    found = difference(report(), report())
+    assert found.causes == () and found.experiments == () and found.difference_usd == 0
+    assert found.headline == "Nothing changed: $20.00 in both."
+
+
+def test_a_dearer_hour_of_the_same_machine_is_its_price() -> None:
+    after = report(a=make_run_cost(usd_per_hour="2.5"))
+    found = difference(report(), after)
+    assert kinds(found) == {"price": Decimal("5.00")}
+    assert "costs $2.5000 instead of $2.0000" in found.headline
+
+
+def test_more_samples_are_work_and_the_start_of_the_machines_is_not() -> None:
+    before = with_rows(report(), samples=1e6, work="1B tokens")
+    # The start stays 1 h; what trains doubles from 9 h to 18 h.
+    start, training = make_run_cost().lines
+    longer = make_run_cost(hours=19.0, lines=(start, _twice(training)))
+    after = with_rows(report(a=longer), samples=2e6, work="2B tokens")
+    found = difference(before, after)
+    assert kinds(found) == {"work": Decimal("18.00")}
+    assert "a run of a is 2B tokens instead of 1B tokens" in found.headline
+
+
+def _twice(line: RunLine) -> RunLine:
+    return replace(line, quantity=2 * line.quantity)
+
+
+def test_another_model_another_version_and_another_plan_are_told_apart() -> None:
+    slow = make_run_cost(hours=20.0)
+    known: dict[str, Any] = {"samples": 1e6, "flops_per_sample": 1e12}
+    before = with_rows(report(), **known)
+    model = with_rows(report(a=slow), **{**known, "flops_per_sample": 2e12})
+    found = difference(before, model)
+    assert kinds(found) == {"model": Decimal("20.00")}
+    assert "a sample of a takes 100 % more FLOPs" in found.headline
+    speed = with_rows(report(a=slow), **known)
+    assert kinds(difference(before, speed)) == {"speed": Decimal("20.00")}
+    software = with_rows(report(a=slow), "2", **known)
+    found = difference(before, software)
+    assert kinds(found) == {"software": Decimal("20.00")}
+    assert "as gpuplan 2 estimates it" in found.headline
+    other = make_run_cost(hours=4.0, usd_per_hour="8", rent="gcp 1 x a3", sku="a3 on-demand")
+    plan = with_rows(report(a=other), **known)
+    found = difference(before, plan)
+    assert kinds(found) == {"plan": Decimal("12.00")}
+    assert "a is planned on gcp 1 x a3 instead of aws 1 x p4d.24xlarge us-east-1" in found.headline
+
+
+def test_experiments_that_come_and_go_are_scope() -> None:
+    both = make_project(
+        experiments={
+            "a": {"model": "a.py", "tokens": "1B"},
+            "b": {"model": "b.py", "tokens": "1B"},
+        }
+    )
+    one = make_project(experiments={"b": {"model": "b.py", "tokens": "1B"}})
+    found = difference(report(both), report(one))
+    assert found.headline == "$20.00 less (−50 %): all of it because a is left out."  # noqa: RUF001
+    assert found.experiments[0].after_usd is None and found.experiments[0].is_left_out
+    assert kinds(difference(report(one), report(both))) == {"scope": Decimal("20.00")}
+
+
+def test_fixed_lines_and_contingency_belong_to_no_experiment() -> None:
+    before = report(make_project(contingency="10%"))
+    extras = [{"name": "licence", "usd": "30"}]
+    after = report(make_project(contingency="20%", extras=extras))
+    found = difference(before, after)
+    adds_up(found, before, after)
+    assert kinds(found) == {"fixed": Decimal("180.00"), "contingency": Decimal("38.00")}
+    assert found.experiments == ()
+    assert [one.text for one in found.project] == [
+        "licence is new",
+        "the contingency is 20 % instead of 10 %",
+    ]
+
+
+def test_changes_that_cancel_out_are_still_named() -> None:
+    before = with_rows(report(), samples=1e6)
+    after = with_rows(report(seeds(2), a=make_run_cost(usd_per_hour="1")), samples=1e6)
+    found = difference(before, after)
+    assert found.difference_usd == 0
+    assert kinds(found) == {"runs": Decimal("20.00"), "price": Decimal("-20.00")}
+    assert found.headline.startswith("The same sum, $20.00: what changed cancels out")
+
+
+def test_a_price_that_comes_to_be_known_is_a_price() -> None:
+    unpriced = make_run_cost(lines=(), usd=None, usd_low=None, usd_high=None)
+    before, after = report(a=unpriced), report()
+    found = difference(before, after)
+    adds_up(found, before, after)
+    assert "the price of a was not known before" in found.headline
+    assert found.share is None and found.experiments[0].before_usd is None
+    adds_up(difference(after, before), after, before)
+
+
+def test_a_report_of_an_older_version_has_no_samples() -> None:
+    before = with_rows(report(), plan_id="x", work="1B tokens")
+    after = with_rows(report(a=make_run_cost(hours=20.0)), plan_id="y", work="2B tokens")
+    assert kinds(difference(before, after))["work"] == Decimal("18.00")
+
+
+def test_sums_of_few_cents_have_no_causes_that_are_rounding() -> None:
+    before = report(a=make_run_cost(hours=0.037))
+    found = difference(before, report(seeds(3), a=make_run_cost(hours=0.037)))
+    assert [one.kind for one in found.by_kind] == ["runs"]
+
+
+def test_a_report_read_back_from_json_is_the_same() -> None:
+    before, after = report(seeds(2)), report(seeds(3))
+    again = [BudgetReport.model_validate_json(one.model_dump_json()) for one in (before, after)]
+    assert difference(*again) == difference(before, after)
+
+
+COSTS = st.builds(
+    make_run_cost,
+    hours=st.floats(0.01, 3000),
+    usd_per_hour=st.decimals("0.0001", "400", places=4).map(str),
+    nodes=st.integers(1, 9),
+    tax=st.sampled_from([None, "0.2", "0.0825"]),
+    sku=st.sampled_from(["x on-demand", "y spot"]),
+    rent=st.sampled_from(["aws 1 x", "gcp 2 y"]),
+)
+ROWS = st.fixed_dictionaries(
+    {
+        "samples": st.sampled_from([None, 1e6, 3.3e6, 7.0]),
+        "flops_per_sample": st.sampled_from([None, 1e12, 3.1e9]),
+        "work": st.sampled_from([None, "1B tokens", "2B tokens"]),
+        "plan_id": st.sampled_from([None, "a1"]),
+    }
+)
+
+
+@st.composite
+def reports(draw: st.DrawFn) -> BudgetReport:
+    names = draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True))
+    experiments = {
+        name: {
+            "model": "a.py",
+            "tokens": "1B",
+            "runs": {"seeds": draw(st.integers(1, 5))},
+            "development": draw(st.sampled_from([0, 0.37])),
+        }
+        for name in names
+    }
+    project = make_project(
+        experiments=experiments,
+        contingency=draw(st.sampled_from(["0%", "7%"])),
+        price_trend=draw(st.sampled_from(["0%", "-13%"])),
+        extras=draw(st.sampled_from([[], [{"name": "licence", "usd": "3.33"}]])),
+    )
+    made = report(project, **{name: draw(COSTS) for name in names})
+    return with_rows(made, draw(st.sampled_from(["1", "2"])), **draw(ROWS))
+
+
+@settings(max_examples=40, deadline=None)
+@given(reports(), reports())
+def test_causes_add_up_to_the_cent(before: BudgetReport, after: BudgetReport) -> None:
+    adds_up(difference(before, after), before, after)

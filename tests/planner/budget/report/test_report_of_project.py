@@ -1,0 +1,191 @@
+"""The whole report: sums, options, limits, words."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from gpuplan.catalog.errors import UsageError
+from gpuplan.planner.budget.fixed_rows import IdlePrice
+from gpuplan.planner.budget.report.build import build_report
+from gpuplan.planner.budget.report.report import BudgetReport
+from tests.support.projects import (
+    MADE,
+    make_books,
+    make_options_books,
+    make_project,
+    make_run_cost,
+)
+
+
+def report(project=None, **costs) -> BudgetReport:
+    return build_report(make_books(project, **costs), MADE)
+
+
+def test_the_first_sentence_says_what_to_ask_for() -> None:
+    found = report(make_project(contingency="10%"))
+    assert found.total.usd == Decimal("20.00")
+    assert found.contingency_usd == Decimal("2.00")
+    assert found.budget_usd == Decimal("22.00")
+    assert found.summary[0].startswith("study takes $20.00 from 2027-01 to 2027-06")
+    assert "ask for $22.00" in found.summary[0]
+
+
+def test_without_contingency_it_says_what_is_enough_with_a_chance_of_90_percent() -> None:
+    found = report(a=make_run_cost(spread=1.3))
+    assert "To be 90 % sure that it is enough" in found.summary[0]
+    assert found.total.p10_usd < found.total.usd < found.total.p90_usd
+
+
+def test_runs_that_would_go_on_for_decades_are_refused_and_no_option() -> None:
+    spec = {"model": "a", "tokens": 1, "runs": {"seeds": 50}}
+    project = make_project(experiments={"a": spec}, price_trend="100%")
+    with pytest.raises(UsageError, match="would end 57 years after") as error:
+        report(project, a=make_run_cost(hours=10_000))
+    assert "parallel" in str(error.value.fix)
+    books = make_options_books(price_trend="100%")
+    slow = make_run_cost(hours=200_000, usd_per_hour="0.00001")
+    planned = replace(books.planned[0], options={**books.planned[0].options, "cheap": slow})
+    found = build_report(replace(books, planned=(planned,)), MADE)
+    assert [one.name for one in found.options] == ["normal", "fast"]
+
+
+def test_the_three_options_are_the_whole_project_on_other_plans() -> None:
+    found = build_report(make_options_books(), MADE)
+    cheap, normal, fast = found.options
+    assert [one.total.usd for one in found.options] == [16, 20, 60]
+    assert [one.days for one in found.options] == pytest.approx([20 / 24, 10 / 24, 2 / 24])
+    assert (normal.is_planned, cheap.is_planned, fast.is_planned) == (True, False, False)
+    assert cheap.text.startswith("The cheap option takes $16.00, $4.00 less")
+    assert fast.accelerator_hours == pytest.approx(128)
+
+
+def test_an_experiment_may_ask_for_another_option() -> None:
+    experiments = {"a": {"model": "a", "tokens": 1, "option": "fast"}}
+    found = build_report(make_options_books(experiments=experiments), MADE)
+    assert found.total.usd == Decimal("60.00")
+    assert [one.is_planned for one in found.options] == [False, False, True]
+
+
+def test_limits_are_checked_and_fail_only_where_the_project_says_so() -> None:
+    limits = {"total": 19, "month": 20, "run": 25, "owners": {"Ada": 10, "Bo": 10}}
+    warned = report(make_project(limits=limits))
+    over = {one.name: one.is_over for one in warned.limits}
+    assert over == {
+        "total": True,
+        "month 2027-01": False,
+        "owner Ada": True,
+        "owner Bo": False,
+        "run of a": False,
+    }
+    assert not warned.is_over
+    assert any(text.startswith("Over the limit: total is $20.00") for text in warned.summary)
+    assert report(make_project(limits={**limits, "on_exceed": "fail"})).is_over
+    assert not report(make_project(limits={"total": 20, "on_exceed": "fail"})).is_over
+
+
+def test_contingency_counts_against_the_total_limit() -> None:
+    assert report(make_project(contingency="10%", limits={"total": 21})).limits[0].is_over
+
+
+def test_a_project_that_ends_too_late_says_so() -> None:
+    found = report(a=make_run_cost(hours=24 * 365))
+    assert any("does not end in time" in text for text in found.summary)
+    assert found.by_month[-1].name > "2027-06"
+
+
+def test_accelerators_over_time_peak_where_runs_overlap() -> None:
+    project = make_project(
+        experiments={
+            "a": {"model": "a", "tokens": 1, "runs": {"seeds": 4}, "parallel": 2},
+            "b": {"model": "b", "tokens": 1},
+        }
+    )
+    found = report(project)
+    (january,) = found.accelerators
+    assert january.peak == 8 * 2 + 8
+    assert january.hours == pytest.approx(8 * 10 * 5)
+    assert january.mean == pytest.approx(400 / (31 * 24))
+    assert found.accelerator_hours == pytest.approx(400)
+
+
+def test_unknown_prices_are_named_and_in_no_sum() -> None:
+    cost = make_run_cost(usd=None, usd_low=None, usd_high=None, lines=())
+    project = make_project(
+        idle=[{"provider": "aws", "instance": "x", "hours_per_month": 1}],
+        storage=[{"name": "data", "gb": 1}],
+        egress=[{"name": "out", "gb": 1}],
+    )
+    books = replace(
+        make_books(project, a=cost),
+        idle=(IdlePrice(usd_per_hour=None, accelerator=None, region=None),),
+    )
+    found = build_report(books, MADE)
+    assert found.total.usd == 0
+    text = " ".join(found.not_included)
+    assert "a: the machines themselves" in text
+    for name in ("data:", "out:", "idle machines:"):
+        assert name in text
+    assert any("price of" in risk for risk in found.risks)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("a", "a: disks, tax (no price is known)"),
+        ("ab", "a, b: disks, tax (no price is known)"),
+        ("abcd", "a, b, c, d: disks, tax (no price is known)"),
+        ("abcde", "a, b, c and 2 more experiments: disks, tax (no price is known)"),
+    ],
+)
+def test_experiments_that_lack_the_same_prices_share_a_sentence(names: str, said: str) -> None:
+    lacking = make_run_cost(unknown=("disks", "tax", "disks"))
+    experiments = {name: {"model": name, "tokens": 1} for name in (*names, "z")}
+    costs = {**dict.fromkeys(names, lacking), "z": make_run_cost(unknown=("egress",))}
+    found = report(make_project(experiments=experiments), **costs)
+    assert found.not_included[:2] == (said, "z: egress (no price is known)")
+
+
+def test_what_all_experiments_lack_is_said_of_all() -> None:
+    experiments = {name: {"model": name, "tokens": 1} for name in "ab"}
+    costs = dict.fromkeys("ab", make_run_cost(unknown=("disks",)))
+    found = report(make_project(experiments=experiments), **costs)
+    assert found.not_included[0] == "all 2 experiments: disks (no price is known)"
+
+
+def test_what_the_file_does_not_say_is_marked_as_a_default_with_its_source() -> None:
+    found = report()
+    by_name = {one.name: one for one in found.assumptions}
+    assert by_name["development runs"].is_default
+    assert "arXiv:2503.05804" in by_name["development runs"].source
+    assert by_name["contingency"].value == "none"
+    said = report(make_project(experiments={"a": {"model": "a", "tokens": 1, "development": 2}}))
+    assert {one.name: one.is_default for one in said.assumptions}["development runs: a"] is False
+
+
+def test_the_assumption_that_moves_most_comes_first_and_no_what_if_in_the_words() -> None:
+    found = report(a=make_run_cost(spread=1.5))
+    swings = [one.swing_usd for one in found.sensitivities]
+    assert swings == sorted(swings, reverse=True)
+    assert len(found.sensitivities) <= 5
+    assert "moves it most is how fast all runs train" in found.summary[1]
+
+
+def test_sensitivities_say_what_the_total_becomes() -> None:
+    experiments = {"a": {"model": "a", "tokens": 1, "development": 1, "runs": {"seeds": 2}}}
+    found = report(make_project(experiments=experiments))
+    by_name = {one.name: (one.low_usd, one.high_usd) for one in found.sensitivities}
+    assert found.total.usd == Decimal("80.00")
+    assert by_name["prices of machines (what if)"] == (72, 88)
+    assert by_name["development runs"] == (60, 100)
+    assert by_name["seeds of every setting (what if)"] == (40, 120)
+
+
+def test_the_same_project_has_the_same_hash_and_another_has_not() -> None:
+    assert report().project.content_hash == report().project.content_hash
+    assert report().project.content_hash != report(make_project(months=7)).project.content_hash
+
+
+def test_a_report_is_the_same_after_json() -> None:
+    found = report(make_project(funding=[{"name": "lab", "usd": 10}]), a=make_run_cost(spread=1.2))
+    assert BudgetReport.model_validate_json(found.model_dump_json()) == found

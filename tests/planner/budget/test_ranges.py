@@ -1,0 +1,114 @@
+"""Ranges of a project's cost: highs are not added up, and do not cancel out either."""
+
+from decimal import Decimal
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from gpuplan.planner.budget.ledger import ledger, total_usd
+from gpuplan.planner.budget.project.defaults import default
+from gpuplan.planner.budget.ranges import DRAWS, simulate
+from gpuplan.planner.budget.sums import months_of
+from tests.support.projects import make_books, make_project, make_run_cost
+
+MANY = [f"e{i}" for i in range(12)]
+
+
+def ranges_of(names: list[str], *, spread: float = 1.3, **fields):
+    project = make_project(
+        experiments={name: {"model": "a", "tokens": 1, **fields} for name in names}
+    )
+    books = make_books(project, **{name: make_run_cost(spread=spread) for name in names})
+    rows = ledger(books)
+    return simulate(books, rows, months_of(project, rows)), rows
+
+
+def width(found) -> float:
+    return float(found.p90_usd / found.p10_usd)
+
+
+def test_one_experiment_has_the_interval_of_its_plan() -> None:
+    ranges, rows = ranges_of(["a"])
+    found = ranges.of_project(total_usd(rows))
+    assert float(found.p90_usd) == pytest.approx(20 * 1.3, rel=0.02)
+    assert float(found.p10_usd) == pytest.approx(20 / 1.3, rel=0.02)
+    assert float(found.p50_usd) == pytest.approx(20, rel=0.02)
+
+
+def test_many_are_surer_than_one_but_never_as_sure_as_if_they_were_independent() -> None:
+    one, _ = ranges_of(["a"])
+    ranges, rows = ranges_of(MANY)
+    many = ranges.of_project(total_usd(rows))
+    alone = width(one.of_project(Decimal(20)))
+    share = default("shared_error")[0]
+    independent = alone ** (1 / len(MANY) ** 0.5)
+    assert independent < width(many) < alone
+    # Of 12 equal experiments the shared part stays, and a twelfth of the own variance.
+    left = (share + (1 - share) / len(MANY)) ** 0.5
+    assert width(many) == pytest.approx(alone**left, rel=0.03)
+
+
+def test_the_errors_of_two_experiments_go_together_as_much_as_is_said() -> None:
+    ranges, _ = ranges_of(["a", "b"])
+    logs = [np.log(ranges.by_experiment[name]) for name in ("a", "b")]
+    assert np.corrcoef(*logs)[0, 1] == pytest.approx(default("shared_error")[0], abs=0.04)
+
+
+def test_eighty_percent_of_the_draws_lie_in_the_range() -> None:
+    ranges, rows = ranges_of(["a", "b"])
+    found = ranges.of_project(total_usd(rows))
+    draws = sum(ranges.by_experiment.values())
+    inside = (draws >= float(found.p10_usd)) & (draws <= float(found.p90_usd))
+    assert float(np.mean(inside)) == pytest.approx(0.8, abs=0.01)
+
+
+def test_the_same_seed_gives_the_same_ranges_and_another_does_not() -> None:
+    first, rows = ranges_of(["a"])
+    again, _ = ranges_of(["a"])
+    assert first.of_project(total_usd(rows)) == again.of_project(total_usd(rows))
+    project = make_project()
+    books = make_books(project, a=make_run_cost(spread=1.3))
+    entries = ledger(books)
+    other = simulate(books, entries, months_of(project, entries), seed=7)
+    assert other.of_project(total_usd(rows)) != first.of_project(total_usd(rows))
+
+
+def test_what_is_bought_by_the_month_has_no_range() -> None:
+    project = make_project(extras=[{"name": "licence", "usd": 100}])
+    books = make_books(project)
+    rows = ledger(books)
+    found = simulate(books, rows, months_of(project, rows)).of_project(total_usd(rows))
+    assert found.p10_usd == found.p50_usd == found.p90_usd == found.usd == Decimal("620.00")
+
+
+def test_failed_runs_are_drawn_with_their_own_chance() -> None:
+    ranges, rows = ranges_of(["a"], spread=1.0, retry={"failed_share": "30%"}, runs={"seeds": 4})
+    again = float(total_usd(row for row in rows if row.kind == "retries"))
+    drawn = ranges.by_experiment["a"] - float(total_usd(rows)) + again
+    assert drawn.min() == pytest.approx(0, abs=0.01)
+    assert drawn.mean() == pytest.approx(again, rel=0.06)
+    # The variance of so many failures before n successes is n f / (1 - f)²; its mean n f / (1 - f).
+    assert drawn.std() / again == pytest.approx(1 / (4 * 0.3) ** 0.5, rel=0.06)
+
+
+def test_what_is_spent_until_a_month_only_grows_and_ends_at_the_total() -> None:
+    project = make_project(
+        extras=[{"name": "licence", "usd": 1}],
+        experiments={
+            "a": {"model": "a", "tokens": 1},
+            "b": {"model": "b", "tokens": 1, "start": "2027-04"},
+        },
+    )
+    costs = {name: make_run_cost(spread=1.2) for name in ("a", "b")}
+    books = make_books(project, **costs)
+    rows = ledger(books)
+    ranges = simulate(books, rows, months_of(project, rows))
+    assert ranges.until_month.shape == (DRAWS, 6)
+    assert (np.diff(ranges.until_month, axis=1) >= 0).all()
+    whole = sum(ranges.by_experiment.values()) + ranges.fixed_usd
+    assert ranges.until_month[:, -1] == pytest.approx(whole)
+
+
+def test_the_ends_of_a_normal_distribution_are_those_that_the_sensitivities_take() -> None:
+    assert NormalDist().inv_cdf(0.9) == pytest.approx(1.2816, abs=1e-4)
