@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...catalog.snapshot import Catalogue
 from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.profile import Profile
+from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ..plan.plan import Plan
 from ..plan.question import Machine, Question
 from ..search.progress import Progress, untold
@@ -45,6 +46,7 @@ def advise(
     *,
     others: Machine | None = None,
     curve_choice: CurveChoice = USUAL_CURVES,
+    own_stops: OwnStops = NO_OWN_STOPS,
     on_progress: Progress = untold,
 ) -> AdviceOutcome:
     """Return what to change of a setting, one thing at a time, the best first.
@@ -57,6 +59,7 @@ def advise(
         others: its providers, regions and jurisdictions limit the other machines that are looked
             at; None: as those of today's machine are limited.
         curve_choice: which measurements of devices the predictions rest on.
+        own_stops: what stopped the user's own runs.
         on_progress: told how many of the changes are planned, and how the search for other machines
             goes on.
 
@@ -65,12 +68,14 @@ def advise(
         UsageError: it is not one setting, or a name in it is unknown.
     """
     setting, assumed = setting_of(today, profile, catalogue)
+    setting = replace(setting, choice=replace(setting.choice, own_stops=own_stops))
     work = work_of(today.work, setting)
     replanner = Replanner(
         profile,
         work=work,
         money=today.money,
         curve_choice=curve_choice,
+        own_stops=own_stops,
         on_progress=on_progress,
     )
     plan = replanner.plan(setting)

@@ -94,6 +94,7 @@ def _search(question: Question, replanner: Replanner, catalogue: Catalogue) -> l
         replanner.profile,
         catalogue,
         curve_choice=replanner.curve_choice,
+        own_stops=replanner.own_stops,
         on_progress=replanner.on_progress,
     )
     return [

@@ -9,6 +9,7 @@ from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.passes.optimizers import with_optimizer
 from ...profiles.profile import Profile
 from ..cost.run_cost import samples_of, steps_of
+from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ..hardware.cluster import Site
 from ..plan.errors import UnsupportedError
 from ..plan.plan import Plan
@@ -59,9 +60,11 @@ class Replanner:
         work: Work,
         money: Money,
         curve_choice: CurveChoice = USUAL_CURVES,
+        own_stops: OwnStops = NO_OWN_STOPS,
         on_progress: Progress = untold,
     ) -> None:
         self.profile = profile
+        self.own_stops = own_stops
         self.on_progress = on_progress
         self.work = work
         self.money = money

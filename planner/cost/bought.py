@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 from ...catalog.types import Accelerator
+from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Purchase
 from ..goodput.expected_run import expected_run, interval_s
+from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ..goodput.stops import Rented, State, as_conditions, stops_of
 from ..plan.parts import Estimated, Stops
 from ..plan.plan import Plan
 from .whole_job import start_up_s
 
-SHORT_RUN_S = 4 * 3600.0
+SHORT_RUN_S = 4.0 * SECONDS_PER_HOUR
+"""Runs below are taken as this long where a share of a run is asked for: a run of minutes has one
+checkpoint, whose seconds would be a large share of it and say nothing of how slow its steps are.
+At the half hour that is the most between two checkpoints, four hours hold eight. It is
+a choice, not a measurement."""
 SHORTEST_INTERVAL_S = 60.0
 """Between checkpoints, for a launch: a run that is wrongly predicted must not only save."""
 
 
-def stops_bought(plan: Plan, accelerator: Accelerator | None, purchase: Purchase) -> Stops | None:
-    """Return what stops a plan's run on machines bought so.
+def stops_bought(
+    plan: Plan,
+    accelerator: Accelerator | None,
+    purchase: Purchase,
+    own: OwnStops = NO_OWN_STOPS,
+) -> Stops | None:
+    """Return what stops a plan's run on machines bought so, by priors and the user's own runs.
 
     None for a plan of a version that did not look, or on an accelerator that is not known.
     """
     if plan.stops is None or accelerator is None:
         return plan.stops
-    offer = plan.offer
-    rented = Rented(
+    rented = Rented.of(
+        plan.offer,
         accelerator=accelerator,
         accelerators=plan.accelerators,
         nodes=plan.nodes,
         purchase=purchase,
-        provider=offer.provider,
-        region=offer.region,
-        instance_type=offer.instance_type,
+        own=own,
     )
     state = State.of(plan.stops.checkpoint_bytes, plan.layout)
     return stops_of(rented, state, start_s=start_up_s())

@@ -6,7 +6,8 @@ import math
 from decimal import Decimal
 
 from ...catalog.terms.terms_of_offer import Term
-from ..plan.parts import CommitmentUse, WholeJob
+from ..plan.parts import WholeJob
+from ..plan.payment import CommitmentUse
 from .launch_cost import UNUSED
 from .run_cost import CENT
 from .tax import taxed

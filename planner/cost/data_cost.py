@@ -6,11 +6,10 @@ none, the line is there and its dollars are None: unknown is not free.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from decimal import Decimal
 
 from ...catalog.terms.storage import PriceTier, StoragePrices, gb_bytes, storage_prices
-from ...catalog.text.money import format_money
+from ...catalog.units import GB, HOURS_PER_MONTH
 from ..plan.parts import DataLine
 from .run_cost import CENT
 
@@ -19,26 +18,24 @@ SIZED_DISKS = ("aws", "gcp", "azure", "oci", "nebius")
 KIND_OF_DISK = {"aws": "gp3", "gcp": "pd-balanced", "azure": "Premium SSD P30 LRS (1024 GiB)"}
 """What SkyPilot 0.14 takes there for its usual disk tier (sky/clouds: gp3, pd-balanced and Premium
 SSD); the price of Azure's is that of one size, P30."""
+DISKS, CHECKPOINTS, DOWNLOAD = "disks", "checkpoints kept", "download of a checkpoint"
 LEAST_DISK_GB = 256
 ROOM_GB = 100
 """The system, the environment and what a script leaves."""
-STATE_BYTES_PER_PARAMETER = 16
-"""Weights, two moments of Adam and what the file's format adds, all fp32 at most."""
-COPIES = 3
-"""Checkpoints on a disk: the two that stay, and the one that is being written."""
+COPIES = 4
+"""Checkpoints that a disk has room for: the two that stay, the one that is being written, and as
+much again for what formats add and for other files of the run."""
 KEPT = 2
 """Checkpoints that stay, as the runner's `--keep` has it."""
-HOURS_PER_MONTH = 730
 
 
-def disk_gb(parameters: int | None) -> int:
+def disk_gb(checkpoint_bytes: float | None) -> int:
     """Return the size of a node's disk, GB: room for checkpoints beside the system.
 
-    >>> disk_gb(124_000_000), disk_gb(70_000_000_000)
-    (256, 3460)
+    >>> disk_gb(None), disk_gb(1.5e9), disk_gb(840e9)
+    (256, 256, 3460)
     """
-    state_gb = COPIES * STATE_BYTES_PER_PARAMETER * (parameters or 0) / 1e9
-    return max(LEAST_DISK_GB, ROOM_GB + round(state_gb))
+    return max(LEAST_DISK_GB, ROOM_GB + round(COPIES * (checkpoint_bytes or 0) / GB))
 
 
 def data_lines(
@@ -46,9 +43,9 @@ def data_lines(
     provider: str,
     region: str,
     nodes: int,
-    parameters: int,
     checkpoint_bytes: float,
     hours: float,
+    in_bucket: bool = False,
 ) -> tuple[DataLine, ...]:
     """Return what the data of a job costs.
 
@@ -56,9 +53,9 @@ def data_lines(
         provider: who sells the machines, and is taken to keep the data.
         region: where both are.
         nodes: how many have a disk.
-        parameters: of the model, for the size of the disks.
-        checkpoint_bytes: of one checkpoint.
+        checkpoint_bytes: of one checkpoint; a disk has room for some of them.
         hours: of the whole job: so long are disks rented and checkpoints kept.
+        in_bucket: whether checkpoints are surely kept in a bucket, as those of spot machines are.
     """
     prices = storage_prices(provider, region)
     months = Decimal(hours) / HOURS_PER_MONTH
@@ -67,14 +64,15 @@ def data_lines(
     month_usd = prices.object_storage_usd_per_month(kept_bytes)
     lines = [
         _line(
-            "checkpoints kept",
+            CHECKPOINTS,
             Decimal(kept_bytes) / gb * months,
             "GB-month",
             None if month_usd is None else month_usd * months,
             prices.object_storage,
+            is_certain=in_bucket,
         ),
         _line(
-            "download of a checkpoint",
+            DOWNLOAD,
             Decimal(round(checkpoint_bytes)) / gb,
             "GB",
             prices.internet_egress_usd(round(checkpoint_bytes)),
@@ -82,20 +80,8 @@ def data_lines(
         ),
     ]
     if provider in SIZED_DISKS:
-        lines.insert(0, _disks(provider, prices, nodes * disk_gb(parameters), months))
+        lines.insert(0, _disks(provider, prices, nodes * disk_gb(checkpoint_bytes), months))
     return tuple(lines)
-
-
-def known_usd(lines: Iterable[DataLine]) -> Decimal:
-    """Return the sum of what is known."""
-    return sum((line.usd for line in lines if line.usd is not None), Decimal(0))
-
-
-def in_words(lines: Iterable[DataLine]) -> str:
-    """Return the lines in one line of text: "disks $4.60, download of a checkpoint ?"."""
-    return ", ".join(
-        f"{line.name} {'?' if line.usd is None else format_money(line.usd)}" for line in lines
-    )
 
 
 def _disks(provider: str, prices: StoragePrices, size_gb: int, months: Decimal) -> DataLine:
@@ -105,11 +91,17 @@ def _disks(provider: str, prices: StoragePrices, size_gb: int, months: Decimal) 
     size_bytes = size_gb * (tiers[0].gb_bytes if tiers else gb_bytes(provider))
     month_usd = prices.block_storage_usd_per_month(size_bytes, kind or "")
     usd = None if month_usd is None else month_usd * months
-    return _line("disks", size_gb * months, "GB-month", usd, tiers)
+    return _line(DISKS, size_gb * months, "GB-month", usd, tiers, is_certain=True)
 
 
 def _line(
-    name: str, quantity: Decimal, unit: str, usd: Decimal | None, tiers: tuple[PriceTier, ...]
+    name: str,
+    quantity: Decimal,
+    unit: str,
+    usd: Decimal | None,
+    tiers: tuple[PriceTier, ...],
+    *,
+    is_certain: bool = False,
 ) -> DataLine:
     return DataLine(
         name=name,
@@ -118,4 +110,5 @@ def _line(
         unit_usd=tiers[0].usd_per_gb if tiers else None,
         usd=None if usd is None else usd.quantize(CENT),
         source=tiers[0].source if tiers else None,
+        is_certain=is_certain,
     )

@@ -13,10 +13,9 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ..goodput.expected_run import ExpectedRun, expected_run
 from ..plan.parts import Stops
 from ..plan.plan import CostLine, Estimated
-from .run_cost import CENT
+from .run_cost import CENT, UNIT
 from .tax import taxed, with_tax
 
-UNIT = "instance-hour"
 UNUSED = "unused commitment"
 """The line of what is paid of a commitment and not used."""
 MICROSECONDS_PER_SECOND = 10**6

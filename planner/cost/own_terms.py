@@ -7,11 +7,10 @@ from datetime import date
 from decimal import Decimal
 
 from ...catalog.terms.pricebook import Credit, Pricebook
-from ..plan.parts import CreditUse, OwnCurrency
+from ...catalog.units import HOURS_PER_DAY
+from ..plan.payment import CreditUse, OwnCurrency
 from ..plan.plan import Plan
 from .run_cost import CENT
-
-HOURS_PER_DAY = 24
 
 
 def with_own_terms(plan: Plan, book: Pricebook, *, on: date) -> Plan:

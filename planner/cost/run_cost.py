@@ -11,6 +11,8 @@ from ..plan.plan import CostLine, Estimated, RunCost
 from ..plan.question import Work
 
 CENT = Decimal("0.01")
+UNIT = "instance-hour"
+"""What time of machines is counted in."""
 
 
 def samples_of(work: Work, tokens_per_sample: float | None, global_batch: int) -> float | None:

@@ -7,7 +7,6 @@ from decimal import ROUND_CEILING, Decimal
 
 from ...catalog.embedded import Catalogue
 from ...catalog.listing.ownership import (
-    MONTHS_PER_YEAR,
     Ownership,
     break_even_month,
     capital_usd_per_month,
@@ -16,8 +15,8 @@ from ...catalog.listing.ownership import (
 )
 from ...catalog.terms.terms_of_offer import Term, terms_of
 from ...catalog.types import Offer
-from ...catalog.units import HOURS_PER_MONTH
-from ..plan.parts import BuyingWay, WaysToPay
+from ...catalog.units import HOURS_PER_MONTH, MONTHS_PER_YEAR
+from ..plan.payment import BuyingWay, WaysToPay
 from ..plan.plan import Plan
 from .run_cost import CENT
 

@@ -10,7 +10,7 @@ import math
 from functools import cache
 
 from ...catalog.terms.interruptions import InterruptionRow, interruption_of
-from .priors import RatePrior, prior, source_of, stated
+from .priors import RatePrior, prior, stated
 from .rates import MonthlyShare, Rate
 
 LEAST_SHARE = 0.005
@@ -52,8 +52,3 @@ def notice_s(provider: str) -> float | None:
         return stated("notice", provider)
     except KeyError:
         return None
-
-
-def notice_source() -> str:
-    """Return where the notices come from."""
-    return source_of("notice")

@@ -50,6 +50,9 @@ class Ways:
     spot: Way
     on_demand: Way
     mix: Way
+    over_likely: float
+    """The mean time on spot over the step time, over that at the likely step time: by so much the
+    times of `mix`, which are means, are above those of the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +70,8 @@ class Purchase:
     """From the first step."""
     slowest_restart_s: float
     """The slowest start of machines, for which the rule keeps time."""
+    slower: float = 1.0
+    """What the rule counts for every second of the steps that are left (`cost/bought.py`)."""
 
 
 def ways(plan: Purchase) -> Ways:
@@ -77,14 +82,16 @@ def ways(plan: Purchase) -> Ways:
     """
     on_spot = expected_run(plan.training_s, plan.spot)
     steady = expected_run(plan.training_s, plan.on_demand)
+    run = _Mixed.of(plan)
     return Ways(
+        over_likely=run.unmoved(run.spot)[0] / on_spot.elapsed_s,
         spot=_way(
             plan, on_spot.elapsed_s, on_spot.billed_s, 0.0, on_spot.chance_within(plan.deadline_s)
         ),
         on_demand=_way(
             plan, steady.elapsed_s, 0.0, steady.billed_s, steady.chance_within(plan.deadline_s)
         ),
-        mix=_mix(plan),
+        mix=_mix(plan, run),
     )
 
 
@@ -106,13 +113,12 @@ def _usd(plan: Purchase, spot_s: float, on_demand_s: float) -> float | None:
     return sum(seconds / SECONDS_PER_HOUR * (price or 0.0) for seconds, price in paid)
 
 
-def _mix(plan: Purchase) -> Way:
+def _mix(plan: Purchase, run: _Mixed) -> Way:
     begins_on_spot = stays_on_spot(
         plan.deadline_s,
-        saved_rest_s=plan.training_s.high,
+        saved_rest_s=plan.training_s.high * plan.slower,
         slowest_restart_s=plan.slowest_restart_s,
     )
-    run = _Mixed.of(plan)
     if not begins_on_spot:
         steady = run.unmoved(run.on_demand)
         return _way(plan, steady[0], 0.0, steady[1], steady[2])
@@ -132,7 +138,7 @@ class _Mixed:
 
     plan: Purchase
     steps_s: Array
-    """Steps as the rule counts them: at the timed step."""
+    """Steps as the rule counts them: at the timed step, with its share of what else takes time."""
     parts: Array
     part_s: Array
     """With its checkpoint, evaluation and slow steps."""
@@ -151,7 +157,7 @@ class _Mixed:
         parts = np.maximum(1.0, np.round(work_s / every_s))
         return cls(
             plan=plan,
-            steps_s=steps_s,
+            steps_s=steps_s * plan.slower,
             parts=parts,
             part_s=work_s / parts + plan.spot.stall_s,
             spot=PartLoss.of(work_s / parts, _at_rates(plan.spot)),

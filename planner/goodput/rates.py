@@ -10,10 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ...catalog.units import SECONDS_PER_HOUR
-
-HOURS_PER_MONTH = 730.0
-"""365 days of 24 hours, over 12."""
+from ...catalog.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 
 @dataclass(frozen=True, order=True)

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from ...catalog.types import Accelerator
+from ...catalog.types import Accelerator, Offer
 from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Purchase
 from ..plan.layout import Layout
-from ..plan.parts import Stops
+from ..plan.parts import ChosenOffer, Stops
 from .interruptions import interruption_rate
+from .own_stops import (
+    NO_OWN_STOPS,
+    OwnStops,
+    untrained_text,
+    with_own_failures,
+    with_own_interruptions,
+)
 from .priors import RatePrior, failure_rate, prior, source_of, stated
 from .restarts import Conditions, again_s
 from .spread import typical_rate
@@ -44,18 +51,62 @@ class Rented:
     provider: str
     region: str
     instance_type: str
+    own: OwnStops = NO_OWN_STOPS
+    """What stopped the user's own runs."""
+
+    @classmethod
+    def of(
+        cls,
+        offer: Offer | ChosenOffer,
+        *,
+        accelerator: Accelerator,
+        accelerators: int,
+        nodes: int,
+        purchase: Purchase,
+        own: OwnStops = NO_OWN_STOPS,
+    ) -> Rented:
+        """Return so many machines of an offer, bought so.
+
+        Args:
+            offer: who sells the machines, and where.
+            accelerator: that is in them.
+            accelerators: of all nodes together.
+            nodes: machines.
+            purchase: how they are bought, which may be another way than the offer's.
+            own: what stopped the user's own runs.
+        """
+        return cls(
+            accelerator=accelerator,
+            accelerators=accelerators,
+            nodes=nodes,
+            purchase=purchase,
+            provider=offer.provider,
+            region=offer.region,
+            instance_type=offer.instance_type,
+            own=own,
+        )
 
 
 def rate_of(rented: Rented) -> RatePrior:
     """Return how often a run is stopped on these machines, by failures and by the market.
 
     Spot machines of one zone are taken away together (`interruptions`), so that their nodes count
-    once; failures count per accelerator.
+    once; failures count per accelerator. Both are priors, and what the user's own runs add to them.
     """
-    failures = failure_rate(rented.accelerator.vendor, rented.accelerators)
+    device = rented.accelerator
+    failures = with_own_failures(
+        failure_rate(device.vendor, rented.accelerators),
+        rented.own,
+        accelerator=device.name,
+        vendor=device.vendor,
+    )
     if rented.purchase != "spot":
         return failures
-    return failures + interruption_rate(rented.provider, rented.region, rented.instance_type)
+    return failures + with_own_interruptions(
+        interruption_rate(rented.provider, rented.region, rented.instance_type),
+        rented.own,
+        (rented.provider, rented.region, device.name),
+    )
 
 
 def conditions_of(rented: Rented, state: State, *, start_s: float) -> Conditions:
@@ -86,6 +137,7 @@ def stops_of(rented: Rented, state: State, *, start_s: float) -> Stops:
     """Return the same as a plan states it, with the range of the rate and the sources."""
     rate = rate_of(rented)
     found = conditions_of(rented, state, start_s=start_s)
+    untrained = untrained_text(rented.own)
     return Stops(
         per_hour=rate.value.per_hour,
         per_hour_low=rate.low.per_hour,
@@ -94,7 +146,12 @@ def stops_of(rented: Rented, state: State, *, start_s: float) -> Stops:
         stall_s=found.stall_s,
         restart_s=found.restart_s,
         wait_s=found.wait_s,
-        sources=(rate.source, source_of("stall"), source_of("detection")),
+        sources=(
+            rate.source,
+            *(() if untrained is None else (untrained,)),
+            source_of("stall"),
+            source_of("detection"),
+        ),
     )
 
 

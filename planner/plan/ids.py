@@ -31,6 +31,7 @@ NOT_CONTENT = frozenset(
         "needs_build",
         "usually_reserved",
         "stops",
+        "deadline_ways",
     }
 )
 """What a plan gets from the list it stands in, from what the runner can do, or from the rest of its

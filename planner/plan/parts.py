@@ -12,6 +12,8 @@ from typing import Literal
 
 from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.spot import SpotStatus
+from ...catalog.text.money import format_money
+from ...catalog.text.quantity import UNKNOWN
 from ...catalog.vocabulary import Purchase
 
 Basis = Literal["measured", "calibrated", "analytic"]
@@ -158,7 +160,10 @@ class CostLine(FrozenModel):
 
 
 class DataLine(FrozenModel):
-    """One line of what data costs; dollars are None where no source states a price."""
+    """One line of what is paid beside the machines: data, SkyPilot's controller, spares.
+
+    Dollars are None where no source states a price.
+    """
 
     name: str
     """What is paid for."""
@@ -172,6 +177,13 @@ class DataLine(FrozenModel):
     """US dollars of the line."""
     source: str | None = None
     """Where the price comes from."""
+    is_certain: bool = False
+    """Whether such a job surely pays it; a download, spares and a bucket may be done without."""
+
+    @property
+    def text(self) -> str:
+        """What is paid for and what it costs: "disks $4.60", "download of a checkpoint ?"."""
+        return f"{self.name} {UNKNOWN if self.usd is None else format_money(self.usd)}"
 
 
 class Stops(FrozenModel):
@@ -291,81 +303,6 @@ class PlanEnergy(FrozenModel):
     """The same for a million tokens; None for a model without tokens."""
 
 
-class CommitmentUse(FrozenModel):
-    """The term that a plan's machines are paid for, and what the job uses of it."""
-
-    term_years: float
-    """Years for which every hour is paid, used or not."""
-    terms: int
-    """Terms that the job takes, one after another."""
-    usd: Usd
-    """US dollars of these terms of all nodes, with tax."""
-    used_share: float | None
-    """Share of their hours that the job uses, from 0 to 1; None without an amount of work."""
-    unused_usd: Usd | None
-    """US dollars of the rest; None without an amount of work."""
-    unused_is_counted: bool
-    """Whether the dollars of the whole job hold that rest: where the term would be bought for this
-    job alone. Else they are its share of use."""
-    nodes_held: int | None
-    """Instances that are reserved already; None where the commitment is not signed yet."""
-
-
-class BuyingWay(FrozenModel):
-    """One way of paying for the machines of a plan, beside renting them on demand."""
-
-    way: Purchase
-    """How they are paid for; "owned" by buying them."""
-    term_years: float | None = None
-    """Years of a commitment or a reservation, or of the life of bought hardware."""
-    name: str | None = None
-    """Of the user's own machine; None for machines of the plan's seller."""
-    usd_per_hour: float | None
-    """US dollars an hour of one node of the plan when every hour is used, before tax; None where no
-    source states a price."""
-    job_usd: Usd | None = None
-    """US dollars of the job: its share of use; None without work or a price."""
-    whole_usd: Usd | None = None
-    """US dollars of the whole term of all nodes, or of buying them, before tax; None where they are
-    paid by the hour."""
-    break_even_share: float | None = None
-    """Share of all hours, from 0 to 1 or above, from which it costs less than on demand."""
-    break_even_month: int | None = None
-    """The month in which renting on demand, every hour used, has cost more than all of it; None
-    where that is beyond its years, or where it is paid by the hour."""
-
-
-class WaysToPay(FrozenModel):
-    """The ways of paying for the machines of one plan, side by side."""
-
-    plan_id: str
-    """Of the plan."""
-    ways: tuple[BuyingWay, ...]
-    """On demand first; a price that is not known is listed too."""
-
-
-class CreditUse(FrozenModel):
-    """What a credit of the user's pricebook pays of a plan's whole job."""
-
-    usd: Usd
-    """US dollars that are left of the credit."""
-    covers_usd: Usd
-    """US dollars of the job that it pays; they are in the job's dollars all the same."""
-    expires: date
-    """The last day on which it is taken."""
-
-
-class OwnCurrency(FrozenModel):
-    """The currency of the user's pricebook, in which amounts are shown beside US dollars."""
-
-    code: str
-    """ISO 4217: EUR, GBP …"""
-    per_usd: float
-    """Units of it that one US dollar buys."""
-    date: date
-    """The day of that rate."""
-
-
 class WholeJob(FrozenModel):
     """The run with everything that is paid for around it, as `launch` counts it.
 
@@ -390,4 +327,11 @@ class WholeJob(FrozenModel):
     cost_lines: tuple[CostLine, ...] = ()
     """What the dollars are made of."""
     data_lines: tuple[DataLine, ...] = ()
-    """What its data costs beside `usd`: disks, checkpoints that are kept, one download."""
+    """What is paid beside `usd`: disks, checkpoints that are kept, one download, SkyPilot's
+    controller of a spot plan, spares of NVL72 racks."""
+    total_usd: Usd | None = None
+    """US dollars, the exact sum of the cost lines and of those data lines that are surely paid and
+    whose price is known; None where the price of the machines is not."""
+    lower_bound: bool = False
+    """Whether a line that is surely paid has no known price and is not negligible: the job costs
+    more than is shown."""

@@ -6,7 +6,6 @@ version cannot fill it, and never renamed within a major version.
 
 from __future__ import annotations
 
-from datetime import date
 from typing import Any, Literal
 
 from ...catalog.frozen import FrozenModel
@@ -14,26 +13,34 @@ from ...catalog.text.money import format_money_range
 from ...catalog.text.quantity import UNKNOWN, format_count, format_hours_range, format_share
 from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Recompute, Stack
 from . import asked_words, html
+from .answer_parts import CatalogueFacts as CatalogueFacts
+from .answer_parts import Headlines as Headlines
+from .answer_parts import Hidden as Hidden
+from .answer_parts import PriceDates as PriceDates
+from .answer_parts import Recommended as Recommended
+from .answer_parts import Rejected as Rejected
+from .answer_parts import WorkloadFacts as WorkloadFacts
 from .asked import AskedQuestion
 from .layout import Layout
 from .parts import Basis as Basis
 from .parts import Breakdown as Breakdown
-from .parts import BuyingWay as BuyingWay
 from .parts import ChosenOffer as ChosenOffer
-from .parts import CommitmentUse as CommitmentUse
 from .parts import CostLine as CostLine
-from .parts import CreditUse as CreditUse
 from .parts import DataLine as DataLine
 from .parts import Estimated as Estimated
 from .parts import EstimatedHostMemory as EstimatedHostMemory
 from .parts import EstimatedMemory as EstimatedMemory
 from .parts import MemoryBreakdown as MemoryBreakdown
-from .parts import OwnCurrency as OwnCurrency
 from .parts import PlanEnergy as PlanEnergy
 from .parts import RunCost as RunCost
 from .parts import Stops as Stops
-from .parts import WaysToPay as WaysToPay
 from .parts import WholeJob as WholeJob
+from .payment import BuyingWay as BuyingWay
+from .payment import CommitmentUse as CommitmentUse
+from .payment import CreditUse as CreditUse
+from .payment import DeadlineWay as DeadlineWay
+from .payment import OwnCurrency as OwnCurrency
+from .payment import WaysToPay as WaysToPay
 from .rows import flat, frame, paths
 
 SCHEMA_VERSION = "1.0"
@@ -42,6 +49,8 @@ ANYWHERE = "global"
 BANDWIDTH_BOUND = 2 / 3
 """Share of a step from which it is called bound by memory traffic: all else could then be free, and
 the step would still take two thirds of its time."""
+AT_LEAST = "≥ "
+"""Before a cost that is known in part."""
 SHOWN_IN_NOTEBOOKS = 10
 """Plans of an answer's table in a notebook."""
 
@@ -138,6 +147,9 @@ class Plan(FrozenModel):
     release or only of an older one (a note says which), or has none that is published."""
     stops: Stops | None = None
     """What stops the run on these machines; None in plans of versions that did not look."""
+    deadline_ways: tuple[DeadlineWay, ...] = ()
+    """The job on spot, on demand and on both in turn, where it has a deadline and spot machines
+    have a price."""
     usually_reserved: bool = False
     """Whether the instance type is usually had by reservation or capacity block only."""
     needs_port: bool
@@ -226,7 +238,14 @@ class Plan(FrozenModel):
         if job is None:
             return UNKNOWN
         ends = (job.usd_low, job.usd, job.usd_high)
-        return format_money_range(*(None if usd is None else float(usd) for usd in ends))
+        text = format_money_range(*(None if usd is None else float(usd) for usd in ends))
+        return f"{AT_LEAST if self.is_lower_bound else ''}{text}"
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether it surely costs more than is known: a price beside its machines is missing."""
+        job = self.whole_job
+        return job is not None and job.usd is not None and job.lower_bound
 
     @property
     def amount_text(self) -> str | None:
@@ -255,95 +274,6 @@ class Plan(FrozenModel):
     def __repr__(self) -> str:
         """Return the same line as `str`: a hundred fields say less."""
         return f"<{self}>"
-
-
-class CatalogueFacts(FrozenModel):
-    """Which price snapshot the plans were priced with."""
-
-    snapshot_date: date
-    """The day of the snapshot."""
-    offers: int
-    """Offers in it."""
-
-
-class WorkloadFacts(FrozenModel):
-    """What is trained."""
-
-    name: str
-    """Of the model."""
-    parameters: int
-    """Of the whole model."""
-    trainable_parameters: int
-    """Those that are not frozen."""
-    flops_per_sample: float
-    """Floating-point operations of the forward and backward pass, matmul-like work."""
-    tokens_per_sample: float | None
-    """None where the model file does not say."""
-
-
-class Rejected(FrozenModel):
-    """How many candidates fell out, by reason."""
-
-    out_of_memory: int = 0
-    """They do not fit."""
-    no_price: int = 0
-    """No source states one."""
-    no_spec: int = 0
-    """The accelerator has no specification."""
-    no_topology: int = 0
-    """Several nodes, and the network between them is not known."""
-    over_budget: int = 0
-    """They cost more than was allowed."""
-    past_deadline: int = 0
-    """They take longer than was allowed."""
-    indivisible: int = 0
-    """They do not make up the global batch."""
-    unsupported: int = 0
-    """This version cannot predict it, or the accelerator cannot run it."""
-
-
-class Headlines(FrozenModel):
-    """Ids of the three plans to look at first, among those that run without a port."""
-
-    cheapest: str | None = None
-    """Fewest dollars."""
-    fastest: str | None = None
-    """Shortest."""
-    smallest: str | None = None
-    """Fewest accelerators, then fewest dollars a sample."""
-
-
-class Recommended(FrozenModel):
-    """The plan that a person would rent, and why."""
-
-    id: str
-    """Of the plan."""
-    position: int
-    """Of the plan in the list."""
-    reason: str
-    """In words."""
-    gap_to_cheapest: float
-    """Its cost over that of the cheapest plan, less one; where limits say how much is trained, the
-    most that a plan trains over what it trains, less one."""
-
-
-class Hidden(FrozenModel):
-    """Feasible candidates that are not shown, by reason."""
-
-    above_cost: int = 0
-    """They cost more than 5 times the cheapest; where limits say how much is trained, they train
-    less than a fifth of the most."""
-
-
-class PriceDates(FrozenModel):
-    """When the prices that the plans use were read at their sources."""
-
-    oldest: date
-    """Of the oldest price."""
-    newest: date
-    """Of the newest price."""
-    by_year: bool = False
-    """Whether a source of them names its year alone; the date is then the first of January."""
 
 
 class Estimate(FrozenModel):

@@ -92,16 +92,19 @@ class Candidate:
         """The same machines bought on the spot market."""
         return self._rented("spot")
 
+    @property
+    def rented_on_demand(self) -> Rented:
+        """The same machines bought on demand."""
+        return self._rented("on-demand")
+
     def _rented(self, purchase: Purchase) -> Rented:
-        offer = self.choice.offer
-        return Rented(
+        return Rented.of(
+            self.choice.offer,
             accelerator=self.one_node.accelerator,
             accelerators=self.layout.accelerators,
             nodes=self.nodes,
             purchase=purchase,
-            provider=offer.provider,
-            region=offer.region,
-            instance_type=offer.instance_type,
+            own=self.choice.own_stops,
         )
 
     @property

@@ -14,6 +14,7 @@ from ...catalog.spot import spot_status
 from ...catalog.terms.terms_of_offer import Term
 from ...catalog.types import Accelerator, Instance, Offer, Provider, Region
 from ...catalog.vocabulary import Purchase
+from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ..hardware.cluster import Site
 from ..plan.plan import ChosenOffer
 from ..plan.question import Machine, Money
@@ -49,6 +50,8 @@ class PricedInstance:
     """The term that `usd_per_hour` is the price of; None where it is rented by the hour."""
     pays_rest: bool = False
     """Whether the cost of a job holds what of the term it leaves unused."""
+    own_stops: OwnStops = NO_OWN_STOPS
+    """What stopped the user's own runs, on whatever machines."""
 
     @property
     def paid_whole_s(self) -> float | None:
@@ -140,6 +143,7 @@ def survey(
     with_cpus: bool = False,
     by_region: bool = False,
     has_amount: bool = False,
+    own_stops: OwnStops = NO_OWN_STOPS,
 ) -> Market:
     """Return one choice per instance type: its cheapest region for the way of buying.
 
@@ -185,7 +189,7 @@ def survey(
     for group in by_type.values():
         found = _ways(group, catalogue, money, has_amount=has_amount)
         without_price += found[0].usd_per_hour is None
-        choices += [_choice(way, catalogue) for way in found]
+        choices += [replace(_choice(way, catalogue), own_stops=own_stops) for way in found]
     return Market(
         choices=tuple(choices),
         without_spec=without_spec,

@@ -15,6 +15,7 @@ from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.passes.optimizers import with_optimizer
 from ...profiles.profile import Profile
 from ..cost.run_cost import samples_of, steps_of
+from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ..memory.rank_memory import RankMemory
 from ..offload.host_memory import ordered
 from ..plan.asked import AskedQuestion
@@ -75,6 +76,7 @@ def search(
     *,
     curve_choice: CurveChoice = USUAL_CURVES,
     kept: KeptTables | None = None,
+    own_stops: OwnStops = NO_OWN_STOPS,
     on_progress: Progress = untold,
 ) -> SearchOutcome:
     """Return the plans that answer a question, best first.
@@ -88,6 +90,7 @@ def search(
         curve_choice: which measurements of devices the predictions rest on.
         kept: where tables that no device or price changes are kept from search to search; None for
             nowhere.
+        own_stops: what stopped the user's own runs; what is expected of plans rests on it too.
         on_progress: told how many of the kinds of machine are compared, and what follows.
 
     Raises:
@@ -106,6 +109,7 @@ def search(
         with_cpus=question.vs_cpu,
         by_region=question.by == "region",
         has_amount=_has_amount(question),
+        own_stops=own_stops,
     )
     if question.choices.stack is not None:
         refuse_other_devices(question.choices.stack, [one.accelerator for one in market.choices])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from decimal import Decimal
 
 from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Stack
 from ...profiles.missing_numerics import FAILS, NEVER_TRACED
@@ -23,9 +22,10 @@ from ..software.stack import casts_layers
 from .best_variant import Best
 from .candidate import Candidate
 from .data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
+from .equal_machines import Sellers, by_machine
 from .frozen_ways import keeps_frozen, ways_to_try, without_needless_nf4
 from .model_parallel import HandLayouts
-from .offers import LARGE_CLOUDS, Market, PricedInstance
+from .offers import Market, PricedInstance
 from .progress import Progress, untold
 from .ranking import grouping
 from .search_space import Space, drives, precisions_for, stack_for
@@ -60,7 +60,7 @@ class Sweep:
         self.tried = 0
         self._known_steps: dict[int, int | None] = {}
         self._known_bytes: dict[Precision, float] = {}
-        self.by = grouping(question)
+        self._sellers = Sellers(by=grouping(question), all_variants=question.all_variants)
         self._data_parallel = DataParallelPredictor(cache=cache, space=space)
         self._by_hand = HandLayouts(cache=cache, space=space)
         given = bool(space.layouts or offload - {"optimizer"}) or space.recompute_share < 1
@@ -74,69 +74,50 @@ class Sweep:
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield the best micro-batch of every site, layout and precision that fits."""
-        groups = self._sites()
-        nodes = [choices[0].one_node for choices in groups.values()]
+        priced, without = self._priced()
+        self.counts["no_price"] += without
+        knows_input = is_input_known(self.cache.profile)
+        groups = by_machine(priced, by_memory=bool(self.offload), by_cpus=knows_input)
+        nodes = [choices[0].one_node for choices in groups]
         self._splits.kinds = sorted({Kind(node.per_node, node.domain) for node in nodes})
-        for done, choices in enumerate(groups.values()):
+        for done, choices in enumerate(groups):
             self.on_progress("comparing kinds of machine", done, len(groups))
-            accelerator = choices[0].accelerator
-            if self.offload and accelerator.is_cpu:
-                continue  # Its memory is the host's already.
-            stack = stack_for(accelerator, self.cache.profile, self.question.choices)
-            if not drives(stack, accelerator):
-                self.counts["unsupported"] += len(choices)
-                continue
-            precisions = precisions_for(
-                accelerator, self.cache.profile, self.question.choices, fixed=self.space.fixed
-            )
-            if not precisions:
-                self.counts["unsupported"] += len(choices)
-            ways = ways_to_try(
-                accelerator,
-                stack,
-                precisions,
-                self.cache.profile,
-                self.question.choices,
-                fixed=self.space.fixed,
-            )
-            if precisions and not ways:
-                self.counts["unsupported"] += len(choices)
-            found = [
-                one
-                for precision, frozen in ways
-                for one in self._of_device(choices, precision, stack, frozen)
-            ]
-            if not self.question.all_variants and not self.question.choices.frozen_precisions:
-                found = without_needless_nf4(found)
-            # Layouts that split the model keep frozen parameters as the precision says.
-            splits = any(frozen is None for _, frozen in ways)
-            if splits and self._splits.may_help(accelerator, precisions[-1], stack):
-                yield from self._with_splits(choices, precisions, stack, found)
-            else:
-                yield from found
+            yield from self._of_machine(choices)
         self._splits.save()
         self.on_progress("comparing kinds of machine", len(groups), len(groups))
 
-    def _sites(self) -> dict[tuple[object, ...], list[PricedInstance]]:
-        """Group instance types that differ in nothing but seller and price."""
-        sites: dict[tuple[object, ...], list[PricedInstance]] = {}
-        for choice in self.market.choices:
-            if choice.usd_per_hour is None and not self.space.fixed:
-                self.counts["no_price"] += 1
-                continue
-            instance = choice.instance
-            key = (
-                choice.accelerator.name,
-                int(instance.accelerators),
-                instance.intra_link.bytes_per_s,
-                instance.inter_link.bytes_per_s,
-                instance.inter_link.rdma,
-                instance.link_domain_accelerators,
-                instance.memory_bytes if self.offload else None,
-                instance.vcpus if self.offload or is_input_known(self.cache.profile) else None,
-            )
-            sites.setdefault(key, []).append(choice)
-        return sites
+    def _priced(self) -> tuple[list[PricedInstance], int]:
+        """Return the machines that may be chosen, and how many may not for want of a price."""
+        choices = self.market.choices
+        priced = [one for one in choices if one.usd_per_hour is not None or self.space.fixed]
+        return priced, len(choices) - len(priced)
+
+    def _of_machine(self, choices: list[PricedInstance]) -> Iterator[Candidate]:
+        """Yield the best micro-batch of every layout and precision that fits on equal machines."""
+        accelerator = choices[0].accelerator
+        if self.offload and accelerator.is_cpu:
+            return  # Its memory is the host's already.
+        profile, asked = self.cache.profile, self.question.choices
+        stack = stack_for(accelerator, profile, asked)
+        fixed = self.space.fixed
+        precisions = precisions_for(accelerator, profile, asked, fixed=fixed)
+        ways = ways_to_try(accelerator, stack, precisions, profile, asked, fixed=fixed)
+        if not (drives(stack, accelerator) and ways):
+            self.counts["unsupported"] += len(choices)
+            return
+        found = [
+            one
+            for precision, frozen in ways
+            for one in self._of_device(choices, precision, stack, frozen)
+        ]
+        if not self.question.all_variants and not asked.frozen_precisions:
+            found = without_needless_nf4(found)
+        # Layouts that split the model keep frozen parameters as the precision says.
+        splits = any(frozen is None for _, frozen in ways)
+        if splits and self._splits.may_help(accelerator, precisions[-1], stack):
+            yield from self._with_splits(choices, precisions, stack, found)
+        else:
+            yield from found
 
     def _of_device(
         self,
@@ -232,7 +213,7 @@ class Sweep:
         self, choices: list[PricedInstance], site: Site, found: Sequence[Found], fitting: int
     ) -> Iterator[Candidate]:
         """Yield the candidates found; the first stands for all that fit."""
-        shown = self._shown(choices)
+        shown = self._sellers.shown(choices)
         for place, one in enumerate(found):
             batch = one.micro_batch * one.grad_accum * one.layout.data
             for choice in shown:
@@ -288,7 +269,7 @@ class Sweep:
         self.counts["indivisible"] += many * tried.indivisible
         if tried.best is None:
             return
-        shown = self._shown(choices)
+        shown = self._sellers.shown(choices)
         batch = tried.best.micro_batch * tried.best.grad_accum * layout.data
         for choice in shown:
             yield Candidate(
@@ -317,7 +298,7 @@ class Sweep:
         max_oom = self.question.money.max_oom
         tried = tried_layouts(self._data_parallel, site, layouts, base, max_oom=max_oom)
         many = len(choices)
-        shown = self._shown(choices)
+        shown = self._sellers.shown(choices)
         self.tried += many * tried.tried
         self.counts["indivisible"] += many * tried.indivisible
         self.counts["out_of_memory"] += many * tried.out_of_memory
@@ -422,34 +403,3 @@ class Sweep:
                 None if samples is None else steps_of(samples, global_batch)
             )
         return self._known_steps[global_batch]
-
-    def _shown(self, choices: Sequence[PricedInstance]) -> Sequence[PricedInstance]:
-        """Return the choices of equal machines that become candidates.
-
-        The cheapest of each group that has a row of its own, and the cheapest of the large clouds.
-        """
-        if self.question.all_variants:
-            return choices
-        groups: dict[object, PricedInstance] = {}
-        for choice in sorted(choices, key=_price):
-            groups.setdefault((self._seller(choice), choice.way), choice)
-            if choice.offer.provider in LARGE_CLOUDS:
-                groups.setdefault((LARGE_CLOUDS, choice.way), choice)
-        return list({id(choice): choice for choice in groups.values()}.values())
-
-    def _seller(self, choice: PricedInstance) -> object:
-        """Return what equal machines are kept apart by."""
-        offer = choice.offer
-        return {
-            "accelerator": None,
-            "provider": offer.provider,
-            "instance": (offer.provider, offer.instance_type),
-            "region": (offer.provider, offer.region),
-            None: offer.provider,
-        }[self.by]
-
-
-def _price(choice: PricedInstance) -> tuple[bool, Decimal]:
-    """Return what choices of equal machines are ordered by; an unknown price comes last."""
-    usd = choice.usd_per_hour
-    return usd is None, usd or Decimal(0)

@@ -8,14 +8,24 @@ from typing import Literal
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ...profiles.profile import Profile
+from ..cost.beside import (
+    RACK_ACCELERATORS,
+    controller_line,
+    is_lower_bound,
+    spares_line,
+    total_usd,
+)
 from ..cost.commitment import commitment_use
 from ..cost.data_cost import data_lines
+from ..cost.deadline_ways import deadline_ways
 from ..cost.run_cost import run_cost, samples_of
 from ..cost.whole_job import Job, start_up_s, whole_job
+from ..goodput.expected_run import ExpectedRun
 from ..goodput.stops import stops_of
 from ..offload.host_memory import ordered
 from ..plan.ids import plan_id
 from ..plan.parts import Stops
+from ..plan.payment import DeadlineWay
 from ..plan.plan import CommitmentUse, Estimated, Plan, RunCost, WholeJob
 from ..plan.question import Money, Question, Work
 from ..predict.predict import Prediction
@@ -24,6 +34,9 @@ from .candidate import Candidate
 from .electricity import with_energy
 from .runs_here import torch_build_of, why_not_run
 from .some_layers import equal_layers, recomputed_layers
+
+ROUNDED_USD = Decimal("0.05")
+"""By so much the lines of a bill may be off their sum."""
 
 
 def as_plan(
@@ -75,10 +88,11 @@ def as_plan(
         usd_per_hour=rates.usd_per_hour,
         usd_per_million_samples=rates.usd_per_million_samples,
         usd_per_million_tokens=rates.usd_per_million_tokens,
-        run=None if run is None else _expected(run, job, question.money),
-        whole_job=None if job is None else _with_data(job.whole, candidate, profile.parameters),
+        run=None if run is None else _expected(run, job, candidate, question.money),
+        whole_job=None if job is None else _with_data(job.whole, candidate),
         commitment=_commitment(candidate, job),
         stops=stops,
+        deadline_ways=_deadline_ways(candidate, step, run, question.money),
         p_oom=prediction.p_oom,
         needs_build=_needs_build(torch_build),
         usually_reserved=reserved is not None,
@@ -144,7 +158,7 @@ def _run(
     return run.model_copy(update={"limited_by": candidate.limited_by})
 
 
-def _expected(run: RunCost, job: Job | None, money: Money) -> RunCost:
+def _expected(run: RunCost, job: Job | None, candidate: Candidate, money: Money) -> RunCost:
     """Return the run with what it is expected to take with its stops, and its chances."""
     found = None if job is None else job.run
     if job is None or found is None:
@@ -154,9 +168,7 @@ def _expected(run: RunCost, job: Job | None, money: Money) -> RunCost:
     if money.deadline_s is not None:
         chance = found.chance_within(money.deadline_s - start_up_s())
     if money.budget_usd is not None and whole.usd:
-        # At one rate an hour, the budget is so many times the expected hours.
-        share = float(Decimal(money.budget_usd) / whole.usd)
-        paid_s = share * (start_up_s() + found.elapsed_s)
+        paid_s = _paid_within_s(money.budget_usd, candidate, found, whole.usd)
         budget_chance = found.chance_within(paid_s - start_up_s())
     return run.model_copy(
         update={
@@ -170,6 +182,23 @@ def _expected(run: RunCost, job: Job | None, money: Money) -> RunCost:
     )
 
 
+def _paid_within_s(
+    budget_usd: Decimal, candidate: Candidate, run: ExpectedRun, job_usd: Decimal
+) -> float:
+    """Return for how long the machines may run, start included, at the cost of a budget.
+
+    By the hour that is so many times the expected hours; of a term that is paid whole, as long as
+    the whole terms that the budget buys.
+    """
+    choice = candidate.choice
+    term = choice.term
+    if choice.paid_whole_s is None or term is None or choice.usd_per_hour is None:
+        return float(budget_usd / job_usd) * (start_up_s() + run.elapsed_s)
+    term_usd = term.hours * choice.usd_per_hour * candidate.nodes * choice.taxed
+    # The lines of a bill are rounded to cents, so that their sum may be a few cents higher.
+    return int((budget_usd + ROUNDED_USD) / term_usd) * choice.paid_whole_s
+
+
 def _whole_job(
     candidate: Candidate, step: Estimated, run: RunCost | None, stops: Stops
 ) -> Job | None:
@@ -177,12 +206,7 @@ def _whole_job(
     if run is None:
         return None
     return whole_job(
-        Estimated(
-            value=run.steps * step.value,
-            low=run.steps * step.low,
-            high=run.steps * step.high,
-            basis=step.basis,
-        ),
+        _training_s(run, step),
         nodes=candidate.site.nodes,
         usd_per_hour=candidate.choice.usd_per_hour,
         spot_usd_per_hour=candidate.choice.spot_usd_per_hour,
@@ -194,18 +218,32 @@ def _whole_job(
     )
 
 
-def _with_data(whole: WholeJob, candidate: Candidate, parameters: int) -> WholeJob:
-    """Return the job with what its data costs beside its machines."""
-    offer = candidate.choice.offer
+def _with_data(whole: WholeJob, candidate: Candidate) -> WholeJob:
+    """Return the job with what is paid beside its machines."""
+    choice = candidate.choice
+    provider, region = choice.offer.provider, choice.offer.region
+    is_managed = choice.purchase == "spot" and choice.offer.launchable
     lines = data_lines(
-        provider=offer.provider,
-        region=offer.region,
+        provider=provider,
+        region=region,
         nodes=candidate.nodes,
-        parameters=parameters,
         checkpoint_bytes=candidate.checkpoint_bytes,
         hours=whole.hours,
+        in_bucket=is_managed,
     )
-    return whole.model_copy(update={"data_lines": lines})
+    if is_managed:
+        lines += (controller_line(provider, region, whole.hours),)
+    if choice.instance.link_domain_accelerators == RACK_ACCELERATORS:
+        spares = spares_line(candidate.nodes, whole.hours, choice.usd_per_hour)
+        lines += () if spares is None else (spares,)
+    priced = whole.usd is not None
+    return whole.model_copy(
+        update={
+            "data_lines": lines,
+            "total_usd": total_usd(whole.cost_lines, lines) if priced else None,
+            "lower_bound": whole.usd is not None and is_lower_bound(whole.usd, lines),
+        }
+    )
 
 
 def _on_spot(candidate: Candidate) -> Stops | None:
@@ -213,6 +251,33 @@ def _on_spot(candidate: Candidate) -> Stops | None:
     if candidate.choice.spot_usd_per_hour is None:
         return None
     return stops_of(candidate.rented_on_spot, candidate.state, start_s=start_up_s())
+
+
+def _training_s(run: RunCost, step: Estimated) -> Estimated:
+    """Return what all steps take, without stops."""
+    value, low, high = (run.steps * one for one in (step.value, step.low, step.high))
+    return Estimated(value=value, low=low, high=high, basis=step.basis)
+
+
+def _deadline_ways(
+    candidate: Candidate, step: Estimated, run: RunCost | None, money: Money
+) -> tuple[DeadlineWay, ...]:
+    """Return the ways of buying its machines beside a deadline; none without spot machines."""
+    choice = candidate.choice
+    spot, on_demand = choice.spot_usd_per_hour, choice.offer.on_demand_usd_per_hour
+    is_hourly = choice.purchase in ("on-demand", "spot")
+    if run is None or money.deadline_s is None or spot is None or not is_hourly:
+        return ()
+    return deadline_ways(
+        _training_s(run, step),
+        deadline_s=money.deadline_s,
+        nodes=candidate.nodes,
+        spot=stops_of(candidate.rented_on_spot, candidate.state, start_s=start_up_s()),
+        on_demand=stops_of(candidate.rented_on_demand, candidate.state, start_s=start_up_s()),
+        spot_usd_per_hour=spot * choice.taxed,
+        on_demand_usd_per_hour=None if on_demand is None else on_demand * choice.taxed,
+        billing=choice.billing,
+    )
 
 
 def _commitment(candidate: Candidate, job: Job | None) -> CommitmentUse | None:

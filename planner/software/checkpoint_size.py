@@ -6,6 +6,17 @@ from ...catalog.vocabulary import Precision
 from ...profiles.profile import CATEGORIES, NUMERICS_OF_PRECISION, OptimizerFacts, Profile
 
 WHOLE_BYTES, HALF_BYTES = 4, 2
+USUAL_BYTES_PER_PARAMETER = 3 * WHOLE_BYTES
+"""Of mixed precision with Adam: the 32-bit parameter and its two moments."""
+
+
+def usual_checkpoint_bytes(parameters: int) -> int:
+    """Return the bytes of a checkpoint where no more than the parameters are known: as with Adam.
+
+    >>> usual_checkpoint_bytes(10**9)
+    12000000000
+    """
+    return USUAL_BYTES_PER_PARAMETER * parameters
 
 
 def checkpoint_bytes(profile: Profile, precision: Precision) -> float:

@@ -1,7 +1,7 @@
 """What stops a plan's run where its machines are bought in another way than planned."""
 
 import pytest
-from answers import make_plan, make_run
+from answers import make_plan, make_run, make_stops
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.cost.bought import (
@@ -10,25 +10,14 @@ from gpuplan.planner.cost.bought import (
     slower_than_steps,
     stops_bought,
 )
-from gpuplan.planner.plan.plan import Plan, Stops
+from gpuplan.planner.plan.plan import Plan
 
 CATALOGUE = load_catalogue()
 
 
 def planned(**changes: float) -> Plan:
     """Return a plan with stops."""
-    facts = {
-        "per_hour": 1e-3,
-        "per_hour_low": 3e-4,
-        "per_hour_high": 3e-3,
-        "checkpoint_bytes": 1e10,
-        "stall_s": 8.0,
-        "restart_s": 1000.0,
-        "wait_s": 0.0,
-    }
-    return make_plan(run=make_run()).model_copy(
-        update={"stops": Stops(**(facts | changes))}  # pyright: ignore[reportArgumentType]
-    )
+    return make_plan(run=make_run()).model_copy(update={"stops": make_stops(**changes)})
 
 
 def test_spot_machines_are_stopped_more_often_than_the_same_on_demand() -> None:

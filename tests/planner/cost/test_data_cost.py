@@ -4,13 +4,13 @@ from decimal import Decimal
 
 import pytest
 
-from gpuplan.planner.cost.data_cost import data_lines, disk_gb, in_words, known_usd
+from gpuplan.planner.cost.data_cost import data_lines, disk_gb
 
 GIB = 2**30
 
 
 def lines_of(provider: str, region: str, **changes: float) -> dict[str, Decimal | None]:
-    facts = {"nodes": 2, "parameters": 10**9, "checkpoint_bytes": 12 * GIB, "hours": 73.0}
+    facts = {"nodes": 2, "checkpoint_bytes": 12 * GIB, "hours": 73.0}
     found = data_lines(provider=provider, region=region, **(facts | changes))  # pyright: ignore[reportArgumentType]
     return {line.name: line.usd for line in found}
 
@@ -31,11 +31,10 @@ def test_what_is_not_known_is_not_free() -> None:
         provider="aws",
         region="eu-west-1",
         nodes=1,
-        parameters=1,
         checkpoint_bytes=1e9,
         hours=1.0,
     )
-    assert "disks ?" in in_words(lines)
+    assert "disks ?" in [line.text for line in lines]
     assert all(line.usd is not None or line.source is None for line in lines)
 
 
@@ -53,20 +52,8 @@ def test_twice_the_time_costs_twice_as_much(name: str) -> None:
 
 
 def test_the_disk_grows_with_the_model() -> None:
-    assert disk_gb(None) == disk_gb(10**9) == 256
+    assert disk_gb(None) == disk_gb(12e9) == 256
     small = lines_of("gcp", "us-central1")
-    large = lines_of("gcp", "us-central1", parameters=70 * 10**9)
+    large = lines_of("gcp", "us-central1", checkpoint_bytes=840e9)
     assert small["disks"] is not None and large["disks"] is not None
     assert 10 * small["disks"] < large["disks"]
-
-
-def test_the_sum_is_of_what_is_known() -> None:
-    lines = data_lines(
-        provider="aws",
-        region="us-east-1",
-        nodes=1,
-        parameters=1,
-        checkpoint_bytes=1e9,
-        hours=100.0,
-    )
-    assert known_usd(lines) == sum(line.usd or 0 for line in lines)

@@ -1,6 +1,7 @@
 """What a run is expected to take, its interval, and the chance of ending in time."""
 
 import pytest
+from answers import make_stops
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,13 +23,10 @@ def a_run(seconds: float, spread: float = 1.1) -> Estimated:
 
 def some_stops(per_hour: float, *, factor: float = 3.0, wait_s: float = 0.0) -> Stops:
     """Return stops whose rate is known to this factor."""
-    return Stops(
+    return make_stops(
         per_hour=per_hour,
         per_hour_low=per_hour / factor,
         per_hour_high=per_hour * factor,
-        checkpoint_bytes=1e10,
-        stall_s=8.0,
-        restart_s=1000.0,
         wait_s=wait_s,
     )
 

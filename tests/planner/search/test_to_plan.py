@@ -1,10 +1,13 @@
 """What a plan says of the software that its device needs and of how its machine is had."""
 
+from decimal import Decimal
+
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.planner.plan.plan import Plan
-from gpuplan.planner.plan.question import Choices, Machine, Question, Work
+from gpuplan.planner.cost.beside import total_usd
+from gpuplan.planner.plan.plan import Plan, WholeJob
+from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile
 
@@ -18,6 +21,57 @@ def plan_on(profile: Profile, instance_type: str) -> Plan:
         choices=Choices(recomputes=("none",)),
     )
     return search(question, profile, CATALOGUE).plans[0]
+
+
+def spot_job(profile: Profile, provider: str, region: str, instance_type: str) -> WholeJob:
+    """Return the whole job of days on spot machines of one type."""
+    question = Question(
+        work=Work(steps=200_000_000, global_batch=64),
+        machine=Machine(
+            providers=(provider,), regions=(region,), instances=(instance_type,), max_nodes=1
+        ),
+        choices=Choices(recomputes=("none",), precisions=("fp32",)),
+        money=Money(purchase="spot"),
+    )
+    job = search(question, profile, CATALOGUE).plans[0].whole_job
+    assert job is not None and job.usd is not None
+    return job
+
+
+def test_a_spot_plan_pays_for_the_controller_and_says_the_exact_sum(toy: Profile) -> None:
+    job = spot_job(toy, "aws", "us-east-1", "g4dn.4xlarge")
+    lines = {line.name: line for line in job.data_lines}
+    controller = lines["SkyPilot's controller"]
+    assert controller.unit_usd == Decimal("0.192")
+    assert controller.quantity == pytest.approx(job.hours + 1 / 6)
+    sure = [line.usd for line in job.data_lines if line.is_certain]
+    assert len(sure) == 3 and None not in sure
+    assert job.total_usd == sum(usd for usd in (job.usd, *sure) if usd is not None)
+    assert not job.lower_bound
+
+
+def test_a_cost_is_a_lower_bound_where_the_price_of_the_controller_is_not_known(
+    toy: Profile,
+) -> None:
+    job = spot_job(toy, "aws", "us-west-2", "g4dn.4xlarge")
+    lines = {line.name: line for line in job.data_lines}
+    assert lines["SkyPilot's controller"].usd is None
+    assert job.lower_bound
+    assert job.total_usd == total_usd(job.cost_lines, job.data_lines)
+
+
+def test_machines_of_a_rack_have_spares_and_one_on_demand_has_no_controller(toy: Profile) -> None:
+    for nodes, there in ((15, False), (16, True)):
+        question = Question(
+            work=Work(steps=1000, global_batch=nodes * 4 * 8),
+            machine=Machine(providers=("oci",), instances=("BM.GPU.GB200.4",), nodes=(nodes,)),
+            choices=Choices(recomputes=("none",), precisions=("bf16-amp",)),
+        )
+        job = search(question, toy, CATALOGUE).plans[0].whole_job
+        assert job is not None
+        names = [line.name for line in job.data_lines]
+        assert ("spares of NVL72" in names) is there
+        assert "SkyPilot's controller" not in names
 
 
 def test_a_device_that_no_build_of_torch_drives_is_not_runnable(toy: Profile) -> None:

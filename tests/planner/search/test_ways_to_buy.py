@@ -1,5 +1,6 @@
 """Ways of paying: a commitment is paid whole, and wins where the work fills it alone."""
 
+import math
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -159,6 +160,30 @@ def test_no_more_is_planned_than_is_held(toy: Profile, nodes: int, fits: bool) -
     found = asked(toy, 10**6, mine, nodes=nodes, purchase="reserved")
     assert bool(found.plans) == fits
     assert fits or found.rejected.no_price > 0
+
+
+def test_a_budget_buys_whole_terms_and_no_part_of_one(toy: Profile) -> None:
+    """The dollars of a term are sure: what is left to chance is whether one is enough."""
+    _, one_year, three_years = prices()
+    year_usd = one_year * HOURS_PER_YEAR
+    found = plan_on(asked(toy, 10**8, purchase="committed-1y"))
+    assert found.run is not None
+    # As many steps as take nearly a year, so that any hour more than the term is a second one.
+    steps = int(10**8 * 0.93 * HOURS_PER_YEAR / (found.run.expected_hours or 0))
+
+    def chance(budget_usd: Decimal) -> float:
+        plans = asked(toy, steps, purchase="any", budget_usd=budget_usd).plans
+        plan = next(one for one in plans if one.commitment is not None)
+        assert plan.commitment is not None and plan.commitment.unused_is_counted
+        assert (plan.commitment.term_years, plan.commitment.terms) == (1.0, 1)
+        assert plan.run is not None and plan.run.budget_probability is not None
+        return plan.run.budget_probability
+
+    one = chance(Decimal(math.ceil(year_usd)))
+    assert 0.05 < one < 0.999, "it may take longer than a year"
+    assert chance(year_usd * Decimal("1.9")) == one
+    assert chance(2 * year_usd + 1) > 0.999 > one
+    assert three_years < one_year
 
 
 def test_a_price_that_is_offered_and_not_signed_is_a_commitment(toy: Profile) -> None:

@@ -1,0 +1,104 @@
+"""What a job pays for beside its machines, and whether all of it is known.
+
+Beside them, not in them: plans are ranked by their machines, because many sellers state no such
+price, and those that do would look dear.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+
+from ...catalog.terms.controllers import controller_machine, dearest_controller_usd_per_hour
+from ...catalog.terms.storage import dearest_usd_per_gb_month
+from ..plan.parts import CostLine, DataLine
+from .data_cost import CHECKPOINTS, DISKS
+from .run_cost import CENT
+
+CONTROLLER = "SkyPilot's controller"
+CONTROLLER_IDLE_HOURS = Decimal(10) / 60
+"""How long a controller waits for more jobs before it stops (SkyPilot 0.14.1,
+sky/jobs/constants.py: CONTROLLER_AUTOSTOP)."""
+SPARES = "spares of NVL72"
+RACK_ACCELERATORS = 72
+TRAINING_NODES, SPARE_NODES = 16, 2
+"""Of the 18 nodes of a rack: 64 of 72 accelerators train."""
+SPARES_SOURCE = (
+    "16 of the 18 nodes of a rack for large jobs: NVIDIA Technical Blog, Unlock Exascale"
+    " Performance on NVIDIA GB200 NVL72 with Slurm Topology-Aware Job Scheduling (2026); that the"
+    " other 2 are reserved as spares is assumed"
+)
+NEGLIGIBLE = Decimal("0.01")
+"""Of the machines' dollars: what cannot be more does not make a cost a lower bound."""
+
+_DEAREST: dict[str, Callable[[], Decimal]] = {
+    DISKS: lambda: dearest_usd_per_gb_month("block_storage_usd_per_gb_month"),
+    CHECKPOINTS: lambda: dearest_usd_per_gb_month("object_storage_usd_per_gb_month"),
+    CONTROLLER: dearest_controller_usd_per_hour,
+}
+"""The highest price of a unit that is known anywhere, by the name of a line."""
+
+
+def controller_line(provider: str, region: str, hours: float) -> DataLine:
+    """Return what the machine costs that SkyPilot runs a managed job from.
+
+    Args:
+        provider: of the job: SkyPilot takes a machine of the same cloud and region.
+        region: of the job.
+        hours: from the request to the end; it then waits ten minutes more.
+    """
+    machine = controller_machine(provider, region)
+    quantity = Decimal(hours) + CONTROLLER_IDLE_HOURS
+    return DataLine(
+        name=CONTROLLER,
+        quantity=float(quantity),
+        unit="instance-hour",
+        unit_usd=None if machine is None else machine.usd_per_hour,
+        usd=None if machine is None else (quantity * machine.usd_per_hour).quantize(CENT),
+        source=None if machine is None else f"{machine.instance_type}: {machine.source}",
+        is_certain=True,
+    )
+
+
+def spares_line(nodes: int, hours: float, usd_per_hour: Decimal | None) -> DataLine | None:
+    """Return what the nodes of NVL72 racks cost that wait for another to fail.
+
+    None for a job that is smaller than what one rack trains on.
+
+    Args:
+        nodes: that train, of 4 accelerators.
+        hours: of the whole job.
+        usd_per_hour: one node; None where the price is not known.
+    """
+    if nodes < TRAINING_NODES:
+        return None
+    quantity = Decimal(hours) * SPARE_NODES * math.ceil(nodes / TRAINING_NODES)
+    return DataLine(
+        name=SPARES,
+        quantity=float(quantity),
+        unit="instance-hour",
+        unit_usd=usd_per_hour,
+        usd=None if usd_per_hour is None else (quantity * usd_per_hour).quantize(CENT),
+        source=SPARES_SOURCE,
+    )
+
+
+def total_usd(cost_lines: Iterable[CostLine], beside: Iterable[DataLine]) -> Decimal:
+    """Return the exact sum of a cost and of what is surely paid beside it, where that is known."""
+    sure = (one.usd for one in beside if one.is_certain and one.usd is not None)
+    return sum((line.usd for line in cost_lines), Decimal(0)) + sum(sure, Decimal(0))
+
+
+def is_lower_bound(usd: Decimal, beside: Iterable[DataLine]) -> bool:
+    """Return whether a job surely pays more than is known: a line has no known price.
+
+    A line that would be below one percent of the machines at the dearest price that any seller
+    states does not count.
+
+    Args:
+        usd: of the machines.
+        beside: what is paid beside them.
+    """
+    unknown = (one for one in beside if one.is_certain and one.usd is None)
+    return any(Decimal(one.quantity) * _DEAREST[one.name]() >= NEGLIGIBLE * usd for one in unknown)

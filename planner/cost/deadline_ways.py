@@ -1,0 +1,108 @@
+"""A job with a deadline on spot, on demand and on both in turn: time, cost and chance of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+from ...catalog.types import Provider
+from ...catalog.units import SECONDS_PER_HOUR
+from ..goodput.purchase_mix import Purchase, Way, Ways, ways
+from ..plan.parts import Estimated, Stops
+from ..plan.payment import DeadlineWay, HourlyWay
+from .bought import slower_than_steps
+from .launch_cost import startups
+from .run_cost import CENT
+from .whole_job import expected_usd, start_up_s
+
+
+def deadline_ways(
+    training_s: Estimated,
+    *,
+    deadline_s: float,
+    nodes: int,
+    spot: Stops,
+    on_demand: Stops,
+    spot_usd_per_hour: Decimal | None,
+    on_demand_usd_per_hour: Decimal | None,
+    billing: Provider | None,
+) -> tuple[DeadlineWay, ...]:
+    """Return the three ways; none where the deadline comes before machines have started.
+
+    Args:
+        training_s: steps times step time.
+        deadline_s: from the request of machines.
+        nodes: how many are rented.
+        spot: what stops the run on spot machines.
+        on_demand: the same on demand.
+        spot_usd_per_hour: one node with its tax; None where it is not known.
+        on_demand_usd_per_hour: the same on demand.
+        billing: the provider, with its increment and minimum.
+    """
+    left_s = deadline_s - start_up_s()
+    if left_s <= 0:
+        return ()
+    prices = (spot_usd_per_hour, on_demand_usd_per_hour)
+    found = ways(
+        Purchase(
+            training_s=training_s,
+            spot=spot,
+            on_demand=on_demand,
+            spot_usd_per_hour=None,
+            on_demand_usd_per_hour=None,
+            deadline_s=left_s,
+            slowest_restart_s=sum(one.high_s for one in startups()),
+            slower=slower_than_steps(on_demand, training_s.value),
+        )
+    )
+
+    def stated(name: HourlyWay, way: Way) -> DeadlineWay:
+        return DeadlineWay(
+            way=name,
+            hours=(start_up_s() + way.elapsed_s) / SECONDS_PER_HOUR,
+            spot_share=way.spot_s / (way.spot_s + way.on_demand_s),
+            usd=_usd(way, prices, nodes=nodes, billing=billing),
+            deadline_probability=way.deadline_chance,
+        )
+
+    return (
+        stated("spot", found.spot),
+        stated("on-demand", found.on_demand),
+        stated("spot-then-on-demand", _mix(found)),
+    )
+
+
+def _mix(found: Ways) -> Way:
+    """Return the mix with times that stand beside the others', which are at the likely step time.
+
+    One that has no time to begin on spot machines is the run on demand.
+    """
+    mix = found.mix
+    if mix.spot_s == 0:
+        return found.on_demand
+    return replace(
+        mix,
+        elapsed_s=mix.elapsed_s / found.over_likely,
+        spot_s=mix.spot_s / found.over_likely,
+        on_demand_s=mix.on_demand_s / found.over_likely,
+    )
+
+
+def _usd(
+    way: Way,
+    prices: tuple[Decimal | None, Decimal | None],
+    *,
+    nodes: int,
+    billing: Provider | None,
+) -> Decimal | None:
+    """Return what a way costs, its start on the machines that it begins on; None: not known."""
+    billed_s = [way.spot_s, way.on_demand_s]
+    billed_s[0 if way.spot_s > 0 else 1] += start_up_s()
+    usd = 0.0
+    for seconds, price in zip(billed_s, prices, strict=True):
+        if seconds <= 0:
+            continue
+        if price is None:
+            return None
+        usd += expected_usd(seconds, nodes=nodes, usd_per_hour=float(price), billing=billing)
+    return Decimal(usd).quantize(CENT)

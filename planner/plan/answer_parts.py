@@ -1,0 +1,100 @@
+"""What an answer says beside its plans: catalogue, workload, what fell out, what to look at first.
+
+Parts of the machine-readable contract, as those of `parts.py`: every key is always present, and
+never renamed within a major version.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+
+from ...catalog.frozen import FrozenModel
+
+
+class CatalogueFacts(FrozenModel):
+    """Which price snapshot the plans were priced with."""
+
+    snapshot_date: date
+    """The day of the snapshot."""
+    offers: int
+    """Offers in it."""
+
+
+class WorkloadFacts(FrozenModel):
+    """What is trained."""
+
+    name: str
+    """Of the model."""
+    parameters: int
+    """Of the whole model."""
+    trainable_parameters: int
+    """Those that are not frozen."""
+    flops_per_sample: float
+    """Floating-point operations of the forward and backward pass, matmul-like work."""
+    tokens_per_sample: float | None
+    """None where the model file does not say."""
+
+
+class Rejected(FrozenModel):
+    """How many candidates fell out, by reason."""
+
+    out_of_memory: int = 0
+    """They do not fit."""
+    no_price: int = 0
+    """No source states one."""
+    no_spec: int = 0
+    """The accelerator has no specification."""
+    no_topology: int = 0
+    """Several nodes, and the network between them is not known."""
+    over_budget: int = 0
+    """They cost more than was allowed."""
+    past_deadline: int = 0
+    """They take longer than was allowed."""
+    indivisible: int = 0
+    """They do not make up the global batch."""
+    unsupported: int = 0
+    """This version cannot predict it, or the accelerator cannot run it."""
+
+
+class Headlines(FrozenModel):
+    """Ids of the three plans to look at first, among those that run without a port."""
+
+    cheapest: str | None = None
+    """Fewest dollars."""
+    fastest: str | None = None
+    """Shortest."""
+    smallest: str | None = None
+    """Fewest accelerators, then fewest dollars a sample."""
+
+
+class Recommended(FrozenModel):
+    """The plan that a person would rent, and why."""
+
+    id: str
+    """Of the plan."""
+    position: int
+    """Of the plan in the list."""
+    reason: str
+    """In words."""
+    gap_to_cheapest: float
+    """Its cost over that of the cheapest plan, less one; where limits say how much is trained, the
+    most that a plan trains over what it trains, less one."""
+
+
+class Hidden(FrozenModel):
+    """Feasible candidates that are not shown, by reason."""
+
+    above_cost: int = 0
+    """They cost more than 5 times the cheapest; where limits say how much is trained, they train
+    less than a fifth of the most."""
+
+
+class PriceDates(FrozenModel):
+    """When the prices that the plans use were read at their sources."""
+
+    oldest: date
+    """Of the oldest price."""
+    newest: date
+    """Of the newest price."""
+    by_year: bool = False
+    """Whether a source of them names its year alone; the date is then the first of January."""
