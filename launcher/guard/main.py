@@ -106,6 +106,7 @@ class Guard:
         self._attempts: list[Attempt] = []
         self._watch: Watch | None = None
         self._running_s = stopwatch()
+        self._command_from_s: float | None = None
         if out is not None:
             self._open_books(out)
         now_s = wall_clock()
@@ -155,6 +156,7 @@ class Guard:
                 f"attempt {self._account.attempt} of this run;"
                 f" ${self._account.before_usd:,.2f} were spent before it"
             )
+        self._command_from_s = self._running_s()
         problem = self._command.start()
         if problem is not None:
             say(problem)
@@ -196,6 +198,8 @@ class Guard:
         return self._orders.own_runner and (self._out is None or reading.trained > 0)
 
     def _finish(self, code: int) -> int:
+        from_s = self._command_from_s
+        command_s = 0.0 if from_s is None else self._running_s() - from_s
         reading = Reading() if self._watch is None else self._watch.finish(FLUSH_TIMEOUT_S)
         paid_s = self._paid_s()
         verdict = self._session.ended(
@@ -207,7 +211,8 @@ class Guard:
             self._close_books(self._out, reading.step, verdict, paid_s)
         self._tell_record(self._out)
         say(verdict.text)
-        self._say_last({**self._state(reading.step, verdict, paid_s), "command_code": code})
+        ended = {"command_code": code, "command_s": command_s}
+        self._say_last({**self._state(reading.step, verdict, paid_s), **ended})
         return self._exit_code(verdict, code)
 
     def _say_last(self, state: dict) -> None:

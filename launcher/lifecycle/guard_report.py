@@ -7,8 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 from ...catalog.frozen import FrozenModel, Usd
-from ..store.launch_record import Outcome
+from ...catalog.units import SECONDS_PER_HOUR
+from ..store.launch_record import LaunchRecord, Outcome
 from ..task_file import UPLOAD_MARK
+from .engine import EngineJob
 
 MARK = "gpuplan-guard: "
 RUN_MARK = "gpuplan-record: "
@@ -31,6 +33,12 @@ class GuardReport(FrozenModel):
     """Cost of all attempts when the job ended; the machines cost more until they are torn down."""
     step: int | None = None
     projected_usd: Usd | None = None
+    command_s: float | None = None
+    """How long its command ran; None in lines of guards that did not say it."""
+    command_share: float | None = None
+    """Of what was paid for in this attempt of the guard, until the command ended, from 0 to 1."""
+    attempt_usd: Usd | None = None
+    """Cost of this attempt of the guard."""
 
     @property
     def outcome(self) -> Outcome:
@@ -67,6 +75,30 @@ def run_in_log(log: str) -> dict[str, Any] | None:
     return None
 
 
+def command_usd(record: LaunchRecord, job: EngineJob, word: GuardReport | None) -> Decimal | None:
+    """Return what the time cost in which an attempt's command ran; None where that is not known.
+
+    Of a job that the engine started again, the guard's last word is of its last machines alone.
+    """
+    last = record.last
+    if last is None:
+        return None
+    if record.managed:
+        if word is None or word.command_share is None or word.attempt_usd is None:
+            return None
+        is_whole = job.recoveries == 0 and word.attempt_usd == word.spent_usd
+        return (word.attempt_usd * Decimal(str(word.command_share))) if is_whole else None
+    if word is not None and word.command_s is not None:
+        seconds = word.command_s
+    elif job.started_at is not None and job.ended_at is not None:
+        seconds = (job.ended_at - job.started_at).total_seconds()
+    else:
+        return None
+    if last.usd_per_hour is None:
+        return None
+    return last.usd_per_hour * Decimal(str(seconds)) / Decimal(SECONDS_PER_HOUR)
+
+
 def _word(text: str) -> GuardReport | None:
     try:
         said = json.loads(text)
@@ -80,9 +112,19 @@ def _word(text: str) -> GuardReport | None:
             spent_usd=_usd(said.get("spent_usd")),
             step=said.get("step"),
             projected_usd=_usd((said.get("projection") or {}).get("total_usd")),
+            command_s=said.get("command_s"),
+            command_share=_command_share(said),
+            attempt_usd=_usd(said.get("usd")),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _command_share(said: dict[str, Any]) -> float | None:
+    command_s, began_s, seen_s = (said.get(k) for k in ("command_s", "began_at_s", "seen_at_s"))
+    if command_s is None or began_s is None or seen_s is None or seen_s <= began_s:
+        return None
+    return max(0.0, min(1.0, command_s / (seen_s - began_s)))
 
 
 def _usd(value: Any) -> Decimal | None:

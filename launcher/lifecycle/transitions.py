@@ -27,7 +27,7 @@ from ..store.launches import Ledger
 from ..store.spending_limits import SpendingLimits
 from ..task_file import label_task
 from .engine import ENDED, Engine, EngineError, EngineJob, NoCapacityError
-from .guard_report import GuardReport, lacks_results, run_in_log, word_in_log
+from .guard_report import GuardReport, command_usd, lacks_results, run_in_log, word_in_log
 from .job_log import Copied, keep_log
 from .observe import job_of, rented
 
@@ -126,7 +126,7 @@ def wait_started(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     except EngineError as error:
         record = note_machines(context, record)
         tear_down(context, record)
-        end(context, record, "failed", error.message)
+        end(context, record, "failed", error.message, trained=False)
         raise
     record = note_machines(context, record)
     return context.ledger.update(
@@ -207,7 +207,16 @@ def settle(
         lambda one: one.model_copy(update={"guard_why": None if word is None else word.why}),
         what=f"job {job.job_id} {job.status}",
     )
-    return end(context, record, outcome, why, **_managed_times(record, job, word))
+    return end(
+        context,
+        record,
+        outcome,
+        why,
+        guard_why=None if word is None else word.why,
+        trained=_trained(record, log, word),
+        command_usd=command_usd(record, job, word),
+        **_managed_times(record, job, word),
+    )
 
 
 def tear_down(context: LaunchContext, record: LaunchRecord) -> None:
@@ -310,6 +319,16 @@ def _managed_times(record: LaunchRecord, job: EngineJob, word: GuardReport | Non
         "is_bound": word is None or word.spent_usd is None,
         "counted_usd": None if word is None else word.spent_usd,
     }
+
+
+def _trained(record: LaunchRecord, log: str, word: GuardReport | None) -> bool | None:
+    """Return whether an attempt did a step; None of a script of one's own, or without its log.
+
+    A job whose log has no word of the guard ended in its set-up, which runs before it.
+    """
+    if record.workload is None or not log:
+        return None
+    return word is not None and bool(word.step)
 
 
 def _outcome(job: EngineJob, word: GuardReport | None) -> tuple[Outcome, str]:

@@ -150,7 +150,7 @@ def tail_s(request: LaunchRequest) -> float:
 
 
 def _rates(places: tuple[Place, ...], nodes: int) -> dict[str, float]:
-    return {place.infra: float(place.usd_per_hour) * nodes for place in places}
+    return {place.infra: float(place.paid_usd_per_hour) * nodes for place in places}
 
 
 def _hand_over(plan: Plan, request: LaunchRequest, slower: float) -> HandOver | None:
@@ -177,7 +177,8 @@ def _projection(
     steps = total_steps(plan, request)
     if steps is None:
         return None
-    first = float(cost.usd_per_hour)
+    # What was estimated holds the tax, and so does the rate.
+    first = float(cost.usd_per_hour) * (1 + (plan.offer.tax_percent or 0.0) / 100)
     share = rate / first if first else 1.0
     tail_usd = tail_s(request) / SECONDS_PER_HOUR * rate
     slower_s = sum(one.high_s - one.value_s for one in startups())

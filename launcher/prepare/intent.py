@@ -30,10 +30,13 @@ def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:
         title=f"{plan.string} on {plan.nodes} x {plan.offer.instance_type}",
         model=prepared.model,
         project=prepared.project.name,
+        project_file=None if prepared.project_file is None else prepared.project_file.absolute,
         owner=prepared.project.owner,
         folder=str(prepared.folder.absolute()),
         cluster=prepared.task.cluster,
         accelerator=plan.offer.accelerator,
+        accelerators=plan.accelerators,
+        provider=plan.offer.provider,
         workload=prepared.workload,
         plan_key=run_key(plan),
         managed=request.buys_spot(plan),
@@ -61,7 +64,7 @@ def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:
 
 
 def _priced(place: Place, *, spot: bool) -> PricedPlace:
-    return PricedPlace(infra=place.infra, usd_per_hour=place.usd_per_hour, spot=spot)
+    return PricedPlace(infra=place.infra, usd_per_hour=place.paid_usd_per_hour, spot=spot)
 
 
 def reserved_usd(prepared: Prepared) -> Decimal | None:
@@ -72,7 +75,8 @@ def reserved_usd(prepared: Prepared) -> Decimal | None:
     guard, cost = prepared.request.guard, prepared.cost
     bounds = [cost.usd_worst, guard.max_cost_usd]
     if guard.max_hours is not None:
-        dearest = max(place.usd_per_hour for place in prepared.all_places) * prepared.plan.nodes
+        dearest = max(place.paid_usd_per_hour for place in prepared.all_places)
+        dearest *= prepared.plan.nodes
         idle_hours = idle_minutes(prepared.request) * 60 / SECONDS_PER_HOUR
         hours = Decimal(str(guard.max_hours + idle_hours))
         bounds.append((dearest * hours).quantize(CENT))

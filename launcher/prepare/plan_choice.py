@@ -58,12 +58,17 @@ def chosen(
     )
 
 
-def catalogue_of(origin: Origin | None) -> Catalogue:
-    """Return today's catalogue, with the user's own offers and terms that a plan was made with."""
+def catalogue_of(origin: Origin | None, pricebook: Path | None = None) -> Catalogue:
+    """Return today's catalogue, with the user's own offers and terms that a plan was made with.
+
+    Args:
+        origin: what the plan was made from.
+        pricebook: the user's own terms in place of those.
+    """
     if origin is None:
-        return load_catalogue(None)
-    files = (origin.offers, origin.pricebook)
-    return load_catalogue(*(None if name is None else Path(name) for name in files))
+        return load_catalogue(None, pricebook)
+    own = pricebook or (None if origin.pricebook is None else Path(origin.pricebook))
+    return load_catalogue(None if origin.offers is None else Path(origin.offers), own)
 
 
 def _recommended(estimate: Estimate, request: LaunchRequest, catalogue: Catalogue) -> Plan | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -19,27 +18,27 @@ from ...catalog.errors import UsageError
 from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.snapshot import Catalogue
 from ...catalog.types import Provider
-from ...planner.cost.bought import slower_than_steps, stops_bought
-from ...planner.cost.data_cost import data_lines, in_words
-from ...planner.cost.launch_cost import LaunchCost, launch_cost
+from ...planner.cost.launch_cost import LaunchCost
 from ...planner.cost.run_cost import CENT
-from ...planner.plan.plan import SCHEMA_VERSION, CostLine, DataLine, Estimated, Plan, Stops
+from ...planner.goodput.own_stops import NO_OWN_STOPS, OwnStops
+from ...planner.plan.plan import SCHEMA_VERSION, CostLine, Plan
+from ...planner.software.checkpoint_size import usual_checkpoint_bytes
 from ...profiles.user_model.spec import ModelSpec
 from ..bundle import write_guard, write_job_folder, write_orders
 from ..frameworks.command import parse_command
 from ..guard.orders import Orders
 from ..labels import slug, with_store
-from ..lifecycle.shutdown_behavior import loses_nothing
 from ..runner.job import Job, write_atomically
-from ..skypilot.placement import TPU_SLICES, Place
+from ..skypilot.placement import Place
 from ..skypilot.prices import PriceDifference
 from ..store.measured_steps import workload_key
+from ..store.project_limits import LimitStanding, ProjectFile, warnings
 from ..store.sourced_plan import SourcedPlan
 from ..training_data import launched_data
-from .deadline import bought_in_time, fallback
-from .guard_config import orders, restart_s, smoke_steps, total_steps
+from .guard_config import orders
 from .job import launch_job
-from .plan_choice import refuse_stale, tried
+from .notes import launch_notes
+from .plan_choice import refuse_stale
 from .preflight import (
     refuse_missing_packages,
     refuse_over_budget,
@@ -48,9 +47,9 @@ from .preflight import (
     refuse_unmounted,
 )
 from .project import Project
+from .purchase import Bought, bought
 from .request import LaunchRequest
-from .task import Task, build_task, idle_minutes
-from .unowned_cost import unowned_notes
+from .task import Task, build_task
 
 FOLDER = "gpuplan-launches"
 """Below the folder where the command is run."""
@@ -72,6 +71,10 @@ class LaunchAnswer(FrozenModel):
     usd_worst: Usd | None
     cost_lines: tuple[CostLine, ...]
     notes: tuple[str, ...]
+    project: str | None = None
+    """The project that it counts for."""
+    limits: tuple[LimitStanding, ...] = ()
+    """Of the project's file, with what this launch adds to each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,11 +106,20 @@ class Prepared:
     orders: Orders
     """What the guard on the nodes holds the first launch to."""
     notes: tuple[str, ...]
+    project_file: ProjectFile | None = None
+    """The project's file whose limits it obeys."""
+    limits: tuple[LimitStanding, ...] = ()
+    """Of that file, as they stood when they were last looked at."""
 
     @property
     def all_places(self) -> tuple[Place, ...]:
         """Return all places, in the order in which the task tries them."""
         return (*self.places, *self.fallback)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return a sentence for every limit that is passed, or may be, and refuses nothing."""
+        return warnings(self.limits)
 
     def answer(self) -> LaunchAnswer:
         """Return what is printed of it."""
@@ -122,6 +134,8 @@ class Prepared:
             usd_worst=self.cost.usd_worst,
             cost_lines=self.cost.lines,
             notes=self.notes,
+            project=self.project.name,
+            limits=self.limits,
         )
 
 
@@ -135,6 +149,7 @@ def prepare(
     folder: Path,
     now: Callable[[], datetime],
     unique: Callable[[], str],
+    own_stops: OwnStops = NO_OWN_STOPS,
 ) -> Prepared:
     """Return a launch, refused if it could lose results or its price is not known.
 
@@ -147,6 +162,7 @@ def prepare(
         folder: where the command is run; a folder below it holds what is written.
         now: the clock, for names.
         unique: returns six characters that no other run has.
+        own_stops: what stopped the user's own launches.
 
     Raises:
         UsageError: the plan is stale, or something that is asked for contradicts it.
@@ -157,82 +173,98 @@ def prepare(
     plan = given.plan
     refuse_stale(given, snapshot_date=catalogue.snapshot_date)
     refuse_request(plan, request, needs=_needs(spec, project, request))
-    accelerator = catalogue.accelerators.get(plan.offer.accelerator)
-    steady = stops_bought(plan, accelerator, "on-demand")
-    steps_s = (total_steps(plan, request) or 0) * plan.step_time_s.value
-    slower = slower_than_steps(steady, steps_s)
-    request, late = bought_in_time(plan, request, now=now(), slower=slower)
-    places, others = tried(plan, request, catalogue), fallback(plan, request, catalogue)
-    refuse_unmounted(places[0].cloud, request)
-    steps = total_steps(plan, request)
-    trained = min(steps, smoke_steps()) if steps and request.guard.smoke else steps
-    stops = stops_bought(plan, accelerator, request.bought(plan))
-    cost = _cost(plan, trained, places, others, request, catalogue, stops)
-    whole = _cost(plan, steps, places, others, request, catalogue, stops)
-    refuse_over_budget(cost, request.guard)
-    refuse_past_deadline(cost, request.deadline, now=now())
+    machines = bought(plan, request, catalogue, now=now(), own_stops=own_stops)
+    request = machines.request
+    refuse_unmounted(machines.places[0].cloud, request)
+    refuse_over_budget(machines.cost, request.guard)
+    refuse_past_deadline(machines.cost, request.deadline, now=now())
     run_id = f"{_name(spec, request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
     written = folder / FOLDER / run_id
-    parameters = None if given.workload is None else given.workload.parameters
     task = build_task(
         plan,
         project,
         request,
-        places,
+        machines.places,
         run_id=run_id,
         folder=written,
-        accelerator=accelerator,
-        parameters=parameters,
-        fallback=others,
+        accelerator=machines.accelerator,
+        checkpoint_bytes=_checkpoint_bytes(given),
+        fallback=machines.fallback,
     )
     held = orders(
         plan,
         request,
-        whole,
-        places,
+        machines.whole,
+        machines.places,
         run_id=run_id,
         requested_at=now(),
-        fallback=others,
-        slower=slower,
+        fallback=machines.fallback,
+        slower=machines.slower,
     )
-    job = data = None
-    if request.command is None:
-        job = launch_job(
-            given,
-            spec,
-            project,
-            task,
-            request,
-            steps=trained,
-            run_id=run_id,
-            accelerator=accelerator,
-            stops=stops,
-        )
-        assert spec is not None, "launch_job() refuses a plan of no model"
-        data = launched_data(spec, synthetic=request.synthetic, smoke=request.guard.smoke)
+    job, data = _trained(given, spec, project, task, machines, run_id)
+    billing = catalogue.providers.get(plan.offer.provider)
+    notes = launch_notes(plan, machines, held, billing=billing)
     return Prepared(
         run_id=run_id,
         plan=plan,
         task=task,
-        cost=cost,
-        places=places,
-        fallback=others,
+        cost=machines.cost,
+        places=machines.places,
+        fallback=machines.fallback,
         job=job,
         data=data,
-        parameters=parameters,
+        parameters=None if given.workload is None else given.workload.parameters,
         folder=written,
         request=request,
         project=project,
         model=None if spec is None else spec.name,
         workload=None if spec is None else workload_key(spec),
-        billing=catalogue.providers.get(plan.offer.provider),
+        billing=billing,
         orders=held,
-        notes=(
-            *(*project.notes, *task.notes, *late),
-            *_notes(plan, request, catalogue, parameters=parameters, hours=cost.hours_expected),
-            *_unowned_notes(held, plan, request, (*places, *others)),
-        ),
+        notes=(*project.notes, *task.notes, *machines.late, *notes),
     )
+
+
+def _trained(
+    given: SourcedPlan,
+    spec: ModelSpec | None,
+    project: Project,
+    task: Task,
+    machines: Bought,
+    run_id: str,
+) -> tuple[Job | None, str | None]:
+    """Return the job of gpuplan's runner and what it trains on; nothing for a script of one's own.
+
+    Raises:
+        NoFeasiblePlanError: gpuplan's runner does not run the plan.
+    """
+    request = machines.request
+    if request.command is not None:
+        return None, None
+    job = launch_job(
+        given,
+        spec,
+        project,
+        task,
+        request,
+        steps=machines.steps,
+        run_id=run_id,
+        accelerator=machines.accelerator,
+        stops=machines.stops,
+    )
+    assert spec is not None, "launch_job() refuses a plan of no model"
+    data = launched_data(spec, synthetic=request.synthetic, smoke=request.guard.smoke)
+    return job, data
+
+
+def _checkpoint_bytes(given: SourcedPlan) -> float | None:
+    """Return the bytes of a checkpoint of a plan; None where neither they nor its model are known.
+
+    Plans of versions that did not count checkpoints are taken as trained with Adam.
+    """
+    if given.plan.stops is not None:
+        return given.plan.stops.checkpoint_bytes
+    return None if given.workload is None else usual_checkpoint_bytes(given.workload.parameters)
 
 
 def _needs(
@@ -246,18 +278,6 @@ def _needs(
         lambda: launched_data(spec, synthetic=synthetic, smoke=smoke),
         lambda: refuse_missing_packages(spec, project, request),
     ]
-
-
-def _unowned_notes(
-    held: Orders, plan: Plan, request: LaunchRequest, places: Sequence[Place]
-) -> tuple[str, ...]:
-    return unowned_notes(
-        held,
-        places,
-        image=request.image,
-        tpu=plan.offer.accelerator in TPU_SLICES,
-        disk_may_go=loses_nothing(managed=request.buys_spot(plan), fetch=request.fetch),
-    )
 
 
 def at_higher_prices(prepared: Prepared, differences: Sequence[PriceDifference]) -> Prepared:
@@ -300,93 +320,6 @@ def write(prepared: Prepared) -> Path:
             fix="run the command in a folder that you may write to.",
         ) from None
     return path
-
-
-def _cost(
-    plan: Plan,
-    steps: int | None,
-    places: tuple[Place, ...],
-    others: tuple[Place, ...],
-    request: LaunchRequest,
-    catalogue: Catalogue,
-    stops: Stops | None,
-) -> LaunchCost:
-    step = plan.step_time_s
-    training = None
-    if steps is not None:
-        training = Estimated(
-            value=steps * step.value,
-            low=steps * step.low,
-            high=steps * step.high,
-            basis=step.basis,
-        )
-    return launch_cost(
-        training,
-        nodes=plan.nodes,
-        usd_per_hour=places[0].usd_per_hour,
-        dearest_usd_per_hour=max(place.usd_per_hour for place in (*places, *others)),
-        billing=catalogue.providers.get(plan.offer.provider),
-        stops=stops,
-        # Handed over to others, machines are started twice.
-        idle_s=idle_minutes(request) * 60.0 + (restart_s() if others else 0.0),
-        tax_percent=_tax_percent(plan),
-    )
-
-
-def _tax_percent(plan: Plan) -> Decimal | None:
-    percent = plan.offer.tax_percent
-    return None if percent is None else Decimal(str(percent))
-
-
-def _data_lines(plan: Plan, parameters: int | None, hours: float | None) -> tuple[DataLine, ...]:
-    """Return what the data of a launch costs; nothing where its length or model is not known."""
-    if parameters is None or hours is None or plan.stops is None:
-        return ()
-    return data_lines(
-        provider=plan.offer.provider,
-        region=plan.offer.region,
-        nodes=plan.nodes,
-        parameters=parameters,
-        checkpoint_bytes=plan.stops.checkpoint_bytes,
-        hours=hours,
-    )
-
-
-def _notes(
-    plan: Plan,
-    request: LaunchRequest,
-    catalogue: Catalogue,
-    *,
-    parameters: int | None,
-    hours: float | None,
-) -> tuple[str, ...]:
-    """Return what was never tried, and what is not in the sums."""
-    notes = []
-    if plan.nodes > 1 and request.command is None and request.outputs is not None:
-        notes.append(
-            "checkpoints that several nodes write through a mounted bucket were tried on a"
-            " simulated cloud only: check the first one before you rely on them"
-        )
-    beside = in_words(_data_lines(plan, parameters, hours))
-    notes.append(
-        "disks, buckets and traffic between regions are not in these sums"
-        + (f": {beside}" if beside else "")
-    )
-    provider = catalogue.providers.get(plan.offer.provider)
-    if provider is None or provider.billing_increment_s is None:
-        notes.append(f"what {plan.offer.provider} rounds its bills to is not known")
-    if request.buys_spot(plan):
-        notes.append(
-            "after an interruption of spot machines SkyPilot starts the job again, and it continues"
-            " from its newest checkpoint"
-        )
-        notes.append(
-            "SkyPilot runs spot launches from a controller, a machine of 4 vCPUs or more with a"
-            " disk of 50 GB, if its server does not do so itself; that is not in these sums. It is"
-            " stopped after 10 idle minutes, and its disk is billed until it is ended:"
-            " `gpuplan reconcile` names it"
-        )
-    return tuple(notes)
 
 
 def _name(spec: ModelSpec | None, request: LaunchRequest) -> str:

@@ -71,7 +71,7 @@ def build_task(
     run_id: str,
     folder: Path,
     accelerator: Accelerator | None,
-    parameters: int | None,
+    checkpoint_bytes: float | None,
     fallback: tuple[Place, ...] = (),
 ) -> Task:
     """Return the task that launches a plan.
@@ -84,7 +84,7 @@ def build_task(
         run_id: names the run; the cluster's name is made of it.
         folder: local; holds `job` and `task.yaml` when the launch is written.
         accelerator: of the plan; None where the catalogue does not know it.
-        parameters: of the model, for the size of checkpoints; None where unknown.
+        checkpoint_bytes: of one checkpoint, for the size of disks; None where unknown.
         fallback: where machines are bought on demand, if there is no spot machine in `tried`, or
             once there is no time for one to be taken away.
 
@@ -95,7 +95,7 @@ def build_task(
     nodes, machine = hardware(plan, cloud)
     launched = _launched(plan, request)
     cluster = cluster_name(run_id)
-    resources = _resources(plan, project, request, tried, machine, run_id, parameters)
+    resources = _resources(plan, project, request, tried, machine, run_id, checkpoint_bytes)
     config: dict[str, Any] = {
         "name": cluster,
         "workdir": str(project.workdir),
@@ -168,7 +168,7 @@ def _resources(
     tried: tuple[Place, ...],
     machine: Mapping[str, Any],
     run_id: str,
-    parameters: int | None,
+    checkpoint_bytes: float | None,
 ) -> dict[str, Any]:
     cloud = tried[0].cloud
     fields: dict[str, Any] = {**machine}
@@ -177,7 +177,7 @@ def _resources(
         # So a job ends whose machine is being taken away: it is started again elsewhere.
         fields["job_recovery"] = {"recover_on_exit_codes": [ENDED_BY_SIGTERM]}
     if request.disk_gb is not None or cloud in SIZED_DISKS:
-        fields["disk_size"] = request.disk_gb or disk_gb(parameters)
+        fields["disk_size"] = request.disk_gb or disk_gb(checkpoint_bytes)
     if plan.nodes > 1 and cloud in FAST_NETWORK and plan.offer.accelerator not in TPU_SLICES:
         fields["network_tier"] = "best"
     if request.image is not None:

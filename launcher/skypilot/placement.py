@@ -104,6 +104,18 @@ class Place:
     region: str | None
     zone: str | None
     usd_per_hour: Decimal
+    """US dollars, before tax."""
+    tax_percent: Decimal | None = None
+    """What the user's pricebook says that is paid on it."""
+    discount_percent: Decimal | None = None
+    """What their pricebook has taken off it; None: nothing."""
+    is_of_term: bool = False
+    """Whether it is the price of a commitment or a reservation, which no table of hours has."""
+
+    @property
+    def paid_usd_per_hour(self) -> Decimal:
+        """Return what an hour of a node costs with its tax, as it is counted."""
+        return self.usd_per_hour * (1 + (self.tax_percent or Decimal(0)) / 100)
 
     @property
     def infra(self) -> str:
@@ -143,7 +155,7 @@ def places(
             cloud=cloud,
             region=None if region in ANYWHERE else region,
             zone=zone,
-            usd_per_hour=_usd_per_hour(plan.offer, region, catalogue, spot=spot),
+            **_price(plan.offer, region, catalogue, spot=spot),
         )
         for region in tried
         for zone in zones_tried
@@ -182,6 +194,7 @@ def own_place(infra: str, plan: Plan, *, spot: bool) -> Place:
         region=parts[0] if parts else None,
         zone=parts[1] if len(parts) > 1 else None,
         usd_per_hour=Decimal(str(plan.offer.usd_per_hour)),
+        tax_percent=_decimal(plan.offer.tax_percent),
     )
 
 
@@ -251,14 +264,33 @@ def _refuse_unsold(plan: Plan, cloud: str, *, spot: bool) -> None:
         )
 
 
-def _usd_per_hour(chosen: ChosenOffer, region: str, catalogue: Catalogue, *, spot: bool) -> Decimal:
+def _price(chosen: ChosenOffer, region: str, catalogue: Catalogue, *, spot: bool) -> dict[str, Any]:
+    """Return what a place says of its price: the plan's own terms where it is the plan's price.
+
+    Raises:
+        PriceError: it is not known.
+    """
     offer = _offer(chosen, region, catalogue)
+    tax_percent = _decimal(chosen.tax_percent)
     planned_so = region == chosen.region and spot == (chosen.purchase == "spot")
     if planned_so and chosen.usd_per_hour is not None:
         planned = Decimal(str(chosen.usd_per_hour))
         # A plan that was kept by an older gpuplan may hold a spot price that is none of the market.
         if not (spot and _is_hollow_spot(planned, offer)):
-            return planned
+            return {
+                "usd_per_hour": planned,
+                "tax_percent": tax_percent,
+                "discount_percent": _decimal(chosen.discount_percent),
+                "is_of_term": chosen.purchase in ("committed", "reserved"),
+            }
+    usd = _usd_per_hour(chosen, region, offer, spot=spot)
+    percent = None
+    if offer is not None:
+        percent = catalogue.pricebook.discount_percent(offer, "spot" if spot else "on-demand")
+    return {"usd_per_hour": usd, "tax_percent": tax_percent, "discount_percent": percent}
+
+
+def _usd_per_hour(chosen: ChosenOffer, region: str, offer: Offer | None, *, spot: bool) -> Decimal:
     how = "spot" if spot else "on-demand"
     usd = None
     if offer is not None:
@@ -271,6 +303,10 @@ def _usd_per_hour(chosen: ChosenOffer, region: str, catalogue: Catalogue, *, spo
             f" {chosen.instance_type}` shows with one, or state it in a file for --offers.",
         )
     return usd
+
+
+def _decimal(number: float | None) -> Decimal | None:
+    return None if number is None else Decimal(str(number))
 
 
 def _is_hollow_spot(usd: Decimal, offer: Offer | None) -> bool:

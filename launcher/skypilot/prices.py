@@ -36,6 +36,8 @@ class PriceDifference:
     infra: str
     ours_usd_per_hour: Decimal
     skypilot_usd_per_hour: Decimal
+    """Less what the user's pricebook takes off such a price."""
+    discount_percent: Decimal | None = None
 
     @property
     def dearer_usd_per_hour(self) -> Decimal:
@@ -44,9 +46,14 @@ class PriceDifference:
 
     def __str__(self) -> str:
         change = self.skypilot_usd_per_hour / self.ours_usd_per_hour - 1
+        off = (
+            ""
+            if self.discount_percent is None
+            else f" less your {float(self.discount_percent):g} %"
+        )
         return (
             f"{self.infra}: the plan says ${self.ours_usd_per_hour:.2f}/h,"
-            f" SkyPilot's own table ${self.skypilot_usd_per_hour:.2f}/h ({change:+.0%})"
+            f" SkyPilot's own table{off} ${self.skypilot_usd_per_hour:.2f}/h ({change:+.0%})"
         )
 
 
@@ -58,7 +65,9 @@ def price_differences(
 ) -> tuple[PriceDifference, ...]:
     """Return where SkyPilot's price is more than one percent off the plan's.
 
-    A place of which SkyPilot knows no price is left out: there is nothing to compare.
+    A place of which SkyPilot knows no price is left out, and one whose price is that of a term:
+    there is nothing to compare. Where the user's pricebook has a discount, SkyPilot's list price is
+    taken less the same.
 
     Args:
         task: as it is launched (`Task.config`).
@@ -73,10 +82,16 @@ def price_differences(
     found = []
     for place, usd in zip(places, theirs, strict=True):
         ours = place.usd_per_hour * plan.nodes
-        if usd is not None and ours > 0 and abs(usd - ours) > ours * SAME_WITHIN:
+        if usd is None or place.is_of_term:
+            continue
+        usd = usd * (100 - (place.discount_percent or Decimal(0))) / 100
+        if ours > 0 and abs(usd - ours) > ours * SAME_WITHIN:
             found.append(
                 PriceDifference(
-                    infra=place.infra, ours_usd_per_hour=ours, skypilot_usd_per_hour=usd
+                    infra=place.infra,
+                    ours_usd_per_hour=ours,
+                    skypilot_usd_per_hour=usd,
+                    discount_percent=place.discount_percent,
                 )
             )
     return tuple(found)

@@ -30,6 +30,18 @@ def attempt_usd(record: LaunchRecord, attempt: Attempt, *, now: datetime) -> Dec
     return (hours * attempt.usd_per_hour).quantize(CENT)
 
 
+def idle_usd(record: LaunchRecord, attempt: Attempt, *, now: datetime) -> Decimal | None:
+    """Return what an attempt cost while its command did not run; None where that is not known.
+
+    From when its machines were paid for until the command began, from its end until they were gone,
+    and what the provider rounds up.
+    """
+    whole = attempt_usd(record, attempt, now=now)
+    if attempt.command_usd is None:
+        return None if whole else ZERO
+    return max(ZERO, whole - attempt.command_usd)
+
+
 def spent_usd(record: LaunchRecord, *, now: datetime) -> Decimal:
     """Return what a launch has cost so far, all attempts."""
     return sum((attempt_usd(record, one, now=now) for one in record.attempts), ZERO)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn
@@ -136,6 +136,20 @@ class Store:
             estimate = _read_estimate(connection, row, _refuse)
             assert estimate is not None, "what cannot be read is refused"
             return KeptEstimate(estimate=estimate, origin=Origin.model_validate_json(row["origin"]))
+
+    def origins(self) -> list[Origin]:
+        """Return what kept estimates were made from, newest first, as far as it can be read."""
+        if not self.path.exists():
+            return []
+        with self.transaction() as connection:
+            rows = connection.execute(
+                f"SELECT origin FROM estimates WHERE origin IS NOT NULL {_NEWEST_FIRST}"
+            ).fetchall()
+        found: list[Origin] = []
+        for row in rows:
+            with suppress(ValidationError):
+                found.append(Origin.model_validate_json(row["origin"]))
+        return found
 
     def find_plan(self, prefix: str) -> SourcedPlan:
         """Return the one kept plan whose id begins with `prefix`; its estimate holds only it.

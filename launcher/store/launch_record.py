@@ -22,6 +22,7 @@ class PricedPlace(FrozenModel):
     infra: str
     """As SkyPilot names it: `aws/us-east-1`."""
     usd_per_hour: Usd
+    """With the tax of the user's pricebook, as it is counted."""
     spot: bool = False
 
 
@@ -46,9 +47,16 @@ class Attempt(FrozenModel):
     """Whether they may have been gone earlier: the dollars are then the most it can have cost."""
     counted_usd: Usd | None = None
     """As the guard on the machines counted, where the engine changed them in between."""
+    command_usd: Usd | None = None
+    """Of its cost, that of the time in which its command ran; the rest is start, set-up and the
+    time until its machines were gone. None where that is not known."""
     preemptions: int = 0
     """Recoveries that the engine made by itself."""
     outcome: Outcome | None = None
+    guard_why: str | None = None
+    """What its guard ended it for, in a word; None where it did not, or that is not known."""
+    trained: bool | None = None
+    """Whether it did a step; None where that is not known, as of a script of the user's own."""
 
 
 class LaunchRecord(FrozenModel):
@@ -68,12 +76,18 @@ class LaunchRecord(FrozenModel):
     """The plan in a line."""
     model: str | None
     project: str
+    project_file: str | None = None
+    """The project's file that it was launched for, absolute; None where there was none."""
     owner: str
     folder: str
     """Local and absolute: the task and what it sends."""
     cluster: str
     accelerator: str | None = None
     """As the catalogue names what the plan is for."""
+    accelerators: int | None = None
+    """Of all nodes together; None in records of versions that did not keep it."""
+    provider: str | None = None
+    """As the catalogue names it; None in records of versions that did not keep it."""
     workload: str | None = None
     """What tells one model, with its params, from another (`measured_steps.py`)."""
     plan_key: str | None = None

@@ -6,15 +6,17 @@ What is kept is written before money can be spent; nothing here asks the engine 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from ...catalog.errors import UsageError
+from ..labels import slug
 from .estimates import SHORTEST_PREFIX, Store, StoreError
 from .launch_record import Attempt, LaunchRecord
+from .launch_sums import By, LaunchSum, Wanted, condition_of, launch_sums, sums_of
 from .spending_limits import SpendingLimits, refuse_beyond
 
 
@@ -45,8 +47,8 @@ class Ledger:
         with self._store.transaction("IMMEDIATE") as connection:
             refuse_beyond(record, _all_for(connection, limits), limits, now=self._now())
             connection.execute(
-                "INSERT INTO launches (run, created_at, state, cluster, record)"
-                " VALUES (:run, :created_at, :state, :cluster, :record)",
+                f"INSERT INTO launches ({', '.join(COLUMNS)})"
+                f" VALUES ({', '.join(f':{name}' for name in COLUMNS)})",
                 _row(record),
             )
             self._note(connection, record.run, "intended")
@@ -137,6 +139,17 @@ class Ledger:
         """Return every launch that can be read, newest first; `unreadable` names the others."""
         return [record for _, record in self._rows() if record is not None]
 
+    def counted(self, limits: SpendingLimits) -> list[LaunchRecord]:
+        """Return every launch that limits count, newest first.
+
+        Raises:
+            StoreError: one cannot be read, and a limit may refuse a launch for what it costs.
+        """
+        if not self._store.path.exists():
+            return []
+        with self._store.transaction() as connection:
+            return _all_for(connection, limits)
+
     def unreadable(self) -> list[str]:
         """Return the runs whose records are damaged, or of a version that this one cannot read."""
         return [run for run, record in self._rows() if record is None]
@@ -149,7 +162,76 @@ class Ledger:
 
     def open(self) -> list[LaunchRecord]:
         """Return the launches that may still cost money, newest first."""
-        return [record for record in self.all() if record.is_open]
+        return self._where("state <> 'ended'", ())
+
+    def of_plans(self, plans: Iterable[str]) -> list[LaunchRecord]:
+        """Return the launches of plans, by their ids, newest first."""
+        wanted = sorted(set(plans))
+        return [
+            record
+            for i in range(0, len(wanted), MOST_VALUES)
+            for record in self._where(
+                f"plan IN ({', '.join('?' * len(wanted[i : i + MOST_VALUES]))})",
+                wanted[i : i + MOST_VALUES],
+            )
+        ]
+
+    def of_workloads(self, workloads: Iterable[str]) -> list[LaunchRecord]:
+        """Return the launches of workloads (`workload_key`), newest first."""
+        return [
+            record
+            for workload in sorted(set(workloads))
+            for record in self._where("json_extract(record, '$.workload') = ?", (workload,))
+        ]
+
+    def of_project(self, name: str, file: str | None = None) -> list[LaunchRecord]:
+        """Return the launches of a project, newest first.
+
+        Args:
+            name: of the project; names are compared as the labels of machines are.
+            file: its file, absolute: launches that were made for it are its own by any name.
+        """
+        if not self._store.path.exists():
+            return []
+        with self._store.transaction() as connection:
+            known = connection.execute("SELECT DISTINCT project FROM launches").fetchall()
+        names = [row["project"] for row in known if slug(row["project"] or "") == slug(name)]
+        listed = ", ".join("?" * len(names))
+        return self._where(
+            f"project IN ({listed}) OR json_extract(record, '$.project_file') = ?",
+            (*names, file or ""),
+        )
+
+    def sums(self, wanted: Wanted, by: By) -> list[LaunchSum]:
+        """Return launches summed up by a name of theirs, as of now."""
+        return launch_sums(self._store, wanted, by, now=self._now())
+
+    def newest(self, wanted: Wanted, limit: int | None = None) -> list[LaunchRecord]:
+        """Return the wanted launches that can be read, newest first, at most `limit` of them."""
+        condition, values = condition_of(wanted)
+        return self._where(condition, values, limit)
+
+    def not_in_sums(self) -> list[str]:
+        """Return the runs that `sums` leaves out, as their records cannot be read."""
+        if not self._store.path.exists():
+            return []
+        with self._store.transaction() as connection:
+            rows = connection.execute(
+                "SELECT run, record FROM launches WHERE ended_microusd IS NULL"
+            ).fetchall()
+        return [row["run"] for row in rows if _parsed(row["record"]) is None]
+
+    def _where(
+        self, condition: str, values: Sequence[str], limit: int | None = None
+    ) -> list[LaunchRecord]:
+        if not self._store.path.exists():
+            return []
+        with self._store.transaction() as connection:
+            rows = connection.execute(
+                f"SELECT record FROM launches WHERE {condition} ORDER BY created_at DESC LIMIT ?",
+                (*values, -1 if limit is None else limit),
+            ).fetchall()
+        return [record for row in rows if (record := _parsed(row["record"])) is not None]
 
     def events(self, run: str) -> list[tuple[datetime, str]]:
         """Return what happened to a launch, oldest first."""
@@ -173,13 +255,40 @@ def default_ledger(now: Callable[[], datetime], path: Path | None = None) -> Led
     return Ledger(Store(path), now=now)
 
 
-def _row(record: LaunchRecord) -> dict[str, str]:
+COLUMNS = (
+    "run",
+    "created_at",
+    "state",
+    "cluster",
+    "record",
+    "plan",
+    "project",
+    "owner",
+    "accelerator",
+    "provider",
+    "outcome",
+    "ended_microusd",
+    "node_hours",
+    "is_bound",
+)
+MOST_VALUES = 500
+"""Of one question; SQLite before 3.32 takes no more than 999."""
+
+
+def _row(record: LaunchRecord) -> dict[str, str | int | float | None]:
+    """Return the columns of a launch; its sums only when it has ended and they stay."""
     return {
         "run": record.run,
         "created_at": record.created_at.isoformat(),
         "state": record.state,
         "cluster": record.cluster,
         "record": record.model_dump_json(),
+        "plan": record.plan,
+        "project": record.project,
+        "owner": record.owner,
+        "accelerator": record.accelerator,
+        "outcome": record.outcome,
+        **sums_of(record),
     }
 
 
@@ -229,8 +338,5 @@ def _damaged(run: str, so: str = "") -> StoreError:
 
 
 def _write(connection: sqlite3.Connection, record: LaunchRecord) -> None:
-    connection.execute(
-        "UPDATE launches SET created_at = :created_at, state = :state, cluster = :cluster,"
-        " record = :record WHERE run = :run",
-        _row(record),
-    )
+    changed = ", ".join(f"{name} = :{name}" for name in COLUMNS if name != "run")
+    connection.execute(f"UPDATE launches SET {changed} WHERE run = :run", _row(record))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -85,6 +86,37 @@ def keep_step(
             row,
         )
     return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptStep:
+    """One run's measured step, with its run record."""
+
+    run: str
+    workload: str
+    plan_key: str
+    step_time_s: float
+    record: Mapping[str, Any]
+
+
+def kept_steps(store: Store) -> list[KeptStep]:
+    """Return every measured step that is kept, oldest first."""
+    if not store.path.exists():
+        return []
+    with store.transaction() as connection:
+        rows = connection.execute(
+            "SELECT run, workload, plan_key, step_time_s, record FROM measured_steps ORDER BY at"
+        ).fetchall()
+    return [KeptStep(**{**dict(row), "record": json.loads(row["record"])}) for row in rows]
+
+
+def models_of(store: Store) -> dict[str, ModelSpec]:
+    """Return the model of each workload that a kept estimate is of, if its files are the same."""
+    found: dict[str, ModelSpec] = {}
+    for origin in store.origins():
+        if files_hash(origin.spec) == origin.files_hash:
+            found.setdefault(workload_key(origin.spec, files=origin.files_hash), origin.spec)
+    return found
 
 
 def known_runs(store: Store, workload: str) -> KnownRuns:

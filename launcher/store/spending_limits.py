@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 
 from ...catalog.errors import LimitError
 from .accounting import ZERO, committed_usd, spent_usd
 from .launch_record import LaunchRecord
+from .project_limits import (
+    BOUND_IT,
+    HOW_LONG_UNKNOWN,
+    ProjectFile,
+    month_of,
+    refuse_exceeded,
+    standings,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,11 +28,14 @@ class SpendingLimits:
     owner_usd: Decimal | None = None
     month_usd: Decimal | None = None
     """Limit on all launches made in one calendar month (UTC)."""
+    file: ProjectFile | None = None
+    """The project's file, whose own limits hold too."""
 
     @property
     def any(self) -> bool:
-        """Return whether anything is limited."""
-        return (self.project_usd, self.owner_usd, self.month_usd) != (None, None, None)
+        """Return whether a launch may be refused for a limit."""
+        own = (self.project_usd, self.owner_usd, self.month_usd)
+        return own != (None, None, None) or (self.file is not None and self.file.refuses)
 
 
 def refuse_beyond(
@@ -37,27 +48,20 @@ def refuse_beyond(
     """
     if not limits.any:
         return
-    if wanted.reserved_usd is None:
-        raise LimitError(
-            "There is a limit on spending, and how long this job runs is not known.",
-            fix="give --steps, --max-cost or --max-hours.",
-        )
     known = [one for one in others if one.run != wanted.run]
-    month = _month(wanted.created_at)
-    scopes = (
-        ("project", wanted.project, limits.project_usd, [r for r in known if _same(r, wanted)]),
-        ("owner", wanted.owner, limits.owner_usd, [r for r in known if r.owner == wanted.owner]),
-        ("month", month, limits.month_usd, [r for r in known if _month(r.created_at) == month]),
-    )
+    if limits.file is not None:
+        refuse_exceeded(standings(wanted, known, limits.file, now=now))
+    scopes = _scopes(wanted, known, limits)
+    if scopes and wanted.reserved_usd is None:
+        raise LimitError(HOW_LONG_UNKNOWN, fix=BOUND_IT)
     for scope, name, limit, counted in scopes:
-        if limit is None:
-            continue
         committed = sum((committed_usd(one, now=now) for one in counted), ZERO)
         already = spent_usd(wanted, now=now)
-        if committed + max(wanted.reserved_usd, already) > limit:
+        reserved = wanted.reserved_usd or ZERO
+        if committed + max(reserved, already) > limit:
             open_runs = sum(one.is_open for one in counted)
             raise LimitError(
-                f"At worst this costs ${wanted.reserved_usd:,.2f}; {scope} {name} has committed"
+                f"At worst this costs ${reserved:,.2f}; {scope} {name} has committed"
                 f" ${committed:,.2f} of its ${limit:,.2f} ({open_runs} still open, counted at"
                 " their worst).",
                 fix=f"allow less with --max-cost, end what is open (`gpuplan status`), or raise"
@@ -65,9 +69,20 @@ def refuse_beyond(
             )
 
 
+def _scopes(
+    wanted: LaunchRecord, known: list[LaunchRecord], limits: SpendingLimits
+) -> list[tuple[str, str, Decimal, list[LaunchRecord]]]:
+    """Return what is limited, the name of it, the limit, and the launches that count."""
+    month = month_of(wanted)
+    scopes = (
+        ("project", wanted.project, limits.project_usd, [r for r in known if _same(r, wanted)]),
+        ("owner", wanted.owner, limits.owner_usd, [r for r in known if r.owner == wanted.owner]),
+        ("month", month, limits.month_usd, [r for r in known if month_of(r) == month]),
+    )
+    return [
+        (scope, name, limit, counted) for scope, name, limit, counted in scopes if limit is not None
+    ]
+
+
 def _same(record: LaunchRecord, wanted: LaunchRecord) -> bool:
     return record.project == wanted.project
-
-
-def _month(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m}"

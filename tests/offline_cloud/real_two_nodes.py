@@ -48,6 +48,8 @@ def test_two_nodes_and_a_bucket_stopped_by_hand_then_by_the_cap(
     person(*LAUNCH, *many, *UNSTOPPED, "--autodown", "0", "--detach")
     record = person.record()
     assert record["state"] == "running"
+    planned = json.loads(person("report", record["plan"], "-q", "--format", "json"))
+    assert planned["accelerator_hours"] > 0
     until(lambda: bool(there(person)), timeout_s=120, every_s=2, what="a checkpoint")
     said = person("stop", record["run"])
     assert "it writes a checkpoint first" in said
@@ -89,6 +91,13 @@ def test_two_nodes_and_a_bucket_stopped_by_hand_then_by_the_cap(
     slow_s = max(0.0, ended_s - state["seen_at_s"] - TAIL_S)
     assert record["spent_usd"] <= most + (SLACK_S + slow_s + START_S) / 3600 * rate
     assert "allow more" in person("resume", record["run"], code=2)
+    # What is spent stands beside what was planned, in the same report.
+    report = json.loads(person("report", record["plan"], "-q", "--format", "json"))
+    assert report["total"] == planned["total"]
+    (spent,) = report["spent"]
+    assert (spent["launch"], spent["experiment"]) == (record["run"], record["plan"])
+    assert spent["usd"] == pytest.approx(record["spent_usd"], abs=0.01)
+    assert spent["planned_usd"] == planned["experiments"][0]["run_usd"]
     assert "Nothing is open" in person("status")
     assert f"${record['spent_usd']:,.2f}" in person("history")
     assert "Nothing is open" in person("reconcile")

@@ -32,6 +32,7 @@ from gpuplan.planner.plan.plan import (
     Recommended,
     Rejected,
     RunCost,
+    Stops,
     WholeJob,
     WorkloadFacts,
 )
@@ -51,6 +52,20 @@ def make_offer(**changes: Any) -> ChosenOffer:
         "price_date": date(2026, 8, 20),
     }
     return ChosenOffer(**{**fields, **changes})
+
+
+def make_stops(**changes: Any) -> Stops:
+    """Return what stops a run once in 1,000 hours, with a rate known to a factor of about 3."""
+    fields: dict[str, Any] = {
+        "per_hour": 1e-3,
+        "per_hour_low": 3e-4,
+        "per_hour_high": 3e-3,
+        "checkpoint_bytes": 1e10,
+        "stall_s": 8.0,
+        "restart_s": 1000.0,
+        "wait_s": 0.0,
+    }
+    return Stops(**{**fields, **changes})
 
 
 def make_run(**changes: Any) -> RunCost:

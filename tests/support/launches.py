@@ -43,7 +43,7 @@ def make_task(
         "run_id": RUN_ID,
         "folder": Path("/home/ann/net/gpuplan-launches") / RUN_ID,
         "accelerator": catalogue.accelerators.get(plan.offer.accelerator),
-        "parameters": 124_439_808,
+        "checkpoint_bytes": 12 * 124_439_808,
     }
     return build_task(plan, project or make_project(), request, tried, **{**facts, **changes})
 

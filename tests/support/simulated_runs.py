@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpuplan.planner.cost.bought import slower_than_steps
 from gpuplan.planner.goodput.expected_run import expected_run, interval_s
 from gpuplan.planner.goodput.hand_over import RESTARTS
 from gpuplan.planner.goodput.priors import prior
@@ -172,20 +173,25 @@ SLOWEST_S = 1920.0
 """As startup.toml has it."""
 
 
-def compared_mixes(cases: Sequence[Case], count: int, rng: np.random.Generator) -> list[Mixed]:
-    """Return the mix against the simulation, with a deadline drawn for every case on spot."""
-    plans = [a_purchase(case, rng) for case in cases]
+def compared_mixes(
+    cases: Sequence[Case], count: int, rng: np.random.Generator, *, as_launched: bool = False
+) -> list[Mixed]:
+    """Return the mix against the simulation, with a deadline drawn for every case on spot.
+
+    The rule counts the steps that are left, or as a launch does, with what else takes time.
+    """
+    plans = [a_purchase(case, rng, as_launched=as_launched) for case in cases]
     runs, steps_s, factors = drawn(cases, count, rng)
     rates = rates_of(cases, count) * factors
     begins = repeated(
-        [p.deadline_s >= RESTARTS * SLOWEST_S + p.training_s.high for p in plans], count
+        [p.deadline_s >= RESTARTS * SLOWEST_S + p.training_s.high * p.slower for p in plans], count
     ).astype(bool)
     # What begins on demand stays there.
     deadline_s = np.where(begins, repeated([p.deadline_s for p in plans], count), 1e15)
     deadline = Deadline(
         deadline_s=deadline_s,
         slowest_restart_s=np.full_like(deadline_s, SLOWEST_S),
-        steps_s=steps_s,
+        steps_s=steps_s * repeated([p.slower for p in plans], count),
         failure_per_s=rates[0],
     )
     rates[1:] *= begins
@@ -198,25 +204,28 @@ def compared_mixes(cases: Sequence[Case], count: int, rng: np.random.Generator) 
     return [_mixed(*one) for one in zip(plans, *by_case, strict=True)]
 
 
-def a_purchase(case: Case, rng: np.random.Generator) -> Purchase:
+def a_purchase(case: Case, rng: np.random.Generator, *, as_launched: bool = False) -> Purchase:
     """Return how a case on spot may be bought, with a deadline from just too near to begin so."""
     spot = case.stops
     share = case.failures_per_hour / spot.per_hour
+    on_demand = Stops(
+        per_hour=case.failures_per_hour,
+        per_hour_low=spot.per_hour_low * share,
+        per_hour_high=spot.per_hour_high * share,
+        checkpoint_bytes=spot.checkpoint_bytes,
+        stall_s=spot.stall_s,
+        restart_s=spot.restart_s,
+        wait_s=0.0,
+    )
+    slower = slower_than_steps(on_demand, case.training_s.value) if as_launched else 1.0
     return Purchase(
         training_s=case.training_s,
         spot=spot,
-        on_demand=Stops(
-            per_hour=case.failures_per_hour,
-            per_hour_low=spot.per_hour_low * share,
-            per_hour_high=spot.per_hour_high * share,
-            checkpoint_bytes=spot.checkpoint_bytes,
-            stall_s=spot.stall_s,
-            restart_s=spot.restart_s,
-            wait_s=0.0,
-        ),
+        on_demand=on_demand,
+        slower=slower,
         spot_usd_per_hour=SPOT_USD,
         on_demand_usd_per_hour=ON_DEMAND_USD,
-        deadline_s=case.training_s.high * rng.uniform(0.98, 1.4) + RESTARTS * SLOWEST_S,
+        deadline_s=case.training_s.high * slower * rng.uniform(0.98, 1.4) + RESTARTS * SLOWEST_S,
         slowest_restart_s=SLOWEST_S,
     )
 

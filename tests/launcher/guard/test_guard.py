@@ -83,7 +83,9 @@ def test_a_run_that_reaches_its_cap_writes_a_checkpoint_and_ends_with_4(node: No
     assert checkpoint(node)["step"] == last["step"] > 5
     assert 2.0 <= last["spent_usd"] <= 2.0 + POLL_S + SLACK_S
     # The state is whole, and the same wherever it is told.
-    assert node.state == {key: value for key, value in last.items() if key != "command_code"}
+    ended = ("command_code", "command_s")
+    assert node.state == {key: value for key, value in last.items() if key not in ended}
+    assert 0 < last["command_s"] <= last["seen_at_s"] - last["began_at_s"]
     (line,) = node.attempts
     assert {key: last[key] for key in line} == line
 

@@ -48,6 +48,31 @@ def is_accounted(record: LaunchRecord, engine: FakeEngine) -> bool:
     return spent_usd(record, now=engine.clock()) + Decimal("0.01") >= engine.billed_usd()
 
 
+@pytest.mark.parametrize(
+    ("log", "workload", "guard_why", "trained"),
+    [
+        (GUARDED, "w", "max-cost", True),
+        (GUARDED.replace("812", "null"), "w", "max-cost", False),
+        ("pip: no such package\n", "w", None, False),
+        (GUARDED, None, "max-cost", None),
+    ],
+)
+def test_an_attempt_keeps_whether_it_came_to_train(
+    tmp_path: Path,
+    context: LaunchContext,
+    engine: FakeEngine,
+    log: str,
+    workload: str | None,
+    guard_why: str | None,
+    trained: bool | None,
+) -> None:
+    engine.log = log
+    record = launched(context, make_record(tmp_path, engine.clock, workload=workload))
+    ended = attend(context, record)
+    assert ended.last is not None
+    assert (ended.last.guard_why, ended.last.trained) == (guard_why, trained)
+
+
 def test_a_launch_from_intent_to_account(
     tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answers import make_estimate, make_offer, make_plan, make_run
+from answers import make_estimate, make_offer, make_plan, make_run, make_stops
 from launches import BUCKET, make_project
 
 from gpuplan.catalog.errors import LimitError, NoFeasiblePlanError, PriceError, UsageError
@@ -28,7 +28,7 @@ from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.origin import files_hash, origin_of
 from gpuplan.launcher.store.sourced_plan import SourcedPlan
 from gpuplan.planner.plan.layout import parse_layout
-from gpuplan.planner.plan.plan import Estimate, Plan, Stops
+from gpuplan.planner.plan.plan import Estimate, Plan
 from gpuplan.planner.plan.question import Choices, Money, Question, Work
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
@@ -435,6 +435,10 @@ def test_a_spot_launch_says_what_its_controller_costs_beside(folder: Path) -> No
     for spot in (True, False):
         launch = prepared(given_plan(), LaunchRequest(outputs=BUCKET, spot=spot))
         assert any("controller" in note for note in launch.notes) is spot
+    plan = make_plan(run=make_run()).model_copy(update={"stops": make_stops()})
+    launch = prepared(given_plan(plan), LaunchRequest(outputs=BUCKET, spot=True))
+    (beside,) = [note for note in launch.notes if note.startswith("disks, buckets")]
+    assert "SkyPilot's controller $" in beside
 
 
 def test_a_deadline_lets_spot_machines_be_replaced(folder: Path) -> None:
@@ -532,15 +536,7 @@ def test_how_often_a_checkpoint_is_written_and_whether_into_a_bucket(folder: Pat
 def test_checkpoints_are_as_frequent_as_costs_least_and_stops_are_in_the_cost(
     folder: Path,
 ) -> None:
-    stops = Stops(
-        per_hour=1e-3,
-        per_hour_low=3e-4,
-        per_hour_high=3e-3,
-        checkpoint_bytes=3e12,
-        stall_s=30.0,
-        restart_s=1000.0,
-        wait_s=0.0,
-    )
+    stops = make_stops(checkpoint_bytes=3e12, stall_s=30.0)
     plan = make_plan(run=make_run()).model_copy(update={"stops": stops})
     launch = prepared(given_plan(plan), LaunchRequest(outputs=BUCKET))
     assert launch.job is not None

@@ -190,9 +190,9 @@ def test_any_name_makes_a_cluster_name_and_labels_that_every_cloud_takes(
         assert set(text) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
-@pytest.mark.parametrize("parameters", [None, 10**6, 7 * 10**10])
-def test_a_disk_holds_three_checkpoints(parameters: int | None) -> None:
-    assert disk_gb(parameters) * 1e9 >= 3 * 12 * (parameters or 0)
+@pytest.mark.parametrize("checkpoint_bytes", [None, 1e7, 8.4e11])
+def test_a_disk_holds_three_checkpoints(checkpoint_bytes: float | None) -> None:
+    assert disk_gb(checkpoint_bytes) * 1e9 >= 3 * (checkpoint_bytes or 0)
 
 
 PYTHON = '#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n'

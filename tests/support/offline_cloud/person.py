@@ -38,6 +38,9 @@ offers:
 """The fixture's own price: nobody publishes one."""
 START_S = 30.0
 """What an account may hold above the bill for each node: asked for, not booted; seen, not gone."""
+MANAGED_DOWN_S = 60.0
+"""SkyPilot 0.14 says first that a managed job has succeeded, then reads its log, and then takes its
+machines down (sky/jobs/controller.py): they end after `launch` has. Later, they are left."""
 
 
 class Person:
@@ -124,6 +127,12 @@ class Person:
         """
         record = self.record()
         assert (record["state"], record["outcome"]) == ("ended", outcome), record
+        if record["managed"]:
+            until(
+                lambda: all(one.state == "terminated" for one in self.machines(record)),
+                timeout_s=MANAGED_DOWN_S,
+                what="the end of the machines of a managed job",
+            )
         machines = self.machines(record)
         assert [one.state for one in machines if one.state != "terminated"] == []
         billed, spent = self.billed_usd(record), record["spent_usd"]

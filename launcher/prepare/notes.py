@@ -1,0 +1,94 @@
+"""What a user should know of a launch before it costs: never tried, not in the sums, left behind.
+
+Pure: nothing is read, written or asked.
+"""
+
+from __future__ import annotations
+
+from ...catalog.types import Provider
+from ...planner.cost.beside import controller_line
+from ...planner.cost.data_cost import data_lines
+from ...planner.plan.plan import DataLine, Plan
+from ..guard.orders import Orders
+from ..lifecycle.shutdown_behavior import loses_nothing
+from ..skypilot.placement import TPU_SLICES
+from .purchase import Bought
+from .request import LaunchRequest
+from .unowned_cost import unowned_notes
+
+
+def launch_notes(
+    plan: Plan, bought: Bought, held: Orders, *, billing: Provider | None
+) -> tuple[str, ...]:
+    """Return the notes on a launch.
+
+    Args:
+        plan: what is launched.
+        bought: its machines and its costs.
+        held: what the guard on the nodes holds it to.
+        billing: the plan's provider; None where the catalogue does not know it.
+    """
+    return (
+        *_never_tried(plan, bought.request),
+        *_not_counted(plan, bought, billing),
+        *_of_spot(plan, bought.request),
+        *unowned_notes(
+            held,
+            (*bought.places, *bought.fallback),
+            image=bought.request.image,
+            tpu=plan.offer.accelerator in TPU_SLICES,
+            disk_may_go=loses_nothing(
+                managed=bought.request.buys_spot(plan), fetch=bought.request.fetch
+            ),
+        ),
+    )
+
+
+def _never_tried(plan: Plan, request: LaunchRequest) -> tuple[str, ...]:
+    if plan.nodes == 1 or request.command is not None or request.outputs is None:
+        return ()
+    return (
+        "checkpoints that several nodes write through a mounted bucket were tried on a"
+        " simulated cloud only: check the first one before you rely on them",
+    )
+
+
+def _not_counted(plan: Plan, bought: Bought, billing: Provider | None) -> tuple[str, ...]:
+    lines = _beside(plan, bought.cost.hours_expected, managed=bought.request.buys_spot(plan))
+    beside = ", ".join(line.text for line in lines)
+    notes = (
+        "disks, buckets and traffic between regions are not in these sums"
+        + (f": {beside}" if beside else ""),
+    )
+    if billing is None or billing.billing_increment_s is None:
+        notes += (f"what {plan.offer.provider} rounds its bills to is not known",)
+    return notes
+
+
+def _beside(plan: Plan, hours: float | None, *, managed: bool) -> tuple[DataLine, ...]:
+    """Return what a launch pays beside its machines; nothing where its length is not known."""
+    if hours is None or plan.stops is None:
+        return ()
+    provider, region = plan.offer.provider, plan.offer.region
+    lines = data_lines(
+        provider=provider,
+        region=region,
+        nodes=plan.nodes,
+        checkpoint_bytes=plan.stops.checkpoint_bytes,
+        hours=hours,
+        in_bucket=managed,
+    )
+    return (*lines, controller_line(provider, region, hours)) if managed else lines
+
+
+def _of_spot(plan: Plan, request: LaunchRequest) -> tuple[str, ...]:
+    if not request.buys_spot(plan):
+        return ()
+    return (
+        "after an interruption of spot machines SkyPilot starts the job again, and it continues"
+        " from its newest checkpoint",
+        "SkyPilot runs spot launches from a controller, a machine of 4 vCPUs or more with a"
+        " disk of 50 GB, if its server does not do so itself; that is not in these sums. It is"
+        " stopped after 10 idle minutes, and its disk is billed until it is ended:"
+        " `gpuplan reconcile` names it",
+    )

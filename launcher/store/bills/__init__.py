@@ -1,0 +1,1 @@
+"""What providers billed: their files, and what is kept of them."""

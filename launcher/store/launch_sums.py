@@ -1,0 +1,191 @@
+"""Launches summed up by owner, project, provider, month, accelerator or outcome.
+
+Ended launches are summed up by the store's index; the few that are open, whose cost grows with the
+clock, are read one by one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal, get_args
+
+from pydantic import ValidationError
+
+from .accounting import node_hours, spent_usd
+from .estimates import Store
+from .launch_record import LaunchRecord
+
+By = Literal["owner", "project", "provider", "month", "accelerator", "outcome"]
+BYS: tuple[By, ...] = get_args(By)
+MICRO = 10**6
+"""SQLite sums whole numbers exactly: millionths of a dollar."""
+OPEN = "open"
+"""What an outcome is called before there is one."""
+KEYS: Mapping[By, str] = {
+    "owner": "owner",
+    "project": "project",
+    "provider": "provider",
+    "month": "substr(created_at, 1, 7)",
+    "accelerator": "accelerator",
+    "outcome": f"coalesce(outcome, '{OPEN}')",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which launches are summed up; None and nothing: all."""
+
+    project: str | None = None
+    owner: str | None = None
+    outcomes: Sequence[str] = ()
+    since: datetime | None = None
+    """Made then or later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchSum:
+    """All launches of one name."""
+
+    name: str | None
+    """None where a launch does not say it."""
+    launches: int
+    """How many."""
+    open: int
+    """Of them, those that may still cost money."""
+    node_hours: float
+    """For which machines ran, all attempts."""
+    spent_usd: Decimal
+    """So far."""
+    is_bound: bool
+    """Whether a part is the most that it can have cost."""
+
+
+def launch_sums(store: Store, wanted: Wanted, by: By, *, now: datetime) -> list[LaunchSum]:
+    """Return launches summed up by name, the dearest first; months in their order.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    if not store.path.exists():
+        return []
+    _sum_up_ended(store)
+    condition, values = condition_of(wanted)
+    with store.transaction() as connection:
+        rows = connection.execute(
+            f"SELECT {KEYS[by]} AS name, count(*) AS launches, sum(node_hours) AS hours,"
+            " sum(ended_microusd) AS microusd, max(is_bound) AS is_bound FROM launches"
+            " INDEXED BY launches_summed_up"
+            f" WHERE ended_microusd IS NOT NULL AND {condition} GROUP BY 1",
+            values,
+        ).fetchall()
+        still = connection.execute(
+            f"SELECT {KEYS[by]} AS name, record FROM launches"
+            f" WHERE ended_microusd IS NULL AND {condition}",
+            values,
+        ).fetchall()
+    found = {row["name"]: _ended(row) for row in rows}
+    for name, record in _read(still):
+        found[name] = _with(found.get(name), name, record, now)
+    if by == "month":
+        return sorted(found.values(), key=lambda one: one.name or "")
+    return sorted(found.values(), key=lambda one: (-one.spent_usd, one.name or ""))
+
+
+def sums_of(record: LaunchRecord) -> dict[str, str | int | float | None]:
+    """Return what is kept of a launch to sum it up by; sums only once it has ended."""
+    provider = provider_of(record)
+    if record.is_open:
+        return {"provider": provider, "ended_microusd": None, "node_hours": None, "is_bound": None}
+    # Its attempts have ended, so that no clock counts any more.
+    ended = max(
+        (one.ended_at or one.asked_at for one in record.attempts), default=record.created_at
+    )
+    return {
+        "provider": provider,
+        "ended_microusd": int((spent_usd(record, now=ended) * MICRO).to_integral_value()),
+        "node_hours": node_hours(record, now=ended),
+        "is_bound": int(any(one.is_bound for one in record.attempts)),
+    }
+
+
+def provider_of(record: LaunchRecord) -> str | None:
+    """Return who is paid: where it ran, else where it is tried first; None where not known."""
+    tried = [one.infra for one in record.attempts if one.infra]
+    place = tried[-1] if tried else record.places[0].infra if record.places else ""
+    return place.partition("/")[0].lower() or None
+
+
+def _sum_up_ended(store: Store) -> None:
+    """Fill in the sums of ended launches that an earlier version kept without them."""
+    missing = "SELECT run, record FROM launches WHERE ended_microusd IS NULL AND state = 'ended'"
+    with store.transaction() as connection:
+        if connection.execute(f"{missing} LIMIT 1").fetchone() is None:
+            return
+    with store.transaction("IMMEDIATE") as connection:
+        for row in connection.execute(missing).fetchall():
+            record = _parsed(row["record"])
+            if record is not None:
+                connection.execute(
+                    "UPDATE launches SET provider = :provider, ended_microusd = :ended_microusd,"
+                    " node_hours = :node_hours, is_bound = :is_bound WHERE run = :run",
+                    {**sums_of(record), "run": row["run"]},
+                )
+
+
+def condition_of(wanted: Wanted) -> tuple[str, list[str]]:
+    """Return the condition in SQL, and its values."""
+    parts, values = ["1"], []
+    for name in ("project", "owner"):
+        value = getattr(wanted, name)
+        if value is not None:
+            parts.append(f"{name} = ?")
+            values.append(value)
+    if wanted.outcomes:
+        parts.append(f"{KEYS['outcome']} IN ({', '.join('?' * len(wanted.outcomes))})")
+        values += wanted.outcomes
+    if wanted.since is not None:
+        parts.append("created_at >= ?")
+        values.append(wanted.since.isoformat())
+    return " AND ".join(parts), values
+
+
+def _ended(row: sqlite3.Row) -> LaunchSum:
+    return LaunchSum(
+        name=row["name"],
+        launches=row["launches"],
+        open=0,
+        node_hours=row["hours"] or 0.0,
+        spent_usd=Decimal(row["microusd"] or 0) / MICRO,
+        is_bound=bool(row["is_bound"]),
+    )
+
+
+def _with(found: LaunchSum | None, name: str | None, one: LaunchRecord, now: datetime) -> LaunchSum:
+    """Return a sum with one launch more."""
+    return LaunchSum(
+        name=name,
+        launches=1 + (found.launches if found else 0),
+        open=one.is_open + (found.open if found else 0),
+        node_hours=node_hours(one, now=now) + (found.node_hours if found else 0.0),
+        spent_usd=spent_usd(one, now=now) + (found.spent_usd if found else Decimal(0)),
+        is_bound=any(a.is_bound for a in one.attempts) or (found.is_bound if found else False),
+    )
+
+
+def _read(rows: Sequence[sqlite3.Row]) -> Iterator[tuple[str | None, LaunchRecord]]:
+    """Yield what can be read; `Ledger.unreadable` names the rest."""
+    for row in rows:
+        record = _parsed(row["record"])
+        if record is not None:
+            yield row["name"], record
+
+
+def _parsed(text: str) -> LaunchRecord | None:
+    try:
+        return LaunchRecord.model_validate_json(text)
+    except ValidationError:
+        return None

@@ -1,0 +1,171 @@
+"""A launch at the user's own terms: what the screen, the guard and the account count."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from answers import make_estimate, make_offer, make_plan, make_run
+from fake_engine import Clock, FakeEngine
+from launch_records import make_context
+
+from gpuplan import api
+from gpuplan.catalog.errors import PriceError, UsageError
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.launcher.lifecycle.transitions import ask, begin, wait_started
+from gpuplan.launcher.prepare.intent import intent
+from gpuplan.launcher.prepare.prepare import Prepared
+from gpuplan.launcher.prepare.request import GuardRequest, LaunchRequest, parse_outputs
+from gpuplan.launcher.skypilot.prices import price_differences
+from gpuplan.launcher.store.accounting import spent_usd
+from gpuplan.launcher.store.estimates import Store
+from gpuplan.launcher.store.origin import origin_of
+from gpuplan.launcher.store.spending_limits import SpendingLimits
+from gpuplan.planner.plan.plan import CatalogueFacts, ChosenOffer, Plan
+
+MODEL = "def build_model(): ...\ndef build_dataset(): ...\n"
+BOOK = """
+discounts: [{percent: 50, provider: aws}, {percent: 20, provider: aws, purchase: spot}]
+reserved:
+  - {provider: aws, instance: p4d.24xlarge, region: us-east-1, usd_per_hour: 9.5,
+     upfront_usd: 0, term_years: 1, count: 4}
+tax_percent: 10
+"""
+REQUEST = LaunchRequest(outputs=parse_outputs("s3://bucket/runs"))
+CATALOGUE = load_catalogue()
+LIST = next(
+    one
+    for one in CATALOGUE.offers
+    if (one.provider, one.region, one.instance_type) == ("aws", "us-east-1", "p4d.24xlarge")
+)
+assert LIST.on_demand_usd_per_hour is not None
+LIST_USD = LIST.on_demand_usd_per_hour
+
+
+@pytest.fixture
+def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(MODEL)
+    Path("book.yaml").write_text(BOOK)
+    return Path("book.yaml")
+
+
+def kept(offer: ChosenOffer | None = None, *, pricebook: Path | None = None) -> Plan:
+    """Return a plan, by default at the list price, that the store keeps."""
+    plan = make_plan(
+        run=make_run(),
+        runnable=True,
+        offer=offer or make_offer(usd_per_hour=float(LIST_USD)),
+    )
+    answer = make_estimate(
+        plan,
+        catalog=CatalogueFacts(snapshot_date=CATALOGUE.snapshot_date, offers=1),
+        generated_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    origin = origin_of(
+        api.model("net.py"), api.Question(), folder=Path.cwd(), offers=None, pricebook=pricebook
+    )
+    Store().keep(answer, inputs_hash="a", origin=origin)
+    return plan
+
+
+def launched(plan: Plan, book: Path | None = None, request: LaunchRequest = REQUEST) -> Prepared:
+    return api.launch(plan.id, request, pricebook=book)
+
+
+def test_a_pricebook_takes_the_place_of_the_plans_price(book: Path) -> None:
+    plan = kept()
+    before, after = launched(plan), launched(plan, book)
+    (place,) = after.places
+    assert place.usd_per_hour == pytest.approx(LIST_USD / 2)
+    assert after.plan.id == plan.id
+    assert after.plan.offer.list_usd_per_hour == pytest.approx(float(LIST_USD))
+    assert before.cost.usd_expected is not None and after.cost.usd_expected is not None
+    ratio = float(after.cost.usd_expected / before.cost.usd_expected)
+    assert ratio == pytest.approx(0.5 * 1.1, rel=2e-3), "half, and a tenth of tax on it"
+    assert after.cost.lines[-1].name == "tax"
+
+
+def test_the_guard_the_limits_and_the_account_count_what_is_paid(
+    book: Path, tmp_path: Path
+) -> None:
+    paid = float(LIST_USD) / 2 * 1.1
+    limited = LaunchRequest(outputs=REQUEST.outputs, guard=GuardRequest(max_hours=500.0))
+    prepared = launched(kept(), book, limited)
+    assert prepared.orders.usd_per_hour == pytest.approx(paid)
+    projection = prepared.orders.projection
+    assert projection is not None and projection.low_usd is not None
+    assert prepared.cost.usd_low is not None
+    tail_usd = prepared.orders.tail_s / 3600 * paid
+    assert projection.low_usd == pytest.approx(float(prepared.cost.usd_low) + tail_usd, rel=1e-6)
+    engine = FakeEngine(Clock())
+    context = make_context(tmp_path, engine)
+    record = intent(prepared, now=engine.clock)
+    assert record.places[0].usd_per_hour == pytest.approx(Decimal(paid))
+    Path(record.folder).mkdir(parents=True)
+    (Path(record.folder) / "task.yaml").write_text(prepared.task.yaml)
+    begun = begin(context, record, SpendingLimits(), spot=False)
+    running = wait_started(context, ask(context, begun))
+    assert running.last is not None
+    assert running.last.usd_per_hour == pytest.approx(Decimal(paid))
+    engine.clock.pass_s(36_000)
+    began = running.last.began_at
+    assert began is not None
+    hours = (engine.clock() - began).total_seconds() / 3600
+    assert float(spent_usd(running, now=engine.clock())) == pytest.approx(hours * paid, rel=1e-3)
+
+
+def test_spot_and_other_regions_are_at_the_same_terms(book: Path) -> None:
+    request = LaunchRequest(outputs=REQUEST.outputs, spot=True)
+    (place,) = launched(kept(), book, request).places
+    assert LIST.market_spot_usd_per_hour is not None
+    assert place.usd_per_hour == LIST.market_spot_usd_per_hour * Decimal("0.8")
+    assert (place.discount_percent, place.tax_percent) == (20, 10)
+
+
+def test_a_plan_that_was_kept_with_a_pricebook_keeps_its_terms(book: Path) -> None:
+    offer = make_offer(
+        usd_per_hour=7.0, discount_percent=60.0, list_usd_per_hour=17.5, tax_percent=20.0
+    )
+    prepared = launched(kept(offer, pricebook=book))
+    assert prepared.places[0].usd_per_hour == 7
+    assert prepared.orders.usd_per_hour == pytest.approx(8.4)
+    again = launched(kept(offer, pricebook=book), book)
+    assert again.places[0].usd_per_hour == pytest.approx(LIST_USD / 2), (
+        "one that is given goes first"
+    )
+
+
+def test_reserved_machines_cost_what_the_pricebook_says(book: Path) -> None:
+    reserved = make_offer(
+        purchase="reserved", term_years=1.0, price_basis="pricebook", usd_per_hour=12.0
+    )
+    (place,) = launched(kept(reserved), book).places
+    assert (place.usd_per_hour, place.is_of_term) == (Decimal("9.5"), True)
+    other = reserved.model_copy(update={"term_years": 3.0})
+    with pytest.raises(PriceError, match=r"for 3 year\(s\), and the pricebook has no such price"):
+        launched(kept(other), book)
+
+
+def test_skypilots_list_price_is_compared_less_the_users_discount(book: Path) -> None:
+    prepared = launched(kept(), book)
+
+    def differences(usd: Decimal) -> tuple[str, ...]:
+        found = price_differences(
+            prepared.task.config, prepared.plan, prepared.places, lambda _task: [usd]
+        )
+        return tuple(map(str, found))
+
+    assert differences(LIST_USD) == ()
+    (said,) = differences(LIST_USD * 2)
+    assert "less your 50 %" in said and "(+100%)" in said
+    term = make_offer(
+        purchase="reserved", term_years=1.0, price_basis="pricebook", usd_per_hour=9.5
+    )
+    held = launched(kept(term), book)
+    assert not price_differences(held.task.config, held.plan, held.places, lambda _task: [LIST_USD])
+
+
+def test_a_pricebook_that_is_not_there_is_said_so(book: Path) -> None:
+    with pytest.raises(UsageError, match=r"nowhere\.yaml"):
+        launched(kept(), Path("nowhere.yaml"))
