@@ -8,6 +8,9 @@
 """
 
 from ..catalog.errors import GpuplanError
+from ..planner.budget.difference.causes import Difference
+from ..planner.budget.project.project import Project
+from ..planner.budget.report.report import BudgetReport
 from ..planner.plan.layout import Layout, parse_layout
 from ..planner.plan.param_sweep import Sweep
 from ..planner.plan.plan import Estimate, Plan
@@ -17,18 +20,25 @@ from ..profiles.user_model.spec import ModelSpec
 from . import launches
 from .advice import advise
 from .answers import check, doctor, estimate, fits, sources, timeline, validate
+from .billing import BillingImport, import_actuals
 from .catalogue import export_prices, gpu, gpus, offers
 from .curves import calibrate, check_curves
+from .difference import diff
 from .inputs import Inputs, measure, model, profile, read_inputs
 from .jobs import actuals, export, launch, next_plan, run, run_script
 from .kept import keep, kept_estimates, kept_plan
-from .model_file import init
+from .model_file import init, init_project
+from .own_runs import calibrate_from_store
 from .param_sweep import sweep
 from .pareto import frontier
+from .report import kept_reports, read_project, report, report_of_plans
 from .step import step_summary
 
 __all__ = [
+    "BillingImport",
+    "BudgetReport",
     "Choices",
+    "Difference",
     "Estimate",
     "GpuplanError",
     "Inputs",
@@ -38,14 +48,17 @@ __all__ = [
     "Money",
     "Plan",
     "Profile",
+    "Project",
     "Question",
     "Sweep",
     "Work",
     "actuals",
     "advise",
     "calibrate",
+    "calibrate_from_store",
     "check",
     "check_curves",
+    "diff",
     "doctor",
     "estimate",
     "export",
@@ -54,10 +67,13 @@ __all__ = [
     "frontier",
     "gpu",
     "gpus",
+    "import_actuals",
     "init",
+    "init_project",
     "keep",
     "kept_estimates",
     "kept_plan",
+    "kept_reports",
     "launch",
     "launches",
     "measure",
@@ -67,6 +83,9 @@ __all__ = [
     "parse_layout",
     "profile",
     "read_inputs",
+    "read_project",
+    "report",
+    "report_of_plans",
     "run",
     "run_script",
     "sources",

@@ -11,7 +11,7 @@ from ..planner.plan.plan import CatalogueFacts, Plan
 from ..planner.plan.question import Machine, Question, Work
 from ..planner.search.progress import Progress, untold
 from ..profiles.user_model.spec import ModelSpec
-from .answers import calibrated_profile, utc_now, workload_facts
+from .answers import calibrated_profile, known_stops, utc_now, workload_facts
 from .inputs import Inputs, read_inputs
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def advise(
         model.catalogue,
         others=others,
         curve_choice=model.curve_choice,
+        own_stops=known_stops(),
         on_progress=on_progress or untold,
     )
     return Advice(

@@ -27,6 +27,7 @@ from .inputs import Inputs, chosen_curves, read_inputs
 if TYPE_CHECKING:
     from ..catalog.snapshot import Catalogue
     from ..launcher.skypilot.check import SkyCheck
+    from ..planner.goodput.own_stops import OwnStops
     from ..planner.predict.fits import FitsAnswer
     from ..planner.predict.known_runs import KnownRuns
     from ..planner.predict.timeline import Span
@@ -91,7 +92,7 @@ def estimate(
     clock = now or utc_now
     book = model.catalogue.pricebook
     profile, notes = calibrated_profile(model)
-    known = _known_runs(model)
+    known = known_runs(model)
     found = search(
         question,
         profile,
@@ -99,6 +100,7 @@ def estimate(
         known,
         curve_choice=model.curve_choice,
         kept=TablesOnDisk(),
+        own_stops=known_stops(),
         on_progress=tell,
     )
     answer = Estimate(
@@ -136,17 +138,31 @@ def _ways_to_pay(answer: Estimate, catalogue: Catalogue) -> tuple[WaysToPay, ...
     return tuple(one for one in found if one is not None)
 
 
-def _known_runs(model: Inputs) -> KnownRuns:
+def known_runs(model: Inputs) -> KnownRuns:
     """Return what earlier runs of the model measured; nothing where the store cannot be read."""
     from ..launcher.store.estimates import Store, StoreError
-    from ..launcher.store.measured_steps import known_runs, workload_key
+    from ..launcher.store.measured_steps import known_runs as runs_of
+    from ..launcher.store.measured_steps import workload_key
 
     if model.spec is None:
         return {}
     try:
-        return known_runs(Store(), workload_key(model.spec))
+        return runs_of(Store(), workload_key(model.spec))
     except StoreError:
         return {}
+
+
+def known_stops() -> OwnStops:
+    """Return what stopped the user's own launches; nothing where the store cannot be read."""
+    from ..launcher.store.estimates import StoreError
+    from ..launcher.store.launches import default_ledger
+    from ..launcher.store.own_stops import own_stops
+    from ..planner.goodput.own_stops import NO_OWN_STOPS
+
+    try:
+        return own_stops(default_ledger(utc_now).all())
+    except StoreError:
+        return NO_OWN_STOPS
 
 
 def fits(

@@ -55,6 +55,7 @@ def model(
     inputs: Iterable[str] = (),
     timeout_s: float | None = None,
     lora: str | None = None,
+    assume: Mapping[str, bool | int | str] | None = None,
 ) -> ModelSpec:
     """Return a model as every use case takes it: its file with the params for its functions.
 
@@ -67,17 +68,21 @@ def model(
         timeout_s: Longest time the file may take, seconds; default: 120, or what `model` says.
         lora: Train low-rank adapters of an `hf:` model alone: "r=16" for the layers that peft
             adapts by default, or "r=16,targets=q_proj+v_proj".
+        assume: What a trace takes for values of tensors, by line: `{"model.py:12": False}` for a
+            condition, `{"model.py:31": "50%"}` (or 64, or "64/sample") for how many are found.
 
     Raises:
-        UsageError: The file cannot be read, an argument makes no sense, or params, inputs or lora
-            are given beside a model that has its own.
+        UsageError: The file cannot be read, an argument makes no sense, or params, inputs, lora or
+            assume are given beside a model that has its own.
     """
     if not isinstance(model, ModelSpec):
         limit_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
-        return _parsed(str(model), params=params, inputs=inputs, timeout_s=limit_s, lora=lora)
-    if params or tuple(inputs) or lora is not None:
+        return _parsed(
+            str(model), params=params, inputs=inputs, timeout_s=limit_s, lora=lora, assume=assume
+        )
+    if params or tuple(inputs) or lora is not None or assume:
         raise UsageError(
-            f"params, inputs or lora are given beside {model.text}, which has its own.",
+            f"params, inputs, lora or assume are given beside {model.text}, which has its own.",
             fix='give them once: gpuplan.model("model.py", params=…, inputs=…).',
         )
     refuse_unreadable(model)
@@ -91,11 +96,14 @@ def _parsed(
     inputs: Iterable[str],
     timeout_s: float,
     lora: str | None,
+    assume: Mapping[str, bool | int | str] | None,
 ) -> ModelSpec:
     """Return a model that was named; `hf:` also takes the name of a config that we come with."""
     place = config_path(text.removeprefix("hf:")) if text.startswith("hf:") else None
     named = text if place is None else f"hf:{place}"
-    spec = parse_model_spec(named, params=params, inputs=inputs, timeout_s=timeout_s, lora=lora)
+    spec = parse_model_spec(
+        named, params=params, inputs=inputs, timeout_s=timeout_s, lora=lora, assume=assume
+    )
     if spec.kind == "file" and spec.path.suffix not in ("", ".py"):
         raise UsageError(
             f"{text} is not a Python file.",
@@ -118,6 +126,7 @@ def profile(
     optimizer: str | None = None,
     timeout_s: float | None = None,
     lora: str | None = None,
+    assume: Mapping[str, bool | int | str] | None = None,
     use_cache: bool = True,
     on_output: Callable[[str], None] | None = None,
 ) -> Profile:
@@ -133,6 +142,7 @@ def profile(
         optimizer: An optimizer to trace instead of the file's.
         timeout_s: Longest time the file may take, seconds; default: the model's own, else 120.
         lora: As for `model`.
+        assume: As for `model`.
         use_cache: Whether to look for the Profile in the cache, and to keep it there.
         on_output: Called with what the user's code printed.
 
@@ -142,7 +152,9 @@ def profile(
     """
     from ..profiles.tracing_process.service import make_profile
 
-    spec = _model(model, params=params, inputs=inputs, timeout_s=timeout_s, lora=lora)
+    spec = _model(
+        model, params=params, inputs=inputs, timeout_s=timeout_s, lora=lora, assume=assume
+    )
     wanted = precision or config_precision(spec)
     if numerics is None and wanted is not None:
         numerics = (NUMERICS_OF_PRECISION[wanted],)
@@ -164,6 +176,7 @@ def measure(
     inputs: Iterable[str] = (),
     timeout_s: float | None = None,
     lora: str | None = None,
+    assume: Mapping[str, bool | int | str] | None = None,
     use_cache: bool = True,
     on_progress: Callable[[str, int | None, int | None], None] | None = None,
     on_output: Callable[[str], None] | None = None,
@@ -178,6 +191,7 @@ def measure(
         timeout_s: Longest time each thing that is done may take, seconds; default: the model's
             own, else 120.
         lora: As for `model`.
+        assume: As for `model`.
         use_cache: Whether the trace may come from the cache; nothing measured does.
         on_progress: Called with what is being done, how far it is, and of how much.
         on_output: Called with what the user's code printed.
@@ -190,7 +204,7 @@ def measure(
     from ..profiles.measure.measure import measure as run_steps
 
     return run_steps(
-        _model(model, params=params, inputs=inputs, timeout_s=timeout_s, lora=lora),
+        _model(model, params=params, inputs=inputs, timeout_s=timeout_s, lora=lora, assume=assume),
         request or MeasureRequest(),
         use_cache=use_cache,
         on_progress=on_progress,
@@ -211,6 +225,7 @@ def read_inputs(
     without_curves_of: Iterable[str] = (),
     timeout_s: float | None = None,
     lora: str | None = None,
+    assume: Mapping[str, bool | int | str] | None = None,
     use_cache: bool = True,
     on_output: Callable[[str], None] | None = None,
 ) -> Inputs:
@@ -230,6 +245,7 @@ def read_inputs(
             measured them.
         timeout_s: Longest time the file may take, seconds; default: the model's own, else 120.
         lora: As for `model`.
+        assume: As for `model`.
         use_cache: Whether to use the cache of Profiles.
         on_output: Called with what the user's code printed.
 
@@ -239,7 +255,9 @@ def read_inputs(
     """
     from ..profiles.tracing_process.service import begin_profile
 
-    spec = _model(model, params=params, inputs=inputs, timeout_s=timeout_s, lora=lora)
+    spec = _model(
+        model, params=params, inputs=inputs, timeout_s=timeout_s, lora=lora, assume=assume
+    )
     asked = tuple(precisions)
     numerics, dispensable = _numerics(asked)
     pending = begin_profile(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .answers import estimate
+from .answers import estimate, known_stops
 from .inputs import model as model_spec
 from .inputs import read_inputs
 from .kept import keep
@@ -141,6 +141,8 @@ def launch(
     workdir: Path | None = None,
     owner: str | None = None,
     project_name: str | None = None,
+    project_file: str | Path | None = None,
+    pricebook: Path | None = None,
     replan: bool = False,
     now: Callable[[], datetime] | None = None,
     unique: Callable[[], str] | None = None,
@@ -158,7 +160,12 @@ def launch(
         inputs: Shapes of the tensors of a plain module, for such a model.
         workdir: The folder that is sent; default: this one, or the model's own.
         owner: Who is named in the labels; default: this machine's user.
-        project_name: The project the cost belongs to; default: the folder's name.
+        project_name: The project the cost belongs to; default: that of the project's file, else the
+            folder's name.
+        project_file: A project's file, or its folder, whose limits it obeys (`limits` of the
+            result); default: the `gpuplan.yaml` of this folder, unless another project is named.
+        pricebook: The user's own terms, whose prices take the place of the plan's; default: those
+            that it was made with.
         replan: Whether to ask the plan's question again first.
         now: The clock, for names; default: the current local time.
         unique: Returns six characters that no other run has; default: drawn at random.
@@ -169,17 +176,33 @@ def launch(
         PriceError: A price is not known.
         LimitError: The worst case costs more than is allowed.
     """
+    from dataclasses import replace
     from uuid import uuid4
 
     from ..launcher.prepare import plan_choice, project
     from ..launcher.prepare import prepare as launching
+    from ..launcher.prepare.own_terms import at_own_terms
+    from ..launcher.prepare.project_money import held_to_project
     from ..launcher.prepare.request import LaunchRequest
     from ..launcher.store.estimates import Store
+    from ..launcher.store.launches import Ledger
+    from .projects.limits import project_of_launch
 
     request = request or LaunchRequest()
     folder = Path.cwd()
+    clock = now or datetime.now
+
+    def utc() -> datetime:
+        return clock().astimezone(UTC)
+
+    of_file, unchecked = project_of_launch(project_file, project_name, folder)
+    if of_file is not None:
+        project_name = project_name or of_file.name
     store = Store()
     given = plan_choice.chosen(plan, request, folder=folder, store=store)
+    catalogue = plan_choice.catalogue_of(given.origin, pricebook)
+    if pricebook is not None:
+        given = at_own_terms(given, catalogue, pricebook)
     if replan:
         given = _replanned(given, request, named=plan is not None)
     spec = _model_of(given, request, model, params=params, inputs=inputs)
@@ -189,11 +212,15 @@ def launch(
         spec,
         project.read_project(root, owner=owner, named=project_name),
         request,
-        catalogue=plan_choice.catalogue_of(given.origin),
+        catalogue=catalogue,
+        own_stops=known_stops(),
         folder=folder,
-        now=now or datetime.now,
+        now=clock,
         unique=unique or (lambda: uuid4().hex[:6]),
     )
+    notes = prepared.notes if unchecked is None else (*prepared.notes, unchecked)
+    prepared = replace(prepared, project_file=of_file, notes=notes)
+    prepared = held_to_project(prepared, Ledger(store, now=utc), now=utc)
     # Nothing is written here: where there is no store yet, `start` makes it and labels the task.
     store_id = store.known_id()
     return prepared if store_id is None else launching.in_store(prepared, store_id)

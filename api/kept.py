@@ -47,6 +47,7 @@ def keep(
         "source": inputs.profile.source_hash,
         "name": inputs.profile.name,
         "params": inputs.profile.params,
+        **({"assumed": inputs.spec.assumed} if inputs.spec and inputs.spec.assumed else {}),
         "question": question,
         "snapshot_date": answer.catalog.snapshot_date,
         "offers": answer.catalog.offers,

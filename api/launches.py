@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from ..launcher.lifecycle.transitions import LaunchContext
     from ..launcher.prepare.prepare import Prepared
     from ..launcher.prepare.request import LaunchRequest
+    from ..launcher.store.burn_down import BurnDown
     from ..launcher.store.launch_record import LaunchRecord
+    from ..launcher.store.launch_sums import By, LaunchSum, Wanted
+    from ..launcher.store.project_limits import ProjectFile
     from ..launcher.store.spending_limits import SpendingLimits
     from ..planner.plan.plan import Plan
 
@@ -109,7 +113,8 @@ def start(
     The intent and its worst case are in the store before anything is asked for.
 
     Raises:
-        LimitError: The worst case would pass a limit; nothing is kept.
+        LimitError: The worst case would pass a limit, or one of the project's file that refuses;
+            nothing is kept.
         NoCapacityError: No place has such machines; nothing was rented.
         EngineError: SkyPilot refused or failed; what was started is torn down.
     """
@@ -119,12 +124,13 @@ def start(
     from ..launcher.store.spending_limits import SpendingLimits
 
     context.engine.ready()
-    if limits is not None and limits.any:
+    limits = replace(limits or SpendingLimits(), file=prepared.project_file)
+    if limits.any:
         prepared = held_to_reservation(prepared)
     record = transitions.begin(
         context,
         intent(prepared, now=context.now),
-        limits or SpendingLimits(),
+        limits,
         spot=prepared.request.buys_spot(prepared.plan),
     )
     try:
@@ -163,11 +169,12 @@ def rent(
         EngineError: SkyPilot refused or failed; what was started is given back.
     """
     from ..launcher.lifecycle.engine import NoCapacityError
+    from ..launcher.prepare.project_money import held_to_project
 
     tried: list[Prepared] = []
     while True:
         context.engine.ready()
-        prepared = priced(prepared)
+        prepared = held_to_project(priced(prepared), context.ledger, now=context.now)
         tried.append(prepared)
         if confirm is not None:
             confirm(prepared)
@@ -255,23 +262,119 @@ def resume(
     reserved_usd: Decimal | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> LaunchRecord:
-    """Launch a run again from its newest checkpoint; return it with its job submitted."""
+    """Launch a run again from its newest checkpoint; return it with its job submitted.
+
+    The limits of the project's file that it was launched for hold, as the file has them now; those
+    that only warn are told.
+
+    Raises:
+        LimitError: A limit would be passed.
+        UsageError: It has succeeded or is still open, or the project's file is malformed.
+    """
     from ..launcher.lifecycle import resume as picking_up
     from ..launcher.store.spending_limits import SpendingLimits
 
+    record = context.ledger.find(run)
+    file = _file_of(context, record, reserved_usd)
     return picking_up.resume(
         context,
-        context.ledger.find(run),
-        limits or SpendingLimits(),
+        record,
+        replace(limits or SpendingLimits(), file=file),
         spot=spot,
         reserved_usd=reserved_usd,
         change_orders=bool(changes),
     )
 
 
-def history(context: LaunchContext) -> list[LaunchRecord]:
-    """Return every launch, newest first, as it was last seen."""
-    return context.ledger.all()
+def _file_of(
+    context: LaunchContext, record: LaunchRecord, reserved_usd: Decimal | None
+) -> ProjectFile | None:
+    """Return the project's file that a launch was made for, and tell what it only warns of."""
+    from pathlib import Path
+
+    from ..launcher.store.project_limits import standings, warnings
+    from ..launcher.store.spending_limits import SpendingLimits
+    from .projects.limits import limits_of_file
+
+    if record.project_file is None:
+        return None
+    path = Path(record.project_file)
+    if not path.is_file():
+        context.tell(f"{path} is gone: its limits are not checked.")
+        return None
+    file = limits_of_file(path)
+    again = record.model_copy(update={"reserved_usd": reserved_usd or record.reserved_usd})
+    counted = context.ledger.counted(SpendingLimits(file=file))
+    for text in warnings(standings(again, counted, file, now=context.now())):
+        context.tell(text)
+    return file
+
+
+def history(
+    context: LaunchContext,
+    *,
+    project: str | None = None,
+    owner: str | None = None,
+    outcomes: Iterable[str] = (),
+    since_s: float | None = None,
+    limit: int | None = None,
+) -> list[LaunchRecord]:
+    """Return launches, newest first, as they were last seen; default: every one.
+
+    Args:
+        context: The world.
+        project: Only launches of it.
+        owner: Only launches of this one.
+        outcomes: Only launches that ended so; "open" is one of them.
+        since_s: Only launches made within so many seconds.
+        limit: At most so many.
+    """
+    return context.ledger.newest(_wanted(context, project, owner, outcomes, since_s), limit)
+
+
+def _wanted(
+    context: LaunchContext,
+    project: str | None,
+    owner: str | None,
+    outcomes: Iterable[str],
+    since_s: float | None,
+) -> Wanted:
+    from ..launcher.store.launch_sums import Wanted
+
+    since = None if since_s is None else context.now() - timedelta(seconds=since_s)
+    return Wanted(project=project, owner=owner, outcomes=tuple(outcomes), since=since)
+
+
+def burn_down(context: LaunchContext, record: LaunchRecord) -> BurnDown:
+    """Return what a launch has spent of its planned cost until now, and what it will come to.
+
+    From the store alone: the forecast is the plan's cost at the present hourly rate.
+    """
+    from ..launcher.store.burn_down import burn_down as of
+
+    return of(record, now=context.now())
+
+
+def sums(
+    context: LaunchContext,
+    by: By,
+    *,
+    project: str | None = None,
+    owner: str | None = None,
+    outcomes: Iterable[str] = (),
+    since_s: float | None = None,
+) -> list[LaunchSum]:
+    """Return launches summed up by a name of theirs, the dearest first; months in their order.
+
+    Args:
+        context: The world.
+        by: owner, project, provider, month, accelerator or outcome.
+        project: Only launches of it.
+        owner: Only launches of this one.
+        outcomes: Only launches that ended so; "open" is one of them.
+        since_s: Only launches made within so many seconds.
+    """
+    return context.ledger.sums(_wanted(context, project, owner, outcomes, since_s), by)
 
 
 def reconcile(context: LaunchContext, *, owner: str | None = None) -> list[Discrepancy]:

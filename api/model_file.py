@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..catalog.errors import UsageError, UserFileError, did_you_mean
 from ..catalog.files import write_chosen
+from ..planner.budget.project.months import Month
+from ..planner.budget.project.project import PROJECT_FILE
 from ..profiles.user_model.spec import ModelSpec, parse_model_spec
+from .answers import utc_now
 
 if TYPE_CHECKING:
     from ..profiles.user_model.file_text import ModelClass
@@ -94,13 +99,41 @@ def init(
         target, text = Path(file or DEFAULT_FILE), EXAMPLE
     else:
         target, text = _around_class(source, file)
+    _refuse_existing(target, force=force)
+    _write(target, text)
+    return target
+
+
+def init_project(
+    file: str | Path | None = None,
+    *,
+    force: bool = False,
+    now: Callable[[], datetime] | None = None,
+) -> Path:
+    """Write a project file to start from, with comments, that begins next month; return its path.
+
+    Args:
+        file: Where; default: gpuplan.yaml.
+        force: Whether a file that is there is replaced.
+        now: The clock; default: the current time in UTC.
+
+    Raises:
+        UsageError: The file exists or cannot be written.
+    """
+    target = Path(file or PROJECT_FILE)
+    _refuse_existing(target, force=force)
+    start = Month.of((now or utc_now)().date()).plus(1)
+    text = (files("gpuplan.api") / "projects/data/gpuplan.yaml").read_text(encoding="utf-8")
+    _write(target, text.replace("START", str(start)))
+    return target
+
+
+def _refuse_existing(target: Path, *, force: bool) -> None:
     if target.exists() and not force:
         raise UsageError(
             f"{target} exists already.",
             fix="give another file name, or --force to replace it.",
         )
-    _write(target, text)
-    return target
 
 
 def _around_class(source: str | Path | ModelSpec, file: str | Path | None) -> tuple[Path, str]:

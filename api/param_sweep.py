@@ -33,6 +33,7 @@ def sweep(
     pricebook: Path | None = None,
     curves: Iterable[str | Path] = (),
     timeout_s: float | None = None,
+    assume: Mapping[str, bool | int | str] | None = None,
     use_cache: bool = True,
     on_output: Callable[[str], None] | None = None,
     on_answer: Callable[[Inputs, Estimate], None] | None = None,
@@ -53,6 +54,7 @@ def sweep(
         pricebook: The user's own terms.
         curves: Curve files of `calibrate`.
         timeout_s: Longest time that one trace may take, seconds; default: 120.
+        assume: As for `model`.
         use_cache: Whether to use the cache of Profiles.
         on_output: Called with what the user's code printed.
         on_answer: Called with each estimate as soon as it is there, to `keep` it for example.
@@ -73,6 +75,7 @@ def sweep(
             "pricebook": pricebook,
             "curves": tuple(curves),
             "timeout_s": timeout_s,
+            "assume": assume,
             "use_cache": use_cache,
             "on_output": on_output,
         },

@@ -1,0 +1,223 @@
+"""`gpuplan.yaml` → a `Project`; what is wrong is said with its line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from ...catalog.errors import UsageError, did_you_mean
+from ...catalog.user_files.tree import Branch, Items, Leaf, Tree, read_tree
+from ...planner.budget.project.experiment import Experiment, Setting
+from ...planner.budget.project.project import PROJECT_FILE, Project
+
+HELP = "See docs/budget.md; `gpuplan init --project` writes an example."
+JSON_FIELDS = ("params", "grid")
+"""Maps whose values are parsed as JSON, as those of `--param`; all others are read as text."""
+
+Written = Any
+"""Text, or maps and lists of it."""
+Place = tuple[int | str, ...]
+"""Where a value stands: ("experiments", "sft", "tokens")."""
+
+
+def read_project(path: str | Path) -> Project:
+    """Return the project that a file states, with its defaults filled into every experiment.
+
+    Raises:
+        UsageError: The file is unreadable or malformed, or a value is wrong; with its line.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = path / PROJECT_FILE
+    tree = read_project_tree(path)
+    try:
+        project = Project.model_validate(_with_defaults(_values(tree)))
+    except ValidationError as error:
+        raise _first_error(path, tree, error) from None
+    _refuse_unknown_names(path, tree, project)
+    return project
+
+
+def read_project_tree(path: Path) -> Branch:
+    """Return what a project file holds, as it is written and with lines.
+
+    Raises:
+        UsageError: The file is unreadable or malformed; with its line.
+    """
+    return read_tree(path, holds="experiments:", help=HELP)
+
+
+def _values(tree: Tree, *, name: str = "", in_json: bool = False) -> Written:
+    """Return what a tree holds: text, and maps and lists of it; params as JSON has them."""
+    in_json = in_json or name in JSON_FIELDS
+    if isinstance(tree, Leaf):
+        return _json_value(tree.text) if in_json and tree.text is not None else tree.text
+    if isinstance(tree, Items):
+        return [_values(child, in_json=in_json) for child in tree.children]
+    return {
+        key: value
+        for key, child in tree.children.items()
+        if (value := _values(child, name=key, in_json=in_json)) is not None
+    }
+
+
+def _json_value(text: str) -> Any:
+    """Return a param's value as `--param` takes it: JSON, else text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _with_defaults(values: Written) -> Written:
+    """Return the file's values with its `defaults` under those of every experiment."""
+    defaults = values.get("defaults")
+    experiments = values.get("experiments")
+    if not isinstance(defaults, dict) or not isinstance(experiments, dict):
+        return values
+    known = {name: value for name, value in defaults.items() if name in Setting.model_fields}
+    filled = {
+        name: {**known, **given} if isinstance(given, dict) else given
+        for name, given in experiments.items()
+    }
+    return {**values, "experiments": filled}
+
+
+def _first_error(path: Path, tree: Branch, error: ValidationError) -> UsageError:
+    """Return the first thing that is wrong, unknown names before wrong values."""
+    found = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")[0]
+    place = tuple(found["loc"])
+    stands = _stands_in_defaults(tree, place)
+    line = line_of(tree, stands)
+    where = ".".join(str(part) for part in stands if part != "__root__")
+    if found["type"] == "extra_forbidden":
+        known = _known_fields(stands[:-1])
+        parent = ".".join(map(str, stands[:-1])) or "a project"
+        return UsageError(
+            f"{path}:{line}: {parent} has no field {stands[-1]!r}."
+            f"{did_you_mean(str(stands[-1]), known)}",
+            fix=f"Known fields: {', '.join(known)}.",
+        )
+    if found["type"] == "missing":
+        parent = ".".join(map(str, stands[:-1])) or "the project"
+        return UsageError(
+            f"{path}:{line_of(tree, stands[:-1])}: {parent} has no {stands[-1]}.",
+            fix=f"Add `{stands[-1]}: …`. {HELP}",
+        )
+    said = _in_words(found)
+    return UsageError(f"{path}:{line}: {where + ': ' if where else ''}{said}", fix=HELP)
+
+
+def _in_words(found: ErrorDetails) -> str:
+    """Return what pydantic says of a value in the words of a file's reader."""
+    message = found["msg"].removeprefix("Value error, ")
+    if found["type"] == "value_error":
+        return message
+    return f"{found['input']!r} is not taken: {message[:1].lower()}{message[1:]}."
+
+
+def _stands_in_defaults(tree: Branch, place: Place) -> Place:
+    """Return where a value of an experiment was written: there, or among the defaults."""
+    if len(place) < 3 or place[0] != "experiments" or _found(tree, place[:3]) is not None:
+        return place
+    elsewhere = ("defaults", *place[2:])
+    return place if _found(tree, elsewhere[:2]) is None else elsewhere
+
+
+def _found(tree: Tree, place: Place) -> Tree | None:
+    """Return what stands at a place, None where nothing does."""
+    at: Tree | None = tree
+    for part in place:
+        if isinstance(at, Branch) and isinstance(part, str):
+            at = at.children.get(part)
+        elif isinstance(at, Items) and isinstance(part, int) and part < len(at.children):
+            at = at.children[part]
+        else:
+            return None
+    return at
+
+
+def line_of(tree: Tree, place: Place) -> int:
+    """Return the line of what stands at a place of a file, or of the nearest thing around it."""
+    for end in range(len(place), -1, -1):
+        at = _found(tree, place[:end])
+        if at is not None:
+            return at.line
+    return 1
+
+
+def _known_fields(place: Place) -> list[str]:
+    """Return the names that the map at a place may have."""
+    model: Any = Project
+    for part in place:
+        if isinstance(part, int) or not isinstance(model, type):
+            continue
+        if model is Project and part == "experiments":
+            model = dict
+        elif model is dict:
+            model = Experiment
+        else:
+            model = _part_model(model, part)
+    return list(model.model_fields) if _is_model(model) else list(Project.model_fields)
+
+
+def _part_model(model: Any, name: str) -> Any:
+    """Return the model of a field of a model, looking into lists and None."""
+    if not _is_model(model) or name not in model.model_fields:
+        return model
+    annotation = model.model_fields[name].annotation
+    options = [annotation, *getattr(annotation, "__args__", ())]
+    return next((one for one in options if _is_model(one)), model)
+
+
+def _is_model(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseModel)
+
+
+def _refuse_unknown_names(path: Path, tree: Branch, project: Project) -> None:
+    """Raise UsageError for an experiment that comes after one that is not there, or after itself.
+
+    Raises:
+        UsageError: With the line of the experiment.
+    """
+    names = list(project.experiments)
+    for name, experiment in project.experiments.items():
+        line = line_of(tree, ("experiments", name, "after"))
+        for before in experiment.after:
+            if before not in project.experiments:
+                raise UsageError(
+                    f"{path}:{line}: {name} comes after {before!r}, which is not there."
+                    f"{did_you_mean(before, names)}",
+                    fix=f"Experiments: {', '.join(names)}.",
+                )
+        if experiment.start is not None and experiment.start < project.start:
+            raise UsageError(
+                f"{path}:{line_of(tree, ('experiments', name, 'start'))}: {name} starts in"
+                f" {experiment.start}, before the project does ({project.start}).",
+                fix="Give a later month, or start the project earlier.",
+            )
+    _refuse_circles(path, tree, {name: one.after for name, one in project.experiments.items()})
+
+
+def _refuse_circles(path: Path, tree: Branch, after: Mapping[str, Sequence[str]]) -> None:
+    ended: set[str] = set()
+    while len(ended) < len(after):
+        free = {name for name, before in after.items() if set(before) <= ended} - ended
+        if not free:
+            left = [name for name in after if name not in ended]
+            raise UsageError(
+                f"{path}:{line_of(tree, ('experiments', left[0], 'after'))}: {_waiting(left)}.",
+                fix="Leave one `after` out.",
+            )
+        ended |= free
+
+
+def _waiting(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"{names[0]} comes after itself"
+    return f"{', '.join(names)} wait for each other"

@@ -1,0 +1,148 @@
+"""A project file → a Project; what is wrong is said with its line."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from gpuplan.api import read_project
+from gpuplan.catalog.errors import UsageError
+
+FILE = """\
+name: fine-tuning study
+owner: Ada
+start: 2027-01
+months: 6
+funding:
+  - {name: NAIRR, usd: 40k, kind: grant, expires: 2027-05-31, indirect: 10%}
+defaults:
+  provider: aws, gcp
+  purchase: spot
+experiments:
+  pretrain:
+    model: decoder.py
+    params: {layers: 24, tied: true, name: x1}
+    tokens: 30B
+    global_batch: 0.5M-tokens
+    deadline: 10d
+    budget: $5,000
+    runs: {seeds: 3}
+  sweep:
+    model: decoder.py
+    tokens: 1B
+    provider: azure
+    runs: {grid: {lr: [1e-4, 3e-4], layers: [6, 12]}}
+    after: [pretrain]
+    retry: {failed_share: 10%}
+  node:
+    instance: p4d.24xlarge
+    nodes: 2
+    hours: 100
+contingency: 15%
+limits: {total: 60k, on_exceed: fail}
+"""
+
+
+def read(tmp_path: Path, text: str = FILE):
+    file = tmp_path / "gpuplan.yaml"
+    file.write_text(text, encoding="utf-8")
+    return read_project(file)
+
+
+def refused(tmp_path: Path, *changes: tuple[str, str]) -> str:
+    text = FILE
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    with pytest.raises(UsageError) as raised:
+        read(tmp_path, text)
+    return str(raised.value)
+
+
+def test_amounts_are_read_as_people_write_them(tmp_path: Path) -> None:
+    project = read(tmp_path)
+    pretrain = project.experiments["pretrain"]
+    assert pretrain.tokens == 30e9
+    assert pretrain.deadline == 10 * 86400
+    assert pretrain.budget == Decimal(5000)
+    assert pretrain.params == {"layers": 24, "tied": True, "name": "x1"}
+    assert project.funding[0].usd == Decimal(40_000)
+    assert project.contingency == 0.15
+    assert str(project.end) == "2027-06"
+
+
+def test_defaults_hold_for_experiments_that_do_not_say_otherwise(tmp_path: Path) -> None:
+    experiments = read(tmp_path).experiments
+    assert experiments["pretrain"].provider == ("aws", "gcp")
+    assert experiments["sweep"].provider == ("azure",)
+    assert experiments["sweep"].purchase == "spot"
+
+
+def test_a_grid_has_a_run_for_every_combination(tmp_path: Path) -> None:
+    runs = read(tmp_path).experiments["sweep"].runs
+    assert runs.grid == {"lr": (1e-4, 3e-4), "layers": (6, 12)}
+    assert runs.count == 4
+
+
+def test_a_folder_stands_for_the_file_in_it(tmp_path: Path) -> None:
+    read(tmp_path)
+    assert read_project(tmp_path).name == "fine-tuning study"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        ("tokens: 30B", "tokens: 30Q", 14, "experiments.pretrain.tokens: '30Q' is not a number"),
+        ("retry:", "retri:", 25, "has no field 'retri'. Did you mean retry?"),
+        ("failed_share:", "failed_shar:", 25, "Did you mean failed_share?"),
+        ("[pretrain]", "[pretrian]", 24, "Did you mean pretrain?"),
+        ("[pretrain]", "[sweep]", 24, "sweep comes after itself."),
+        ("months: 6", "months: -6", 4, "months: '-6'"),
+        ("months: 6", "months: 600", 1, "at most 120"),
+        ("provider: aws", "provder: aws", 8, "Did you mean provider"),
+        ("purchase: spot", "purchase: stolen", 9, "'stolen' is not taken"),
+        ("usd: 40k", "usd: forty", 6, "'forty' is not an amount of US dollars"),
+        ("indirect: 10%", "indirect: 110%", 6, "'110%' is no share"),
+        ("kind: grant", "kind: gift", 6, "'gift' is not taken"),
+        ("kind: grant", "kind: credits", 6, "credits are of one provider"),
+        ("expires: 2027-05-31", "expires: soon", 6, "'soon' is not taken"),
+        ("tokens: 30B", "tokens: 30B\n    samples: 3", 12, "the amount of work is given twice"),
+        ("tokens: 30B\n    ", "", 12, "it has no amount of work"),
+        ("tokens: 30B", "epochs: 3", 12, "without dataset_size"),
+        ("global_batch: 0.5M-tokens", "global_batch: big", 15, "'big' is not a number"),
+        ("seeds: 3", "seeds: 2.5", 18, "'2.5' is not a whole number"),
+        ("lr: [1e-4, 3e-4]", "lr: []", 23, "lr has no values"),
+        ("start: 2027-01", "start: Jan", 3, "'Jan' is not a month; write it as 2027-01"),
+        ("contingency: 15%", "contingency: 15", 30, "'15' is no share from 0 to 1"),
+        ("nodes: 2", "nodes: 1,2", 27, "hours are of one machine"),
+        ("hours: 100", "hours: 100\n    model: a.py", 27, "model and hours are given"),
+        ("hours: 100", "hours: 100\n    tokens: 5", 27, "tokens is given, and there is no model"),
+        ("hours: 100\n", "hours: 100\n    times: 3\n", 27, "times is given without every"),
+        ("hours: 100", "hours: 100\n    start: 2026-12", 30, "before the project does"),
+        ("limits: {total: 60k", "limits: {totl: 60k", 31, "Did you mean total?"),
+        ("name: fine-tuning study\n", "", 1, "the project has no name"),
+        ("owner: Ada", "owner: &a Ada", 2, "anchors"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(
+    tmp_path: Path, old: str, new: str, line: int, said: str
+) -> None:
+    message = refused(tmp_path, (old, new))
+    assert said in message
+    assert f"gpuplan.yaml:{line}: " in message, message
+    assert "To fix: " in message
+
+
+def test_experiments_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:
+    message = refused(tmp_path, ("runs: {seeds: 3}", "after: [sweep]"))
+    assert "pretrain, sweep wait for each other" in message
+
+
+def test_a_file_without_experiments_says_what_to_add(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="experiments: there are none; add at least one"):
+        read(tmp_path, "name: x\nstart: 2027-01\nmonths: 2\nexperiments: {}\n")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="Cannot read"):
+        read_project(tmp_path / "none.yaml")
