@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from ...catalog.errors import UsageError
 from ..exit_codes import EXIT_INTERRUPTED
 from ..options.shared import Count, Duration, GroupedCommand, OneOf, list_option, option
 from ..terminal.output import is_terminal
@@ -66,6 +67,13 @@ DTYPES = ("bf16", "fp16", "fp32", "tf32", "fp8")
     help="Measure nothing; check this curve file by itself and against the embedded curves.",
 )
 @option(
+    "Work",
+    "--from-store",
+    is_flag=True,
+    help="Measure nothing; move the curves of the accelerators that your own runs were measured on"
+    " (with --name one of them), and say the errors before and after.",
+)
+@option(
     "Output",
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -91,6 +99,7 @@ def command(
     budget: float | None,
     quick: bool,
     check: Path | None,
+    from_store: bool,
     out: Path | None,
     form: str,
     quiet: bool,
@@ -101,10 +110,19 @@ def command(
     and optimizer kernels, and collectives where several devices are visible, coarse grids first: a
     short budget gives a usable file, ten minutes a fine one. Later estimates for that accelerator
     use the file (docs/curves.md). Close other programs on the device first.
+
+    With --from-store the curves are moved by what your own runs and launches measured, as far as
+    that predicts runs better which were held out.
     """
     from ... import api
     from ..render.calibrate import render_calibration, render_check
 
+    if from_store:
+        from ..render.own_runs import render_own_runs
+
+        _refuse_to_measure()
+        click.echo(render_own_runs(api.calibrate_from_store(name=name, out=out), form), nl=False)
+        return 0
     if check is not None:
         click.echo(render_check(api.check_curves(check, offers=offers), form), nl=False)
         return 0
@@ -130,6 +148,25 @@ def command(
             click.echo(f"Interrupted; what was measured is kept in {done.path}.", err=True)
         return EXIT_INTERRUPTED
     return 0
+
+
+def _refuse_to_measure() -> None:
+    """Refuse options of a measurement beside --from-store.
+
+    Raises:
+        UsageError: one is on the command line.
+    """
+    context = click.get_current_context()
+    typed = [
+        name
+        for name in ("device", "offers", "ranks", "dtype", "budget", "quick", "check")
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if typed:
+        raise UsageError(
+            f"--from-store measures nothing, and --{typed[0]} is given.",
+            fix=f"leave --{typed[0]} or --from-store out.",
+        )
 
 
 def _show(done: int, total: int, what: str) -> None:

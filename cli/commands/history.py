@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...catalog.errors import UsageError
 from ..options.groups import OutputOptions
-from ..options.shared import Count, Duration, GroupedCommand, list_option, option, output_options
+from ..options.shared import (
+    Count,
+    Duration,
+    GroupedCommand,
+    OneOf,
+    list_option,
+    option,
+    output_options,
+)
 
 if TYPE_CHECKING:
-    from ...launcher.store.launch_record import LaunchRecord
+    from ...launcher.lifecycle.transitions import LaunchContext
+    from ...launcher.store.launch_sums import By
 
 FORMATS = ("table", "json", "csv")
+BYS = ("owner", "project", "provider", "month", "accelerator", "outcome")
+"""As `launcher/store/launch_sums.py` has them, which is not imported to parse an option."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +38,7 @@ class HistoryOptions(OutputOptions):
     since: float | None
     """Seconds before now."""
     limit: int | None
+    by: By | None
 
 
 @click.command("history", cls=GroupedCommand)
@@ -39,6 +51,12 @@ class HistoryOptions(OutputOptions):
 @option("Work", "--since", type=Duration(), help="Only launches made within this time: 30d.")
 @option(
     "Output",
+    "--by",
+    type=OneOf(BYS),
+    help="Sums in place of launches: by owner, project, provider, month, accelerator or outcome.",
+)
+@option(
+    "Output",
     "--limit",
     type=Count(whole=True),
     help="Number of launches, newest first; totals count all.",
@@ -49,7 +67,12 @@ def command(run: str | None, **options: Any) -> int:
 
     It reads the store alone, and asks no cloud: the cost of an open launch is the one of its last
     known state, counted until now. `gpuplan status` asks again.
-    """
+
+    \b
+    Examples:
+      gpuplan history --since 30d
+      gpuplan history --by owner --since 7d --format csv
+    """  # noqa: D301
     from ... import api
     from ..options.launches import make_context, say_unreadable
     from ..render.launches import launches_csv, launches_json, render_history, render_one
@@ -60,13 +83,20 @@ def command(run: str | None, **options: Any) -> int:
     context = make_context(quiet=True)
     now, out_file = context.now(), asked.out_file
     form = chosen_format(asked.form, out_file, FORMATS)
+    if asked.by is not None:
+        _refuse_run(run)
+        write_output(_sums(context, asked, form), out_file)
+        return 0
     if run is not None:
         record = context.ledger.find(run)
         records, lines = [record], render_one(record, context.ledger.events(record.run), now=now)
     else:
-        say_unreadable(context)
-        records = [one for one in api.launches.history(context) if _is_wanted(one, asked, now)]
-        lines = render_history(records, now=now, limit=asked.limit)
+        is_table = form == "table"
+        say_unreadable(context, of_sums=is_table and asked.limit is not None)
+        wanted = _wanted(asked)
+        records = api.launches.history(context, **wanted, limit=asked.limit if is_table else None)
+        sums = api.launches.sums(context, "outcome", **wanted) if is_table else []
+        lines = render_history(records, sums, now=now)
     if form == "json":
         write_output(launches_json(records, now=now), out_file)
     elif form == "csv":
@@ -76,11 +106,37 @@ def command(run: str | None, **options: Any) -> int:
     return 0
 
 
-def _is_wanted(record: LaunchRecord, asked: HistoryOptions, now: datetime) -> bool:
-    since_s = asked.since
-    return (
-        asked.project in (None, record.project)
-        and asked.owner in (None, record.owner)
-        and (not asked.outcome or (record.outcome or "open") in asked.outcome)
-        and (since_s is None or (now - record.created_at).total_seconds() <= since_s)
-    )
+def _refuse_run(run: str | None) -> None:
+    if run is not None:
+        raise UsageError(
+            f"--by sums up launches, and one is named: {run}.", fix="leave out one of the two."
+        )
+
+
+def _sums(context: LaunchContext, asked: HistoryOptions, form: str) -> str:
+    """Return the sums as text."""
+    from ... import api
+    from ..options.launches import say_unreadable
+    from ..render import launch_sums
+    from ..render.text.columns import to_text
+    from ..terminal.output import screen_for
+
+    assert asked.by is not None
+    found = api.launches.sums(context, asked.by, **_wanted(asked))
+    say_unreadable(context, of_sums=True)
+    if form == "json":
+        return launch_sums.sums_json(found, asked.by)
+    if form == "csv":
+        return launch_sums.sums_csv(found[: asked.limit], asked.by)
+    lines = launch_sums.render_sums(found, asked.by, limit=asked.limit)
+    return to_text(lines, colour=screen_for(asked.out_file).color)
+
+
+def _wanted(asked: HistoryOptions) -> dict[str, Any]:
+    """Return which launches are wanted, as `api.launches` takes it."""
+    return {
+        "project": asked.project,
+        "owner": asked.owner,
+        "outcomes": asked.outcome,
+        "since_s": asked.since,
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,6 +40,7 @@ def command(plan_id: str | None, **options: Any) -> int:
     Examples:
       gpuplan launch --provider aws --outputs s3://bucket/runs --dryrun
       gpuplan launch 24d0a27b1e --spot --max-cost 400 --outputs s3://bucket/runs
+      gpuplan launch 24d0a27b1e --project study/gpuplan.yaml --outputs s3://bucket/runs
       gpuplan launch 24d0a27b1e --fetch results --command "train.py --lr 3e-4"
 
     Exit codes: 0 it trained all its steps, 1 it failed, 3 no capacity, 4 a limit or its guard
@@ -59,6 +61,7 @@ def _prepared(plan_id: str | None, request: LaunchRequest, asked: LaunchOptions)
     from ... import api
     from ...profiles.user_model.spec import parse_params
 
+    file, name = _project(asked.project)
     return api.launch(
         plan_id,
         request,
@@ -66,9 +69,26 @@ def _prepared(plan_id: str | None, request: LaunchRequest, asked: LaunchOptions)
         params=parse_params(asked.params),
         workdir=asked.workdir,
         owner=asked.owner,
-        project_name=asked.project,
+        project_name=name,
+        project_file=file,
+        pricebook=asked.pricebook,
         replan=asked.replan,
     )
+
+
+def _project(given: str | None) -> tuple[str | None, str | None]:
+    """Return the project's file that is named, or the name."""
+    from ...api.projects.limits import is_project_file
+    from ...planner.budget.project.project import PROJECT_FILE
+    from ..options.settings import from_settings
+
+    if given is None:
+        return None, None
+    if is_project_file(given):
+        return given, None
+    if "project" in from_settings() and Path(PROJECT_FILE).is_file():
+        return None, None  # What lies here is nearer than a setting, and its limits hold.
+    return None, given
 
 
 def _launch(prepared: Prepared, request: LaunchRequest, asked: LaunchOptions) -> int:

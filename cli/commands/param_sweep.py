@@ -54,6 +54,7 @@ def run_sweep(model: str, asked: EstimateOptions, question: Question, *, form: s
             question,
             params=fixed,
             inputs=asked.inputs,
+            assume=asked.assumed,
             offers=asked.offers,
             pricebook=asked.pricebook,
             curves=given_curves(asked.curves),

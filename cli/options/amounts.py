@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from ...catalog.text.amounts import parse_batch, parse_share
 from .shared import Count
 
 ALL = 0
@@ -33,12 +33,11 @@ class BatchSize(click.ParamType):
         """Return the batch."""
         if isinstance(value, Batch):
             return value
-        text = str(value).strip().lower()
-        match = re.fullmatch(r"(.+?)[-_ ]?(tokens|token|samples|sample)", text)
-        number, unit = (match[1], match[2]) if match else (text, "samples")
-        if unit.startswith("token"):
-            return Batch(tokens=Count().convert(number, param, ctx))
-        return Batch(samples=int(Count(whole=True).convert(number, param, ctx)))
+        try:
+            samples, tokens = parse_batch(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return Batch(samples=samples, tokens=tokens)
 
 
 class CountOrAll(click.ParamType):
@@ -62,11 +61,7 @@ class Share(click.ParamType):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return the share."""
-        text = str(value).strip()
         try:
-            number = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        except ValueError:
-            number = -1.0
-        if not 0 < number <= 1:
-            self.fail(f"{value!r} is no share above 0 and up to 1: write 0.02 or 2%.", param, ctx)
-        return number
+            return parse_share(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)

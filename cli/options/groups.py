@@ -24,7 +24,19 @@ class ModelOptions:
     lora: str | None
     """Adapters, as typed: `r=16,targets=q_proj+v_proj`."""
     inputs: tuple[str, ...]
+    assume_true: tuple[str, ...]
+    """Lines whose condition is true, as typed: `model.py:12`."""
+    assume_false: tuple[str, ...]
+    assume_size: tuple[str, ...]
+    """As typed: `model.py:31=50%`."""
     timeout: float
     """Seconds."""
     no_cache: bool
     verbose: bool
+
+    @property
+    def assumed(self) -> dict[str, bool | int | str]:
+        """Return what is assumed at each line, as the use cases take it."""
+        from ...profiles.user_model.assumptions import assumed_by_options
+
+        return assumed_by_options(self.assume_true, self.assume_false, self.assume_size)

@@ -54,6 +54,7 @@ def read_inputs(
             params=parse_params(options.params),
             lora=options.lora,
             inputs=options.inputs,
+            assume=options.assumed,
             precisions=precisions,
             machine=machine,
             offers=options.offers,

@@ -148,8 +148,9 @@ OPTIONS = (
     option(
         "Job",
         "--project",
-        metavar="NAME",
-        help="Project the cost belongs to; default: the folder's name.",
+        metavar="NAME|FILE",
+        help="Project the cost belongs to: a name, or its gpuplan.yaml, whose limits are obeyed;"
+        " default: the gpuplan.yaml here, else the folder's name.",
     ),
     option("Job", "--owner", metavar="NAME", help="Owner written in the labels; default: you."),
     option(
@@ -189,6 +190,13 @@ OPTIONS = (
     ),
     option(
         "Money", "--spot/--on-demand", default=None, help="How to buy; default: as the plan does."
+    ),
+    option(
+        "Money",
+        "--pricebook",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Your own terms, in place of those of the plan (docs/pricebook.md).",
     ),
     option(
         "Money",

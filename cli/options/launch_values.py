@@ -35,6 +35,7 @@ class LaunchOptions(LimitOptions, OutputOptions):
     params: tuple[str, ...]
     steps: int | None
     replan: bool
+    pricebook: Path | None
     provider: tuple[str, ...]
     region: tuple[str, ...]
     zone: tuple[str, ...]
@@ -53,6 +54,7 @@ class LaunchOptions(LimitOptions, OutputOptions):
     secrets: tuple[str, ...]
     """Names alone."""
     project: str | None
+    """A name, or a project's file."""
     owner: str | None
     checkpoint_every: tuple[int | None, float | None] | None
     """Steps, or seconds."""

@@ -37,9 +37,15 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def say_unreadable(context: LaunchContext) -> None:
-    """Print which launches have unreadable records; they are missing from every list and sum."""
-    for run in context.ledger.unreadable():
+def say_unreadable(context: LaunchContext, *, of_sums: bool = False) -> None:
+    """Print which launches have unreadable records; they are missing from every list and sum.
+
+    Args:
+        context: The world.
+        of_sums: Only those that are missing from sums: what is summed up already need not be read.
+    """
+    ledger = context.ledger
+    for run in ledger.not_in_sums() if of_sums else ledger.unreadable():
         say(f"{run} is left out: its record in the store cannot be read; it may cost money.")
 
 

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from ...catalog.errors import GpuplanError, UsageError, did_you_mean
-from ...catalog.units import SECONDS_PER_HOUR
+from ...catalog.text.amounts import parse_count, parse_duration_s, parse_usd
 from ...planner.plan.layout import parse_layout
 from .contradictions import refuse_contradictions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 GROUPS = (
+    "Project",
     "Work",
     "Machine",
     "Layout",
@@ -36,19 +37,6 @@ GROUPS = (
     "Model file",
 )
 """Headings of `--help`, in this order; options of no group come last, as "Other"."""
-
-LARGEST_COUNT = 1e18
-LARGEST_WHOLE_COUNT = 1e12
-"""Products of two or three of these must stay exact."""
-COUNT_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
-DURATION_UNITS_S = {
-    "s": 1,
-    "min": 60,
-    "m": 60,
-    "h": SECONDS_PER_HOUR,
-    "d": 24 * SECONDS_PER_HOUR,
-    "w": 7 * 24 * SECONDS_PER_HOUR,
-}
 
 
 class GroupedOption(click.Option):
@@ -101,28 +89,10 @@ class Count(click.ParamType):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float | int:
         """Return the number; whole ones as int."""
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            number = float(value)
-        else:
-            match = re.fullmatch(r"([\d_,]*\.?\d+(?:e[+-]?\d+)?)\s*([kmbgt]?)", _folded(value))
-            if not match:
-                self.fail(
-                    f"{value!r} is not a number above zero; write it as 512, 300M or 10B.",
-                    param,
-                    ctx,
-                )
-            digits = match[1].replace("_", "").replace(",", "")
-            number = float(Decimal(digits) * COUNT_SUFFIXES[match[2]])
-        if not number > 0:
-            self.fail(f"{value!r} is not above zero.", param, ctx)
-        largest = LARGEST_WHOLE_COUNT if self.whole else LARGEST_COUNT
-        if number > largest:
-            self.fail(f"{value!r} is too large; at most {largest:.0e} is taken.", param, ctx)
-        if not self.whole:
-            return number
-        if number != int(number):
-            self.fail(f"{value!r} is not a whole number.", param, ctx)
-        return int(number)
+        try:
+            return parse_count(value, whole=self.whole)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Duration(click.ParamType):
@@ -143,18 +113,10 @@ class Duration(click.ParamType):
         """Return the seconds."""
         if isinstance(value, float):
             return value
-        match = re.fullmatch(r"(\d*\.?\d+)\s*(s|min|m|h|d|w)?", _folded(value))
-        unit = (match[2] or self.bare_unit) if match else None
-        if match is None or unit is None:
-            self.fail(
-                f"{value!r} is not a span of time; write it with a unit, as 90min, 48h or 3d.",
-                param,
-                ctx,
-            )
-        seconds = float(match[1]) * DURATION_UNITS_S[unit]
-        if seconds <= 0:
-            self.fail(f"{value!r} is not above zero.", param, ctx)
-        return seconds
+        try:
+            return parse_duration_s(value, bare_unit=self.bare_unit)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Dollars(click.ParamType):
@@ -166,18 +128,33 @@ class Dollars(click.ParamType):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Decimal:
         """Return the amount."""
-        text = _folded(value).removeprefix("$").removesuffix("usd").strip().replace(",", "")
-        factor = 1
-        if text.endswith(("k", "m")):
-            factor = COUNT_SUFFIXES[text[-1]]
-            text = text[:-1]
         try:
-            usd = Decimal(text) * factor
-        except InvalidOperation:
-            self.fail(f"{value!r} is not an amount of US dollars; write 500 or 2k.", param, ctx)
-        if not (usd.is_finite() and usd > 0):
-            self.fail(f"{value!r} is not above zero.", param, ctx)
-        return usd
+            return parse_usd(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class ChangeText(click.ParamType):
+    """A change of a sum: a share of it, 10%, or US dollars, $500."""
+
+    name = "share|usd"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Decimal, bool]:
+        """Return the number, and whether it is a share."""
+        if isinstance(value, tuple):
+            return value
+        text = str(value).strip()
+        try:
+            if not text.endswith("%"):
+                return parse_usd(text), False
+            number = Decimal(text.removesuffix("%").strip()) / 100
+        except (ValueError, ArithmeticError):
+            number = Decimal(-1)
+        if not (number.is_finite() and number >= 0):
+            self.fail(f"{value!r} is no change of a sum; write 10% or $500.", param, ctx)
+        return number, True
 
 
 class OneOf(click.ParamType):
@@ -295,6 +272,12 @@ def model_options(command: F) -> F:
                help="Train low-rank adapters of an hf: model alone; targets: as peft's."),
         option("Model file", "--input", "inputs", multiple=True, metavar="SHAPE[:DTYPE]",
                help="One input tensor, for MODEL.py:ClassName; without the batch, as 3,224,224."),
+        option("Model file", "--assume-true", multiple=True, metavar="FILE:LINE",
+               help="A condition on values, which a trace does not know, that holds in training."),
+        option("Model file", "--assume-false", multiple=True, metavar="FILE:LINE",
+               help="One that does not hold."),
+        option("Model file", "--assume-size", multiple=True, metavar="FILE:LINE=SIZE",
+               help="How many values a mask, nonzero or unique finds: 64, 64/sample or 50%."),
         option("Model file", "--timeout", type=Duration(bare_unit="s"), default="120s",
                show_default=True, help="Longest time the file may take to load and be traced."),
         option("Model file", "--no-cache", is_flag=True,
@@ -319,6 +302,7 @@ def output_options(*formats: str) -> Callable[[F], F]:
             ),
             option(
                 "Output",
+                "-o",
                 "--out-file",
                 type=click.Path(dir_okay=False),
                 metavar="FILE",

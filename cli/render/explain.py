@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
 
 from rich.text import Text
 
-from ...catalog.text.money import format_money, format_money_interval, format_price
+from ...catalog.text.money import format_money, format_price
 from ...catalog.text.quantity import (
-    UNKNOWN,
     format_bytes,
     format_count,
-    format_duration,
     format_gib,
     format_part,
     format_seconds,
     format_share,
 )
-from ...catalog.units import SECONDS_PER_HOUR
 from ...planner.plan.plan import (
     Basis,
     ChosenOffer,
-    CostLine,
     Estimate,
     EstimatedMemory,
     MemoryBreakdown,
     Plan,
-    RunCost,
 )
 from .text.columns import aligned, column_widths, packed
 from .text.energy import energy_items, energy_origin
-from .text.wording import (
-    describe_cost,
-    describe_spot,
-    per_million,
-    unknown_spot,
+from .text.money_items import (
+    data_items,
+    money_items,
+    own_items,
+    paid_lines,
+    priced,
+    terms_items,
 )
+from .ways_to_pay import deadline_lines
 
 STEP_PARTS = {
     "compute": "matmul-like kernels",
@@ -69,10 +66,6 @@ BASIS_OF_MEMORY: dict[Basis, str] = {
     "calibrated": "calibrated: the step's allocations replayed, corrected by measured runs",
     "analytic": "analytic: the step's allocations replayed by the allocator's rules",
 }
-SYMBOLS = {"EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹"}
-"""Signs of currencies that stand before an amount; others follow it by their code."""
-DOLLARS = "USD"
-"""The unit of a line that is a share of other lines."""
 BAR, TRACK, SLIVER = "█", "░", "▏"
 
 
@@ -182,40 +175,11 @@ def _money(plan: Plan, width: int) -> Iterator[Text]:
         yield from (Text(line) for line in packed(items, width=width, indent=2))
     for items in (terms_items(plan), own_items(plan)):
         yield from (Text(line) for line in packed(items, width=width, indent=2))
+    yield from (Text(f"  {line}") for line in deadline_lines(plan))
     for line in paid_lines(plan):
         yield Text(f"  {line.name}: {priced(line)} = {format_money(line.usd)}", style="dim")
     for item in data_items(plan):
         yield from (Text(one) for one in packed([item], width=width, indent=2))
-
-
-def paid_lines(plan: Plan) -> list[CostLine]:
-    """Return the lines of the cost that a reader sees: those of no cost at all are left out."""
-    return [] if plan.job is None else [line for line in plan.job.cost_lines if line.usd]
-
-
-def priced(line: CostLine) -> str:
-    """Return what a line counts: "2.5 instance-hour at $3.06", or "19 % of $245" of a tax."""
-    if line.unit == DOLLARS:
-        return f"{float(line.unit_usd) * 100:g} % of {format_money(line.quantity)}"
-    return f"{amount_text(line.quantity)} {line.unit} at {format_price(line.unit_usd)}"
-
-
-def amount_text(quantity: float) -> str:
-    """Return an amount with a tenth, and a small one with two digits that say something."""
-    return f"{quantity:,.1f}" if quantity >= 1 else f"{quantity:.2g}"
-
-
-def data_items(plan: Plan) -> list[str]:
-    """Return what data costs beside the machines, in one line; empty where nobody looked."""
-    lines = () if plan.whole_job is None else plan.whole_job.data_lines
-    if not lines:
-        return []
-    listed = ", ".join(f"{line.name} {_known(line.usd)}" for line in lines)
-    return [f"not in these sums: {listed}"]
-
-
-def _known(usd: Decimal | None) -> str:
-    return UNKNOWN if usd is None else format_money(usd)
 
 
 def _energy(plan: Plan, width: int) -> Iterator[Text]:
@@ -223,86 +187,6 @@ def _energy(plan: Plan, width: int) -> Iterator[Text]:
     first, *more = packed(energy_items(plan), width=width, indent=len(name) + 2)
     yield Text.assemble((name, "bold"), f"  {first.strip()}")
     yield from (Text(line) for line in more)
-
-
-def money_items(plan: Plan) -> tuple[list[str], list[str]]:
-    """Return the prices, and what the run takes and costs; the latter empty without work."""
-    what, usd = per_million(plan)
-    prices = [] if usd == UNKNOWN else [f"{usd} per 1M {what}"]
-    hourly = format_price(plan.usd_per_hour)
-    prices.insert(0, "price unknown" if hourly == UNKNOWN else f"{hourly}/h for all nodes")
-    spot = plan.offer.spot_usd_per_hour
-    if spot is not None:
-        prices.append(f"spot {format_price(spot * plan.nodes)}/h")
-    elif unknown_spot(plan) == UNKNOWN:
-        prices.append("spot price not known")
-    elif plan.offer.purchase != "owned":
-        prices.append("not sold as spot")
-    run = plan.run
-    if run is None:
-        return prices, []
-    job = [f"{run.steps:,} steps", plan.hours_text, describe_cost(plan)]
-    if run.spot_usd is not None:
-        job.append(f"on spot {describe_spot(plan)} with its interruptions")
-    job += _stops_items(plan, run)
-    return prices, job
-
-
-def terms_items(plan: Plan) -> list[str]:
-    """Return what a commitment of the plan costs and how much of it the job uses; or nothing."""
-    use = plan.commitment
-    if use is None:
-        return []
-    years = f"{use.term_years:g} year{'' if use.term_years == 1 else 's'}"
-    if use.terms > 1:
-        years = f"{use.terms} times {years}"
-    kind = "commitment" if use.nodes_held is None else f"reservation of {use.nodes_held}"
-    items = [f"{kind}: {years} for {format_money(use.usd)}"]
-    if use.used_share is None or use.unused_usd is None:
-        return [*items, "the price is that of every hour of it"]
-    items.append(f"this job uses {chance_text(use.used_share)} of it")
-    counted = "counted here" if use.unused_is_counted else "not counted here"
-    return [*items, f"unused rest {format_money(use.unused_usd)}, {counted}"]
-
-
-def own_items(plan: Plan) -> list[str]:
-    """Return the cost in the user's currency, and what their credits pay of it; or nothing."""
-    items = []
-    currency, job = plan.currency, plan.job
-    if currency is not None and job is not None and job.usd is not None:
-        rate = currency.per_usd
-        ends = (job.usd_low, job.usd, job.usd_high)
-        amounts = (None if usd is None else float(usd) * rate for usd in ends)
-        text = format_money_interval(*amounts).replace("$", SYMBOLS.get(currency.code, ""))
-        unit = "" if currency.code in SYMBOLS else f" {currency.code}"
-        items.append(f"{text}{unit} at {rate:g} of {currency.date.isoformat()}")
-    for credit in plan.credits:
-        until = credit.expires.isoformat()
-        items.append(f"credits cover {format_money(credit.covers_usd)} of it until {until}")
-    return items
-
-
-def _stops_items(plan: Plan, run: RunCost) -> Iterator[str]:
-    """Yield what stops and checkpoints take, and the chances of keeping to the limits."""
-    if plan.stops is None or run.goodput is None or run.checkpoint_interval_s is None:
-        return
-    yield f"goodput {format_share(run.goodput)}"
-    every, stall = run.checkpoint_interval_s, plan.stops.stall_s
-    often = format_duration(every / SECONDS_PER_HOUR)
-    yield f"checkpoint every {often} ({format_seconds(stall)} each)"
-    expected = plan.stops.per_hour * run.hours
-    yield f"{'less than 0.01' if expected < 0.01 else f'{expected:.2g}'} stops expected"
-    if run.deadline_probability is not None:
-        yield f"{chance_text(run.deadline_probability)} sure to meet the deadline"
-    if run.budget_probability is not None:
-        yield f"{chance_text(run.budget_probability)} sure to keep to the budget"
-
-
-def chance_text(chance: float) -> str:
-    """Return a chance as a percentage that is never rounded to certainty."""
-    if chance < 0.01:
-        return "less than 1 %"
-    return "more than 99 %" if chance > 0.99 else f"{chance * 100:.0f} %"
 
 
 def origins(plan: Plan, answer: Estimate | None, sources: Mapping[str, str]) -> dict[str, str]:

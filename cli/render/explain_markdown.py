@@ -8,24 +8,27 @@ from ...catalog.text.money import format_money, format_price
 from ...catalog.text.quantity import format_bytes, format_gib, format_part, format_seconds
 from ...planner.plan.plan import Estimate, Plan
 from .explain import (
-    DOLLARS,
     MEMORY_PARTS,
     STEP_PARTS,
-    amount_text,
-    data_items,
-    money_items,
     notes_of,
     origins,
-    own_items,
-    paid_lines,
     parts_of,
     risk_text,
     setup_items,
     speed_items,
-    terms_items,
 )
 from .text.energy import energy_items
 from .text.grid import Column, Grid, markdown_table
+from .text.money_items import (
+    DOLLARS,
+    amount_text,
+    data_items,
+    money_items,
+    own_items,
+    paid_lines,
+    terms_items,
+)
+from .ways_to_pay import deadline_lines
 
 Rows = list[tuple[str, ...]]
 
@@ -81,6 +84,7 @@ def _money(plan: Plan) -> Iterator[str]:
     yield ""
     rows = (*money_items(plan), terms_items(plan), own_items(plan))
     yield from (f"- {' · '.join(items)}" for items in rows if items)
+    yield from (f"- {line}" for line in deadline_lines(plan))
     job = plan.job
     if job is not None and job.cost_lines:
         rows = [

@@ -29,6 +29,7 @@ def render_launch(prepared: Prepared) -> list[Text]:
         *_places(prepared),
         *(_line("ends" if not index else "", text) for index, text in enumerate(_ends(prepared))),
         _line("results", _results(prepared)),
+        *_project(prepared),
         *(Text(f"Note: {note}.") for note in prepared.notes),
     ]
 
@@ -76,6 +77,22 @@ def _cost_line(line: CostLine, nodes: int) -> Text:
     label = f"  {line.name} "
     span = f"{_span(seconds):>{LABEL_WIDTH + 12 - len(label)}}"
     return Text(f"  {label}{span}  {_usd(line.usd):>12}")
+
+
+def _project(prepared: Prepared) -> Iterator[Text]:
+    """Yield the project whose file limits the launch, and how each limit stands."""
+    file = prepared.project_file
+    if file is None:
+        return
+    limited = "" if prepared.limits else "; none of its limits is for this launch"
+    yield _line("project", f"{prepared.project.name}, as {file.path} says{limited}")
+    for one in prepared.limits:
+        before = one.spent_usd + one.open_usd
+        total = f"{_usd(one.total_usd)} of at most {_usd(one.limit_usd)}"
+        of_others = f", {_usd(before)} without this launch" if one.name != "run" else ""
+        yield _line("", f"{one.name}: {total}{of_others} ({one.place})")
+    for text in prepared.warnings:
+        yield Text(f"Warning: {text}", style="bold")
 
 
 def _named(places: Iterable[Place]) -> str:

@@ -16,6 +16,7 @@ from ...catalog.text.quantity import UNKNOWN
 from ...launcher.lifecycle.observe import Finding
 from ...launcher.store.accounting import attempt_usd, closing_line, node_hours, spent_usd
 from ...launcher.store.launch_record import Attempt, LaunchRecord
+from ...launcher.store.launch_sums import LaunchSum
 from .text.columns import Align, aligned, column_widths
 
 SAYINGS: dict[Finding, str] = {
@@ -61,17 +62,22 @@ def render_status(found: Sequence[tuple[LaunchRecord, Finding]], *, now: datetim
 
 
 def render_history(
-    records: Sequence[LaunchRecord], *, now: datetime, limit: int | None
+    records: Sequence[LaunchRecord], sums: Sequence[LaunchSum], *, now: datetime
 ) -> list[Text]:
-    """Return the launches, newest first, and the totals of all of them."""
+    """Return launches, newest first, and the totals of all that are wanted.
+
+    Args:
+        records: that are shown.
+        sums: of all that are wanted, by any name.
+        now: the time until which open ones are counted.
+    """
     if not records:
         return [Text("No launch was made yet, or none is wanted.")]
-    shown = records if limit is None else records[:limit]
-    rows = [HISTORY_HEAD, *(_history_row(record, now) for record in shown)]
+    rows = [HISTORY_HEAD, *(_history_row(record, now) for record in records)]
     aligns: tuple[Align, ...] = (
         "left", "left", "left", "left", "right", "right", "right", "left",
     )  # fmt: skip
-    return [*_table(rows, aligns), *_totals(records, now)]
+    return [*_table(rows, aligns), _totals(sums)]
 
 
 def render_one(
@@ -154,12 +160,14 @@ def _history_row(record: LaunchRecord, now: datetime) -> tuple[str, ...]:
     )
 
 
-def _totals(records: Sequence[LaunchRecord], now: datetime) -> list[Text]:
-    hours = sum(node_hours(record, now=now) for record in records)
-    open_count = sum(record.is_open for record in records)
+def _totals(sums: Sequence[LaunchSum]) -> Text:
+    hours = sum(one.node_hours for one in sums)
+    open_count = sum(one.open for one in sums)
+    usd = sum((one.spent_usd for one in sums), Decimal(0))
     still = f", {open_count} still open" if open_count else ""
-    text = f"{len(records)} launches{still}: {hours:,.2f} node hours, ${_total(records, now):,.2f}"
-    return [Text(text, style="bold")]
+    count = sum(one.launches for one in sums)
+    text = f"{count} launches{still}: {hours:,.2f} node hours, ${usd:,.2f}"
+    return Text(text, style="bold")
 
 
 def _total(records: Sequence[LaunchRecord], now: datetime) -> Decimal:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...planner.plan.plan import Estimate, Plan
-from .estimate import NOT_COUNTED, Column, counts, marks, plan_columns, split_blocks
+from .estimate import counts, marks, not_counted
+from .plan_table import Column, plan_columns, split_blocks
 from .text.columns import Align
 from .text.wording import describe_cost
 
@@ -40,8 +41,8 @@ def render_markdown(answer: Estimate) -> str:
     meanings = marks(answer, [column.heading for column in columns]) if answer.plans else []
     if meanings:
         lines += [f"{'; '.join(meanings)}.", ""]
-    if any(plan.run for plan in answer.plans):
-        lines += [f"{NOT_COUNTED.capitalize()}.", ""]
+    for left_out in not_counted(answer.plans):
+        lines += [f"{left_out.capitalize()}.", ""]
     lines.append(f"{counts(answer)}.")
     return "\n".join(lines) + "\n"
 

@@ -16,7 +16,8 @@ from ...planner.plan.param_sweep import Sweep, SweepRow
 from ...planner.plan.plan import Plan
 from ..terminal.output import Screen
 from .csv import csv_text
-from .estimate import BANDWIDTH_MARK, NOT_COUNTED, USE
+from .estimate import BANDWIDTH_MARK, NOT_COUNTED
+from .plan_table import USE
 from .text.columns import packed, wrapped
 from .text.grid import Column, Grid, markdown_table, text_table
 from .text.wording import describe_use, per_million

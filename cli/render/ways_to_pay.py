@@ -7,13 +7,19 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from ...catalog.text.money import format_money, format_price
-from ...catalog.text.quantity import UNKNOWN
+from ...catalog.text.quantity import UNKNOWN, format_duration
 from ...planner.plan.plan import BuyingWay, Estimate, Plan
 from .text.columns import Align, aligned, column_widths, packed
+from .text.wording import chance_text
 
 HEADINGS = ("paid", "$/h a node", "this job", "whole term", "pays above", "dearer to rent from")
 ALIGN: tuple[Align, ...] = ("left", "right", "right", "right", "right", "right")
 NOT_SO = "–"  # noqa: RUF001
+DEADLINE_WAYS = {
+    "spot": "on spot",
+    "on-demand": "on demand",
+    "spot-then-on-demand": "on spot, then on demand",
+}
 EXPLAINED = (
     "this job: its share of a term. pays above: share of all hours in use from which it costs less"
     " than on demand; dearer to rent from: month on demand at full use (docs/pricebook.md)"
@@ -32,9 +38,28 @@ def render_ways(answer: Estimate, *, width: int) -> Iterator[Text]:
         rows = [HEADINGS, *(_cells(way, plan) for way in found.ways)]
         widths = column_widths(rows)
         yield from (Text(f"  {aligned(row, widths, ALIGN)}".rstrip()) for row in rows)
+        yield from (Text(f"  {line}") for line in deadline_lines(plan))
     if answer.ways_to_pay:
         for line in packed(EXPLAINED.split(), width=width, indent=0, separator=" "):
             yield Text(line, style="dim")
+
+
+def deadline_lines(plan: Plan) -> list[str]:
+    """Return what a plan with a deadline takes, costs and risks in each way, a line each.
+
+    Empty where it has no deadline or no spot machines.
+    """
+    rows = [
+        (
+            DEADLINE_WAYS[one.way],
+            f"{format_duration(one.hours)} expected",
+            UNKNOWN if one.usd is None else format_money(one.usd),
+            f"{chance_text(one.deadline_probability)} sure to meet the deadline",
+        )
+        for one in plan.deadline_ways
+    ]
+    widths = column_widths(rows)
+    return [aligned(row, widths, ("left", "right", "right", "left")).rstrip() for row in rows]
 
 
 def _cells(way: BuyingWay, plan: Plan) -> tuple[str, ...]:

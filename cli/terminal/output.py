@@ -21,10 +21,13 @@ SUFFIXES = {
     ".csv": "csv",
     ".md": "markdown",
     ".txt": "table",
+    ".html": "html",
+    ".htm": "html",
+    ".xlsx": "xlsx",
 }
 OTHER_FORMATS = frozenset(
-    (".htm", ".html", ".jsonl", ".ods", ".parquet", ".pdf", ".png", ".svg", ".toml", ".tsv")
-    + (".xls", ".xlsx", ".xml", ".yaml", ".yml")
+    (".jsonl", ".ods", ".parquet", ".pdf", ".png", ".svg", ".toml", ".tsv")
+    + (".xls", ".xml", ".yaml", ".yml")
 )
 """Endings of files that somebody would expect in a format that gpuplan does not write."""
 WIDE = 200
@@ -67,7 +70,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def write_output(
-    text: str, out_file: str | Path | None = None, *, option: str = "--out-file"
+    text: str | bytes, out_file: str | Path | None = None, *, option: str = "--out-file"
 ) -> None:
     """Print the text, or write it to the file; the file changes only when all is written.
 

@@ -11,7 +11,7 @@ from ....catalog.text.money import (
     round_money_interval,
 )
 from ....catalog.text.quantity import DASH, UNKNOWN, format_share
-from ....planner.plan.plan import Plan, Rejected
+from ....planner.plan.plan import AT_LEAST, Plan, Rejected
 
 REJECTIONS = {
     "out_of_memory": "did not fit",
@@ -23,6 +23,13 @@ REJECTIONS = {
     "no_topology": "without a known network",
     "unsupported": "not supported",
 }
+
+
+def chance_text(chance: float) -> str:
+    """Return a chance as a percentage that is never rounded to certainty."""
+    if chance < 0.01:
+        return "less than 1 %"
+    return "more than 99 %" if chance > 0.99 else f"{chance * 100:.0f} %"
 
 
 def describe_rejected(rejected: Rejected) -> list[str]:
@@ -39,7 +46,8 @@ def describe_cost(plan: Plan) -> str:
     low, likely, high = (
         None if usd is None else float(usd) for usd in (job.usd_low, job.usd, job.usd_high)
     )
-    return format_money_interval(low, likely, high)
+    text = format_money_interval(low, likely, high)
+    return f"{AT_LEAST if plan.is_lower_bound else ''}{text}"
 
 
 def describe_spot(plan: Plan) -> str:

@@ -221,9 +221,9 @@ WHILE_IT_RUNS: dict[str, tuple[str, list[str]]] = {
     "item": (
         changed(
             "    return nn.functional",
-            "    assert model(batch[0]).sum().item() > 0\n    return nn.functional",
+            "    if model(batch[0]).sum().item() > 0:\n        pass\n    return nn.functional",
         ),
-        ["model.py:12"],
+        ["model.py:12", "--assume-true"],
     ),
     "endless recursion": (
         changed("return nn.Linear(width, 4)", "return build_model(width)"),

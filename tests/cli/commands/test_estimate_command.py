@@ -20,7 +20,7 @@ from gpuplan import api
 from gpuplan.api.pareto import Frontier
 from gpuplan.cli.main import run
 from gpuplan.cli.render.csv import render_csv
-from gpuplan.cli.render.estimate import render_estimate
+from gpuplan.cli.render.estimate import SCREEN_LINES, render_estimate
 from gpuplan.cli.render.explain import render_plan
 from gpuplan.cli.render.markdown import render_markdown
 from gpuplan.cli.render.text.columns import to_text
@@ -92,6 +92,27 @@ def test_the_last_line_names_pareto_where_one_line_has_room(width: int, there: b
 
     assert last(make_ranked_estimate()).endswith("or --pareto") == there
     assert "--pareto" not in last(make_unworked_estimate()), "it needs an amount of work"
+
+
+@pytest.mark.parametrize("width", [100, 120])
+def test_a_cost_that_is_known_in_part_is_marked_and_the_answer_still_fits(width: int) -> None:
+    answer = make_ranked_estimate()
+
+    def bound(plan: Plan) -> Plan:
+        job = plan.whole_job
+        part = None if job is None else job.model_copy(update={"lower_bound": True})
+        offer = plan.offer.model_copy(update={"purchase": "spot"})
+        return plan.model_copy(update={"whole_job": part, "offer": offer})
+
+    changed = answer.model_copy(update={"plans": tuple(map(bound, answer.plans))})
+    lines = render_estimate(changed, model="model.py", width=width)
+    assert max(line.cell_len for line in lines) <= width and len(lines) <= SCREEN_LINES
+    text = to_text(lines, colour=False)
+    assert "≥: a price beside it is not known" in " ".join(text.split())
+    assert "disks, controller, storage" in text
+    priced = [plan for plan in changed.plans if plan.job is not None and plan.job.usd is not None]
+    assert text.count("≥ $") >= len(priced) > 3 and "≥ ?" not in text
+    assert "≥" not in to_text(render_estimate(answer, model="m.py", width=width), colour=False)
 
 
 def test_a_step_that_memory_bounds_shows_bandwidth_in_place_of_mfu() -> None:

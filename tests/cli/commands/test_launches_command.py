@@ -276,7 +276,8 @@ def test_one_record_that_cannot_be_read_hides_no_other(
 ) -> None:
     with closing(sqlite3.connect(Store().path)) as store:
         row = ("broken-1", "2026", "running", "gp-broken", "{broken")
-        store.execute("insert into launches values (?, ?, ?, ?, ?)", row)
+        columns = "run, created_at, state, cluster, record"
+        store.execute(f"insert into launches ({columns}) values (?, ?, ?, ?, ?)", row)
         store.commit()
     engine.add_stray("gp-broken", "broken-1", store_id=Store().id(), owner="ann")
     for words in (["status"], ["history"]):

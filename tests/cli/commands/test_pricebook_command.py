@@ -80,3 +80,21 @@ def test_a_wrong_pricebook_is_one_message_with_its_line(
     assert run(["estimate", *words]) == 2
     error = capsys.readouterr().err
     assert "book.yaml:2" in error and "discounts" in error and "Traceback" not in error
+
+
+@pytest.mark.slow
+def test_a_launch_is_at_the_terms_that_are_given(
+    words: list[str], tmp_path: Path, capsys: Any
+) -> None:
+    *without_book, _, book = words
+    assert run(["estimate", *without_book, "--format", "json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["plans"][0]
+    launch = ["launch", plan["id"], "--outputs", "gs://b/r", "--synthetic", "--dryrun"]
+    launch += ["--workdir", str(tmp_path), "--format", "json"]
+    assert run(launch) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert run([*launch, "--pricebook", book]) == 0
+    paid = json.loads(capsys.readouterr().out)
+    assert paid["usd_per_hour"] == pytest.approx(0.6 * listed["usd_per_hour"])
+    assert paid["usd_worst"] == pytest.approx(0.6 * 1.1 * listed["usd_worst"], rel=1e-3)
+    assert (paid["plan"], paid["cost_lines"][-1]["name"]) == (plan["id"], "tax")

@@ -1,0 +1,128 @@
+"""A budget report for a terminal: the total, the options, the dearest experiments, the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from ....planner.budget.report.report import BudgetReport
+from ....planner.budget.report.rows import LimitCheck
+from ..text.columns import Align, aligned, column_widths, wrapped
+from . import words
+from .figures import about_usd, as_text, clean, count, number, share, usd
+
+SCREEN_LINES = 24
+"""What the answer fits on."""
+WIDEST = 100
+MOST_EXPERIMENTS = 6
+MOST_MONTHS = 3
+LONGEST_NAME = 32
+NO_CONTINGENCY = "no contingency is added"
+
+
+def render_table(report: BudgetReport, *, width: int) -> list[Text]:
+    """Return the report in at most 24 lines of at most `width` columns, 100 at most."""
+    width = min(width, WIDEST)
+    head = [Text(_cut(words.headline(report), width), style="bold")]
+    head += [Text(_cut(words.subtitle(report), width))]
+    parts = [head, [*_money(report, width)], [*_options(report, width)]]
+    end = [*_limits(report, width), *_last(report, width)]
+    room = SCREEN_LINES - sum(len(part) + 1 for part in parts) - len(end)
+    parts.append([*_experiments(report, width, max(1, min(MOST_EXPERIMENTS, room - 3)))])
+    lines: list[Text] = []
+    for part in parts:
+        lines += [*part, Text()]
+    return [*lines, *end][:SCREEN_LINES]
+
+
+def _money(report: BudgetReport, width: int) -> Iterator[Text]:
+    total = report.total
+    span = f"{about_usd(total.p10_usd)} to {about_usd(total.p90_usd)}"
+    added = report.contingency_usd
+    contingency = f"with {share(report.contingency_share)} contingency" if added else NO_CONTINGENCY
+    figures = [
+        ("budget", usd(report.budget_usd), contingency),
+        ("planned", usd(total.usd), f"80 % range {span}"),
+        ("runs", f"{count(report.accelerator_hours)} h", "of accelerators"),
+    ]
+    for label, value, note in figures:
+        yield Text(_cut(f"{label:<9}{value:>16}  {note}", width))
+    if report.moved is not None:
+        yield Text(_cut(f"since {report.moved.before.name}: {clean(report.moved.headline)}", width))
+
+
+def _options(report: BudgetReport, width: int) -> Iterator[Text]:
+    rows = [["option", "cost", "80 % range", "ends", "days", ""]]
+    for one in report.options:
+        span = f"{about_usd(one.total.p10_usd)} to {about_usd(one.total.p90_usd)}"
+        mark = "planned" if one.is_planned else ""
+        rows.append([one.name, usd(one.total.usd), span, str(one.ends), number(one.days), mark])
+    yield from _aligned(rows, ("left", "right", "right", "right", "right", "left"), width)
+
+
+def _experiments(report: BudgetReport, width: int, most: int) -> Iterator[Text]:
+    facts = {row.name: row for row in report.experiments}
+    rows = [["dearest experiments", "cost", "share", "runs", "rented for a run"]]
+    for one in report.by_experiment[:most]:
+        row = facts.get(one.name)
+        rows.append(
+            [
+                _cut(clean(one.name), LONGEST_NAME),
+                usd(one.usd),
+                share(one.share),
+                "" if row is None else count(row.runs),
+                "" if row is None else clean(row.rent),
+            ]
+        )
+    left = report.by_experiment[most:]
+    if left:
+        rest = sum(one.usd for one in left)
+        part = share(sum(one.share for one in left))
+        rows.append([f"{len(left)} more", usd(rest), part, "", ""])
+    yield from _aligned(rows, ("left", "right", "right", "right", "left"), width)
+
+
+def _limits(report: BudgetReport, width: int) -> Iterator[Text]:
+    over = [one for one in report.limits if one.is_over]
+    if not over:
+        verdict = words.verdict(report)
+        if verdict:
+            yield Text(_cut(verdict, width), style="green")
+        return
+    over.sort(key=lambda one: one.limit_usd - one.usd)
+    for one in over[:MOST_MONTHS]:
+        yield Text(_cut(_exceeded(one), width), style="red")
+    if len(over) > MOST_MONTHS:
+        yield Text(f"{len(over) - MOST_MONTHS} more limits are exceeded", style="red")
+
+
+def _exceeded(one: LimitCheck) -> str:
+    return (
+        f"over the limit: {_cut(clean(one.name), LONGEST_NAME)} {usd(one.usd)}, at most "
+        f"{usd(one.limit_usd)}"
+    )
+
+
+def _last(report: BudgetReport, width: int) -> Iterator[Text]:
+    dates = as_text(report.prices_to or report.snapshot_date, "text")
+    missing = "; ".join(clean(one).rstrip(".") for one in report.not_included)
+    text = f"Prices of {dates}. Not included: {missing}." if missing else f"Prices of {dates}."
+    first, *rest = wrapped(text, width)
+    second = _cut(" ".join(rest), width)
+    yield from (Text(line, style="dim") for line in (first, second) if line)
+
+
+def _aligned(rows: Sequence[list[str]], aligns: Sequence[Align], width: int) -> Iterator[Text]:
+    widths = column_widths(rows)
+    for index, row in enumerate(rows):
+        style = "bold" if not index else ""
+        yield Text(_cut(aligned(row, widths, aligns), width), style=style)
+
+
+def _cut(text: str, width: int) -> str:
+    """Return a text of at most so many terminal cells; "…" ends one that was longer."""
+    if cell_len(text) <= width:
+        return text
+    return f"{set_cell_size(text, width - 1).rstrip()}…"

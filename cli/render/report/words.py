@@ -1,0 +1,157 @@
+"""The sentences of a report: its key figures, how it stands against its limits, what moves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ....planner.budget.report.report import BudgetReport
+from .figures import UNKNOWN, about_usd, clean, number, share, usd
+
+SYMBOLS = {"EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹"}
+"""Signs of currencies that stand before an amount; others follow it by their code."""
+WORDS = (
+    (
+        "Accelerator",
+        "A processor that models are trained on, a GPU or its like, rented by the hour.",
+    ),
+    ("Accelerator-hour", "One accelerator rented for one hour."),
+    ("Experiment", "A question that is answered by training a model, once or several times."),
+    ("Run", "One training from its begin to its end."),
+    (
+        "80 % range, likely at least, likely at most",
+        "In 8 of 10 cases the true figure is between the two; in 1 of 10 below, in 1 above.",
+    ),
+    ("Contingency", "Money set aside for what nobody planned."),
+    (
+        "On demand, spot, reserved",
+        "Ways to rent: at any time; cheaper, but it may be taken back; booked ahead.",
+    ),
+    ("kg CO2e", "Greenhouse gases of the electricity, as kilograms of carbon dioxide."),
+)
+"""What a reader who trains no models needs to know."""
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """One of the figures that the first page begins with."""
+
+    label: str
+    value: str
+    note: str
+
+
+def headline(report: BudgetReport) -> str:
+    """Return what the report is of."""
+    return f"Budget of {clean(report.project.name)}"
+
+
+def subtitle(report: BudgetReport) -> str:
+    """Return whose project it is and which months are planned."""
+    project = report.project
+    last = project.start.plus(project.months - 1)
+    people = [clean(one) for one in (project.team, project.owner) if one]
+    span = f"{project.start} to {last} ({project.months} months)"
+    return " · ".join([*people, span])
+
+
+def first_page(report: BudgetReport) -> list[str]:
+    """Return the summary without the sentences about options and limits, shown below it anyway."""
+    below = {one.text for one in report.options}
+    below |= {one.over_text for one in report.limits if one.is_over}
+    return [line for line in report.summary if line not in below]
+
+
+def key_figures(report: BudgetReport) -> list[KeyFigure]:
+    """Return the figures of the first page, that to ask for first."""
+    total = report.total
+    added = (
+        f"planned cost and {share(report.contingency_share)} for what nobody planned"
+        if report.contingency_usd
+        else "the planned cost; no contingency is added"
+    )
+    note = added + own(report, report.budget_usd)
+    figures = [
+        KeyFigure("Budget to ask for", usd(report.budget_usd), note),
+        KeyFigure("Planned cost", usd(total.usd), "the sum of every line of this report"),
+        KeyFigure(
+            "80 % range of the cost",
+            f"{about_usd(total.p10_usd)} to {about_usd(total.p90_usd)}",
+            f"as likely above as below {about_usd(total.p50_usd)}",
+        ),
+        KeyFigure(
+            "Accelerator-hours", number(report.accelerator_hours), "one accelerator for one hour"
+        ),
+        KeyFigure("Energy", _or_unknown(report.energy_kwh, "kWh"), "of all runs"),
+        KeyFigure("Carbon", _or_unknown(report.kg_co2e, "kg CO2e"), "of that electricity"),
+    ]
+    if report.unfunded_usd is not None:
+        text = "no source of money pays this" if report.unfunded_usd else "all of it is paid for"
+        figures.insert(3, KeyFigure("Not funded", usd(report.unfunded_usd), text))
+    return figures
+
+
+def own(report: BudgetReport, amount_usd: Decimal) -> str:
+    """Return ", €36,737.90 at 0.86 of 2026-08-20", or nothing without a currency of one's own."""
+    currency = report.currency
+    if currency is None:
+        return ""
+    amount = amount_usd * Decimal(str(currency.per_usd))
+    sign = SYMBOLS.get(currency.code)
+    text = f"{sign}{amount:,.2f}" if sign else f"{amount:,.2f} {currency.code}"
+    return f"; {text} at {currency.per_usd:g} {currency.code} a US dollar of {currency.date}"
+
+
+def verdict(report: BudgetReport) -> str | None:
+    """Return how the plan stands against its limits; None for a project without limits."""
+    if not report.limits:
+        return None
+    over = [one for one in report.limits if one.is_over]
+    count = len(report.limits)
+    if not over:
+        return "The limit is kept." if count == 1 else f"All {count} limits are kept."
+    worst = sorted(over, key=lambda one: one.limit_usd - one.usd)
+    named = [f"{clean(one.name)} by {usd(one.usd - one.limit_usd)}" for one in worst[:3]]
+    rest = [f"{len(over) - 3} more"] if len(over) > 3 else []
+    return f"{len(over)} of {count} limits are exceeded: {'; '.join([*named, *rest])}."
+
+
+def is_over(report: BudgetReport) -> bool:
+    """Return whether any limit is exceeded, also one of which that is only said."""
+    return any(one.is_over for one in report.limits)
+
+
+def movers(report: BudgetReport) -> list[str]:
+    """Return what would change the total, a sentence for each assumption."""
+    return [
+        f"{_capital(clean(one.name))}: the cost is {about_usd(one.low_usd)} at "
+        f"{clean(one.low)}, and {about_usd(one.high_usd)} at {clean(one.high)}."
+        for one in report.sensitivities
+    ]
+
+
+def dates(report: BudgetReport) -> list[str]:
+    """Return of what day the report and its prices are, and how its ranges are made."""
+    project = report.project
+    prices = f"Prices are those of the snapshot of {report.snapshot_date}"
+    if report.prices_from is not None and report.prices_to is not None:
+        same = report.prices_from == report.prices_to
+        span = f"{report.prices_to}" if same else f"{report.prices_from} to {report.prices_to}"
+        prices += f"; those used here are dated {span}"
+    made = f"Made by gpuplan {report.gpuplan_version} at {report.generated_at}"
+    if project.file:
+        made += f" from {clean(project.file)}"
+    return [
+        f"{prices}.",
+        f"{made}; SHA-256 of what the project says: {project.content_hash[:12]}.",
+        f"Ranges are of a simulation with {report.draws:,} draws (seed {report.seed}).",
+        "All amounts are US dollars, each line rounded to the cent; sums are those of the lines.",
+    ]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _or_unknown(value: float | None, unit: str) -> str:
+    return UNKNOWN if value is None else f"{number(value)} {unit}"

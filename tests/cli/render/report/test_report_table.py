@@ -1,0 +1,41 @@
+"""A report on a terminal: one screen, with the total, the options, and the limits it breaks."""
+
+import pytest
+from budget_reports import bare_report, hostile_report, large_report, small_report
+from rich.cells import cell_len
+
+from gpuplan.cli.render.report.figures import usd
+from gpuplan.cli.render.report.table import render_table
+
+
+@pytest.mark.parametrize("make", [small_report, large_report, hostile_report, bare_report])
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_it_fits_twenty_four_lines_of_a_hundred_columns(make, width: int) -> None:
+    lines = render_table(make(), width=width)
+    assert len(lines) <= 24
+    assert max(cell_len(line.plain) for line in lines) <= min(width, 100)
+    assert not [line for line in lines if "\n" in line.plain or "\t" in line.plain]
+
+
+def test_it_says_the_total_the_options_and_what_is_over() -> None:
+    report = small_report()
+    text = "\n".join(line.plain for line in render_table(report, width=100))
+    assert usd(report.budget_usd) in text
+    for option in report.options:
+        assert f"{option.name} " in text and usd(option.total.usd) in text
+    assert "over the limit: owner Ada" in text
+    assert "Not included: Taxes;" in text
+
+
+def test_what_is_not_included_is_told_apart_and_cut_visibly() -> None:
+    report = small_report()
+    text = " ".join(line.plain for line in render_table(report, width=100))
+    assert "Not included: Taxes; Support contracts; Time of people" in " ".join(text.split())
+    long = report.model_copy(update={"not_included": tuple(f"thing {i}" for i in range(60))})
+    assert render_table(long, width=100)[-1].plain.endswith("…")
+
+
+def test_what_is_not_shown_is_summed() -> None:
+    report = large_report()
+    text = "\n".join(line.plain for line in render_table(report, width=100))
+    assert f"55 more                {usd(sum(one.usd for one in report.by_experiment[6:]))}" in text
