@@ -5,16 +5,18 @@ Bounds are the targets themselves (`evaluation.groups`), but where those are not
 """
 
 import importlib
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import NormalDist, fmean, median, pvariance, variance
 from typing import Any
 
 import pytest
 
 from gpuplan.api.validation import RecordedRuns
+from gpuplan.planner.budget.project.defaults import default
 from gpuplan.planner.validation.errors import Observation, SummaryRow, summarise
 from gpuplan.planner.validation.folds import PROTOCOLS, Protocol
 from gpuplan.profiles.records import RunRecord
@@ -151,6 +153,14 @@ def test_choosing_by_the_predictions_costs_little(evaluated: Evaluated) -> None:
         assert row.short_list_mean is None or row.short_list_mean <= listed, source
 
 
+def test_the_doubt_about_an_unstated_setup_is_the_spread_of_the_sweeps(
+    evaluated: Evaluated,
+) -> None:
+    sweeps = regret.find_sweeps(evaluated.records, evaluated.seen["configuration"])
+    doubt = NormalDist().inv_cdf(0.9) * math.sqrt(2) * regret.log_spread(sweeps)
+    assert doubt == pytest.approx(programmes.UNSTATED_DOUBT, abs=0.01)
+
+
 @pytest.mark.parametrize("meaning", MEMORY_MEDIANS)
 def test_the_median_error_of_memory_is_within_its_bound(evaluated: Evaluated, meaning: str) -> None:
     assert median(memory_errors(evaluated, meaning)) <= MEMORY_MEDIANS[meaning]
@@ -189,6 +199,22 @@ def test_every_group_of_some_size_beats_both_null_models(
     large = [row for row in rows.values() if row.n >= groups.LARGE_ENOUGH]
     assert len(large) >= 12
     assert set(groups.beaten_by_null(rows.values())) <= BEATEN_BY_NULL[protocol]
+
+
+def test_the_error_that_the_runs_of_a_budget_share_is_that_between_sources(
+    evaluated: Evaluated,
+) -> None:
+    errors: dict[str, list[float]] = {}
+    for seen in evaluated.seen["source"]:
+        if seen.measured_step_time_s and seen.predicted_step_time_s:
+            ratio = seen.predicted_step_time_s.value / seen.measured_step_time_s
+            errors.setdefault(seen.source_group, []).append(math.log(ratio))
+    sources = [found for found in errors.values() if len(found) >= 4]
+    assert len(sources) >= 15
+    between = variance(fmean(found) for found in sources)
+    within = fmean(pvariance(found) for found in sources)
+    value, _ = default("shared_error")
+    assert value == pytest.approx(between / (between + within), abs=0.05)
 
 
 def test_nearly_all_records_that_can_be_read_are_predicted(evaluated: Evaluated) -> None:

@@ -13,15 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from gpuplan.api.billing import BillingImport
 from gpuplan.launcher.local.actuals import Actuals
 from gpuplan.launcher.prepare.prepare import LaunchAnswer
 from gpuplan.planner.advise.answer import Advice
+from gpuplan.planner.budget.difference.causes import Difference
+from gpuplan.planner.budget.report.report import BudgetReport
 from gpuplan.planner.plan.ids import NOT_CONTENT, plan_id
 from gpuplan.planner.plan.param_sweep import Sweep
 from gpuplan.planner.plan.plan import Estimate
 from gpuplan.planner.plan.schema import schema_of
 from gpuplan.planner.predict.fits import FitsAnswer
 from gpuplan.planner.validation.errors import Validation
+from gpuplan.planner.validation.own_calibration import StoreCalibration
 
 DOCS = Path(__file__).parents[1] / "docs"
 PRINTED: dict[str, type[BaseModel]] = {
@@ -32,6 +36,10 @@ PRINTED: dict[str, type[BaseModel]] = {
     "validate": Validation,
     "actuals": Actuals,
     "launch": LaunchAnswer,
+    "report": BudgetReport,
+    "diff": Difference,
+    "billing": BillingImport,
+    "calibrate-from-store": StoreCalibration,
 }
 
 PROMISED = Path(__file__).parent / "support" / "promised_keys.txt"

@@ -27,6 +27,7 @@ CLI_MAY_CALL = {
         for sum_of in ("attempt_usd", "closing_line", "node_hours", "spent_usd")
     ),
     "gpuplan.planner.plan.layout.parse_layout",
+    "gpuplan.profiles.user_model.assumptions.assumed_by_options",
     "gpuplan.profiles.user_model.spec.parse_params",
 }
 """What the command line calls below the api all the same: parsers of what is typed, sums over a

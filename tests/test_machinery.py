@@ -73,6 +73,13 @@ def test_base_grows_into_dev(checkout: Checkout) -> None:
     assert checkout.did("dev") == [DEV, COMPILE]
 
 
+def test_dev_grows_into_what_drives_a_browser(checkout: Checkout) -> None:
+    report = DEV.replace("-e", "playwright -e")
+    assert checkout.did("dev") == ["-m venv .venv", DEV, COMPILE]
+    assert checkout.did("report") == [report, COMPILE]
+    assert checkout.did("report") == checkout.did("dev") == checkout.did("base") == []
+
+
 def test_frameworks_go_into_an_environment_of_their_own(checkout: Checkout) -> None:
     libraries = "accelerate deepspeed lightning pytest pytest-timeout"
     made = ["-m venv .venv-frameworks", BASE.replace("-e", f"{libraries} -e"), COMPILE]

@@ -22,6 +22,7 @@ from gpuplan.planner.cost.whole_job import start_up_s
 from gpuplan.planner.goodput.expected_run import expected_run
 from gpuplan.planner.goodput.stops import Rented, State, stops_of
 from gpuplan.planner.plan.parts import Estimated
+from gpuplan.planner.software.checkpoint_size import usual_checkpoint_bytes
 from gpuplan.planner.validation.errors import Observation
 from gpuplan.profiles.records import RunRecord
 from gpuplan.profiles.tracing_process.batch import Profiler, profile_all
@@ -33,9 +34,8 @@ UNSTATED_DOUBT = 0.2
 """Half an 80 % interval of the logarithm of the step time, where the source does not say how the
 step was split or recomputed. In the four open sweeps (docs/accuracy.md, regret) the measured times
 of setups within twice the best spread by 0.11 (standard deviation of the logarithm, mean over the
-sources); theirs and ours are two draws of it: 1.28 x 1.41 x 0.11."""
-MIXED_BYTES_PER_PARAMETER = 12
-"""A checkpoint under mixed precision with Adam: weights and two moments of 4 bytes."""
+sweeps of a source and over the sources: `regret.log_spread`); theirs and ours are two draws of it:
+1.28 x 1.41 x 0.11. `tests/test_accuracy.py` computes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +106,7 @@ def _programme(record: RunRecord, seen: Observation) -> Programme:
         instance_type="",
     )
     parameters = stated["parameters"]
-    state = State(
-        checkpoint_bytes=MIXED_BYTES_PER_PARAMETER * parameters, parts=record.accelerators
-    )
+    state = State(checkpoint_bytes=usual_checkpoint_bytes(parameters), parts=record.accelerators)
     run = expected_run(training_s, stops_of(rented, state, start_s=start_up_s()))
     start_s, count = start_up_s(), record.accelerators / SECONDS_PER_HOUR
     return Programme(

@@ -7,10 +7,11 @@ error that all of its setups share costs nobody anything: only the order of the 
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median
+from statistics import fmean, median, pstdev
 
 from gpuplan.api.validation import RecordedRuns
 from gpuplan.planner.validation.errors import Observation
@@ -24,6 +25,8 @@ MEAN_TARGET = 0.03
 WORST_TARGET = 0.20
 SHORT_LIST_TARGET = 0.01
 """Of every source: mean regret, largest regret, mean regret of the best of the short list."""
+NEAR_BEST = 2.0
+"""Setups that take longer than so many times the best are nobody's choice."""
 NETWORKS = (0.5, 2.0)
 """Rates between nodes, as multiples of what the records state."""
 SAME_IN_A_SWEEP = (
@@ -75,6 +78,13 @@ class Sweep:
         """The mean regret of somebody who takes any of the setups."""
         return fmean(one.measured_s for one in self.tried) / self.fastest.measured_s - 1
 
+    @property
+    def log_spread(self) -> float:
+        """The standard deviation of ln(measured time) of the setups within twice the best."""
+        best_s = self.fastest.measured_s
+        near = [one.measured_s for one in self.tried if one.measured_s <= NEAR_BEST * best_s]
+        return pstdev(math.log(one_s) for one_s in near)
+
     def with_predictions(self, seconds: Mapping[str, float]) -> Sweep:
         """Return the sweep with other predictions, by id; what has none keeps its own."""
         tried = (
@@ -123,6 +133,14 @@ def regret_by_source(sweeps: Iterable[Sweep]) -> list[SourceRegret]:
     for sweep in sweeps:
         found[sweep.source].append(sweep)
     return [_source_regret(source, of_source) for source, of_source in sorted(found.items())]
+
+
+def log_spread(sweeps: Iterable[Sweep]) -> float:
+    """Return how far setups that somebody may choose spread: the mean over sources, of sweeps."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for sweep in sweeps:
+        found[sweep.source].append(sweep.log_spread)
+    return fmean(fmean(of_source) for of_source in found.values())
 
 
 def _source_regret(source: str, sweeps: Sequence[Sweep]) -> SourceRegret:
