@@ -1,9 +1,11 @@
 # Everything runs in .venv, which the targets make themselves: all they need is Python 3.11 or newer.
 #   make demo      install gpuplan and show one answer
+#   make demo-report  write the budgets of the three example projects to docs/reports
 #   make test      check, and the whole test suite: 12 minutes on two cores, installation included
 #   make unit      only the quick tests: 2 minutes
 #   make check     lint, types and the layers
 #   make soak      kill a run repeatedly at random moments, and check that it resumes
+#   make test-report  open reports and the pages of `gpuplan ui` in Chromium, workbooks in LibreOffice
 #   make test-frameworks  train under torchrun, accelerate, Lightning and DeepSpeed, in .venv-frameworks
 #   make test-cloud  launch on a simulated AWS, with real SkyPilot, and test with its click
 #   make bench     time whole commands and print them beside their budgets
@@ -23,13 +25,18 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test suite unit check lint types soak test-frameworks test-cloud bench accuracy clean base dev frameworks sky
+.PHONY: help demo demo-report test suite unit check lint types soak test-frameworks test-cloud test-report bench accuracy clean base dev report frameworks sky
 
 help:
 	@sed -n 's/^#   //p' Makefile
 
 demo: base
 	$(BIN)/gpuplan estimate examples/gpt2.py
+
+demo-report: base report
+	for name in grant startup lab; do \
+	  $(BIN)/gpuplan report examples/projects/$$name.yaml -o docs/reports/$$name.html || exit; \
+	done
 
 # The types take a minute of one core, in which the others would wait: the tests run beside them.
 # Each ends whatever the other finds, and make fails when one of them did.
@@ -60,14 +67,21 @@ bench: base
 test-frameworks: frameworks
 	.venv-frameworks/bin/python -m pytest tests/launcher/frameworks/real_*.py $(PYTEST_ARGS)
 
+# A part that is missing is a failure here; elsewhere these tests skip.
+test-report: report
+	sh scripts/install-report-tests.sh
+	GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,browser,libreoffice" $(PYTEST) tests/cli/render/report tests/cli/pages $(PYTEST_ARGS)
+
 # SkyPilot holds click below 8.2. A home of its own, since SkyPilot writes to it as it is imported.
+# What writes reports and pages asks click for nothing, and needs libraries that are not there.
 test-cloud: sky
 	mkdir -p .venv-sky/home
 	HOME="$(CURDIR)/.venv-sky/home" GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,skypilot" \
-		.venv-sky/bin/python -m pytest -m "not slow" tests/cli tests/launcher/*/test_*sky*.py
+		.venv-sky/bin/python -m pytest -m "not slow" tests/cli \
+		--ignore=tests/cli/render/report --ignore=tests/cli/pages tests/launcher/*/test_*sky*.py
 	.venv-sky/bin/python -m pytest --durations=10 tests/offline_cloud/real_*.py $(CLOUD_ARGS)
 
-base dev frameworks sky:
+base dev report frameworks sky:
 	@sh scripts/install.sh $@
 
 accuracy: dev

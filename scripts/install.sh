@@ -1,5 +1,6 @@
 #!/bin/sh
 # Install gpuplan into .venv:  sh scripts/install.sh base|dev
+# or, with what `make test-report` drives a browser with, there too:  sh scripts/install.sh report
 # or, with the libraries that launch training, into .venv-frameworks:  sh scripts/install.sh frameworks
 # or, with SkyPilot and moto, into .venv-sky:  sh scripts/install.sh sky
 # Does nothing, and needs no network, when the environment already holds what pyproject.toml and
@@ -7,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-want="${1:?say what to install: base, dev, frameworks or sky}"
+want="${1:?say what to install: base, dev, report, frameworks or sky}"
 venv=.venv
 constraints=constraints.txt
 package=.
@@ -17,6 +18,10 @@ compile=--no-compile
 case "$want" in
     dev)
         package='.[dev]'
+        ;;
+    report)
+        package='.[dev]'
+        libraries=playwright
         ;;
     frameworks)
         venv=.venv-frameworks
@@ -61,9 +66,13 @@ if [ "$(cat "$venv/made-from" 2>/dev/null)" != "$made_from" ]; then
     printf '%s\n' "$made_from" >"$venv/made-from"
 fi
 
-# `dev` holds everything that `base` does.
-for stamp in "$venv/installed-$want" "$venv/installed-dev"; do
-    if [ "$(cat "$stamp" 2>/dev/null)" = "$asked_for" ]; then
+# `dev` holds everything that `base` does, `report` everything that `dev` does.
+holders="$want dev report"
+if [ "$want" = report ]; then
+    holders=report
+fi
+for holder in $holders; do
+    if [ "$(cat "$venv/installed-$holder" 2>/dev/null)" = "$asked_for" ]; then
         exit 0
     fi
 done

@@ -178,6 +178,16 @@ def _has_gathered_tables() -> bool:
     return any((folder / "shared/data/catalog").is_dir() for folder in (root, root.parent))
 
 
+def _has_libreoffice() -> bool:
+    return shutil.which("soffice") is not None
+
+
+def _has_browser() -> bool:
+    from browser import missing
+
+    return missing() is None
+
+
 def _can_run_a_cloud() -> bool:
     from offline_cloud.image import missing
 
@@ -193,4 +203,6 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "gathered-tables": _has_gathered_tables,
     "skypilot": _has_skypilot,
     "cloud": _can_run_a_cloud,
+    "libreoffice": _has_libreoffice,
+    "browser": _has_browser,
 }
