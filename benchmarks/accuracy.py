@@ -15,6 +15,7 @@ from pathlib import Path
 
 from evaluation.page import PLOTS, page
 from evaluation.programmes import programmes
+from evaluation.published_records import OPEN_RECORDS
 from evaluation.regret import find_sweeps, on_other_networks
 from evaluation.scatter import draw
 from evaluation.speed import kept_speed, measure_speed
@@ -25,11 +26,6 @@ from gpuplan.api.validation import RecordedRuns
 from gpuplan.planner.validation.folds import PROTOCOLS
 
 ROOT = Path(__file__).parents[1]
-PUBLISHED = ROOT / "tests" / "published"
-OPEN_RECORDS = (
-    PUBLISHED / "published_llm.jsonl",
-    PUBLISHED / "published_single_gpu.jsonl",
-)
 
 
 def main() -> None:

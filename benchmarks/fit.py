@@ -23,16 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from evaluation.published_records import OPEN_RECORDS
+from evaluation.traces import KeptTraces
 
 from gpuplan.api.validation import TimedRun, timed_runs
 from gpuplan.planner.constants import Constants, known_constants
 from gpuplan.planner.validation.folds import PROTOCOLS, Protocol, fold_key
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORDS = [
-    ROOT / "tests/published/published_llm.jsonl",
-    ROOT / "tests/published/published_single_gpu.jsonl",
-]
 CONSTANTS = ROOT / "planner/data/constants.toml"
 HELD_OUT = ROOT / "planner/data/held_out.json"
 NOT_FITTED = frozenset({"sailor"})
@@ -42,7 +40,7 @@ Runs with parts in host memory are left out as well."""
 THINNED = 1000
 """Sources with more rows keep every fifth configuration."""
 LARGE = 12
-WIDE = 120
+WIDE = 20
 """As `LARGE`, where widths are fitted."""
 COVERAGE = 0.8
 RESIDUAL = 0.08
@@ -209,11 +207,10 @@ class Doubts:
 
 
 def fit_doubts(runs: Sequence[TimedRun]) -> dict[str, float]:
-    """Return the constants of the interval, from what is left of held-out runs."""
-    seen = Doubts(runs, ("configuration", "source"))
+    """Return the constants of the interval, from what is left of runs without their source."""
+    seen = Doubts(runs, ("source",))
     found = seen.fitted()
     q = seen.quantile(found)
-    print("both", seen.coverage(found, q))
     for protocol in PROTOCOLS:
         covered = Doubts(runs, (protocol,)).coverage(found, q)
         print(f"{protocol}: {covered}")
@@ -265,7 +262,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="linearisations")
     parser.add_argument("--doubts", action="store_true", help="fit the interval instead")
     options = parser.parse_args()
-    runs = timed_runs(RECORDS)
+    runs = timed_runs(OPEN_RECORDS, profiler=KeptTraces().profiles)
     if options.doubts:
         values = fit_doubts(runs)
         for name, value in values.items():

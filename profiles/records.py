@@ -47,7 +47,7 @@ class RecordedLayout(Recorded):
     zero_stage: Annotated[int, Field(ge=0, le=3)] | None = None
     tensor: Degree = 1
     pipeline: Degree = 1
-    virtual_stages: Degree = 1
+    virtual_stages: Degree | None = None
     context: Degree = 1
     expert: Degree = 1
     sequence_parallel: bool = False

@@ -4,6 +4,7 @@ import importlib.util
 import math
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -49,7 +50,13 @@ def home_without_privileges(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def pytest_configure() -> None:
-    """Let no property fail for being slow: the machine may be busy with other things."""
+    """Let no property fail for being slow: the machine may be busy with other things.
+
+    A shell starts what it runs in the background with Ctrl-C ignored, and so would be what the
+    tests start.
+    """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if importlib.util.find_spec("hypothesis") is None:
         return
     from hypothesis import HealthCheck, settings

@@ -27,6 +27,7 @@ PUBLISHED = ROOT / "tests" / "published"
 sys.path.append(str(ROOT / "benchmarks"))  # Where Python puts it when `make accuracy` runs.
 groups = importlib.import_module("evaluation.groups")
 page = importlib.import_module("evaluation.page")
+published_records = importlib.import_module("evaluation.published_records")
 programmes = importlib.import_module("evaluation.programmes")
 regret = importlib.import_module("evaluation.regret")
 traces = importlib.import_module("evaluation.traces")
@@ -84,10 +85,7 @@ def evaluated(kept: Any) -> Evaluated:
     with pytest.MonkeyPatch.context() as patch:
         # What is not in the archive takes minutes to trace: kept from run to run.
         patch.setenv("GPUPLAN_HOME", str(ROOT / ".cache" / "accuracy"))
-        runs = RecordedRuns(
-            [PUBLISHED / "published_llm.jsonl", PUBLISHED / "published_single_gpu.jsonl"],
-            profiler=kept.profiles,
-        )
+        runs = RecordedRuns(published_records.OPEN_RECORDS, profiler=kept.profiles)
         seen: dict[Protocol | None, list[Observation]] = {None: runs.observations()}
         seen |= {protocol: runs.observations(protocol) for protocol in PROTOCOLS}
         return Evaluated(runs.records, seen)

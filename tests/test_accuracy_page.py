@@ -1,6 +1,7 @@
 """How docs/accuracy.md is made: groups, causes, plots and tables, from a handful of runs."""
 
 import importlib
+import json
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from gpuplan.profiles.records import RunRecord
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))  # Where Python puts it when `make accuracy` runs.
 causes = importlib.import_module("evaluation.causes")
+day_before = importlib.import_module("evaluation.day_before")
 groups = importlib.import_module("evaluation.groups")
 page = importlib.import_module("evaluation.page")
 scatter = importlib.import_module("evaluation.scatter")
@@ -125,3 +127,30 @@ def test_committed_plots_are_small(protocol: str) -> None:
 def test_nothing_is_fitted_to_the_known_truths() -> None:
     text = truths.RECORDS.read_text(encoding="utf-8")
     assert text.count('"step_time_s": null') == len(text.splitlines()) == 3
+
+
+def kept(name: str, predicted_s: float) -> object:
+    ends = {"low_s": predicted_s / 1.1, "high_s": predicted_s * 1.1}
+    return day_before.KeptPrediction(id=name, predicted_s=predicted_s, **ends)
+
+
+def test_the_day_before_shows_what_was_predicted_then_beside_what_is_now() -> None:
+    named = groups.split_groups(RECORDS)
+    before = {"b": kept("b", 1.5), "c": kept("c", 1.05)}
+    lines = day_before.day_before_part(SEEN, named, before).splitlines()
+    row = next(line for line in lines if line.startswith("| mixed, dense |"))
+    # 50 % too slow and outside then, 10 % too fast and inside now.
+    assert "| 1 | 50.0 % | +50.0 % | 0 % | ×÷ 1.10 | 10.0 % | -10.0 % | 100 % | ×÷ 1.20 |" in row
+    mean = next(line for line in lines if line.startswith("| **mean over groups** |"))
+    assert "| 2 | 27.5 % | +27.5 % | 50 % |" in mean
+    assert not any("sailor" in line or "experts" in line for line in lines)
+
+
+def test_the_kept_predictions_are_of_records_that_came_later() -> None:
+    found = day_before.kept_predictions()
+    first = [line for path in day_before.EARLIER for line in path.open(encoding="utf-8")]
+    later = [line for path in day_before.LATER for line in path.open(encoding="utf-8")]
+    ids = {json.loads(line)["id"] for line in later}
+    assert set(found) <= ids and len(found) >= 0.95 * len(ids)
+    assert not set(found) & {json.loads(line)["id"] for line in first}
+    assert all(one.low_s < one.predicted_s < one.high_s for one in found.values())

@@ -20,6 +20,7 @@ from gpuplan.planner.validation.folds import PROTOCOLS, Protocol
 from gpuplan.profiles.records import RunRecord
 
 from .causes import cause_of
+from .day_before import day_before_part
 from .groups import (
     LARGE_ENOUGH,
     MEAN_TARGETS,
@@ -122,6 +123,7 @@ def page(
     """
     groups = split_groups(records)
     parts = [_introduction(records, groups), _overview(evaluated, groups)]
+    parts.append(day_before_part(evaluated["source"], groups))
     parts += [_protocol_part(protocol, evaluated[protocol], groups) for protocol in PROTOCOLS]
     parts += [
         regret_part(find_sweeps(records, evaluated["configuration"]), on_networks),

@@ -2,7 +2,8 @@
 
 Ring algorithms move V·(N-1)/N bytes per rank for an all-gather or reduce-scatter of V bytes in all,
 twice that for an all-reduce (Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002). Over several
-nodes the same bytes cross each node's network once; the slower of the two links sets the pace.
+nodes the same bytes cross each node's network once; the slower of the two links sets the pace. A
+ring's latency grows with its ranks; an all-reduce over many nodes runs as a tree instead.
 """
 
 from __future__ import annotations
@@ -14,7 +15,11 @@ import numpy as np
 
 from ...catalog.vocabulary import COLLECTIVES, Collective
 from ...profiles.curves.device_curves import DeviceCurves
-from ...profiles.curves.network import internode_latency_s, internode_rate_bytes_per_s
+from ...profiles.curves.network import (
+    internode_latency_s,
+    internode_rate_bytes_per_s,
+    tree_latency_s,
+)
 from ..constants import Constants
 from .cluster import Site
 
@@ -142,7 +147,8 @@ class _Crossing:
         self.sharing, self.per_node = groups.sharing[rows], groups.per_node[rows]
         self.nodes = groups.nodes[rows]
         ranks = self.per_node * self.nodes
-        self.passes = np.where(codes == COLLECTIVES.index("all_reduce"), 2, 1)
+        self.has_trees = codes == COLLECTIVES.index("all_reduce")
+        self.passes = np.where(self.has_trees, 2, 1)
         # In a ring a buffer leaves a node once; in an all-to-all every rank's own does.
         apart = codes == COLLECTIVES.index("all_to_all")
         size = size * np.where(apart, self.per_node, 1)
@@ -159,7 +165,10 @@ class _Crossing:
             self.node_bytes, line_rate_bytes_per_s=line_rate, rdma=rdma
         )
         transfer = self.sent_bytes / (together / self.sharing) * links.constants["network"]
-        latency = internode_latency_s(self.nodes, self.per_node, rdma=rdma)
+        ring = internode_latency_s(self.nodes, self.per_node, rdma=rdma)
+        tree = tree_latency_s(self.nodes, self.per_node, rdma=rdma)
+        # NCCL has trees for the all-reduce alone, and takes the faster way.
+        latency = np.where(self.has_trees, np.minimum(ring, tree), ring)
         return transfer, self.passes * latency
 
 

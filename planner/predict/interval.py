@@ -3,8 +3,9 @@
 The interval of a step is multiplicative and split-conformal (Vovk et al. 2005; Lei et al. 2018,
 arXiv:1604.04173): every prediction has a doubt σ, made of what can be wrong with it, and the
 interval is ×÷ exp(q·σ), where q is the quantile of |ln(predicted / measured)| / σ that covers 80 %
-of published runs predicted without having been seen. Both are fitted by benchmarks/fit.py, q once
-for accelerators that are among those runs and once for all others.
+of published runs predicted without anything of their own source, every source weighing alike: a
+run that somebody plans is of a source that nobody has seen. Both are fitted by benchmarks/fit.py, q
+once for accelerators that are among those runs and once for all others.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ MEMORY_SIGMA = {"torch-eager": 0.05, "torch-compile": 0.05}
 OTHER_MEMORY_SIGMA = 0.12
 """As `MEMORY_SIGMA` for stacks with buffers of their own: Megatron, DeepSpeed, XLA. Published peaks
 leave 0.12 at the 80th percentile (docs/accuracy.md)."""
+DOUBLINGS_OF_1_024 = 10
 FRAMEWORK_SIGMA = 0.30
 """Relative error of context and communicator memory (sources give ranges of that width)."""
 
@@ -90,6 +92,8 @@ def step_doubts(
         "convolutions": float(has_convolutions),
         "maker": float(curves.device.vendor not in ("NVIDIA", "Google")),
         "old": float(date is not None and date < NATIVE_AUTOCAST),
+        "fp8": float(dtype == "fp8"),
+        "scale": math.log2(accelerators) / DOUBLINGS_OF_1_024,
     }
 
 

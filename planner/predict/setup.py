@@ -13,8 +13,11 @@ from ..plan.setup import Date, Setup
 from ..software.deepspeed_engine import KEPT_LOGITS, loss_of
 from ..software.stack import StackFacts, facts_of
 from ..software.versions import (
+    BF16_REDUCTION,
     COALESCED_ZERO_3,
     FLASH_PACKAGE,
+    FUSED_ACCUMULATION,
+    is_lean,
     is_python_bound,
     launches_serially,
     optimizer_traffic,
@@ -46,7 +49,7 @@ def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
     facts = facts_of(
         "torch-compile" if compiled else setup.stack,
         constants,
-        python_bound=is_python_bound(setup.stack, date),
+        python_bound=is_python_bound(setup.stack, date, setup.features),
     )
     return replace(
         facts,
@@ -91,9 +94,10 @@ def wire_bytes(
     """Return bytes per parameter of each collective.
 
     FSDP gathers in the compute dtype and reduces in fp32 (MixedPrecisionPolicy(param_dtype=16-bit,
-    reduce_dtype=fp32)); DDP reduces gradients in the parameters' dtype. Megatron and DeepSpeed keep
-    16-bit parameters and gradients beside the fp32 master and send those. With one scale a tensor
-    torchao's FSDP gathers in 8 bits (float8 all-gather); scales by row leave it at 16.
+    reduce_dtype=fp32)), in bf16 where `features` say so; DDP reduces gradients in the parameters'
+    dtype. Megatron and DeepSpeed keep 16-bit parameters and gradients beside the fp32 master and
+    send those. With one scale a tensor torchao's FSDP gathers in 8 bits (float8 all-gather); scales
+    by row leave it at 16.
     """
     if stack == "megatron" and NUMERICS_OF_PRECISION[precision] != "fp32":
         return WireBytes(
@@ -102,15 +106,16 @@ def wire_bytes(
             refresh=2,
             coalesced=date is None or date >= COALESCED_ZERO_3,
             bucket_bytes=MEGATRON_BUCKET_BYTES,
+            refresh_overlaps=is_lean(date, features),
             zero_2_gathers=False,
         )
     if NUMERICS_OF_PRECISION[precision] == "pure16":
         return WireBytes(gather=2, reduce=2, refresh=2)
     if NUMERICS_OF_PRECISION[precision] == "fp32":
         return WireBytes(gather=4, reduce=4, refresh=4)
-    if precision == "fp8" and "fp8-rowwise" not in features:
-        return WireBytes(gather=1, reduce=4, refresh=4)
-    return WireBytes(gather=2, reduce=4, refresh=4)
+    reduce = 2 if BF16_REDUCTION in features else 4
+    gather = 1 if precision == "fp8" and "fp8-rowwise" not in features else 2
+    return WireBytes(gather=gather, reduce=reduce, refresh=4)
 
 
 def accumulation_bytes(setup: Setup) -> float:
@@ -123,7 +128,10 @@ def accumulation_bytes(setup: Setup) -> float:
     """
     numerics = NUMERICS_OF_PRECISION[setup.precision]
     if setup.stack == "megatron" and numerics != "fp32":
-        if not is_python_bound(setup.stack, setup.software_date):
+        date = setup.software_date
+        if is_lean(date, setup.features) or date is None:
             return 0.0
-        return 6.0 if setup.precision == "fp16-amp" else 10.0
+        if setup.precision == "fp16-amp":
+            return 6.0
+        return 0.0 if date >= FUSED_ACCUMULATION else 10.0
     return 6.0 if numerics == "pure16" else 12.0

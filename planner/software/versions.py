@@ -7,7 +7,7 @@ is for today's software; dates matter when past runs are predicted (`gpuplan val
 from __future__ import annotations
 
 from ...catalog.types import Accelerator
-from ...catalog.vocabulary import Stack
+from ...catalog.vocabulary import Precision, Stack
 from ...profiles.profile import KernelKind
 from ..constants import Constants
 from ..plan.layout import Layout
@@ -26,6 +26,9 @@ FLASH_PACKAGE = "flash-attention-package"
 """Feature: attention is the flash-attn package's, which a record calls "flash", torch's "fused"."""
 FLASH_3: Date = (2024, 7)
 """FlashAttention-3 (arXiv:2407.08608) and cuDNN's fused attention of that year, for Hopper."""
+TUNED_ATTENTION: Date = (2025, 1)
+"""cuDNN 9.5 and later, FlashAttention-3's and 4's tuned backward."""
+_GENERATION = {"Blackwell Ultra": "Blackwell"}
 NATIVE_AUTOCAST: Date = (2022, 1)
 """Mixed precision was Apex O2 (16-bit layers) before torch 1.6 brought torch.autocast (2020-07),
 and stayed so in most training scripts until Apex gave its amp up."""
@@ -36,9 +39,23 @@ that year (DeepLearningExamples' BERT went back and forth in 2020-04)."""
 FOREACH_OPTIMIZERS: Date = (2023, 3)
 """torch 2.0 made its optimizers step all tensors of a list at once."""
 LEAN_MEGATRON: Date = (2025, 1)
-"""Megatron with Transformer Engine and CUDA graphs, as recipes use it since."""
+"""Megatron with Transformer Engine and CUDA graphs whatever the recipe, as all use it since."""
+TRANSFORMER_ENGINE = "transformer-engine"
+"""Feature: layers are Transformer Engine's, in C++, with user buffers for tensor parallelism."""
+ENGINE_IN_MEGATRON: Date = (2023, 6)
+"""Megatron-LM and NeMo took Transformer Engine's layers (release notes of Megatron-LM 23.05)."""
+FUSED_ACCUMULATION: Date = (2022, 5)
+"""Megatron-LM's gradient_accumulation_fusion, on by default since: bf16 gradients are added into
+the fp32 sum by the product that makes them."""
+BF16_REDUCTION = "reduce-bf16"
+"""Feature: FSDP's MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)."""
 DISTRIBUTED_OPTIMIZER: Date = (2022, 9)
 """Megatron-LM's --use-distributed-optimizer, in the 2022-09 releases."""
+FUSED_DISPATCH = "deepep"
+"""Feature: tokens go to experts and back by DeepEP's kernels, permuted on the way."""
+LEAN_EXPERTS: Date = (2026, 4)
+"""Megatron's recipes with CUDA graphs around experts, HybridEP and fused grouped products: the same
+cells of Megatron-Bridge's tables take 1.4 to 1.7 times less than a year before."""
 CUDA_12: Date = (2022, 12)
 """CUDA 12.0; cuBLAS of CUDA 11 before."""
 FIRST_SOLD: dict[str, Date] = {
@@ -63,9 +80,17 @@ def scripts_gelu(stack: Stack, date: Date | None) -> bool:
     return stack == "torch-eager" and date is not None and date < NATIVE_GELU
 
 
-def is_python_bound(stack: Stack, date: Date | None) -> bool:
-    """Return whether Python launches Megatron's kernels one by one, as it did to 2024."""
-    return stack == "megatron" and date is not None and date < LEAN_MEGATRON
+def is_python_bound(stack: Stack, date: Date | None, features: frozenset[str]) -> bool:
+    """Return whether Python launches Megatron's kernels one by one.
+
+    It did before Transformer Engine's layers, whose C++ modules launch several kernels a call.
+    """
+    return stack == "megatron" and not is_lean(date, features)
+
+
+def is_lean(date: Date | None, features: frozenset[str]) -> bool:
+    """Return whether Megatron of that date runs Transformer Engine's layers."""
+    return date is None or date >= LEAN_MEGATRON or TRANSFORMER_ENGINE in features
 
 
 def launches_serially(stack: Stack, date: Date | None, layout: Layout) -> bool:
@@ -105,7 +130,7 @@ def in_step(
     kind: KernelKind,
     constants: Constants,
     *,
-    fp32: bool,
+    precision: Precision,
     stack: Stack,
     date: Date | None = None,
 ) -> float:
@@ -115,25 +140,30 @@ def in_step(
         device: its architecture decides.
         kind: of the kernel.
         constants: that time, by kind and architecture.
-        fp32: whether it runs without tensor cores.
+        precision: of the run: fp32 runs without tensor cores.
         stack: how runs of memory-bound kernels are fused.
         date: of the software; None means today.
     """
     family = _step_family(device, constants)
+    tuned = f"{family}.{stack}"
+    if f"real_step.{tuned}" in constants:
+        family = tuned
     if kind not in _TENSOR_KINDS:
-        memory = _of_family("memory_step", family, constants)
+        memory = _of_family("memory_step", _memory_family(device, family), constants)
         if date is not None and date < NATIVE_AUTOCAST:
             memory *= constants["memory_step_of_old"]
         if stack == "torch-eager":
             return memory
         return memory * _of_family("fused_memory_step", stack, constants)
-    if fp32 and device.vendor == "NVIDIA":
+    if precision == "fp32" and device.vendor == "NVIDIA":
         return _of_family("fp32_step", family, constants)
     slowdown = constants.get(f"real_step.{family}", 1.0)
     if kind in ("convolution", "rnn"):
-        slowdown *= _of_family("convolution_step", family, constants)
-    if fp32:
+        slowdown *= _of_family("convolution_step", _memory_family(device, family), constants)
+    if precision == "fp32":
         slowdown *= constants.get(f"fp32_step.{family}", 1.0)
+    if precision == "tf32" and device.vendor == "NVIDIA":
+        slowdown *= _of_family("tf32_step", family, constants)
     if _is_young(device.arch, date):
         slowdown *= constants["young_kernels"]
     if date is not None and date < CUDA_12:
@@ -156,7 +186,18 @@ def _step_family(device: Accelerator, constants: Constants) -> str:
         return "TPU"
     family = {"CDNA4": "CDNA3", "Blackwell Ultra": "Blackwell"}.get(device.arch, device.arch)
     unknown = device.vendor == "NVIDIA" and f"real_step.{family}" not in constants
-    return "Ampere" if unknown else family
+    family = "Ampere" if unknown else family
+    of_cards = f"{family}-GDDR"
+    return of_cards if _is_gddr(device) and f"real_step.{of_cards}" in constants else family
+
+
+def _memory_family(device: Accelerator, family: str) -> str:
+    """Return the devices whose memory-bound kernels and convolutions share constants."""
+    return "GDDR" if device.vendor == "NVIDIA" and _is_gddr(device) else family
+
+
+def _is_gddr(device: Accelerator) -> bool:
+    return "GDDR" in (device.memory_type or "")
 
 
 def _of_family(name: str, family: str, constants: Constants) -> float:
@@ -172,9 +213,18 @@ def tensor_exposure(
     They stand between dependent kernels; only where products are cut up to run beside them (torch's
     async tensor parallelism, the user buffers of Megatron's recipes) is part of them hidden.
     """
-    modern = stack == "megatron" and (date is None or date >= LEAN_MEGATRON)
+    modern = stack == "megatron" and is_lean(date, features)
     overlapped = modern or "async-tensor-parallel" in features or stack == "xla"
     return constants["tensor_exposure.overlapped" if overlapped else "tensor_exposure"]
+
+
+def expert_slowdown(
+    stack: Stack, date: Date | None, features: frozenset[str], constants: Constants
+) -> float:
+    """Return the time of experts' grouped products and of routing over the products alone."""
+    newest = stack == "megatron" and (date is None or date >= LEAN_EXPERTS)
+    newest = newest or FUSED_DISPATCH in features
+    return constants["expert_slowdown.lean" if newest else "expert_slowdown"]
 
 
 def attention_slowdown(
@@ -199,5 +249,9 @@ def attention_slowdown(
     today = constants["attention_step"]
     if date is not None and date < FLASH_2[stack]:
         return today * constants.get(f"flash_1.{architecture}", 1.0)
+    family = _GENERATION.get(architecture, architecture)
     newest = (stack == "megatron" or own_package) and (date is None or date >= FLASH_3)
-    return today if newest else today * constants.get(f"flash_2.{architecture}", 1.0)
+    if not newest:
+        return today * constants.get(f"flash_2.{family}", 1.0)
+    tuned = date is None or date >= TUNED_ATTENTION
+    return constants.get(f"attention_tuned.{family}", today) if tuned else today

@@ -30,6 +30,7 @@ Array = np.ndarray
 HIDING_SHARPNESS = 6
 
 Slot = Literal[
+    "first_forward_s",
     "forward_s",
     "forward_bare_s",
     "backward_s",
@@ -54,6 +55,8 @@ class WireBytes:
     """Whether tensors are gathered and reduced together; one by one, the links are never full."""
     bucket_bytes: int = DDP_BUCKET_BYTES
     """Gradients that are reduced in one call without FSDP."""
+    refresh_overlaps: bool = False
+    """Whether updated parameters are gathered under the first forward pass, not before it."""
     zero_2_gathers: bool = True
     """Whether ZeRO-2 is FSDP that keeps what it gathered in forward (torch), not a refresh after
     the optimizer (DeepSpeed)."""
@@ -63,11 +66,12 @@ class WireBytes:
 class Traffic:
     """Seconds of collectives, were nothing overlapped; [L, 1] over layouts.
 
-    `forward_s` and `backward_s` run in every micro-batch, `last_backward_s` only in the last one,
-    `after_s` after the optimizer. Of each, `*_bare_s` has no compute to hide under: the first
-    gather, and the last bucket or reduce-scatter.
+    `forward_s` and `backward_s` run in every micro-batch, `first_forward_s` only in the first one,
+    `last_backward_s` only in the last, `after_s` after the optimizer. Of each, `*_bare_s` has no
+    compute to hide under: the first gather, and the last bucket or reduce-scatter.
     """
 
+    first_forward_s: Array
     forward_s: Array
     forward_bare_s: Array
     backward_s: Array
@@ -86,6 +90,13 @@ class Traffic:
         """Return [L, V] seconds by which the collectives lengthen one step of V variants."""
         share, cost = self.hiding_share, self.hiding_cost
         once = exposed_s(self.forward_s, self.forward_bare_s, forward_s, share=share, cost=cost)
+        first = exposed_s(
+            self.forward_s + self.first_forward_s,
+            self.forward_bare_s,
+            forward_s,
+            share=share,
+            cost=cost,
+        )
         each = exposed_s(self.backward_s, self.backward_bare_s, backward_s, share=share, cost=cost)
         last = exposed_s(
             self.backward_s + self.last_backward_s,
@@ -95,7 +106,8 @@ class Traffic:
             cost=cost,
         )
         waiting = self.straggling * grad_accum * (forward_s + backward_s)
-        return grad_accum * once + (grad_accum - 1) * each + last + self.after_s + waiting
+        others = (grad_accum - 1) * (once + each)
+        return first + others + last + self.after_s + waiting
 
     def rows(self, index: Array) -> Traffic:
         """Return the traffic of these layouts alone, arrays of the index's shape."""
@@ -303,7 +315,8 @@ def slotted_calls(
 
     DDP all-reduces buckets of gradients during the last backward; ZeRO-1 and DeepSpeed's ZeRO-2
     reduce-scatter them (ZeRO-2 in every micro-batch) and gather the updated parameters after the
-    optimizer; FSDP is `collective_calls`, and torch's ZeRO-2 is FSDP that gathers once.
+    optimizer, or in units of layers under the next forward pass; FSDP is `collective_calls`, and
+    torch's ZeRO-2 is FSDP that gathers once.
     """
     if layout.data == 1:
         return ()
@@ -329,7 +342,8 @@ def slotted_calls(
             SlottedCall(slot, "all_reduce", across, layout.shard, buckets, across_replicas=True),
         )
     if sharded:
-        calls += (SlottedCall("after_s", "all_gather", trainable * wire.refresh, ranks),)
+        gathered: Slot = "first_forward_s" if wire.refresh_overlaps else "after_s"
+        calls += (SlottedCall(gathered, "all_gather", trainable * wire.refresh, ranks),)
     return calls
 
 

@@ -59,12 +59,29 @@ class KernelTable:
         self._products: dict[tuple[int, ...], list[tuple[Array, GemmShapes]]] = {}
         self._attention: dict[int, AttentionShape] = {}
 
-    def device_s(self, curves: DeviceCurves, precision: Precision, constants: Constants) -> Array:
-        """Return [K, B] seconds on the device, without the host."""
+    def device_s(
+        self,
+        curves: DeviceCurves,
+        precision: Precision,
+        constants: Constants,
+        *,
+        cast_bytes: float = 0.0,
+    ) -> Array:
+        """Return [K, B] seconds on the device, without the host.
+
+        Args:
+            curves: achieved rates of the device.
+            precision: decides the dtype of each kernel.
+            constants: what transposing around a convolution takes.
+            cast_bytes: bytes moved to make an 8-bit operand, per element.
+        """
         seconds = np.zeros((len(self._kernels), len(self._micro_batches)))
         for (kind, dtype), rows in self._by_kind(precision).items():
             if kind == "gemm":
                 seconds[rows] = self._gemm_s(rows, curves, dtype)
+                if dtype == "fp8" and cast_bytes:
+                    moved = cast_bytes * self._cast_elements(rows)
+                    seconds[rows] += np.where(moved, curves.memory_bound_s(moved, kind="copy"), 0)
             elif kind == "convolution":
                 for row in rows:
                     seconds[row] = self._convolution_s(row, curves, dtype, constants)
@@ -113,6 +130,18 @@ class KernelTable:
         for part, shapes in self._products_of(rows):
             seconds[part] = curves.products_s(shapes, dtype=dtype)
         return seconds
+
+    def _cast_elements(self, rows: list[int]) -> Array:
+        """Return [K, B] elements that are cast to 8 bits for products: each operand once.
+
+        The product forward casts its input and its weight, the one for the input's gradient casts
+        that of the output and finds the weight (half of it is counted with each); the one for the
+        weight's gradient, whose rows do not grow with the micro-batch, finds both.
+        """
+        dims = self._dims_of(rows)
+        makes = np.array([[self._kernels[row].dims["m"].per_sample > 0] for row in rows])
+        elements = dims["batch"] * dims["k"] * (dims["m"] + dims["n"] / 2)
+        return makes * elements
 
     def _products_of(self, rows: list[int]) -> list[tuple[Array, GemmShapes]]:
         """Return (which rows, their shapes) of plain and of batched products.

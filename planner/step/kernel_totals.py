@@ -15,6 +15,7 @@ import numpy as np
 from ...catalog.vocabulary import Precision
 from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
+from ..parallelism.column_row_parallel import is_expert_product
 from ..software.fusion import fuse
 from ..software.stack import StackFacts
 from ..software.versions import attention_slowdown, in_step
@@ -40,6 +41,8 @@ class SegmentTimes:
     """[S, B] device time of memory-bound kernels."""
     total_s: Array
     """[S, B] with the host's launches."""
+    expert_s: Array
+    """[S, B] device time of the grouped products of experts, of `compute_s`."""
 
     def of(self, *phases: Phase) -> tuple[Array, Array, Array]:
         """Return ([B] total, [B] compute, [B] memory-bound) seconds of these phases of one step."""
@@ -141,6 +144,7 @@ class StepKernels:
             row for row, k in enumerate(kernels) if k.kind == "attention" and k.dtype == "16bit"
         ]
         self._matmul = np.array([k.kind in MATMUL_KINDS for k in kernels], dtype=bool)
+        self._expert = np.array([is_expert_product(k) for k in kernels], dtype=bool)
         self._laid_out = [
             _laid_out(trace, segments, rows, len(kernels))
             for trace, segments in zip(self._traces, self._segments, strict=True)
@@ -166,6 +170,7 @@ class StepKernels:
         for kind, factor in (factors or {}).items():
             device_s[self._rows.get(kind, [])] *= factor
         matmul = device_s * self._matmul[:, None]
+        experts = device_s * self._expert[:, None]
         times = []
         for one in self._laid_out:
             compute, every = one.uses @ matmul, one.uses @ device_s
@@ -181,6 +186,7 @@ class StepKernels:
                     compute_s=compute,
                     memory_s=every - compute,
                     total_s=(every**p + host_s**p) ** (1 / p),
+                    expert_s=one.uses @ experts,
                 )
             )
         return times
@@ -195,15 +201,15 @@ class StepKernels:
 
     def _device_s(self, curves: DeviceCurves, precision: Precision, stack: StackFacts) -> Array:
         """Return [K, B] seconds of every kernel on the device, without the host."""
-        device_s = self._table.device_s(curves, precision, stack.constants)
         device, constants = curves.device, stack.constants
+        cast_bytes = constants["fp8_cast_bytes" + (".megatron" if stack.name == "megatron" else "")]
+        device_s = self._table.device_s(curves, precision, constants, cast_bytes=cast_bytes)
         device_s[self._flash] *= attention_slowdown(
             device.arch, stack.name, stack.date, constants, own_package=stack.flash_package
         )
-        plain = precision == "fp32"
         for kind, rows in self._rows.items():
             device_s[rows] *= in_step(
-                device, kind, constants, fp32=plain, stack=stack.name, date=stack.date
+                device, kind, constants, precision=precision, stack=stack.name, date=stack.date
             )
         return device_s
 

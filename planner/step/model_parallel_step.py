@@ -13,7 +13,6 @@ from functools import lru_cache
 import numpy as np
 
 from ..hardware.collectives import CallTable, CollectiveCall, Group, Links, collective_s
-from ..parallelism.column_row_parallel import is_expert_product
 from ..parallelism.fsdp import Unit
 from ..parallelism.pipeline_stages import stage_counts, stage_of_instances
 from ..parallelism.rank_parameters import RankUnits, data_layout, expert_data_layout
@@ -144,6 +143,7 @@ def segment_seconds(
     *,
     micro_batches: Array,
     tensor_exposure: float,
+    expert_slowdown: float = 1.0,
 ) -> Array:
     """Return [7, S, B] seconds of `SECONDS` in every segment, exchanges included.
 
@@ -154,6 +154,8 @@ def segment_seconds(
         links: what they talk over.
         micro_batches: [B] sizes.
         tensor_exposure: share of tensor-parallel collectives that is not hidden.
+        expert_slowdown: time of a mixture's grouped products, with what routes tokens to them, over
+            the products alone.
     """
     constants = links.constants
     comm = exchange_s(split, layout, links, micro_batches)
@@ -169,28 +171,20 @@ def segment_seconds(
         * (comm["context"] > 0),
         "expert": constants["expert_exposure"] * comm["expert"],
     }
-    slowdown = np.where(_runs_experts(split), constants["expert_slowdown"], 1.0)
-    total = times.total_s * slowdown + sum(exposed.values())
+    slower_s = (expert_slowdown - 1) * times.expert_s
+    total = times.total_s + slower_s + sum(exposed.values())
     forward = np.array([[phase == "forward"] for phase in times.phase])
     backward = np.array([[phase in ("recompute", "backward")] for phase in times.phase])
     parts = (
         forward * total,
         backward * total,
-        times.compute_s * slowdown,
-        times.memory_s * slowdown,
+        times.compute_s + slower_s,
+        times.memory_s,
         exposed["tensor"],
         exposed["context"],
         exposed["expert"],
     )
     return np.stack(parts)
-
-
-@lru_cache(maxsize=1024)
-def _runs_experts(split: SplitTrace) -> Array:
-    """Return [S, 1] whether segments hold products of experts."""
-    return np.array(
-        [[any(map(is_expert_product, segment.kernels))] for segment in split.trace.segments]
-    )
 
 
 def exchange_s(

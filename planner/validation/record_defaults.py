@@ -21,7 +21,12 @@ from ..plan.layout import Layout
 from ..plan.setup import Date, Setup
 from ..software.deepspeed_engine import FUSED_LOSS, FUSED_OPTIMIZER, KEPT_LOGITS
 from ..software.stack import casts_layers
-from ..software.versions import FLASH_PACKAGE, NATIVE_AUTOCAST
+from ..software.versions import (
+    ENGINE_IN_MEGATRON,
+    FLASH_PACKAGE,
+    NATIVE_AUTOCAST,
+    TRANSFORMER_ENGINE,
+)
 
 T = TypeVar("T")
 
@@ -84,7 +89,7 @@ def state_run(
     assumed: list[str] = []
     peers = tuple(instances)
     stack = _stack(record, accelerator, assumed)
-    layout = _layout(record, assumed)
+    layout = _layout(record, stack, assumed)
     offload = _offload(record, stack, layout)
     micro_batch, grad_accum = _batch(record, layout, assumed)
     per_node, nodes = _nodes(record, accelerator, peers, assumed)
@@ -127,7 +132,7 @@ def _stack(record: RunRecord, accelerator: Accelerator, assumed: list[str]) -> S
     return stack
 
 
-def _layout(record: RunRecord, assumed: list[str]) -> Layout:
+def _layout(record: RunRecord, stack: Stack, assumed: list[str]) -> Layout:
     stated = record.layout
     inner = stated.tensor * stated.pipeline * stated.context
     data = stated.data
@@ -150,10 +155,8 @@ def _layout(record: RunRecord, assumed: list[str]) -> Layout:
             f"the layout occupies {data * inner} accelerators, the record says"
             f" {record.accelerators}"
         )
-    degrees = {
-        name: getattr(stated, name)
-        for name in ("tensor", "pipeline", "virtual_stages", "context", "expert")
-    }
+    degrees = {name: getattr(stated, name) for name in ("tensor", "pipeline", "context", "expert")}
+    degrees["virtual_stages"] = stated.virtual_stages or _virtual_stages(record, stack, assumed)
     try:
         return Layout(
             data=data,
@@ -164,6 +167,22 @@ def _layout(record: RunRecord, assumed: list[str]) -> Layout:
         )
     except ValueError as error:
         raise UnstatedError(f"the layout does not fit together: {error}") from None
+
+
+def _virtual_stages(record: RunRecord, stack: Stack, assumed: list[str]) -> int:
+    """Return the chunks of a pipeline stage where none are stated.
+
+    Recipes of Megatron with Transformer Engine interleave as far as the layers allow, one layer a
+    chunk; elsewhere stages are whole.
+    """
+    pipeline, layers = record.layout.pipeline, record.params.get("layers")
+    if pipeline == 1 or stack != "megatron" or _engine(record) is None:
+        return 1
+    if not isinstance(layers, int) or layers % pipeline:
+        return 1
+    found = layers // pipeline
+    assumed.append(f"layout.virtual_stages={found} (layers ÷ stages, as its recipes interleave)")
+    return found
 
 
 def _batch(record: RunRecord, layout: Layout, assumed: list[str]) -> tuple[int, int]:
@@ -358,10 +377,28 @@ def _features(record: RunRecord, stack: Stack, assumed: list[str]) -> frozenset[
             implied[FUSED_LOSS] = "the flash-attn package has one"
     if stack == "torch-compile":
         implied[FUSED_OPTIMIZER] = "what torchtune and torchtitan set beside compile"
+    why = _engine(record) if stack == "megatron" else None
+    if why:
+        implied[TRANSFORMER_ENGINE] = why
     new = {name: why for name, why in implied.items() if name not in record.features}
     assumed += [f"features={name} ({why})" for name, why in new.items()]
     package = [FLASH_PACKAGE] if record.attention == "flash" else []
     return frozenset((*record.features, *new, *package))
+
+
+def _engine(record: RunRecord) -> str | None:
+    """Return why a run of Megatron had Transformer Engine's layers; None if it did not."""
+    date = record.software_date
+    if record.precision == "fp8":
+        return "Megatron's only way to fp8"
+    of_intel = record.accelerator.startswith("Gaudi")  # Its port of the engine does fp8 only.
+    if date is None or record.attention == "eager" or of_intel:
+        return None
+    if date >= FUSED_ATTENTION_SINCE["megatron"]:
+        return "Megatron's default layers since 2024-01"
+    if record.attention == "fused" and date >= ENGINE_IN_MEGATRON:
+        return "where Megatron's fused attention is from, since 2023-06"
+    return None
 
 
 def _optimizer(record: RunRecord, assumed: list[str]) -> str | None:

@@ -25,7 +25,6 @@ from ..curves.source import measured_device
 from .grids import Table, fitted_attention_grids, half_grid_error, read_table, select
 
 _GEMM_PAIRS = (
-    ("H200-141GB-SXM", "H100-80GB-SXM"),
     ("A100-80GB-SXM", "H100-80GB-SXM"),
     ("H100-80GB-SXM", "A100-80GB-SXM"),
     ("B200-180GB-SXM", "H100-80GB-SXM"),
@@ -53,19 +52,14 @@ def print_accuracy(kernels: Path) -> None:
 
 
 def _print_held_out() -> None:
-    print(
-        "| GEMM, half of the grid held out, MAPE % "
-        "| bf16, training shapes | bf16, all | fp8, training shapes |"
-    )
-    print("|---|---|---|---|")
+    print("| GEMM, half of the grid held out, MAPE % | bf16, training shapes | bf16, all |")
+    print("|---|---|---|")
     for name in measured_accelerators():
         curves = embedded_curve_file(name)
         if not curves.gemm_grids:
             continue
         bf16 = curves.gemm_grids["bf16"]
         cells = [_half_grid_mape(bf16, training=True), _half_grid_mape(bf16, training=False)]
-        fp8 = curves.gemm_grids.get("fp8")
-        cells.append(_half_grid_mape(fp8, training=True) if fp8 else "–")
         print(f"| {name} | {' | '.join(cells)} |")
 
 
@@ -99,12 +93,9 @@ def _attention_error(grids: tuple[AttentionGrid, ...], rows: Table) -> Array:
 def _print_transfer() -> None:
     print("\n| one device from another, MAPE % | as predicted | after one factor | that factor |")
     print("|---|---|---|---|")
-    for dtype in ("bf16", "fp8"):
-        for target, source in _GEMM_PAIRS:
-            grids = [embedded_curve_file(name).gemm_grids for name in (target, source)]
-            if all(dtype in grid for grid in grids):
-                error = _gemm_transfer(target, source, dtype)
-                print(f"| GEMM {dtype} {target} ← {source} | {_transfer_cells(error)} |")
+    for target, source in _GEMM_PAIRS:
+        error = _gemm_transfer(target, source, "bf16")
+        print(f"| GEMM bf16 {target} ← {source} | {_transfer_cells(error)} |")
     for target, source in _ATTENTION_PAIRS:
         cells = _transfer_cells(_attention_transfer(target, source))
         print(f"| attention {target} ← {source} | {cells} |")

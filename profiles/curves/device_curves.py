@@ -72,7 +72,10 @@ class DeviceCurves(CurveSource):
             return np.where(shapes.batch > 1, batched, linear)
         grid, grid_dtype = self._grid(origin, native)
         reference = CurveSource(self._measured_device(origin)).machine(grid_dtype)
-        target = self.machine(native, origin.level)
+        level = origin.level
+        if native == "fp8" and grid_dtype != "fp8":
+            level *= shared_table("_relations")["fp8_from_16_bits"]["level"]
+        target = self.machine(native, level)
         time = grid_gemm_s(grid, reference, target, shapes)
         return time if native == "fp32" else time * _misalignment(shapes)
 

@@ -223,7 +223,19 @@ def parsed_curves(raw: dict, path: Path) -> CurveFile:
 def _gemm_grid(raw: dict) -> GemmGrid:
     m, n, k = (np.asarray(raw[axis], dtype=float) for axis in "mnk")
     times = _log_seconds(raw["time_us"]).reshape(len(m), len(n), len(k))
-    return GemmGrid(m, n, k, times, raw["relative_error"])
+    return GemmGrid(m, n, k, _no_slower_than_larger(times), raw["relative_error"])
+
+
+def _no_slower_than_larger(times: Array) -> Array:
+    """Return times of products none of which is slower than a larger one it can be padded to.
+
+    Libraries choose a bad kernel for some sizes: 4 to 10 % of the measured ones are slower than a
+    larger one, 1 % by more than a tenth.
+    """
+    for axis in range(times.ndim):
+        backwards = np.flip(times, axis)
+        times = np.flip(np.minimum.accumulate(backwards, axis), axis)
+    return times
 
 
 def _attention_grids(raw: dict) -> dict[str, tuple[AttentionGrid, ...]]:

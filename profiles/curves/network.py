@@ -47,5 +47,19 @@ def internode_latency_s(
     return per_rank_s * np.asarray(nodes) * np.asarray(ranks_per_node)
 
 
+def tree_latency_s(
+    nodes: ArrayLike, ranks_per_node: ArrayLike, *, rdma: bool | None = True
+) -> Array:
+    """Return the seconds a tree over several nodes takes for no bytes, once up or down.
+
+    The ranks of a node form a chain, the nodes a binary tree (NCCL's double trees): what a ring
+    takes in proportion to the nodes, a tree takes to their logarithm.
+    """
+    facts = _facts(rdma)
+    hops = np.ceil(np.log2(np.maximum(nodes, 1)))
+    chain_s = facts["latency_per_rank_us"] * 1e-6 * np.asarray(ranks_per_node)
+    return chain_s + facts["tree_latency_per_hop_us"] * 1e-6 * hops
+
+
 def _facts(rdma: bool | None) -> dict:
     return shared_table("_network")["classes"]["tcp" if rdma is False else "rdma"]

@@ -8,7 +8,14 @@ from gpuplan.planner.parallelism.fsdp import Unit
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.setup import recompute_policies, wire_bytes
-from gpuplan.planner.software.versions import attention_slowdown, in_step
+from gpuplan.planner.software.versions import (
+    TRANSFORMER_ENGINE,
+    attention_slowdown,
+    expert_slowdown,
+    in_step,
+    is_python_bound,
+    tensor_exposure,
+)
 from gpuplan.planner.step.data_parallel_comm import SlottedCall, slotted_calls
 
 USUAL = Constants.shipped()
@@ -37,23 +44,82 @@ def test_attention_is_never_slower_on_newer_software():
     for architecture in ("Ampere", "Hopper", "Volta"):
         slowdowns = [attention_slowdown(architecture, "megatron", date, USUAL) for date in dates]
         assert slowdowns == sorted(slowdowns, reverse=True)
-        assert slowdowns[-1] == USUAL["attention_step"]
+        tuned = USUAL.get(f"attention_tuned.{architecture}", USUAL["attention_step"])
+        assert slowdowns[-1] == tuned
 
 
 def test_torch_attention_stays_with_the_second_generation_on_hopper():
     newest = attention_slowdown("Hopper", "megatron", None, USUAL)
     assert attention_slowdown("Hopper", "torch-eager", None, USUAL) > 1.5 * newest
-    assert attention_slowdown("Ampere", "torch-eager", None, USUAL) == newest
+    on_ampere = attention_slowdown("Ampere", "megatron", None, USUAL)
+    assert attention_slowdown("Ampere", "torch-eager", None, USUAL) == on_ampere
+
+
+def test_torch_attention_is_far_behind_the_newest_kernels_on_blackwell():
+    for architecture in ("Blackwell", "Blackwell Ultra"):
+        newest = attention_slowdown(architecture, "megatron", None, USUAL)
+        assert attention_slowdown(architecture, "torch-eager", None, USUAL) > 2 * newest
+        own = attention_slowdown(architecture, "torch-eager", None, USUAL, own_package=True)
+        assert own == newest
+
+
+@pytest.mark.parametrize(
+    ("date", "features", "is_slow"),
+    [
+        ((2024, 5), frozenset(), True),
+        ((2024, 5), frozenset({TRANSFORMER_ENGINE}), False),
+        ((2025, 3), frozenset(), False),
+        (None, frozenset(), False),
+    ],
+)
+def test_the_engine_and_not_the_date_launches_lean_and_overlaps(date, features, is_slow):
+    assert is_python_bound("megatron", date, features) == is_slow
+    overlapped = tensor_exposure("megatron", date, features, USUAL) < USUAL["tensor_exposure"]
+    assert overlapped != is_slow
+    assert not is_python_bound("torch-eager", date, features)
+
+
+def test_gradients_that_fsdp_reduces_in_bf16_are_half_the_bytes():
+    usual = wire_bytes("bf16-amp")
+    half = wire_bytes("bf16-amp", features=frozenset({"reduce-bf16"}))
+    assert (usual.reduce, half.reduce) == (4, 2)
+    assert (usual.gather, usual.refresh) == (half.gather, half.refresh)
+
+
+def test_experts_cost_less_beside_their_products_since_their_kernels_were_fused():
+    none = frozenset()
+    before = expert_slowdown("megatron", (2025, 6), none, USUAL)
+    newest = expert_slowdown("megatron", None, none, USUAL)
+    assert 1 < newest < before
+    assert expert_slowdown("torch-eager", None, none, USUAL) == before
+    assert expert_slowdown("torch-eager", (2025, 10), frozenset({"deepep"}), USUAL) == newest
+
+
+def test_parameters_are_gathered_under_the_first_forward_pass_since_the_engine():
+    zero1 = Layout(data=16, shard=16, zero_stage=1)
+
+    def slot(date, features=frozenset()):
+        wire = wire_bytes("bf16-amp", "megatron", date, features)
+        found = slotted_calls(UNITS, zero1, wire)
+        return next(call.slot for call in found if call.kind == "all_gather")
+
+    assert slot((2022, 10)) == "after_s"
+    assert slot((2024, 3), frozenset({TRANSFORMER_ENGINE})) == "first_forward_s"
+    assert slot(None) == "first_forward_s"
 
 
 def test_kernels_of_a_step_are_slower_than_alone_but_never_by_much_on_measured_families():
     devices = load_catalogue().accelerators
     for name in ("A100-80GB-SXM", "H100-80GB-SXM", "L4"):
         device = devices[name]
-        assert 1.0 < in_step(device, "gemm", USUAL, fp32=False, stack="torch-eager") < 1.2
-        assert 0.8 < in_step(device, "pointwise", USUAL, fp32=False, stack="torch-eager") < 1.25
-        assert 0.8 < in_step(device, "gemm", USUAL, fp32=True, stack="torch-eager") < 1.25
-    assert 0.8 < in_step(devices["TPU-v5e"], "gemm", USUAL, fp32=False, stack="xla") < 1.2
+        assert 1.0 < in_step(device, "gemm", USUAL, precision="bf16-amp", stack="torch-eager") < 1.2
+        assert (
+            0.8
+            < in_step(device, "pointwise", USUAL, precision="bf16-amp", stack="torch-eager")
+            < 1.25
+        )
+        assert 0.8 < in_step(device, "gemm", USUAL, precision="fp32", stack="torch-eager") < 1.25
+    assert 0.8 < in_step(devices["TPU-v5e"], "gemm", USUAL, precision="bf16-amp", stack="xla") < 1.2
 
 
 def test_megatron_sends_sixteen_bits_both_ways():

@@ -147,3 +147,57 @@ def test_tpu_hosts_share_one_torus():
 def test_compiled_recipes_step_with_a_fused_optimizer():
     assert "fused-optimizer" in stated(stack="torch-compile", compile=True).setup.features
     assert "fused-optimizer" not in stated(stack="torch-eager").setup.features
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_engine"),
+    [
+        ({"precision": "fp8", "date": "2023-05", "attention": "fused"}, True),
+        ({"precision": "bf16-amp", "date": "2023-05", "attention": "fused"}, False),
+        ({"precision": "bf16-amp", "date": "2023-09", "attention": "fused"}, True),
+        ({"precision": "bf16-amp", "date": "2023-09", "attention": "flash"}, False),
+        ({"precision": "bf16-amp", "date": "2024-07", "attention": "flash"}, True),
+        ({"precision": "fp16-amp", "date": "2024-07", "attention": "eager"}, False),
+        ({"precision": "fp8", "date": "2024-07", "stack": "torch-compile"}, False),
+    ],
+)
+def test_the_engine_of_megatron_is_told_from_precision_attention_and_date(fields, is_engine):
+    run = stated("H100-80GB-SXM", **({"stack": "megatron"} | fields))
+    assert ("transformer-engine" in run.setup.features) == is_engine
+    said = any(text.startswith("features=transformer-engine") for text in run.assumed)
+    assert said == is_engine
+
+
+def test_the_engine_that_runs_on_gaudi_is_only_for_fp8():
+    of_bf16 = {"stack": "megatron", "precision": "bf16-amp", "date": "2024-05"}
+    assert "transformer-engine" not in stated("Gaudi2", **of_bf16).setup.features
+    assert "transformer-engine" in stated("Gaudi2", **of_bf16 | {"precision": "fp8"}).setup.features
+
+
+@pytest.mark.parametrize(
+    ("fields", "layers", "chunks"),
+    [
+        ({"precision": "fp8"}, 96, 12),
+        ({"precision": "fp8"}, 95, 1),
+        ({"precision": "fp16-amp", "attention": "eager"}, 96, 1),
+    ],
+)
+def test_recipes_interleave_as_far_as_the_layers_allow(fields, layers, chunks):
+    run = stated(
+        "H100-80GB-SXM",
+        accelerators=16,
+        layout={"data": 1, "tensor": 2, "pipeline": 8},
+        stack="megatron",
+        date="2024-05",
+        params={"layers": layers},
+        **fields,
+    )
+    assert run.setup.layout.virtual_stages == chunks
+    assert ("layout.virtual_stages" in names(run)) == (chunks > 1)
+
+
+def test_stages_that_are_stated_are_kept():
+    layout = {"data": 1, "tensor": 2, "pipeline": 8, "virtual_stages": 3}
+    fields = {"stack": "megatron", "precision": "fp8", "params": {"layers": 96}}
+    run = stated("H100-80GB-SXM", accelerators=16, layout=layout, **fields)
+    assert run.setup.layout.virtual_stages == 3

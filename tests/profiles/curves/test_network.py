@@ -5,7 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuplan.profiles.curves.files import shared_table
-from gpuplan.profiles.curves.network import internode_latency_s, internode_rate_bytes_per_s
+from gpuplan.profiles.curves.network import (
+    internode_latency_s,
+    internode_rate_bytes_per_s,
+    tree_latency_s,
+)
 
 LINE = 400e9
 
@@ -104,3 +108,21 @@ def test_the_constants_agree_with_the_fitted_series():
     assert halves[0] <= table["classes"]["rdma"]["half_peak_at_bytes"] <= halves[-1]
     per_rank = sorted(s["latency_us"] / s["ranks"] / 2 for s in rdma if s["ranks"] <= 32)
     assert per_rank[0] <= table["classes"]["rdma"]["latency_per_rank_us"] <= per_rank[-1]
+
+
+@given(nodes=st.integers(1, 4096), rdma=st.sampled_from([True, False, None]))
+@settings(max_examples=50, deadline=None)
+def test_a_tree_s_latency_grows_with_the_logarithm_of_the_nodes(nodes, rdma):
+    tree = float(tree_latency_s(nodes, 8, rdma=rdma))
+    twice = float(tree_latency_s(2 * nodes, 8, rdma=rdma))
+    hop = float(tree_latency_s(2, 8, rdma=rdma)) - float(tree_latency_s(1, 8, rdma=rdma))
+    assert twice - tree == pytest.approx(hop)
+
+
+def test_two_nodes_take_as_long_by_tree_as_by_ring_and_many_a_tenth():
+    def ratio(nodes: int) -> float:
+        tree, ring = (f(nodes, 8, rdma=True) for f in (tree_latency_s, internode_latency_s))
+        return float(tree / ring)
+
+    assert 0.9 < ratio(2) < 1.1
+    assert ratio(128) < 0.1
