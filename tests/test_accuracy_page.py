@@ -18,6 +18,7 @@ causes = importlib.import_module("evaluation.causes")
 day_before = importlib.import_module("evaluation.day_before")
 groups = importlib.import_module("evaluation.groups")
 page = importlib.import_module("evaluation.page")
+published_records = importlib.import_module("evaluation.published_records")
 scatter = importlib.import_module("evaluation.scatter")
 truths = importlib.import_module("evaluation.truths")
 
@@ -148,8 +149,11 @@ def test_the_day_before_shows_what_was_predicted_then_beside_what_is_now() -> No
 
 def test_the_kept_predictions_are_of_records_that_came_later() -> None:
     found = day_before.kept_predictions()
-    first = [line for path in day_before.EARLIER for line in path.open(encoding="utf-8")]
-    later = [line for path in day_before.LATER for line in path.open(encoding="utf-8")]
+    first = [
+        line for path in published_records.FIRST_RECORDS for line in path.open(encoding="utf-8")
+    ]
+    after = published_records.LATER_RECORDS + published_records.IMAGE_RECORDS
+    later = [line for path in after for line in path.open(encoding="utf-8")]
     ids = {json.loads(line)["id"] for line in later}
     assert set(found) <= ids and len(found) >= 0.95 * len(ids)
     assert not set(found) & {json.loads(line)["id"] for line in first}

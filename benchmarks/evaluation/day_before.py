@@ -17,11 +17,10 @@ from gpuplan.catalog.frozen import FrozenModel
 from gpuplan.planner.validation.errors import Observation
 
 from .groups import LARGE_ENOUGH
-from .published_records import DAY_BEFORE, OPEN_RECORDS
+from .published_records import DAY_BEFORE
 from .tables import factor, percent, row_of, signed
 
 KEPT_ON = "2026-11-23"
-EARLIER, LATER = OPEN_RECORDS[:2], OPEN_RECORDS[2:]
 
 
 class KeptPrediction(FrozenModel):

@@ -156,15 +156,20 @@ class _Crossing:
         """What all groups of a node send: side by side they fill its network sooner."""
         self.sent_bytes = self.passes * size * (ranks - 1) / ranks
 
-    def seconds(self, links: Links) -> tuple[Array, Array]:
+    def seconds(self, links: Links, *, alone: bool) -> tuple[Array, Array]:
         """Return (transfer, latency) seconds on the network of a site."""
         line_rate = links.site.domain_bytes_per_s
         assert line_rate is not None, "several nodes are asked for only where the fabric is known"
         rdma = links.site.inter_link.rdma
         together = internode_rate_bytes_per_s(
-            self.node_bytes, line_rate_bytes_per_s=line_rate, rdma=rdma
+            self.node_bytes,
+            line_rate_bytes_per_s=line_rate,
+            rdma=rdma,
+            under_compute=not alone,
         )
-        transfer = self.sent_bytes / (together / self.sharing) * links.constants["network"]
+        transfer = self.sent_bytes / (together / self.sharing)
+        if not alone:
+            transfer = transfer * links.constants["network"]
         ring = internode_latency_s(self.nodes, self.per_node, rdma=rdma)
         tree = tree_latency_s(self.nodes, self.per_node, rdma=rdma)
         # NCCL has trees for the all-reduce alone, and takes the faster way.
@@ -172,8 +177,14 @@ class _Crossing:
         return transfer, self.passes * latency
 
 
-def collective_s(calls: CallTable, links: Links) -> Array:
-    """Return the seconds of each collective."""
+def collective_s(calls: CallTable, links: Links, *, alone: bool = False) -> Array:
+    """Return the seconds of each collective.
+
+    Args:
+        calls: the collectives.
+        links: what they run over.
+        alone: whether the device waits for them, so that no kernels take bandwidth meanwhile.
+    """
     seconds = np.zeros(len(calls.total_bytes))
     for (kind, ranks), rows in calls.inside.items():
         inside_s = links.curves.collective_s(
@@ -184,7 +195,7 @@ def collective_s(calls: CallTable, links: Links) -> Array:
         )
         seconds[rows] = inside_s * links.constants["fast_link"]
     if calls.across is not None:
-        crossing, latency = calls.across.seconds(links)
+        crossing, latency = calls.across.seconds(links, alone=alone)
         rows = calls.across_rows
         seconds[rows] = np.maximum(seconds[rows], crossing) + latency
     return seconds

@@ -199,9 +199,12 @@ def exchange_s(
     sizes = tuple(float(size) for size in micro_batches)
     table = _exchange_table(split, degrees, links.site.domain, sizes)
     if table is not None:
-        taken = table.count * collective_s(table.calls, links)
+        # Tensor ranks stand still for theirs; the others run beside kernels.
+        alone = collective_s(table.calls, links, alone=True)
+        beside = collective_s(table.calls, links)
         for among, (rows, places) in table.among.items():
-            np.add.at(seconds[among], places, taken[rows])
+            taken = alone if among == "tensor" else beside
+            np.add.at(seconds[among], places, (table.count * taken)[rows])
     return seconds
 
 
