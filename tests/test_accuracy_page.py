@@ -122,7 +122,7 @@ def test_a_plot_is_the_same_every_time_and_says_whose_runs_it_shows(tmp_path: Pa
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_committed_plots_are_small(protocol: str) -> None:
-    assert (ROOT / "docs" / "img" / f"accuracy-{protocol}.svg").stat().st_size < 150_000
+    assert (ROOT / "docs" / "img" / f"accuracy-{protocol}.svg").stat().st_size < 250_000
 
 
 def test_nothing_is_fitted_to_the_known_truths() -> None:

@@ -176,7 +176,9 @@ def _overview(
         rows = _rows_for_mean(protocol, observations, groups)
         counted = [row for row in rows if row.group not in NEVER_FITTED]
         targeted = None if protocol == "accelerator" else mean_targeted_error(rows)
-        cells = [_protocol_name(protocol), percent(mean_error(rows))]
+        least = 1 if protocol == "accelerator" else LARGE_ENOUGH
+        meant = [row for row in rows if row.n >= least]
+        cells = [_protocol_name(protocol), percent(mean_error(meant))]
         cells += [percent(MEAN_TARGETS.get(protocol) if protocol else None)]
         cells += [str(len(counted)), percent(targeted), percent(coverage(rows), 0)]
         lines.append(row_of([*cells, ", ".join(beaten_by_null(counted)) or "none"]))
@@ -184,8 +186,8 @@ def _overview(
     share = percent(predicted / decodable if decodable else None)
     return f"""## In short
 
-Step times. Groups are sources, split where one holds dense models and mixtures of experts; in the
-last line they are accelerators. *with a target* is the mean over the {len(TARGETS)} groups that
+Step times. Groups are sources, split where one holds dense models and mixtures of experts, and the
+mean is over those of {LARGE_ENOUGH} runs and more; in the last line they are all accelerators. *with a target* is the mean over the {len(TARGETS)} groups that
 have one below. The last two columns look at groups of {LARGE_ENOUGH} runs and more.
 
 {NEWLINE.join(lines)}

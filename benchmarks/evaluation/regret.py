@@ -218,6 +218,6 @@ def _setup_name(record: RunRecord) -> str:
     degrees = {"tp": "tensor", "pp": "pipeline", "vpp": "virtual_stages"}
     degrees |= {"cp": "context", "ep": "expert"}
     for short, name in degrees.items():
-        parts += [f"{short}{degree}"] if (degree := getattr(stated, name)) > 1 else []
+        parts += [f"{short}{degree}"] if (degree := getattr(stated, name) or 1) > 1 else []
     recompute = f", recompute {record.recompute}" if record.recompute else ""
     return f"{'.'.join(parts)}, micro-batch {record.micro_batch or '?'}{recompute}"
