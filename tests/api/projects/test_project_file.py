@@ -133,6 +133,31 @@ def test_what_is_wrong_is_said_with_its_line(
     assert "To fix: " in message
 
 
+@pytest.mark.parametrize("month", ["2026-12", "2027-07", "2031-01"])
+@pytest.mark.parametrize(
+    ("part", "line"),
+    [
+        ("storage", "{name: data, gb: 100, usd_per_gb_month: 0.02, start: MONTH}"),
+        ("egress", "{name: data, gb: 100, usd_per_gb: 0.09, month: MONTH}"),
+        ("extras", "{name: licence, usd: 100, month: MONTH}"),
+    ],
+)
+def test_a_cost_in_a_month_that_the_project_does_not_have_is_refused(
+    tmp_path: Path, part: str, line: str, month: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        read(tmp_path, f"{FILE}{part}:\n  - {line.replace('MONTH', month)}\n")
+    assert "gpuplan.yaml:33: " in str(raised.value)
+    assert f"{month} is no month of the project, which goes from 2027-01 to 2027-06" in str(
+        raised.value
+    )
+
+
+def test_a_cost_in_the_first_and_in_the_last_month_is_taken(tmp_path: Path) -> None:
+    extras = "".join(f"  - {{name: x, usd: 1, month: {one}}}\n" for one in ("2027-01", "2027-06"))
+    assert len(read(tmp_path, f"{FILE}extras:\n{extras}").extras) == 2
+
+
 def test_experiments_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:
     message = refused(tmp_path, ("runs: {seeds: 3}", "after: [sweep]"))
     assert "pretrain, sweep wait for each other" in message
