@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpuplan.planner.budget.fixed_rows import IdlePrice
-from gpuplan.planner.budget.ledger import ledger, run_lines, total_usd
+from gpuplan.planner.budget.ledger import Books, ledger, run_lines, total_usd
 from gpuplan.planner.budget.money import rounded_usd
 from gpuplan.planner.budget.project.months import Month
 from gpuplan.planner.budget.schedule import too_late
@@ -196,3 +196,12 @@ def test_every_sum_is_that_of_the_rows_to_the_cent(
     by_month = sums_by_month(rows, months, None)
     assert sum((one.usd for one in by_month), Decimal(0)) == whole
     assert [one.name for one in by_month] == [str(month) for month in months]
+
+
+def test_what_is_left_of_a_term_is_that_of_the_option_that_is_taken() -> None:
+    # A term of 100 h at $2: whole it is paid, however few of its hours the cheap plan uses.
+    project = project_with()
+    cheap = make_run_cost(hours=20, term_hours=100.0)
+    planned = make_planned(project, options={"cheap": cheap, "normal": make_run_cost()})
+    books = Books(project=project, planned=(planned,), option="cheap")
+    assert total_usd(ledger(books)) == Decimal("200.00")
