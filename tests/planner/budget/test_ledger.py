@@ -205,3 +205,13 @@ def test_what_is_left_of_a_term_is_that_of_the_option_that_is_taken() -> None:
     planned = make_planned(project, options={"cheap": cheap, "normal": make_run_cost()})
     books = Books(project=project, planned=(planned,), option="cheap")
     assert total_usd(ledger(books)) == Decimal("200.00")
+
+
+def test_what_belongs_to_no_experiment_is_the_projects_owners() -> None:
+    fixed = {
+        "storage": [{"name": "data", "gb": "100", "usd_per_gb_month": "0.02"}],
+        "egress": [{"name": "results", "gb": "100", "usd_per_gb": "0.09"}],
+        "extras": [{"name": "licence", "usd": "10"}],
+    }
+    rows = ledger(make_books(make_project(owner="Bo", **fixed)))
+    assert {row.owner for row in rows if row.experiment is None} == {"Bo"}
