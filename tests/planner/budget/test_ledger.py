@@ -12,7 +12,13 @@ from gpuplan.planner.budget.ledger import Books, ledger, run_lines, total_usd
 from gpuplan.planner.budget.money import rounded_usd
 from gpuplan.planner.budget.project.months import Month
 from gpuplan.planner.budget.schedule import too_late
-from gpuplan.planner.budget.sums import months_of, sums_by, sums_by_month
+from gpuplan.planner.budget.sums import (
+    limit_checks,
+    months_of,
+    owner_limits,
+    sums_by,
+    sums_by_month,
+)
 from tests.support.projects import make_books, make_planned, make_project, make_run_cost
 
 
@@ -215,3 +221,25 @@ def test_what_belongs_to_no_experiment_is_the_projects_owners() -> None:
     }
     rows = ledger(make_books(make_project(owner="Bo", **fixed)))
     assert {row.owner for row in rows if row.experiment is None} == {"Bo"}
+
+
+def test_the_limit_of_an_owner_holds_however_the_name_is_written() -> None:
+    project = make_project(
+        experiments={"a": {"model": "a.py", "tokens": "1B", "owner": "Team A"}},
+        limits={"owners": {"team-a": "5"}},
+    )
+    books = make_books(project)
+    rows = ledger(books)
+    (check,) = limit_checks(project, rows, (), books.planned, Decimal(0))
+    assert (check.usd, check.is_over) == (Decimal("20.00"), True)
+    assert owner_limits(project, rows) == {"Team A": Decimal(5)}
+
+
+def test_owners_of_other_alphabets_are_told_apart() -> None:
+    project = make_project(
+        experiments={"a": {"model": "a.py", "tokens": "1B", "owner": "Борис"}},
+        limits={"owners": {"Зина": "5"}},
+    )
+    books = make_books(project)
+    (check,) = limit_checks(project, ledger(books), (), books.planned, Decimal(0))
+    assert check.usd == 0
