@@ -86,7 +86,11 @@ def key_figures(report: BudgetReport) -> list[KeyFigure]:
         KeyFigure("Carbon", _or_unknown(report.kg_co2e, "kg CO2e"), "of that electricity"),
     ]
     if report.unfunded_usd is not None:
-        text = "no source of money pays this" if report.unfunded_usd else "all of it is paid for"
+        text = (
+            "no source of money pays this"
+            if report.unfunded_usd
+            else "all of the planned cost is paid for"
+        )
         figures.insert(3, KeyFigure("Not funded", usd(report.unfunded_usd), text))
     return figures
 

@@ -67,6 +67,12 @@ def test_an_experiment_may_ask_for_another_option() -> None:
     assert [one.is_planned for one in found.options] == [False, False, True]
 
 
+def test_one_run_of_the_dearest_experiment_is_not_said_of_each() -> None:
+    assert "for 1 run, 1B tokens on aws" in " ".join(report().summary)
+    two = report(make_project(experiments={"a": {"model": "a", "tokens": 1, "runs": {"seeds": 2}}}))
+    assert "for 2 runs, 1B tokens each on aws" in " ".join(two.summary)
+
+
 def test_limits_are_checked_and_fail_only_where_the_project_says_so() -> None:
     limits = {"total": 19, "month": 20, "run": 25, "owners": {"Ada": 10, "Bo": 10}}
     warned = report(make_project(limits=limits))
@@ -168,7 +174,7 @@ def test_the_assumption_that_moves_most_comes_first_and_no_what_if_in_the_words(
     swings = [one.swing_usd for one in found.sensitivities]
     assert swings == sorted(swings, reverse=True)
     assert len(found.sensitivities) <= 5
-    assert "moves it most is how fast all runs train" in found.summary[1]
+    assert found.summary[1].startswith("What is least sure is how fast all runs train: ")
 
 
 def test_sensitivities_say_what_the_total_becomes() -> None:
