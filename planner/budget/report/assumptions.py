@@ -132,6 +132,8 @@ def _plan_risks(one: PlannedRuns, books: Books) -> Iterator[str]:
     plan = cost.plan
     if cost.usd is None:
         yield f"{one.name}: the price of {cost.rent} is not known, and it is in no sum."
+    if cost.is_spot:
+        yield f"{one.name}: spot machines may be taken away, and their price moves."
     if plan is None:
         return
     if plan.p_oom is not None and plan.p_oom > RISKY_OOM:
@@ -141,8 +143,6 @@ def _plan_risks(one: PlannedRuns, books: Books) -> Iterator[str]:
             f"{one.name}: {plan.offer.instance_type} is usually had by reservation only; ask"
             " before it is planned with."
         )
-    if plan.offer.purchase == "spot":
-        yield f"{one.name}: spot machines may be taken away, and their price moves."
     if plan.runnable is False:
         why = plan.why_not_runnable or "its layout needs another stack"
         yield f"{one.name}: `gpuplan launch` does not carry this plan out: {why}"
