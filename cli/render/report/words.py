@@ -27,6 +27,11 @@ WORDS = (
         "On demand, spot, reserved",
         "Ways to rent: at any time; cheaper, but it may be taken back; booked ahead.",
     ),
+    (
+        "GB, GB-month",
+        "Data as its provider counts it, and kept for a month. Where a provider's GB has 2^30"
+        " bytes, as on AWS and Google Cloud, the 1,000 GB of a project file are 931 of them.",
+    ),
     ("kg CO2e", "Greenhouse gases of the electricity, as kilograms of carbon dioxide."),
 )
 """What a reader who trains no models needs to know."""

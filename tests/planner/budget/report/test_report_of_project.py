@@ -42,6 +42,9 @@ def test_runs_that_would_go_on_for_decades_are_refused_and_no_option() -> None:
     project = make_project(experiments={"a": spec}, price_trend="100%")
     with pytest.raises(UsageError, match="would end 57 years after") as error:
         report(project, a=make_run_cost(hours=10_000))
+    weekly = {"a": {"model": "a", "tokens": 1, "every": "week", "times": 10_000}}
+    with pytest.raises(UsageError, match="would end 192 years after"):
+        report(make_project(experiments=weekly))
     assert "parallel" in str(error.value.fix)
     books = make_options_books(price_trend="100%")
     slow = make_run_cost(hours=200_000, usd_per_hour="0.00001")
