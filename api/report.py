@@ -217,12 +217,13 @@ def _report_of(
     from ..planner.budget.ledger import Books
     from ..planner.budget.report.build import Made, build_report
     from .projects.machines import idle_price
+    from .projects.providers import with_known_providers
     from .projects.spending import with_launches
 
-    project = _with_owner(project)
+    catalogue = answers.catalogue
+    project = with_known_providers(_with_owner(project), catalogue)
     answers.project = project
     planned = tuple(answers.planned())
-    catalogue = answers.catalogue
     books = Books(
         project=project,
         planned=planned,

@@ -22,9 +22,14 @@ def machine_cost(spec: Experiment, catalogue: Catalogue) -> RunCostOf:
     """Return what hours of the machine that an experiment names cost, where it is cheapest.
 
     Raises:
-        UsageError: Nobody sells it.
+        UsageError: Nobody sells it, or it is to be paid in a way that hours are not priced in.
     """
     assert spec.hours is not None
+    if spec.purchase not in (None, "on-demand", "spot"):
+        raise UsageError(
+            f"its hours are priced on demand or spot, and purchase is {spec.purchase}.",
+            fix="give it `purchase: on-demand`, or what you pay as one of your `offers`.",
+        )
     spot = spec.purchase == "spot"
     offer = _cheapest_offer(catalogue, spec.provider, spec.instance[0], spec.region, spot=spot)
     return run_cost_of_machine(

@@ -40,6 +40,7 @@ def read_project(path: str | Path) -> Project:
     except ValidationError as error:
         raise _first_error(path, tree, error) from None
     _refuse_unknown_names(path, tree, project)
+    _refuse_other_months(path, tree, project)
     return project
 
 
@@ -202,6 +203,26 @@ def _refuse_unknown_names(path: Path, tree: Branch, project: Project) -> None:
                 fix="Give a later month, or start the project earlier.",
             )
     _refuse_circles(path, tree, {name: one.after for name, one in project.experiments.items()})
+
+
+def _refuse_other_months(path: Path, tree: Branch, project: Project) -> None:
+    """Raise UsageError for a line of cost in a month that the project does not have.
+
+    Raises:
+        UsageError: With the line of that month.
+    """
+    dated = [
+        *((("storage", i, "start"), one.start) for i, one in enumerate(project.storage)),
+        *((("egress", i, "month"), one.month) for i, one in enumerate(project.egress)),
+        *((("extras", i, "month"), one.month) for i, one in enumerate(project.extras)),
+    ]
+    for place, month in dated:
+        if month is not None and not project.start <= month <= project.end:
+            raise UsageError(
+                f"{path}:{line_of(tree, place)}: {'.'.join(map(str, place))}: {month} is no month"
+                f" of the project, which goes from {project.start} to {project.end}.",
+                fix="Give one of its months, or change `start` and `months` of the project.",
+            )
 
 
 def _refuse_circles(path: Path, tree: Branch, after: Mapping[str, Sequence[str]]) -> None:

@@ -218,10 +218,14 @@ def _options(answer: Estimate, name: str) -> dict[OptionName, Plan]:
 
 
 def _front(answer: Estimate) -> list[Plan]:
-    """Return the plans of which none is both slower and dearer than another, cheapest first."""
+    """Return the plans of which none is both slower and dearer than another, cheapest first.
+
+    Plans that need a port are none of the three options, and where there are others none of these.
+    """
+    plans = [plan for plan in answer.plans if not plan.stands_apart] or answer.plans
     known = [
         (job.usd, job.hours, plan.id, plan)
-        for plan in answer.plans
+        for plan in plans
         if (job := plan.whole_job) is not None and job.usd is not None
     ]
     found: list[Plan] = []

@@ -10,6 +10,8 @@ from ..units import SECONDS_PER_HOUR
 LARGEST_COUNT = 1e18
 LARGEST_WHOLE_COUNT = 1e12
 """Products of two or three of these must stay exact."""
+LARGEST_USD = Decimal(10) ** 15
+"""Sums of these stay exact to the cent in 28 digits, multiplied by a number of six decimals too."""
 COUNT_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 DURATION_UNITS_S = {
     "s": 1,
@@ -86,6 +88,8 @@ def parse_usd(value: object) -> Decimal:
         raise ValueError(f"{value!r} is not an amount of US dollars; write 500 or 2k.") from None
     if not (usd.is_finite() and usd > 0):
         raise ValueError(f"{value!r} is not above zero.")
+    if usd > LARGEST_USD:
+        raise ValueError(f"{value!r} is too large; at most {LARGEST_USD:.0e} US dollars are taken.")
     return usd
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 
 import click
 
@@ -37,10 +38,23 @@ def command(project: str | None, port: int) -> int:
             f"The pages need {' and '.join(missing)}, not installed here.",
             fix='pip install "gpuplan[ui]"',
         )
+    if project is not None:
+        _refuse_nothing(project)
     from ..pages.server import serve
 
     serve(project=project, port=port, tell=_tell)
     return 0
+
+
+def _refuse_nothing(project: str) -> None:
+    """Raise UsageError for a project that has neither a file nor a kept report."""
+    from ...api.report import kept_reports
+
+    if not Path(project).exists() and not kept_reports(project):
+        raise UsageError(
+            f"There is no file {project}, and no report of it is kept.",
+            fix="check the path, or leave it out to see what is kept.",
+        )
 
 
 def _tell(address: str) -> None:

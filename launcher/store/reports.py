@@ -20,7 +20,7 @@ SUFFIX = ".json.gz"
 
 
 def keep_report(report: BudgetReport, project: Path, *, folder: Path | None = None) -> None:
-    """Keep a report of a project file, unless the newest one says the same but for its time.
+    """Keep a report of a project file; of those of a day that say the same, the last one.
 
     Args:
         report: what was made.
@@ -31,12 +31,14 @@ def keep_report(report: BudgetReport, project: Path, *, folder: Path | None = No
         OSError: the disk does not allow it; the report itself is none the worse.
     """
     newest = next(_newest_first(_folder(project, folder)), None)
-    if newest is not None and _but_for_time(newest[1]) == _but_for_time(report):
-        return
     stamp = report.generated_at.replace(":", "").replace("+0000", "Z")
     # The same bytes for the same report: no time of its own in the archive's header.
     content = gzip.compress(report.model_dump_json().encode(), mtime=0)
-    write_atomically(_folder(project, folder) / f"{stamp}{SUFFIX}", content, mode=0o600)
+    file = _folder(project, folder) / f"{stamp}{SUFFIX}"
+    write_atomically(file, content, mode=0o600)
+    # The report of a day is shown again as its reader has it, with the time that stands in it.
+    if newest is not None and newest[0] != file and _says_the_same_that_day(newest[1], report):
+        newest[0].unlink(missing_ok=True)
 
 
 def kept_report(project: Path, as_of: date, *, folder: Path | None = None) -> BudgetReport | None:
@@ -99,6 +101,11 @@ def _newest_first(folder: Path) -> Iterator[tuple[Path, BudgetReport]]:
     for file in sorted(folder.glob(f"*{SUFFIX}"), reverse=True):
         with contextlib.suppress(OSError, EOFError, ValidationError):
             yield file, BudgetReport.model_validate_json(gzip.decompress(file.read_bytes()))
+
+
+def _says_the_same_that_day(earlier: BudgetReport, report: BudgetReport) -> bool:
+    is_of_day = earlier.generated_at[:10] == report.generated_at[:10]
+    return is_of_day and _but_for_time(earlier) == _but_for_time(report)
 
 
 def _but_for_time(report: BudgetReport) -> BudgetReport:

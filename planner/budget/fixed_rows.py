@@ -54,6 +54,7 @@ def _storage_rows(project: Project) -> Iterator[Entry]:
                     *price,
                     provider=one.provider,
                     region=one.region,
+                    owner=project.owner,
                 )
 
 
@@ -68,6 +69,7 @@ def _egress_rows(project: Project) -> Iterator[Entry]:
                 *price,
                 provider=one.provider,
                 region=one.region,
+                owner=project.owner,
             )
 
 

@@ -98,7 +98,7 @@ def _rows_of_span(span: Span, books: Books) -> Iterator[Entry]:
     one, project = span.of, books.project
     cost = one.chosen(books.option)
     tax = next((line.unit_usd for line in cost.lines if line.name == TAX), None)
-    lines = [*run_lines(one, books.option), *_unused_term(span, cost)]
+    lines = [*run_lines(one, books.option), *_unused_term(span, books.option)]
     for month, share in shares_by_month(project.start, span.begin_h, span.end_h):
         rows: list[Entry] = []
         for line in lines:
@@ -127,11 +127,13 @@ def _list_tax(tax: Decimal, rows: Sequence[Entry], net_usd: Decimal) -> Decimal 
     return quantum(tax) * listed / net_usd
 
 
-def _unused_term(span: Span, cost: RunCostOf) -> Iterator[RunLine]:
+def _unused_term(span: Span, option: OptionName | None) -> Iterator[RunLine]:
     """Yield what is left of the terms that are bought for these runs alone."""
+    cost = span.of.chosen(option)
     if cost.term_hours is None or cost.hour_usd is None:
         return
-    used_h = sum(line.quantity for line in run_lines(span.of) if line.unit == UNIT)
+    lines = run_lines(span.of, option)
+    used_h = sum(line.quantity for line in lines if line.unit == UNIT)
     terms = max(1, -(-(span.end_h - span.begin_h) // cost.term_hours))
     left_h = terms * cost.term_hours * cost.nodes * span.at_once - used_h
     if left_h > 0:

@@ -66,6 +66,8 @@ class RunCostOf:
     lines: tuple[RunLine, ...]
     unknown: tuple[str, ...] = ()
     """Cost lines whose price is not known."""
+    is_spot: bool = False
+    """Whether its machines may be taken away, and their price moves."""
     term_hours: float | None = None
     """Hours of a commitment that is bought for these runs alone, and paid used or not."""
 
@@ -182,6 +184,7 @@ def run_cost_of(plan: Plan) -> RunCostOf:
         usd_high=_decimal(job.usd_high),
         lines=tuple(lines) if job.usd is not None else (),
         unknown=tuple(unknown),
+        is_spot=offer.purchase == "spot",
         term_hours=term * HOURS_PER_YEAR if whole_term else None,
     )
 
@@ -240,4 +243,5 @@ def run_cost_of_machine(
         usd_low=usd,
         usd_high=usd,
         lines=() if price is None else (line,),
+        is_spot=spot,
     )

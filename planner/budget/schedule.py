@@ -54,8 +54,9 @@ def schedule(
 
 
 def too_late(spans: Iterable[Span]) -> Span | None:
-    """Return the first runs that end later than any plan may; None where all end in time."""
-    return next((one for one in spans if one.end_h > LONGEST_YEARS * HOURS_PER_YEAR), None)
+    """Return the runs that end last, later than any plan may; None where all end in time."""
+    last = max(spans, key=lambda one: one.end_h, default=None)
+    return last if last is not None and last.end_h > LONGEST_YEARS * HOURS_PER_YEAR else None
 
 
 def duration_h(one: PlannedRuns, option: OptionName | None = None) -> float:

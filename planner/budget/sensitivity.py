@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from ...catalog.text.quantity import format_share
 from ..cost.run_cost import CENT
 from .ledger import Books, ledger, total_usd
 from .money import NOTHING
@@ -82,8 +83,8 @@ def _speed(books: Books, entries: Sequence[Entry]) -> Iterator[_Assumption]:
 def _of_speed(name: str, total: Decimal, usd: Decimal, low: Decimal, high: Decimal) -> _Assumption:
     return _Assumption(
         name=name,
-        low=f"{1 - float(low / usd):.0%} less time",
-        high=f"{float(high / usd) - 1:.0%} more time",
+        low=f"{format_share(1 - float(low / usd))} less time",
+        high=f"{format_share(float(high / usd) - 1)} more time",
         low_usd=(total - usd + low).quantize(CENT),
         high_usd=(total - usd + high).quantize(CENT),
     )
@@ -100,8 +101,8 @@ def _prices(entries: Sequence[Entry]) -> _Assumption:
     total, step = total_usd(entries), machines * Decimal(str(PRICE_STEP))
     return _Assumption(
         name="prices of machines (what if)",
-        low=f"{PRICE_STEP:.0%} lower",
-        high=f"{PRICE_STEP:.0%} higher",
+        low=f"{format_share(PRICE_STEP)} lower",
+        high=f"{format_share(PRICE_STEP)} higher",
         low_usd=(total - step).quantize(CENT),
         high_usd=(total + step).quantize(CENT),
     )

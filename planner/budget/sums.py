@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 
@@ -88,7 +89,7 @@ def limit_checks(
         dearest = max(by_month, key=lambda one: one.usd)
         check(f"month {dearest.name}", dearest.usd, limits.month)
     for owner, limit_usd in limits.owners.items():
-        spent = total_usd(row for row in entries if row.owner == owner)
+        spent = total_usd(row for row in entries if row.owner and is_same_owner(row.owner, owner))
         check(f"owner {owner}", spent, limit_usd)
     if limits.run is not None:
         for one in planned:
@@ -96,6 +97,30 @@ def limit_checks(
             if usd is not None:
                 check(f"run of {one.name}", usd, limits.run)
     return tuple(found)
+
+
+def owner_limits(project: Project, entries: Iterable[Entry]) -> dict[str, Decimal]:
+    """Return the limit of every owner in the ledger that has one, by the name in the ledger.
+
+    An owner whose name is written in several ways has one limit for all of them: it is given for
+    none, as it is not that of a part.
+    """
+    written = {row.owner for row in entries if row.owner}
+    found: dict[str, Decimal] = {}
+    for owner, limit_usd in project.limits.owners.items():
+        same = [one for one in written if is_same_owner(one, owner)]
+        if len(same) == 1:
+            found[same[0]] = limit_usd
+    return found
+
+
+def is_same_owner(one: str, other: str) -> bool:
+    """Whether two names are one owner's: `Team A` is `team-a`, as in the labels of launches."""
+    return _folded(one) == _folded(other)
+
+
+def _folded(owner: str) -> str:
+    return re.sub(r"[\W_]+", "-", owner.casefold()).strip("-")
 
 
 def _share(usd: Decimal, whole: Decimal) -> float:

@@ -111,7 +111,7 @@ def render_html(report: BudgetReport, *, draws: bool | None = None) -> str:
             "high": about_usd(one.total.p90_usd),
             "days": number(one.days),
             "ends": str(one.ends),
-            "text": clean(one.text),
+            "text": "" if one.is_planned else words.beside_plan(one, report.options),
         }
         for one in report.options
     ]

@@ -10,6 +10,7 @@ from ....planner.budget.report.rows import Entry, Sum
 from ....planner.budget.sums import NO_EXPERIMENT
 from .figures import usd as usd_text
 from .tables import Column, Table, without_empty
+from .words import beside_plan
 
 USD = Column("US dollars", "usd", adds=True)
 SHARE = Column("Share", "share", adds=False)
@@ -45,7 +46,7 @@ def options_table(report: BudgetReport) -> Table:
             Column("Last run ends in", "month"),
             Column("Days", "number"),
             Column("Accelerator-hours", "count"),
-            Column("What it means"),
+            Column("Beside the plan"),
         ),
         rows=tuple(
             (
@@ -56,7 +57,7 @@ def options_table(report: BudgetReport) -> Table:
                 str(row.ends),
                 row.days,
                 row.accelerator_hours,
-                row.text,
+                beside_plan(row, report.options),
             )
             for row in report.options
         ),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from ....catalog.text.quantity import format_duration
+from ....catalog.units import HOURS_PER_DAY
 from ....planner.budget.report.report import BudgetReport
+from ....planner.budget.report.rows import OptionRow
 from .figures import UNKNOWN, about_usd, clean, number, share, usd
 
 SYMBOLS = {"EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹"}
@@ -26,6 +30,11 @@ WORDS = (
     (
         "On demand, spot, reserved",
         "Ways to rent: at any time; cheaper, but it may be taken back; booked ahead.",
+    ),
+    (
+        "GB, GB-month",
+        "Data as its provider counts it, and kept for a month. Where a provider's GB has 2^30"
+        " bytes, as on AWS and Google Cloud, the 1,000 GB of a project file are 931 of them.",
     ),
     ("kg CO2e", "Greenhouse gases of the electricity, as kilograms of carbon dioxide."),
 )
@@ -86,7 +95,11 @@ def key_figures(report: BudgetReport) -> list[KeyFigure]:
         KeyFigure("Carbon", _or_unknown(report.kg_co2e, "kg CO2e"), "of that electricity"),
     ]
     if report.unfunded_usd is not None:
-        text = "no source of money pays this" if report.unfunded_usd else "all of it is paid for"
+        text = (
+            "no source of money pays this"
+            if report.unfunded_usd
+            else "all of the planned cost is paid for"
+        )
         figures.insert(3, KeyFigure("Not funded", usd(report.unfunded_usd), text))
     return figures
 
@@ -102,6 +115,22 @@ def own(report: BudgetReport, amount_usd: Decimal) -> str:
     return f"; {text} at {currency.per_usd:g} {currency.code} a US dollar of {currency.date}"
 
 
+def beside_plan(option: OptionRow, options: Sequence[OptionRow]) -> str:
+    """Return in words by how much an option differs from the plan; "planned" where it does not."""
+    planned = next((one for one in options if one.is_planned), None)
+    if planned is None:
+        return clean(option.text)
+    change, later = option.total.usd - planned.total.usd, option.days - planned.days
+    said: list[str] = []
+    if change:
+        said.append(f"{usd(abs(change))} {'less' if change < 0 else 'more'} than planned")
+    # Below a hundredth of a day the two tell the same day.
+    if abs(later) >= 0.01:
+        hours = format_duration(abs(later) * HOURS_PER_DAY)
+        said.append(f"ends {hours} {'later' if later > 0 else 'earlier'}")
+    return ", ".join(said) or "planned"
+
+
 def verdict(report: BudgetReport) -> str | None:
     """Return how the plan stands against its limits; None for a project without limits."""
     if not report.limits:
@@ -109,7 +138,8 @@ def verdict(report: BudgetReport) -> str | None:
     over = [one for one in report.limits if one.is_over]
     count = len(report.limits)
     if not over:
-        return "The limit is kept." if count == 1 else f"All {count} limits are kept."
+        few = {1: "The limit is kept.", 2: "Both limits are kept."}
+        return few.get(count, f"All {count} limits are kept.")
     worst = sorted(over, key=lambda one: one.limit_usd - one.usd)
     named = [f"{clean(one.name)} by {usd(one.usd - one.limit_usd)}" for one in worst[:3]]
     rest = [f"{len(over) - 3} more"] if len(over) > 3 else []

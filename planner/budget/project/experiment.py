@@ -26,6 +26,9 @@ from .fields import (
 )
 from .months import Month
 
+MOST_RUNS = 100_000
+"""Runs of one experiment."""
+MOST_NODES = 100_000
 Every = Literal["week", "month", "quarter", "year"]
 
 
@@ -180,6 +183,11 @@ class Experiment(Setting):
             self._refuse_work()
         else:
             self._refuse_unclear_work()
+        runs = self.runs.count * self.times * max(1, len(self.ladder))
+        if runs > MOST_RUNS:
+            raise ValueError(f"it has {runs:,} runs; at most {MOST_RUNS:,} are planned.")
+        if max(self.nodes, default=1) > MOST_NODES:
+            raise ValueError(f"nodes is {max(self.nodes):,}; at most {MOST_NODES:,}.")
         if self.times > 1 and self.every is None:
             raise ValueError("times is given without every; add `every: month`.")
         return self

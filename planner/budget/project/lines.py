@@ -17,12 +17,20 @@ OnExceed = Literal["warn", "fail"]
 FundingKind = Literal["grant", "credits", "budget"]
 
 
+MOST_PER_USD = 10**9
+MOST_USD_PER_GB = 10**6
+MOST_GB = 1e12
+"""A thousand exabytes."""
+MOST_MONTH_HOURS = 744
+"""Hours of a month of 31 days."""
+
+
 class OwnRate(Written):
     """A currency in which amounts are shown beside US dollars."""
 
     code: str = Field(pattern="^[A-Z]{3}$")
     """ISO 4217: EUR, GBP …"""
-    per_usd: Annotated[Decimal, written_as("0.86")] = Field(gt=0)
+    per_usd: Annotated[Decimal, written_as("0.86")] = Field(gt=0, le=MOST_PER_USD)
     """Units of it that one US dollar buys."""
     date: date
     """The day of that rate."""
@@ -55,9 +63,11 @@ class Storage(Written):
     """Data that is kept over months."""
 
     name: str
-    gb: Count
+    gb: Count = Field(le=MOST_GB)
     """GB as sellers count them, 10^9 bytes."""
-    usd_per_gb_month: Annotated[Decimal, written_as("0.023")] | None = Field(default=None, ge=0)
+    usd_per_gb_month: Annotated[Decimal, written_as("0.023")] | None = Field(
+        default=None, ge=0, le=MOST_USD_PER_GB
+    )
     """Not given: the list price of `provider` in `region`, unknown where there is none."""
     provider: str | None = None
     region: str | None = None
@@ -71,8 +81,10 @@ class Egress(Written):
     """Data that leaves a cloud."""
 
     name: str
-    gb: Count
-    usd_per_gb: Annotated[Decimal, written_as("0.09")] | None = Field(default=None, ge=0)
+    gb: Count = Field(le=MOST_GB)
+    usd_per_gb: Annotated[Decimal, written_as("0.09")] | None = Field(
+        default=None, ge=0, le=MOST_USD_PER_GB
+    )
     """Not given: the list price of `provider` in `region`, unknown where there is none."""
     provider: str | None = None
     region: str | None = None
@@ -89,7 +101,17 @@ class Idle(Written):
     region: str | None = None
     nodes: WholeCount = 1
     hours_per_month: Count
+    """Of each node."""
     owner: str | None = None
+
+    @model_validator(mode="after")
+    def _fits_into_a_month(self) -> Idle:
+        if self.hours_per_month > MOST_MONTH_HOURS:
+            raise ValueError(
+                f"hours_per_month is {self.hours_per_month:g}, and a month has at most"
+                f" {MOST_MONTH_HOURS}; give `nodes` for several machines."
+            )
+        return self
 
 
 class Extra(Written):

@@ -19,7 +19,6 @@ from .months import Month
 PROJECT_FILE = "gpuplan.yaml"
 """Name of the file that states a project."""
 MOST_EXPERIMENTS = 500
-MOST_RUNS = 100_000
 MOST_MONTHS = 120
 
 

@@ -39,7 +39,7 @@ def assumptions(books: Books, *, prices: str) -> tuple[AssumptionRow, ...]:
         _of("price trend a year", project.price_trend, "price_trend"),
         AssumptionRow(
             name="error that all runs share",
-            value=f"{default('shared_error')[0]:.0%} of its variance",
+            value=f"{format_share(default('shared_error')[0])} of its variance",
             source=default("shared_error")[1],
             is_default=True,
         ),
@@ -59,7 +59,7 @@ def assumptions(books: Books, *, prices: str) -> tuple[AssumptionRow, ...]:
 def _of(name: str, value: float, key: str) -> AssumptionRow:
     return AssumptionRow(
         name=name,
-        value=f"{value:+.1%}" if value else "none",
+        value=f"{value * 100:+.1f} %" if value else "none",
         source=FROM_FILE if value else default(key)[1],
         is_default=not value,
     )
@@ -132,25 +132,25 @@ def _plan_risks(one: PlannedRuns, books: Books) -> Iterator[str]:
     plan = cost.plan
     if cost.usd is None:
         yield f"{one.name}: the price of {cost.rent} is not known, and it is in no sum."
+    if cost.is_spot:
+        yield f"{one.name}: spot machines may be taken away, and their price moves."
     if plan is None:
         return
     if plan.p_oom is not None and plan.p_oom > RISKY_OOM:
-        yield f"{one.name}: a chance of {plan.p_oom:.0%} that it runs out of memory."
+        yield f"{one.name}: a chance of {format_share(plan.p_oom)} that it runs out of memory."
     if plan.usually_reserved:
         yield (
             f"{one.name}: {plan.offer.instance_type} is usually had by reservation only; ask"
             " before it is planned with."
         )
-    if plan.offer.purchase == "spot":
-        yield f"{one.name}: spot machines may be taken away, and their price moves."
     if plan.runnable is False:
         why = plan.why_not_runnable or "its layout needs another stack"
         yield f"{one.name}: `gpuplan launch` does not carry this plan out: {why}"
     run = plan.run
     if run is not None and run.deadline_probability is not None and run.deadline_probability < 0.9:
         yield (
-            f"{one.name}: a chance of {run.deadline_probability:.0%} that a run keeps to its"
-            " deadline."
+            f"{one.name}: a chance of {format_share(run.deadline_probability)} that a run keeps to"
+            " its deadline."
         )
 
 
@@ -165,8 +165,8 @@ def _one_place(books: Books, experiments: Sequence[ExperimentRow]) -> Iterator[s
     for (provider, region), used in hours.items():
         if whole and used / whole >= LARGE_SHARE:
             yield (
-                f"{used / whole:.0%} of the accelerator-hours are in {provider} {region}: ask there"
-                " for quota and capacity first."
+                f"{format_share(used / whole)} of the accelerator-hours are in {provider} {region}:"
+                " ask there for quota and capacity first."
             )
 
 

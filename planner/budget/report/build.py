@@ -26,6 +26,7 @@ from ..sums import (
     NO_PROVIDER,
     limit_checks,
     months_of,
+    owner_limits,
     sums_by,
     sums_by_month,
 )
@@ -146,7 +147,7 @@ def _facts(project: Project, made: Made) -> ProjectFacts:
 
 def _other_sums(project: Project, entries: Sequence[Entry]) -> dict[str, Any]:
     """Return the sums beside those of months, under the names of the report's fields."""
-    owners = project.limits.owners
+    owners = owner_limits(project, entries)
     return {
         "by_experiment": sums_by(entries, lambda row: row.experiment, unnamed=NO_EXPERIMENT),
         "by_owner": sums_by(entries, lambda row: row.owner, unnamed=NO_OWNER, limits=owners),

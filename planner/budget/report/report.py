@@ -58,7 +58,7 @@ class BudgetReport(FrozenModel):
     budget_usd: Usd
     """Total and contingency: the sum to ask for."""
     funding: tuple[FundingRow, ...]
-    """Who pays, in the order in which it is spent."""
+    """Who pays, in the order of the project file."""
     unfunded_usd: Usd | None
     """What no source pays; None where the project names no funding."""
     options: tuple[OptionRow, ...]

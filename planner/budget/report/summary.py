@@ -10,6 +10,7 @@ from ..ledger import Books
 from ..money import dollars
 from ..project.months import Month
 from ..schedule import month_at
+from .funding_words import paid
 from .rows import (
     ExperimentRow,
     FundingRow,
@@ -59,7 +60,7 @@ def summary(
             first,
             *_overturned(sensitivities),
             *_bought(experiments),
-            *_paid(funding, unfunded_usd),
+            *paid(project, funding, unfunded_usd, contingency_usd),
             *_over(limits),
             *_when(books, experiments),
             *(one.text for one in options if not one.is_planned),
@@ -71,7 +72,7 @@ def _overturned(found: Sequence[Sensitivity]) -> Iterator[str]:
     one = next((one for one in found if not one.name.endswith(WHAT_IF)), None)
     if one is not None:
         yield (
-            f"The assumption that moves it most is {one.name}: {one.low}, {dollars(one.low_usd)};"
+            f"What is least sure is {one.name}: {one.low}, {dollars(one.low_usd)};"
             f" {one.high}, {dollars(one.high_usd)}."
         )
 
@@ -84,27 +85,13 @@ def _bought(rows: Sequence[ExperimentRow]) -> Iterator[str]:
     kinds = sorted({row.accelerator for row in rows})
     named = kinds[0] if len(kinds) == 1 else f"{len(kinds)} kinds of accelerator"
     dearest = max(rows, key=lambda row: row.total.usd)
-    trains = f", {dearest.work} each" if dearest.work else ""
+    each = "" if dearest.runs == 1 else " each"
+    trains = f", {dearest.work}{each}" if dearest.work else ""
     yield (
         f"It buys {runs:,} run{'' if runs == 1 else 's'} and {hours:,.0f} accelerator-hours on"
         f" {named}. The dearest experiment is {dearest.name}: {dollars(dearest.total.usd)} for"
         f" {dearest.runs} run{'' if dearest.runs == 1 else 's'}{trains} on {dearest.rent}."
     )
-
-
-def _paid(funding: Sequence[FundingRow], unfunded_usd: Decimal | None) -> Iterator[str]:
-    if unfunded_usd is None:
-        return
-    if unfunded_usd:
-        yield f"{dollars(unfunded_usd)} of it is paid by no source of money."
-    else:
-        yield "All of it is funded."
-    for one in funding:
-        if one.lapses_usd:
-            yield (
-                f"{dollars(one.lapses_usd)} of {one.name} expires unused on {one.expires}: run"
-                " earlier, or shift cost to it."
-            )
 
 
 def _over(limits: Sequence[LimitCheck]) -> Iterator[str]:

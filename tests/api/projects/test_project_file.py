@@ -102,6 +102,8 @@ def test_a_folder_stands_for_the_file_in_it(tmp_path: Path) -> None:
         ("provider: aws", "provder: aws", 8, "Did you mean provider"),
         ("purchase: spot", "purchase: stolen", 9, "'stolen' is not taken"),
         ("usd: 40k", "usd: forty", 6, "'forty' is not an amount of US dollars"),
+        ("usd: 40k", "usd: 1e400", 6, "'1e400' is too large; at most 1e+15 US dollars"),
+        ("total: 60k", "total: 99999999999999999", 31, "is too large"),
         ("indirect: 10%", "indirect: 110%", 6, "'110%' is no share"),
         ("kind: grant", "kind: gift", 6, "'gift' is not taken"),
         ("kind: grant", "kind: credits", 6, "credits are of one provider"),
@@ -110,6 +112,8 @@ def test_a_folder_stands_for_the_file_in_it(tmp_path: Path) -> None:
         ("tokens: 30B\n    ", "", 12, "it has no amount of work"),
         ("tokens: 30B", "epochs: 3", 12, "without dataset_size"),
         ("global_batch: 0.5M-tokens", "global_batch: big", 15, "'big' is not a number"),
+        ("seeds: 3", "seeds: 100_001", 12, "it has 100,001 runs; at most 100,000"),
+        ("nodes: 2", "nodes: 1e12", 27, "nodes is 1,000,000,000,000; at most 100,000"),
         ("seeds: 3", "seeds: 2.5", 18, "'2.5' is not a whole number"),
         ("lr: [1e-4, 3e-4]", "lr: []", 23, "lr has no values"),
         ("start: 2027-01", "start: Jan", 3, "'Jan' is not a month; write it as 2027-01"),
@@ -131,6 +135,53 @@ def test_what_is_wrong_is_said_with_its_line(
     assert said in message
     assert f"gpuplan.yaml:{line}: " in message, message
     assert "To fix: " in message
+
+
+@pytest.mark.parametrize("month", ["2026-12", "2027-07", "2031-01"])
+@pytest.mark.parametrize(
+    ("part", "line"),
+    [
+        ("storage", "{name: data, gb: 100, usd_per_gb_month: 0.02, start: MONTH}"),
+        ("egress", "{name: data, gb: 100, usd_per_gb: 0.09, month: MONTH}"),
+        ("extras", "{name: licence, usd: 100, month: MONTH}"),
+    ],
+)
+def test_a_cost_in_a_month_that_the_project_does_not_have_is_refused(
+    tmp_path: Path, part: str, line: str, month: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        read(tmp_path, f"{FILE}{part}:\n  - {line.replace('MONTH', month)}\n")
+    assert "gpuplan.yaml:33: " in str(raised.value)
+    assert f"{month} is no month of the project, which goes from 2027-01 to 2027-06" in str(
+        raised.value
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "idle:\n  - {provider: aws, instance: x, hours_per_month: 7440}",
+            "at most 744; give `nodes`",
+        ),
+        ("storage:\n  - {name: x, gb: 1e17}", "less than or equal to 1000000000000"),
+        ("storage:\n  - {name: x, gb: 1, usd_per_gb_month: 1e30}", "less than or equal to 1000000"),
+        ("egress:\n  - {name: x, gb: 1, usd_per_gb: 1e30}", "less than or equal to 1000000"),
+        (
+            "currency: {code: EUR, per_usd: 1e30, date: 2026-11-01}",
+            "less than or equal to 10000000",
+        ),
+    ],
+)
+def test_amounts_that_no_project_has_are_refused(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        read(tmp_path, f"{FILE}{line}\n")
+    assert said in str(raised.value)
+
+
+def test_a_cost_in_the_first_and_in_the_last_month_is_taken(tmp_path: Path) -> None:
+    extras = "".join(f"  - {{name: x, usd: 1, month: {one}}}\n" for one in ("2027-01", "2027-06"))
+    assert len(read(tmp_path, f"{FILE}extras:\n{extras}").extras) == 2
 
 
 def test_experiments_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:

@@ -67,6 +67,12 @@ def test_a_port_that_is_taken_is_said(capsys) -> None:
     assert "cannot be used" in capsys.readouterr().err
 
 
+def test_a_project_that_is_not_there_is_said(tmp_path, capsys) -> None:
+    assert run(["ui", str(tmp_path / "nofile.yaml")]) == 2
+    err = capsys.readouterr().err
+    assert "no file" in err and "no report of it is kept" in err
+
+
 def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(ui, "NEEDED", ("starlette", "not_installed_at_all"))
     assert run(["ui"]) == 2

@@ -23,11 +23,17 @@ def test_the_last_report_up_to_a_day_is_found(tmp_path: Path) -> None:
     assert kept_days(project, folder=tmp_path) == ["2026-11-20", "2026-11-01"]
 
 
-def test_a_report_that_says_the_same_is_kept_once(tmp_path: Path) -> None:
+def test_of_reports_of_a_day_that_say_the_same_the_last_is_kept(tmp_path: Path) -> None:
     project = tmp_path / "gpuplan.yaml"
-    for day in ("2026-11-01", "2026-11-02"):
-        keep_report(made_at(day), project, folder=tmp_path)
-    assert kept_days(project, folder=tmp_path) == ["2026-11-01"]
+    first, second = (
+        small_report().model_copy(update={"generated_at": f"2026-11-01T1{hour}:00:00+00:00"})
+        for hour in (0, 1)
+    )
+    for one in (first, second, made_at("2026-11-02")):
+        keep_report(one, project, folder=tmp_path)
+    assert kept_days(project, folder=tmp_path) == ["2026-11-02", "2026-11-01"]
+    assert kept_report(project, date(2026, 11, 1), folder=tmp_path) == second
+    assert len(list(tmp_path.rglob("*.json.gz"))) == 2
 
 
 def test_projects_are_told_apart_by_their_file(tmp_path: Path) -> None:

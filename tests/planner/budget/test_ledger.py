@@ -8,11 +8,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpuplan.planner.budget.fixed_rows import IdlePrice
-from gpuplan.planner.budget.ledger import ledger, run_lines, total_usd
+from gpuplan.planner.budget.ledger import Books, ledger, run_lines, total_usd
 from gpuplan.planner.budget.money import rounded_usd
 from gpuplan.planner.budget.project.months import Month
 from gpuplan.planner.budget.schedule import too_late
-from gpuplan.planner.budget.sums import months_of, sums_by, sums_by_month
+from gpuplan.planner.budget.sums import (
+    limit_checks,
+    months_of,
+    owner_limits,
+    sums_by,
+    sums_by_month,
+)
 from tests.support.projects import make_books, make_planned, make_project, make_run_cost
 
 
@@ -196,3 +202,44 @@ def test_every_sum_is_that_of_the_rows_to_the_cent(
     by_month = sums_by_month(rows, months, None)
     assert sum((one.usd for one in by_month), Decimal(0)) == whole
     assert [one.name for one in by_month] == [str(month) for month in months]
+
+
+def test_what_is_left_of_a_term_is_that_of_the_option_that_is_taken() -> None:
+    # A term of 100 h at $2: whole it is paid, however few of its hours the cheap plan uses.
+    project = project_with()
+    cheap = make_run_cost(hours=20, term_hours=100.0)
+    planned = make_planned(project, options={"cheap": cheap, "normal": make_run_cost()})
+    books = Books(project=project, planned=(planned,), option="cheap")
+    assert total_usd(ledger(books)) == Decimal("200.00")
+
+
+def test_what_belongs_to_no_experiment_is_the_projects_owners() -> None:
+    fixed = {
+        "storage": [{"name": "data", "gb": "100", "usd_per_gb_month": "0.02"}],
+        "egress": [{"name": "results", "gb": "100", "usd_per_gb": "0.09"}],
+        "extras": [{"name": "licence", "usd": "10"}],
+    }
+    rows = ledger(make_books(make_project(owner="Bo", **fixed)))
+    assert {row.owner for row in rows if row.experiment is None} == {"Bo"}
+
+
+def test_the_limit_of_an_owner_holds_however_the_name_is_written() -> None:
+    project = make_project(
+        experiments={"a": {"model": "a.py", "tokens": "1B", "owner": "Team A"}},
+        limits={"owners": {"team-a": "5"}},
+    )
+    books = make_books(project)
+    rows = ledger(books)
+    (check,) = limit_checks(project, rows, (), books.planned, Decimal(0))
+    assert (check.usd, check.is_over) == (Decimal("20.00"), True)
+    assert owner_limits(project, rows) == {"Team A": Decimal(5)}
+
+
+def test_owners_of_other_alphabets_are_told_apart() -> None:
+    project = make_project(
+        experiments={"a": {"model": "a.py", "tokens": "1B", "owner": "Борис"}},
+        limits={"owners": {"Зина": "5"}},
+    )
+    books = make_books(project)
+    (check,) = limit_checks(project, ledger(books), (), books.planned, Decimal(0))
+    assert check.usd == 0

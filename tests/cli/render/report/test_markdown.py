@@ -13,6 +13,7 @@ from budget_reports import (
 
 from gpuplan.cli.render.report.figures import usd
 from gpuplan.cli.render.report.markdown import escaped, render_markdown
+from gpuplan.cli.render.report.words import beside_plan
 
 
 def test_the_first_page_says_the_total_the_options_what_moves_it_and_what_is_missing() -> None:
@@ -22,7 +23,8 @@ def test_the_first_page_says_the_total_the_options_what_moves_it_and_what_is_mis
         usd(report.budget_usd),
         usd(report.total.usd),
         *report.summary,
-        *(option.text for option in report.options),
+        *(usd(option.total.usd) for option in report.options),
+        *(beside_plan(option, report.options) for option in report.options),
         *report.not_included,
         *report.risks,
         *(one.name[1:] for one in report.sensitivities),

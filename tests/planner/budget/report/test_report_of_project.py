@@ -42,6 +42,9 @@ def test_runs_that_would_go_on_for_decades_are_refused_and_no_option() -> None:
     project = make_project(experiments={"a": spec}, price_trend="100%")
     with pytest.raises(UsageError, match="would end 57 years after") as error:
         report(project, a=make_run_cost(hours=10_000))
+    weekly = {"a": {"model": "a", "tokens": 1, "every": "week", "times": 10_000}}
+    with pytest.raises(UsageError, match="would end 192 years after"):
+        report(make_project(experiments=weekly))
     assert "parallel" in str(error.value.fix)
     books = make_options_books(price_trend="100%")
     slow = make_run_cost(hours=200_000, usd_per_hour="0.00001")
@@ -65,6 +68,12 @@ def test_an_experiment_may_ask_for_another_option() -> None:
     found = build_report(make_options_books(experiments=experiments), MADE)
     assert found.total.usd == Decimal("60.00")
     assert [one.is_planned for one in found.options] == [False, False, True]
+
+
+def test_one_run_of_the_dearest_experiment_is_not_said_of_each() -> None:
+    assert "for 1 run, 1B tokens on aws" in " ".join(report().summary)
+    two = report(make_project(experiments={"a": {"model": "a", "tokens": 1, "runs": {"seeds": 2}}}))
+    assert "for 2 runs, 1B tokens each on aws" in " ".join(two.summary)
 
 
 def test_limits_are_checked_and_fail_only_where_the_project_says_so() -> None:
@@ -168,7 +177,7 @@ def test_the_assumption_that_moves_most_comes_first_and_no_what_if_in_the_words(
     swings = [one.swing_usd for one in found.sensitivities]
     assert swings == sorted(swings, reverse=True)
     assert len(found.sensitivities) <= 5
-    assert "moves it most is how fast all runs train" in found.summary[1]
+    assert found.summary[1].startswith("What is least sure is how fast all runs train: ")
 
 
 def test_sensitivities_say_what_the_total_becomes() -> None:
