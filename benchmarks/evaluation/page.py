@@ -186,9 +186,10 @@ def _overview(
     share = percent(predicted / decodable if decodable else None)
     return f"""## In short
 
-Step times. Groups are sources, split where one holds dense models and mixtures of experts, and the
-mean is over those of {LARGE_ENOUGH} runs and more; in the last line they are all accelerators. *with a target* is the mean over the {len(TARGETS)} groups that
-have one below. The last two columns look at groups of {LARGE_ENOUGH} runs and more.
+Step times. Groups are sources, split where one holds dense models and mixtures of experts; the mean
+is over those of {LARGE_ENOUGH} runs and more. In the last line they are all accelerators. *with a
+target* is the mean over the {len(TARGETS)} groups that have one below. The last two columns look at
+groups of {LARGE_ENOUGH} runs and more.
 
 {NEWLINE.join(lines)}
 

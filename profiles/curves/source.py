@@ -173,7 +173,8 @@ class CurveSource:
         return ConvolutionFacts(**{k: v for k, v in shared.items() if k != "source"})
 
     def _measured_convolutions(self, origin: Origin, dtype: Dtype) -> ConvolutionFacts | None:
-        measured = origin.curves.convolutions
+        # The device's own, even where its products are a relative's.
+        measured = (self.own.convolutions if self.own else {}) or origin.curves.convolutions
         same_units = ("bf16", "fp16") if dtype in ("bf16", "fp16") else ()
         return next((measured[d] for d in (dtype, *same_units) if d in measured), None)
 

@@ -109,16 +109,16 @@ def test_wrong_names_and_files_are_usage_errors(tmp_path: Path, capsys) -> None:
 
 
 def test_an_embedded_file_is_held_against_its_relative(capsys) -> None:
-    file = CURVES_DIR / "H200-141GB-SXM.json"
+    file = CURVES_DIR / "GB200.json"
     assert run(["calibrate", "--check", str(file), "--format", "json"]) == 0
     rows = {row["part"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
     gemm = rows["gemm bf16"]
-    assert gemm["against"] == "H100-80GB-SXM"
-    assert gemm["points"] == 4000
+    assert gemm["against"] == "B200-180GB-SXM"
+    assert gemm["points"] >= 4000
     assert 0.02 < gemm["held_out"] < 0.06
     assert 0.03 < gemm["mape"] < 0.15
     assert run(["calibrate", "--check", str(file)]) == 0
-    assert "H100-80GB-SXM" in capsys.readouterr().out
+    assert "B200-180GB-SXM" in capsys.readouterr().out
 
 
 def test_the_command_line_itself_never_imports_torch() -> None:

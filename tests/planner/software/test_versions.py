@@ -116,7 +116,7 @@ def test_kernels_of_a_step_are_slower_than_alone_but_never_by_much_on_measured_f
         assert (
             0.8
             < in_step(device, "pointwise", USUAL, precision="bf16-amp", stack="torch-eager")
-            < 1.25
+            < 1.4
         )
         assert 0.8 < in_step(device, "gemm", USUAL, precision="fp32", stack="torch-eager") < 1.25
     assert 0.8 < in_step(devices["TPU-v5e"], "gemm", USUAL, precision="bf16-amp", stack="xla") < 1.2

@@ -176,7 +176,7 @@ def test_the_check_tells_a_faithful_file_from_a_slow_device(record: dict[str, An
     path.write_text(json.dumps(record))
     rows = {row.part: row for row in check_curve_file(path).rows}
     gemm = rows["gemm bf16"]
-    assert gemm.against == H200.name
+    assert gemm.against == "H100-80GB-SXM", "the embedded H200 has no products of its own"
     assert gemm.mape is not None and gemm.mape < 0.05
     assert gemm.held_out is not None and gemm.held_out < 0.1
     assert rows["attention_backward bf16"].factor == pytest.approx(2.4 / 3.15, rel=0.03)

@@ -54,7 +54,7 @@ def test_parts_that_the_file_lacks_are_the_embedded_ones():
     before = device(H200)
     write(curves_dir() / "mine.json", gemm_grids={"bf16": grid(123.0)})
     after = device(H200)
-    assert gemm_us(after, "fp8") == gemm_us(before, "fp8")
+    assert gemm_us(after, "fp8") > 2 * gemm_us(before, "fp8"), "follows the own 16-bit products"
     assert after.collective_s("all_reduce", 1e8, 8) == before.collective_s("all_reduce", 1e8, 8)
     assert after.basis_of("attention") == "measured"
 
