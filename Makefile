@@ -10,10 +10,11 @@
 #   make test-cloud  launch on a simulated AWS, with real SkyPilot, and test with its click
 #   make bench     time whole commands and print them beside their budgets
 #   make accuracy  compare predictions with published runs and write docs/accuracy.md
-#   make clean     remove .venv, .venv-frameworks, .venv-sky and everything that was built
+#   make published-profiles  trace the published image models, in .venv-published
+#   make clean     remove .venv, .venv-frameworks, .venv-published, .venv-sky and everything that was built
 # PYTHON picks an interpreter, PIP_ARGS adds pip options (such as where to find CPU builds of torch),
 # PYTEST_ARGS adds pytest options:  make test PYTEST_ARGS="-k offers"; CLOUD_ARGS those of test-cloud;
-# SOAK_ARGS those of soak:  make soak SOAK_ARGS="--soak-seed 7 --soak-seconds 300"
+# KEEP_ARGS those of published-profiles (--check); SOAK_ARGS those of soak:  make soak SOAK_ARGS="--soak-seed 7 --soak-seconds 300"
 
 SHELL := /bin/sh
 # Where modules are not kept compiled, each of the many processes of a test compiles them again.
@@ -25,7 +26,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo demo-report test suite unit check lint types soak test-frameworks test-cloud test-report bench accuracy clean base dev report frameworks sky
+.PHONY: help demo demo-report test suite unit check lint types soak test-frameworks test-cloud test-report bench accuracy published-profiles clean base dev report frameworks sky published
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -81,12 +82,15 @@ test-cloud: sky
 		--ignore=tests/cli/render/report --ignore=tests/cli/pages tests/launcher/*/test_*sky*.py
 	.venv-sky/bin/python -m pytest --durations=10 tests/offline_cloud/real_*.py $(CLOUD_ARGS)
 
-base dev report frameworks sky:
+base dev report frameworks sky published:
 	@sh scripts/install.sh $@
 
 accuracy: dev
 	$(BIN)/python benchmarks/accuracy.py $(ACCURACY_ARGS)
 
+published-profiles: published
+	.venv-published/bin/python benchmarks/keep_profiles.py $(KEEP_ARGS)
+
 clean:
-	rm -rf .venv .venv-frameworks .venv-sky build dist *.egg-info .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-frameworks .venv-published .venv-sky build dist *.egg-info .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

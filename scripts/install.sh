@@ -3,12 +3,13 @@
 # or, with what `make test-report` drives a browser with, there too:  sh scripts/install.sh report
 # or, with the libraries that launch training, into .venv-frameworks:  sh scripts/install.sh frameworks
 # or, with SkyPilot and moto, into .venv-sky:  sh scripts/install.sh sky
+# or, with what published image models are traced with, into .venv-published: ... install.sh published
 # Does nothing, and needs no network, when the environment already holds what pyproject.toml and
 # the constraints ask for. PYTHON picks the interpreter, PIP_ARGS adds options to pip.
 set -eu
 cd "$(dirname "$0")/.."
 
-want="${1:?say what to install: base, dev, report, frameworks or sky}"
+want="${1:?say what to install: base, dev, report, frameworks, sky or published}"
 venv=.venv
 constraints=constraints.txt
 package=.
@@ -32,6 +33,11 @@ case "$want" in
         constraints=constraints-sky.txt
         compile=--compile
         libraries='skypilot[aws] moto[server,ec2,iam,sts,s3] hypothesis pytest pytest-timeout'
+        ;;
+    published)
+        venv=.venv-published
+        constraints=constraints-published.txt
+        libraries='diffusers timm torchvision'
         ;;
 esac
 
@@ -90,6 +96,13 @@ if [ "$compile" = --no-compile ]; then
     "$venv/bin/python" -m compileall -q -j 0 "$packages/numpy" "$packages/sympy" "$packages/torch" \
         >/dev/null || true # Some files of a package are for other versions of Python.
 fi
+
+# A build of torchvision for CUDA beside one of torch for CPUs; of the same kind, it does nothing.
+case " $libraries " in
+    *" torchvision "*)
+        "$venv/bin/python" scripts/torchvision_operators.py
+        ;;
+esac
 
 # The AWS command is a script of the old kind, whose first line does not bear a space.
 script="$venv/bin/aws"

@@ -30,7 +30,7 @@ class Checkout:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "some folder"
         (self.root / "scripts").mkdir(parents=True)
-        constraints = ("constraints.txt", "constraints-sky.txt")
+        constraints = ("constraints.txt", "constraints-sky.txt", "constraints-published.txt")
         for name in ("pyproject.toml", *constraints, "scripts/install.sh"):
             shutil.copy(ROOT / name, self.root / name)
         self.python = folder / "stand-in"
@@ -102,6 +102,15 @@ def test_skypilot_has_an_environment_and_constraints_of_its_own(checkout: Checko
     with (checkout.root / "constraints-sky.txt").open("a") as constraints:
         constraints.write("six==1.17.0\n")
     assert checkout.did("sky") == [install]
+
+
+def test_torchvision_may_be_a_build_for_another_device_than_torch(checkout: Checkout) -> None:
+    install = BASE.replace("constraints", "constraints-published")
+    install = install.replace("-e", "diffusers timm torchvision -e")
+    operators = "scripts/torchvision_operators.py"
+    made = ["-m venv .venv-published", install, COMPILE, operators]
+    assert checkout.did("published") == made
+    assert checkout.did("published") == []
 
 
 def test_changed_requirements_are_installed_into_the_same_environment(checkout: Checkout) -> None:

@@ -25,6 +25,7 @@ from ..user_model import failures
 from ..user_model.file_text import read_source
 from ..user_model.spec import ModelSpec, parse_model_spec
 from . import cache
+from .kept import find_kept
 from .service import make_profile
 
 MAX_WORKERS = 4
@@ -62,7 +63,23 @@ Profiler = Callable[[Sequence[ProfileRequest]], Mapping[str, Profile | GpuplanEr
 
 
 def profile_all(requests: Sequence[ProfileRequest]) -> dict[str, Profile | GpuplanError]:
-    """Return the Profile of every request, or the error it ended with, by key."""
+    """Return the Profile of every request, or the error it ended with, by key.
+
+    Where Profiles are kept beside a model file (`kept`), they are taken and nothing is traced.
+    """
+    made: dict[str, Profile | GpuplanError] = {}
+    others: list[ProfileRequest] = []
+    for request in requests:
+        profile = find_kept(request.path, request.params, request.numerics)
+        if profile is None:
+            others.append(request)
+        else:
+            made[request.key] = profile
+    return made | trace_all(others)
+
+
+def trace_all(requests: Sequence[ProfileRequest]) -> dict[str, Profile | GpuplanError]:
+    """Return what `profile_all` does, traced or from the cache, whatever is kept elsewhere."""
     made: dict[str, Profile | GpuplanError] = {}
     todo: queue.SimpleQueue[ProfileRequest] = queue.SimpleQueue()
     for request in requests:
