@@ -496,6 +496,18 @@ def calling_modules(depth: int = 12) -> set[str]:
     return names
 
 
+def is_called_by(module: str, function: str, depth: int = 12) -> bool:
+    """Return whether a function of this name runs among the innermost `depth` frames."""
+    frame = sys._getframe(1)
+    for _ in range(depth):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == function and frame.f_globals.get("__name__") == module:
+            return True
+        frame = frame.f_back
+    return False
+
+
 _REMEMBERED: dict[tuple[Any, tuple[Any, ...]], Any] = {}
 _ODD = object()
 """Remembered of operations whose outputs share or exceed their storage: run them every time."""
