@@ -475,10 +475,12 @@ def calling_frame(passing: Sequence[str] = ("transformers",)) -> FrameType | Non
     """
     frame = sys._getframe(1)
     while frame is not None:
-        module = str(frame.f_globals.get("__name__", ""))
+        # A module that Python was started with calls itself "__main__"; its spec has its name.
+        spec = frame.f_globals.get("__spec__")
+        module = str(frame.f_globals.get("__name__", "") if spec is None else spec.name)
         top = module.split(".")[0]
         ours = top == __name__.split(".")[0] and not module.startswith(f"{top}.examples")
-        if top not in ("torch", "contextlib", *passing) and not ours:
+        if top not in ("torch", "contextlib", "runpy", *passing) and not ours:
             return frame
         frame = frame.f_back
     return None

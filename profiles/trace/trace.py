@@ -348,9 +348,11 @@ class _Machine:
 
     def _refuse(self, operation: str, *, has_size: bool = False) -> NoReturn:
         line = self._line()
+        # The backward pass is torch's own: no line of the file runs in it.
+        where = line.where if line else f"{self.workload.name}, {self.recorder.phase} pass"
         raise UserFileError(
-            f"{line.where if line else self.workload.name}: {operation} needs the values of a "
-            f"tensor, and a trace knows only shapes.{line.shown if line else ''}",
+            f"{where}: {operation} needs the values of a tensor, and a trace knows only shapes."
+            f"{line.shown if line else ''}",
             fix="make every shape independent of the data while gpuplan traces, for example with "
             "torch.where, a fixed capacity, or padding; where a value scales a tensor, take "
             ".detach() instead of .item(). What .item() returns may be printed and logged."
