@@ -11,10 +11,12 @@
 #   make bench     time whole commands and print them beside their budgets
 #   make accuracy  compare predictions with published runs and write docs/accuracy.md
 #   make published-profiles  trace the published image models, in .venv-published
-#   make clean     remove .venv, .venv-frameworks, .venv-published, .venv-sky and everything that was built
+#   make compatibility  trace models of popular libraries and write docs/compatibility.md
+#   make clean     remove every .venv* and everything that was built
 # PYTHON picks an interpreter, PIP_ARGS adds pip options (such as where to find CPU builds of torch),
 # PYTEST_ARGS adds pytest options:  make test PYTEST_ARGS="-k offers"; CLOUD_ARGS those of test-cloud;
-# KEEP_ARGS those of published-profiles (--check); SOAK_ARGS those of soak:  make soak SOAK_ARGS="--soak-seed 7 --soak-seconds 300"
+# KEEP_ARGS those of published-profiles (--check); COMPATIBILITY_ARGS those of compatibility;
+# SOAK_ARGS those of soak:  make soak SOAK_ARGS="--soak-seed 7 --soak-seconds 300"
 
 SHELL := /bin/sh
 # Where modules are not kept compiled, each of the many processes of a test compiles them again.
@@ -26,7 +28,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo demo-report test suite unit check lint types soak test-frameworks test-cloud test-report bench accuracy published-profiles clean base dev report frameworks sky published
+.PHONY: help demo demo-report test suite unit check lint types soak test-frameworks test-cloud test-report bench accuracy published-profiles compatibility clean base dev report frameworks sky published compatibility-libraries
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -85,12 +87,18 @@ test-cloud: sky
 base dev report frameworks sky published:
 	@sh scripts/install.sh $@
 
+compatibility-libraries:
+	@sh scripts/install.sh compatibility
+
 accuracy: dev
 	$(BIN)/python benchmarks/accuracy.py $(ACCURACY_ARGS)
 
 published-profiles: published
 	.venv-published/bin/python benchmarks/keep_profiles.py $(KEEP_ARGS)
 
+compatibility: compatibility-libraries
+	.venv-compatibility/bin/python benchmarks/trace_libraries.py $(COMPATIBILITY_ARGS)
+
 clean:
-	rm -rf .venv .venv-frameworks .venv-published .venv-sky build dist *.egg-info .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-compatibility .venv-frameworks .venv-published .venv-sky build dist *.egg-info .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

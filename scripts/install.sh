@@ -4,12 +4,13 @@
 # or, with the libraries that launch training, into .venv-frameworks:  sh scripts/install.sh frameworks
 # or, with SkyPilot and moto, into .venv-sky:  sh scripts/install.sh sky
 # or, with what published image models are traced with, into .venv-published: ... install.sh published
+# or, with libraries of models, into .venv-compatibility:  sh scripts/install.sh compatibility
 # Does nothing, and needs no network, when the environment already holds what pyproject.toml and
 # the constraints ask for. PYTHON picks the interpreter, PIP_ARGS adds options to pip.
 set -eu
 cd "$(dirname "$0")/.."
 
-want="${1:?say what to install: base, dev, report, frameworks, sky or published}"
+want="${1:?say what to install: base, dev, report, frameworks, sky, published or compatibility}"
 venv=.venv
 constraints=constraints.txt
 package=.
@@ -38,6 +39,12 @@ case "$want" in
         venv=.venv-published
         constraints=constraints-published.txt
         libraries='diffusers timm torchvision'
+        ;;
+    compatibility)
+        venv=.venv-compatibility
+        constraints=constraints-compatibility.txt
+        libraries='diffusers lightning monai open_clip_torch peft segmentation-models-pytorch timm'
+        libraries="$libraries torch_geometric torchvision transformers einops scipy"
         ;;
 esac
 

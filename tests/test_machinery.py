@@ -30,9 +30,9 @@ class Checkout:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "some folder"
         (self.root / "scripts").mkdir(parents=True)
-        constraints = ("constraints.txt", "constraints-sky.txt", "constraints-published.txt")
-        for name in ("pyproject.toml", *constraints, "scripts/install.sh"):
-            shutil.copy(ROOT / name, self.root / name)
+        for path in (ROOT / "pyproject.toml", *ROOT.glob("constraints*.txt")):
+            shutil.copy(path, self.root)
+        shutil.copy(ROOT / "scripts" / "install.sh", self.root / "scripts")
         self.python = folder / "stand-in"
         self.python.write_text(STAND_IN)
         self.python.chmod(0o755)
@@ -104,13 +104,49 @@ def test_skypilot_has_an_environment_and_constraints_of_its_own(checkout: Checko
     assert checkout.did("sky") == [install]
 
 
-def test_torchvision_may_be_a_build_for_another_device_than_torch(checkout: Checkout) -> None:
-    install = BASE.replace("constraints", "constraints-published")
-    install = install.replace("-e", "diffusers timm torchvision -e")
+@pytest.mark.parametrize(
+    ("what", "libraries"),
+    [
+        ("published", "diffusers timm torchvision"),
+        (
+            "compatibility",
+            "diffusers lightning monai open_clip_torch peft segmentation-models-pytorch timm"
+            " torch_geometric torchvision transformers einops scipy",
+        ),
+    ],
+)
+def test_torchvision_may_be_a_build_for_another_device_than_torch(
+    checkout: Checkout, what: str, libraries: str
+) -> None:
+    install = BASE.replace("constraints", f"constraints-{what}").replace("-e", f"{libraries} -e")
     operators = "scripts/torchvision_operators.py"
-    made = ["-m venv .venv-published", install, COMPILE, operators]
-    assert checkout.did("published") == made
-    assert checkout.did("published") == []
+    assert checkout.did(what) == [f"-m venv .venv-{what}", install, COMPILE, operators]
+    assert checkout.did(what) == []
+
+
+@pytest.mark.slow
+def test_torchvision_is_imported_where_its_library_cannot_be_loaded(tmp_path: Path) -> None:
+    package = tmp_path / "torchvision"
+    package.mkdir()
+    (package / "_C.so").write_text("built for another device")
+    (package / "__init__.py").write_text(
+        "import torch\n"
+        "for name in ('torchvision::nms', 'torchvision::qnms'):\n"
+        "    torch.library.register_fake(name)(lambda *_: torch.empty(0))\n"
+        "print('imported')\n"
+    )
+    paths = os.pathsep.join((str(tmp_path), str(ROOT / "scripts")))
+    for script, ends_well in (
+        ("import torchvision_operators, torchvision, torchvision", True),
+        ("import torchvision", False),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode == 0 and done.stdout == "imported\n") == ends_well, done.stderr
 
 
 def test_changed_requirements_are_installed_into_the_same_environment(checkout: Checkout) -> None:

@@ -17,6 +17,9 @@ from ..user_model.assumptions import Assumption
 CHECK_PASSES = (
     "checks values and stops the step where the check fails: the trace takes it as passed"
 )
+ALL_FINITE = "asks whether values are finite: the trace takes them to be"
+FINITE = {("all", "isfinite"): True, ("any", "isinf"): False, ("any", "isnan"): False}
+"""`torch.isfinite(x).all()` and the like → what it is where every value is finite."""
 
 
 class Assumed:
@@ -56,7 +59,11 @@ class Assumed:
         passes = condition_of_check(frame)
         if passes is not None:
             self._add(f"{self.place(frame)} {CHECK_PASSES}")
-        return passes
+            return passes
+        finite = condition_of_finite(frame)
+        if finite is not None:
+            self._add(f"{self.place(frame)} {ALL_FINITE}")
+        return finite
 
     def size(self, frame: FrameType | None, available: int | None) -> int | None:
         """Return how many values a line finds; None if nobody says.
@@ -111,7 +118,19 @@ def condition_of_check(frame: FrameType) -> bool | None:
     `if values.any(): raise …` and `assert values.all()` stop a training that goes wrong; the step
     of one that works passes them. None for every other condition.
     """
-    checks = _checks(frame.f_code.co_filename)
+    return _only_answer(_checks(frame.f_code.co_filename), frame)
+
+
+def condition_of_finite(frame: FrameType) -> bool | None:
+    """Return how a condition comes out that asks whether all values are finite, where they are.
+
+    `if not torch.isfinite(x).all(): x = torch.clamp(…)` mends what overflowed in 16 bits. None for
+    every other condition, and where another one stands on the same line.
+    """
+    return _only_answer(_finite_conditions(frame.f_code.co_filename), frame)
+
+
+def _only_answer(checks: Sequence[_Check], frame: FrameType) -> bool | None:
     # Python says which line asks, and not which part of it: parts that differ cannot be told apart.
     wanted = {one.passes for one in checks if frame.f_lineno in one.lines}
     return wanted.pop() if len(wanted) == 1 else None
@@ -123,18 +142,15 @@ class _Check:
 
     lines: frozenset[int]
     """Its lines and the first of its statement: Python may say either is running."""
-    passes: bool
+    passes: bool | None
+    """None of a condition that nothing is known of."""
 
 
 @cache
 def _checks(filename: str) -> tuple[_Check, ...]:
     """Return the conditions of the checks in a source file; none if it cannot be read."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(filename)))
-    except (SyntaxError, ValueError):
-        return ()
     found: list[_Check] = []
-    for node in ast.walk(tree):
+    for node in ast.walk(_parsed(filename)):
         if isinstance(node, ast.If) and _stops(node.body[-1]):
             found += _conditions(node.test, node.lineno, False)
         elif isinstance(node, ast.Assert):
@@ -142,6 +158,51 @@ def _checks(filename: str) -> tuple[_Check, ...]:
         elif isinstance(node, ast.Call) and _is_assert(node):
             found += _conditions(node, node.lineno, True)
     return tuple(found)
+
+
+@cache
+def _finite_conditions(filename: str) -> tuple[_Check, ...]:
+    """Return the conditions of a source file that ask for values, with the answers that are known.
+
+    Those without a call ask for none: `x.dtype == torch.float16` beside one is no other question.
+    """
+    found: list[_Check] = []
+    for node in ast.walk(_parsed(filename)):
+        if isinstance(node, ast.If | ast.IfExp | ast.While):
+            for part in _parts(node.test):
+                if any(isinstance(each, ast.Call) for each in ast.walk(part)):
+                    lines = range(part.lineno, (part.end_lineno or part.lineno) + 1)
+                    found.append(_Check(frozenset((node.lineno, *lines)), _if_finite(part)))
+    return tuple(found)
+
+
+def _parts(test: ast.expr) -> Iterator[ast.expr]:
+    """Yield what a condition asks for: `a`, `b` and `c` of `a and (b or not c)`."""
+    if isinstance(test, ast.BoolOp):
+        for part in test.values:
+            yield from _parts(part)
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _parts(test.operand)
+    else:
+        yield test
+
+
+def _if_finite(part: ast.expr) -> bool | None:
+    """Return what `torch.isfinite(x).all()` and the like are where all values are finite."""
+    if not isinstance(part, ast.Call) or not isinstance(part.func, ast.Attribute):
+        return None
+    asked = part.func.value
+    if not isinstance(asked, ast.Call) or not isinstance(asked.func, ast.Attribute):
+        return None
+    return FINITE.get((part.func.attr, asked.func.attr))
+
+
+def _parsed(filename: str) -> ast.AST:
+    """Return a source file as a tree; an empty one if it cannot be read."""
+    try:
+        return ast.parse("".join(linecache.getlines(filename)))
+    except (SyntaxError, ValueError):
+        return ast.Module(body=[], type_ignores=[])
 
 
 def _conditions(test: ast.expr, statement: int, passes: bool) -> Iterator[_Check]:

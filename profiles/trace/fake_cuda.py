@@ -60,9 +60,7 @@ FACTORIES = words(
     bartlett_window blackman_window kaiser_window empty_permuted"""
 )
 FROM_DATA = frozenset(("tensor", "as_tensor", "asarray", "from_numpy", "frombuffer"))
-READS_DATA = frozenset(
-    ("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__array__")
-)
+READS_DATA = words("item tolist numpy __bool__ __int__ __float__ __index__ __array__ __contains__")
 
 
 class Target(TorchFunctionMode):
@@ -111,15 +109,15 @@ class Target(TorchFunctionMode):
             return getter(args[0]) if getter else func(*args, **kwargs)
         if self._unknown_values and is_unknown_in((args, tuple(kwargs.values()))):
             self._data_dependent(f"Tensor.item, used in {name.strip('_')},")
-        if type(func) is FunctionType:
-            return self._run_python(func, name, args, kwargs)
         if name == "item" and self._item is not None and args[0].is_meta:
             answer = self._item()
             self._unknown_values |= isinstance(answer, UnknownValue)
             return answer
         if name in READS_DATA and args[0].is_meta:
             answer = self._data_dependent(f"Tensor.{name}")
-            return bool(answer) if name == "__bool__" else answer
+            return bool(answer) if name in ("__bool__", "__contains__") else answer
+        if type(func) is FunctionType:
+            return self._run_python(func, name, args, kwargs)
         if name == "_assert" and isinstance(args[0], torch.Tensor) and args[0].is_meta:
             return func(bool(self._data_dependent("Tensor.__bool__")), *args[1:], **kwargs)
         if name == "_pack_padded_sequence":

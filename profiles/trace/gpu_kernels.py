@@ -6,6 +6,7 @@ one operator of the library `gpuplan`, or a shape rule, that the recorder sees a
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -151,7 +152,37 @@ def _grouped_mm_shapes(
     return a.new_empty(shape, dtype=out_dtype or a.dtype)
 
 
+def _ctc_loss_shapes(
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: torch.Tensor | list[int],
+    target_lengths: torch.Tensor | list[int],
+    *rest: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The losses, and what the backward pass keeps of the longest target: two states a label.
+
+    Where the lengths are a tensor, the longest target is as long as its row; of targets in one row,
+    which say no more than their sum, it is as long as the mean.
+    """
+    batch = log_probs.shape[1] if log_probs.dim() == 3 else 1
+    longest = targets.shape[-1] if targets.dim() == 2 else math.ceil(targets.numel() / batch)
+    if not isinstance(target_lengths, torch.Tensor):
+        longest = max(target_lengths)
+    loss = log_probs.new_empty(log_probs.shape[1:-1])
+    return loss, log_probs.new_empty((batch, log_probs.shape[0], 2 * longest + 1))
+
+
+def _ctc_loss_backward_shapes(
+    grad: torch.Tensor, log_probs: torch.Tensor, *rest: Any
+) -> torch.Tensor:
+    return torch.empty_like(log_probs, memory_format=torch.contiguous_format)
+
+
 SHAPE_RULES = {
+    torch.ops.aten._ctc_loss.default: _ctc_loss_shapes,
+    torch.ops.aten._ctc_loss.Tensor: _ctc_loss_shapes,
+    torch.ops.aten._ctc_loss_backward.default: _ctc_loss_backward_shapes,
+    torch.ops.aten._ctc_loss_backward.Tensor: _ctc_loss_backward_shapes,
     torch.ops.aten._grouped_mm.default: _grouped_mm_shapes,
     torch.ops.aten.convolution.default: _convolution_shapes,
     torch.ops.aten._cudnn_rnn.default: _rnn_shapes,

@@ -27,7 +27,7 @@ from .assemble import PairedRuns, assemble_step
 from .assumed import Assumed
 from .fake_cuda import GPU, Target, gpu_machine
 from .recorded import Built, FileFacts, RecordedStep
-from .recorder import Recorder, calling_frame, calling_modules
+from .recorder import Recorder, calling_frame, calling_modules, is_called_by
 from .summary import make_profile
 from .torch_private import check_torch, compiler_is_loaded, without_dynamo
 from .unknown_value import UnknownValue, is_condition, is_whole_number
@@ -37,6 +37,8 @@ SIZES: tuple[tuple[int, int], ...] = ((2, 3), (4, 6), (8, 16))
 SIZES_FOR_SHARES: tuple[tuple[int, int], ...] = ((20, 40), *SIZES)
 """The same where a size is stated as a share: of 2 samples, 30 % are not a number to be scaled."""
 SIXTEEN_BIT = torch.bfloat16
+MASK_CHECK = ("torch.nn.modules.transformer", "_detect_is_causal_mask")
+"""Where torch compares a mask that it was given with a causal one, to take a faster kernel."""
 
 
 def trace_workload(
@@ -296,6 +298,9 @@ class _Machine:
         stated: float | None = None
         if is_condition(operation):
             stated = self.assumed.condition(frame)
+            if stated is None and is_called_by(*MASK_CHECK):
+                self._note("passes a mask to nn.Transformer: the trace takes it as causal")
+                stated = True
         elif is_whole_number(operation):
             stated = self.assumed.size(frame, None)
         return self._refuse(operation) if stated is None else stated
@@ -310,14 +315,18 @@ class _Machine:
         known = self._stand_in()
         if known is not None:
             return known
-        line = self._line()
-        note = (
-            f"{line.where if line else self.workload.name} reads a value with .item(): in a trace "
-            "it is unknown (printed as nan), and the wait for the device is not in the step time"
+        self._note(
+            "reads a value with .item(): in a trace it is unknown (printed as nan), and the wait "
+            "for the device is not in the step time"
         )
+        return UnknownValue(self._needed)
+
+    def _note(self, text: str) -> None:
+        """Say what the user's line does, once."""
+        line = self._line()
+        note = f"{line.where if line else self.workload.name} {text}"
         if note not in self.notes:
             self.notes.append(note)
-        return UnknownValue(self._needed)
 
     def _stand_in(self) -> float | None:
         """Return a value that the code which reads it can go on with, if it is known code."""
@@ -339,9 +348,11 @@ class _Machine:
 
     def _refuse(self, operation: str, *, has_size: bool = False) -> NoReturn:
         line = self._line()
+        # The backward pass is torch's own: no line of the file runs in it.
+        where = line.where if line else f"{self.workload.name}, {self.recorder.phase} pass"
         raise UserFileError(
-            f"{line.where if line else self.workload.name}: {operation} needs the values of a "
-            f"tensor, and a trace knows only shapes.{line.shown if line else ''}",
+            f"{where}: {operation} needs the values of a tensor, and a trace knows only shapes."
+            f"{line.shown if line else ''}",
             fix="make every shape independent of the data while gpuplan traces, for example with "
             "torch.where, a fixed capacity, or padding; where a value scales a tensor, take "
             ".detach() instead of .item(). What .item() returns may be printed and logged."

@@ -50,10 +50,9 @@ def is_unknown_in(values: Iterable[Any]) -> bool:
 
 def is_condition(operation: str) -> bool:
     """Return whether an operation that needs a value asks whether something is so."""
-    conditions = ("used in a comparison,", "used as a condition,")
-    return operation in ("Tensor.__bool__", "torch.equal", "torch.allclose") or operation.endswith(
-        conditions
-    )
+    conditions = ("Tensor.__bool__", "Tensor.__contains__", "torch.equal", "torch.allclose")
+    uses = ("used in a comparison,", "used as a condition,")
+    return operation in conditions or operation.endswith(uses)
 
 
 def is_whole_number(operation: str) -> bool:

@@ -94,7 +94,16 @@ def branches_on_equality(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-@pytest.mark.parametrize("function", [branches, branches_on_an_item, branches_on_equality])
+def branches_on_membership(x: torch.Tensor) -> torch.Tensor:
+    if 0 in x[:, [-1, 0]]:
+        return x @ x.transpose(1, 2) @ x
+    return x
+
+
+BRANCHES = [branches, branches_on_an_item, branches_on_equality, branches_on_membership]
+
+
+@pytest.mark.parametrize("function", BRANCHES)
 def test_a_condition_comes_out_as_stated(function: Function) -> None:
     place = line_of(function, 1)
     taken = traced(function, {place: True})
@@ -105,7 +114,7 @@ def test_a_condition_comes_out_as_stated(function: Function) -> None:
     assert f"assumed: the condition at {place} is false (--assume-false)" in other.notes
 
 
-@pytest.mark.parametrize("function", [branches, branches_on_an_item, branches_on_equality])
+@pytest.mark.parametrize("function", BRANCHES)
 def test_a_condition_that_nobody_states_names_the_options(function: Function) -> None:
     with pytest.raises(UserFileError, match="needs the values of a tensor") as error:
         traced(function)
@@ -194,6 +203,85 @@ def test_the_user_knows_better_than_a_check() -> None:
         traced(raises_if_any, {line_of(raises_if_any, 1): True})
 
 
+def clamps_what_overflowed(x: torch.Tensor) -> torch.Tensor:
+    if not torch.isfinite(x).all():
+        x = x @ x.transpose(1, 2) @ x
+    return x
+
+
+def clamps_in_one_dtype(x: torch.Tensor) -> torch.Tensor:
+    if x.dtype == torch.float32 and (torch.isinf(x).any() or torch.isnan(x).any()):
+        x = x @ x.transpose(1, 2) @ x
+    return x
+
+
+def chooses_what_is_finite(x: torch.Tensor) -> torch.Tensor:
+    return x if torch.isfinite(x).all() else x @ x.transpose(1, 2) @ x
+
+
+@pytest.mark.parametrize(
+    "function", [clamps_what_overflowed, clamps_in_one_dtype, chooses_what_is_finite]
+)
+def test_values_are_taken_to_be_finite_and_that_is_said(function: Function) -> None:
+    profile = traced(function)
+    assert profile.flops == traced(plain).flops
+    assert profile.notes == (
+        f"{line_of(function, 1)} asks whether values are finite: the trace takes them to be",
+    )
+
+
+def test_the_user_knows_better_whether_values_are_finite() -> None:
+    place = line_of(clamps_what_overflowed, 1)
+    profile = traced(clamps_what_overflowed, {place: False})
+    assert profile.flops.per_sample > traced(plain).flops.per_sample
+
+
+class Masked(nn.Module):
+    """An encoder of torch's own under a mask, [rows, rows], that is moved to the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True)
+        self.net = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(ROWS).cuda()
+        return self.net(x, mask=mask).sum()
+
+
+def attention_of(profile: Profile) -> set[str]:
+    step = profile.step("amp16")
+    found = (kernel for at in step.schedule for kernel in step.segments[at].kernels)
+    return {one.op.removesuffix("_backward") for one in found if one.kind == "attention"}
+
+
+def test_a_mask_of_a_transformer_is_taken_as_causal_and_that_is_said() -> None:
+    encoder = dataclasses.replace(workload(plain), build_model=Masked)
+    line = Masked.forward.__code__.co_firstlineno + 2
+    place = f"{HERE.name}:{line}"
+    causal = trace_workload(encoder, numerics=["amp16"])
+    stated = parse_assumptions({place: False})
+    other = trace_workload(encoder, numerics=["amp16"], assumptions=stated)
+    assert attention_of(causal) == {"_scaled_dot_product_flash_attention"}
+    assert attention_of(other) == {"_scaled_dot_product_efficient_attention"}
+    assert causal.notes == (
+        f"{place}, in forward passes a mask to nn.Transformer: the trace takes it as causal",
+    )
+    assert other.notes == (f"assumed: the condition at {place} is false (--assume-false)",)
+
+
+def finite_and_another(x: torch.Tensor) -> torch.Tensor:
+    if not torch.isfinite(x).all() or x.any():
+        x = x + 1
+    return x
+
+
+def some_finite(x: torch.Tensor) -> torch.Tensor:
+    if torch.isfinite(x).any():
+        x = x + 1
+    return x
+
+
 def gives_up(x: torch.Tensor) -> torch.Tensor:
     if x.max() > 1e6:
         x = x / 2
@@ -216,7 +304,7 @@ def either_way(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-@pytest.mark.parametrize("function", [gives_up, skips, either_way])
+@pytest.mark.parametrize("function", [gives_up, skips, either_way, finite_and_another, some_finite])
 def test_what_is_no_plain_check_is_refused(function: Function) -> None:
     with pytest.raises(UserFileError, match="needs the values of a tensor"):
         traced(function)

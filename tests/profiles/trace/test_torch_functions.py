@@ -157,3 +157,34 @@ def test_values_of_the_device_are_unknown_in_a_buffer_too() -> None:
 
     with pytest.raises(UserFileError, match="needs the values of a tensor"):
         trace_workload(_buffer_workload(build), numerics=["fp32"])
+
+
+STEPS, LABELS = 64, 5
+
+
+def ctc_loss(x: torch.Tensor, lengths: str) -> torch.Tensor:
+    """Return the loss of 64 steps with 2 classes each against 5 labels a sample."""
+    probabilities = x.flatten(2).permute(2, 0, 1).log_softmax(-1)
+    samples = x.shape[0]
+    targets = torch.ones(samples, LABELS, dtype=torch.long, device=x.device)
+    if lengths == "listed":
+        steps, labels = (STEPS,) * samples, (LABELS,) * samples
+        return F.ctc_loss(probabilities, targets, steps, labels)  # pyright: ignore[reportArgumentType]
+    if lengths == "targets in one row":
+        targets = targets.flatten()
+    steps = torch.full((samples,), STEPS, device=x.device)
+    labels = torch.full((samples,), LABELS, device=x.device)
+    return F.ctc_loss(probabilities, targets, steps, labels, zero_infinity=True)
+
+
+@pytest.mark.parametrize("lengths", ["in tensors", "listed", "targets in one row"])
+def test_the_loss_of_speech_keeps_two_states_a_label(lengths: str) -> None:
+    profile = profile_of(lambda x: ctc_loss(x, lengths))
+    assert {"_ctc_loss", "_ctc_loss_backward"} <= set(operations(profile))
+    step = profile.step("fp32")
+    (kernel,) = [
+        one for at in step.schedule for one in step.segments[at].kernels if one.op == "_ctc_loss"
+    ]
+    probabilities = torch.zeros(STEPS, 1, 2).log_softmax(-1)
+    out = torch.ops.aten._ctc_loss(probabilities, torch.ones(1, LABELS).long(), [STEPS], [LABELS])
+    assert kernel.bytes_written.per_sample == sum(one.numel() for one in out) * 4

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -322,11 +323,13 @@ def test_an_lstm_is_one_kernel_per_pass(example_workload: Any) -> None:
     [
         (lambda _, x: x * x.sum().item(), "item"),
         (lambda _, x: x if x.sum() > 0 else -x, "__bool__"),
+        (lambda _, x: x if 0 in x else -x, "__contains__"),
+        (lambda _, x: x * float(np.asarray(x).sum()), "__array__"),
         (lambda _, x: x[x[:, 0] > 0], "indexing with a mask"),
         (lambda _, x: x[x[:, 0].nonzero()[:, 0]], "nonzero"),
         (lambda _, x: x + len(x[0].unique()), "unique"),
     ],
-    ids=["item", "if", "mask", "nonzero", "unique"],
+    ids=["item", "if", "in", "array", "mask", "nonzero", "unique"],
 )
 def test_data_dependence_names_the_line(forward: Any, operation: str) -> None:
     line = forward.__code__.co_firstlineno

@@ -201,3 +201,25 @@ def test_an_error_keeps_its_kind(write: Callable[[str], Path]) -> None:
         make_profile(spec, use_cache=False)
     assert raised.value.exit_code == 2
     assert raised.value.fix == "use one of width."
+
+
+def test_what_only_the_backward_pass_needs_is_blamed_on_no_line(
+    write: Callable[[str], Path],
+) -> None:
+    """It gathers the gradients that a mask of the forward pass chose: torch's work, not ours."""
+    file = write(
+        GOOD.replace("model(*batch)", "masked(model(*batch))")
+        + """
+    def masked(x):
+        y = x.clone()
+        y[x[:, 0] > 0] = x[0]
+        return y
+"""
+    )
+    with pytest.raises(UserFileError) as error:
+        begin(file).result()
+    assert error.value.message == (
+        "model, backward pass: indexing with a mask needs the values of a tensor, and a trace knows"
+        " only shapes."
+    )
+    assert "--assume" not in (error.value.fix or "")
