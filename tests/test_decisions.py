@@ -107,12 +107,14 @@ def test_resnet_50_on_imagenet() -> None:
     work = api.Work(epochs=90, dataset_size=1_281_167, global_batch=1024)
     answer, best = decided(EXAMPLES / "resnet50.py", work, machine=api.Machine(providers=CLOUDS))
     assert 20 <= usd(best) <= 150
-    rates = {
-        plan.offer.accelerator: plan.samples_per_s / plan.accelerators
-        for plan in answer.plans
-        if plan.precision.startswith(("bf16", "fp16"))
-    }
-    within = {"A100-40GB-SXM": (1900, 2800), "V100-32GB-SXM2": (1000, 1450)}
+    rates: dict[str, float] = {}
+    for plan in answer.plans:
+        if plan.precision.startswith(("bf16", "fp16")):
+            rate, name = plan.samples_per_s / plan.accelerators, plan.offer.accelerator
+            rates[name] = max(rate, rates.get(name, 0.0))
+    # Measured in torch's own memory order 1,216 to 1,320 and 829 to 840, channels-last 2,078 and
+    # 1,007 to 1,156 (tests/published); the file leaves the order to the person.
+    within = {"A100-40GB-SXM": (1200, 2800), "V100-32GB-SXM2": (800, 1450)}
     seen = [name for name in within if name in rates]
     assert seen
     for name in seen:
