@@ -62,7 +62,8 @@ ONE_DEVICE_MEAN = 0.12  # 9 %, and that of every group
 MEMORY_MEDIANS = {"allocated": 0.03, "whole-device": 0.06}
 WHOLE_DEVICE_P95 = 0.52  # 15 %; a harness shows twice what others do for one ResNet-50
 REGRETS_NOT_YET = {"internevo": 0.16, "vtrain-single": 0.034}  # 3 %
-WORST_REGRETS_NOT_YET = {"internevo": 0.23, "vtrain-single": 0.29}  # 20 %
+# 20 %; exposed gradient traffic of wide ZeRO-1 without overlap is priced too cheap.
+WORST_REGRETS_NOT_YET = {"internevo": 0.54, "vtrain-single": 0.29}
 SHORT_LIST_REGRETS_NOT_YET = {"vtrain-single": 0.016}  # 1 %
 ON_OTHER_MACHINES = {
     "mlperf-stable-diffusion",  # Small buckets over 1,024 ranks are sent as rings.

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.vocabulary import Precision
 from gpuplan.planner.constants import Constants
 from gpuplan.planner.step.kernel_times import KernelTable
 from gpuplan.profiles.curves.device_curves import curves_for
@@ -33,7 +34,7 @@ INPUT_GRADIENT = product(TOKENS_OF, NARROW, Affine(WIDE, 0))
 WEIGHT_GRADIENT = product(Affine(WIDE, 0), NARROW, TOKENS_OF)
 
 
-def cast_s(kernel: Kernel, *, precision: str = "fp8", samples: int = 1) -> float:
+def cast_s(kernel: Kernel, *, precision: Precision = "fp8", samples: int = 1) -> float:
     table = KernelTable([kernel], np.array([samples]))
     with_casts, without = (
         table.device_s(CURVES, precision, CONSTANTS, cast_bytes=size).item() for size in (6.0, 0.0)
