@@ -171,7 +171,7 @@ def test_the_engine_of_megatron_is_told_from_precision_attention_and_date(fields
 def test_the_engine_that_runs_on_gaudi_is_only_for_fp8():
     of_bf16: dict[str, Any] = {"stack": "megatron", "precision": "bf16-amp", "date": "2024-05"}
     assert "transformer-engine" not in stated("Gaudi2", **of_bf16).setup.features
-    of_fp8 = of_bf16 | {"precision": "fp8"}
+    of_fp8: dict[str, Any] = of_bf16 | {"precision": "fp8"}
     assert "transformer-engine" in stated("Gaudi2", **of_fp8).setup.features
 
 
