@@ -1,10 +1,13 @@
 """The store: what is kept comes back whole, many may write at once, a bad disk breaks nothing."""
 
+import contextlib
+import itertools
 import multiprocessing
 import re
 import resource
 import signal
 import sqlite3
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -115,6 +118,40 @@ def test_processes_that_write_at_once_lose_nothing(store: Store) -> None:
         worker.join()
     assert [worker.exitcode for worker in workers] == [0, 0, 0, 0]
     assert [len(estimate.plans) for estimate in store.estimates()] == [20] * 20
+
+
+def keep_and_say(path: Path, said: Connection, life: int) -> None:
+    """Keep estimates for ever, and say of each when it is kept."""
+    for index in itertools.count():
+        name = f"{life}.{index}"
+        plans = [make_plan(n, micro_batch=n) for n in range(1, 21)]
+        Store(path).keep(make_estimate(*plans), inputs_hash=name)
+        said.send(name)
+
+
+def test_a_writer_that_is_killed_loses_nothing_that_it_said_was_kept(store: Store) -> None:
+    context = multiprocessing.get_context("fork")
+    kept: list[str] = []
+    for life in range(5):
+        heard, said = context.Pipe(duplex=False)
+        writer = context.Process(target=keep_and_say, args=(store.path, said, life))
+        writer.start()
+        said.close()
+        kept.append(heard.recv())
+        # Somewhere within a later write: each life ends at another moment of it.
+        heard.poll(0.003 * life)
+        writer.kill()
+        writer.join()
+        with contextlib.suppress(EOFError):
+            while True:
+                kept.append(heard.recv())
+    found = store.estimates(limit=10_000)
+    assert len(found) >= len(kept) >= 5
+    assert {len(estimate.plans) for estimate in found} == {20}, "whole, or not at all"
+    with sqlite3.connect(store.path) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        hashes = {name for (name,) in connection.execute("SELECT inputs_hash FROM estimates")}
+    assert set(kept) <= hashes
 
 
 def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
