@@ -63,7 +63,7 @@ def fits_one_screen(answer: Estimate) -> None:
     lines = [line.plain for line in render_estimate(answer, model="model.py", width=100)]
     assert len(lines) <= 24, "\n".join(lines)
     assert max(map(len, lines)) <= 100
-    text = "\n".join(lines)
+    text = " ".join(" ".join(lines).split())  # A sentence may go over two lines.
     for said in ("global batch", "prices of", "Recommended", "sure to fit", "Next: gpuplan launch"):
         assert said in text
 

@@ -26,6 +26,11 @@ FLASH_PACKAGE = "flash-attention-package"
 """Feature: attention is the flash-attn package's, which a record calls "flash", torch's "fused"."""
 FLASH_3: Date = (2024, 7)
 """FlashAttention-3 (arXiv:2407.08608) and cuDNN's fused attention of that year, for Hopper."""
+CUDNN_FIRST: Date = (2026, 7)
+"""torch 2.13: scaled_dot_product_attention takes cuDNN's kernels first where the compute capability
+is 9.0 or 10.0 (`check_prefer_cudnn_attention` in its sdp_utils.cpp; its wheels bring cuDNN 9.15 and
+later). Not on 10.3 (B300, GB300), nor on cards (12.0)."""
+_CUDNN_FIRST_ON = ("Hopper", "Blackwell")
 TUNED_ATTENTION: Date = (2025, 1)
 """cuDNN 9.5 and later, FlashAttention-3's and 4's tuned backward."""
 _GENERATION = {"Blackwell Ultra": "Blackwell"}
@@ -227,6 +232,11 @@ def expert_slowdown(
     return constants["expert_slowdown.lean" if newest else "expert_slowdown"]
 
 
+def attention_architecture(device: Accelerator) -> str:
+    """Return the devices whose attention kernels are the same: cards lack the data centre's."""
+    return f"{device.arch}-GDDR" if _is_gddr(device) and device.arch == "Blackwell" else device.arch
+
+
 def attention_slowdown(
     architecture: str,
     stack: Stack,
@@ -238,9 +248,9 @@ def attention_slowdown(
     """Return the time of a fused attention kernel relative to the measured kernels of today.
 
     Args:
-        architecture: of the device, as the catalogue names it.
-        stack: torch's own scaled_dot_product_attention stays with FlashAttention-2; Megatron
-            follows the newest kernels.
+        architecture: of the device (`attention_architecture`).
+        stack: torch's own scaled_dot_product_attention stayed with FlashAttention-2 to
+            `CUDNN_FIRST`; Megatron follows the newest kernels.
         date: of the software; None means today.
         constants: that time, by generation of the kernels.
         own_package: whether the flash-attn package is called instead of torch's function; it
@@ -251,6 +261,8 @@ def attention_slowdown(
         return today * constants.get(f"flash_1.{architecture}", 1.0)
     family = _GENERATION.get(architecture, architecture)
     newest = (stack == "megatron" or own_package) and (date is None or date >= FLASH_3)
+    if stack.startswith("torch") and architecture in _CUDNN_FIRST_ON:
+        newest = newest or date is None or date >= CUDNN_FIRST
     if not newest:
         return today * constants.get(f"flash_2.{family}", 1.0)
     tuned = date is None or date >= TUNED_ATTENTION

@@ -18,7 +18,7 @@ from ...profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
 from ..parallelism.column_row_parallel import is_expert_product
 from ..software.fusion import fuse
 from ..software.stack import StackFacts
-from ..software.versions import attention_slowdown, in_step
+from ..software.versions import attention_architecture, attention_slowdown, in_step
 from .kernel_times import MATMUL_KINDS, KernelTable
 
 Array = np.ndarray
@@ -205,7 +205,11 @@ class StepKernels:
         cast_bytes = constants["fp8_cast_bytes" + (".megatron" if stack.name == "megatron" else "")]
         device_s = self._table.device_s(curves, precision, constants, cast_bytes=cast_bytes)
         device_s[self._flash] *= attention_slowdown(
-            device.arch, stack.name, stack.date, constants, own_package=stack.flash_package
+            attention_architecture(device),
+            stack.name,
+            stack.date,
+            constants,
+            own_package=stack.flash_package,
         )
         for kind, rows in self._rows.items():
             device_s[rows] *= in_step(
