@@ -3,7 +3,7 @@
 The interval of a step is multiplicative and split-conformal (Vovk et al. 2005; Lei et al. 2018,
 arXiv:1604.04173): every prediction has a doubt σ, made of what can be wrong with it, and the
 interval is ×÷ exp(q·σ), where q is the quantile of |ln(predicted / measured)| / σ that covers 80 %
-of published runs predicted without anything of their own source, every source weighing alike: a
+of published runs predicted without anything of their own source, none counting as more than 20: a
 run that somebody plans is of a source that nobody has seen. Both are fitted by benchmarks/fit.py, q
 once for accelerators that are among those runs and once for all others.
 """
