@@ -97,11 +97,12 @@ def day_before_part(
             "## The day before",
             "",
             f"{len(runs)} runs came in on {KEPT_ON}, two thirds of their groups from sources,"
-            " devices or software that no constant had been near. They were predicted with the code as it"
-            " stood, and those predictions are kept (tests/published/day_before.jsonl): the honest"
-            " error on runs that nobody fitted. *now* is what the same runs are predicted with"
-            " today, each source held out of the fit (timm and Stable Diffusion are in no fit yet);"
-            " the form of the model has seen them since.",
+            " devices or software that no constant had been near. They were predicted with the"
+            " code as it stood, and those predictions are kept"
+            " (tests/published/day_before.jsonl): the honest error on runs that nobody fitted."
+            " *now* is what the same runs are predicted with today, each source held out of"
+            " the fit (timm and Stable Diffusion are in no fit yet); the form of the model has"
+            " seen them since.",
             "",
             *lines,
         ]
