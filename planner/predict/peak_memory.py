@@ -19,13 +19,13 @@ from ..parallelism.pipeline_stages import in_flight
 from ..parallelism.rank_trace import Split, SplitTrace
 from ..plan.setup import Setup
 from ..software.deepspeed_engine import (
-    FUSED_OPTIMIZER,
     engine_bytes,
     received_bytes,
     runs_deepspeed,
 )
 from ..software.frozen_base import dequantised_bytes, quantised_bytes
 from ..software.state_bytes import StateScale, state_scale
+from ..software.versions import FUSED_OPTIMIZER
 from ..step.model_parallel_step import boundary_bytes
 from .fullest_rank import units_by_stage
 from .host_work import staging_bytes

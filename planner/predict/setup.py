@@ -63,6 +63,7 @@ def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
             constants,
             autocast=setup.autocast,
             sixteen_bit=NUMERICS_OF_PRECISION[setup.precision] == "amp16",
+            features=setup.features,
         ),
     )
 
@@ -107,7 +108,7 @@ def wire_bytes(
             coalesced=date is None or date >= COALESCED_ZERO_3,
             bucket_bytes=MEGATRON_BUCKET_BYTES,
             refresh_overlaps=is_lean(date, features),
-            zero_2_gathers=False,
+            sharded_by_unit=False,
         )
     if NUMERICS_OF_PRECISION[precision] == "pure16":
         return WireBytes(gather=2, reduce=2, refresh=2)

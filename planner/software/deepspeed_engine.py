@@ -20,7 +20,6 @@ from .versions import DISTRIBUTED_OPTIMIZER
 
 KEPT_LOGITS = "kept-logits"
 FUSED_LOSS = "fused-cross-entropy"
-FUSED_OPTIMIZER = "fused-optimizer"
 """Features, as run records name them."""
 REDUCE_BUCKET_ELEMENTS = 500_000_000
 """`reduce_bucket_size`, the default and what published configurations leave."""

@@ -6,12 +6,16 @@ is for today's software; dates matter when past runs are predicted (`gpuplan val
 
 from __future__ import annotations
 
+import numpy as np
+
 from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Precision, Stack
 from ...profiles.profile import KernelKind
 from ..constants import Constants
 from ..plan.layout import Layout
 from ..plan.setup import Date
+
+Array = np.ndarray
 
 FLASH_2: dict[Stack, Date] = {
     # torch 2.2: "scaled_dot_product_attention now supports FlashAttention-2" (its release notes).
@@ -54,6 +58,8 @@ FUSED_ACCUMULATION: Date = (2022, 5)
 the fp32 sum by the product that makes them."""
 BF16_REDUCTION = "reduce-bf16"
 """Feature: FSDP's MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)."""
+FUSED_OPTIMIZER = "fused-optimizer"
+"""Feature: one kernel steps many parameters (torch's fused=True, apex)."""
 DISTRIBUTED_OPTIMIZER: Date = (2022, 9)
 """Megatron-LM's --use-distributed-optimizer, in the 2022-09 releases."""
 FUSED_DISPATCH = "deepep"
@@ -74,9 +80,15 @@ FIRST_SOLD: dict[str, Date] = {
 }
 """First devices of an architecture (the makers' announcements of availability)."""
 YOUNG_MONTHS = 18
+LAYOUT_OPTIMIZATION: Date = (2023, 10)
+"""torch 2.1: Inductor's `layout_optimization`, on by default, runs convolutions channels-last."""
 COALESCED_ZERO_3: Date = (2022, 1)
 """DeepSpeed gathered parameter by parameter before, over one rail at a time, whatever the model and
 the fabric (Narayanan et al. 2021, table 2: the same step on 768 and on 1,536 accelerators)."""
+FULL_HEAD = 128
+"""Head width of most language models. FlashAttention-2 lags behind the measured kernels of Hopper
+by 1.35, 1.5 and 1.75 at 64, 128 and 256, of Blackwell by 1.8 and 2.65 at 64 and 128 (medians of
+published forward kernels from 2k tokens on): about as the root of the width."""
 _TENSOR_KINDS = ("gemm", "attention", "convolution", "rnn")
 
 
@@ -98,6 +110,13 @@ def is_lean(date: Date | None, features: frozenset[str]) -> bool:
     return date is None or date >= LEAN_MEGATRON or TRANSFORMER_ENGINE in features
 
 
+def picks_layouts(stack: Stack, date: Date | None) -> bool:
+    """Return whether a compiler chooses the memory order of convolutions, whatever the file's."""
+    if stack == "xla":
+        return True
+    return stack == "torch-compile" and (date is None or date >= LAYOUT_OPTIMIZATION)
+
+
 def launches_serially(stack: Stack, date: Date | None, layout: Layout) -> bool:
     """Return whether host time adds to the device's, as under DeepSpeed's engine of 2021-22.
 
@@ -110,7 +129,13 @@ def launches_serially(stack: Stack, date: Date | None, layout: Layout) -> bool:
 
 
 def optimizer_traffic(
-    stack: Stack, date: Date | None, constants: Constants, *, autocast: bool, sixteen_bit: bool
+    stack: Stack,
+    date: Date | None,
+    constants: Constants,
+    *,
+    autocast: bool,
+    sixteen_bit: bool,
+    features: frozenset[str] = frozenset(),
 ) -> float:
     """Return the bytes an optimizer step moves relative to torch's foreach implementation.
 
@@ -118,9 +143,8 @@ def optimizer_traffic(
     what foreach moves, whose every term is a pass of its own. The loops over tensors before it also
     wrote temporaries, and clipped gradients in passes of their own.
     """
-    fused = stack in ("megatron", "xla") or (
-        sixteen_bit and not autocast and date is not None and date < NATIVE_AUTOCAST
-    )
+    fused = FUSED_OPTIMIZER in features or stack in ("megatron", "xla")
+    fused = fused or (sixteen_bit and not autocast and date is not None and date < NATIVE_AUTOCAST)
     if fused:
         return constants["optimizer_traffic.fused"]
     return (
@@ -243,9 +267,10 @@ def attention_slowdown(
     date: Date | None,
     constants: Constants,
     *,
+    head_dim: Array | float = FULL_HEAD,
     own_package: bool = False,
-) -> float:
-    """Return the time of a fused attention kernel relative to the measured kernels of today.
+) -> Array | float:
+    """Return the time of fused attention kernels relative to the measured kernels of today.
 
     Args:
         architecture: of the device (`attention_architecture`).
@@ -253,6 +278,8 @@ def attention_slowdown(
             `CUDNN_FIRST`; Megatron follows the newest kernels.
         date: of the software; None means today.
         constants: that time, by generation of the kernels.
+        head_dim: of each kernel: the narrower its heads, the less the tensor cores of newer devices
+            help, for exponentials are then as much of the work.
         own_package: whether the flash-attn package is called instead of torch's function; it
             follows the newest kernels as well.
     """
@@ -264,6 +291,7 @@ def attention_slowdown(
     if stack.startswith("torch") and architecture in _CUDNN_FIRST_ON:
         newest = newest or date is None or date >= CUDNN_FIRST
     if not newest:
-        return today * constants.get(f"flash_2.{family}", 1.0)
+        lag = constants.get(f"flash_2.{family}", 1.0) - 1
+        return today * (1 + lag * np.sqrt(head_dim / FULL_HEAD))
     tuned = date is None or date >= TUNED_ATTENTION
     return constants.get(f"attention_tuned.{family}", today) if tuned else today

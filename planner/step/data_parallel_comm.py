@@ -22,7 +22,7 @@ from ...catalog.vocabulary import Collective
 from ..constants import Constants
 from ..hardware.collectives import CallTable, Groups, Links, collective_s
 from ..memory.rank_memory import DDP_BUCKET_BYTES
-from ..parallelism.fsdp import Unit, collective_calls
+from ..parallelism.fsdp import Call, Unit, collective_calls
 from ..plan.layout import Layout
 
 Array = np.ndarray
@@ -57,9 +57,9 @@ class WireBytes:
     """Gradients that are reduced in one call without FSDP."""
     refresh_overlaps: bool = False
     """Whether updated parameters are gathered under the first forward pass, not before it."""
-    zero_2_gathers: bool = True
-    """Whether ZeRO-2 is FSDP that keeps what it gathered in forward (torch), not a refresh after
-    the optimizer (DeepSpeed)."""
+    sharded_by_unit: bool = True
+    """Whether ZeRO-1 and ZeRO-2 are FSDP that keeps what it gathered in forward (torch), not
+    buckets and a refresh after the optimizer (DeepSpeed)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +241,7 @@ def _planned(rows: TrafficRows, domain: int, wire: WireBytes) -> _Planned:
             for name in ("per_node", "nodes", "sharing")
         }
     )
-    fsdp_stage = 2 if wire.zero_2_gathers else 3
+    fsdp_stage = 1 if wire.sharded_by_unit else 3
     first = dict(reversed([(row, layout) for row, _, layout, _ in rows.parts]))
     layouts = [first[row] for row in range(rows.rows)]
     return _Planned(
@@ -313,14 +313,14 @@ def slotted_calls(
 ) -> tuple[SlottedCall, ...]:
     """Return the collectives of one step under a layout; they do not depend on the machine.
 
-    DDP all-reduces buckets of gradients during the last backward; ZeRO-1 and DeepSpeed's ZeRO-2
-    reduce-scatter them (ZeRO-2 in every micro-batch) and gather the updated parameters after the
-    optimizer, or in units of layers under the next forward pass; FSDP is `collective_calls`, and
-    torch's ZeRO-2 is FSDP that gathers once.
+    DDP all-reduces buckets of gradients during the last backward; Megatron's and DeepSpeed's ZeRO-1
+    and ZeRO-2 reduce-scatter them (ZeRO-2 in every micro-batch) and gather the updated parameters
+    after the optimizer, or in units of layers under the next forward pass; FSDP is
+    `collective_calls`, torch's ZeRO-2 is FSDP that gathers once, and its ZeRO-1 also reduces once.
     """
     if layout.data == 1:
         return ()
-    is_fsdp = layout.zero_stage == 3 or (layout.zero_stage == 2 and wire.zero_2_gathers)
+    is_fsdp = layout.zero_stage == 3 or (layout.zero_stage > 0 and wire.sharded_by_unit)
     if is_fsdp and layout.shard > 1:
         return tuple(_fsdp_calls(units, layout, wire))
     trainable = sum(unit.trainable * unit.count for unit in units)
@@ -349,25 +349,21 @@ def slotted_calls(
 
 def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> list[SlottedCall]:
     """Return FSDP's collectives; HSDP's all-reduce of shards runs in the last backward only."""
+    # ZeRO-1 leaves casting to autocast: its parameters are gathered as the optimizer keeps them.
     calls = collective_calls(
         units,
         shard=layout.shard,
         replicas=layout.replicas,
-        gather_bytes=wire.gather,
+        gather_bytes=wire.refresh if layout.zero_stage == 1 else wire.gather,
         reduce_bytes=wire.reduce,
     )
     counts: dict[SlottedCall, int] = {}
     # The blocks of a group are equal, so that a few calls are made many times.
     for call, times in Counter(calls).items():
-        if layout.zero_stage == 2 and (call.phase, call.kind) == ("backward", "all_gather"):
+        if layout.zero_stage < 3 and (call.phase, call.kind) == ("backward", "all_gather"):
             continue  # What was gathered in forward is kept.
         across = call.kind == "all_reduce"
-        slot: Slot = "forward_s" if call.phase == "forward" else "backward_s"
-        places: list[Slot] = ["last_backward_s"] if across else [slot]
-        if call.unit is None and not across:
-            # The root is gathered first and reduced last: nothing runs beside it.
-            places.append("forward_bare_s" if call.kind == "all_gather" else "backward_bare_s")
-        for place in places:
+        for place in _places(call, layout.zero_stage):
             size = call.total_bytes
             one = SlottedCall(place, call.kind, size, layout.shard, across_replicas=across)
             counts[one] = counts.get(one, 0) + times
@@ -375,3 +371,21 @@ def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> lis
         SlottedCall(c.slot, c.kind, c.total_bytes, c.ranks, n, c.across_replicas)
         for c, n in counts.items()
     ]
+
+
+def _places(call: Call, zero_stage: int) -> tuple[Slot, ...]:
+    """Return where in the step FSDP sends a call, and where it has nothing to hide under.
+
+    The root is gathered first and reduced last: nothing runs beside it.
+    """
+    if call.kind == "all_reduce":
+        return ("last_backward_s",)
+    alone, once = call.unit is None, zero_stage == 1
+    if call.kind == "all_gather" and once:
+        return ("after_s",) if alone else ("first_forward_s",)
+    if call.kind == "all_gather":
+        slot: Slot = "forward_s" if call.phase == "forward" else "backward_s"
+        return (slot, "forward_bare_s") if alone else (slot,)
+    slot = "last_backward_s" if once else "backward_s"
+    bare: Slot = "last_backward_bare_s" if once else "backward_bare_s"
+    return (slot, bare) if alone else (slot,)

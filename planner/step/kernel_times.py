@@ -66,6 +66,7 @@ class KernelTable:
         constants: Constants,
         *,
         cast_bytes: float = 0.0,
+        picks_layouts: bool = False,
     ) -> Array:
         """Return [K, B] seconds on the device, without the host.
 
@@ -74,6 +75,7 @@ class KernelTable:
             precision: decides the dtype of each kernel.
             constants: what transposing around a convolution takes.
             cast_bytes: bytes moved to make an 8-bit operand, per element.
+            picks_layouts: whether a compiler puts convolutions into the order they run in.
         """
         seconds = np.zeros((len(self._kernels), len(self._micro_batches)))
         for (kind, dtype), rows in self._by_kind(precision).items():
@@ -84,7 +86,9 @@ class KernelTable:
                     seconds[rows] += np.where(moved, curves.memory_bound_s(moved, kind="copy"), 0)
             elif kind == "convolution":
                 for row in rows:
-                    seconds[row] = self._convolution_s(row, curves, dtype, constants)
+                    seconds[row] = self._convolution_s(
+                        row, curves, dtype, 0.0 if picks_layouts else constants["transposition"]
+                    )
             elif kind in MATMUL_KINDS:
                 one = {"attention": self._attention_s, "rnn": self._rnn_s}[kind]
                 for row in rows:
@@ -171,7 +175,7 @@ class KernelTable:
         )
 
     def _convolution_s(
-        self, row: int, curves: DeviceCurves, dtype: str, constants: Constants
+        self, row: int, curves: DeviceCurves, dtype: str, transposition: float
     ) -> Array:
         kernel, dims = self._kernels[row], self._dims_of([row])
         seconds = curves.conv_s(
@@ -189,7 +193,7 @@ class KernelTable:
         if not _is_transposed(kernel, curves, dtype):
             return seconds
         transposing_s = curves.memory_bound_s(2 * self._moved_bytes[row], kind="copy")
-        return seconds + constants["transposition"] * transposing_s
+        return seconds + transposition * transposing_s
 
     def _rnn_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
         """Return [B] seconds of a recurrent layer: its steps run one after another.

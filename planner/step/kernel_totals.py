@@ -18,7 +18,12 @@ from ...profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
 from ..parallelism.column_row_parallel import is_expert_product
 from ..software.fusion import fuse
 from ..software.stack import StackFacts
-from ..software.versions import attention_architecture, attention_slowdown, in_step
+from ..software.versions import (
+    attention_architecture,
+    attention_slowdown,
+    in_step,
+    picks_layouts,
+)
 from .kernel_times import MATMUL_KINDS, KernelTable
 
 Array = np.ndarray
@@ -143,6 +148,7 @@ class StepKernels:
         self._flash = [
             row for row, k in enumerate(kernels) if k.kind == "attention" and k.dtype == "16bit"
         ]
+        self._head_dim = np.array([[kernels[row].dims["head_dim"][0]] for row in self._flash])
         self._matmul = np.array([k.kind in MATMUL_KINDS for k in kernels], dtype=bool)
         self._expert = np.array([is_expert_product(k) for k in kernels], dtype=bool)
         self._laid_out = [
@@ -203,12 +209,19 @@ class StepKernels:
         """Return [K, B] seconds of every kernel on the device, without the host."""
         device, constants = curves.device, stack.constants
         cast_bytes = constants["fp8_cast_bytes" + (".megatron" if stack.name == "megatron" else "")]
-        device_s = self._table.device_s(curves, precision, constants, cast_bytes=cast_bytes)
+        device_s = self._table.device_s(
+            curves,
+            precision,
+            constants,
+            cast_bytes=cast_bytes,
+            picks_layouts=picks_layouts(stack.name, stack.date),
+        )
         device_s[self._flash] *= attention_slowdown(
             attention_architecture(device),
             stack.name,
             stack.date,
             constants,
+            head_dim=self._head_dim.reshape(-1, 1),
             own_package=stack.flash_package,
         )
         for kind, rows in self._rows.items():

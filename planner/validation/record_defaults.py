@@ -19,11 +19,12 @@ from ...profiles.records import RunRecord
 from ..hardware.cluster import Site
 from ..plan.layout import Layout
 from ..plan.setup import Date, Setup
-from ..software.deepspeed_engine import FUSED_LOSS, FUSED_OPTIMIZER, KEPT_LOGITS
+from ..software.deepspeed_engine import FUSED_LOSS, KEPT_LOGITS
 from ..software.stack import casts_layers
 from ..software.versions import (
     ENGINE_IN_MEGATRON,
     FLASH_PACKAGE,
+    FUSED_OPTIMIZER,
     NATIVE_AUTOCAST,
     TRANSFORMER_ENGINE,
 )
@@ -102,7 +103,7 @@ def state_run(
             intra_link=_intra_link(accelerator, peers, per_node, assumed),
             inter_link=_inter_link(record, peers, per_node, nodes, assumed),
         ),
-        params=_params(record, stack, model_takes, assumed),
+        params=_params(record, accelerator, stack, model_takes, assumed),
         setup=Setup(
             layout=layout,
             precision=_precision(record, accelerator, stack, assumed),
@@ -325,12 +326,16 @@ def _compile(record: RunRecord, stack: Stack, assumed: list[str]) -> bool:
 
 
 def _params(
-    record: RunRecord, stack: Stack, model_takes: Container[str], assumed: list[str]
+    record: RunRecord,
+    accelerator: Accelerator,
+    stack: Stack,
+    model_takes: Container[str],
+    assumed: list[str],
 ) -> dict[str, Any]:
     """Return the params of the model, with what other fields of the record say about it."""
     params = dict(record.params)
     if "attention" in model_takes and "attention" not in params:
-        params["attention"] = _attention(record, stack, assumed)
+        params["attention"] = _attention(record, accelerator, stack, assumed)
     if "head" in model_takes and "head" not in params and "squad" in record.model_name.casefold():
         params["head"] = "span"
         assumed.append(f"params.head=span (what {record.model_name} trains)")
@@ -341,9 +346,15 @@ def _params(
     return params
 
 
-def _attention(record: RunRecord, stack: Stack, assumed: list[str]) -> str:
+def _attention(
+    record: RunRecord, accelerator: Accelerator, stack: Stack, assumed: list[str]
+) -> str:
     if record.attention is not None:
         return "eager" if record.attention == "eager" else "fused"
+    if stack == "xla" and not accelerator.needs_xla:
+        attention = "fused" if TRANSFORMER_ENGINE in record.features else "eager"
+        assumed.append(f"attention={attention} (XLA on GPUs has fused attention from the engine)")
+        return attention
     since = FUSED_ATTENTION_SINCE[stack]
     date = record.software_date
     attention = "eager" if date is not None and date < since else "fused"

@@ -384,15 +384,24 @@ def _convolution_counts(
     *,
     passes: int,
 ) -> Counts:
-    """2 x (products per output) x outputs; transposed convolutions count per input pixel."""
+    """2 x (products per output) x outputs; transposed convolutions count per input pixel.
+
+    CuDNN runs channels-last where the input or the weight is, and copies what is not.
+    """
     kernel_elements = prod(weight.shape[2:])
     pixels_of = input if transposed else out
     pixels = prod(pixels_of.shape[2:])
     flops = 2 * input.shape[0] * pixels * weight.elements * passes
-    layout = "channels_last" if _is_channels_last(input) else "contiguous"
+    layout, copied = "contiguous", 0
+    if _is_channels_last(input) or _is_channels_last(weight):
+        layout = "channels_last"
+        others = (one for one in (input, out) if not _is_channels_last(one))
+        copied = sum(one.bytes for one in others if prod(one.shape[2:]) > 1)
     return replace(
         base,
         op=f"{base.op}.{layout}",
+        bytes_read=base.bytes_read + copied,
+        bytes_written=base.bytes_written + copied,
         dims={
             "batch": input.shape[0],
             "in_channels": input.shape[1],
