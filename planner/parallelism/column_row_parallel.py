@@ -73,10 +73,19 @@ class ParallelStyles:
         return keys / heads.key if of_keys else 1 / tensor
 
 
+SPLIT_EXPERTS = "experts"
+"""Dimension of a product whose experts are spread over ranks: those of all of them."""
+
+
 def is_expert_product(kernel: Kernel) -> bool:
-    """Return whether a kernel is the grouped product of a mixture's experts."""
+    """Return whether a kernel is the grouped product of a mixture's experts.
+
+    That of a rank with a single expert is one too, though no group is left: it says so.
+    """
+    if kernel.kind != "gemm" or not kernel.linear:
+        return False
     batch = kernel.dims.get("batch")
-    return kernel.kind == "gemm" and kernel.linear and batch is not None and batch.base > 1
+    return SPLIT_EXPERTS in kernel.dims or (batch is not None and batch.base > 1)
 
 
 def is_dense_linear(kernel: Kernel) -> bool:

@@ -19,7 +19,13 @@ from dataclasses import dataclass
 
 from ...profiles.profile import Affine, Kernel, Segment, StepTrace
 from ..plan.errors import UnsupportedError
-from .column_row_parallel import ParallelStyles, is_dense_linear, is_expert_product, parallel_styles
+from .column_row_parallel import (
+    SPLIT_EXPERTS,
+    ParallelStyles,
+    is_dense_linear,
+    is_expert_product,
+    parallel_styles,
+)
 from .degrees import Split as Split
 from .model_parallel_comm import Exchange as Exchange
 from .model_parallel_comm import exchanges_of, is_table
@@ -273,7 +279,9 @@ def _expert_product(kernel: Kernel, split: Split) -> tuple[Kernel, tuple[float, 
     tokens = split.expert / (split.tensor * split.context)
     factors = {name: tokens if kernel.dims[name].per_sample else 1.0 for name in ("m", "n", "k")}
     factors["batch"] = 1 / split.expert
-    return _product(kernel, factors)
+    part, shares = _product(kernel, factors)
+    dims = {**part.dims, SPLIT_EXPERTS: kernel.dims["batch"]}
+    return part.model_copy(update={"dims": dims}), shares
 
 
 def _batched(kernel: Kernel, split: Split, inside: bool) -> tuple[Kernel, tuple[float, float]]:

@@ -20,7 +20,9 @@ from ..software.versions import (
     is_lean,
     is_python_bound,
     launches_serially,
+    narrow_products,
     optimizer_traffic,
+    routing_passes,
     scripts_gelu,
 )
 from ..step.data_parallel_comm import WireBytes
@@ -56,6 +58,8 @@ def stack_facts(setup: Setup, constants: Constants) -> StackFacts:
         autocast=setup.autocast,
         date=date,
         flash_package=FLASH_PACKAGE in setup.features,
+        narrow_products=narrow_products(setup.features),
+        routing_passes=routing_passes(setup.stack, date, setup.features, constants),
         launches_serially=launches_serially(setup.stack, date, setup.layout),
         optimizer_traffic=optimizer_traffic(
             setup.stack,

@@ -19,7 +19,7 @@ from ..offload.host_copies import host_work
 from ..parallelism.rank_trace import Split, SplitTrace
 from ..plan.layout import Layout
 from ..plan.setup import Setup
-from ..software.versions import expert_slowdown, tensor_exposure
+from ..software.versions import tensor_exposure
 from ..step.data_parallel_comm import Traffic
 from ..step.data_parallel_step import StepTimes, optimizer_step_s
 from ..step.kernel_totals import MicroBatchTimes, SegmentTimes
@@ -141,7 +141,6 @@ def slowest_stages_of(
     times = _times(cache, site.accelerator, setup, traced, micro_batches)
     software = setup.stack, setup.software_date, setup.features
     exposure = tensor_exposure(*software, cache.constants)
-    slowdown = expert_slowdown(*software, cache.constants)
     seconds = {
         name: segment_seconds(
             one,
@@ -150,7 +149,6 @@ def slowest_stages_of(
             cache.links(site),
             micro_batches=micro_batches,
             tensor_exposure=exposure,
-            expert_slowdown=slowdown,
         )
         for name, one, share in zip(traced, times, shares, strict=True)
     }

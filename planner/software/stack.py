@@ -39,6 +39,11 @@ class StackFacts:
     """Whether attention is the flash-attn package's, not torch's own."""
     launches_serially: bool = False
     """Whether the device waits for each launch: host time is added, not hidden."""
+    narrow_products: float = 1.0
+    """Time of linear layers' products in a format narrower than the precision's, over that of its
+    own."""
+    routing_passes: float = 0.0
+    """How often the rows of experts' products are moved beside the products themselves."""
     optimizer_traffic: float = 1.0
     """Bytes that the optimizer step moves, relative to torch's foreach implementation."""
 

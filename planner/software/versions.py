@@ -60,6 +60,14 @@ BF16_REDUCTION = "reduce-bf16"
 """Feature: FSDP's MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)."""
 FUSED_OPTIMIZER = "fused-optimizer"
 """Feature: one kernel steps many parameters (torch's fused=True, apex)."""
+NVFP4, INT8 = "nvfp4", "int8"
+"""Features: linear layers multiply in 4 bits beside a run in fp8, or in int8 beside one in bf16."""
+_NARROW_PRODUCTS = {
+    # Transformer Engine on B300, casts included: 2.7-3.3 PFLOP/s in NVFP4, 2.0-2.4 in fp8 recipes.
+    NVFP4: 0.74,
+    # Twice the peak, at the share that 8-bit products reach of it (`fp8_from_16_bits`).
+    INT8: 0.53,
+}
 DISTRIBUTED_OPTIMIZER: Date = (2022, 9)
 """Megatron-LM's --use-distributed-optimizer, in the 2022-09 releases."""
 FUSED_DISPATCH = "deepep"
@@ -103,6 +111,11 @@ def is_python_bound(stack: Stack, date: Date | None, features: frozenset[str]) -
     It did before Transformer Engine's layers, whose C++ modules launch several kernels a call.
     """
     return stack == "megatron" and not is_lean(date, features)
+
+
+def narrow_products(features: frozenset[str]) -> float:
+    """Return the time of linear layers' products over that in the precision's own format."""
+    return min((_NARROW_PRODUCTS.get(name, 1.0) for name in features), default=1.0)
 
 
 def is_lean(date: Date | None, features: frozenset[str]) -> bool:
@@ -247,13 +260,16 @@ def tensor_exposure(
     return constants["tensor_exposure.overlapped" if overlapped else "tensor_exposure"]
 
 
-def expert_slowdown(
+def routing_passes(
     stack: Stack, date: Date | None, features: frozenset[str], constants: Constants
 ) -> float:
-    """Return the time of experts' grouped products and of routing over the products alone."""
+    """Return how often the rows of experts' grouped products are moved beside the products.
+
+    Tokens are sorted by expert, padded, cast, weighted and put back, and groups are uneven.
+    """
     newest = stack == "megatron" and (date is None or date >= LEAN_EXPERTS)
-    newest = newest or FUSED_DISPATCH in features
-    return constants["expert_slowdown.lean" if newest else "expert_slowdown"]
+    newest = newest or FUSED_DISPATCH in features or stack == "xla"
+    return constants["routing_passes.lean" if newest else "routing_passes"]
 
 
 def attention_architecture(device: Accelerator) -> str:

@@ -123,7 +123,8 @@ class KernelTable:
     def _dims_of(self, rows: Sequence[int]) -> dict[str, Array]:
         key = tuple(rows)
         if key not in self._dims:
-            names = self._kernels[rows[0]].dims
+            first, *others = ({*self._kernels[row].dims} for row in rows)
+            names = first.intersection(*others)
             self._dims[key] = {
                 name: self._at([self._kernels[row].dims[name] for row in rows]) for name in names
             }
@@ -146,6 +147,18 @@ class KernelTable:
         makes = np.array([[self._kernels[row].dims["m"].per_sample > 0] for row in rows])
         elements = dims["batch"] * dims["k"] * (dims["m"] + dims["n"] / 2)
         return makes * elements
+
+    def row_bytes(self, rows: list[int]) -> Array:
+        """Return [K, B] bytes of the 16-bit rows that go in and out of products, weights apart."""
+        dims = self._dims_of(rows)
+        sizes = {name: dims[name] for name in ("m", "n", "k")}
+        grows = {
+            name: np.array([[self._kernels[row].dims[name].per_sample > 0] for row in rows])
+            for name in sizes
+        }
+        tokens = sum(np.where(grows[name], size, 0) for name, size in sizes.items())
+        widths = sum(np.where(grows[name], 0, size) for name, size in sizes.items())
+        return 2 * dims["batch"] * tokens * widths
 
     def _products_of(self, rows: list[int]) -> list[tuple[Array, GemmShapes]]:
         """Return (which rows, their shapes) of plain and of batched products.

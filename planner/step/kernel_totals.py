@@ -46,8 +46,6 @@ class SegmentTimes:
     """[S, B] device time of memory-bound kernels."""
     total_s: Array
     """[S, B] with the host's launches."""
-    expert_s: Array
-    """[S, B] device time of the grouped products of experts, of `compute_s`."""
 
     def of(self, *phases: Phase) -> tuple[Array, Array, Array]:
         """Return ([B] total, [B] compute, [B] memory-bound) seconds of these phases of one step."""
@@ -150,7 +148,8 @@ class StepKernels:
         ]
         self._head_dim = np.array([[kernels[row].dims["head_dim"][0]] for row in self._flash])
         self._matmul = np.array([k.kind in MATMUL_KINDS for k in kernels], dtype=bool)
-        self._expert = np.array([is_expert_product(k) for k in kernels], dtype=bool)
+        self._linear = [row for row, k in enumerate(kernels) if k.linear and k.dtype == "16bit"]
+        self._expert = [row for row, k in enumerate(kernels) if is_expert_product(k)]
         self._laid_out = [
             _laid_out(trace, segments, rows, len(kernels))
             for trace, segments in zip(self._traces, self._segments, strict=True)
@@ -176,7 +175,6 @@ class StepKernels:
         for kind, factor in (factors or {}).items():
             device_s[self._rows.get(kind, [])] *= factor
         matmul = device_s * self._matmul[:, None]
-        experts = device_s * self._expert[:, None]
         times = []
         for one in self._laid_out:
             compute, every = one.uses @ matmul, one.uses @ device_s
@@ -192,7 +190,6 @@ class StepKernels:
                     compute_s=compute,
                     memory_s=every - compute,
                     total_s=(every**p + host_s**p) ** (1 / p),
-                    expert_s=one.uses @ experts,
                 )
             )
         return times
@@ -224,10 +221,14 @@ class StepKernels:
             head_dim=self._head_dim.reshape(-1, 1),
             own_package=stack.flash_package,
         )
+        device_s[self._linear] *= stack.narrow_products
+        software = {"precision": precision, "stack": stack.name, "date": stack.date}
         for kind, rows in self._rows.items():
-            device_s[rows] *= in_step(
-                device, kind, constants, precision=precision, stack=stack.name, date=stack.date
-            )
+            device_s[rows] *= in_step(device, kind, constants, **software)
+        if self._expert:
+            moved = curves.memory_bound_s(self._table.row_bytes(self._expert), kind="copy")
+            moved = moved * in_step(device, "copy", constants, **software)
+            device_s[self._expert] += stack.routing_passes * moved
         return device_s
 
 

@@ -143,7 +143,6 @@ def segment_seconds(
     *,
     micro_batches: Array,
     tensor_exposure: float,
-    expert_slowdown: float = 1.0,
 ) -> Array:
     """Return [7, S, B] seconds of `SECONDS` in every segment, exchanges included.
 
@@ -154,8 +153,6 @@ def segment_seconds(
         links: what they talk over.
         micro_batches: [B] sizes.
         tensor_exposure: share of tensor-parallel collectives that is not hidden.
-        expert_slowdown: time of a mixture's grouped products, with what routes tokens to them, over
-            the products alone.
     """
     constants = links.constants
     comm = exchange_s(split, layout, links, micro_batches)
@@ -171,14 +168,13 @@ def segment_seconds(
         * (comm["context"] > 0),
         "expert": constants["expert_exposure"] * comm["expert"],
     }
-    slower_s = (expert_slowdown - 1) * times.expert_s
-    total = times.total_s + slower_s + sum(exposed.values())
+    total = times.total_s + sum(exposed.values())
     forward = np.array([[phase == "forward"] for phase in times.phase])
     backward = np.array([[phase in ("recompute", "backward")] for phase in times.phase])
     parts = (
         forward * total,
         backward * total,
-        times.compute_s + slower_s,
+        times.compute_s,
         times.memory_s,
         exposed["tensor"],
         exposed["context"],

@@ -25,7 +25,9 @@ from ..software.versions import (
     ENGINE_IN_MEGATRON,
     FLASH_PACKAGE,
     FUSED_OPTIMIZER,
+    INT8,
     NATIVE_AUTOCAST,
+    NVFP4,
     TRANSFORMER_ENGINE,
 )
 
@@ -52,6 +54,10 @@ FUSED_ATTENTION_SINCE: dict[Stack, Date] = {
     # MaxText: splash attention; the dot product before.
     "xla": (2023, 10),
 }
+
+
+BESIDE: dict[str, Precision] = {NVFP4: "fp8", INT8: "bf16-amp"}
+"""Formats of products that records name as their precision: what the rest of the run is in."""
 
 
 class UnstatedError(GpuplanError):
@@ -272,10 +278,12 @@ def _precision(
         precision: Precision = "bf16-amp" if stack == "xla" else "fp32"
         assumed.append(f"precision={precision} (default of {stack})")
         return precision
+    if record.precision in BESIDE:
+        return BESIDE[record.precision]
     if record.precision not in PRECISIONS:
         raise UnstatedError(
             f"precision {record.precision!r} is not predicted yet; known:"
-            f" {', '.join(PRECISIONS)}.{did_you_mean(record.precision, PRECISIONS)}"
+            f" {', '.join((*PRECISIONS, *BESIDE))}.{did_you_mean(record.precision, PRECISIONS)}"
         )
     if record.precision == "tf32" and accelerator.vendor == "AMD":
         # hipBLASLt takes TF32 only behind HIPBLASLT_ALLOW_TF32; torch's own switch is for CUDA.
@@ -394,14 +402,15 @@ def _features(record: RunRecord, stack: Stack, assumed: list[str]) -> frozenset[
     new = {name: why for name, why in implied.items() if name not in record.features}
     assumed += [f"features={name} ({why})" for name, why in new.items()]
     package = [FLASH_PACKAGE] if record.attention == "flash" else []
-    return frozenset((*record.features, *new, *package))
+    narrow = [record.precision] if record.precision in BESIDE else []
+    return frozenset((*record.features, *new, *package, *narrow))
 
 
 def _engine(record: RunRecord) -> str | None:
     """Return why a run of Megatron had Transformer Engine's layers; None if it did not."""
     date = record.software_date
-    if record.precision == "fp8":
-        return "Megatron's only way to fp8"
+    if record.precision in ("fp8", NVFP4):
+        return "Megatron's only way to 8 and 4 bits"
     of_intel = record.accelerator.startswith("Gaudi")  # Its port of the engine does fp8 only.
     if date is None or record.attention == "eager" or of_intel:
         return None
