@@ -13,6 +13,7 @@ import argparse
 import time
 from pathlib import Path
 
+from evaluation.groups import split_groups
 from evaluation.page import PLOTS, page
 from evaluation.programmes import programmes
 from evaluation.published_records import OPEN_RECORDS
@@ -20,6 +21,7 @@ from evaluation.regret import find_sweeps, on_other_networks
 from evaluation.scatter import draw
 from evaluation.speed import kept_speed, measure_speed
 from evaluation.traces import KeptTraces
+from evaluation.trends import draw_trends, find_trends
 from evaluation.truths import known_truths
 
 from gpuplan.api.validation import RecordedRuns
@@ -42,6 +44,9 @@ def main() -> None:
     for protocol in PROTOCOLS:
         picture = options.out.parent / "img" / f"accuracy-{protocol}.svg"
         draw(evaluated[protocol], PLOTS[protocol], picture)
+    trends = find_trends(runs.records, evaluated["source"], split_groups(runs.records))
+    if trends:
+        draw_trends(trends, options.out.parent / "img" / "accuracy-trends.svg")
     speed = measure_speed(options.runs) if options.speed else kept_speed()
     sweeps = find_sweeps(runs.records, evaluated["configuration"])
     on_networks = on_other_networks(runs, sweeps, "configuration")

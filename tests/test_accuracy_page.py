@@ -2,8 +2,10 @@
 
 import importlib
 import json
+import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,7 @@ groups = importlib.import_module("evaluation.groups")
 page = importlib.import_module("evaluation.page")
 published_records = importlib.import_module("evaluation.published_records")
 scatter = importlib.import_module("evaluation.scatter")
+trends = importlib.import_module("evaluation.trends")
 truths = importlib.import_module("evaluation.truths")
 
 
@@ -158,3 +161,49 @@ def test_the_kept_predictions_are_of_records_that_came_later() -> None:
     assert set(found) <= ids and len(found) >= 0.95 * len(ids)
     assert not set(found) & {json.loads(line)["id"] for line in first}
     assert all(one.low_s < one.predicted_s < one.high_s for one in found.values())
+
+
+def run_of(source: str, stages: int, growth: float, level: float) -> tuple[RunRecord, Observation]:
+    """Return a run whose error grows by `growth` with every doubling of the stages."""
+    name = f"{source}-{stages}"
+    made = record(name, source).model_copy(
+        update={"layout": record(name, source).layout.model_copy(update={"pipeline": stages})}
+    )
+    predicted = math.exp(level + growth * math.log2(stages))
+    return made, observation(name, source, predicted)
+
+
+def trend_of(runs: list[tuple[RunRecord, Observation]]) -> Any:
+    records, seen = zip(*runs, strict=True)
+    found = trends.find_trends(records, seen, {one.id: one.source_group for one in records})
+    return {one.name: one for one in found}.get("pipeline stages")
+
+
+def test_a_trend_is_found_inside_groups_whatever_their_levels() -> None:
+    runs = [
+        run_of(source, stages, 0.05, level)
+        for source, level in (("a", 0.4), ("b", -0.3), ("c", 0.1))
+        for stages in (1, 2, 4, 8)
+    ]
+    found = trend_of(runs)
+    assert found.slope == pytest.approx(0.05)
+    assert found.groups == 3
+    assert found.stands_out
+
+
+def test_what_differs_only_between_groups_is_no_trend() -> None:
+    runs = [run_of(f"s{stages}", stages, 0.2, 0.0) for stages in (1, 2, 4)] * 2
+    assert trend_of(runs) is None
+
+
+def test_the_part_names_every_trend_and_precision() -> None:
+    runs = [run_of(source, n, 0.01, 0.0) for source in "ab" for n in (1, 4)]
+    records, seen = zip(*runs, strict=True)
+    grouped = {one.id: one.source_group for one in records}
+    part = trends.trends_part(
+        trends.find_trends(records, seen, grouped),
+        trends.bias_by_precision(records, seen, grouped),
+    )
+    assert "| pipeline stages | 4 | 2 | +1.0 |" in part
+    assert "not stated" in part
+    assert "**yes**" not in part

@@ -42,6 +42,7 @@ from .regret import Sweep, find_sweeps
 from .regret_part import regret_part
 from .speed import Speed
 from .tables import error_table, percent, row_of, signed
+from .trends import bias_by_precision, find_trends, trends_part
 from .truths import Truth
 
 WORST_ROWS = 20
@@ -126,6 +127,10 @@ def page(
     parts.append(day_before_part(evaluated["source"], groups))
     parts += [_protocol_part(protocol, evaluated[protocol], groups) for protocol in PROTOCOLS]
     parts += [
+        trends_part(
+            find_trends(records, evaluated["source"], groups),
+            bias_by_precision(records, evaluated["source"], groups),
+        ),
         regret_part(find_sweeps(records, evaluated["configuration"]), on_networks),
         _one_device_part(evaluated, records),
         memory_part(evaluated[None], records),

@@ -81,10 +81,11 @@ def draw(observations: Sequence[Observation], title: str, path: Path) -> None:
     ratios.minorticks_off()
     figure.suptitle(title, fontsize=12)
     figure.legend(loc="outside right center", fontsize=8.5, frameon=False)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as SVG, or as what the suffix of the path says, and close it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix != ".svg":
         figure.savefig(path, dpi=100)
