@@ -15,11 +15,7 @@ import numpy as np
 
 from ...catalog.vocabulary import COLLECTIVES, Collective
 from ...profiles.curves.device_curves import DeviceCurves
-from ...profiles.curves.network import (
-    internode_latency_s,
-    internode_rate_bytes_per_s,
-    tree_latency_s,
-)
+from ...profiles.curves.network import fabric_of, ring_latency_s, share_of_line, tree_latency_s
 from ..constants import Constants
 from .cluster import Site
 
@@ -152,26 +148,19 @@ class _Crossing:
         # In a ring a buffer leaves a node once; in an all-to-all every rank's own does.
         apart = codes == COLLECTIVES.index("all_to_all")
         size = size * np.where(apart, self.per_node, 1)
-        self.node_bytes = size * self.sharing
-        """What all groups of a node send: side by side they fill its network sooner."""
         self.sent_bytes = self.passes * size * (ranks - 1) / ranks
 
     def seconds(self, links: Links, *, alone: bool) -> tuple[Array, Array]:
         """Return (transfer, latency) seconds on the network of a site."""
         line_rate = links.site.domain_bytes_per_s
         assert line_rate is not None, "several nodes are asked for only where the fabric is known"
-        rdma = links.site.inter_link.rdma
-        together = internode_rate_bytes_per_s(
-            self.node_bytes,
-            line_rate_bytes_per_s=line_rate,
-            rdma=rdma,
-            under_compute=not alone,
-        )
-        transfer = self.sent_bytes / (together / self.sharing)
+        fabric = fabric_of(links.site.inter_link.name, links.site.inter_link.rdma)
+        rate = line_rate * share_of_line(fabric, under_compute=not alone)
+        transfer = self.sent_bytes * self.sharing / rate
         if not alone:
             transfer = transfer * links.constants["network"]
-        ring = internode_latency_s(self.nodes, self.per_node, rdma=rdma)
-        tree = tree_latency_s(self.nodes, self.per_node, rdma=rdma)
+        ring = ring_latency_s(self.nodes, self.per_node, fabric=fabric)
+        tree = tree_latency_s(self.nodes, self.per_node, fabric=fabric)
         # NCCL has trees for the all-reduce alone, and takes the faster way.
         latency = np.where(self.has_trees, np.minimum(ring, tree), ring)
         return transfer, self.passes * latency

@@ -128,7 +128,9 @@ def write_curve_files(kernels: Path, out: Path) -> None:
 
 def _write_shared(kernels: Path, out: Path, catalogue: Mapping[str, Accelerator]) -> None:
     network = json.loads((out / "_network.json").read_text(encoding="utf-8"))
-    network["series"] = fitted_network(kernels / "collectives.jsonl")
+    network["series"] = fitted_network(
+        kernels / "collectives.jsonl", kernels / "more" / "collectives_multi_node.csv"
+    )
     levels = {
         "comment": "Achieved shares against a measured relative; written by fit_curves.",
         "sources": [_CALIBRATION],

@@ -64,7 +64,8 @@ def forward_attention_s(grids: tuple[AttentionGrid, ...], shape: AttentionShape)
     time = np.exp(_along_head_dim(dims, log_times, head_dim))
     if shape.causal:
         return time
-    return time * 2 * _UNMASKED / (1 + _UNMASKED_START / np.maximum(seq, _UNMASKED_START))
+    share = 2 * _UNMASKED / (1 + _UNMASKED_START / np.maximum(seq, _UNMASKED_START))
+    return time * np.maximum(share, 1.0)
 
 
 def _around(grids: tuple[AttentionGrid, ...], head_dim: Array) -> tuple[AttentionGrid, ...]:

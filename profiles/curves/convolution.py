@@ -22,7 +22,7 @@ _CHANNELS = 8.0
 _MEMORY_SHARE = 0.85
 _DIRECT_COMPUTE_SHARE = 0.35
 _DIRECT_MEMORY_SHARE = 0.3
-"""Depthwise kernels use no tensor cores: what is left of the steps of 30 published image models with
+"""Depthwise kernels use no tensor cores: what is left of the steps of 30 published image models of
 3x3 to 7x7 kernels, in both memory orders, when all other kernels are taken as predicted."""
 
 

@@ -12,9 +12,12 @@ from gpuplan.planner.software.versions import (
     TRANSFORMER_ENGINE,
     attention_architecture,
     attention_slowdown,
-    expert_slowdown,
     in_step,
     is_python_bound,
+    narrow_products,
+    optimizer_traffic,
+    picks_layouts,
+    routing_passes,
     tensor_exposure,
 )
 from gpuplan.planner.step.data_parallel_comm import SlottedCall, slotted_calls
@@ -101,11 +104,50 @@ def test_gradients_that_fsdp_reduces_in_bf16_are_half_the_bytes():
 
 def test_experts_cost_less_beside_their_products_since_their_kernels_were_fused():
     none = frozenset()
-    before = expert_slowdown("megatron", (2025, 6), none, USUAL)
-    newest = expert_slowdown("megatron", None, none, USUAL)
-    assert 1 < newest < before
-    assert expert_slowdown("torch-eager", None, none, USUAL) == before
-    assert expert_slowdown("torch-eager", (2025, 10), frozenset({"deepep"}), USUAL) == newest
+    before = routing_passes("megatron", (2025, 6), none, USUAL)
+    newest = routing_passes("megatron", None, none, USUAL)
+    assert 0 < newest < before
+    assert routing_passes("torch-eager", None, none, USUAL) == before
+    assert routing_passes("torch-eager", (2025, 10), frozenset({"deepep"}), USUAL) == newest
+
+
+def test_narrow_heads_lag_less_behind_the_kernels_of_today():
+    def lag(head_dim: int) -> float:
+        found = attention_slowdown("Hopper", "torch-eager", (2026, 1), USUAL, head_dim=head_dim)
+        return float(found) / USUAL["attention_step"]
+
+    assert 1 < lag(64) < lag(128) == USUAL["flash_2.Hopper"] < lag(256)
+
+
+def test_inductor_picks_the_memory_order_of_convolutions_since_torch_2_1():
+    assert picks_layouts("torch-compile", None) and picks_layouts("torch-compile", (2024, 1))
+    assert not picks_layouts("torch-compile", (2023, 4))
+    assert not picks_layouts("torch-eager", None)
+
+
+def test_a_fused_optimizer_moves_what_one_kernel_moves():
+    facts = {"autocast": True, "sixteen_bit": True}
+    fused = optimizer_traffic(
+        "torch-eager", None, USUAL, features=frozenset({"fused-optimizer"}), **facts
+    )
+    assert fused == USUAL["optimizer_traffic.fused"]
+    assert fused < optimizer_traffic("torch-eager", None, USUAL, **facts) == 1.0
+
+
+def test_products_in_four_bits_and_in_int8_take_less_time():
+    assert narrow_products(frozenset()) == 1.0
+    assert narrow_products(frozenset({"int8"})) < narrow_products(frozenset({"nvfp4"})) < 1.0
+
+
+def test_torch_s_zero_1_sends_units_once_a_step():
+    """As launcher/runner/parallel/parallelize.py runs it: FSDP that keeps what it gathered."""
+    found = calls(Layout(data=16, shard=16, zero_stage=1), "torch-eager")
+    assert bytes_of("reduce_scatter", found) == bytes_of("all_gather", found) == 4 * PARAMETERS
+    gathered = {call.slot for call in found if call.kind == "all_gather"}
+    assert gathered == {"first_forward_s", "after_s"}  # The root is gathered before all else.
+    assert all("last" in call.slot for call in found if call.kind == "reduce_scatter")
+    sizes = {call.total_bytes for call in found}
+    assert sizes == {4 * 100_000_000}  # Of one unit, root or block.
 
 
 def test_parameters_are_gathered_under_the_first_forward_pass_since_the_engine():

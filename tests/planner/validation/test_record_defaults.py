@@ -79,7 +79,7 @@ def test_what_the_global_batch_implies():
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"precision": "int8"}, "'int8' is not predicted yet"),
+        ({"precision": "fp6"}, "'fp6' is not predicted yet"),
         ({"micro_batch": None}, "neither micro_batch nor global_batch"),
         ({"accelerators": 2, "micro_batch": 3, "global_batch": 8}, "does not divide over 6"),
         ({"accelerators": 8, "layout": {"data": 4}}, "occupies 4 accelerators"),

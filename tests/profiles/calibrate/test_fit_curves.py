@@ -108,7 +108,7 @@ def test_stream_fraction_counts_every_tensor_once():
 
 def test_network_fit_recovers_latency_and_peak(tmp_path):
     sizes = 2.0 ** np.arange(20, 34)
-    time_s = 80e-6 + 1.875 * sizes / 300e9 * (1 + np.sqrt(4e7 / sizes))
+    time_s = 80e-6 + 1.875 * sizes / 300e9
     lines = [
         json.dumps(
             {
@@ -129,7 +129,6 @@ def test_network_fit_recovers_latency_and_peak(tmp_path):
     (fit,) = fitted_network(path)
     assert fit["peak_bus_bytes_per_s"] == pytest.approx(300e9, rel=0.03)
     assert fit["latency_us"] == pytest.approx(80, rel=0.1)
-    assert fit["half_peak_at_bytes"] == pytest.approx(4e7, rel=0.1)
 
 
 def test_levels_compare_devices_by_the_same_tool(tmp_path):
