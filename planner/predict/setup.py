@@ -14,6 +14,7 @@ from ..software.deepspeed_engine import KEPT_LOGITS, loss_of
 from ..software.stack import StackFacts, facts_of
 from ..software.versions import (
     BF16_REDUCTION,
+    BLOCKING,
     COALESCED_ZERO_3,
     FLASH_PACKAGE,
     FUSED_ACCUMULATION,
@@ -120,7 +121,7 @@ def wire_bytes(
         return WireBytes(gather=4, reduce=4, refresh=4)
     reduce = 2 if BF16_REDUCTION in features else 4
     gather = 1 if precision == "fp8" and "fp8-rowwise" not in features else 2
-    return WireBytes(gather=gather, reduce=reduce, refresh=4)
+    return WireBytes(gather=gather, reduce=reduce, refresh=4, overlaps=BLOCKING not in features)
 
 
 def accumulation_bytes(setup: Setup) -> float:

@@ -60,6 +60,11 @@ BF16_REDUCTION = "reduce-bf16"
 """Feature: FSDP's MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)."""
 FUSED_OPTIMIZER = "fused-optimizer"
 """Feature: one kernel steps many parameters (torch's fused=True, apex)."""
+BLOCKING = "blocking-collectives"
+"""Feature: nothing runs beside the collectives of the data dimension."""
+XLA_OVERLAPS_ON_GPUS: Date = (2024, 3)
+"""XLA for GPUs hides collectives by default: its latency-hiding scheduler and pipelined collectives
+were flags of 2023 (the same cells of JAX-Toolbox's tables take 5 s less at 175B since)."""
 NVFP4, INT8 = "nvfp4", "int8"
 """Features: linear layers multiply in 4 bits beside a run in fp8, or in int8 beside one in bf16."""
 _NARROW_PRODUCTS = {

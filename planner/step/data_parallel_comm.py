@@ -57,6 +57,8 @@ class WireBytes:
     """Gradients that are reduced in one call without FSDP."""
     refresh_overlaps: bool = False
     """Whether updated parameters are gathered under the first forward pass, not before it."""
+    overlaps: bool = True
+    """Whether anything runs beside collectives."""
     sharded_by_unit: bool = True
     """Whether ZeRO-1 and ZeRO-2 are FSDP that keeps what it gathered in forward (torch), not
     buckets and a refresh after the optimizer (DeepSpeed)."""
@@ -185,7 +187,7 @@ def traffic_of(rows: TrafficRows, links: Links, wire: WireBytes) -> Traffic:
     return Traffic(
         **{name: table[:, i, None] for i, name in enumerate(_SLOTS)},
         hiding_cost=np.where(planned.is_fsdp, fsdp, buckets),
-        hiding_share=constants["hiding_share"],
+        hiding_share=constants["hiding_share"] if wire.overlaps else 0.0,
         straggling=constants["straggler"] * planned.doublings,
     )
 

@@ -22,6 +22,7 @@ from ..plan.setup import Date, Setup
 from ..software.deepspeed_engine import FUSED_LOSS, KEPT_LOGITS
 from ..software.stack import casts_layers
 from ..software.versions import (
+    BLOCKING,
     ENGINE_IN_MEGATRON,
     FLASH_PACKAGE,
     FUSED_OPTIMIZER,
@@ -29,6 +30,7 @@ from ..software.versions import (
     NATIVE_AUTOCAST,
     NVFP4,
     TRANSFORMER_ENGINE,
+    XLA_OVERLAPS_ON_GPUS,
 )
 
 T = TypeVar("T")
@@ -121,7 +123,7 @@ def state_run(
             autocast=_autocast(record, stack, layout, offload),
             optimizer=_optimizer(record, assumed),
             software_date=record.software_date,
-            features=_features(record, stack, assumed),
+            features=_features(record, accelerator, stack, assumed),
             offload=offload,
             frozen_precision=record.frozen_precision,
         ),
@@ -387,7 +389,9 @@ def _autocast(
     return date is None or date >= NATIVE_AUTOCAST
 
 
-def _features(record: RunRecord, stack: Stack, assumed: list[str]) -> frozenset[str]:
+def _features(
+    record: RunRecord, accelerator: Accelerator, stack: Stack, assumed: list[str]
+) -> frozenset[str]:
     """Return the features of a run, with those that its software has without saying so."""
     implied: dict[str, str] = {}
     if stack == "torch-eager":
@@ -396,6 +400,9 @@ def _features(record: RunRecord, stack: Stack, assumed: list[str]) -> frozenset[
             implied[FUSED_LOSS] = "the flash-attn package has one"
     if stack == "torch-compile":
         implied[FUSED_OPTIMIZER] = "what torchtune and torchtitan set beside compile"
+    date = record.software_date
+    if stack == "xla" and not accelerator.needs_xla and date and date < XLA_OVERLAPS_ON_GPUS:
+        implied[BLOCKING] = "XLA on GPUs before 2024-03"
     why = _engine(record) if stack == "megatron" else None
     if why:
         implied[TRANSFORMER_ENGINE] = why
