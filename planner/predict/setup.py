@@ -18,6 +18,7 @@ from ..software.versions import (
     COALESCED_ZERO_3,
     FLASH_PACKAGE,
     FUSED_ACCUMULATION,
+    LARGE_BUCKETS,
     is_lean,
     is_python_bound,
     launches_serially,
@@ -121,7 +122,10 @@ def wire_bytes(
         return WireBytes(gather=4, reduce=4, refresh=4)
     reduce = 2 if BF16_REDUCTION in features else 4
     gather = 1 if precision == "fp8" and "fp8-rowwise" not in features else 2
-    return WireBytes(gather=gather, reduce=reduce, refresh=4, overlaps=BLOCKING not in features)
+    wire = WireBytes(gather=gather, reduce=reduce, refresh=4, overlaps=BLOCKING not in features)
+    if LARGE_BUCKETS in features:
+        return replace(wire, bucket_bytes=MEGATRON_BUCKET_BYTES, sharded_by_unit=False)
+    return wire
 
 
 def accumulation_bytes(setup: Setup) -> float:
