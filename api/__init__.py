@@ -17,10 +17,11 @@ from ..planner.plan.plan import Estimate, Plan
 from ..planner.plan.question import Choices, Machine, Money, Question, Work
 from ..profiles.profile import Profile
 from ..profiles.user_model.spec import ModelSpec
-from . import launches
+from . import launches, prices
 from .advice import advise
 from .answers import check, doctor, estimate, fits, sources, timeline, validate
 from .billing import BillingImport, import_actuals
+from .capacity import capacity
 from .catalogue import export_prices, gpu, gpus, offers
 from .curves import calibrate, check_curves
 from .difference import diff
@@ -56,6 +57,7 @@ __all__ = [
     "advise",
     "calibrate",
     "calibrate_from_store",
+    "capacity",
     "check",
     "check_curves",
     "diff",
@@ -81,6 +83,7 @@ __all__ = [
     "next_plan",
     "offers",
     "parse_layout",
+    "prices",
     "profile",
     "read_inputs",
     "read_project",
