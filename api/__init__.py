@@ -33,6 +33,7 @@ from .own_runs import calibrate_from_store
 from .param_sweep import sweep
 from .pareto import frontier
 from .report import kept_reports, read_project, report, report_of_plans
+from .startable import by_capacity, refuse_without_capacity
 from .step import step_summary
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "Work",
     "actuals",
     "advise",
+    "by_capacity",
     "calibrate",
     "calibrate_from_store",
     "capacity",
@@ -87,6 +89,7 @@ __all__ = [
     "profile",
     "read_inputs",
     "read_project",
+    "refuse_without_capacity",
     "report",
     "report_of_plans",
     "run",

@@ -101,7 +101,7 @@ def capacity(
             said = _nothing(name)
         else:
             known_clouds([name])
-            said = _said(name, wanted, clouds, unknown, on_progress)
+            said = ask_cloud(name, wanted, clouds, unknown, on_progress)
         lines += capacity_lines(
             catalogue,
             said,
@@ -150,7 +150,7 @@ def _nothing(name: str) -> CloudAnswer:
     return CloudAnswer(provider=name)
 
 
-def _said(
+def ask_cloud(
     name: str,
     wanted: Asked,
     clouds: Mapping[str, Cloud] | None,

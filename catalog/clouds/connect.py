@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from importlib import import_module
 
@@ -10,6 +11,8 @@ from .interface import Cloud, CloudError
 
 CLOUDS = {"aws": "Aws", "gcp": "Gcp", "azure": "Azure"}
 """Provider → class in the module of that name."""
+CHATTY = ("azure", "boto3", "botocore", "google", "urllib3")
+"""Libraries that log what they do."""
 
 
 def known_clouds(names: Iterable[str] = ()) -> tuple[str, ...]:
@@ -31,6 +34,10 @@ def known_clouds(names: Iterable[str] = ()) -> tuple[str, ...]:
 
 def connect(name: str) -> Cloud | CloudError:
     """Return one cloud with the user's own account, or why it cannot be asked."""
+    for library in CHATTY:
+        # Python prints warnings of a logger without a handler, and these are about nothing that
+        # the user can act on; what went wrong is in the answer.
+        logging.getLogger(library).addHandler(logging.NullHandler())
     module = import_module(f".{name}", __package__)
     try:
         cloud: Cloud = getattr(module, CLOUDS[name])()

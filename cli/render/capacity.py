@@ -30,7 +30,7 @@ _COLUMNS = [
     Column("instance", shrink=True, key=True),
     Column("start now?"),
     Column("offered"),
-    Column("quota: used of limit, needed", shrink=True),
+    Column("quota used"),
     Column("score", right=True, from_width=90),
     Column("held", right=True, from_width=100),
     Column("block", right=True, from_width=110),
@@ -69,13 +69,17 @@ def _quota(one: QuotaLine) -> str:
     return f"{used} of {one.limit:g} {one.unit}{where}, needs {one.needed:g}"
 
 
+def _places(count: int) -> str:
+    return "1 place" if count == 1 else f"{count} places"
+
+
 def _notes(found: CapacityAnswer, shown: int) -> Iterator[str]:
     nodes = "1 node" if found.nodes == 1 else f"{found.nodes} nodes"
     starts = sum(one.startable == "yes" for one in found.lines)
     unknown = sum(one.startable == "unknown" for one in found.lines)
     yield (
-        f"{nodes} of {found.accelerator}, {found.purchase}: can be started in {starts} places,"
-        f" unknown in {unknown}, not in {len(found.lines) - starts - unknown}."
+        f"{nodes} of {found.accelerator}, {found.purchase}: can be started in {_places(starts)},"
+        f" not in {_places(len(found.lines) - starts - unknown)}, unknown in {_places(unknown)}."
     )
     if shown < len(found.lines):
         yield f"{len(found.lines) - shown:,} more places (--top)."

@@ -161,6 +161,10 @@ class Plan(FrozenModel):
     """Whether `gpuplan run` and `launch` carry it out; None when that was not checked."""
     why_not_runnable: str | None = None
     """One sentence where `runnable` is false."""
+    startable: Literal["yes", "no", "unknown"] | None = None
+    """Whether the user's account can start its machines now; None where that was not asked."""
+    why_not_startable: str | None = None
+    """Why, where `startable` is no."""
     notes: tuple[str, ...] = ()
     """What a reader should know of this plan."""
 
