@@ -158,11 +158,12 @@ def ask_cloud(
     on_progress: Tell | None,
 ) -> CloudAnswer:
     """Return all that one cloud says; where it cannot be asked, nothing, and why in `unknown`."""
+    from ..catalog.clouds.asking import one_at_a_time
     from ..catalog.clouds.connect import connect
     from ..catalog.clouds.interface import CloudError
 
     cloud: Cloud | CloudError = clouds[name] if clouds and name in clouds else connect(name)
-    tell = on_progress or (lambda _what, _done, _total: None)
+    tell = one_at_a_time(on_progress or (lambda _what, _done, _total: None))
     try:
         if isinstance(cloud, CloudError):
             raise cloud

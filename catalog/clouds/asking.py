@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -109,6 +110,17 @@ def ask_everywhere(
     order = {name: place for place, name in enumerate(names)}
     unanswered.sort(key=lambda one: order.get(one.region or "", -1))
     return {name: answers[name] for name in names if name in answers}, unanswered
+
+
+def one_at_a_time(tell: Tell) -> Tell:
+    """Return the same callback for many threads: a progress bar takes one call at a time."""
+    lock = threading.Lock()
+
+    def locked(what: str, done: int | None, total: int | None) -> None:
+        with lock:
+            tell(what, done, total)
+
+    return locked
 
 
 def unanswered_by(error: CloudError, question: Question, region: str | None = None) -> Unanswered:

@@ -19,6 +19,11 @@ class PriceSource(FrozenModel):
     kept: dict[str, date] = {}
     """Providers that did not, with the day of the prices that are kept of them."""
 
+    @property
+    def key(self) -> dict[str, datetime]:
+        """What tells answers at refreshed prices apart: two refreshes may be of one day."""
+        return {} if self.made_at is None else {"refreshed_at": self.made_at}
+
     def age_s(self, now: datetime) -> float | None:
         """Return the age of a refreshed snapshot, seconds; None for that of the package."""
         if self.made_at is None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
+from ..clouds.asking import one_at_a_time
+from ..clouds.connect import CLOUDS
 from ..clouds.interface import Asked, Cloud, CloudError, Prices, Tell
 from ..embedded import Catalogue
 from ..errors import PriceError
@@ -44,15 +47,11 @@ def refreshed(
     offers = {_key(one): one for one in last.offers} if last else {}
     failures: dict[str, str] = {}
     asked_names = tuple(names)
-    for name, cloud in zip(asked_names, clouds, strict=True):
-        try:
-            if isinstance(cloud, CloudError):
-                raise cloud
-            prices = cloud.offers(asked_of(catalogue, name, regions, now=now), tell)
-            prices = _not_empty(prices)
-        except CloudError as error:
-            failures[name] = error.reason
-            providers[name] = _kept(name, providers.get(name), error, now)
+    questions = [asked_of(catalogue, name, regions, now=now) for name in asked_names]
+    for name, prices in zip(asked_names, _all_asked(clouds, questions, tell), strict=True):
+        if isinstance(prices, CloudError):
+            failures[name] = prices.reason
+            providers[name] = _kept(name, providers.get(name), prices, now)
             continue
         gate = passed(prices.rows, catalogue, accept_changes=accept_changes)
         new = merged(catalogue, gate.rows)
@@ -77,6 +76,27 @@ def refreshed(
         providers=tuple(providers[name] for name in sorted(providers)),
         offers=tuple(offers[key] for key in sorted(offers)),
     )
+
+
+def _all_asked(
+    clouds: Iterable[Cloud | CloudError], questions: Iterable[Asked], tell: Tell
+) -> list[Prices | CloudError]:
+    """Return what each cloud says, all asked at the same time, or why it says nothing."""
+    shown = one_at_a_time(tell)
+
+    def ask(cloud: Cloud | CloudError, asked: Asked) -> Prices | CloudError:
+        try:
+            if isinstance(cloud, CloudError):
+                return cloud
+            return _not_empty(cloud.offers(asked, shown))
+        except CloudError as error:
+            return error
+
+    pool = ThreadPoolExecutor(max_workers=len(CLOUDS))
+    try:
+        return list(pool.map(ask, clouds, questions))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def asked_of(
