@@ -115,8 +115,12 @@ def series_of(instance_type: str) -> str:
 
 def read_skus(skus: Iterable[Sku]) -> SkuPrices:
     """Return the prices of the parts of accelerator machines, each for one region and purchase."""
-    wanted = {name: part for parts in parts_of_series().values() for part, names in parts.items()
-              for name in names}  # fmt: skip
+    wanted: dict[str, Part] = {
+        name: part
+        for parts in parts_of_series().values()
+        for part, names in parts.items()
+        for name in names
+    }
     read = SkuPrices()
     seen: dict[tuple[str, str, OfferPurchase], Decimal] = {}
     ambiguous: set[tuple[str, str, OfferPurchase]] = set()

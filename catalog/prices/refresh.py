@@ -14,6 +14,7 @@ from ..errors import PriceError
 from ..types import Instance, Offer
 from ..version import VERSION
 from .gate import passed
+from .sku_map import with_sku_map
 from .snapshot import PriceSnapshot, ProviderPrices, answered, merged
 
 
@@ -43,6 +44,7 @@ def refreshed(
     Raises:
         PriceError: No provider answered; the message says why each did not.
     """
+    catalogue, described = with_sku_map(catalogue)
     providers = {one.provider: one for one in last.providers} if last else {}
     offers = {_key(one): one for one in last.offers} if last else {}
     failures: dict[str, str] = {}
@@ -75,7 +77,18 @@ def refreshed(
         made_at=now.astimezone(UTC),
         providers=tuple(providers[name] for name in sorted(providers)),
         offers=tuple(offers[key] for key in sorted(offers)),
+        instances=_of_offers(described, last, offers.values()),
     )
+
+
+def _of_offers(
+    described: Iterable[Instance], last: PriceSnapshot | None, offers: Iterable[Offer]
+) -> tuple[Instance, ...]:
+    """Return the user's instance types that offers are of; a file that is gone loses none."""
+    known = {(one.provider, one.instance_type): one for one in (last.instances if last else ())}
+    known |= {(one.provider, one.instance_type): one for one in described}
+    sold = {(one.provider, one.instance_type) for one in offers}
+    return tuple(known[key] for key in sorted(known) if key in sold)
 
 
 def _all_asked(

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import MappingProxyType
 
 from ..clouds.interface import PriceRow, Prices, Refused, Unanswered
 from ..embedded import Catalogue
 from ..frozen import FrozenModel
 from ..listing.sources import PriceSource
-from ..types import Offer
+from ..types import Instance, Offer
 
 SCHEMA_VERSION = 1
 MOST_REFUSED = 200
@@ -50,6 +51,8 @@ class PriceSnapshot(FrozenModel):
     providers: tuple[ProviderPrices, ...]
     offers: tuple[Offer, ...]
     """Each with its own date: a row of an earlier refresh keeps that of the earlier one."""
+    instances: tuple[Instance, ...] = ()
+    """Instance types that the user described (sku_map.yaml), as far as there are prices of them."""
 
     def of(self, provider: str) -> ProviderPrices | None:
         """Return what came of asking one provider; None if it never was."""
@@ -65,10 +68,12 @@ def with_snapshot(catalogue: Catalogue, snapshot: PriceSnapshot) -> Catalogue:
     known = {_key(offer) for offer in catalogue.offers}
     offers = tuple(mine.get(_key(offer), offer) for offer in catalogue.offers)
     new = tuple(offer for key, offer in mine.items() if key not in known)
+    described = {(one.provider, one.instance_type): one for one in snapshot.instances}
     made_on = snapshot.made_at.astimezone(UTC).date()
     return replace(
         catalogue,
         offers=offers + new,
+        instances=MappingProxyType({**described, **catalogue.instances}),
         snapshot_date=max(catalogue.snapshot_date, made_on),
         price_source=source_of(snapshot),
     )

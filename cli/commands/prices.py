@@ -11,6 +11,7 @@ from ..options.shared import GroupedCommand, list_option, option, output_options
 from ..terminal.progress import counted_progress
 
 FORMATS = ("table", "json", "csv", "markdown")
+HISTORY_FORMATS = (*FORMATS, "svg")
 STATE_FORMATS = ("table", "json", "markdown")
 DEFAULT_TOP = 20
 """Rows of a table; json and csv hold every change unless --top says otherwise."""
@@ -130,7 +131,7 @@ def diff(
 @command.command("history", cls=GroupedCommand)
 @click.argument("accelerator", metavar="NAME[:N]")
 @list_option("Machine", "--provider", help="Only these providers.")
-@output_options(*FORMATS)
+@output_options(*HISTORY_FORMATS)
 def history(
     accelerator: str,
     provider: tuple[str, ...],
@@ -140,14 +141,19 @@ def history(
 ) -> None:
     """Show the lowest prices of an accelerator in every snapshot, by provider.
 
-    NAME:8 is instances of eight.
+    NAME:8 is instances of eight. A file that ends in .svg gets a picture.
     """
     from ... import api
     from ..render.prices import render_history
     from ..terminal.output import chosen_format, screen_for, write_output
 
     found = api.prices.history(accelerator, providers=provider)
-    form = chosen_format(form, out_file, FORMATS)
+    form = chosen_format(form, out_file, HISTORY_FORMATS)
+    if form == "svg":
+        from ..render.price_chart import history_svg
+
+        write_output(history_svg(found), out_file)
+        return
     write_output(render_history(found, form, screen_for(out_file)), out_file)
 
 

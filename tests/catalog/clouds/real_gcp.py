@@ -128,9 +128,23 @@ def test_zones_are_those_of_the_machine_types(gcp) -> None:
     assert zones == {"us-central1": ("us-central1-a", "us-central1-c"), "us-east4": ()}
 
 
+def test_spot_has_googles_own_score(gcp, world) -> None:
+    found = gcp.availability(asked(purchase="spot"), no_tell)
+    assert [(one.region, one.score, one.of) for one in found.scores] == [("us-central1", 0.7, 1.0)]
+    assert gcp.availability(asked(), no_tell).scores == ()
+    world.faults = lambda path: gcp_error(403) if path.endswith("/advice/capacity") else None
+    refused = gcp.availability(asked(purchase="spot"), no_tell)
+    assert refused.scores == () and refused.zones != ()
+    assert refused.unanswered[0].permission == "the method compute.advice.capacity"
+
+
 def test_only_read_requests_are_made(gcp, world) -> None:
     gcp.offers(asked(), no_tell)
     gcp.quota(asked(), no_tell)
     gcp.availability(asked(), no_tell)
     gcp.reservations(asked(), no_tell)
     assert {path.partition(" ")[0] for path in world.paths} == {"GET"}
+    world.paths.clear()
+    gcp.availability(asked(purchase="spot"), no_tell)
+    posted = [path for path in world.paths if path.startswith("POST")]
+    assert [path.rpartition("/advice/")[2] for path in posted] == ["capacity"]  # Advice alone.

@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -72,12 +73,10 @@ SETUP_CALLS = 3
 
 def answer_under(document: dict[str, object], operation: str) -> object:
     """Return what a user with that policy is answered by moto, its policy engine on."""
-    import boto3
-    from moto import mock_aws
-    from moto.core import set_initial_no_auth_action_count
+    boto3 = import_module("boto3")
 
-    @mock_aws
-    @set_initial_no_auth_action_count(SETUP_CALLS)
+    @import_module("moto").mock_aws
+    @import_module("moto.core").set_initial_no_auth_action_count(SETUP_CALLS)
     def ask() -> object:
         root = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
         iam = boto3.client("iam", "us-east-1", **root)

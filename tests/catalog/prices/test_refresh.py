@@ -13,6 +13,7 @@ from gpuplan.catalog.embedded import embedded_catalogue
 from gpuplan.catalog.errors import PriceError, UsageError
 from gpuplan.catalog.price_folder import price_folder, snapshot_files
 from gpuplan.catalog.prices.files import newest_snapshot, write_snapshot
+from gpuplan.catalog.prices.sku_map import sku_map_path
 from gpuplan.catalog.snapshot import load_catalogue
 
 
@@ -111,6 +112,30 @@ def test_a_second_refresh_of_one_region_keeps_the_others() -> None:
 def test_a_provider_without_a_client_is_refused() -> None:
     with pytest.raises(UsageError, match="lambda cannot be asked"):
         api.prices.refresh(providers=["lambda"])
+
+
+def test_a_type_that_the_user_describes_is_taken() -> None:
+    new = row("70", instance_type="p9.48xlarge")
+    with pytest.raises(PriceError):
+        refresh(aws(new))
+    path = sku_map_path()
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        "offers:\n- provider: aws\n  instance: p9.48xlarge\n  accelerator: H200\n"
+        "  accelerators_per_node: 8\n",
+        encoding="utf-8",
+    )
+    cloud = aws(new)
+    refresh(cloud)
+    assert "p9.48xlarge" in cloud.asked[0].instances
+    path.unlink()
+    catalogue = load_catalogue()
+    [offer] = [one for one in catalogue.offers if one.instance_type == "p9.48xlarge"]
+    assert (offer.accelerator, offer.accelerators) == ("H200-141GB-SXM", 8)
+    instance = catalogue.instance_of(offer)
+    assert instance is not None and instance.basis == "user"
+    refresh(aws(row("60")), days=1)
+    assert ("aws", "p9.48xlarge") in load_catalogue().instances
 
 
 def test_a_damaged_snapshot_is_an_error_that_names_the_file() -> None:

@@ -116,6 +116,16 @@ def test_json_of_every_subcommand_is_json(clouds, capsys) -> None:
     assert lines[0].startswith("made_at,day,provider") and len(lines) == 4
 
 
+def test_history_is_a_picture_too(tmp_path, clouds, capsys) -> None:
+    clouds["aws"] = aws()
+    assert run(["prices", "refresh", "--provider", "aws", "-q"]) == 0
+    picture = tmp_path / "h100.svg"
+    assert run(["prices", "history", "H100:8", "--provider", "aws", "-o", str(picture)]) == 0
+    text = picture.read_text("utf-8")
+    assert text.startswith("<svg") and "aws spot" in text
+    assert run(["prices", "show", "-o", str(picture)]) == 2
+
+
 def test_capacity_of_a_kept_plan_is_of_its_machines(plan, clouds, capsys) -> None:
     clouds["aws"] = FakeCloud()
     assert run(["capacity", plan.id, "--format", "json"]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -16,9 +17,9 @@ SIZE = "Standard_ND96isr_H100_v5"
 
 def policy() -> Any:
     """How requests are signed: with a token that must not be seen anywhere."""
-    from azure.core.pipeline.policies import SansIOHTTPPolicy
+    policies: Any = import_module("azure.core.pipeline.policies")
 
-    class Signed(SansIOHTTPPolicy[Any, Any]):
+    class Signed(policies.SansIOHTTPPolicy):
         def on_request(self, request: Any) -> None:
             request.http_request.headers["Authorization"] = f"Bearer {CANARY_TOKEN}"
 

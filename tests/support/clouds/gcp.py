@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -23,9 +24,7 @@ A3_IN_AMERICAS = {
 
 
 def credentials() -> Any:
-    from google.auth.credentials import AnonymousCredentials
-
-    return AnonymousCredentials()
+    return import_module("google.auth.credentials").AnonymousCredentials()
 
 
 def sku(
@@ -83,6 +82,7 @@ class GcpWorld:
         self.limits = {"us-central1": 16}
         self.running = [("us-central1-a", "a3-highgpu-8g", 8)]
         self.metrics = {"us-central1": {"NVIDIA_A100_GPUS": (16.0, 8.0)}}
+        self.obtainability = 0.7
         self.faults: Callable[[str], Answer | None] = lambda _path: None
         self.paths: list[str] = []
 
@@ -99,6 +99,9 @@ class GcpWorld:
             "instances": self._instances,
             "reservations": lambda _asked: {"items": {}},
             "regions": self._regions,
+            "capacity": lambda _asked: {
+                "recommendations": [{"scores": {"obtainability": self.obtainability}}]
+            },
             QUOTA: self._quota,
             PROJECT: lambda _asked: {
                 "quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": 8.0, "usage": 8.0}]
