@@ -55,12 +55,12 @@ def refresh(
     from ..catalog.clouds.connect import connect, known_clouds
     from ..catalog.listing.query import parse_filter
     from ..catalog.prices.files import newest_snapshot, write_snapshot
-    from ..catalog.prices.refresh import refreshed
+    from ..catalog.prices.refresh import refreshed, sellers_in
     from ..catalog.snapshot import load_catalogue
 
     catalogue = load_catalogue()
     asked = parse_filter(catalogue, providers=providers, regions=regions)
-    names = known_clouds(sorted(asked.providers))
+    names = sellers_in(catalogue, known_clouds(sorted(asked.providers)), asked.regions)
     snapshot = refreshed(
         [clouds[name] if clouds and name in clouds else connect(name) for name in names],
         catalogue,

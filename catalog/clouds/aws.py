@@ -119,8 +119,11 @@ class Aws:
             region,
             "describe_spot_price_history",
             "SpotPriceHistory",
-            InstanceTypes=sorted(asked.instances),
-            ProductDescriptions=[SPOT_PRODUCT],
+            # Filters: a type that the region does not know would be an error as an argument.
+            Filters=[
+                {"Name": "instance-type", "Values": sorted(asked.instances)},
+                {"Name": "product-description", "Values": [SPOT_PRODUCT]},
+            ],
             StartTime=asked.now,
         )
         readings = list(read_spot_history(entries, region=region, today=today))

@@ -128,8 +128,11 @@ def read_skus(skus: Iterable[Sku]) -> SkuPrices:
         base, purchase = _base_of(sku)
         part = wanted.get(base)
         if part is None:
-            part = next((wanted[name] for name in wanted if name in sku.description), None)
-            rule = None if part is None else _rule_against(sku, part)
+            near: Part | None = None
+            for name, one in wanted.items():
+                if name in sku.description:
+                    near = one
+            rule = None if near is None else _rule_against(sku, near)
             if rule is not None:
                 read.refused.append(_refused(rule[0], sku, rule[1]))
             elif sku.resource_group == "GPU" and _rule_against(sku, "gpu") is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
@@ -125,7 +125,8 @@ def asked_of(
     Args:
         catalogue: Which holds them.
         provider: Its name.
-        regions: Only these; none: all in which the catalogue has an offer of it.
+        regions: Only those of these that are its own; none: all in which the catalogue has an
+            offer of it.
         instances: Only these instance types; None: all of the provider.
         now: With its time zone.
     """
@@ -136,11 +137,22 @@ def asked_of(
             for (seller, name), row in catalogue.instances.items()
             if seller == provider and not row.is_cpu
         }
+    known = {region for region, _ in sold}
     return Asked(
         instances=instances,
-        regions=tuple(regions) or tuple(sorted({region for region, _ in sold})),
+        regions=tuple(one for one in regions if one in known) or tuple(sorted(known)),
         known_places=frozenset(place for place in sold if place[1] in instances),
         now=now,
+    )
+
+
+def sellers_in(
+    catalogue: Catalogue, names: Iterable[str], regions: Collection[str]
+) -> tuple[str, ...]:
+    """Return the providers that have one of these regions; all of them where none is named."""
+    sold = {(one.provider, one.region) for one in catalogue.offers}
+    return tuple(
+        name for name in names if not regions or any((name, one) in sold for one in regions)
     )
 
 

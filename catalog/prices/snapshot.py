@@ -59,6 +59,27 @@ class PriceSnapshot(FrozenModel):
         return next((one for one in self.providers if one.provider == provider), None)
 
 
+class SnapshotState(FrozenModel):
+    """What is printed of a snapshot: how it came about; its prices are those of `offers`."""
+
+    schema_version: str = "1.0"
+    gpuplan_version: str
+    made_at: datetime
+    offers: int
+    """Offers in it, of all providers."""
+    providers: tuple[ProviderPrices, ...]
+
+
+def state_of(snapshot: PriceSnapshot) -> SnapshotState:
+    """Return what is printed of a snapshot."""
+    return SnapshotState(
+        gpuplan_version=snapshot.gpuplan_version,
+        made_at=snapshot.made_at,
+        offers=len(snapshot.offers),
+        providers=snapshot.providers,
+    )
+
+
 def with_snapshot(catalogue: Catalogue, snapshot: PriceSnapshot) -> Catalogue:
     """Return the catalogue with the snapshot's prices in the place of older ones.
 

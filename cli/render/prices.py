@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from ...catalog.listing.price_changes import PriceChange, PriceDifference, PriceHistory, PricePoint
-from ...catalog.prices.snapshot import PriceSnapshot, ProviderPrices
+from ...catalog.prices.snapshot import PriceSnapshot, ProviderPrices, state_of
 from ..terminal.output import Screen
 from .text.answer import UNKNOWN, count_text, to_csv, to_json, usd_text, with_notes
 from .text.grid import Column, Grid
@@ -19,7 +19,7 @@ PACKAGE = "package"
 def render_snapshot(snapshot: PriceSnapshot | None, form: str, screen: Screen) -> str:
     """Return which prices every estimate takes, and how they came about."""
     if form == "json":
-        return to_json(snapshot) if snapshot else "null\n"
+        return to_json(state_of(snapshot)) if snapshot else "null\n"
     if snapshot is None:
         return (
             "No prices of your own: estimates take those of the package"

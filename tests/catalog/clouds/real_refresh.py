@@ -92,13 +92,17 @@ def worlds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worlds]:
 def test_one_refresh_of_all_three(worlds, capsys) -> None:
     assert run(["prices", "refresh", "--format", "json"]) == 0
     snapshot = json.loads(capsys.readouterr().out)
+    assert run(["offers", "--accelerator", "H100:8", "--format", "json"]) == 0
     found = {
-        (one["provider"], one["region"], one["instance_type"]): one for one in snapshot["offers"]
+        (one["provider"], one["region"], one["instance_type"]): one
+        for one in json.loads(capsys.readouterr().out)["offers"]
+        if one["price_basis"] == "refreshed"
     }
-    assert float(found["aws", "us-east-1", "p5.48xlarge"]["on_demand_usd_per_hour"]) == 55.04
+    assert len(found) == snapshot["offers"]
+    assert found["aws", "us-east-1", "p5.48xlarge"]["on_demand_usd_per_hour"] == 55.04
     gcp = found["gcp", "us-central1", "a3-highgpu-8g"]
-    assert round(float(gcp["on_demand_usd_per_hour"]), 2) == 88.49
-    assert float(found["azure", "eastus", SIZE]["spot_usd_per_hour"]) == 21.5
+    assert round(gcp["on_demand_usd_per_hour"], 2) == 88.49
+    assert found["azure", "eastus", SIZE]["spot_usd_per_hour"] == 21.5
     assert [one["is_kept"] for one in snapshot["providers"]] == [False, False, False]
 
 
