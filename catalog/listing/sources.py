@@ -12,6 +12,7 @@ class PriceSource(FrozenModel):
     """Which snapshot prices were read from, how old it is, and whose prices in it are older."""
 
     kind: Literal["embedded", "refreshed"] = "embedded"
+    """Of the package, or refreshed from the clouds by the user."""
     made_at: datetime | None = None
     """When the user refreshed them; None for those of the package."""
     fresh: tuple[str, ...] = ()

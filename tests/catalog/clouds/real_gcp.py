@@ -14,7 +14,7 @@ from gpuplan.catalog.clouds.interface import Asked, CloudError
 from gpuplan.catalog.embedded import embedded_catalogue
 
 NOW = datetime(2026, 11, 23, 18, tzinfo=UTC)
-HASTY = Patience(first_pause_s=0.0, answer_timeout_s=2.0, connect_timeout_s=2.0)
+HASTY = Patience(first_pause_s=0.0, answer_timeout_s=10.0, connect_timeout_s=10.0)
 
 
 @pytest.fixture(autouse=True)

@@ -27,8 +27,8 @@ from gpuplan.cli.main import run
 HASTY = Patience(
     tries=2,
     first_pause_s=0.0,
-    answer_timeout_s=2.0,
-    connect_timeout_s=2.0,
+    answer_timeout_s=10.0,
+    connect_timeout_s=10.0,
     regions_timeout_s=30.0,
 )
 CANARIES = (
