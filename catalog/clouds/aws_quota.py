@@ -61,8 +61,10 @@ def used_vcpus(
     for instance in instances:
         if family_of(instance["InstanceType"]) not in families:
             continue
-        if instance.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget"):
-            continue  # Machines of a reservation or a block are not counted a second time.
+        # Machines of a capacity block count against no quota:
+        # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-blocks.html (2026-11-23).
+        if instance.get("InstanceLifecycle") == "capacity-block":
+            continue
         is_spot = instance.get("InstanceLifecycle") == "spot"
         if is_spot == (purchase == "spot"):
             cpu = instance.get("CpuOptions", {})

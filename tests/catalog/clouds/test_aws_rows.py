@@ -111,6 +111,7 @@ def test_used_vcpus_are_those_the_quota_counts() -> None:
     running = [
         machine("p4d.24xlarge"),
         machine("p5.48xlarge", InstanceLifecycle="spot"),
+        machine("p5.48xlarge", InstanceLifecycle="capacity-block"),
         machine("g6.xlarge"),
     ]
     on_demand = families_of("L-417A185B", "on-demand")
