@@ -8,6 +8,7 @@
 #   make test-report  open reports and the pages of `gpuplan ui` in Chromium, workbooks in LibreOffice
 #   make test-frameworks  train under torchrun, accelerate, Lightning and DeepSpeed, in .venv-frameworks
 #   make test-cloud  launch on a simulated AWS, with real SkyPilot, and test with its click
+#   make test-clouds  ask local servers for prices and quota with the real client libraries
 #   make bench     time whole commands and print them beside their budgets
 #   make accuracy  compare predictions with published runs and write docs/accuracy.md
 #   make published-profiles  trace the published image models, in .venv-published
@@ -28,7 +29,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo demo-report test suite unit check lint types soak test-frameworks test-cloud test-report bench accuracy published-profiles compatibility clean base dev report frameworks sky published compatibility-libraries
+.PHONY: help demo demo-report test suite unit check lint types soak test-frameworks test-cloud test-clouds test-report bench accuracy published-profiles compatibility clean base dev report frameworks sky clouds published compatibility-libraries
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -84,7 +85,12 @@ test-cloud: sky
 		--ignore=tests/cli/render/report --ignore=tests/cli/pages tests/launcher/*/test_*sky*.py
 	.venv-sky/bin/python -m pytest --durations=10 tests/offline_cloud/real_*.py $(CLOUD_ARGS)
 
-base dev report frameworks sky published:
+# boto3, Google's and Azure's own libraries against local servers, in an environment of their own.
+test-clouds: clouds
+	GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,cloud-clients" \
+		.venv-clouds/bin/python -m pytest --durations=5 tests/catalog/clouds/real_*.py $(PYTEST_ARGS)
+
+base dev report frameworks sky clouds published:
 	@sh scripts/install.sh $@
 
 compatibility-libraries:
@@ -100,5 +106,5 @@ compatibility: compatibility-libraries
 	.venv-compatibility/bin/python benchmarks/trace_libraries.py $(COMPATIBILITY_ARGS)
 
 clean:
-	rm -rf .venv .venv-compatibility .venv-frameworks .venv-published .venv-sky build dist *.egg-info .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-clouds .venv-compatibility .venv-frameworks .venv-published .venv-sky build dist *.egg-info .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -17,10 +17,11 @@ from ..planner.plan.plan import Estimate, Plan
 from ..planner.plan.question import Choices, Machine, Money, Question, Work
 from ..profiles.profile import Profile
 from ..profiles.user_model.spec import ModelSpec
-from . import launches
+from . import launches, prices
 from .advice import advise
 from .answers import check, doctor, estimate, fits, sources, timeline, validate
 from .billing import BillingImport, import_actuals
+from .capacity import capacity
 from .catalogue import export_prices, gpu, gpus, offers
 from .curves import calibrate, check_curves
 from .difference import diff
@@ -32,6 +33,7 @@ from .own_runs import calibrate_from_store
 from .param_sweep import sweep
 from .pareto import frontier
 from .report import kept_reports, read_project, report, report_of_plans
+from .startable import by_capacity, refuse_without_capacity
 from .step import step_summary
 
 __all__ = [
@@ -54,8 +56,10 @@ __all__ = [
     "Work",
     "actuals",
     "advise",
+    "by_capacity",
     "calibrate",
     "calibrate_from_store",
+    "capacity",
     "check",
     "check_curves",
     "diff",
@@ -81,9 +85,11 @@ __all__ = [
     "next_plan",
     "offers",
     "parse_layout",
+    "prices",
     "profile",
     "read_inputs",
     "read_project",
+    "refuse_without_capacity",
     "report",
     "report_of_plans",
     "run",

@@ -85,7 +85,9 @@ def advise(
         gpuplan_version=VERSION,
         generated_at=(now or utc_now)().isoformat(timespec="seconds"),
         catalog=CatalogueFacts(
-            snapshot_date=model.catalogue.snapshot_date, offers=len(model.catalogue.offers)
+            snapshot_date=model.catalogue.snapshot_date,
+            offers=len(model.catalogue.offers),
+            source=model.catalogue.price_source,
         ),
         workload=workload_facts(model.profile),
         headline=found.headline,

@@ -107,7 +107,9 @@ def estimate(
         gpuplan_version=VERSION,
         generated_at=clock().isoformat(timespec="seconds"),
         catalog=CatalogueFacts(
-            snapshot_date=model.catalogue.snapshot_date, offers=len(model.catalogue.offers)
+            snapshot_date=model.catalogue.snapshot_date,
+            offers=len(model.catalogue.offers),
+            source=model.catalogue.price_source,
         ),
         workload=workload_facts(model.profile),
         question=found.question,

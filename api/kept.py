@@ -50,6 +50,7 @@ def keep(
         **({"assumed": inputs.spec.assumed} if inputs.spec and inputs.spec.assumed else {}),
         "question": question,
         "snapshot_date": answer.catalog.snapshot_date,
+        **answer.catalog.source.key,
         "offers": answer.catalog.offers,
         "gpuplan_version": answer.gpuplan_version,
     }

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from .csv_rows import read_accelerators, read_instances, read_offers, read_providers, read_regions
 from .errors import PriceError
 from .listing.ownership import Ownership
+from .listing.sources import PriceSource
 from .terms.pricebook import Pricebook
 from .types import Accelerator, Instance, Offer, Provider, Region
 
@@ -45,6 +46,8 @@ class Catalogue:
     """Bought hardware of the user: what it cost, for the price and the break-even month."""
     pricebook: Pricebook = field(default_factory=Pricebook)
     """The user's own terms; discounts are taken off the offers' prices already."""
+    price_source: PriceSource = field(default_factory=PriceSource)
+    """Whether the user has refreshed prices, when, and whose."""
 
     def instance_of(self, offer: Offer) -> Instance | None:
         """Return the instance an offer is for, or None if its topology is unknown."""

@@ -1,4 +1,7 @@
-"""The catalogue that a command asks for: the embedded one, with the user's own offers and terms."""
+"""The catalogue that a command asks for: the embedded one, with what the user has of their own.
+
+Refreshed prices come first, then the user's offers, then their terms.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from .embedded import Catalogue, embedded_catalogue
+from .price_folder import newest_snapshot_file
 
 if TYPE_CHECKING:
     from .terms.pricebook import Pricebook
@@ -19,13 +23,13 @@ V = TypeVar("V")
 
 
 def load_catalogue(user_offers: Path | None = None, pricebook: Path | None = None) -> Catalogue:
-    """Return the embedded catalogue, with the user's own offers and terms if files are given.
+    """Return the catalogue at the newest prices that the user has, with their offers and terms.
 
     Raises:
-        PriceError: The embedded tables are missing or damaged.
+        PriceError: The embedded tables, or the user's newest snapshot, are missing or damaged.
         UsageError: A file of the user cannot be read or is not understood.
     """
-    catalogue = embedded_catalogue()
+    catalogue = _at_refreshed_prices(embedded_catalogue())
     # Read only when asked for: the YAML reader costs start-up time.
     if user_offers is not None:
         from .user_files.offers import load_user_offers
@@ -36,6 +40,16 @@ def load_catalogue(user_offers: Path | None = None, pricebook: Path | None = Non
 
         catalogue = at_terms(catalogue, load_pricebook(pricebook, catalogue))
     return catalogue
+
+
+def _at_refreshed_prices(catalogue: Catalogue) -> Catalogue:
+    path = newest_snapshot_file()
+    if path is None:
+        return catalogue
+    # Imported only where there is a snapshot: most users have none.
+    from .prices.files import catalogue_with
+
+    return catalogue_with(catalogue, path)
 
 
 def at_terms(catalogue: Catalogue, book: Pricebook) -> Catalogue:

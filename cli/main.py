@@ -43,6 +43,8 @@ COMMANDS: dict[str, str] = {
     "actuals": "Show what a run took beside what its plan predicted.",
     "gpus": "List the accelerators with their peaks and lowest prices, or one in full.",
     "offers": "List what the clouds sell, filtered and sorted by price.",
+    "prices": "Refresh prices from the clouds, compare them, see them over time.",
+    "capacity": "Say where your account can start machines: zones, quota, reservations.",
     "profile": "Show what one training step of a model computes and keeps in memory.",
     "doctor": "Show what works with gpuplan on this machine, and how to fix the rest.",
     "init": "Write a model file to start from, or one around a class that you have.",

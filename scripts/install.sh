@@ -3,6 +3,7 @@
 # or, with what `make test-report` drives a browser with, there too:  sh scripts/install.sh report
 # or, with the libraries that launch training, into .venv-frameworks:  sh scripts/install.sh frameworks
 # or, with SkyPilot and moto, into .venv-sky:  sh scripts/install.sh sky
+# or, with the client libraries of the clouds, into .venv-clouds:  sh scripts/install.sh clouds
 # or, with what published image models are traced with, into .venv-published: ... install.sh published
 # or, with libraries of models, into .venv-compatibility:  sh scripts/install.sh compatibility
 # Does nothing, and needs no network, when the environment already holds what pyproject.toml and
@@ -10,7 +11,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-want="${1:?say what to install: base, dev, report, frameworks, sky, published or compatibility}"
+want="${1:?say what to install: base, dev, report, frameworks, sky, clouds, published or compatibility}"
 venv=.venv
 constraints=constraints.txt
 package=.
@@ -34,6 +35,12 @@ case "$want" in
         constraints=constraints-sky.txt
         compile=--compile
         libraries='skypilot[aws] moto[server,ec2,iam,sts,s3] hypothesis pytest pytest-timeout'
+        ;;
+    clouds)
+        venv=.venv-clouds
+        constraints=constraints-clouds.txt
+        package='.[aws,gcp,azure]'
+        libraries='moto[ec2,iam] hypothesis pytest pytest-timeout'
         ;;
     published)
         venv=.venv-published

@@ -195,6 +195,14 @@ def _has_browser() -> bool:
     return missing() is None
 
 
+def _has_cloud_clients() -> bool:
+    names = ("boto3", "google.cloud.compute_v1", "azure.mgmt.compute", "moto", "tenacity")
+    try:
+        return all(importlib.util.find_spec(name) is not None for name in names)
+    except ModuleNotFoundError:
+        return False
+
+
 def _can_run_a_cloud() -> bool:
     from offline_cloud.image import missing
 
@@ -210,6 +218,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "gathered-tables": _has_gathered_tables,
     "skypilot": _has_skypilot,
     "cloud": _can_run_a_cloud,
+    "cloud-clients": _has_cloud_clients,
     "libreoffice": _has_libreoffice,
     "browser": _has_browser,
 }

@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from gpuplan.api.billing import BillingImport
+from gpuplan.catalog.listing.capacity import CapacityAnswer
+from gpuplan.catalog.listing.price_changes import PriceDifference, PriceHistory
+from gpuplan.catalog.prices.snapshot import SnapshotState
 from gpuplan.launcher.local.actuals import Actuals
 from gpuplan.launcher.prepare.prepare import LaunchAnswer
 from gpuplan.planner.advise.answer import Advice
@@ -40,6 +43,10 @@ PRINTED: dict[str, type[BaseModel]] = {
     "diff": Difference,
     "billing": BillingImport,
     "calibrate-from-store": StoreCalibration,
+    "prices": SnapshotState,
+    "prices-diff": PriceDifference,
+    "prices-history": PriceHistory,
+    "capacity": CapacityAnswer,
 }
 
 PROMISED = Path(__file__).parent / "support" / "promised_keys.txt"

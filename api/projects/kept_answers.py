@@ -64,6 +64,7 @@ class KeptAnswers:
             "numerics": sorted(map(str, question.choices.precisions)),
             "question": question,
             "snapshot_date": read.catalogue.snapshot_date,
+            **read.catalogue.price_source.key,
             "offers": _hash_of(read.offers),
             "pricebook": _hash_of(read.pricebook),
             # Credits expire: terms of one's own hold for a day.

@@ -106,9 +106,8 @@ PURCHASES: tuple[str, ...] = get_args(PurchaseWish)
     "Machine",
     "--offline",
     is_flag=True,
-    hidden=True,  # Accepted for the scripts that give it: estimate never uses the network.
-    expose_value=False,
-    help="Never use the network; estimate never does.",
+    hidden=True,  # Accepted for the scripts that give it: without two options it never does.
+    help="Never use the network: refuses --reprice and --check-capacity.",
 )
 @list_option("Layout", "--layout", LayoutText(), help="Only these layouts: dp8, fsdp16, hsdp2x8.")
 @list_option(
@@ -181,6 +180,18 @@ PURCHASES: tuple[str, ...] = get_args(PurchaseWish)
     metavar="FILE",
     help="Your own terms: discounts, reservations, credits, tax (docs/pricebook.md).",
 )
+@option(
+    "Money",
+    "--reprice",
+    is_flag=True,
+    help="Ask the clouds for today's prices first, and keep them (docs/prices.md).",
+)
+@option(
+    "Machine",
+    "--check-capacity",
+    is_flag=True,
+    help="Ask the clouds what your account can start now; what it cannot comes last.",
+)
 @option("Money", "--sort", type=OneOf(SORTS), help="Order of the plans; default: cost.")
 @option(
     "Money",
@@ -230,6 +241,9 @@ def command(model: str, **options: Any) -> int:
 
     asked = EstimateOptions(**options)
     form = chosen_format(asked.form, asked.out_file, FORMATS)
+    _refuse_offline(asked)
+    if asked.reprice:
+        _reprice(asked)
     _, lists = split_params(asked.params)
     if lists:
         from .param_sweep import run_sweep
@@ -246,6 +260,8 @@ def command(model: str, **options: Any) -> int:
     )
     with counted_progress("Comparing machines …", quiet=asked.quiet) as tell:
         answer = api.estimate(inputs, question, on_progress=tell)
+        if asked.check_capacity:
+            answer = api.by_capacity(answer, on_progress=tell)
     answer = with_settings(answer, from_settings())
     plan = _plan_at(answer, asked.explain or 1)
     if asked.explain and plan is None and answer.plans:
@@ -261,6 +277,35 @@ def command(model: str, **options: Any) -> int:
         _write_trace(inputs, plan, asked.trace)
     _keep(answer, inputs, question, quiet=asked.quiet)
     return 0 if answer.plans else NoFeasiblePlanError.exit_code
+
+
+def _refuse_offline(asked: EstimateOptions) -> None:
+    wanted = [name for name in ("reprice", "check_capacity") if getattr(asked, name)]
+    if asked.offline and wanted:
+        option_name = wanted[0].replace("_", "-")
+        raise UsageError(
+            f"--offline and --{option_name} contradict each other: the clouds are asked for it.",
+            fix="keep one.",
+        )
+
+
+def _reprice(asked: EstimateOptions) -> None:
+    """Refresh the prices of the clouds that are asked about; without one, old prices stay."""
+    from ... import api
+    from ...catalog.clouds.connect import CLOUDS
+    from ...catalog.names import resolve_provider
+
+    named = [resolve_provider(name) for name in asked.provider if name != "all"]
+    providers = [name for name in named if name in CLOUDS]
+    if named and not providers:
+        if not asked.quiet:
+            click.echo(f"Note: prices of {', '.join(named)} cannot be refreshed.", err=True)
+        return
+    with counted_progress("Asking for prices …", quiet=asked.quiet) as tell:
+        try:
+            api.prices.refresh(providers=providers, on_progress=tell)
+        except GpuplanError as error:
+            click.echo(f"Warning: older prices are used. {error.message}", err=True)
 
 
 def with_settings(answer: Estimate, names: tuple[str, ...]) -> Estimate:

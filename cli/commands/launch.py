@@ -50,6 +50,7 @@ def command(plan_id: str | None, **options: Any) -> int:
     refuse_contradictions(asked)
     request = request_of(asked)
     prepared = _prepared(plan_id, request, asked)
+    _check_capacity(prepared, asked)
     if asked.dryrun:
         _show(prepared, asked)
         _write(prepared, asked)
@@ -74,6 +75,21 @@ def _prepared(plan_id: str | None, request: LaunchRequest, asked: LaunchOptions)
         pricebook=asked.pricebook,
         replan=asked.replan,
     )
+
+
+def _check_capacity(prepared: Prepared, asked: LaunchOptions) -> None:
+    """Refuse, before any money is spent, what the account cannot start; say what is not known."""
+    if not asked.check_capacity:
+        return
+    from ... import api
+    from ..terminal.progress import counted_progress
+
+    with counted_progress("Asking the cloud …", quiet=asked.quiet) as tell:
+        lines = api.refuse_without_capacity(prepared, on_progress=tell)
+    if not asked.quiet and not any(line.startable == "yes" for line in lines):
+        reasons = dict.fromkeys(reason for line in lines for reason in line.unknown)
+        why = f" ({'; '.join(reasons)})" if reasons else ""
+        click.echo(f"Note: whether your account can start it is not known{why}.", err=True)
 
 
 def _project(given: str | None) -> tuple[str | None, str | None]:
@@ -106,7 +122,9 @@ def _launch(prepared: Prepared, request: LaunchRequest, asked: LaunchOptions) ->
 
     def prepare_next(plan: Plan) -> Prepared:
         click.echo(f"Trying plan {plan.id}, the next best.", err=True)
-        return _prepared(plan.id, request, asked)
+        following = _prepared(plan.id, request, asked)
+        _check_capacity(following, asked)
+        return following
 
     try:
         record = api.launches.rent(

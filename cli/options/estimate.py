@@ -19,3 +19,6 @@ class EstimateOptions(QuestionOptions, InputsOptions):
     pareto: bool
     explain: int | None
     trace: str | None
+    check_capacity: bool
+    reprice: bool
+    offline: bool

@@ -258,6 +258,13 @@ OPTIONS = (
     option("Output", "--detach", is_flag=True, help="Return once the job is submitted."),
     option(
         "Machine",
+        "--check-capacity",
+        is_flag=True,
+        help="Ask the cloud first whether your account can start the machines; refuse where it"
+        " says no.",
+    ),
+    option(
+        "Machine",
         "--any-plan",
         is_flag=True,
         help="Where there is no capacity, take the next-best plan of the estimate.",

@@ -40,6 +40,7 @@ class LaunchOptions(LimitOptions, OutputOptions):
     region: tuple[str, ...]
     zone: tuple[str, ...]
     infra: str | None
+    check_capacity: bool
     image: str | None
     disk_size: int | None
     """GB."""

@@ -24,9 +24,10 @@ SUFFIXES = {
     ".html": "html",
     ".htm": "html",
     ".xlsx": "xlsx",
+    ".svg": "svg",
 }
 OTHER_FORMATS = frozenset(
-    (".jsonl", ".ods", ".parquet", ".pdf", ".png", ".svg", ".toml", ".tsv")
+    (".jsonl", ".ods", ".parquet", ".pdf", ".png", ".toml", ".tsv")
     + (".xls", ".xml", ".yaml", ".yml")
 )
 """Endings of files that somebody would expect in a format that gpuplan does not write."""

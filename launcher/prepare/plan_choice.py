@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...catalog.errors import NoFeasiblePlanError, PriceError, UsageError
+from ...catalog.listing.sources import PriceSource
 from ...catalog.snapshot import Catalogue, load_catalogue
 from ...planner.plan.plan import Estimate, Plan
 from ...profiles.user_model.spec import ModelSpec
@@ -166,7 +167,7 @@ def tried(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> tuple[Pla
     return places(plan, catalogue, spot=spot, regions=request.regions, zones=request.zones)
 
 
-def refuse_stale(given: SourcedPlan, *, snapshot_date: date) -> None:
+def refuse_stale(given: SourcedPlan, catalogue: Catalogue) -> None:
     """Refuse a plan whose model or prices have changed since it was made.
 
     Raises:
@@ -179,12 +180,21 @@ def refuse_stale(given: SourcedPlan, *, snapshot_date: date) -> None:
             " was made.",
             fix=AGAIN,
         )
-    if given.snapshot_date is not None and given.snapshot_date != snapshot_date:
+    now = _prices_of(catalogue.snapshot_date, catalogue.price_source)
+    was = now
+    if given.estimate is not None:
+        was = _prices_of(given.estimate.catalog.snapshot_date, given.estimate.catalog.source)
+    if was != now:
         raise UsageError(
-            f"Plan {plan.id} was made with the prices of {given.snapshot_date}; this gpuplan has"
-            f" those of {snapshot_date}.",
+            f"Plan {plan.id} was made with the prices of {was}; this gpuplan has those of {now}.",
             fix=AGAIN,
         )
+
+
+def _prices_of(snapshot_date: date, source: PriceSource) -> str:
+    """Return which snapshot prices are of: a user may refresh them several times a day."""
+    made_at = source.made_at
+    return str(snapshot_date) if made_at is None else f"{made_at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def refuse_another_model(given: SourcedPlan, spec: ModelSpec) -> None:

@@ -171,7 +171,7 @@ def prepare(
         LimitError: the worst case costs more than is allowed.
     """
     plan = given.plan
-    refuse_stale(given, snapshot_date=catalogue.snapshot_date)
+    refuse_stale(given, catalogue)
     refuse_request(plan, request, needs=_needs(spec, project, request))
     machines = bought(plan, request, catalogue, now=now(), own_stops=own_stops)
     request = machines.request

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
 
 from ...planner.plan.plan import Estimate, Plan, WorkloadFacts
 from .origin import Origin
@@ -23,8 +22,3 @@ class SourcedPlan:
     def workload(self) -> WorkloadFacts | None:
         """Return what the plan trains, where that is known."""
         return None if self.estimate is None else self.estimate.workload
-
-    @property
-    def snapshot_date(self) -> date | None:
-        """Return the date of the prices it was planned with, where that is known."""
-        return None if self.estimate is None else self.estimate.catalog.snapshot_date

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import date
 
 from ...catalog.frozen import FrozenModel
+from ...catalog.listing.sources import PriceSource
 
 
 class CatalogueFacts(FrozenModel):
@@ -18,6 +19,8 @@ class CatalogueFacts(FrozenModel):
     """The day of the snapshot."""
     offers: int
     """Offers in it."""
+    source: PriceSource = PriceSource()
+    """Whether they are the package's own or refreshed from the clouds, when, and whose."""
 
 
 class WorkloadFacts(FrozenModel):

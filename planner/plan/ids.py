@@ -21,6 +21,8 @@ NOT_CONTENT = frozenset(
         "position",
         "tie_with_previous",
         "why_not_runnable",
+        "startable",
+        "why_not_startable",
         "whole_job",
         "commitment",
         "credits",

@@ -6,6 +6,7 @@ version cannot fill it, and never renamed within a major version.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal
 
 from ...catalog.frozen import FrozenModel
@@ -160,6 +161,10 @@ class Plan(FrozenModel):
     """Whether `gpuplan run` and `launch` carry it out; None when that was not checked."""
     why_not_runnable: str | None = None
     """One sentence where `runnable` is false."""
+    startable: Literal["yes", "no", "unknown"] | None = None
+    """Whether the user's account can start its machines now; None where that was not asked."""
+    why_not_startable: str | None = None
+    """Why, where `startable` is no."""
     notes: tuple[str, ...] = ()
     """What a reader should know of this plan."""
 
@@ -330,6 +335,9 @@ class Estimate(FrozenModel):
         items = [] if self.question is None else asked_words.limit_items(self.question)
         if any(plan.offer.has_own_terms for plan in self.plans):
             items.append("terms of your pricebook")
+        refreshed = self.catalog.source.text(datetime.fromisoformat(self.generated_at))
+        if refreshed is not None:
+            items.append(refreshed)
         if self.prices is None or self.question is None:
             return [*items, f"prices of {self.catalog.snapshot_date.isoformat()}"]
         dates = self.prices

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from answers import make_estimate, make_offer, make_plan, make_run, make_stops
 from launches import BUCKET, make_project
 
 from gpuplan.catalog.errors import LimitError, NoFeasiblePlanError, PriceError, UsageError
+from gpuplan.catalog.listing.sources import PriceSource
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.launcher.prepare import plan_choice, project
 from gpuplan.launcher.prepare.guard_config import restart_s
@@ -207,6 +208,18 @@ def test_a_plan_with_old_prices_is_stale(folder: Path) -> None:
     given = replace(given_plan(), estimate=priced_on(date(2020, 1, 1)))
     with pytest.raises(UsageError, match="prices of 2020-01-01"):
         prepared(given)
+
+
+def test_a_plan_from_before_a_refresh_of_the_same_day_is_stale(folder: Path) -> None:
+    given = given_plan()
+    source = PriceSource(kind="refreshed", made_at=datetime(2026, 11, 20, 9, tzinfo=UTC))
+    catalogue = replace(load_catalogue(), price_source=source)
+    with pytest.raises(UsageError, match="those of 2026-11-20 09:00:00 UTC"):
+        prepared(given, catalogue=catalogue)
+    assert given.estimate is not None
+    catalog = given.estimate.catalog.model_copy(update={"source": source})
+    estimate = given.estimate.model_copy(update={"catalog": catalog})
+    assert prepared(replace(given, estimate=estimate), catalogue=catalogue).plan == given.plan
 
 
 def test_another_model_or_other_params_are_refused(folder: Path) -> None:

@@ -1,0 +1,1 @@
+"""What the clouds themselves say today: prices, zones, quota, reservations. Read-only requests."""

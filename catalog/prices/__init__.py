@@ -1,0 +1,1 @@
+"""The user's own price snapshots: gathered from the clouds, checked, kept, compared."""

@@ -1,0 +1,94 @@
+"""`gpuplan capacity`: whether the account can start what is asked for, and where."""
+
+from __future__ import annotations
+
+import click
+
+from ...catalog.errors import NoFeasiblePlanError
+from ..options.shared import Count, Duration, GroupedCommand, list_option, option, output_options
+from ..terminal.progress import counted_progress
+
+FORMATS = ("table", "json", "csv", "markdown")
+DEFAULT_TOP = 20
+"""Rows of a table; json and csv hold every place unless --top says otherwise."""
+
+
+@click.command("capacity", cls=GroupedCommand)
+@click.argument("plan", metavar="[PLAN-ID|FILE]", required=False)
+@option("Machine", "--accelerator", metavar="NAME[:N]", help="In place of a plan: H100:8.")
+@option(
+    "Machine",
+    "--nodes",
+    type=Count(whole=True),
+    default=1,
+    show_default=True,
+    help="With --accelerator: how many instances.",
+)
+@list_option("Machine", "--provider", help="Only these: aws, gcp, azure.")
+@list_option("Machine", "--region", help="Only these regions.")
+@option("Machine", "--offline", is_flag=True, help="Never use the network: much is unknown then.")
+@option("Money", "--spot", is_flag=True, help="With --accelerator: as spot machines.")
+@option(
+    "Money",
+    "--block",
+    type=Duration(),
+    metavar="TIME",
+    help="Also look for capacity blocks of this length (24h, 7d), paid whole in advance.",
+)
+@option(
+    "Output",
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"How many to show; default: {DEFAULT_TOP} in a table, all in json and csv.",
+)
+@output_options(*FORMATS)
+def command(
+    plan: str | None,
+    accelerator: str | None,
+    nodes: int,
+    provider: tuple[str, ...],
+    region: tuple[str, ...],
+    offline: bool,
+    spot: bool,
+    block: float | None,
+    top: int | None,
+    form: str | None,
+    out_file: str | None,
+    quiet: bool,
+) -> int:
+    """Say where your account can start a plan's machines now: zones, quota, reservations, blocks.
+
+    The clouds are asked with your own account and read requests only (docs/permissions.md). What
+    they do not say is unknown, with the reason and the permission that is missing.
+
+    \b
+    Examples:
+      gpuplan capacity 24d0a27b1e
+      gpuplan capacity --accelerator H100:8 --nodes 4 --provider aws --block 7d
+
+    The exit code is 3 when it can be started nowhere.
+    """  # noqa: D301
+    from ... import api
+    from ..render.capacity import render_capacity
+    from ..terminal.output import chosen_format, screen_for, write_output
+
+    with counted_progress("Asking the clouds …", quiet=quiet) as tell:
+        found = api.capacity(
+            plan,
+            accelerator=accelerator,
+            nodes=nodes,
+            providers=provider,
+            regions=region,
+            purchase="spot" if spot else "on-demand",
+            block_hours=None if block is None else max(1, round(block / 3600)),
+            offline=offline,
+            on_progress=tell,
+        )
+    form = chosen_format(form, out_file, FORMATS)
+    if top is not None:
+        found = found.model_copy(update={"lines": found.lines[:top]})
+    shown = DEFAULT_TOP if top is None and form in ("table", "markdown") else None
+    write_output(render_capacity(found, form, screen_for(out_file), top=shown), out_file)
+    startable = any(one.startable != "no" for one in found.lines)
+    return 0 if startable else NoFeasiblePlanError.exit_code

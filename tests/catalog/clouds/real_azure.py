@@ -1,0 +1,176 @@
+"""azure-mgmt-compute itself, and the price list, against a local server: `make test-clouds`."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from clouds.azure import (
+    CANARY_TOKEN,
+    SIZE,
+    SUBSCRIPTION,
+    AzureWorld,
+    azure_error,
+    meter,
+    policy,
+)
+from clouds.server import Answer, Server
+
+from gpuplan.catalog.clouds.asking import Patience
+from gpuplan.catalog.clouds.azure import Azure
+from gpuplan.catalog.clouds.interface import Asked, CloudError
+from gpuplan.catalog.embedded import embedded_catalogue
+
+NOW = datetime(2026, 11, 23, 18, tzinfo=UTC)
+HASTY = Patience(first_pause_s=0.0, answer_timeout_s=10.0, connect_timeout_s=10.0)
+
+
+@pytest.fixture(autouse=True)
+def _needs(require) -> None:
+    require("cloud-clients", "azure-mgmt-compute is not installed: make test-clouds does it")
+
+
+@pytest.fixture
+def world() -> AzureWorld:
+    return AzureWorld()
+
+
+@pytest.fixture
+def server(world: AzureWorld) -> Iterator[Server]:
+    with Server(world) as running:
+        world.url = running.url
+        yield running
+
+
+def azure_at(server: Server, patience: Patience = HASTY) -> Azure:
+    return Azure(
+        credential=object(),  # Signed by the policy; the library wants one all the same.
+        subscription=SUBSCRIPTION,
+        patience=patience,
+        base_url=server.url,
+        prices_url=f"{server.url}/prices",
+        authentication_policy=policy(),
+    )
+
+
+@pytest.fixture
+def azure(server: Server) -> Azure:
+    return azure_at(server)
+
+
+def asked(**changes) -> Asked:
+    instances = {SIZE: embedded_catalogue().instances["azure", SIZE]}
+    given = {"instances": instances, "regions": ("eastus", "westus3"), "now": NOW}
+    return Asked(**(given | changes))
+
+
+def no_tell(_what: str, _done: int | None, _total: int | None) -> None:
+    pass
+
+
+def test_prices_over_pages_without_those_of_windows(azure) -> None:
+    prices = azure.offers(asked(), no_tell)
+    found = {(one.region, one.purchase): one.usd_per_hour for one in prices.rows}
+    assert found == {
+        ("eastus", "on-demand"): Decimal("98.32"),
+        ("westus3", "on-demand"): Decimal("98.32"),
+        ("eastus", "spot"): Decimal("21.5"),
+    }
+    assert [one.rule for one in prices.refused] == ["azure-windows"]
+
+
+def test_a_page_at_another_address_is_not_followed(azure, world) -> None:
+    world.url = "http://elsewhere.invalid"
+    with pytest.raises(CloudError, match="another address"):
+        azure.offers(asked(), no_tell)
+
+
+def test_prices_need_no_subscription(server) -> None:
+    azure = Azure(subscription=None, patience=HASTY, prices_url=f"{server.url}/prices")
+    assert len(azure.offers(asked(), no_tell).rows) == 3
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_throttle_is_waited_out(azure, world, status: int) -> None:
+    left = [2]
+
+    def faults(_path: str) -> Answer | None:
+        left[0] -= 1
+        return azure_error(status) if left[0] >= 0 else None
+
+    world.faults = faults
+    assert len(azure.quota(asked(regions=("eastus",)), no_tell).quotas) == 1
+    left[0] = 2
+    assert len(azure.offers(asked(), no_tell).rows) == 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "why", "permission"),
+    [
+        (azure_error(401), "the Azure login has expired", None),
+        (azure_error(403), "not permitted", "Microsoft.Compute/skus/read"),
+        (Answer(b'{"value": [{"res', claimed_bytes=900), None, None),
+        (Answer(b'{"value": [{"res'), "the answer is cut off or damaged", None),
+        (Answer(b"", delay_s=60.0), "no answer in time", None),
+    ],
+)
+def test_a_failure_has_a_reason_and_no_secret(server, world, fault, why, permission) -> None:
+    world.faults = lambda _path: fault
+    hasty = Patience(tries=2, first_pause_s=0.0, answer_timeout_s=0.5, connect_timeout_s=2.0)
+    quotas = azure_at(server, hasty).quota(asked(regions=("eastus",)), no_tell)
+    [silent] = quotas.unanswered
+    assert quotas.quotas == ()
+    assert why is None or silent.why == why
+    assert silent.permission == permission
+    assert CANARY_TOKEN not in silent.text
+
+
+def test_quota_of_a_family_and_of_spot(azure) -> None:
+    [east, west] = azure.quota(asked(nodes=2), no_tell).quotas
+    assert (east.code, east.limit, east.used) == ("standardNDSH100v5Family", 192.0, 96.0)
+    assert (east.per_instance, west.limit) == (96.0, 0.0)
+    assert azure.quota_command(east, 288.0) == (
+        "az quota update --resource-name standardNDSH100v5Family --scope /subscriptions/"
+        f"{SUBSCRIPTION}/providers/Microsoft.Compute/locations/eastus"
+        " --limit-object value=288 limit-object-type=LimitValue --resource-type dedicated"
+    )
+    [spot, _] = azure.quota(asked(purchase="spot"), no_tell).quotas
+    assert (spot.code, spot.limit) == ("lowPriorityCores", 96.0)
+
+
+def test_zones_and_what_keeps_a_subscription_out(azure, world) -> None:
+    world.restricted["westus3"] = "NotAvailableForSubscription"
+    east, west = azure.availability(asked(), no_tell).zones
+    assert (east.zones, east.restricted) == (("1", "3"), None)
+    assert west.restricted == "restricted: NotAvailableForSubscription"
+
+
+def test_without_a_subscription_one_error_says_so(server) -> None:
+    azure = Azure(subscription=None, patience=HASTY, base_url=server.url)
+    with pytest.raises(CloudError, match="no Azure subscription"):
+        azure.quota(asked(), no_tell)
+
+
+def test_only_read_requests_are_made(azure, world) -> None:
+    azure.offers(asked(), no_tell)
+    azure.quota(asked(), no_tell)
+    azure.availability(asked(), no_tell)
+    assert {path.partition(" ")[0] for path in world.paths} == {"GET"}
+
+
+def test_wrong_prices_are_refused_by_name(azure, world) -> None:
+    world.meters = [
+        meter(0.0),
+        meter(float("nan")),
+        meter(50.0, type="DevTestConsumption"),
+        meter(40.0, skuName="ND96isr H100 v5 Low Priority"),
+        meter(98.32, "westus3"),
+    ]
+    prices = azure.offers(asked(), no_tell)
+    assert [one.region for one in prices.rows] == ["westus3"]
+    assert sorted(one.rule for one in prices.refused) == [
+        "azure-low-priority",
+        "azure-placeholder",
+        "azure-price-type",
+        "not-a-number",
+    ]

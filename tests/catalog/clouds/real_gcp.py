@@ -1,0 +1,150 @@
+"""Google's own client libraries against a local server: `make test-clouds`."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from clouds.gcp import CANARY_TOKEN, PROJECT, GcpWorld, credentials, gcp_error
+from clouds.server import Answer, Server
+
+from gpuplan.catalog.clouds.asking import Patience
+from gpuplan.catalog.clouds.gcp import Gcp
+from gpuplan.catalog.clouds.interface import Asked, CloudError
+from gpuplan.catalog.embedded import embedded_catalogue
+
+NOW = datetime(2026, 11, 23, 18, tzinfo=UTC)
+HASTY = Patience(first_pause_s=0.0, answer_timeout_s=10.0, connect_timeout_s=10.0)
+
+
+@pytest.fixture(autouse=True)
+def _needs(require) -> None:
+    require("cloud-clients", "google-cloud-compute is not installed: make test-clouds does it")
+
+
+@pytest.fixture
+def world() -> GcpWorld:
+    return GcpWorld()
+
+
+@pytest.fixture
+def server(world: GcpWorld) -> Iterator[Server]:
+    with Server(world) as running:
+        yield running
+
+
+@pytest.fixture
+def gcp(server: Server) -> Gcp:
+    return Gcp(credentials(), project=PROJECT, patience=HASTY, api_endpoint=server.url)
+
+
+def asked(name: str = "a3-highgpu-8g", **changes) -> Asked:
+    given = {
+        "instances": {name: embedded_catalogue().instances["gcp", name]},
+        "regions": ("us-central1",),
+        "known_places": frozenset({("us-central1", name), ("us-east4", name)}),
+        "now": NOW,
+    }
+    return Asked(**(given | changes))
+
+
+def no_tell(_what: str, _done: int | None, _total: int | None) -> None:
+    pass
+
+
+def test_the_sum_of_the_skus_is_the_list_price(gcp) -> None:
+    [row] = gcp.offers(asked(), no_tell).rows
+    assert (row.region, row.purchase) == ("us-central1", "on-demand")
+    # https://cloud.google.com/compute/gpus-pricing: $88.49 for a3-highgpu-8g in Iowa.
+    assert row.usd_per_hour.quantize(Decimal("0.01")) == Decimal("88.49")
+
+
+def test_without_machine_types_the_catalogue_says_where_it_is_offered(gcp, world) -> None:
+    world.faults = lambda path: gcp_error(403) if path.endswith("machineTypes") else None
+    prices = gcp.offers(asked(regions=("us-central1", "us-east4")), no_tell)
+    assert {row.region for row in prices.rows} == {"us-central1", "us-east4"}
+    [silent] = prices.unanswered
+    assert silent.permission == "compute.machineTypes.list"
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_throttle_is_waited_out(gcp, world, status: int) -> None:
+    left = [2]
+
+    def faults(path: str) -> Answer | None:
+        left[0] -= 1
+        return gcp_error(status) if left[0] >= 0 else None
+
+    world.faults = faults
+    assert len(gcp.offers(asked(), no_tell).rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (gcp_error(401), "no Google credentials"),  # Anonymous ones cannot be made anew.
+        (gcp_error(403), "not permitted"),
+        (Answer(b'{"skus": [{"descr', claimed_bytes=900), None),
+        (Answer(b'{"skus": [{"descr'), "the answer is cut off or damaged"),
+        (Answer(b"", delay_s=60.0), "no answer in time"),
+    ],
+)
+def test_a_failure_has_a_reason_and_no_secret(server, world, fault, why) -> None:
+    world.faults = lambda _path: fault
+    hasty = Patience(tries=2, first_pause_s=0.0, answer_timeout_s=0.5, connect_timeout_s=2.0)
+    gcp = Gcp(credentials(), project=PROJECT, patience=hasty, api_endpoint=server.url)
+    with pytest.raises(CloudError) as refused:
+        gcp.offers(asked(), no_tell)
+    assert why is None or refused.value.why == why
+    assert CANARY_TOKEN not in str(refused.value.reason)
+
+
+def test_quota_of_a_family_counts_what_runs(gcp) -> None:
+    [quota] = gcp.quota(asked(nodes=2), no_tell).quotas
+    assert (quota.limit, quota.used, quota.per_instance, quota.unit) == (16.0, 8.0, 8.0, "GPU")
+    assert gcp.quota_command(quota, 24.0) == (
+        "gcloud beta quotas preferences create --service=compute.googleapis.com"
+        f" --project={PROJECT} --quota-id=GPUS-PER-GPU-FAMILY-per-project-region"
+        " --preferred-value=24 --dimensions=region=us-central1,gpu_family=NVIDIA_H100"
+    )
+
+
+def test_a_region_without_a_row_of_its_own_has_the_limit_of_all(gcp) -> None:
+    [quota] = gcp.quota(asked(regions=("us-east4",)), no_tell).quotas
+    assert quota.limit == 0.0
+
+
+def test_quota_of_an_older_accelerator_counts_in_all_regions_too(gcp) -> None:
+    quotas = gcp.quota(asked("a2-highgpu-8g"), no_tell).quotas
+    assert [(one.region, one.limit, one.used) for one in quotas] == [
+        ("us-central1", 16.0, 8.0),
+        ("global", 8.0, 8.0),
+    ]
+
+
+def test_zones_are_those_of_the_machine_types(gcp) -> None:
+    found = gcp.availability(asked(regions=("us-central1", "us-east4")), no_tell)
+    zones = {one.region: one.zones for one in found.zones}
+    assert zones == {"us-central1": ("us-central1-a", "us-central1-c"), "us-east4": ()}
+
+
+def test_spot_has_googles_own_score(gcp, world) -> None:
+    found = gcp.availability(asked(purchase="spot"), no_tell)
+    assert [(one.region, one.score, one.of) for one in found.scores] == [("us-central1", 0.7, 1.0)]
+    assert gcp.availability(asked(), no_tell).scores == ()
+    world.faults = lambda path: gcp_error(403) if path.endswith("/advice/capacity") else None
+    refused = gcp.availability(asked(purchase="spot"), no_tell)
+    assert refused.scores == () and refused.zones != ()
+    assert refused.unanswered[0].permission == "the method compute.advice.capacity"
+
+
+def test_only_read_requests_are_made(gcp, world) -> None:
+    gcp.offers(asked(), no_tell)
+    gcp.quota(asked(), no_tell)
+    gcp.availability(asked(), no_tell)
+    gcp.reservations(asked(), no_tell)
+    assert {path.partition(" ")[0] for path in world.paths} == {"GET"}
+    world.paths.clear()
+    gcp.availability(asked(purchase="spot"), no_tell)
+    posted = [path for path in world.paths if path.startswith("POST")]
+    assert [path.rpartition("/advice/")[2] for path in posted] == ["capacity"]  # Advice alone.

@@ -1,0 +1,80 @@
+import threading
+
+import pytest
+
+from gpuplan.catalog.clouds.asking import Patience, ask_everywhere, one_at_a_time
+from gpuplan.catalog.clouds.connect import known_clouds
+from gpuplan.catalog.clouds.interface import CloudError, Unanswered
+from gpuplan.catalog.errors import UsageError
+
+
+def ask(places, answer, *, regions_timeout_s: float = 30.0, tell=lambda *_: None):
+    patience = Patience(regions_timeout_s=regions_timeout_s)
+    return ask_everywhere(
+        places, answer, question="quota", what="quotas", patience=patience, tell=tell
+    )
+
+
+def test_answers_are_in_the_order_of_the_places_and_counted() -> None:
+    told: list[tuple[int | None, int | None]] = []
+    answers, silent = ask(
+        ["b", "a", "b"], str.upper, tell=lambda _what, done, total: told.append((done, total))
+    )
+    assert list(answers.items()) == [("b", "B"), ("a", "A")] and silent == []
+    assert sorted(told) == [(1, 2), (2, 2)]
+
+
+def test_a_refusal_of_one_place_leaves_the_others() -> None:
+    def answer(place: str) -> str:
+        if place == "b":
+            raise CloudError("not permitted", permission="x:Read")
+        return place
+
+    answers, silent = ask(["a", "b", "c"], answer)
+    assert list(answers) == ["a", "c"]
+    assert silent == [
+        Unanswered(question="quota", region="b", why="not permitted", permission="x:Read")
+    ]
+    assert silent[0].text == "not permitted: needs x:Read"
+
+
+def test_a_place_that_hangs_is_named_and_not_waited_for() -> None:
+    released = threading.Event()
+
+    def answer(place: str) -> str:
+        if place == "b":
+            released.wait(60)
+        return place
+
+    try:
+        answers, silent = ask(["a", "b"], answer, regions_timeout_s=0.3)
+    finally:
+        released.set()
+    assert "b" not in answers
+    assert silent[-1].region == "b" and silent[-1].why == "no answer within 0.3 s"
+
+
+def test_a_fault_of_our_own_is_not_taken_for_a_refusal() -> None:
+    def answer(_place: str) -> str:
+        raise KeyError("ours")
+
+    with pytest.raises(KeyError):
+        ask(["a"], answer)
+
+
+def test_a_progress_bar_takes_one_call_at_a_time() -> None:
+    busy = threading.Lock()
+
+    def tell(_what: str, _done: int | None, _total: int | None) -> None:
+        assert busy.acquire(blocking=False)
+        busy.release()
+
+    shown = one_at_a_time(tell)
+    answers, _ = ask(map(str, range(50)), str, tell=shown)
+    assert len(answers) == 50
+
+
+def test_a_misspelt_provider_is_answered_with_the_closest() -> None:
+    assert known_clouds() == ("aws", "gcp", "azure")
+    with pytest.raises(UsageError, match="Did you mean azure"):
+        known_clouds(["asure"])

@@ -1,0 +1,169 @@
+"""Google Cloud as its client libraries see it over REST: SKUs, machine types, quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+from urllib.parse import parse_qs
+
+from .server import Answer, Request, as_json
+
+PAGE = 3
+PROJECT = "canary-project"
+CANARY_TOKEN = "ya29.canarytokencanarytokencanary"
+QUOTA = "GPUS-PER-GPU-FAMILY-per-project-region"
+
+A3_IN_AMERICAS = {
+    "A3 Instance Core running in Americas": ("CPU", "h", 0, 25_498_000),
+    "A3 Instance Ram running in Americas": ("RAM", "GiBy.h", 0, 2_220_300),
+    "Nvidia H100 80GB GPU running in Americas": ("GPU", "h", 9, 796_550_569),
+    "SSD backed Local Storage": ("LocalSSD", "GiBy.mo", 0, 80_000_000),
+}
+"""What is known of the list prices in us-central1 on 2026-07; the machine of eight is $88.49."""
+
+
+def credentials() -> Any:
+    return import_module("google.auth.credentials").AnonymousCredentials()
+
+
+def sku(
+    description: str,
+    group: str = "GPU",
+    unit: str = "h",
+    units: int = 0,
+    nanos: int = 0,
+    *,
+    usage: str = "OnDemand",
+    regions: tuple[str, ...] = ("us-central1", "us-east4"),
+    currency: str = "USD",
+) -> dict[str, Any]:
+    """A SKU in the documented shape.
+
+    https://cloud.google.com/billing/docs/reference/rest/v1/services.skus
+    """
+    return {
+        "name": f"services/6F81-5844-456A/skus/{abs(hash(description)):X}",
+        "description": description,
+        "category": {
+            "serviceDisplayName": "Compute Engine",
+            "resourceFamily": "Compute",
+            "resourceGroup": group,
+            "usageType": usage,
+        },
+        "serviceRegions": list(regions),
+        "pricingInfo": [
+            {
+                "effectiveTime": "2026-11-23T00:00:00Z",
+                "pricingExpression": {
+                    "usageUnit": unit,
+                    "tieredRates": [
+                        {
+                            "startUsageAmount": 0,
+                            "unitPrice": {
+                                "currencyCode": currency,
+                                "units": str(units),
+                                "nanos": nanos,
+                            },
+                        }
+                    ],
+                },
+            }
+        ],
+    }
+
+
+class GcpWorld:
+    """What the fake Google Cloud has; tests change it."""
+
+    def __init__(self) -> None:
+        self.skus = [sku(description, *price) for description, price in A3_IN_AMERICAS.items()]
+        self.zones = {"us-central1-a": ["a3-highgpu-8g"], "us-central1-c": ["a3-highgpu-8g"]}
+        self.limits = {"us-central1": 16}
+        self.running = [("us-central1-a", "a3-highgpu-8g", 8)]
+        self.metrics = {"us-central1": {"NVIDIA_A100_GPUS": (16.0, 8.0)}}
+        self.obtainability = 0.7
+        self.faults: Callable[[str], Answer | None] = lambda _path: None
+        self.paths: list[str] = []
+
+    def __call__(self, request: Request) -> Answer:
+        self.paths.append(f"{request.method} {request.path}")
+        fault = self.faults(request.path)
+        if fault is not None:
+            return fault
+        last = request.path.rpartition("/")[2]
+        asked = {name: values[0] for name, values in parse_qs(request.query).items()}
+        answers: dict[str, Callable[[dict[str, str]], Any]] = {
+            "skus": self._skus,
+            "machineTypes": self._machine_types,
+            "instances": self._instances,
+            "reservations": lambda _asked: {"items": {}},
+            "regions": self._regions,
+            "capacity": lambda _asked: {
+                "recommendations": [{"scores": {"obtainability": self.obtainability}}]
+            },
+            QUOTA: self._quota,
+            PROJECT: lambda _asked: {
+                "quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": 8.0, "usage": 8.0}]
+            },
+        }
+        return as_json(answers[last](asked))
+
+    def _skus(self, asked: dict[str, str]) -> Any:
+        start = int(asked.get("pageToken") or 0)
+        more = {"nextPageToken": str(start + PAGE)} if start + PAGE < len(self.skus) else {}
+        return {"skus": self.skus[start : start + PAGE], **more}
+
+    def _machine_types(self, _asked: dict[str, str]) -> Any:
+        return {
+            "items": {
+                f"zones/{zone}": {"machineTypes": [{"name": name} for name in names]}
+                for zone, names in self.zones.items()
+            }
+        }
+
+    def _instances(self, _asked: dict[str, str]) -> Any:
+        items: dict[str, Any] = {}
+        for zone, name, count in self.running:
+            listed = items.setdefault(f"zones/{zone}", {"instances": []})["instances"]
+            listed.append(
+                {
+                    "status": "RUNNING",
+                    "machineType": f"https://www.googleapis.com/compute/v1/zones/{zone}/{name}",
+                    "guestAccelerators": [{"acceleratorCount": count}],
+                    "scheduling": {"provisioningModel": "STANDARD"},
+                }
+            )
+        return {"items": items}
+
+    def _regions(self, _asked: dict[str, str]) -> Any:
+        return {
+            "items": [
+                {
+                    "name": region,
+                    "quotas": [
+                        {"metric": metric, "limit": limit, "usage": usage}
+                        for metric, (limit, usage) in metrics.items()
+                    ],
+                }
+                for region, metrics in self.metrics.items()
+            ]
+        }
+
+    def _quota(self, _asked: dict[str, str]) -> Any:
+        rows = [
+            {
+                "dimensions": {"region": region, "gpu_family": "NVIDIA_H100"},
+                "details": {"value": str(limit)},
+                "applicableLocations": [region],
+            }
+            for region, limit in self.limits.items()
+        ]
+        every = {"dimensions": {}, "details": {"value": "0"}}
+        return {"quotaId": QUOTA, "dimensionsInfos": [*rows, every]}
+
+
+def gcp_error(status: int) -> Answer:
+    """A refusal whose message holds the caller's token, as no message should."""
+    said = {"error": {"code": status, "message": f"token {CANARY_TOKEN}", "status": "REFUSED"}}
+    return as_json(said, status)
