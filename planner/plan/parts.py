@@ -203,6 +203,8 @@ class Stops(FrozenModel):
     """Seconds from a stop until training goes on where it was saved, machines billed."""
     wait_s: float
     """Seconds without machines after a stop, on average; not billed."""
+    saved_share: float = 0.0
+    """Of the stops, from 0 to 1: those before which a notice of the cloud saves the work."""
     sources: tuple[str, ...] = ()
     """Where these come from."""
 

@@ -16,6 +16,7 @@ from ..goodput.stops import Rented, State, conditions_of
 from ..hardware.cluster import Site
 from ..plan.layout import Layout
 from ..plan.question import Money, Sort
+from ..plan.runnable import RUN_STACKS
 from ..plan.setup import Setup
 from ..software.torch_builds import capacity_note
 from .offers import PricedInstance
@@ -46,6 +47,8 @@ class Candidate:
     checkpoint_bytes: float
     """Of one checkpoint."""
     variants_that_fit: int
+    saves_at_notice: bool = True
+    """Whether gpuplan's runner may train it, which saves it when a cloud gives notice."""
     is_risky: bool = False
     """Whether it may run out of memory with a larger chance than was asked for."""
 
@@ -110,7 +113,8 @@ class Candidate:
     @property
     def state(self) -> State:
         """What a checkpoint holds."""
-        return State.of(self.checkpoint_bytes, self.layout)
+        is_ours = self.saves_at_notice and self.base.stack in RUN_STACKS
+        return State.of(self.checkpoint_bytes, self.layout, self.step_s if is_ours else None)
 
     @cached_property
     def stops(self) -> Conditions:

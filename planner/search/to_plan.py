@@ -46,6 +46,8 @@ def as_plan(
     setup, site, choice = candidate.setup, candidate.site, candidate.choice
     global_batch = setup.micro_batch * setup.layout.data * setup.grad_accum
     step = prediction.step_time_s
+    why_not = why_not_run(setup, site.accelerator, profile)
+    candidate = replace(candidate, saves_at_notice=why_not is None)
     torch_build = torch_build_of(site.accelerator, profile)
     reserved = capacity_note(choice.instance, choice.purchase)
     told = (torch_build.note, reserved)
@@ -100,7 +102,7 @@ def as_plan(
         notes=(*prediction.notes, *(note for note in told if note is not None)),
     )
     plan = with_energy(plan, choice.electricity)
-    return _named(plan, why_not_run(setup, site.accelerator, profile))
+    return _named(plan, why_not)
 
 
 @dataclass(frozen=True, kw_only=True)
