@@ -17,6 +17,7 @@ from ..cost.beside import (
 )
 from ..cost.commitment import commitment_use
 from ..cost.data_cost import data_lines
+from ..cost.dataset_cost import dataset_lines, known_usd
 from ..cost.deadline_ways import deadline_ways
 from ..cost.run_cost import run_cost, samples_of
 from ..cost.whole_job import Job, start_up_s, whole_job
@@ -91,7 +92,7 @@ def as_plan(
         usd_per_million_samples=rates.usd_per_million_samples,
         usd_per_million_tokens=rates.usd_per_million_tokens,
         run=None if run is None else _expected(run, job, candidate, question.money),
-        whole_job=None if job is None else _with_data(job.whole, candidate),
+        whole_job=None if job is None else _with_data(job.whole, candidate, question.work),
         commitment=_commitment(candidate, job),
         stops=stops,
         deadline_ways=_deadline_ways(candidate, step, run, question.money),
@@ -220,7 +221,7 @@ def _whole_job(
     )
 
 
-def _with_data(whole: WholeJob, candidate: Candidate) -> WholeJob:
+def _with_data(whole: WholeJob, candidate: Candidate, work: Work) -> WholeJob:
     """Return the job with what is paid beside its machines."""
     choice = candidate.choice
     provider, region = choice.offer.provider, choice.offer.region
@@ -233,6 +234,8 @@ def _with_data(whole: WholeJob, candidate: Candidate) -> WholeJob:
         hours=whole.hours,
         in_bucket=is_managed,
     )
+    is_owned = choice.purchase == "owned"
+    lines += dataset_lines(work, provider, region, hours=whole.hours, is_owned=is_owned)
     if is_managed:
         lines += (controller_line(provider, region, whole.hours),)
     if choice.instance.link_domain_accelerators == RACK_ACCELERATORS:
@@ -242,6 +245,7 @@ def _with_data(whole: WholeJob, candidate: Candidate) -> WholeJob:
     return whole.model_copy(
         update={
             "data_lines": lines,
+            "dataset_usd": known_usd(lines),
             "total_usd": total_usd(whole.cost_lines, lines) if priced else None,
             "lower_bound": whole.usd is not None and is_lower_bound(whole.usd, lines),
         }
