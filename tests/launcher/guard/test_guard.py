@@ -60,7 +60,7 @@ def running(node: Node) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     started = []
 
     def start(variables: Mapping[str, str] | None = None, **facts: object) -> subprocess.Popen[str]:
-        process = node.start(*trainer(node, **facts), **(variables or {}))
+        process = node.start(*trainer(node, **facts), **(variables or {}))  # pyright: ignore[reportArgumentType]
         started.append(process)
         before = steps(node)
         wait_for(lambda: steps(node) > before + 3, process)

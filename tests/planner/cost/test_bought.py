@@ -36,8 +36,8 @@ def test_a_notice_saves_the_work_of_what_gpuplan_runs_itself() -> None:
     plan = planned().model_copy(update={"runnable": True})
     accelerator = CATALOGUE.accelerators[plan.offer.accelerator]
 
-    def saved(of: Plan, purchase: Purchase = "spot", **facts: bool) -> float:
-        stops = stops_bought(of, accelerator, purchase, **facts)
+    def saved(of: Plan, purchase: Purchase = "spot", own_script: bool = False) -> float:
+        stops = stops_bought(of, accelerator, purchase, own_script=own_script)
         assert stops is not None
         return stops.saved_share
 
