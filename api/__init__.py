@@ -7,34 +7,38 @@
 'dp8 mb8 bf16-amp'
 """
 
-from ..catalog.errors import GpuplanError
-from ..planner.budget.difference.causes import Difference
-from ..planner.budget.project.project import Project
-from ..planner.budget.report.report import BudgetReport
-from ..planner.plan.layout import Layout, parse_layout
-from ..planner.plan.param_sweep import Sweep
-from ..planner.plan.plan import Estimate, Plan
-from ..planner.plan.question import Choices, Machine, Money, Question, Work
-from ..profiles.profile import Profile
-from ..profiles.user_model.spec import ModelSpec
-from . import launches, prices
-from .advice import advise
-from .answers import check, doctor, estimate, fits, sources, timeline, validate
-from .billing import BillingImport, import_actuals
-from .capacity import capacity
-from .catalogue import export_prices, gpu, gpus, offers
-from .curves import calibrate, check_curves
-from .difference import diff
-from .inputs import Inputs, measure, model, profile, read_inputs
-from .jobs import actuals, export, launch, next_plan, run, run_script
-from .kept import keep, kept_estimates, kept_plan
-from .model_file import init, init_project
-from .own_runs import calibrate_from_store
-from .param_sweep import sweep
-from .pareto import frontier
-from .report import kept_reports, read_project, report, report_of_plans
-from .startable import by_capacity, refuse_without_capacity
-from .step import step_summary
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..catalog.errors import GpuplanError
+    from ..planner.budget.difference.causes import Difference
+    from ..planner.budget.project.project import Project
+    from ..planner.budget.report.report import BudgetReport
+    from ..planner.plan.layout import Layout, parse_layout
+    from ..planner.plan.param_sweep import Sweep
+    from ..planner.plan.plan import Estimate, Plan
+    from ..planner.plan.question import Choices, Machine, Money, Question, Work
+    from ..profiles.profile import Profile
+    from ..profiles.user_model.spec import ModelSpec
+    from . import launches, prices
+    from .account_capacity import capacity
+    from .advice import advise
+    from .answers import check, doctor, estimate, fits, sources, timeline, validate
+    from .billing import BillingImport, import_actuals
+    from .catalogue import export_prices, gpu, gpus, offers
+    from .curves import calibrate, check_curves
+    from .difference import diff
+    from .inputs import Inputs, measure, model, profile, read_inputs
+    from .jobs import actuals, export, launch, next_plan, run, run_script
+    from .kept import keep, kept_estimates, kept_plan
+    from .model_file import init, init_project
+    from .own_runs import calibrate_from_store
+    from .param_sweep import sweep
+    from .pareto import frontier
+    from .reports import kept_reports, read_project, report, report_of_plans
+    from .startable import by_capacity, refuse_without_capacity
+    from .step import step_summary
 
 __all__ = [
     "BillingImport",
@@ -100,3 +104,52 @@ __all__ = [
     "timeline",
     "validate",
 ]
+
+_NAMES = {
+    "..catalog.errors": "GpuplanError",
+    "..planner.budget.difference.causes": "Difference",
+    "..planner.budget.project.project": "Project",
+    "..planner.budget.report.report": "BudgetReport",
+    "..planner.plan.layout": "Layout parse_layout",
+    "..planner.plan.param_sweep": "Sweep",
+    "..planner.plan.plan": "Estimate Plan",
+    "..planner.plan.question": "Choices Machine Money Question Work",
+    "..profiles.profile": "Profile",
+    "..profiles.user_model.spec": "ModelSpec",
+    ".account_capacity": "capacity",
+    ".advice": "advise",
+    ".answers": "check doctor estimate fits sources timeline validate",
+    ".billing": "BillingImport import_actuals",
+    ".catalogue": "export_prices gpu gpus offers",
+    ".curves": "calibrate check_curves",
+    ".difference": "diff",
+    ".inputs": "Inputs measure model profile read_inputs",
+    ".jobs": "actuals export launch next_plan run run_script",
+    ".kept": "keep kept_estimates kept_plan",
+    ".model_file": "init init_project",
+    ".own_runs": "calibrate_from_store",
+    ".param_sweep": "sweep",
+    ".pareto": "frontier",
+    ".reports": "kept_reports read_project report report_of_plans",
+    ".startable": "by_capacity refuse_without_capacity",
+    ".step": "step_summary",
+}
+"""Every public name by the module that has it. A module is imported when one of its names is first
+used: an estimate needs nothing of reports, billing or launches."""
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, importing it on first use."""
+    if name in ("launches", "prices"):
+        return import_module(f".{name}", __name__)
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(_HOMES[name], __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """Return the public names too, before they are imported."""
+    return sorted({*globals(), *__all__})

@@ -146,7 +146,7 @@ class _Asking:
         self, plans: list[Plan], regions: list[str], purchase: OfferPurchase
     ) -> tuple[CloudAnswer, dict[str, Instance]]:
         from ..catalog.prices.refresh import asked_of
-        from .capacity import ask_cloud
+        from .account_capacity import ask_cloud
 
         provider = plans[0].offer.provider
         types = {plan.offer.instance_type for plan in plans}

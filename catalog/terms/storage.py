@@ -161,7 +161,8 @@ def read_storage(path: Path = TABLE, *, validate: bool = False) -> list[StorageR
     return [build_row(StorageRow, values, validate) for values in read_rows(path, COLUMNS)]
 
 
-def dearest_usd_per_gb_month(item: StorageItem) -> Decimal:
+@cache
+def dearest_usd_per_gb(item: StorageItem) -> Decimal:
     """Return the highest price of a GB that any row states for an item, dollars."""
     return max(row.usd for rows in _by_place().values() for row in rows if row.item == item)
 

@@ -71,6 +71,27 @@ def parse_duration_s(value: object, *, bare_unit: str | None = None) -> float:
     return seconds
 
 
+BYTE_UNITS = {
+    **{f"{prefix}b": 1000**power for power, prefix in enumerate(("k", "m", "g", "t", "p"), 1)},
+    **{f"{prefix}ib": 1024**power for power, prefix in enumerate(("k", "m", "g", "t", "p"), 1)},
+}
+
+
+def parse_bytes(value: object) -> float:
+    """Return the bytes of a size with its unit: 500GB (of 10^9 bytes), 1.5TB, 2TiB.
+
+    Raises:
+        ValueError: It is none; says so in words for the person who wrote it.
+    """
+    match = re.fullmatch(r"(\d[\d_,]*(?:\.\d+)?)\s*([kmgtp]i?b)", _folded(value))
+    if match is None:
+        raise ValueError(f"{value!r} is not a size; write it with a unit, as 500GB or 2TiB.")
+    size = float(match[1].replace(",", "").replace("_", "")) * BYTE_UNITS[match[2]]
+    if not 0 < size <= LARGEST_COUNT:
+        raise ValueError(f"{value!r} is not above zero, or too large.")
+    return size
+
+
 def parse_usd(value: object) -> Decimal:
     """Return an amount of US dollars above zero, exactly: 500, $500, 1,500.50, 2k.
 

@@ -27,6 +27,7 @@ from ..options.param_lists import split_params
 from ..options.question import question_of
 from ..options.settings import from_settings
 from ..options.shared import (
+    Bytes,
     Count,
     Dollars,
     Duration,
@@ -60,6 +61,18 @@ PURCHASES: tuple[str, ...] = get_args(PurchaseWish)
 @option("Work", "--samples", type=Count(), help="Number of samples to train on: 300M.")
 @option("Work", "--epochs", type=Count(), help="Number of passes over the data set.")
 @option("Work", "--dataset-size", type=WHOLE, help="Samples in the data set, for --epochs.")
+@option(
+    "Work",
+    "--dataset-bytes",
+    type=Bytes(),
+    help="Size of the data set: 500GB, 2TiB. What it costs to keep is counted.",
+)
+@option(
+    "Work",
+    "--dataset-at",
+    metavar="PROVIDER/REGION",
+    help="Where the data set is now: aws/us-east-1. To move it is counted.",
+)
 @option("Work", "--steps", type=WHOLE, help="Number of optimizer steps.")
 @option(
     "Work",

@@ -99,6 +99,8 @@ def _listed(options: AdviseOptions) -> QuestionOptions:
         samples=options.samples,
         epochs=options.epochs,
         dataset_size=options.dataset_size,
+        dataset_bytes=None,
+        dataset_at=None,
         steps=options.steps,
         global_batch=options.global_batch,
         critical_batch=None,

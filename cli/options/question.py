@@ -34,6 +34,8 @@ class QuestionOptions:
     samples: float | None
     epochs: float | None
     dataset_size: int | None
+    dataset_bytes: float | None
+    dataset_at: str | None
     steps: int | None
     global_batch: Batch | None
     critical_batch: float | None
@@ -167,6 +169,8 @@ def _work_of(options: QuestionOptions) -> Work:
         epochs=options.epochs,
         steps=options.steps,
         dataset_size=options.dataset_size,
+        dataset_bytes=options.dataset_bytes,
+        dataset_at=options.dataset_at,
         global_batch=batch.samples,
         global_batch_tokens=batch.tokens,
         critical_batch=options.critical_batch,

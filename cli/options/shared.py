@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ...catalog.errors import GpuplanError, UsageError, did_you_mean
-from ...catalog.text.amounts import parse_count, parse_duration_s, parse_usd
+from ...catalog.text.amounts import parse_bytes, parse_count, parse_duration_s, parse_usd
 from ...planner.plan.layout import parse_layout
 from .contradictions import refuse_contradictions
 
@@ -115,6 +115,23 @@ class Duration(click.ParamType):
             return value
         try:
             return parse_duration_s(value, bare_unit=self.bare_unit)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Bytes(click.ParamType):
+    """A size with its unit, in bytes: 500GB, 1.5TB, 2TiB."""
+
+    name = "size"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the bytes."""
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_bytes(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

@@ -29,6 +29,7 @@ SCREEN_LINES = 24
 NEXT_SEPARATORS = ("   ·   ", "  ·  ")
 BANDWIDTH_MARK = "bw: share of memory bandwidth, which bounds the step"
 LOWER_BOUND_MARK = "≥: a price beside it is not known"
+DATASET_MARK = "cost: with the data set"
 NOT_COUNTED = "not in these sums: disks, storage, egress (gpuplan show)"
 
 
@@ -76,6 +77,8 @@ def marks(answer: Estimate, headings: Sequence[str]) -> list[str]:
         found.append("%: runs out of memory")
     if any(plan.is_lower_bound for plan in answer.plans):
         found.append(LOWER_BOUND_MARK)
+    if answer.question is not None and answer.question.work.dataset_bytes is not None:
+        found.append(DATASET_MARK)
     if any(plan.usually_reserved for plan in answer.plans):
         found.append("quota: mostly by reservation")
     if any(plan.needs_build in ("other", "older") for plan in answer.plans):

@@ -61,6 +61,7 @@ BASIS_OF_TIME: dict[Basis, str] = {
     "calibrated": "calibrated: the traced kernels on efficiency curves, corrected by measured runs",
     "analytic": "analytic: the traced kernels on efficiency curves; no run of it was measured",
 }
+SPOT_MOVES = "; it moves while a job runs, which no interval holds: no history of it is known"
 BASIS_OF_MEMORY: dict[Basis, str] = {
     "measured": "measured: this model ran on this accelerator",
     "calibrated": "calibrated: the step's allocations replayed, corrected by measured runs",
@@ -220,14 +221,14 @@ def _stops_origin(plan: Plan) -> dict[str, str]:
 
 
 def _terms(offer: ChosenOffer) -> str:
-    """Return what the user's pricebook changes of a price, behind its basis."""
+    """Return what the user's pricebook changes of a price, behind its basis, and what moves it."""
     terms = ""
     if offer.discount_percent is not None:
         listed = format_price(offer.list_usd_per_hour)
         terms += f", {offer.discount_percent:g} % off {listed} by your pricebook"
     if offer.tax_percent:
         terms += f", before {offer.tax_percent:g} % tax"
-    return terms
+    return terms + (SPOT_MOVES if offer.purchase == "spot" else "")
 
 
 def notes_of(plan: Plan) -> tuple[str, ...]:

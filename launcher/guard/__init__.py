@@ -7,6 +7,8 @@
     handover.py    when a run on spot machines must move to on-demand ones
     session.py     orders, account and observations → stop, kill, or nothing        (all pure)
     readings.py    metrics, heartbeats, devices, the clock of the machine           (edges)
+    metadata.py    what the cloud tells the machine                                (edge)
+    notice.py      that a spot machine is about to be taken away                   (edge)
     stage.py       how the machine was bought, and whether a task follows           (edge)
     folder.py      what it leaves in the folder of results
     processes.py   a process with all that it starts

@@ -29,6 +29,7 @@ class Command:
         self._folder = Path(tempfile.mkdtemp(prefix="gpuplan-guard-"))
         self._stop_file = self._folder / "stop"
         self._process: subprocess.Popen[bytes] | None = None
+        self._asked = False
 
     def start(self) -> str | None:
         """Start it; return why it does not start, if it does not."""
@@ -64,10 +65,18 @@ class Command:
         command gets SIGTERM, and not its group too: launchers pass it on, and a second one means
         "at once".
         """
+        self._asked = True
         with contextlib.suppress(OSError):
             self._stop_file.touch()
         if not by_file and self._process is not None and self._process.returncode is None:
             self._process.terminate()
+
+    def was_stopped_elsewhere(self) -> bool:
+        """Return whether gpuplan's runner made the stop file itself, as another node's ranks ask.
+
+        Only before its last step, and only where nobody here asked it to stop.
+        """
+        return not self._asked and self._stop_file.exists()
 
     def kill(self) -> None:
         """End it and what it started, also what left its group for a session of its own."""

@@ -21,16 +21,17 @@ from types import FrameType
 from . import folder
 from .command import Command
 from .handover import HAND_OVER
+from .notice import Notices
 from .orders import Orders, OrdersError
 from .readings import boot_s
 from .session import ASK, KILL, Session
 from .spending import Attempt, open_account
 from .stage import ON_DEMAND, SPOT, market, stage
-from .verdicts import OVER, STOPPED, Reading, Verdict
+from .verdicts import NOTICE, OVER, STOPPED, Reading, Verdict
 from .watch import Watch, stopwatch, within
 
 USAGE = 2
-GOES_ON = (HAND_OVER, "signal")
+GOES_ON = (HAND_OVER, "signal", NOTICE)
 """Why an attempt ended after which the run is to go on."""
 FLUSH_TIMEOUT_S = 15.0
 """How long the folder of results may take to be written when all is over."""
@@ -63,10 +64,10 @@ def main(arguments: Sequence[str]) -> int:
 def at_place(orders: Orders) -> Orders:
     """Return the orders as they hold on this machine: at its price."""
     cloud, region, zone = place()
-    asked = orders.spot_usd_per_hour_at or orders.hand_over is not None
+    asked = orders.spot_usd_per_hour_at or orders.hand_over is not None or orders.notices
     bought = market(cloud) if asked else None
     orders = orders.at(cloud, region, zone, is_spot=bought == SPOT)
-    return replace(orders, hand_over=None) if bought == ON_DEMAND else orders
+    return replace(orders, hand_over=None, notices=False) if bought == ON_DEMAND else orders
 
 
 def place() -> tuple[str, str, str]:
@@ -105,6 +106,7 @@ class Guard:
         self._signal: int | None = None
         self._attempts: list[Attempt] = []
         self._watch: Watch | None = None
+        self._notices = Notices(place()[0]) if orders.notices else None
         self._running_s = stopwatch()
         self._command_from_s: float | None = None
         if out is not None:
@@ -131,7 +133,9 @@ class Guard:
                 code = self._wait()
             else:
                 code = 0
-            return self._finish(code)
+            ended = self._finish(code)
+            self._let_others_upload()
+            return ended
         finally:
             self._command.close()
             if self._out is not None:
@@ -162,6 +166,8 @@ class Guard:
             say(problem)
         if self._watch is not None:
             self._watch.start()
+        if self._notices is not None:
+            self._notices.start()
 
     def _wait(self) -> int:
         while True:
@@ -183,6 +189,7 @@ class Guard:
             reading=reading,
             stop_asked=self._out is not None and self._stop_file.exists(),
             signal_number=self._signal,
+            notice=None if self._notices is None else self._notices.seen,
         )
         verdict, projection = self._session.verdict, self._session.projection
         if projection is not None and projection is not had:
@@ -203,7 +210,12 @@ class Guard:
         reading = Reading() if self._watch is None else self._watch.finish(FLUSH_TIMEOUT_S)
         paid_s = self._paid_s()
         verdict = self._session.ended(
-            code, paid_s=paid_s, reading=reading, loss_is_bad=self._loss_is_bad()
+            code,
+            paid_s=paid_s,
+            reading=reading,
+            loss_is_bad=self._loss_is_bad(),
+            # The other nodes leave it to the first to say how a run ended.
+            stopped_elsewhere=self._out is not None and self._command.was_stopped_elsewhere(),
         )
         if self._out is None:
             return self._exit_code(verdict, code)
@@ -214,6 +226,13 @@ class Guard:
         ended = {"command_code": code, "command_s": command_s}
         self._say_last({**self._state(reading.step, verdict, paid_s), **ended})
         return self._exit_code(verdict, code)
+
+    def _let_others_upload(self) -> None:
+        """Wait until a machine goes of which there is a notice: SkyPilot kills nodes with it."""
+        verdict, notices = self._session.verdict, self._notices
+        if notices is not None and verdict is not None and verdict.why == NOTICE:
+            while self._orders.others_upload and notices.left_s > 0:
+                time.sleep(min(self._orders.poll_s, notices.left_s))
 
     def _say_last(self, state: dict) -> None:
         sys.stdout.write(f"gpuplan-guard: {json.dumps(state)}\n")

@@ -126,6 +126,8 @@ class Orders:
     """Deadline: the run stops when this time has come."""
     hand_over: HandOver | None = None
     """When the run moves to on-demand machines; None keeps it on those it has."""
+    notices: bool = False
+    """Whether the machines may be spot ones, of which clouds give notice: notice.py."""
     timer: TimerOrders | None = None
     """When the machine ends itself; None where it does not."""
     poll_s: float = 2.0

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from . import verdicts
 from .handover import hand_over
+from .notice import Notice
 from .orders import Orders
 from .projection import Projected, project
 from .spending import Account
@@ -41,6 +42,7 @@ class Session:
         reading: Reading,
         stop_asked: bool = False,
         signal_number: int | None = None,
+        notice: Notice | None = None,
     ) -> str | None:
         """Return ASK once when the command is to stop, KILL when it has not; else None.
 
@@ -50,6 +52,8 @@ class Session:
             reading: what was seen of it.
             stop_asked: whether the user wants it to stop.
             signal_number: of a signal that came from outside.
+            notice: of the cloud, that this machine is to go. A limit that is reached comes first:
+                after a notice the run would go on.
         """
         if self.verdict is None:
             if signal_number is not None:
@@ -58,6 +62,8 @@ class Session:
                 self.verdict = verdicts.asked()
             else:
                 self.verdict = self._judged(paid_s, running_s, reading)
+                if self.verdict is None and notice is not None:
+                    self.verdict = verdicts.noticed(notice)
             if self.verdict is None:
                 return None
             self._kill_at_s = running_s + verdicts.grace_s(self._orders, reading, self.verdict)
@@ -72,7 +78,15 @@ class Session:
             return KILL
         return None
 
-    def ended(self, code: int, *, paid_s: float, reading: Reading, loss_is_bad: bool) -> Verdict:
+    def ended(
+        self,
+        code: int,
+        *,
+        paid_s: float,
+        reading: Reading,
+        loss_is_bad: bool,
+        stopped_elsewhere: bool = False,
+    ) -> Verdict:
         """Return why the attempt is over, now that its command has ended.
 
         Args:
@@ -80,8 +94,12 @@ class Session:
             paid_s: since the attempt began to cost.
             reading: the last.
             loss_is_bad: whether the command left that its loss is no number.
+            stopped_elsewhere: whether it left that another node stopped it.
         """
         if self.verdict is not None:
+            return self.verdict
+        if code == 0 and stopped_elsewhere:
+            self.verdict = verdicts.stopped_elsewhere()
             return self.verdict
         bad = loss_is_bad or reading.loss_bad_since_s is not None
         self.verdict = verdicts.ended(code, loss_is_bad=bad)

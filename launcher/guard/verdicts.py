@@ -7,6 +7,7 @@
     smoke, stop   0            it was stopped as the user asked
     hand-over     0            it continues on on-demand machines
     signal        128 + n      it was stopped from outside: cancelled, preempted, a node failed
+    notice        143          its cloud is about to take a machine away: it goes on elsewhere
     max-cost, max-hours, deadline, projection, utilization, heartbeat    4
 
 With a task that follows (stage.py) only a hand-over ends with 0; else it is `OVER`.
@@ -24,12 +25,16 @@ import signal
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .notice import Notice
 from .orders import SECONDS_PER_HOUR, Orders
 from .projection import Projected
 from .spending import Account
 
 STOPPED = 4
 """gpuplan's exit code of a limit or a guard."""
+ENDED_BY_SIGTERM = 128 + 15
+"""After which SkyPilot starts a job on spot machines again."""
+NOTICE = "notice"
 OVER = 99
 """A run that ended well, though its task must not: the one that follows would begin."""
 LOSS_FOR_S = 60.0
@@ -195,6 +200,25 @@ def signalled(number: int) -> Verdict:
     """Return the verdict of a signal from outside."""
     name = signal.Signals(number).name
     return Verdict("signal", f"{name} came from outside the run.", 128 + number)
+
+
+def noticed(notice: Notice) -> Verdict:
+    """Return the verdict of a cloud's notice; ends as SIGTERM does, after which a run goes on."""
+    return Verdict(
+        NOTICE,
+        f"{notice.cloud} takes this machine away ({notice.said}), in about {notice.left_s:.0f} s:"
+        " it writes a checkpoint, to go on elsewhere.",
+        ENDED_BY_SIGTERM,
+    )
+
+
+def stopped_elsewhere() -> Verdict:
+    """Return the verdict on a run that the first node's guard did not ask to stop."""
+    return Verdict(
+        "signal",
+        "Another of its nodes or processes was told to stop, before the last step.",
+        ENDED_BY_SIGTERM,
+    )
 
 
 def ended(code: int, *, loss_is_bad: bool) -> Verdict:

@@ -19,6 +19,7 @@ OUTCOMES: dict[str, Outcome] = {
     "smoke": "succeeded",
     "stop": "stopped",
     "signal": "lost",
+    "notice": "lost",
 }
 FAILURES = ("failed", "loss")
 

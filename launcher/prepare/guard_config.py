@@ -108,6 +108,7 @@ def orders(
         smoke=guard.smoke,
         deadline_s=None if request.deadline is None else request.deadline.timestamp(),
         hand_over=_hand_over(plan, request, slower) if others else None,
+        notices=request.buys_spot(plan),
         timer=_timer(plan, request, cost, (*places, *fallback)),
     )
     _refuse_no_room(made)

@@ -78,6 +78,8 @@ def _beside(plan: Plan, hours: float | None, *, managed: bool) -> tuple[DataLine
         hours=hours,
         in_bucket=managed,
     )
+    if plan.whole_job is not None:
+        lines += tuple(line for line in plan.whole_job.data_lines if line.is_of_dataset)
     return (*lines, controller_line(provider, region, hours)) if managed else lines
 
 

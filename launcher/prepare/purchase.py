@@ -72,7 +72,9 @@ def bought(
     slower = slower_than_steps(steady, steps_s)
     request, late = bought_in_time(plan, request, now=now, slower=slower)
     places, others = tried(plan, request, catalogue), fallback(plan, request, catalogue)
-    stops = stops_bought(plan, accelerator, request.bought(plan), own_stops)
+    bought = request.bought(plan)
+    own_script = request.command is not None
+    stops = stops_bought(plan, accelerator, bought, own_stops, own_script=own_script)
     steps = total_steps(plan, request)
     trained = min(steps, smoke_steps()) if steps and request.guard.smoke else steps
 

@@ -128,6 +128,7 @@ class Loop:
                     before, outcome.step - 1, is_settled=outcome.step > first + SETTLED_STEPS
                 )
                 if before.stop:
+                    self._stopping.pass_on(steps_left=job.steps - outcome.step)
                     break
                 if self._checkpoints.is_due(
                     outcome.step, elapsed_s=before.elapsed_s, write_s=before.write_s

@@ -2,7 +2,8 @@
 
 torchrun kills its processes half a minute after it was told to stop itself, too soon for a large
 checkpoint. Whoever wants all of them to end in good order makes the file that GPUPLAN_STOP_FILE
-names; the processes agree on it as they do on a signal, write a checkpoint and end well.
+names; the processes agree on it as they do on a signal, write a checkpoint and end well. Each makes
+the file of its own node then, whose guard may not have asked: it knows so that steps are left.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -39,6 +40,12 @@ class Stopping:
     def is_asked(self) -> bool:
         """Return whether this process was told to stop."""
         return self._told_at_s is not None or (self._file is not None and self._file.exists())
+
+    def pass_on(self, steps_left: int) -> None:
+        """Tell the guard of this node that the run was told to stop, which it may not know."""
+        if self._file is not None and steps_left > 0:
+            with suppress(OSError):
+                self._file.touch()
 
     @contextmanager
     def listening(self) -> Iterator[None]:

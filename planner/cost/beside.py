@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 
 from ...catalog.terms.controllers import controller_machine, dearest_controller_usd_per_hour
-from ...catalog.terms.storage import dearest_usd_per_gb_month
+from ...catalog.terms.storage import dearest_usd_per_gb
 from ..plan.parts import CostLine, DataLine
 from .data_cost import CHECKPOINTS, DISKS
+from .dataset_cost import KEPT, MOVED, dearest_usd
 from .run_cost import CENT
 
 CONTROLLER = "SkyPilot's controller"
@@ -33,9 +34,11 @@ NEGLIGIBLE = Decimal("0.01")
 """Of the machines' dollars: what cannot be more does not make a cost a lower bound."""
 
 _DEAREST: dict[str, Callable[[], Decimal]] = {
-    DISKS: lambda: dearest_usd_per_gb_month("block_storage_usd_per_gb_month"),
-    CHECKPOINTS: lambda: dearest_usd_per_gb_month("object_storage_usd_per_gb_month"),
+    DISKS: lambda: dearest_usd_per_gb("block_storage_usd_per_gb_month"),
+    CHECKPOINTS: lambda: dearest_usd_per_gb("object_storage_usd_per_gb_month"),
     CONTROLLER: dearest_controller_usd_per_hour,
+    KEPT: lambda: dearest_usd(KEPT),
+    MOVED: lambda: dearest_usd(MOVED),
 }
 """The highest price of a unit that is known anywhere, by the name of a line."""
 

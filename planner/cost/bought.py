@@ -26,10 +26,13 @@ def stops_bought(
     accelerator: Accelerator | None,
     purchase: Purchase,
     own: OwnStops = NO_OWN_STOPS,
+    *,
+    own_script: bool = False,
 ) -> Stops | None:
     """Return what stops a plan's run on machines bought so, by priors and the user's own runs.
 
-    None for a plan of a version that did not look, or on an accelerator that is not known.
+    A script of the user's own is not counted on to save anything when a cloud gives notice. None
+    for a plan of a version that did not look, or on an accelerator that is not known.
     """
     if plan.stops is None or accelerator is None:
         return plan.stops
@@ -41,7 +44,8 @@ def stops_bought(
         purchase=purchase,
         own=own,
     )
-    state = State.of(plan.stops.checkpoint_bytes, plan.layout)
+    step_s = plan.step_time_s.value if plan.runnable and not own_script else None
+    state = State.of(plan.stops.checkpoint_bytes, plan.layout, step_s)
     return stops_of(rented, state, start_s=start_up_s())
 
 

@@ -63,7 +63,7 @@ def data_lines(
     gb = gb_bytes(provider)
     month_usd = prices.object_storage_usd_per_month(kept_bytes)
     lines = [
-        _line(
+        line_of(
             CHECKPOINTS,
             Decimal(kept_bytes) / gb * months,
             "GB-month",
@@ -71,7 +71,7 @@ def data_lines(
             prices.object_storage,
             is_certain=in_bucket,
         ),
-        _line(
+        line_of(
             DOWNLOAD,
             Decimal(round(checkpoint_bytes)) / gb,
             "GB",
@@ -91,10 +91,10 @@ def _disks(provider: str, prices: StoragePrices, size_gb: int, months: Decimal) 
     size_bytes = size_gb * (tiers[0].gb_bytes if tiers else gb_bytes(provider))
     month_usd = prices.block_storage_usd_per_month(size_bytes, kind or "")
     usd = None if month_usd is None else month_usd * months
-    return _line(DISKS, size_gb * months, "GB-month", usd, tiers, is_certain=True)
+    return line_of(DISKS, size_gb * months, "GB-month", usd, tiers, is_certain=True)
 
 
-def _line(
+def line_of(
     name: str,
     quantity: Decimal,
     unit: str,
@@ -103,6 +103,7 @@ def _line(
     *,
     is_certain: bool = False,
 ) -> DataLine:
+    """Return a line; its dollars are rounded to the cent, and its price is that of a first tier."""
     return DataLine(
         name=name,
         quantity=float(quantity),

@@ -16,10 +16,12 @@ from ...catalog.listing.ownership import (
 from ...catalog.terms.terms_of_offer import Term, terms_of
 from ...catalog.types import Offer
 from ...catalog.units import HOURS_PER_MONTH, MONTHS_PER_YEAR
-from ..plan.payment import BuyingWay, WaysToPay
+from ..plan.payment import BuyingWay, UseCost, WaysToPay
 from ..plan.plan import Plan
 from .run_cost import CENT
 
+USES = tuple(Decimal(percent) / 100 for percent in (10, 25, 50, 75, 100))
+"""Shares of all hours in use at which the ways are compared."""
 USUAL_TERMS = (Decimal(1), Decimal(3))
 """Years that are listed also where nobody states a price."""
 
@@ -40,11 +42,13 @@ def ways_to_pay(plan: Plan, catalogue: Catalogue) -> WaysToPay | None:
         BuyingWay(
             way="on-demand",
             usd_per_hour=chosen.usd_per_hour,
+            by_use=_by_use(chosen.usd_per_hour),
             job_usd=None if job is None else job.usd,
         ),
         BuyingWay(
             way="spot",
             usd_per_hour=chosen.spot_usd_per_hour,
+            by_use=_by_use(chosen.spot_usd_per_hour),
             job_usd=None if job is None else job.spot_usd,
         ),
         *_terms(plan, offers[0], catalogue, hourly),
@@ -69,6 +73,7 @@ def _terms(plan: Plan, offer: Offer, catalogue: Catalogue, hourly: Decimal) -> I
             way="reserved" if term.is_held else "committed",
             term_years=float(term.years),
             usd_per_hour=float(term.usd_per_hour),
+            by_use=tuple(_used(share, term.usd_per_hour / share) for share in USES),
             job_usd=_share_of_job(plan, share),
             whole_usd=(term.hours * term.usd_per_hour * plan.nodes).quantize(CENT),
             break_even_share=float(share),
@@ -93,11 +98,26 @@ def _owned(plan: Plan, catalogue: Catalogue, hourly: Decimal) -> Iterator[Buying
             term_years=float(owned.lifetime_years),
             name=f"{provider} {kind}",
             usd_per_hour=float(usd),
+            by_use=tuple(
+                _used(one, scale * usd_per_used_hour(owned.model_copy(update={"utilisation": one})))
+                for one in USES
+            ),
             job_usd=None if job is None else (usd * plan.nodes * Decimal(job.hours)).quantize(CENT),
             whole_usd=(owned.capex_usd * scale * plan.nodes).quantize(CENT),
             break_even_share=_share_that_pays(owned, rental),
             break_even_month=break_even_month(in_full_use, rental_usd_per_hour=rental),
         )
+
+
+def _by_use(usd_per_hour: float | None) -> tuple[UseCost, ...]:
+    """Return what is paid by the hour: the same at every use."""
+    if usd_per_hour is None:
+        return ()
+    return tuple(_used(share, Decimal(str(usd_per_hour))) for share in USES)
+
+
+def _used(share: Decimal, usd_per_hour: Decimal) -> UseCost:
+    return UseCost(share=float(share), usd_per_hour=float(usd_per_hour))
 
 
 def _share_that_pays(owned: Ownership, rental_usd_per_hour: Decimal) -> float | None:

@@ -12,6 +12,7 @@ from functools import cache
 from ...catalog.terms.interruptions import InterruptionRow, interruption_of
 from .priors import RatePrior, prior, stated
 from .rates import MonthlyShare, Rate
+from .spread import Spread, normal_below
 
 LEAST_SHARE = 0.005
 """Of the lowest band, "less than 5 % a month": its low end is not never."""
@@ -52,3 +53,27 @@ def notice_s(provider: str) -> float | None:
         return stated("notice", provider)
     except KeyError:
         return None
+
+
+def saved_chance(provider: str, *, until_copied_s: float, bytes_per_node: float) -> float:
+    """Return the chance that a notice saves what was trained; 0 where a provider gives none.
+
+    It comes, is seen, and the time that is left then holds the write. How fast that is, is known as
+    a range, so that a checkpoint that just fits is saved in half of the cases.
+
+    Args:
+        provider: who sells the machines.
+        until_copied_s: from the notice until training has stopped and the state is on the host.
+        bytes_per_node: that a node then writes.
+    """
+    warned_s = notice_s(provider)
+    if warned_s is None:
+        return 0.0
+    left_s = warned_s - stated("notice", "seen_s") - until_copied_s
+    if left_s <= 0:
+        return 0.0
+    disk = prior("disk")
+    spread = Spread.of(disk.value, disk.low, disk.high)
+    over = math.log(max(1.0, bytes_per_node) / left_s / disk.value)
+    width = spread.up if over > 0 else spread.down
+    return stated("notice", "comes_share") * normal_below(-over / width)

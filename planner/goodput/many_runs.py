@@ -42,6 +42,8 @@ class ManyRuns:
     """Above 0."""
     restart_s: Array
     wait_s: Array
+    saved_share: Array = 0.0
+    """Of the stops: those before which a notice saves the work."""
     usd_per_hour: Array
     """All nodes together; nan where it is not known."""
 
@@ -64,7 +66,9 @@ class ManyExpected:
 def expected_runs(runs: ManyRuns) -> ManyExpected:
     """Return what `expected_run` says of each plan, without the distribution."""
     likely_per_s = np.asarray(runs.per_hour, dtype=float) / SECONDS_PER_HOUR
-    again = again_s(likely_per_s, runs.stall_s, runs.restart_s, runs.wait_s, np)
+    again = again_s(
+        likely_per_s, runs.stall_s, runs.restart_s, runs.wait_s, np, saved_share=runs.saved_share
+    )
     rate_per_s = typical_rates(
         likely_per_s,
         runs.per_hour_low / SECONDS_PER_HOUR,
@@ -72,7 +76,11 @@ def expected_runs(runs: ManyRuns) -> ManyExpected:
         again,
     )
     of = Conditions(
-        rate_per_s=rate_per_s, stall_s=runs.stall_s, restart_s=runs.restart_s, wait_s=runs.wait_s
+        rate_per_s=rate_per_s,
+        stall_s=runs.stall_s,
+        restart_s=runs.restart_s,
+        wait_s=runs.wait_s,
+        saved_share=runs.saved_share,
     )
     interval_s = np.minimum(best_intervals_s(rate_per_s, runs.stall_s), MOST_INTERVAL_S)
     work_s = runs.training_s * (1 + prior("beside_steps").value)

@@ -12,6 +12,11 @@ the exact exponential form (Daly 2006, eq. 13, with waits; "A higher order estim
 checkpoint interval for restart dumps"). Its best interval does not depend on the restart:
 (1 - λτ) · e^(λ(τ + stall)) = 1. Young's √(2 · stall / λ) is its first order, for λτ « 1.
 
+Where a cloud gives notice of a stop in time, the runner saves a checkpoint: such a stop loses no
+work, as one at the very end of a part does. With a share v of such stops a part counts as (1 - v)
+of its length, and there are 1 / (1 - v) times as many: exact at v = 0 and as v → 1, and between
+them to the first order of λs.
+
 Numbers are floats with `maths=math`, or arrays of one shape with `maths=numpy`.
 """
 
@@ -37,6 +42,8 @@ class Conditions:
     stall_s: Any
     restart_s: Any
     wait_s: Any = 0.0
+    saved_share: Any = 0.0
+    """Of the stops: those before which a notice saves the work, below 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +82,14 @@ def best_interval_s(rate_per_s: float, stall_s: float) -> float:
     return x / rate_per_s
 
 
-def again_s(rate_per_s: Any, stall_s: Any, restart_s: Any, wait_s: Any, maths: Any = math) -> Any:
+def again_s(
+    rate_per_s: Any,
+    stall_s: Any,
+    restart_s: Any,
+    wait_s: Any,
+    maths: Any = math,
+    saved_share: Any = 0.0,
+) -> Any:
     """Return the time within which a stop that follows a stop makes it dearer, on average.
 
     The mean time of a part, over its length s, is 1 + λ·a + λ²·b + …, with a = s/2 + restart + wait
@@ -83,6 +97,7 @@ def again_s(rate_per_s: Any, stall_s: Any, restart_s: Any, wait_s: Any, maths: A
     """
     least = min if maths is math else maths.minimum
     part_s = least(MOST_INTERVAL_S, maths.sqrt(2 * stall_s / rate_per_s)) + stall_s
+    part_s = part_s * (1 - saved_share)
     once_s = part_s / 2 + restart_s + wait_s
     twice = part_s**2 / 6 + restart_s**2 / 2 + part_s * restart_s / 2
     return (twice + wait_s * (part_s / 2 + restart_s)) / once_s
@@ -95,7 +110,8 @@ def segments_of(work_s: float, interval_s: float) -> int:
 
 def mean_s(work_s: Any, segments: Any, of: Conditions, maths: Any = math) -> Any:
     """Return the mean time from the first step to the last, seconds."""
-    part_s = work_s / segments + of.stall_s
+    lost_share = 1 - of.saved_share
+    part_s, segments = (work_s / segments + of.stall_s) * lost_share, segments / lost_share
     rate = of.rate_per_s
     stops = maths.expm1(rate * part_s) * maths.exp(rate * of.restart_s)
     return segments * stops * (1 / rate + of.wait_s)
@@ -111,7 +127,8 @@ def elapsed(work_s: Any, segments: Any, of: Conditions, maths: Any = math) -> El
         maths: math for floats, numpy for arrays.
     """
     rate, restart_s, wait_s = of.rate_per_s, of.restart_s, of.wait_s
-    part_s = work_s / segments + of.stall_s
+    lost_share = 1 - of.saved_share
+    part_s, segments = (work_s / segments + of.stall_s) * lost_share, segments / lost_share
     again_s = restart_s + part_s
     stopped = -maths.expm1(-rate * part_s)
     # After a stop: attempts of restart and part until one is not stopped.

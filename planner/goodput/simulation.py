@@ -163,8 +163,8 @@ def _turn(
     state.now_s[of] += ran_s
     state.spot_s[of] += ran_s
     trained = np.maximum(0.0, (ran_s - begin_s) / part_s)
-    # A stop goes back to a checkpoint; a run that hands over writes one first.
-    done = np.where(handed, trained, np.floor(trained))
+    # A stop goes back to a checkpoint; a run that hands over, or has notice, writes one first.
+    done = np.where(handed | stopping.saved(of, stopped), trained, np.floor(trained))
     state.left[of] = np.where(ended, 0.0, np.maximum(left - done, 1e-12))
     state.begin_s[of] = runs.restart_s[of]
     state.moved[of] = handed

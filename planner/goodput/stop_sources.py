@@ -22,6 +22,10 @@ class Stopping(Protocol):
         """Note that they ran so long, and which of them a stop ended."""
         ...
 
+    def saved(self, which: Array, stopped: Array) -> Array:
+        """Return whether the stop that ended a run came with a notice that saved its work."""
+        ...
+
     def wait_s(self, now_s: Array, which: Array) -> Array:
         """Return how long there are no machines after a stop."""
         ...
@@ -30,10 +34,25 @@ class Stopping(Protocol):
 class PoissonStops:
     """Independent sources of stops: failures, and each zone that takes all its machines at once."""
 
-    def __init__(self, rates_per_s: Array, wait_s: Array, rng: np.random.Generator) -> None:
-        """Take the rates, an array [sources, runs], and the mean waits [runs]."""
+    def __init__(
+        self,
+        rates_per_s: Array,
+        wait_s: Array,
+        rng: np.random.Generator,
+        saved_chance: Array | None = None,
+    ) -> None:
+        """Take what is random of the runs.
+
+        Args:
+            rates_per_s: [sources, runs]; the first source is failures, the others are zones.
+            wait_s: mean waits [runs].
+            rng: seeded.
+            saved_chance: [runs] that a zone gives notice in time; None: none does.
+        """
         self._rates = np.maximum(rates_per_s, 1e-300)
         self._wait_s, self._rng = wait_s, rng
+        self._saved_chance = saved_chance
+        self._source = np.zeros(self._rates.shape[1], dtype=int)
         self._clocks = rng.standard_exponential(self._rates.shape) / self._rates
 
     def next_s(self, now_s: Array, which: Array) -> Array:
@@ -47,6 +66,14 @@ class PoissonStops:
         rates = self._rates[:, which][first, np.flatnonzero(stopped)]
         clocks[first, stopped] = self._rng.standard_exponential(len(first)) / rates
         self._clocks[:, which] = clocks
+        self._source[which[stopped]] = first
+
+    def saved(self, which: Array, stopped: Array) -> Array:
+        """Draw which of the stops came with a notice in time: failures come without."""
+        if self._saved_chance is None:
+            return np.zeros(len(which), dtype=bool)
+        noticed = self._rng.random(len(which)) < self._saved_chance[which]
+        return stopped & (self._source[which] > 0) & noticed
 
     def wait_s(self, now_s: Array, which: Array) -> Array:
         """Return exponential waits."""
@@ -82,6 +109,10 @@ class TraceStops:
 
     def took(self, ran_s: Array, stopped: Array, which: Array) -> None:
         """Do nothing: the trace goes by the clock."""
+
+    def saved(self, which: Array, stopped: Array) -> Array:
+        """Return that no stop did: the traces do not say."""
+        return np.zeros(len(which), dtype=bool)
 
     def wait_s(self, now_s: Array, which: Array) -> Array:
         """Return the time until there are enough again."""

@@ -10,7 +10,7 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Purchase
 from ..plan.layout import Layout
 from ..plan.parts import ChosenOffer, Stops
-from .interruptions import interruption_rate
+from .interruptions import interruption_rate, saved_chance
 from .own_stops import (
     NO_OWN_STOPS,
     OwnStops,
@@ -19,8 +19,12 @@ from .own_stops import (
     with_own_interruptions,
 )
 from .priors import RatePrior, failure_rate, prior, source_of, stated
+from .rates import Rate
 from .restarts import Conditions, again_s
 from .spread import typical_rate
+
+STEPS_TO_STOP = 2
+"""The one that runs when a notice comes, and one more: ranks agree to stop a step later."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +35,15 @@ class State:
     """Weights and the optimizer's state, once."""
     parts: int
     """Ranks that hold different parts of it: tensor x pipeline x shard."""
+    step_s: float | None = None
+    """One step, where gpuplan's runner trains; None: nobody saves it on a cloud's notice."""
 
     @classmethod
-    def of(cls, checkpoint_bytes: float, layout: Layout) -> State:
+    def of(cls, checkpoint_bytes: float, layout: Layout, step_s: float | None = None) -> State:
         """Return how a layout spreads a checkpoint."""
         sharded = layout.shard if layout.zero_stage else 1
         parts = layout.tensor * layout.pipeline * sharded
-        return cls(checkpoint_bytes=checkpoint_bytes, parts=parts)
+        return cls(checkpoint_bytes=checkpoint_bytes, parts=parts, step_s=step_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,19 +99,22 @@ def rate_of(rented: Rented) -> RatePrior:
     Spot machines of one zone are taken away together (`interruptions`), so that their nodes count
     once; failures count per accelerator. Both are priors, and what the user's own runs add to them.
     """
+    if rented.purchase != "spot":
+        return _failures(rented)
+    return _failures(rented) + with_own_interruptions(
+        interruption_rate(rented.provider, rented.region, rented.instance_type),
+        rented.own,
+        (rented.provider, rented.region, rented.accelerator.name),
+    )
+
+
+def _failures(rented: Rented) -> RatePrior:
     device = rented.accelerator
-    failures = with_own_failures(
+    return with_own_failures(
         failure_rate(device.vendor, rented.accelerators),
         rented.own,
         accelerator=device.name,
         vendor=device.vendor,
-    )
-    if rented.purchase != "spot":
-        return failures
-    return failures + with_own_interruptions(
-        interruption_rate(rented.provider, rented.region, rented.instance_type),
-        rented.own,
-        (rented.provider, rented.region, device.name),
     )
 
 
@@ -127,10 +136,27 @@ def conditions_of(rented: Rented, state: State, *, start_s: float) -> Conditions
     stall_s = times.fixed_s + copied_s
     wait_s = times.wait_s if rented.purchase == "spot" else 0.0
     rate = rate_of(rented)
-    again = again_s(rate.value.per_s, stall_s, restart_s, wait_s)
+    saved = _saved_share(rented, state, stall_s=stall_s, rate=rate.value)
+    again = again_s(rate.value.per_s, stall_s, restart_s, wait_s, saved_share=saved)
     return Conditions(
-        rate_per_s=rate.typical(again).per_s, stall_s=stall_s, restart_s=restart_s, wait_s=wait_s
+        rate_per_s=rate.typical(again).per_s,
+        stall_s=stall_s,
+        restart_s=restart_s,
+        wait_s=wait_s,
+        saved_share=saved,
     )
+
+
+def _saved_share(rented: Rented, state: State, *, stall_s: float, rate: Rate) -> float:
+    """Return which share of the stops a notice of the cloud makes harmless."""
+    if rented.purchase != "spot" or state.step_s is None:
+        return 0.0
+    chance = saved_chance(
+        rented.provider,
+        until_copied_s=STEPS_TO_STOP * state.step_s + stall_s,
+        bytes_per_node=state.checkpoint_bytes / rented.nodes,
+    )
+    return chance * (1 - _failures(rented).value.per_s / rate.per_s)
 
 
 def stops_of(rented: Rented, state: State, *, start_s: float) -> Stops:
@@ -146,8 +172,10 @@ def stops_of(rented: Rented, state: State, *, start_s: float) -> Stops:
         stall_s=found.stall_s,
         restart_s=found.restart_s,
         wait_s=found.wait_s,
+        saved_share=found.saved_share,
         sources=(
             rate.source,
+            *((source_of("notice"),) if found.saved_share else ()),
             *(() if untrained is None else (untrained,)),
             source_of("stall"),
             source_of("detection"),
@@ -159,12 +187,15 @@ def as_conditions(stops: Stops) -> Conditions:
     """Return the conditions of a plan that was made before, with the typical rate of its range."""
     ends = (stops.per_hour, stops.per_hour_low, stops.per_hour_high)
     per_s = [one / SECONDS_PER_HOUR for one in ends]
-    again = again_s(per_s[0], stops.stall_s, stops.restart_s, stops.wait_s)
+    again = again_s(
+        per_s[0], stops.stall_s, stops.restart_s, stops.wait_s, saved_share=stops.saved_share
+    )
     return Conditions(
         rate_per_s=typical_rate(*per_s, again),
         stall_s=stops.stall_s,
         restart_s=stops.restart_s,
         wait_s=stops.wait_s,
+        saved_share=stops.saved_share,
     )
 
 

@@ -29,6 +29,10 @@ class AskedWork(FrozenModel):
     """Optimizer steps; None where plans differ in their global batch."""
     dataset_size: int | None = None
     """Samples of the data set."""
+    dataset_bytes: float | None = None
+    """Bytes of the data set."""
+    dataset_at: str | None = None
+    """Provider and region where it is now; None: it is not moved."""
     critical_batch: float | None = None
     """Samples (McCandlish et al. 2018, arXiv:1812.06162)."""
 

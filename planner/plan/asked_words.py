@@ -89,6 +89,10 @@ def _work(asked: AskedQuestion) -> Iterator[str]:
         yield f"{amount} {work.kind}"
     elif asked.limits.budget_usd is not None:
         yield "how much can be trained"
+    if work.dataset_bytes is not None:
+        where = f" in {work.dataset_at}" if work.dataset_at else ""
+        size_gb = work.dataset_bytes / 1e9
+        yield f"data set of {size_gb:{',.0f' if size_gb >= 1 else '.2g'}} GB{where}"
     if work.critical_batch is not None:
         yield f"critical batch {format_count(work.critical_batch)}"
 

@@ -8,6 +8,7 @@ description in the JSON Schema.
 from __future__ import annotations
 
 from datetime import date
+from decimal import Decimal
 from typing import Literal
 
 from ...catalog.frozen import FrozenModel, Usd
@@ -159,6 +160,9 @@ class CostLine(FrozenModel):
     """US dollars of the line."""
 
 
+DATASET_LINES = ("data set kept", "data set moved")
+
+
 class DataLine(FrozenModel):
     """One line of what is paid beside the machines: data, SkyPilot's controller, spares.
 
@@ -179,6 +183,11 @@ class DataLine(FrozenModel):
     """Where the price comes from."""
     is_certain: bool = False
     """Whether such a job surely pays it; a download, spares and a bucket may be done without."""
+
+    @property
+    def is_of_dataset(self) -> bool:
+        """Whether it is of the data set, which is shown with the cost."""
+        return self.name in DATASET_LINES
 
     @property
     def text(self) -> str:
@@ -203,6 +212,8 @@ class Stops(FrozenModel):
     """Seconds from a stop until training goes on where it was saved, machines billed."""
     wait_s: float
     """Seconds without machines after a stop, on average; not billed."""
+    saved_share: float = 0.0
+    """Of the stops, from 0 to 1: those before which a notice of the cloud saves the work."""
     sources: tuple[str, ...] = ()
     """Where these come from."""
 
@@ -335,3 +346,6 @@ class WholeJob(FrozenModel):
     lower_bound: bool = False
     """Whether a line that is surely paid has no known price and is not negligible: the job costs
     more than is shown."""
+    dataset_usd: Usd = Decimal(0)
+    """US dollars of the data set among these lines, as far as they are known: those that the user
+    has stated the size of. They are shown with the cost, and plans are ordered by both."""

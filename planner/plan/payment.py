@@ -35,6 +35,15 @@ class CommitmentUse(FrozenModel):
     """Instances that are reserved already; None where the commitment is not signed yet."""
 
 
+class UseCost(FrozenModel):
+    """What an hour of use costs where only a share of all hours is used."""
+
+    share: float
+    """Of all hours, above 0 and up to 1."""
+    usd_per_hour: float
+    """US dollars for each hour of use of one node of the plan, before tax."""
+
+
 class BuyingWay(FrozenModel):
     """One way of paying for the machines of a plan, beside renting them on demand."""
 
@@ -52,6 +61,10 @@ class BuyingWay(FrozenModel):
     whole_usd: Usd | None = None
     """US dollars of the whole term of all nodes, or of buying them, before tax; None where they are
     paid by the hour."""
+    by_use: tuple[UseCost, ...] = ()
+    """The same hour where 10, 25, 50, 75 and 100 % of all hours are used: what is paid by the hour
+    costs the same, a term or a machine of one's own is paid in the other hours too; empty without a
+    price."""
     break_even_share: float | None = None
     """Share of all hours, from 0 to 1 or above, from which it costs less than on demand."""
     break_even_month: int | None = None

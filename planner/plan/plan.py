@@ -242,9 +242,19 @@ class Plan(FrozenModel):
         job = self.job
         if job is None:
             return UNKNOWN
-        ends = (job.usd_low, job.usd, job.usd_high)
-        text = format_money_range(*(None if usd is None else float(usd) for usd in ends))
+        text = format_money_range(*self.usd_ends)
         return f"{AT_LEAST if self.is_lower_bound else ''}{text}"
+
+    @property
+    def usd_ends(self) -> tuple[float | None, float | None, float | None]:
+        """Low end, likely value and high end of the cost, US dollars, with a data set's."""
+        job = self.job
+        if job is None:
+            return None, None, None
+        more = 0.0 if self.whole_job is None else float(self.whole_job.dataset_usd)
+        ends = (None if usd is None else float(usd) for usd in (job.usd_low, job.usd, job.usd_high))
+        low, likely, high = (None if usd is None else usd + more for usd in ends)
+        return low, likely, high
 
     @property
     def is_lower_bound(self) -> bool:

@@ -43,10 +43,26 @@ class Work:
     critical_batch: float | None = None
     """Samples. The amount of work is then what small batches need, and a batch of B samples trains
     on 1 + B/critical times as much: McCandlish et al. 2018, arXiv:1812.06162."""
+    dataset_bytes: float | None = None
+    """Of the data set as it is read: kept beside the machines, and moved there."""
+    dataset_at: str | None = None
+    """Where it is now, "aws/us-east-1"; None: it is not moved."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
-            _refuse_no_amount(one.name, getattr(self, one.name))
+            if one.name != "dataset_at":
+                _refuse_no_amount(one.name, getattr(self, one.name))
+        if self.dataset_at is not None and self.dataset_bytes is None:
+            raise UsageError(
+                "Where the data set is was given, and not how large it is.",
+                fix="add --dataset-bytes, such as 500GB.",
+            )
+        place = self.dataset_place
+        if place is not None and (not all(place) or "/" in place[1]):
+            raise UsageError(
+                f"dataset_at={self.dataset_at!r} is no place.",
+                fix="give a provider and its region, such as aws/us-east-1.",
+            )
         if self.global_batch is not None and self.global_batch_tokens is not None:
             raise UsageError(
                 "The global batch is given in samples and in tokens.", fix="keep one of them."
@@ -56,6 +72,14 @@ class Work:
                 "A critical batch says how many steps are needed, and steps are given.",
                 fix="give the work as tokens, samples or epochs.",
             )
+
+    @property
+    def dataset_place(self) -> tuple[str, str] | None:
+        """Provider and region where the data set is now; None: it is not moved."""
+        if self.dataset_at is None:
+            return None
+        provider, _, region = self.dataset_at.partition("/")
+        return provider.lower(), region
 
 
 @dataclass(frozen=True, kw_only=True)

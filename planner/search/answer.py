@@ -136,5 +136,7 @@ def _asked_work(work: Work, tokens_per_sample: float | None, global_batch: int |
         tokens=tokens,
         steps=steps,
         dataset_size=work.dataset_size,
+        dataset_bytes=work.dataset_bytes,
+        dataset_at=work.dataset_at,
         critical_batch=work.critical_batch,
     )

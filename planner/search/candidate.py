@@ -16,6 +16,7 @@ from ..goodput.stops import Rented, State, conditions_of
 from ..hardware.cluster import Site
 from ..plan.layout import Layout
 from ..plan.question import Money, Sort
+from ..plan.runnable import RUN_STACKS
 from ..plan.setup import Setup
 from ..software.torch_builds import capacity_note
 from .offers import PricedInstance
@@ -46,6 +47,8 @@ class Candidate:
     checkpoint_bytes: float
     """Of one checkpoint."""
     variants_that_fit: int
+    saves_at_notice: bool = True
+    """Whether gpuplan's runner may train it, which saves it when a cloud gives notice."""
     is_risky: bool = False
     """Whether it may run out of memory with a larger chance than was asked for."""
 
@@ -110,7 +113,8 @@ class Candidate:
     @property
     def state(self) -> State:
         """What a checkpoint holds."""
-        return State.of(self.checkpoint_bytes, self.layout)
+        is_ours = self.saves_at_notice and self.base.stack in RUN_STACKS
+        return State.of(self.checkpoint_bytes, self.layout, self.step_s if is_ours else None)
 
     @cached_property
     def stops(self) -> Conditions:
@@ -156,6 +160,13 @@ class Candidate:
             paid_whole_s=self.choice.paid_whole_s,
         )
 
+    @property
+    def ranked_usd(self) -> float:
+        """The same with what the data set costs there: what plans are ordered by."""
+        if self.steps is None or self.limited_by is not None:
+            return self.usd
+        return self.usd + self.choice.dataset.of(self.seconds / SECONDS_PER_HOUR)
+
     @cached_property
     def kg_co2e(self) -> float:
         """Kilograms of CO2e of the same work as `usd`; infinite where not known: it ranks last."""
@@ -175,7 +186,7 @@ class Candidate:
             return self
         training_s, limit = training_s_within(
             deadline_s=money.deadline_s,
-            budget_usd=float(money.budget_usd),
+            budget_usd=float(money.budget_usd) - self.choice.dataset.moved,
             nodes=self.nodes,
             usd_per_hour=float(usd * self.choice.taxed),
             billing=self.choice.billing,
@@ -192,7 +203,7 @@ class Candidate:
             return None
         if money.deadline_s is not None and self.seconds > money.deadline_s:
             return "past_deadline"
-        if money.budget_usd is not None and Decimal(self.usd) > Decimal(money.budget_usd):
+        if money.budget_usd is not None and Decimal(self.ranked_usd) > Decimal(money.budget_usd):
             return "over_budget"
         return None
 
@@ -200,7 +211,7 @@ class Candidate:
         """Return the sort key: what is safe first, the quantity asked for, then dollars, size."""
         return self.is_risky, *sort_key(
             sort,
-            cost=self.usd,
+            cost=self.ranked_usd,
             price=self.usd_per_hour,
             seconds=self.seconds,
             size=self.layout.accelerators,

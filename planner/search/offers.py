@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 
+from ...catalog.errors import UsageError, did_you_mean
 from ...catalog.listing.ownership import Ownership
 from ...catalog.listing.query import parse_filter, select_offers
 from ...catalog.snapshot import Catalogue
@@ -14,13 +15,15 @@ from ...catalog.spot import spot_status
 from ...catalog.terms.terms_of_offer import Term
 from ...catalog.types import Accelerator, Instance, Offer, Provider, Region
 from ...catalog.vocabulary import Purchase
+from ..cost.dataset_cost import NO_DATASET, DatasetUsd, dataset_usd_of
 from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ..hardware.cluster import Site
 from ..plan.plan import ChosenOffer
-from ..plan.question import Machine, Money
+from ..plan.question import Machine, Money, Work
 from .electricity import Electricity
 from .ways_to_buy import Way, by_the_hour, for_a_term
 
+NO_WORK = Work()
 LARGE_CLOUDS = ("aws", "azure", "gcp")
 """Sellers that most people who train already have an account with."""
 
@@ -52,6 +55,8 @@ class PricedInstance:
     """Whether the cost of a job holds what of the term it leaves unused."""
     own_stops: OwnStops = NO_OWN_STOPS
     """What stopped the user's own runs, on whatever machines."""
+    dataset: DatasetUsd = NO_DATASET
+    """What the data set of the work counts there."""
 
     @property
     def paid_whole_s(self) -> float | None:
@@ -144,6 +149,7 @@ def survey(
     by_region: bool = False,
     has_amount: bool = False,
     own_stops: OwnStops = NO_OWN_STOPS,
+    work: Work = NO_WORK,
 ) -> Market:
     """Return one choice per instance type: its cheapest region for the way of buying.
 
@@ -153,9 +159,10 @@ def survey(
     are ordered by carbon, it is the region with the cleanest grid of those with a price, not the
     cheapest.
 
-    Of regions at one price it is the one with the cheapest spot machines, and then the first by
-    name. A type without any price stays as a choice when nothing of it is priced, so that the user
-    sees it exists; it is counted in `without_price` and cannot be ranked by money.
+    Where the work says where its data set is, that region is one more choice. Of regions at one
+    price it is the one with the cheapest spot machines, and then the first by name. A type
+    without any price stays as a choice when nothing of it is priced, so that the user sees that it
+    exists; it is counted in `without_price` and cannot be ranked by money.
     """
     everywhere = "all" in machine.providers
     named = tuple(p for p in machine.providers if p != "all")
@@ -189,13 +196,42 @@ def survey(
     for group in by_type.values():
         found = _ways(group, catalogue, money, has_amount=has_amount)
         without_price += found[0].usd_per_hour is None
-        choices += [replace(_choice(way, catalogue), own_stops=own_stops) for way in found]
+        # Where the data set is, it need not be moved, which may be worth a dearer hour.
+        near = [one for one in group if (one.provider, one.region) == work.dataset_place]
+        if near and all(way.offer.region != near[0].region for way in found):
+            found += _ways(near, catalogue, money, has_amount=has_amount)
+        choices += [
+            replace(_choice(way, catalogue), own_stops=own_stops, dataset=_dataset(way, work))
+            for way in found
+        ]
     return Market(
         choices=tuple(choices),
         without_spec=without_spec,
         without_price=without_price,
         cannot_train=cannot_train,
     )
+
+
+def refuse_unknown_place(work: Work, catalogue: Catalogue) -> None:
+    """Raise UsageError where the data set is said to be in a place that the catalogue lacks."""
+    place = work.dataset_place
+    if place is None:
+        return
+    provider, region = place
+    if provider not in catalogue.providers:
+        near = did_you_mean(provider, sorted(catalogue.providers))
+        raise UsageError(
+            f"There is no provider {provider!r} to have the data set.{near}",
+            fix="give a provider of `gpuplan offers` and its region, such as aws/us-east-1.",
+        )
+    regions = sorted(of for name, of in catalogue.regions if name == provider)
+    if regions and region not in regions:
+        raise UsageError(
+            f"{provider} has no region {region!r}.{did_you_mean(region, regions)}",
+            fix=f"take one of {', '.join(regions[:5])}, …"
+            if len(regions) > 5
+            else f"take one of {', '.join(regions)}.",
+        )
 
 
 def _ways(
@@ -220,6 +256,14 @@ def _ways(
         return [hourly, *_first_of_each(terms)]
     unpriced = replace(hourly, usd_per_hour=None, discount_percent=None)
     return _first_of_each(terms) or [unpriced]
+
+
+def _dataset(way: Way, work: Work) -> DatasetUsd:
+    if work.dataset_bytes is None:
+        return NO_DATASET
+    offer = way.offer
+    is_owned = way.purchase == "owned"
+    return dataset_usd_of(work, offer.provider, offer.region, is_owned=is_owned)
 
 
 def _is_below(way: Way, other: Way) -> bool:

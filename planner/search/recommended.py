@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from ...catalog.types import CPU_PREFIX
 from ...catalog.units import SECONDS_PER_HOUR
+from ..cost.dataset_cost import ranked_usd
 from ..plan.plan import Plan, Recommended
 from ..plan.question import Money
 
@@ -65,12 +66,14 @@ def sensible(
 def cost_of(plan: Plan) -> float | None:
     """Return dollars of the whole job, or of a million samples; None where no price is known.
 
+    With those of a data set whose size was stated, at the highest price where none is known.
     Where limits say how much is trained: the reciprocal of the samples, which ranks alike.
     """
     if plan.run is not None and plan.run.limited_by is not None and plan.run.trained_samples:
         return 1 / plan.run.trained_samples
     if plan.whole_job is not None:
-        return None if plan.whole_job.usd is None else float(plan.whole_job.usd)
+        usd = plan.whole_job.usd
+        return None if usd is None else float(usd) + ranked_usd(plan.whole_job.data_lines)
     return plan.usd_per_million_samples
 
 

@@ -32,7 +32,7 @@ from .batch_rule import FEW_STEPS
 from .candidate import Candidate
 from .frozen_ways import frozen_notes, refuse_nothing_frozen
 from .infeasible import nearest_miss, reasons
-from .offers import Market, survey
+from .offers import Market, refuse_unknown_place, survey
 from .progress import Progress, untold
 from .ranking import rank
 from .runs_here import is_run, stands_apart
@@ -100,6 +100,7 @@ def search(
     if question.choices.optimizer:
         profile = with_optimizer(profile, question.choices.optimizer)
     refuse_nothing_frozen(question.choices, profile)
+    refuse_unknown_place(question.work, catalogue)
     cache = ModelCache(profile, curve_choice=curve_choice, kept=kept)
     space = space_of(question, profile)
     market = survey(
@@ -110,6 +111,7 @@ def search(
         by_region=question.by == "region",
         has_amount=_has_amount(question),
         own_stops=own_stops,
+        work=question.work,
     )
     if question.choices.stack is not None:
         refuse_other_devices(question.choices.stack, [one.accelerator for one in market.choices])

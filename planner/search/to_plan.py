@@ -17,6 +17,7 @@ from ..cost.beside import (
 )
 from ..cost.commitment import commitment_use
 from ..cost.data_cost import data_lines
+from ..cost.dataset_cost import dataset_lines, known_usd
 from ..cost.deadline_ways import deadline_ways
 from ..cost.run_cost import run_cost, samples_of
 from ..cost.whole_job import Job, start_up_s, whole_job
@@ -46,6 +47,8 @@ def as_plan(
     setup, site, choice = candidate.setup, candidate.site, candidate.choice
     global_batch = setup.micro_batch * setup.layout.data * setup.grad_accum
     step = prediction.step_time_s
+    why_not = why_not_run(setup, site.accelerator, profile)
+    candidate = replace(candidate, saves_at_notice=why_not is None)
     torch_build = torch_build_of(site.accelerator, profile)
     reserved = capacity_note(choice.instance, choice.purchase)
     told = (torch_build.note, reserved)
@@ -89,7 +92,7 @@ def as_plan(
         usd_per_million_samples=rates.usd_per_million_samples,
         usd_per_million_tokens=rates.usd_per_million_tokens,
         run=None if run is None else _expected(run, job, candidate, question.money),
-        whole_job=None if job is None else _with_data(job.whole, candidate),
+        whole_job=None if job is None else _with_data(job.whole, candidate, question.work),
         commitment=_commitment(candidate, job),
         stops=stops,
         deadline_ways=_deadline_ways(candidate, step, run, question.money),
@@ -100,7 +103,7 @@ def as_plan(
         notes=(*prediction.notes, *(note for note in told if note is not None)),
     )
     plan = with_energy(plan, choice.electricity)
-    return _named(plan, why_not_run(setup, site.accelerator, profile))
+    return _named(plan, why_not)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +221,7 @@ def _whole_job(
     )
 
 
-def _with_data(whole: WholeJob, candidate: Candidate) -> WholeJob:
+def _with_data(whole: WholeJob, candidate: Candidate, work: Work) -> WholeJob:
     """Return the job with what is paid beside its machines."""
     choice = candidate.choice
     provider, region = choice.offer.provider, choice.offer.region
@@ -231,6 +234,8 @@ def _with_data(whole: WholeJob, candidate: Candidate) -> WholeJob:
         hours=whole.hours,
         in_bucket=is_managed,
     )
+    is_owned = choice.purchase == "owned"
+    lines += dataset_lines(work, provider, region, hours=whole.hours, is_owned=is_owned)
     if is_managed:
         lines += (controller_line(provider, region, whole.hours),)
     if choice.instance.link_domain_accelerators == RACK_ACCELERATORS:
@@ -240,6 +245,7 @@ def _with_data(whole: WholeJob, candidate: Candidate) -> WholeJob:
     return whole.model_copy(
         update={
             "data_lines": lines,
+            "dataset_usd": known_usd(lines),
             "total_usd": total_usd(whole.cost_lines, lines) if priced else None,
             "lower_bound": whole.usd is not None and is_lower_bound(whole.usd, lines),
         }

@@ -73,3 +73,28 @@ def test_spot_machines_are_taken_away_and_others_meet_the_deadline(
     ends = [(json.loads(line)["verdict"] or {}).get("why") for line in lines]
     assert ends[-2:] == ["hand-over", "done"]
     assert "Nothing is open" in person("reconcile")
+
+
+@pytest.mark.timeout(900)
+def test_a_notice_saves_the_work_and_the_run_goes_on_elsewhere(
+    person: Person, tmp_path: Path
+) -> None:
+    person.estimate()
+    words = ("--spot", "--steps", str(STEPS), "--checkpoint-every", "30m")
+    begun = person.begin(*LAUNCH, *words, "--on-projection", "continue", log=tmp_path / "launch")
+    until(lambda: bool(person.launches()), timeout_s=60, what="the intent")
+    record = person.record()
+    results = person.results(record)
+    until(lambda: "Streaming logs" in begun.said, timeout_s=IN_ALL_S, what="the job")
+    until(lambda: len(person.steps(record)) > 50, timeout_s=IN_ALL_S, what="steps")
+    assert not whole_checkpoints(results), "none is due for half an hour"
+    (first,) = person.machines(record)
+    person.cloud.warn_machines([first])
+    until(lambda: bool(whole_checkpoints(results)), timeout_s=60, what="a checkpoint")
+    assert begun.wait(500) == 0, begun.said
+
+    record = person.settled("succeeded")
+    assert [one.market for one in person.machines(record)] == ["spot", "spot"]
+    assert person.steps(record) == list(range(1, STEPS + 1)), "no step was trained twice"
+    lines = (results / "guard-attempts.jsonl").read_text().splitlines()
+    assert [json.loads(line)["verdict"]["why"] for line in lines] == ["notice", "done"]

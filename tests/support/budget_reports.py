@@ -23,9 +23,10 @@ from gpuplan.planner.budget.report.rows import (
     ProjectFacts,
     Sensitivity,
     Sum,
+    WayRow,
 )
 from gpuplan.planner.budget.sums import NO_EXPERIMENT, NO_OWNER, NO_PROVIDER
-from gpuplan.planner.plan.payment import OwnCurrency
+from gpuplan.planner.plan.payment import BuyingWay, OwnCurrency, UseCost
 
 CENT = Decimal("0.01")
 START = Month(2027, 1)
@@ -460,8 +461,38 @@ def make_report(
                 status="running",
             ),
         ),
+        ways=tuple(_ways(names[0])),
         seed=7,
         draws=10_000,
+    )
+
+
+def _ways(experiment: str) -> Iterable[WayRow]:
+    """Yield an hour on demand, a term, one without a price, and a machine with that very name."""
+    rented = BuyingWay(way="on-demand", usd_per_hour=55.04, by_use=_used(55.04, 55.04))
+    bought = BuyingWay(
+        way="owned",
+        term_years=4.0,
+        name=experiment,
+        usd_per_hour=9.5,
+        by_use=_used(38.0, 9.5),
+        break_even_share=0.172_6,
+        break_even_month=11,
+    )
+    unknown = BuyingWay(way="committed", term_years=1.0, usd_per_hour=None)
+    for way in (rented, unknown, bought):
+        yield WayRow(
+            rent="aws 1 × p5.48xlarge us-east-1",  # noqa: RUF001
+            experiments=(experiment,),
+            node_hours=120.5,
+            way=way,
+        )
+
+
+def _used(quarter_usd: float, full_usd: float) -> tuple[UseCost, ...]:
+    return (
+        UseCost(share=0.25, usd_per_hour=quarter_usd),
+        UseCost(share=1.0, usd_per_hour=full_usd),
     )
 
 

@@ -10,6 +10,7 @@ from . import run_tables as runs
 from . import spent_tables as spent
 from .burn_down import burn_down_table
 from .tables import Table
+from .way_tables import ways_table
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ def sections(report: BudgetReport) -> list[Section]:
         _movers(report),
         _actual(report),
         _machines(report),
+        _ways(report),
         _plans(report),
         _lines(report),
         _basis(report),
@@ -151,6 +153,16 @@ def _machines(report: BudgetReport) -> Section:
             Part(runs.accelerators_table(report), ("accelerators",)),
             Part(runs.resources_table(report)),
         ),
+    )
+
+
+def _ways(report: BudgetReport) -> Section:
+    return Section(
+        "ways",
+        "Rent, reserve or buy",
+        "What is paid by the hour costs the same however much it is used; a term, or a machine of"
+        " one's own, is paid in the hours without use too. None of it is in the sums.",
+        (Part(ways_table(report)),),
     )
 
 

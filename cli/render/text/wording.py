@@ -40,13 +40,9 @@ def describe_rejected(rejected: Rejected) -> list[str]:
 
 def describe_cost(plan: Plan) -> str:
     """Return the cost of the whole job as an interval, or "price unknown"."""
-    job = plan.job
-    if job is None:
+    if plan.job is None:
         return "price unknown"
-    low, likely, high = (
-        None if usd is None else float(usd) for usd in (job.usd_low, job.usd, job.usd_high)
-    )
-    text = format_money_interval(low, likely, high)
+    text = format_money_interval(*plan.usd_ends)
     return f"{AT_LEAST if plan.is_lower_bound else ''}{text}"
 
 

@@ -36,6 +36,7 @@ from .experiment_rows import experiment_rows
 from .report import BudgetReport
 from .rows import Entry, MoneyRange, OptionName, OptionRow, ProjectFacts
 from .summary import option_text, summary
+from .way_rows import WaysOf, no_ways, way_rows
 
 OPTIONS: tuple[OptionName, ...] = ("cheap", "normal", "fast")
 
@@ -51,13 +52,16 @@ class Made:
     file: str | None
 
 
-def build_report(books: Books, made: Made, *, seed: int = SEED) -> BudgetReport:
+def build_report(
+    books: Books, made: Made, *, seed: int = SEED, ways_of: WaysOf = no_ways
+) -> BudgetReport:
     """Return the report of a project.
 
     Args:
         books: the project, and what its runs cost.
         made: when and from what it is made.
         seed: of the simulation of ranges.
+        ways_of: other ways of paying for the machines of a plan.
 
     Raises:
         UsageError: its runs would go on for decades.
@@ -116,6 +120,7 @@ def build_report(books: Books, made: Made, *, seed: int = SEED) -> BudgetReport:
         risks=risks(books, rows, oldest_price_months=_months_old(prices_from, made.today)),
         not_included=not_included(books),
         currency=_currency(books),
+        ways=way_rows(books, rows, ways_of),
         seed=seed,
         draws=DRAWS,
     )

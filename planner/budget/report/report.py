@@ -25,6 +25,7 @@ from .rows import (
     ProjectFacts,
     Sensitivity,
     Sum,
+    WayRow,
 )
 
 REPORT_SCHEMA_VERSION = "1.0"
@@ -103,6 +104,8 @@ class BudgetReport(FrozenModel):
     """Launches of these plans so far."""
     variances: tuple[VarianceRow, ...] = ()
     """Experiments with launches that have ended, against their plans."""
+    ways: tuple[WayRow, ...] = ()
+    """Rent, reserve or buy: other ways of paying for machines of plans on demand; in no sum."""
     moved: Difference | None = None
     """Why it differs from an earlier report of the same file; None where none was asked for."""
     seed: int

@@ -6,6 +6,7 @@ from datetime import date
 from typing import Literal
 
 from ....catalog.frozen import FrozenModel, Usd
+from ...plan.payment import BuyingWay
 from ..money import dollars
 from ..project.lines import FundingKind, OnExceed
 from ..project.months import Month
@@ -272,6 +273,19 @@ class OptionRow(FrozenModel):
     """Of all runs."""
     text: str
     """In words, what it would mean."""
+
+
+class WayRow(FrozenModel):
+    """One way of paying for a machine of the report: rented, committed, reserved or bought."""
+
+    rent: str
+    """The machine, as its experiments have it."""
+    experiments: tuple[str, ...]
+    """Names of the experiments that train on it."""
+    node_hours: float
+    """Instance-hours that they need of it in all."""
+    way: BuyingWay
+    """The way."""
 
 
 class AcceleratorUse(FrozenModel):

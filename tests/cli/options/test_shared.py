@@ -7,6 +7,7 @@ import pytest
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.cli.options.shared import (
+    Bytes,
     Count,
     Dollars,
     Duration,
@@ -151,3 +152,17 @@ def test_clusters() -> None:
     for text in ("p5.48xlarge", "0xH100:8", "x", "", "H100", ":8", "4x"):
         with pytest.raises(UsageError, match="NxNAME"):
             parse_cluster(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [("500GB", 5e11), ("1.5 tb", 1.5e12), ("2TiB", 2 * 2**40), ("1,000MB", 1e9), (7.0, 7.0)],
+)
+def test_sizes(text: object, size_bytes: float) -> None:
+    assert convert(Bytes(), text) == size_bytes
+
+
+@pytest.mark.parametrize("text", ["500", "0GB", "GB", "-1GB", "5GBs", "1.5.5TB", "9999999PB"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="size|above zero"):
+        convert(Bytes(), text)

@@ -1,6 +1,6 @@
 """What a plan's numbers rest on, as `show` says it."""
 
-from answers import make_plan, make_run, make_stops
+from answers import make_offer, make_plan, make_run, make_stops
 
 from gpuplan.cli.render.explain import origins
 from gpuplan.planner.plan.plan import DataLine
@@ -19,3 +19,10 @@ def test_what_stops_a_run_is_said_with_its_source() -> None:
     found = origins(plan, None, {})
     assert found["stops"] == "0.01 an hour, 80 % 0.003 to 0.03: a paper"
     assert found["data"] == "disks: a list"
+
+
+def test_a_spot_price_is_said_to_move_and_no_other_is() -> None:
+    spot = origins(make_plan(offer=make_offer(purchase="spot", discount_percent=12)), None, {})
+    assert spot["price"].endswith("no history of it is known")
+    assert "12 % off" in spot["price"]
+    assert "it moves" not in origins(make_plan(offer=make_offer()), None, {})["price"]

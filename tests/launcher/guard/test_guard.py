@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from guards import STEP, WITHIN_S, Node, told
+from metadata_service import MetadataService, metadata_service
 
 from gpuplan.launcher.guard.orders import HandOver
 
@@ -58,8 +59,8 @@ def running(node: Node) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Return a way to start a guarded trainer that is some steps on; it does not outlive us."""
     started = []
 
-    def start(**facts: object) -> subprocess.Popen[str]:
-        process = node.start(*trainer(node, **facts))
+    def start(variables: Mapping[str, str] | None = None, **facts: object) -> subprocess.Popen[str]:
+        process = node.start(*trainer(node, **facts), **(variables or {}))  # pyright: ignore[reportArgumentType]
         started.append(process)
         before = steps(node)
         wait_for(lambda: steps(node) > before + 3, process)
@@ -134,6 +135,38 @@ def test_a_signal_from_outside_is_passed_on_once(node: Node, running, number: in
     assert told(out)["verdict"]["why"] == "signal"
     assert checkpoint(node)["step"] == steps(node)
     assert (node.out / "signals").read_text().split() == [str(int(signal.SIGTERM))]
+
+
+def test_a_notice_of_the_cloud_saves_the_run_and_lets_it_go_on(node: Node, running) -> None:
+    node.orders(notices=True)
+    with metadata_service() as service:
+        process = running(variables=on_aws(service))
+        service.warn()
+        out, _ = process.communicate(timeout=WITHIN_S)
+    verdict = told(out)["verdict"]
+    assert process.returncode == 143, "SkyPilot starts it again elsewhere"
+    assert (verdict["why"], told(out)["command_code"]) == ("notice", 0)
+    assert "terminate at 2026-11-23T18:02:00Z" in verdict["text"]
+    assert checkpoint(node)["step"] == steps(node) == told(out)["step"]
+
+
+def test_machines_on_demand_are_not_asked_for_notices(node: Node) -> None:
+    node.orders(notices=True)
+    with metadata_service() as service:
+        service.lifecycle = "on-demand"
+        service.warn()
+        done = node.run(*trainer(node, steps=20), **on_aws(service))
+    assert done.returncode == 0
+    assert service.asked == 2, "a token, and how the machine was bought"
+
+
+def on_aws(service: MetadataService) -> dict[str, str]:
+    """Return the variables of a node whose metadata service that is."""
+    told_by_sky = {"cloud": "AWS", "region": "us-east-1", "zone": "us-east-1a"}
+    return {
+        "AWS_EC2_METADATA_SERVICE_ENDPOINT": service.base,
+        "SKYPILOT_CLUSTER_INFO": json.dumps(told_by_sky),
+    }
 
 
 def test_a_command_that_does_not_stop_is_killed(node: Node, running) -> None:

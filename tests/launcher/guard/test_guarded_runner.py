@@ -103,6 +103,18 @@ def test_two_processes_stop_at_the_cap_with_a_whole_checkpoint(tmp_path: Path, r
     assert not (tmp_path / "failure.json").exists()
 
 
+def test_a_run_that_another_node_stops_is_to_go_on(tmp_path: Path, require) -> None:
+    require("linux", "nodes are")
+    process = guarded(tmp_path, runner_orders(tmp_path), processes=1, steps=1_000_000)
+    _wait_for_steps(tmp_path, 5, process)
+    # The process that trains alone, as if one of another node had been told to stop.
+    os.kill(max(descendants(process.pid)), signal.SIGTERM)
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 143, err
+    assert (told(out)["verdict"]["why"], told(out)["command_code"]) == ("signal", 0)
+    assert newest_checkpoint(tmp_path)["step"] == metrics(tmp_path)[-1]["step"]
+
+
 def test_a_signal_that_reaches_every_process_leaves_a_whole_checkpoint(
     tmp_path: Path, require
 ) -> None:

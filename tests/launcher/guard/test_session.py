@@ -8,10 +8,12 @@ from guards import NOW_S, STEP, make_account, make_orders
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gpuplan.launcher.guard.notice import Notice
 from gpuplan.launcher.guard.orders import Busy, Orders
 from gpuplan.launcher.guard.session import ASK, KILL, Session
 from gpuplan.launcher.guard.verdicts import Reading, grace_s
 
+NOTICE = Notice("aws", 120.0, "terminate at 2026-11-23T18:02:00Z")
 TIMED = Reading(step=33, trained=33, times_s=(2.0,) * 30, settled=30, alive_at_s=100.0)
 
 
@@ -116,6 +118,9 @@ def test_other_nodes_act_later_than_the_first() -> None:
         ({}, {"signal_number": 15}, ("signal", 143)),
         ({}, {"stop_asked": True, "signal_number": 2}, ("signal", 130)),
         ({"max_cost_usd": 1.0}, {"stop_asked": True}, ("stop", 0)),
+        ({}, {"notice": NOTICE}, ("notice", 143)),
+        ({}, {"stop_asked": True, "notice": NOTICE}, ("stop", 0)),
+        ({"max_cost_usd": 1.0}, {"notice": NOTICE}, ("max-cost", 4)),
         ({"max_cost_usd": 1.0}, {}, ("max-cost", 4)),
         ({"smoke": True, "projection": STEP}, {}, ("smoke", 0)),
         ({"smoke": True, "projection": STEP, "max_cost_usd": 1.0}, {}, ("max-cost", 4)),
@@ -239,3 +244,14 @@ def test_a_smoke_run_that_ended_first_is_projected_from_the_steps_it_made() -> N
     assert (verdict.why, verdict.exit_code) == ("smoke", 0)
     assert session.projection is not None
     assert verdict.text == session.projection.text
+
+
+def test_a_run_that_another_node_stopped_is_not_done() -> None:
+    orders = make_orders()
+    facts: dict[str, Any] = {"paid_s": 1.0, "reading": TIMED, "loss_is_bad": False}
+    for code, elsewhere, expected in ((0, True, 143), (0, False, 0), (1, True, 1)):
+        session = Session(orders, make_account(orders))
+        verdict = session.ended(code, stopped_elsewhere=elsewhere, **facts)
+        assert verdict.exit_code == expected
+    stopped = tick(orders, stop_asked=True)
+    assert stopped.ended(0, stopped_elsewhere=True, **facts).why == "stop"

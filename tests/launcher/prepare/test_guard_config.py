@@ -85,6 +85,13 @@ def test_nodes_that_fill_a_bucket_wait_for_each_other() -> None:
     assert not made(nodes=2, outputs=None, shared="/mnt/nfs").others_upload
 
 
+def test_spot_machines_alone_are_asked_for_notices() -> None:
+    assert not made().notices
+    # Its guard listens, whatever the plan was made for.
+    assert made(spot=True, regions=("us-east-1",)).notices
+    assert not made(spot=False).notices
+
+
 def test_the_interval_holds_the_start_and_the_end_of_the_machines() -> None:
     held = made()
     plan, wanted = make_plan(run=make_run()), held.projection

@@ -63,3 +63,15 @@ def test_a_file_that_appears_asks_it_to_stop(tmp_path: Path) -> None:
     (tmp_path / "stop").touch()
     assert stopping.is_asked()
     assert not Stopping({}).is_asked()
+
+
+def test_the_guard_of_a_node_is_told_that_another_stopped_the_run(tmp_path: Path) -> None:
+    file = tmp_path / "stop"
+    stopping = Stopping({STOP_VARIABLE: str(file)})
+    stopping.pass_on(steps_left=0)
+    assert not file.exists(), "it has reached its last step"
+    stopping.pass_on(steps_left=3)
+    stopping.pass_on(steps_left=3)
+    assert file.exists()
+    Stopping({}).pass_on(steps_left=3)
+    Stopping({STOP_VARIABLE: str(tmp_path / "gone" / "stop")}).pass_on(steps_left=3)

@@ -4,6 +4,7 @@ import pytest
 from answers import make_plan, make_run, make_stops
 
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.vocabulary import Purchase
 from gpuplan.planner.cost.bought import (
     SHORTEST_INTERVAL_S,
     checkpoint_every_s,
@@ -29,6 +30,20 @@ def test_spot_machines_are_stopped_more_often_than_the_same_on_demand() -> None:
     assert spot.per_hour > owned.per_hour and spot.wait_s > owned.wait_s == 0
     assert spot.checkpoint_bytes == owned.checkpoint_bytes == 1e10
     assert checkpoint_every_s(spot) <= checkpoint_every_s(owned)
+
+
+def test_a_notice_saves_the_work_of_what_gpuplan_runs_itself() -> None:
+    plan = planned().model_copy(update={"runnable": True})
+    accelerator = CATALOGUE.accelerators[plan.offer.accelerator]
+
+    def saved(of: Plan, purchase: Purchase = "spot", own_script: bool = False) -> float:
+        stops = stops_bought(of, accelerator, purchase, own_script=own_script)
+        assert stops is not None
+        return stops.saved_share
+
+    assert saved(plan) > 0
+    assert saved(plan, own_script=True) == saved(plan, "on-demand") == 0
+    assert saved(plan.model_copy(update={"runnable": False})) == 0
 
 
 def test_a_plan_of_a_version_that_did_not_look_has_none() -> None:

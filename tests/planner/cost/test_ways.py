@@ -55,6 +55,35 @@ def test_a_term_pays_above_its_share_of_the_price_on_demand(place: int) -> None:
     assert rented[0] < one.whole_usd <= rented[1]
 
 
+def test_what_is_paid_for_a_term_is_dearer_the_less_it_is_used() -> None:
+    ways = ways_of(plan_on(TYPE, REGION))
+    rented = {one.share: one.usd_per_hour for one in ways["on-demand", None].by_use}
+    assert set(rented) == {0.1, 0.25, 0.5, 0.75, 1.0}
+    assert len(set(rented.values())) == 1
+    for years in (1, 3):
+        term = ways["committed", years]
+        assert term.usd_per_hour is not None and term.break_even_share is not None
+        for one in term.by_use:
+            assert one.usd_per_hour == pytest.approx(term.usd_per_hour / one.share)
+            is_cheaper = one.usd_per_hour < rented[one.share]
+            assert is_cheaper == (one.share > term.break_even_share)
+
+
+def test_a_machine_of_ones_own_crosses_renting_where_it_says() -> None:
+    ways = ways_of(plan_on("p5.48xlarge", "us-east-1", nodes=1))
+    (owned,) = [way for (kind, _), way in ways.items() if kind == "owned"]
+    assert owned.break_even_share is not None
+    rental = ways["on-demand", None].usd_per_hour
+    assert rental is not None
+    assert [one.usd_per_hour for one in owned.by_use] == sorted(
+        (one.usd_per_hour for one in owned.by_use), reverse=True
+    )
+    assert owned.by_use[-1].usd_per_hour == pytest.approx(owned.usd_per_hour)
+    for one in owned.by_use:
+        assert (one.usd_per_hour < rental) == (one.share > owned.break_even_share)
+    assert ways["committed", 1].by_use == ()
+
+
 def test_a_price_that_nobody_states_is_listed_as_unknown() -> None:
     ways = ways_of(plan_on("p5.48xlarge", "us-east-1"))
     for years in (1, 3):

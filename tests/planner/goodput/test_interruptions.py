@@ -1,11 +1,15 @@
 """Which rate of interruptions a spot plan counts with."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.terms.interruptions import InterruptionRow, read_interruptions
-from gpuplan.planner.goodput.interruptions import interruption_rate, notice_s
-from gpuplan.planner.goodput.stops import Rented, rate_of
+from gpuplan.planner.goodput.expected_run import expected_run
+from gpuplan.planner.goodput.interruptions import interruption_rate, notice_s, saved_chance
+from gpuplan.planner.goodput.stops import Rented, State, rate_of, stops_of
+from gpuplan.planner.plan.parts import Estimated
 
 H100 = load_catalogue().accelerators["H100-80GB-SXM"]
 
@@ -47,3 +51,55 @@ def test_nodes_of_a_zone_are_taken_away_together() -> None:
 def test_notices_are_those_that_providers_state() -> None:
     assert (notice_s("aws"), notice_s("gcp"), notice_s("azure")) == (120, 30, 30)
     assert notice_s("lambda") is None
+
+
+@pytest.mark.parametrize(
+    ("provider", "until_copied_s", "gigabytes", "chance"),
+    [
+        # 120 s less 5 s until it is seen: a node writes 100 GB in 100 s at the likely 1 GB/s.
+        ("aws", 15.0, 100.0, 0.45),
+        ("aws", 15.0, 25.0, 0.81),
+        ("aws", 15.0, 400.0, 0.09),
+        ("aws", 15.0, 0.001, 0.9),
+        ("gcp", 15.0, 10.0, 0.45),
+        ("azure", 15.0, 100.0, 0.02),
+        ("gcp", 25.0, 0.001, 0.0),
+        ("gcp", 3600.0, 0.001, 0.0),
+        ("lambda", 1.0, 0.001, 0.0),
+    ],
+)
+def test_a_notice_saves_what_is_written_in_its_time(
+    provider: str, until_copied_s: float, gigabytes: float, chance: float
+) -> None:
+    found = saved_chance(provider, until_copied_s=until_copied_s, bytes_per_node=gigabytes * 1e9)
+    assert found == pytest.approx(chance, abs=0.01)
+
+
+def test_only_interruptions_come_with_notice_and_only_of_runs_that_listen() -> None:
+    state = State(checkpoint_bytes=1e9, parts=1, step_s=1.0)
+    saved = stops_of(spot(1), state, start_s=300).saved_share
+    rate = rate_of(spot(1)).value
+    market = interruption_rate("aws", "us-east-1", "p5.48xlarge").value
+    chance = saved_chance("aws", until_copied_s=2.0 + 5 + 1 / 3, bytes_per_node=1e9)
+    assert saved == pytest.approx(chance * market.per_s / rate.per_s)
+    assert 0 < saved < 0.9
+    others = (
+        (replace(spot(1), purchase="on-demand"), state),
+        (spot(1, "lambda"), state),
+        (spot(1), replace(state, step_s=None)),
+        (spot(1), replace(state, step_s=60.0)),
+    )
+    assert [stops_of(rented, one, start_s=300).saved_share for rented, one in others] == [0] * 4
+
+
+def test_work_that_is_saved_makes_a_run_shorter() -> None:
+    state = State(checkpoint_bytes=1e9, parts=1, step_s=1.0)
+    days_s = 10 * 86_400.0
+    training = Estimated(value=days_s, low=days_s, high=days_s, basis="measured")
+    listens, does_not = (
+        expected_run(training, stops_of(spot(1, "gcp"), one, start_s=300))
+        for one in (state, replace(state, step_s=None))
+    )
+    assert listens.elapsed_s < does_not.elapsed_s
+    assert listens.high_s < does_not.high_s
+    assert listens.stops == pytest.approx(does_not.stops, rel=0.05)

@@ -26,6 +26,7 @@ def some_plans(count: int) -> ManyRuns:
         restart_s=rng.uniform(300, 2000, count),
         wait_s=rng.uniform(0, 3600, count),
         usd_per_hour=np.exp(rng.uniform(0, np.log(5000), count)),
+        saved_share=rng.uniform(0, 0.9, count),
     )
 
 
@@ -46,6 +47,7 @@ def test_each_is_priced_as_if_it_were_alone() -> None:
                 stall_s=many.stall_s[place],
                 restart_s=many.restart_s[place],
                 wait_s=many.wait_s[place],
+                saved_share=many.saved_share[place],
             ),
         )
         assert found.elapsed_s[place] == pytest.approx(run.elapsed_s, rel=1e-4)

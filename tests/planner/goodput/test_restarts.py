@@ -24,6 +24,7 @@ conditions = st.builds(
     stall_s=st.floats(0.1, 300),
     restart_s=st.floats(1, 1800),
     wait_s=st.floats(0, 3600),
+    saved_share=st.just(0.0) | st.floats(0, 0.99),
 )
 
 
@@ -94,9 +95,22 @@ def test_young_and_daly_agree_where_stops_are_rare() -> None:
     assert best_interval_s(rate, 0.0) == 0.0
 
 
+def test_a_stop_with_notice_costs_its_restart_and_no_work() -> None:
+    of = Conditions(rate_per_s=1e-7, stall_s=10.0, restart_s=600.0, wait_s=300.0)
+    part_s, undisturbed_s = 1810.0, 100 * 1810.0
+
+    def a_stop_s(saved_share: float) -> float:
+        found = elapsed(100 * 1800.0, 100, replace(of, saved_share=saved_share))
+        return (found.mean_s - undisturbed_s) / found.stops
+
+    assert a_stop_s(0.0) == pytest.approx(part_s / 2 + 600 + 300, rel=0.001)
+    assert a_stop_s(0.5) == pytest.approx(part_s / 4 + 600 + 300, rel=0.001)
+    assert a_stop_s(0.999) == pytest.approx(600 + 300, rel=0.002)
+
+
 def test_arrays_give_what_floats_give() -> None:
     rates = np.array([1e-9, 1e-6, 1e-4])
-    of = Conditions(rate_per_s=rates, stall_s=10.0, restart_s=600.0, wait_s=100.0)
+    of = Conditions(rate_per_s=rates, stall_s=10.0, restart_s=600.0, wait_s=100.0, saved_share=0.4)
     found = elapsed(5 * DAY, 200, of, np)
     for place, rate in enumerate(rates):
         one = elapsed(5 * DAY, 200, replace(of, rate_per_s=float(rate)))

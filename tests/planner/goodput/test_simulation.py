@@ -37,8 +37,25 @@ def worst(found: list[Compared], name: str) -> Compared:
 )
 def test_the_closed_form_is_near_the_simulation(count: int, runs: int) -> None:
     rng = np.random.default_rng(13)
+    judge(cases(count, rng), runs, rng)
+
+
+@pytest.mark.parametrize(
+    ("count", "runs"),
+    [(20, 3000), pytest.param(125, 4000, marks=pytest.mark.slow)],
+    ids=["20 cases", "125 cases"],
+)
+def test_it_is_where_notices_save_the_work_too(count: int, runs: int) -> None:
+    rng = np.random.default_rng(17)
+    noticed = [a_case(1 + i % 2 * int(rng.integers(1, 5)), rng, noticed=True) for i in range(count)]
+    judge(noticed, runs, rng)
+
+
+def judge(these: list[Case], runs: int, rng: np.random.Generator) -> None:
+    """Hold the closed form to what is promised, on every case."""
     found: list[Compared] = []
-    for batch in batches(cases(count, rng)):
+    count = len(these)
+    for batch in batches(these):
         found += compared(batch, runs, rng)
     for name, bound in (("mean", MEAN), ("billed", MEAN), ("chance", CHANCE)):
         off = sorted(abs(getattr(one, name)) for one in found)

@@ -80,7 +80,8 @@ def cache(request: pytest.FixtureRequest, make_decoder: Callable[..., Profile]) 
 def space(cache: ModelCache, *, sizes: tuple[int, ...] = SIZES, **work: int) -> Space:
     recomputes = RECOMPUTES if cache.profile.steps[0].forward_of else ("none",)
     choices = Choices(recomputes=recomputes, micro_batches=sizes)
-    return space_of(Question(work=Work(**work), choices=choices), cache.profile)
+    asked = Work(**work)  # pyright: ignore[reportArgumentType]
+    return space_of(Question(work=asked, choices=choices), cache.profile)
 
 
 def site(device: str, nodes: int, per_node: int, host_gib: float | None = 2048) -> Site:

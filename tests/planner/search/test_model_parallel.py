@@ -24,7 +24,7 @@ def profile() -> Profile:
 
 def ask(profile: Profile, layout: str, nodes: int = 1, **work: int) -> SearchOutcome:
     question = Question(
-        work=Work(**work),
+        work=Work(**work),  # pyright: ignore[reportArgumentType]
         machine=Machine(accelerators=("H100:8",), providers=("aws",), nodes=(nodes,)),
         choices=Choices(layouts=(parse_layout(layout),), precisions=("bf16-amp",)),
     )

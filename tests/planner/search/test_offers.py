@@ -10,10 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import Catalogue, load_catalogue
 from gpuplan.catalog.types import Offer
-from gpuplan.planner.plan.question import Machine, Money
-from gpuplan.planner.search.offers import Market, PricedInstance, survey
+from gpuplan.planner.plan.question import Machine, Money, Work
+from gpuplan.planner.search.offers import (
+    Market,
+    PricedInstance,
+    refuse_unknown_place,
+    survey,
+)
 
 CATALOGUE = load_catalogue()
 PROVIDERS = sorted({offer.provider for offer in CATALOGUE.offers})
@@ -160,3 +166,31 @@ def test_slices_and_unknown_machines_are_counted() -> None:
     market = surveyed(real, unknown, fraction)
     assert [choice.offer for choice in market.choices] == [real]
     assert (market.without_spec, market.cannot_train) == (1, 1)
+
+
+def test_the_region_of_the_data_set_is_one_more_choice() -> None:
+    near = p6("us-east-1", None, is_market=False, on_demand="110")
+    far = p6("us-east-2", None, is_market=False, on_demand="100")
+    work = Work(dataset_bytes=5e13, dataset_at="aws/us-east-1")
+
+    def regions(*offers: Offer, of: Work) -> list[str]:
+        machine = Machine(providers=("all",))
+        market = survey(with_offers(*offers), machine, Money(), work=of)
+        return [choice.offer.region for choice in market.choices]
+
+    assert regions(near, far, of=Work()) == ["us-east-2"]
+    assert regions(near, far, of=work) == ["us-east-2", "us-east-1"]
+    assert regions(near, of=work) == ["us-east-1"]
+    assert regions(far, of=work) == ["us-east-2"]
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [("awss/us-east-1", "Did you mean aws"), ("aws/us-east-9", "has no region 'us-east-9'")],
+)
+def test_a_data_set_in_a_place_that_is_not_known_is_refused(place: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        refuse_unknown_place(Work(dataset_bytes=1e9, dataset_at=place), CATALOGUE)
+    for right in (None, "aws/us-east-1", "GCP/us-central1"):
+        size_bytes = None if right is None else 1e9
+        refuse_unknown_place(Work(dataset_bytes=size_bytes, dataset_at=right), CATALOGUE)

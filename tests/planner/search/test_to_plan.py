@@ -8,6 +8,7 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.cost.beside import total_usd
 from gpuplan.planner.plan.plan import Plan, WholeJob
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
+from gpuplan.planner.search.recommended import cost_of
 from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile
 
@@ -88,3 +89,48 @@ def test_what_has_to_be_done_first_is_a_note(toy: Profile, instance_type: str, s
     plan = plan_on(toy, instance_type)
     assert plan.runnable
     assert len([note for note in plan.notes if said in note]) == 1
+
+
+def test_plans_are_ordered_with_what_their_data_set_costs(toy: Profile) -> None:
+    """A data set that costs more to move than any machine keeps the job where it is."""
+
+    def asked(work: Work) -> list[Plan]:
+        question = Question(
+            work=work,
+            machine=Machine(providers=("aws", "gcp"), max_nodes=1),
+            choices=Choices(recomputes=("none",), precisions=("fp32",)),
+            by="provider",
+        )
+        return list(search(question, toy, CATALOGUE).plans)
+
+    plain = asked(Work(steps=20_000_000, global_batch=64))
+    assert all(plan.whole_job and plan.whole_job.dataset_usd == 0 for plan in plain)
+    there = {"aws": "us-east-1", "gcp": "us-central1"}
+    (last,) = set(there) - {plain[0].offer.provider}
+    place = f"{last}/{there[last]}"
+    work = Work(steps=20_000_000, global_batch=64, dataset_bytes=1e15, dataset_at=place)
+    with_data = asked(work)
+    assert with_data[0].offer.provider == last
+    assert with_data[0].offer.region == there[last]
+    for plan in with_data:
+        job = plan.whole_job
+        assert job is not None and job.usd is not None and job.total_usd is not None
+        assert job.total_usd >= job.usd + job.dataset_usd
+        likely = plan.usd_ends[1]
+        assert likely == pytest.approx(float(job.usd + job.dataset_usd))
+    counted = [cost_of(plan) or 0.0 for plan in with_data if not plan.needs_port]
+    assert counted == sorted(counted)
+
+
+def test_a_budget_holds_the_data_set_too(toy: Profile) -> None:
+    def found(**data: object) -> list[Plan]:
+        question = Question(
+            work=Work(steps=20_000, global_batch=64, **data),  # pyright: ignore[reportArgumentType]
+            machine=Machine(providers=("gcp",), max_nodes=1),
+            choices=Choices(recomputes=("none",), precisions=("fp32",)),
+            money=Money(budget_usd=Decimal(100)),
+        )
+        return list(search(question, toy, CATALOGUE).plans)
+
+    assert found()
+    assert not found(dataset_bytes=1e14, dataset_at="aws/us-east-1")

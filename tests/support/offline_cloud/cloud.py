@@ -204,6 +204,10 @@ class Cloud:
         """End these machines as the cloud would, unknown to SkyPilot."""
         self._ask("terminate", [machine.id for machine in machines])
 
+    def warn_machines(self, machines: Iterable[Machine]) -> None:
+        """Give spot machines notice; to end them is left to the test."""
+        self._ask("warn", [one.id for one in machines])
+
     def _ask(self, question: str, *arguments: object) -> Any:
         with multiprocessing.connection.Client(str(self.folder / "control")) as server:
             server.send((question, *arguments))

@@ -7,20 +7,24 @@ import datetime
 import http.server
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from offline_cloud.network import GATEWAY, METADATA
 
 ROLE = "skypilot-v1"
 LIFETIME = datetime.timedelta(hours=6)
+NOTICE = datetime.timedelta(minutes=2)
 
 
-def serve_metadata(machine_at: Callable[[str], tuple[str, str] | None]) -> None:
+def serve_metadata(
+    machine_at: Callable[[str], tuple[str, str] | None], warned: Mapping[str, datetime.datetime]
+) -> None:
     """Answer machines, in a thread of its own.
 
     Args:
         machine_at: the id and the market of the machine with a private address; None where there
             is none.
+        warned: when spot machines were given notice, by id.
     """
 
     class Metadata(http.server.BaseHTTPRequestHandler):
@@ -37,6 +41,10 @@ def serve_metadata(machine_at: Callable[[str], tuple[str, str] | None]) -> None:
                 self._answer(machine[0])
             elif path.endswith("/meta-data/instance-life-cycle"):
                 self._answer(machine[1])
+            elif path.endswith("/meta-data/spot/instance-action") and machine[0] in warned:
+                ends = warned[machine[0]] + NOTICE
+                action = {"action": "terminate", "time": f"{ends:%Y-%m-%dT%H:%M:%SZ}"}
+                self._answer(json.dumps(action))
             elif path.endswith("/iam/security-credentials"):
                 self._answer(ROLE)
             elif path.endswith(f"/iam/security-credentials/{ROLE}"):

@@ -4,6 +4,7 @@ FOLDER is the cloud's state, IMAGE what machines boot from. VISIBLE folders belo
 are; the rest of /tmp is the cloud's own, since SkyPilot keeps sockets and locks there.
 """
 
+import datetime
 import multiprocessing.connection
 import os
 import pwd
@@ -25,6 +26,8 @@ class Server:
     def __init__(self, folder: Path, fleet: Fleet) -> None:
         self._folder = folder
         self._fleet = fleet
+        self.warned: dict[str, datetime.datetime] = {}
+        """When machines were given notice, by id."""
 
     def instances(self) -> list[dict[str, Any]]:
         """Return every machine there ever was."""
@@ -37,6 +40,10 @@ class Server:
             if record.id in names:
                 client("ec2", record.region).terminate_instances(InstanceIds=[record.id])
 
+    def warn(self, names: list[str]) -> None:
+        """Give notice that machines will be taken away, as EC2's metadata tells them."""
+        self.warned.update(dict.fromkeys(names, datetime.datetime.now(datetime.UTC)))
+
 
 def main(folder: Path, image: Path, visible: list[Path]) -> None:
     """Start everything, then answer until killed."""
@@ -47,8 +54,8 @@ def main(folder: Path, image: Path, visible: list[Path]) -> None:
     serve_aws(folder / "failures.json", fleet.sync)
     seed_account()
     fleet.sync()
-    serve_metadata(fleet.machine_at)
     server = Server(folder, fleet)
+    serve_metadata(fleet.machine_at, server.warned)
     # A socket in the file system is reached from outside this network.
     with multiprocessing.connection.Listener(str(folder / "control")) as listener:
         while True:

@@ -216,6 +216,7 @@ def _report_of(
     from ..catalog.version import VERSION
     from ..planner.budget.ledger import Books
     from ..planner.budget.report.build import Made, build_report
+    from ..planner.cost.ways import ways_to_pay
     from .projects.machines import idle_price
     from .projects.providers import with_known_providers
     from .projects.spending import with_launches
@@ -237,7 +238,7 @@ def _report_of(
         file=file,
     )
     return with_launches(
-        build_report(books, made),
+        build_report(books, made, ways_of=lambda plan: ways_to_pay(plan, catalogue)),
         clock(),
         project=None if is_of_plans else project.name,
         file=None if file is None else answers.folder / file,

@@ -1,0 +1,115 @@
+"""What a data set costs beside the machines: kept in a bucket near them, and moved there.
+
+It is read where the machines are, so it is kept there while the job lasts. From another place it is
+moved once: traffic is billed by the seller of the place that it leaves. Where a price is not known
+the line says so, and plans are ordered as if it were the highest that any seller states, so that no
+seller comes first by stating none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ...catalog.terms.storage import dearest_usd_per_gb, gb_bytes, storage_prices
+from ...catalog.units import HOURS_PER_MONTH
+from ..plan.parts import DATASET_LINES, DataLine
+from ..plan.question import Work
+from .data_cost import line_of
+
+KEPT, MOVED = DATASET_LINES
+HOURS = 1e6
+"""Lines are rounded to the cent: over so many hours that says nothing."""
+
+
+@dataclass(frozen=True)
+class DatasetUsd:
+    """What a data set counts in the order of plans, dollars; unknown prices at the highest."""
+
+    moved: float = 0.0
+    kept_per_hour: float = 0.0
+
+    def of(self, hours: float) -> float:
+        """Return the dollars of a job of so many hours."""
+        return self.moved + self.kept_per_hour * hours
+
+
+NO_DATASET = DatasetUsd()
+
+
+def dataset_lines(
+    work: Work, provider: str, region: str, *, hours: float, is_owned: bool = False
+) -> tuple[DataLine, ...]:
+    """Return what the data set of a job costs; nothing where its size is not stated.
+
+    Args:
+        work: with the data set's bytes, and the place where it is now, if that is stated.
+        provider: who sells the machines, and keeps the data set while they train.
+        region: where both are.
+        hours: of the whole job.
+        is_owned: whether the machines are the user's own, whose disks are paid already.
+    """
+    if work.dataset_bytes is None:
+        return ()
+    size_bytes = round(work.dataset_bytes)
+    lines = []
+    if not is_owned:
+        prices = storage_prices(provider, region)
+        months = Decimal(hours) / HOURS_PER_MONTH
+        month_usd = prices.object_storage_usd_per_month(size_bytes)
+        lines.append(
+            line_of(
+                KEPT,
+                Decimal(size_bytes) / gb_bytes(provider) * months,
+                "GB-month",
+                None if month_usd is None else month_usd * months,
+                prices.object_storage,
+                is_certain=True,
+            )
+        )
+    at = work.dataset_place
+    if at is not None and at != (provider, region):
+        lines.append(_moved(size_bytes, at, is_inside=at[0] == provider))
+    return tuple(lines)
+
+
+def _moved(size_bytes: int, at: tuple[str, str], *, is_inside: bool) -> DataLine:
+    """Return the line of the traffic out of a place: inside its seller, or to the internet."""
+    prices = storage_prices(*at)
+    if is_inside:
+        usd, tiers = prices.inter_region_usd(size_bytes), prices.inter_region
+    else:
+        usd, tiers = prices.internet_egress_usd(size_bytes), prices.internet_egress
+    quantity = Decimal(size_bytes) / gb_bytes(at[0])
+    return line_of(MOVED, quantity, "GB", usd, tiers, is_certain=True)
+
+
+def known_usd(lines: Iterable[DataLine]) -> Decimal:
+    """Return what the lines of a data set cost as far as it is known, dollars."""
+    return sum((one.usd for one in lines if one.is_of_dataset and one.usd), Decimal(0))
+
+
+def ranked_usd(lines: Iterable[DataLine]) -> float:
+    """Return what the lines of a data set count in the order of plans, dollars."""
+    return sum(_counted_usd(one) for one in lines if one.is_of_dataset)
+
+
+def dataset_usd_of(work: Work, provider: str, region: str, *, is_owned: bool = False) -> DatasetUsd:
+    """Return what it counts in a place, before the length of the job is known."""
+    at_once, in_an_hour = (
+        ranked_usd(dataset_lines(work, provider, region, hours=hours, is_owned=is_owned))
+        for hours in (0.0, HOURS)
+    )
+    return DatasetUsd(moved=at_once, kept_per_hour=(in_an_hour - at_once) / HOURS)
+
+
+def dearest_usd(name: str) -> Decimal:
+    """Return the highest price of a GB that any seller states for a line of this file."""
+    item = "object_storage_usd_per_gb_month" if name == KEPT else "internet_egress_usd_per_gb"
+    return dearest_usd_per_gb(item)
+
+
+def _counted_usd(line: DataLine) -> float:
+    known = line.usd
+    return float(Decimal(line.quantity) * dearest_usd(line.name) if known is None else known)
