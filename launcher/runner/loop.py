@@ -282,6 +282,7 @@ class Loop:
             start=start,
             workers=job.workers,
             synthetic=job.synthetic,
+            group=self._processes.host_group,
         )
 
     def _name_slow_ranks(self) -> None:
