@@ -16,6 +16,7 @@ from ...catalog.errors import GpuplanError
 from ...profiles.user_model.workload import Workload
 from .build import Trainer
 from .checkpoint.checkpoint import Checkpoints, saved_facts
+from .checkpoint.contents import Contents
 from .control import Agreed, Control
 from .input.batches import Batches, open_batches
 from .input.samples import Share, seed_everything
@@ -28,6 +29,8 @@ from .reporting.report import Report
 from .stopping import Stopping
 from .training import PartTimes
 
+READINGS = "readings"
+"""In a checkpoint's small state: how far streams were read."""
 SETTLED_STEPS = 3
 """Steps of a run that choose kernels and make the optimizer's state; no time of theirs counts."""
 RECENT_STEPS = 50
@@ -92,6 +95,10 @@ class Loop:
         self._before_s = 0.0
         """How long the run had trained when its checkpoint was written."""
         self._outcome = Outcome(step=0, stopped=False, elapsed_s=0.0)
+        self._contents = Contents(
+            model=trainer.model, optimizer=trainer.optimizer, scaler=trainer.scaler
+        )
+        self._batches: Batches
         self._unreported: deque[tuple[float, torch.Tensor | None]] = deque()
         """(Seconds that data were waited for, norm of the gradients) of steps, oldest first."""
 
@@ -99,13 +106,13 @@ class Loop:
         """Run until the last step, a signal, or an error."""
         self._heartbeat.beat(0)
         self._checkpoints.open()
-        self._outcome.step = self._resume()
-        batches = self._open_batches(self._outcome.step)
+        self._outcome.step, readings = self._resume()
+        self._batches = self._open_batches(self._outcome.step, readings)
         if self._processes.is_first:
             self._report = Report(self._job, self._workload, self._trainer, self._processes.world)
         with self._stopping.listening():
             try:
-                self._steps(batches)
+                self._steps()
             except BaseException:
                 self._checkpoints.rescue()
                 raise
@@ -115,12 +122,12 @@ class Loop:
         self._outcome.elapsed_s = self._before_s + self._elapsed_s()
         return self._outcome
 
-    def _steps(self, batches: Batches) -> None:
+    def _steps(self) -> None:
         self._began_s = time.perf_counter()
         outcome, job = self._outcome, self._job
         first = outcome.step
         while outcome.step < job.steps:
-            before = self._one_step(batches)
+            before = self._one_step()
             outcome.step += 1
             self._heartbeat.beat(outcome.step)
             if before is not None:
@@ -145,15 +152,15 @@ class Loop:
         self._checkpoints.finish()
         self._processes.barrier()
 
-    def _one_step(self, batches: Batches) -> Agreed | None:
+    def _one_step(self) -> Agreed | None:
         """Run a step; return what all processes agreed on after the one before."""
         trainer, step = self._trainer, self._outcome.step
         self._parts.begin()
-        made = batches.step()
+        made = self._batches.step()
         self._parts.mark("input")
         seed_everything((self._job.seed * 1_000_003 + step) * 65_537 + trainer.position.data)
         loss, norm = trainer.step(made, self._parts.mark)
-        self._unreported.append((batches.waited_s, norm))
+        self._unreported.append((self._batches.waited_s, norm))
         return self._control.exchange(
             loss,
             stop=self._stopping.is_asked(),
@@ -207,10 +214,10 @@ class Loop:
             if not all_finite(self._trainer.step.parameters, self._processes.device):
                 raise self._not_finite(agreed.loss)
             self._checkpoints.save(
-                self._trainer.model,
-                self._trainer.optimizer,
+                self._contents,
                 facts=self._facts(step),
                 elapsed_s=agreed.elapsed_s,
+                small={**self._contents.small_state(), READINGS: self._readings()},
             )
         self._parts.mark("checkpoint")
 
@@ -234,12 +241,23 @@ class Loop:
         assert agreed is not None
         return agreed
 
-    def _resume(self) -> int:
-        """Return the step to begin with, after reading the checkpoint it follows."""
+    def _readings(self) -> dict[int, dict[int, bytes]]:
+        """Return, by data rank and worker, how far a stream was read; collective."""
+        own = (self._trainer.position.data, self._batches.readings())
+        told: list[Any] = [own] * self._processes.world
+        if self._processes.world > 1:
+            dist.all_gather_object(told, own, self._processes.host_group)
+        return {rank: by_worker for rank, by_worker in told if by_worker}
+
+    def _resume(self) -> tuple[int, dict[int, dict[int, bytes]]]:
+        """Return the step to begin with, after reading the checkpoint it follows.
+
+        With it, how far streams were read there.
+        """
         trainer = self._trainer
-        found = self._checkpoints.resume(trainer.model, trainer.optimizer, trainer.scaler)
+        found = self._checkpoints.resume(self._contents)
         if found is None:
-            return 0
+            return 0, {}
         path, facts = found.path, found.facts
         self._before_s = float(facts["elapsed_s"])
         if self._processes.is_first:
@@ -249,7 +267,7 @@ class Loop:
                     f"its global batch was {facts.get('global_batch')}, now it is"
                     f" {trainer.execution.global_batch}: samples come in another order"
                 )
-        return int(facts["step"])
+        return int(facts["step"]), found.small.get(READINGS, {})
 
     def _facts(self, step: int) -> dict[str, Any]:
         execution = self._trainer.execution
@@ -271,7 +289,7 @@ class Loop:
             now=time.time,
         )
 
-    def _open_batches(self, start: int) -> Batches:
+    def _open_batches(self, start: int, readings: dict[int, dict[int, bytes]]) -> Batches:
         trainer, job = self._trainer, self._job
         return open_batches(
             self._workload,
@@ -283,6 +301,7 @@ class Loop:
             workers=job.workers,
             synthetic=job.synthetic,
             group=self._processes.host_group,
+            saved=readings,
         )
 
     def _name_slow_ranks(self) -> None:

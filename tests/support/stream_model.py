@@ -31,8 +31,8 @@ def build_optimizer(parameters) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=1e-5)
 
 
-def build_dataset(size: int = 64, by: str = "") -> IterableDataset:
-    return Numbers(size, by)
+def build_dataset(size: int = 64, by: str = "", placed: bool = False) -> IterableDataset:
+    return Placed(size, by) if placed else Numbers(size, by)
 
 
 class Numbers(IterableDataset):
@@ -51,3 +51,25 @@ class Numbers(IterableDataset):
             reader, readers = reader * info.num_workers + info.id, readers * info.num_workers
         for number in range(reader, self.size, readers):
             yield torch.tensor([float(number)])
+
+
+class Placed(Numbers):
+    """The same, and it says how far it is; what it reads is noted in a file."""
+
+    def __init__(self, size: int, by: str):
+        super().__init__(size, by)
+        self.given = 0
+
+    def __iter__(self):
+        for sample in list(super().__iter__())[self.given :]:
+            self.given += 1
+            with open(os.environ["SAMPLES_READ"] + "-by-stream", "a", encoding="utf-8") as file:
+                file.write(f"{sample.item():g}\n")
+            yield sample
+        self.given = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"given": self.given}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.given = state["given"]

@@ -4,7 +4,7 @@ A checkpoint is written by torch.distributed.checkpoint into a hidden folder, by
 part, and gets its name only when all of it is on disk: a kill at any moment leaves the one before
 whole. Keys are the names of the model's parameters, so it is read back under any other layout.
 
-    checkpoints/step-00000200/.metadata  *.distcp  run.json
+    checkpoints/step-00000200/.metadata  *.distcp  state.pt  run.json
 
 In a mounted bucket there are no renames worth the name: the files have theirs from the start, and a
 checkpoint is whole when every file is there that its run.json, written last, lists.
@@ -12,6 +12,7 @@ checkpoint is whole when every file is there that its run.json, written last, li
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import time
@@ -21,9 +22,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
-from torch import nn
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
@@ -33,8 +32,9 @@ from ..job import CheckpointPolicy
 from ..numerics import LossScaler
 from ..processes import Processes
 from ..reporting.metrics import say
+from .contents import SMALL_FILE, Contents, write_small
 from .folder import NAME, RUN_FILE, file_sizes, make_durable, open_folder, whole_checkpoints
-from .reading import FAILURES, Resumed, read_first, reason, state_of
+from .reading import FAILURES, Resumed, read_first, reason
 
 # One process saves alone on purpose.
 warnings.filterwarnings("ignore", message="torch.distributed is disabled", module="torch")
@@ -51,6 +51,7 @@ class Checkpoints:
         self._processes = processes
         self._saving: Future[Any] | None = None
         self._facts: dict[str, Any] = {}
+        self._small: dict[str, Any] = {}
         self._saved_step = -1
         self._saved_s = 0.0
         self.write_s = 0.0
@@ -70,12 +71,7 @@ class Checkpoints:
         """Return the step of the newest checkpoint that is written or was read; None for none."""
         return None if self._saved_step < 0 else self._saved_step
 
-    def resume(
-        self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        scaler: LossScaler | None,
-    ) -> Resumed | None:
+    def resume(self, contents: Contents) -> Resumed | None:
         """Read the newest checkpoint that can be used; None where the run begins anew.
 
         One that is damaged, or whose weights are not finite, is left for the one before it.
@@ -87,7 +83,7 @@ class Checkpoints:
         paths = self._candidates()
         if not paths:
             return None
-        found = read_first(paths, model, optimizer, scaler, self._processes)
+        found = read_first(paths, contents, self._processes)
         if isinstance(found, str):
             raise _unusable(paths[0], found, whole_checkpoints(self._folder))
         self._saved_step = int(found.facts["step"])
@@ -125,15 +121,24 @@ class Checkpoints:
 
     def save(
         self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
+        contents: Contents,
         *,
         facts: dict[str, Any],
         elapsed_s: float,
+        small: dict[str, Any] | None = None,
     ) -> None:
-        """Begin to write a checkpoint; training goes on once its tensors are copied."""
+        """Begin to write a checkpoint; training goes on once its tensors are copied.
+
+        Args:
+            contents: of the checkpoint.
+            facts: what it says of the run.
+            elapsed_s: seconds since training began, the same on every process.
+            small: its small state, of which the first process's counts; None for `contents`'s.
+        """
         self.finish()
         self._facts = facts
+        # A copy: what it is made of goes on changing while the tensors are written.
+        self._small = copy.deepcopy(contents.small_state() if small is None else small)
         self._saved_step, self._saved_s = int(facts["step"]), elapsed_s
         self._begun_s = time.perf_counter()
         partial = self._partial(facts["step"])
@@ -142,7 +147,7 @@ class Checkpoints:
             # In a bucket this may be a checkpoint that was found not to be whole.
             (partial / RUN_FILE).unlink(missing_ok=True)
         self._saving = async_save(
-            state_of(model, optimizer),
+            contents.tensors(),
             storage_writer=FileSystemWriter(partial, sync_files=True),
             process_group=self._processes.checkpoint_group,
             no_dist=self._processes.world == 1,
@@ -188,8 +193,10 @@ class Checkpoints:
     def _name(self) -> None:
         step = self._facts["step"]
         partial, whole = self._partial(step), self._folder / NAME.format(step)
+        small_bytes = write_small(partial, self._small)
         if self._policy.in_bucket:
-            self._facts = {**self._facts, "files": file_sizes(partial)}
+            sizes = {**file_sizes(partial), SMALL_FILE: small_bytes}
+            self._facts = {**self._facts, "files": sizes}
         write_atomically(partial / RUN_FILE, json.dumps(self._facts, indent=1) + "\n")
         make_durable(partial)
         if not self._policy.in_bucket:
