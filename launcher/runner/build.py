@@ -20,6 +20,7 @@ from ...profiles.user_model.training_step import recompute_blocks
 from ...profiles.user_model.workload import Workload
 from .input.samples import seed_everything
 from .job import Execution, Job
+from .loss_weights import loss_weights
 from .numerics import LossScaler, caster, make_scaler, use_matmul_format
 from .parallel import tensor_parallel
 from .parallel.initial_weights import build_without_memory, hand_out, only_first_builds
@@ -154,7 +155,8 @@ def _spread(
     trained = spread(module, block_modules(model), execution, mesh)
     is_empty = any(one.is_meta for one in trained.parameters())
     (trained.to_empty(device=device) if is_empty else trained.to(device)).train()
-    return _Spreading(gradients=WholeModel(trained, execution), trained=trained)
+    weights = loss_weights(workload, layout, device)
+    return _Spreading(gradients=WholeModel(trained, execution, weights), trained=trained)
 
 
 def _check_model(job: Job, workload: Workload, parameters: int) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ...catalog.errors import GpuplanError
 from ...profiles.user_model.workload import Workload
 from .build import Trainer
 from .checkpoint.checkpoint import Checkpoints, saved_facts
@@ -21,13 +20,22 @@ from .control import Agreed, Control
 from .input.batches import Batches, open_batches
 from .input.samples import Share, seed_everything
 from .job import Job
+from .not_finite import (
+    MOST_REWINDS,
+    NotFiniteError,
+    Rewinds,
+    loss_not_finite,
+    weights_not_finite,
+)
 from .numerics import all_finite, input_dtype
 from .parallel.parallelize import as_float
 from .processes import Processes
-from .reporting.metrics import Heartbeat, duration, say
+from .reporting.metrics import Heartbeat, say
 from .reporting.report import Report
+from .reporting.slow_ranks import name_slow_ranks
 from .stopping import Stopping
 from .training import PartTimes
+from .training_options import REWIND
 
 READINGS = "readings"
 """In a checkpoint's small state: how far streams were read."""
@@ -35,9 +43,6 @@ SETTLED_STEPS = 3
 """Steps of a run that choose kernels and make the optimizer's state; no time of theirs counts."""
 RECENT_STEPS = 50
 SLOW_RANK_EVERY = 50
-SLOW_RANK = 1.5
-"""Times the median of all ranks."""
-SLOWER_BY_S = 0.01
 
 
 @dataclass
@@ -52,14 +57,6 @@ class Outcome:
     """Time of every settled step."""
     parts_s: dict[str, list[float]] = field(default_factory=dict)
     last_loss: float | None = None
-
-
-class LossNotFiniteError(GpuplanError):
-    """The loss became infinite or no number."""
-
-
-class WeightsNotFiniteError(GpuplanError):
-    """Weights became infinite or no number, while the loss was still finite."""
 
 
 def train(job: Job, workload: Workload, trainer: Trainer, processes: Processes) -> Outcome:
@@ -84,9 +81,8 @@ class Loop:
         self._trainer = trainer
         self._processes = processes
         self._checkpoints = Checkpoints(job.checkpoints, job.checkpoint, processes)
-        self._control = Control(
-            processes.device, world=processes.world, is_first=processes.is_first
-        )
+        self._control = self._new_control()
+        self._rewinds = Rewinds()
         self._parts = PartTimes(processes.device)
         self._heartbeat = Heartbeat(job.out_dir, processes.rank)
         self._report: Report | None = None
@@ -107,12 +103,12 @@ class Loop:
         self._heartbeat.beat(0)
         self._checkpoints.open()
         self._outcome.step, readings = self._resume()
-        self._batches = self._open_batches(self._outcome.step, readings)
+        self._batches = self._open_batches(readings)
         if self._processes.is_first:
             self._report = Report(self._job, self._workload, self._trainer, self._processes.world)
         with self._stopping.listening():
             try:
-                self._steps()
+                self._all_steps()
             except BaseException:
                 self._checkpoints.rescue()
                 raise
@@ -122,8 +118,43 @@ class Loop:
         self._outcome.elapsed_s = self._before_s + self._elapsed_s()
         return self._outcome
 
-    def _steps(self) -> None:
+    def _all_steps(self) -> None:
+        """Run the steps; after a divergence again from the newest checkpoint, where that is asked.
+
+        Raises:
+            NotFiniteError: nothing else is asked, or it happened too often.
+        """
         self._began_s = time.perf_counter()
+        while True:
+            try:
+                return self._steps()
+            except NotFiniteError as error:
+                if self._job.training.on_nan != REWIND or not self._rewinds.may_go_back:
+                    raise
+                self._go_back(error)
+
+    def _go_back(self, error: NotFiniteError) -> None:
+        """Continue from the newest checkpoint, with the samples behind those taken since."""
+        begun = self._outcome.step
+        self._checkpoints.finish()
+        found = self._checkpoints.newest(self._contents)
+        if found is None:
+            raise error
+        step = int(found.facts["step"])
+        # Those of the facts are of when it was written: this run may have gone back since.
+        self._rewinds.go_back(begun=begun, to=step)
+        if self._processes.is_first:
+            say(
+                f"{error.message} Going back to {found.path.name}, and on with the samples behind"
+                f" those of step {begun} ({self._rewinds.done} of {MOST_REWINDS} times)"
+            )
+        self._outcome.step = step
+        self._unreported.clear()
+        self._control = self._new_control()
+        self._parts = PartTimes(self._processes.device)
+        self._batches = self._open_batches(found.small.get(READINGS, {}))
+
+    def _steps(self) -> None:
         outcome, job = self._outcome, self._job
         first = outcome.step
         while outcome.step < job.steps:
@@ -142,7 +173,7 @@ class Loop:
                     self._save()
             self._checkpoints.name_if_done()
             if (outcome.step - first) % SLOW_RANK_EVERY == 0:
-                self._name_slow_ranks()
+                name_slow_ranks(self._processes, self._parts.of_step())
         outcome.stopped = outcome.step < job.steps
         if outcome.step > first:
             self._parts.begin()
@@ -154,11 +185,11 @@ class Loop:
 
     def _one_step(self) -> Agreed | None:
         """Run a step; return what all processes agreed on after the one before."""
-        trainer, step = self._trainer, self._outcome.step
+        trainer = self._trainer
         self._parts.begin()
         made = self._batches.step()
         self._parts.mark("input")
-        seed_everything((self._job.seed * 1_000_003 + step) * 65_537 + trainer.position.data)
+        seed_everything((self._job.seed * 1_000_003 + self._place) * 65_537 + trainer.position.data)
         loss, norm = trainer.step(made, self._parts.mark)
         self._unreported.append((self._batches.waited_s, norm))
         return self._control.exchange(
@@ -196,11 +227,7 @@ class Loop:
                 typical_s=statistics.median(outcome.times_s[-RECENT_STEPS:] or [step_s]),
             )
         if not math.isfinite(agreed.loss):
-            raise LossNotFiniteError(
-                f"The loss of step {step} is {agreed.loss}; nothing after it can be learned.",
-                fix="lower the learning rate, give --clip-grad-norm 1, or use bf16-amp or fp32;"
-                f" {self._newest()}.",
-            )
+            raise loss_not_finite(step, agreed.loss, self._checkpoints.newest_step)
 
     def _save(self) -> None:
         """Begin a checkpoint, once this step is known to have a finite loss and finite weights.
@@ -212,7 +239,7 @@ class Loop:
         step = self._outcome.step
         if math.isfinite(agreed.loss):
             if not all_finite(self._trainer.step.parameters, self._processes.device):
-                raise self._not_finite(agreed.loss)
+                raise weights_not_finite(step, agreed.loss, self._checkpoints.newest_step)
             self._checkpoints.save(
                 self._contents,
                 facts=self._facts(step),
@@ -221,25 +248,19 @@ class Loop:
             )
         self._parts.mark("checkpoint")
 
-    def _not_finite(self, loss: float) -> WeightsNotFiniteError:
-        return WeightsNotFiniteError(
-            f"After step {self._outcome.step} weights are infinite or no number, though its loss"
-            f" was {loss:.6g}: gradients were not finite. No checkpoint is made of them.",
-            fix="look for a root, logarithm or quotient of 0 in the loss, lower the learning rate,"
-            f" or use bf16-amp or fp32; {self._newest()}.",
-        )
-
-    def _newest(self) -> str:
-        """Return which checkpoint is left, as a clause; the weights of each were checked."""
-        step = self._checkpoints.newest_step
-        if step is None:
-            return "there is no checkpoint from before it"
-        return f"the newest checkpoint is that of step {step}, from before it"
+    def _new_control(self) -> Control:
+        processes = self._processes
+        return Control(processes.device, world=processes.world, is_first=processes.is_first)
 
     def _last(self) -> Agreed:
         agreed = self._control.read()
         assert agreed is not None
         return agreed
+
+    @property
+    def _place(self) -> int:
+        """Return which step's samples and random numbers the next step takes."""
+        return self._outcome.step + self._rewinds.left_out_steps
 
     def _readings(self) -> dict[int, dict[int, bytes]]:
         """Return, by data rank and worker, how far a stream was read; collective."""
@@ -260,6 +281,7 @@ class Loop:
             return 0, {}
         path, facts = found.path, found.facts
         self._before_s = float(facts["elapsed_s"])
+        self._rewinds = Rewinds.of(facts)
         if self._processes.is_first:
             say(f"continuing from {path.name} ({path.parent})")
             if facts.get("global_batch") != trainer.execution.global_batch:
@@ -285,11 +307,12 @@ class Loop:
                 "seed": self._job.seed,
                 "torch": torch.__version__,
                 "elapsed_s": self._before_s + self._elapsed_s(),
+                **self._rewinds.facts(),
             },
             now=time.time,
         )
 
-    def _open_batches(self, start: int, readings: dict[int, dict[int, bytes]]) -> Batches:
+    def _open_batches(self, readings: dict[int, dict[int, bytes]]) -> Batches:
         trainer, job = self._trainer, self._job
         return open_batches(
             self._workload,
@@ -297,29 +320,12 @@ class Loop:
             self._processes.device,
             dtype=input_dtype(trainer.execution),
             seed=job.seed,
-            start=start,
+            start=self._place,
             workers=job.workers,
             synthetic=job.synthetic,
             group=self._processes.host_group,
             saved=readings,
         )
-
-    def _name_slow_ranks(self) -> None:
-        """Say which processes take much longer than the rest to read and run their forward pass."""
-        if self._processes.world == 1:
-            return
-        parts = self._parts.of_step()
-        own_s = parts.get("input", 0.0) + parts.get("forward", 0.0)
-        times: list[Any] = [0.0] * self._processes.world
-        dist.all_gather_object(times, own_s, self._processes.host_group)
-        middle_s = statistics.median(times)
-        slow = [rank for rank, seconds in enumerate(times) if seconds > SLOW_RANK * middle_s]
-        if slow and self._processes.is_first and max(times) - middle_s > SLOWER_BY_S:
-            worst = max(slow, key=lambda rank: times[rank])
-            say(
-                f"slow: rank {', '.join(map(str, slow))} (rank {worst} takes"
-                f" {duration(times[worst])} where the median takes {duration(middle_s)})"
-            )
 
     def _elapsed_s(self) -> float:
         return time.perf_counter() - self._began_s

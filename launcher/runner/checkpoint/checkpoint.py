@@ -53,6 +53,7 @@ class Checkpoints:
         self._facts: dict[str, Any] = {}
         self._small: dict[str, Any] = {}
         self._saved_step = -1
+        self._began: Path | None = None
         self._saved_s = 0.0
         self.write_s = 0.0
         """How long the last checkpoint took to be whole, as this process saw it."""
@@ -86,18 +87,35 @@ class Checkpoints:
         found = read_first(paths, contents, self._processes)
         if isinstance(found, str):
             raise _unusable(paths[0], found, whole_checkpoints(self._folder))
-        self._saved_step = int(found.facts["step"])
+        self._saved_step, self._began = int(found.facts["step"]), found.path
         return found
+
+    def newest(self, contents: Contents) -> Resumed | None:
+        """Read the newest checkpoint that this run wrote or began from; None for none."""
+        if self._saved_step < 0:
+            return None
+        last = NAME.format(self._saved_step)
+        written = [one for one in whole_checkpoints(self._folder)[::-1] if one.name <= last]
+        paths = self._told(written or ([self._began] if self._began else []))
+        found = read_first(paths, contents, self._processes) if paths else None
+        if isinstance(found, Resumed):
+            self._saved_step = int(found.facts["step"])
+            return found
+        return None
 
     def _candidates(self) -> list[Path]:
         """Return the checkpoints to try, the same on every process, newest first."""
-        found = self._asked() if self._processes.is_first else []
+        found = self._told(self._asked() if self._processes.is_first else [])
+        if isinstance(found, UsageError):
+            raise found
+        return found
+
+    def _told(self, found: Any) -> Any:
+        """Return what the first process found, on every process."""
         if self._processes.world > 1:
             told: list[Any] = [found]
             dist.broadcast_object_list(told, 0, self._processes.host_group)
             found = told[0]
-        if isinstance(found, UsageError):
-            raise found
         return found
 
     def is_due(self, step: int, *, elapsed_s: float, write_s: float) -> bool:

@@ -122,11 +122,22 @@ class PipelineSchedule:
         else:
             self._schedule = (Schedule1F1B if kind == "1f1b" else ScheduleGPipe)(made[0], **how)
 
-    def run(self, micro_batches: Sequence[Batch], scale: Tensor | float = 1.0) -> Tensor | None:
+    def run(
+        self,
+        micro_batches: Sequence[Batch],
+        scale: Tensor | float = 1.0,
+        *,
+        parts: Sequence[Tensor | float] | None = None,
+    ) -> Tensor | None:
         """Add up the gradients of one step: of the mean loss over the micro-batches, times `scale`.
 
         Call it once between two steps of the optimizer: weights that the first and the last stage
         share get the sum of both gradients at its end.
+
+        Args:
+            micro_batches: of the step.
+            scale: of the gradients.
+            parts: what each micro-batch's loss counts; None where all count alike.
 
         Returns:
             The mean loss, unscaled, on the rank of the last stage; None on the others.
@@ -137,8 +148,10 @@ class PipelineSchedule:
         if len(micro_batches) != self.n_micro_batches:
             raise ValueError(f"{len(micro_batches)} micro-batches, not {self.n_micro_batches}")
         self._check_shapes(micro_batches)
-        factor = scale / self.n_micro_batches
-        feeds = [Feed(micro_batches, factor) for _ in self._modules]
+        count = self.n_micro_batches
+        parts = [1 / count] * count if parts is None else parts
+        factors = [scale * part for part in parts]
+        feeds = [Feed(micro_batches, factors) for _ in self._modules]
         for module, feed in zip(self._modules, feeds, strict=True):
             module.pipeline_feed = feed
         try:
@@ -151,8 +164,12 @@ class PipelineSchedule:
             for module in self._modules:
                 module.pipeline_feed = None
         self._add_tied_gradients()
-        losses = [loss for feed in feeds for loss in feed.losses.values()]
-        return torch.stack([loss.reshape(()) for loss in losses]).mean() if losses else None
+        losses = [
+            loss.reshape(()) * parts[number]
+            for feed in feeds
+            for number, loss in feed.losses.items()
+        ]
+        return torch.stack(losses).sum() if losses else None
 
     def tied_copies(self) -> list[nn.Parameter]:
         """Return the last stage's copies of weights that the first stage holds too.

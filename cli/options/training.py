@@ -1,0 +1,69 @@
+"""The options of training that `run` and `launch` share, and the values that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from ...catalog.errors import UsageError
+from .shared import F, OneOf, option
+
+if TYPE_CHECKING:
+    from ...launcher.runner.training_options import TrainingOptions
+
+STOP = "stop"
+ON_NAN = (STOP, "rewind")
+OPTIONS = (
+    option(
+        "Training",
+        "--on-nan",
+        type=OneOf(ON_NAN),
+        default=STOP,
+        show_default=True,
+        help="When the loss or a weight is no finite number: end the run, or go back to the newest"
+        " checkpoint and leave out the samples since, at most twice.",
+    ),
+)
+
+
+def training_options(command: F) -> F:
+    """Give a command the options of training."""
+    decorate: Callable[[F], F]
+    for decorate in reversed(OPTIONS):
+        command = decorate(command)
+    return command
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingValues:
+    """What the options of training hold."""
+
+    on_nan: str
+
+    def training(self) -> TrainingOptions:
+        """Return them as the runner takes them."""
+        from ...launcher.runner.training_options import TrainingOptions
+
+        return TrainingOptions(on_nan=self.on_nan)
+
+
+NAMES = tuple(one.name for one in fields(TrainingValues))
+"""Of the parameters of a command; they do not apply to a script of your own."""
+
+
+def refuse_beside_script(asked: TrainingValues) -> None:
+    """Refuse options of training beside a script of the user's own.
+
+    Raises:
+        UsageError: one is given.
+    """
+    from ...launcher.runner.training_options import TrainingOptions
+
+    if asked.training() == TrainingOptions():
+        return
+    flags = ", ".join("--" + name.replace("_", "-") for name in NAMES)
+    raise UsageError(
+        f"{flags} apply to a model file only; your own script does not get them.",
+        fix="leave them out, or put them among the words of --command.",
+    )
