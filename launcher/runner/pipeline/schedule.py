@@ -149,8 +149,7 @@ class PipelineSchedule:
             raise ValueError(f"{len(micro_batches)} micro-batches, not {self.n_micro_batches}")
         self._check_shapes(micro_batches)
         count = self.n_micro_batches
-        parts = [1 / count] * count if parts is None else parts
-        factors = [scale * part for part in parts]
+        factors = [scale / count] * count if parts is None else [scale * one for one in parts]
         feeds = [Feed(micro_batches, factors) for _ in self._modules]
         for module, feed in zip(self._modules, feeds, strict=True):
             module.pipeline_feed = feed
@@ -164,12 +163,12 @@ class PipelineSchedule:
             for module in self._modules:
                 module.pipeline_feed = None
         self._add_tied_gradients()
-        losses = [
-            loss.reshape(()) * parts[number]
-            for feed in feeds
-            for number, loss in feed.losses.items()
-        ]
-        return torch.stack(losses).sum() if losses else None
+        losses = {number: loss for feed in feeds for number, loss in feed.losses.items()}
+        if not losses:
+            return None
+        if parts is None:
+            return torch.stack([loss.reshape(()) for loss in losses.values()]).mean()
+        return torch.stack([one.reshape(()) * parts[at] for at, one in losses.items()]).sum()
 
     def tied_copies(self) -> list[nn.Parameter]:
         """Return the last stage's copies of weights that the first stage holds too.
