@@ -25,13 +25,20 @@ def local_data(spec: ModelSpec, *, synthetic: bool) -> str:
     return _words(source, synthetic=synthetic, called="synthetic batches")
 
 
-def launched_data(spec: ModelSpec, *, synthetic: bool, smoke: bool) -> str:
+def launched_data(
+    spec: ModelSpec,
+    *,
+    synthetic: bool,
+    smoke: bool,
+    amount: str | None = None,
+) -> str:
     """Return what a launch trains on, in words for the user.
 
     Args:
         spec: the model.
         synthetic: whether synthetic batches are asked for.
         smoke: whether only the first steps run, which learn nothing that is kept.
+        amount: how much of a data set the steps are, in words; None where nobody knows.
 
     Raises:
         UsageError: machines would be paid for to train on synthetic batches that nobody asked for.
@@ -44,7 +51,8 @@ def launched_data(spec: ModelSpec, *, synthetic: bool, smoke: bool) -> str:
             fix="write build_dataset() beside build_model() (docs/model-file.md), give --command"
             " with a training script of your own, or --synthetic if that is what you want.",
         )
-    return _words(source, synthetic=synthetic, called=SHOUTED)
+    words = _words(source, synthetic=synthetic, called=SHOUTED)
+    return f"{words}; {amount}" if amount and source.kind == "dataset" and not synthetic else words
 
 
 def _refuse_loader(spec: ModelSpec, source: DataSource, *, synthetic: bool) -> None:

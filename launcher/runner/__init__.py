@@ -11,6 +11,9 @@ and units, what is runnable, and what loads a model file.
     build.py        the model, its optimizer and its data, put together
     numerics.py     precision: 16-bit layers, autocast, loss scale, gradient norm
     training.py     one step
+    loss_weights.py   which part of a step's loss each micro-batch is
+    training_options.py   what is asked of training beside the plan
+    not_finite.py   a loss or weights that are no numbers, and how often a run goes back
     loop.py         all steps: checkpoints, signals, metrics, failures
     control.py      what all processes agree on after every step
     stopping.py     signals, and what else ends a run early

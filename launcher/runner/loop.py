@@ -17,6 +17,7 @@ from .build import Trainer
 from .checkpoint.checkpoint import Checkpoints, saved_facts
 from .checkpoint.contents import Contents
 from .control import Agreed, Control
+from .input.amount import amount_words
 from .input.batches import Batches, open_batches
 from .input.samples import Share, seed_everything
 from .job import Job
@@ -105,6 +106,7 @@ class Loop:
         self._outcome.step, readings = self._resume()
         self._batches = self._open_batches(readings)
         if self._processes.is_first:
+            self._say_amount()
             self._report = Report(self._job, self._workload, self._trainer, self._processes.world)
         with self._stopping.listening():
             try:
@@ -247,6 +249,12 @@ class Loop:
                 small={**self._contents.small_state(), READINGS: self._readings()},
             )
         self._parts.mark("checkpoint")
+
+    def _say_amount(self) -> None:
+        """Say how many samples and epochs the steps are, of a data set."""
+        job, global_batch = self._job, self._trainer.execution.global_batch
+        if self._workload.build_dataset is not None and not job.synthetic:
+            say(f"data: {amount_words(job.steps, global_batch, self._batches.samples)}")
 
     def _new_control(self) -> Control:
         processes = self._processes

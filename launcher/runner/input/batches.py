@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
-from ....catalog.errors import UsageError, UserFileError
+from ....catalog.errors import UserFileError
 from ....profiles.user_model.checks import Batch, checked_batch, described
 from ....profiles.user_model.placing import placed
 from ....profiles.user_model.workload import Workload
@@ -35,6 +35,8 @@ class Batches(Protocol):
 
     waited_s: float
     """How long the processor waited for the data of the last step."""
+    samples: int | None
+    """Of one epoch; None where there are no epochs, or nobody knows their length."""
 
     def step(self) -> list[Batch]:
         """Return the micro-batches of the next step, on the device."""
@@ -59,6 +61,7 @@ class SyntheticBatches:
         start: int,
     ) -> None:
         self.waited_s = 0.0
+        self.samples = None
         self._workload = workload
         self._share = share
         self._device = device
@@ -117,6 +120,7 @@ class DatasetBatches:
         self._device = device
         self._dtype = dtype
         self._readings: dict[int, bytes] = {}
+        self.samples: int | None = len(dataset.of_user) if sampler is not None else None
         self._tells = isinstance(dataset, Dealt) and keeps_place(dataset.of_user)
         collate = getattr(dataset.of_user, "collate_fn", None)
         loader: DataLoader[Any] = DataLoader(
@@ -220,41 +224,6 @@ def open_batches(
         readings=continued(saved or {}, share, start, dealing, readers),
     )
     return DatasetBatches(stream, share, device, sampler=None, **how)
-
-
-def data_words(workload: Workload, *, synthetic: bool) -> str:
-    """Return what a run trains on, in words for the user."""
-    if synthetic:
-        return "synthetic batches: --synthetic"
-    if workload.build_dataset is None:
-        return f"synthetic batches: {_named(workload)} has no build_dataset()"
-    return f"build_dataset() of {_named(workload)}"
-
-
-def refuse_no_data(workload: Workload, *, synthetic: bool, needs_dataset: bool) -> None:
-    """Refuse batches that nobody would want to train on, unless they are asked for.
-
-    Raises:
-        UsageError: a loader would be read as a few fixed batches, or there is no data set.
-    """
-    if synthetic or workload.build_dataset is not None:
-        return
-    if workload.loader is not None:
-        raise UsageError(
-            f"gpuplan's runner does not train on the {workload.loader} of {_named(workload)}: it"
-            f" would read {SYNTHETIC_BATCHES} micro-batches of it, again and again.",
-            fix="train it with its own Trainer: --command with the script that calls fit(), and"
-            " --framework lightning; or give --synthetic.",
-        )
-    if needs_dataset:
-        raise UsageError(
-            f"{_named(workload)} has no build_dataset(), and synthetic batches were not asked for.",
-            fix="write build_dataset() (docs/model-file.md), or give --synthetic.",
-        )
-
-
-def _named(workload: Workload) -> str:
-    return workload.name if workload.path is None else workload.path.name
 
 
 def default_workers() -> int:

@@ -74,7 +74,7 @@ def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
     said.remove(results)
     assert said == [
         "net, 124M parameters, 19,073 steps of 64 samples, bf16-amp",
-        "data: build_dataset() of net.py",
+        "data: build_dataset() of net.py; 19,073 steps of 64 are 1,220,672 samples",
         f"Plan {plan.id}: 8 × A100-40GB-SXM · aws 1 × p4d.24xlarge us-east-1",  # noqa: RUF001
         "  at worst                   3.0 h        $66.01"
         "  slowest start, top of the 80 % interval, idle end",

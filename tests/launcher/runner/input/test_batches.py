@@ -13,13 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import Dataset, IterableDataset
 
-from gpuplan.catalog.errors import UsageError, UserFileError
-from gpuplan.launcher.runner.input.batches import (
-    SyntheticBatches,
-    data_words,
-    open_batches,
-    refuse_no_data,
-)
+from gpuplan.catalog.errors import UserFileError
+from gpuplan.launcher.runner.input.batches import SyntheticBatches, open_batches
 from gpuplan.launcher.runner.input.samples import Share, StepOrder
 from gpuplan.launcher.runner.input.streams import Dealt
 
@@ -166,21 +161,3 @@ def _values(dataset: type, share: Share, workers: int) -> list[list[float]]:
     steps = [batches.step() for _ in range(3)]
     parts: list[Any] = [part for step in steps for batch in step for part in batch]
     return [part.tolist() for part in parts]
-
-
-def test_a_node_refuses_what_the_text_of_a_file_could_not_tell() -> None:
-    bare: Any = SimpleNamespace(name="net", path=None, build_dataset=None, loader=None)
-    refuse_no_data(bare, synthetic=True, needs_dataset=True)
-    refuse_no_data(bare, synthetic=False, needs_dataset=False)
-    with pytest.raises(UsageError, match="no build_dataset"):
-        refuse_no_data(bare, synthetic=False, needs_dataset=True)
-    assert data_words(bare, synthetic=False) == "synthetic batches: net has no build_dataset()"
-
-
-def test_a_few_batches_of_a_loader_are_no_data_set() -> None:
-    lit: Any = SimpleNamespace(
-        name="lit", path=None, build_dataset=None, loader="train_dataloader()"
-    )
-    refuse_no_data(lit, synthetic=True, needs_dataset=False)
-    with pytest.raises(UsageError, match="8 micro-batches of it, again and again"):
-        refuse_no_data(lit, synthetic=False, needs_dataset=False)
