@@ -15,7 +15,7 @@ from ...planner.plan.layout import Layout
 from ...planner.plan.runnable import why_not_runnable
 from ...profiles.user_model.frozen import cast_frozen
 from ...profiles.user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
-from ...profiles.user_model.ties import tied_blocks, tied_modules
+from ...profiles.user_model.ties import completed_plan, tied_blocks, tied_modules
 from ...profiles.user_model.training_step import recompute_blocks
 from ...profiles.user_model.workload import Workload
 from .input.samples import seed_everything
@@ -72,7 +72,7 @@ def build_trainer(job: Job, workload: Workload, processes: Processes) -> Trainer
     model = build_without_memory(workload) if is_empty else workload.build_model()
     parameters = sum(one.numel() for one in model.parameters())
     _check_model(job, workload, parameters)
-    plan = tensor_plan_of(workload, model)
+    plan = completed_plan(model, tensor_plan_of(workload, model))
     _refuse_unrunnable(execution, model, plan)
     if execution.precision == "bf16":
         model = model.to(torch.bfloat16)
@@ -179,7 +179,7 @@ def _refuse_unrunnable(execution: Execution, model: nn.Module, plan: Mapping[str
         offloaded=execution.offloaded,
         tensor_plan=tensor_plan_kind(plan),
         blocks=len(block_paths(model)) if block_modules(model) else 0,
-        tied_modules=tied_modules(model),
+        tied_modules=tied_modules(model, plan),
         tied_blocks=tied_blocks(model),
         frozen_precision=execution.frozen_precision,
     )

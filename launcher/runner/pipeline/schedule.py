@@ -194,6 +194,10 @@ class PipelineSchedule:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
         gradient = parameter.grad
+        if isinstance(gradient, DTensor) and isinstance(parameter, DTensor):
+            # Of an embedding alone, or a head alone, it may be split otherwise than of the other.
+            gradient = gradient.redistribute(placements=parameter.placements)
+            parameter.grad = gradient
         own = gradient.to_local() if isinstance(gradient, DTensor) else gradient
         sent = own.contiguous()
         received = torch.empty_like(sent)
