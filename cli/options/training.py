@@ -7,14 +7,29 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from ...catalog.errors import UsageError
-from .shared import F, OneOf, option
+from .shared import Count, F, OneOf, option
 
 if TYPE_CHECKING:
     from ...launcher.runner.training_options import TrainingOptions
 
 STOP = "stop"
 ON_NAN = (STOP, "rewind")
+SCHEDULES = ("constant", "linear", "cosine")
 OPTIONS = (
+    option(
+        "Training",
+        "--schedule",
+        type=OneOf(SCHEDULES),
+        help="How the learning rate of the optimizer goes on after the warm-up: falls to 0 at the"
+        " last step, or stays; default: the file's build_scheduler(), else constant.",
+    ),
+    option(
+        "Training",
+        "--warmup",
+        type=Count(whole=True),
+        metavar="STEPS",
+        help="Steps in which the learning rate rises to the optimizer's own.",
+    ),
     option(
         "Training",
         "--on-nan",
@@ -39,13 +54,18 @@ def training_options(command: F) -> F:
 class TrainingValues:
     """What the options of training hold."""
 
+    schedule: str | None
+    warmup: int | None
+    """Steps."""
     on_nan: str
 
     def training(self) -> TrainingOptions:
         """Return them as the runner takes them."""
         from ...launcher.runner.training_options import TrainingOptions
 
-        return TrainingOptions(on_nan=self.on_nan)
+        return TrainingOptions(
+            on_nan=self.on_nan, schedule=self.schedule, warmup_steps=self.warmup or 0
+        )
 
 
 NAMES = tuple(one.name for one in fields(TrainingValues))

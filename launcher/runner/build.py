@@ -52,8 +52,17 @@ def execution_for(job: Job, workload: Workload, world: int) -> Execution:
     return Execution(
         layout=Layout(data=world),
         precision=None,
-        micro_batch=job.micro_batch or workload.default_micro_batch or 1,
+        micro_batch=job.micro_batch or workload.default_micro_batch or _of_loader(workload) or 1,
     )
+
+
+def _of_loader(workload: Workload) -> int | None:
+    """Return the batch size of the file's own loader, which the model may have to open."""
+    if workload.loader is None:
+        return None
+    workload.build_model()
+    workload.make_batch(1)
+    return workload.loader_batch_size()
 
 
 def build_trainer(job: Job, workload: Workload, processes: Processes) -> Trainer:

@@ -18,7 +18,7 @@ from .checkpoint.checkpoint import Checkpoints, saved_facts
 from .checkpoint.contents import Contents
 from .control import Agreed, Control
 from .input.amount import amount_words
-from .input.batches import Batches, open_batches
+from .input.batches import Batches, has_places, open_batches
 from .input.samples import Share, seed_everything
 from .job import Job
 from .not_finite import (
@@ -34,6 +34,7 @@ from .processes import Processes
 from .reporting.metrics import Heartbeat, say
 from .reporting.report import Report
 from .reporting.slow_ranks import name_slow_ranks
+from .schedule import Schedule, open_schedule
 from .stopping import Stopping
 from .training import PartTimes
 from .training_options import REWIND
@@ -92,17 +93,23 @@ class Loop:
         self._before_s = 0.0
         """How long the run had trained when its checkpoint was written."""
         self._outcome = Outcome(step=0, stopped=False, elapsed_s=0.0)
-        self._contents = Contents(
-            model=trainer.model, optimizer=trainer.optimizer, scaler=trainer.scaler
-        )
+        self._contents: Contents
+        self._schedule: Schedule
         self._batches: Batches
-        self._unreported: deque[tuple[float, torch.Tensor | None]] = deque()
-        """(Seconds that data were waited for, norm of the gradients) of steps, oldest first."""
+        self._unreported: deque[tuple[float, torch.Tensor | None, float | None]] = deque()
+        """(Seconds that data were waited for, gradient norm, rate) of steps, oldest first."""
 
     def run(self) -> Outcome:
         """Run until the last step, a signal, or an error."""
         self._heartbeat.beat(0)
         self._checkpoints.open()
+        self._schedule = self._open_schedule()
+        self._contents = Contents(
+            model=self._trainer.model,
+            optimizer=self._trainer.optimizer,
+            scaler=self._trainer.scaler,
+            small={"schedule": self._schedule},
+        )
         self._outcome.step, readings = self._resume()
         self._batches = self._open_batches(readings)
         if self._processes.is_first:
@@ -193,7 +200,9 @@ class Loop:
         self._parts.mark("input")
         seed_everything((self._job.seed * 1_000_003 + self._place) * 65_537 + trainer.position.data)
         loss, norm = trainer.step(made, self._parts.mark)
-        self._unreported.append((self._batches.waited_s, norm))
+        rate = trainer.optimizer.param_groups[0].get("lr")
+        self._unreported.append((self._batches.waited_s, norm, rate))
+        self._schedule.after_step(self._outcome.step + 1)
         return self._control.exchange(
             loss,
             stop=self._stopping.is_asked(),
@@ -211,7 +220,7 @@ class Loop:
         parts = self._parts.of_step()
         step_s = sum(seconds for part, seconds in parts.items() if part != "checkpoint")
         outcome.last_loss = agreed.loss
-        waited_s, norm = self._unreported.popleft()
+        waited_s, norm, rate = self._unreported.popleft()
         if is_settled:
             outcome.times_s.append(step_s)
             for part, seconds in parts.items():
@@ -224,6 +233,7 @@ class Loop:
                 parts_s=parts,
                 waited_s=waited_s,
                 norm=None if norm is None else as_float(norm),
+                rate=None if rate is None else float(rate),
                 elapsed_s=self._before_s + agreed.elapsed_s,
                 write_s=agreed.write_s or None,
                 typical_s=statistics.median(outcome.times_s[-RECENT_STEPS:] or [step_s]),
@@ -249,6 +259,20 @@ class Loop:
                 small={**self._contents.small_state(), READINGS: self._readings()},
             )
         self._parts.mark("checkpoint")
+
+    def _open_schedule(self) -> Schedule:
+        trainer, job, workload = self._trainer, self._job, self._workload
+        samples = None
+        if workload.build_scheduler is not None and not job.synthetic and workload.build_dataset:
+            dataset = workload.build_dataset()
+            samples = len(dataset) if has_places(dataset) else None
+        return open_schedule(
+            workload,
+            trainer.optimizer,
+            job.training,
+            steps=job.steps,
+            steps_per_epoch=samples and samples // trainer.execution.global_batch,
+        )
 
     def _say_amount(self) -> None:
         """Say how many samples and epochs the steps are, of a data set."""

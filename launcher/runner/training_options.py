@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 STOP, REWIND = "stop", "rewind"
 ON_NAN = (STOP, REWIND)
+CONSTANT, LINEAR, COSINE = "constant", "linear", "cosine"
+SCHEDULES = (CONSTANT, LINEAR, COSINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,3 +17,7 @@ class TrainingOptions:
     on_nan: str = STOP
     """`rewind` goes back to the newest checkpoint when the loss or a weight is no finite number,
     and leaves out the samples since; `stop` ends the run."""
+    schedule: str | None = None
+    """How the learning rate falls to 0 after the warm-up; None leaves it to the file."""
+    warmup_steps: int = 0
+    """In which it rises to the optimizer's own."""

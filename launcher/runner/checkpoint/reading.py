@@ -94,9 +94,16 @@ def _read(path: Path, contents: Contents, processes: Processes) -> str | None:
     if problem is not None:
         return problem
     state = contents.room(names)
+    # Settings of an optimizer's groups that are newer than the checkpoint stay as they are.
+    known = {
+        name: value
+        for name, value in state["optimizer"].items()
+        if name.startswith("state.") or f"optimizer.{name}" in names
+    }
+    wanted = {**state, "optimizer": known}
     try:
         dcp.load(  # pyright: ignore[reportPrivateImportUsage]
-            state,
+            wanted,
             checkpoint_id=path,
             process_group=processes.checkpoint_group,
             no_dist=processes.world == 1,
@@ -107,7 +114,7 @@ def _read(path: Path, contents: Contents, processes: Processes) -> str | None:
     problem = agreed(problem, processes)
     if problem is not None:
         return problem
-    contents.restore(state)
+    contents.restore({**wanted, "optimizer": state["optimizer"] | wanted["optimizer"]})
     trained = [one for one in contents.model.parameters() if one.requires_grad]
     is_sound = all_finite(trained, processes.device)
     return None if is_sound else "its weights are infinite or no number"

@@ -208,7 +208,8 @@ def open_batches(
     count = default_workers() if workers is None else workers
     how: dict[str, Any] = {"dtype": dtype, "workers": count}
     if has_places(dataset):
-        order = StepOrder(len(dataset), share, seed, start)
+        in_order = getattr(dataset, "in_order", False)
+        order = StepOrder(len(dataset), share, seed, start, in_order=in_order)
         return DatasetBatches(Seeded(dataset, seed), share, device, sampler=order, **how)
     dealing = dealing_of(
         workload.build_dataset, dataset, share, seed=seed, workers=count, group=group

@@ -23,24 +23,27 @@ def data_words(workload: Workload, *, synthetic: bool) -> str:
         return "synthetic batches: --synthetic"
     if workload.build_dataset is None:
         return f"synthetic batches: {_named(workload)} has no build_dataset()"
+    if workload.loader is not None:
+        return f"{workload.loader} of {_named(workload)}, in gpuplan's own loop, without validation"
     return f"build_dataset() of {_named(workload)}"
 
 
 def refuse_no_data(workload: Workload, *, synthetic: bool, needs_dataset: bool) -> None:
-    """Refuse batches that nobody would want to train on, unless they are asked for.
+    """Refuse batches that nobody would want to train on, and what would be left out in silence.
 
     Raises:
-        UsageError: a loader would be read as a few fixed batches, or there is no data set.
+        UsageError: there is no data set, or a Trainer would run more than gpuplan's runner does.
     """
+    if workload.not_run:
+        names = ", ".join(workload.not_run)
+        raise UsageError(
+            f"{_named(workload)} has what a Trainer of Lightning runs and gpuplan's runner does"
+            f" not: {names}.",
+            fix="train it with its own Trainer: --command with the script that calls fit(), and"
+            " --framework lightning; or leave these out.",
+        )
     if synthetic or workload.build_dataset is not None:
         return
-    if workload.loader is not None:
-        raise UsageError(
-            f"gpuplan's runner does not train on the {workload.loader} of {_named(workload)}: it"
-            f" would read {SYNTHETIC_BATCHES} micro-batches of it, again and again.",
-            fix="train it with its own Trainer: --command with the script that calls fit(), and"
-            " --framework lightning; or give --synthetic.",
-        )
     if needs_dataset:
         raise UsageError(
             f"{_named(workload)} has no build_dataset(), and synthetic batches were not asked for.",

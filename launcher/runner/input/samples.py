@@ -66,13 +66,25 @@ class StepOrder(Sampler[Place]):
     `drop_last` does; every epoch has another order, so they are others each time.
     """
 
-    def __init__(self, size: int, share: Share, seed: int, start: int) -> None:
+    def __init__(
+        self, size: int, share: Share, seed: int, start: int, *, in_order: bool = False
+    ) -> None:
+        """Order the samples of a data set.
+
+        Args:
+            size: of the data set.
+            share: of this rank.
+            seed: of the order.
+            start: the first step.
+            in_order: whether samples come as they are numbered, as a file that shuffles none asks.
+        """
         self._size = size
+        self._in_order = in_order
         self._share = share
         self._seed = seed
         self._start = start
-        self._steps_per_epoch = size // share.global_batch
-        if not self._steps_per_epoch:
+        self.steps_per_epoch = size // share.global_batch
+        if not self.steps_per_epoch:
             raise UserFileError(
                 f"build_dataset() returned {size:,} samples, and one step takes"
                 f" {share.global_batch:,}.",
@@ -84,17 +96,21 @@ class StepOrder(Sampler[Place]):
         share, step = self._share, self._start
         order, epoch = torch.empty(0), -1
         while True:
-            if step // self._steps_per_epoch != epoch:
-                epoch = step // self._steps_per_epoch
-                order = torch.randperm(
-                    self._size, generator=torch.Generator().manual_seed(self._seed + epoch)
-                )
-            first = (step % self._steps_per_epoch) * share.global_batch
+            if step // self.steps_per_epoch != epoch:
+                epoch = step // self.steps_per_epoch
+                order = self._order(epoch)
+            first = (step % self.steps_per_epoch) * share.global_batch
             for number in share.micro_batches(0):
                 begin = first + number * share.micro_batch
                 taken = order[begin : begin + share.micro_batch].tolist()
                 yield from (Place(epoch, index) for index in taken)
             step += 1
+
+    def _order(self, epoch: int) -> torch.Tensor:
+        if self._in_order:
+            return torch.arange(self._size)
+        generator = torch.Generator().manual_seed(self._seed + epoch)
+        return torch.randperm(self._size, generator=generator)
 
 
 class Seeded(Dataset[Any]):

@@ -19,7 +19,7 @@ TURNS = count()
 
 
 def test_a_node_refuses_what_the_text_of_a_file_could_not_tell() -> None:
-    bare: Any = SimpleNamespace(name="net", path=None, build_dataset=None, loader=None)
+    bare: Any = SimpleNamespace(name="net", path=None, build_dataset=None, loader=None, not_run=())
     refuse_no_data(bare, synthetic=True, needs_dataset=True)
     refuse_no_data(bare, synthetic=False, needs_dataset=False)
     with pytest.raises(UsageError, match="no build_dataset"):
@@ -27,12 +27,14 @@ def test_a_node_refuses_what_the_text_of_a_file_could_not_tell() -> None:
     assert data_words(bare, synthetic=False) == "synthetic batches: net has no build_dataset()"
 
 
-def test_a_few_batches_of_a_loader_are_no_data_set() -> None:
+def test_hooks_of_a_trainer_are_refused_and_a_loader_is_not() -> None:
     lit: Any = SimpleNamespace(
-        name="lit", path=None, build_dataset=None, loader="train_dataloader()"
+        name="lit", path=None, build_dataset=list, loader="train_dataloader()", not_run=()
     )
-    refuse_no_data(lit, synthetic=True, needs_dataset=False)
-    with pytest.raises(UsageError, match="8 micro-batches of it, again and again"):
+    refuse_no_data(lit, synthetic=False, needs_dataset=True)
+    assert data_words(lit, synthetic=False).startswith("train_dataloader() of lit")
+    lit.not_run = ("on_fit_start()",)
+    with pytest.raises(UsageError, match=r"on_fit_start\(\)"):
         refuse_no_data(lit, synthetic=False, needs_dataset=False)
 
 
