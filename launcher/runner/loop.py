@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections import deque
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from ...profiles.user_model.workload import Workload
 from .build import Trainer
 from .checkpoint.checkpoint import Checkpoints, saved_facts
 from .checkpoint.contents import Contents
 from .control import Agreed, Control
-from .input.amount import amount_words
-from .input.batches import Batches, has_places, open_batches
-from .input.samples import Share, seed_everything
+from .input.feed import Feed
+from .input.samples import seed_everything
 from .job import Job
 from .not_finite import (
     MOST_REWINDS,
@@ -28,7 +25,8 @@ from .not_finite import (
     loss_not_finite,
     weights_not_finite,
 )
-from .numerics import all_finite, input_dtype
+from .numerics import all_finite
+from .outcome import Outcome
 from .parallel.parallelize import as_float
 from .processes import Processes
 from .reporting.metrics import Heartbeat, say
@@ -39,26 +37,9 @@ from .stopping import Stopping
 from .training import PartTimes
 from .training_options import REWIND
 
-READINGS = "readings"
-"""In a checkpoint's small state: how far streams were read."""
 SETTLED_STEPS = 3
 """Steps of a run that choose kernels and make the optimizer's state; no time of theirs counts."""
-RECENT_STEPS = 50
 SLOW_RANK_EVERY = 50
-
-
-@dataclass
-class Outcome:
-    """How a run ended."""
-
-    step: int
-    stopped: bool
-    """Whether a signal ended it before its last step."""
-    elapsed_s: float
-    times_s: list[float] = field(default_factory=list)
-    """Time of every settled step."""
-    parts_s: dict[str, list[float]] = field(default_factory=dict)
-    last_loss: float | None = None
 
 
 def train(job: Job, workload: Workload, trainer: Trainer, processes: Processes) -> Outcome:
@@ -95,7 +76,7 @@ class Loop:
         self._outcome = Outcome(step=0, stopped=False, elapsed_s=0.0)
         self._contents: Contents
         self._schedule: Schedule
-        self._batches: Batches
+        self._feed = Feed(job, workload, trainer, processes)
         self._unreported: deque[tuple[float, torch.Tensor | None, float | None]] = deque()
         """(Seconds that data were waited for, gradient norm, rate) of steps, oldest first."""
 
@@ -108,12 +89,12 @@ class Loop:
             model=self._trainer.model,
             optimizer=self._trainer.optimizer,
             scaler=self._trainer.scaler,
-            small={"schedule": self._schedule},
+            small={"schedule": self._schedule, "readings": self._feed},
         )
-        self._outcome.step, readings = self._resume()
-        self._batches = self._open_batches(readings)
+        self._outcome.step = self._resume()
+        self._feed.open(self._place)
         if self._processes.is_first:
-            self._say_amount()
+            self._feed.say_amount()
             self._report = Report(self._job, self._workload, self._trainer, self._processes.world)
         with self._stopping.listening():
             try:
@@ -161,7 +142,7 @@ class Loop:
         self._unreported.clear()
         self._control = self._new_control()
         self._parts = PartTimes(self._processes.device)
-        self._batches = self._open_batches(found.small.get(READINGS, {}))
+        self._feed.open(self._place)
 
     def _steps(self) -> None:
         outcome, job = self._outcome, self._job
@@ -196,12 +177,12 @@ class Loop:
         """Run a step; return what all processes agreed on after the one before."""
         trainer = self._trainer
         self._parts.begin()
-        made = self._batches.step()
+        made = self._feed.step()
         self._parts.mark("input")
         seed_everything((self._job.seed * 1_000_003 + self._place) * 65_537 + trainer.position.data)
         loss, norm = trainer.step(made, self._parts.mark)
         rate = trainer.optimizer.param_groups[0].get("lr")
-        self._unreported.append((self._batches.waited_s, norm, rate))
+        self._unreported.append((self._feed.waited_s, norm, rate))
         self._schedule.after_step(self._outcome.step + 1)
         return self._control.exchange(
             loss,
@@ -222,9 +203,7 @@ class Loop:
         outcome.last_loss = agreed.loss
         waited_s, norm, rate = self._unreported.popleft()
         if is_settled:
-            outcome.times_s.append(step_s)
-            for part, seconds in parts.items():
-                outcome.parts_s.setdefault(part, []).append(seconds)
+            outcome.add(step_s, parts)
         if self._report is not None:
             self._report.step(
                 step,
@@ -236,7 +215,7 @@ class Loop:
                 rate=None if rate is None else float(rate),
                 elapsed_s=self._before_s + agreed.elapsed_s,
                 write_s=agreed.write_s or None,
-                typical_s=statistics.median(outcome.times_s[-RECENT_STEPS:] or [step_s]),
+                typical_s=outcome.typical_s(step_s),
             )
         if not math.isfinite(agreed.loss):
             raise loss_not_finite(step, agreed.loss, self._checkpoints.newest_step)
@@ -256,29 +235,19 @@ class Loop:
                 self._contents,
                 facts=self._facts(step),
                 elapsed_s=agreed.elapsed_s,
-                small={**self._contents.small_state(), READINGS: self._readings()},
             )
         self._parts.mark("checkpoint")
 
     def _open_schedule(self) -> Schedule:
-        trainer, job, workload = self._trainer, self._job, self._workload
-        samples = None
-        if workload.build_scheduler is not None and not job.synthetic and workload.build_dataset:
-            dataset = workload.build_dataset()
-            samples = len(dataset) if has_places(dataset) else None
+        job, workload = self._job, self._workload
+        own = workload.build_scheduler is not None
         return open_schedule(
             workload,
-            trainer.optimizer,
+            self._trainer.optimizer,
             job.training,
             steps=job.steps,
-            steps_per_epoch=samples and samples // trainer.execution.global_batch,
+            steps_per_epoch=self._feed.steps_per_epoch() if own else None,
         )
-
-    def _say_amount(self) -> None:
-        """Say how many samples and epochs the steps are, of a data set."""
-        job, global_batch = self._job, self._trainer.execution.global_batch
-        if self._workload.build_dataset is not None and not job.synthetic:
-            say(f"data: {amount_words(job.steps, global_batch, self._batches.samples)}")
 
     def _new_control(self) -> Control:
         processes = self._processes
@@ -294,23 +263,12 @@ class Loop:
         """Return which step's samples and random numbers the next step takes."""
         return self._outcome.step + self._rewinds.left_out_steps
 
-    def _readings(self) -> dict[int, dict[int, bytes]]:
-        """Return, by data rank and worker, how far a stream was read; collective."""
-        own = (self._trainer.position.data, self._batches.readings())
-        told: list[Any] = [own] * self._processes.world
-        if self._processes.world > 1:
-            dist.all_gather_object(told, own, self._processes.host_group)
-        return {rank: by_worker for rank, by_worker in told if by_worker}
-
-    def _resume(self) -> tuple[int, dict[int, dict[int, bytes]]]:
-        """Return the step to begin with, after reading the checkpoint it follows.
-
-        With it, how far streams were read there.
-        """
+    def _resume(self) -> int:
+        """Return the step to begin with, after reading the checkpoint it follows."""
         trainer = self._trainer
         found = self._checkpoints.resume(self._contents)
         if found is None:
-            return 0, {}
+            return 0
         path, facts = found.path, found.facts
         self._before_s = float(facts["elapsed_s"])
         self._rewinds = Rewinds.of(facts)
@@ -321,7 +279,7 @@ class Loop:
                     f"its global batch was {facts.get('global_batch')}, now it is"
                     f" {trainer.execution.global_batch}: samples come in another order"
                 )
-        return int(facts["step"]), found.small.get(READINGS, {})
+        return int(facts["step"])
 
     def _facts(self, step: int) -> dict[str, Any]:
         execution = self._trainer.execution
@@ -342,21 +300,6 @@ class Loop:
                 **self._rewinds.facts(),
             },
             now=time.time,
-        )
-
-    def _open_batches(self, readings: dict[int, dict[int, bytes]]) -> Batches:
-        trainer, job = self._trainer, self._job
-        return open_batches(
-            self._workload,
-            Share.of(trainer.execution, trainer.position.data),
-            self._processes.device,
-            dtype=input_dtype(trainer.execution),
-            seed=job.seed,
-            start=self._place,
-            workers=job.workers,
-            synthetic=job.synthetic,
-            group=self._processes.host_group,
-            saved=readings,
         )
 
     def _elapsed_s(self) -> float:

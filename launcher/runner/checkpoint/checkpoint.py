@@ -143,7 +143,6 @@ class Checkpoints:
         *,
         facts: dict[str, Any],
         elapsed_s: float,
-        small: dict[str, Any] | None = None,
     ) -> None:
         """Begin to write a checkpoint; training goes on once its tensors are copied.
 
@@ -151,12 +150,11 @@ class Checkpoints:
             contents: of the checkpoint.
             facts: what it says of the run.
             elapsed_s: seconds since training began, the same on every process.
-            small: its small state, of which the first process's counts; None for `contents`'s.
         """
         self.finish()
         self._facts = facts
         # A copy: what it is made of goes on changing while the tensors are written.
-        self._small = copy.deepcopy(contents.small_state() if small is None else small)
+        self._small = copy.deepcopy(contents.small_state())
         self._saved_step, self._saved_s = int(facts["step"]), elapsed_s
         self._begun_s = time.perf_counter()
         partial = self._partial(facts["step"])
