@@ -32,6 +32,21 @@ OPTIONS = (
     ),
     option(
         "Training",
+        "--eval-every",
+        type=Count(whole=True),
+        metavar="STEPS",
+        help="Evaluate on build_eval_dataset() after every so many steps and at the end; the"
+        " checkpoint of the lowest loss is kept.",
+    ),
+    option(
+        "Training",
+        "--patience",
+        type=Count(whole=True),
+        metavar="EVALUATIONS",
+        help="End the run after so many evaluations without a lower loss.",
+    ),
+    option(
+        "Training",
         "--on-nan",
         type=OneOf(ON_NAN),
         default=STOP,
@@ -57,14 +72,31 @@ class TrainingValues:
     schedule: str | None
     warmup: int | None
     """Steps."""
+    eval_every: int | None
+    """Steps."""
+    patience: int | None
+    """Evaluations."""
     on_nan: str
 
     def training(self) -> TrainingOptions:
-        """Return them as the runner takes them."""
+        """Return them as the runner takes them.
+
+        Raises:
+            UsageError: one asks for what another does not.
+        """
         from ...launcher.runner.training_options import TrainingOptions
 
+        if self.patience is not None and self.eval_every is None:
+            raise UsageError(
+                "--patience counts evaluations, and none is asked for.",
+                fix="add --eval-every STEPS, or leave --patience out.",
+            )
         return TrainingOptions(
-            on_nan=self.on_nan, schedule=self.schedule, warmup_steps=self.warmup or 0
+            on_nan=self.on_nan,
+            schedule=self.schedule,
+            warmup_steps=self.warmup or 0,
+            eval_every_steps=self.eval_every,
+            patience=self.patience,
         )
 
 

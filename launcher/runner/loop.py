@@ -13,8 +13,9 @@ import torch
 from ...profiles.user_model.workload import Workload
 from .build import Trainer
 from .checkpoint.checkpoint import Checkpoints, saved_facts
-from .checkpoint.contents import Contents
+from .checkpoint.contents import Contents, SmallState
 from .control import Agreed, Control
+from .evaluation import Evaluation
 from .input.feed import Feed
 from .input.samples import seed_everything
 from .job import Job
@@ -27,6 +28,7 @@ from .not_finite import (
 )
 from .numerics import all_finite
 from .outcome import Outcome
+from .own_state import open_own_state
 from .parallel.parallelize import as_float
 from .processes import Processes
 from .reporting.metrics import Heartbeat, say
@@ -40,6 +42,8 @@ from .training_options import REWIND
 SETTLED_STEPS = 3
 """Steps of a run that choose kernels and make the optimizer's state; no time of theirs counts."""
 SLOW_RANK_EVERY = 50
+BESIDE = ("checkpoint", "evaluation")
+"""Parts that are no time of the step itself."""
 
 
 def train(job: Job, workload: Workload, trainer: Trainer, processes: Processes) -> Outcome:
@@ -75,7 +79,9 @@ class Loop:
         """How long the run had trained when its checkpoint was written."""
         self._outcome = Outcome(step=0, stopped=False, elapsed_s=0.0)
         self._contents: Contents
+        self._own = open_own_state(workload, trainer.model, trainer.optimizer)
         self._schedule: Schedule
+        self._evaluation: Evaluation
         self._feed = Feed(job, workload, trainer, processes)
         self._unreported: deque[tuple[float, torch.Tensor | None, float | None]] = deque()
         """(Seconds that data were waited for, gradient norm, rate) of steps, oldest first."""
@@ -85,12 +91,8 @@ class Loop:
         self._heartbeat.beat(0)
         self._checkpoints.open()
         self._schedule = self._open_schedule()
-        self._contents = Contents(
-            model=self._trainer.model,
-            optimizer=self._trainer.optimizer,
-            scaler=self._trainer.scaler,
-            small={"schedule": self._schedule, "readings": self._feed},
-        )
+        self._evaluation = Evaluation(self._job, self._workload, self._trainer, self._processes)
+        self._contents = self._open_contents()
         self._outcome.step = self._resume()
         self._feed.open(self._place)
         if self._processes.is_first:
@@ -157,14 +159,20 @@ class Loop:
                 )
                 if before.stop:
                     break
-                if self._checkpoints.is_due(
+            is_best = self._evaluation.is_due(outcome.step) and self._evaluate()
+            if is_best or (
+                before is not None
+                and self._checkpoints.is_due(
                     outcome.step, elapsed_s=before.elapsed_s, write_s=before.write_s
-                ):
-                    self._save()
+                )
+            ):
+                self._save()
+            if self._evaluation.ends_run:
+                break
             self._checkpoints.name_if_done()
             if (outcome.step - first) % SLOW_RANK_EVERY == 0:
                 name_slow_ranks(self._processes, self._parts.of_step())
-        outcome.stopped = outcome.step < job.steps
+        outcome.stopped = outcome.step < job.steps and not self._evaluation.ends_run
         if outcome.step > first:
             self._parts.begin()
             self._note(self._last(), outcome.step, is_settled=outcome.step > first + SETTLED_STEPS)
@@ -172,6 +180,14 @@ class Loop:
                 self._save()
         self._checkpoints.finish()
         self._processes.barrier()
+
+    def _evaluate(self) -> bool:
+        """Evaluate; return whether it is the best so far, whose checkpoint is kept."""
+        step = self._outcome.step
+        is_best = self._evaluation.run(step, lambda: self._heartbeat.beat(step))
+        self._checkpoints.keep_best(self._evaluation.best_step)
+        self._parts.mark("evaluation")
+        return is_best
 
     def _one_step(self) -> Agreed | None:
         """Run a step; return what all processes agreed on after the one before."""
@@ -184,6 +200,8 @@ class Loop:
         rate = trainer.optimizer.param_groups[0].get("lr")
         self._unreported.append((self._feed.waited_s, norm, rate))
         self._schedule.after_step(self._outcome.step + 1)
+        if self._own is not None:
+            self._own.after_step(self._outcome.step + 1)
         return self._control.exchange(
             loss,
             stop=self._stopping.is_asked(),
@@ -199,7 +217,7 @@ class Loop:
         """
         outcome = self._outcome
         parts = self._parts.of_step()
-        step_s = sum(seconds for part, seconds in parts.items() if part != "checkpoint")
+        step_s = sum(seconds for part, seconds in parts.items() if part not in BESIDE)
         outcome.last_loss = agreed.loss
         waited_s, norm, rate = self._unreported.popleft()
         if is_settled:
@@ -238,6 +256,21 @@ class Loop:
             )
         self._parts.mark("checkpoint")
 
+    def _open_contents(self) -> Contents:
+        small: dict[str, SmallState] = {
+            "schedule": self._schedule,
+            "readings": self._feed,
+            "evaluation": self._evaluation,
+        }
+        trainer = self._trainer
+        return Contents(
+            model=trainer.model,
+            optimizer=trainer.optimizer,
+            scaler=trainer.scaler,
+            small=small if self._own is None else {**small, "own": self._own},
+            own=self._own,
+        )
+
     def _open_schedule(self) -> Schedule:
         job, workload = self._job, self._workload
         own = workload.build_scheduler is not None
@@ -271,6 +304,7 @@ class Loop:
             return 0
         path, facts = found.path, found.facts
         self._before_s = float(facts["elapsed_s"])
+        self._checkpoints.keep_best(self._evaluation.best_step)
         self._rewinds = Rewinds.of(facts)
         if self._processes.is_first:
             say(f"continuing from {path.name} ({path.parent})")

@@ -42,7 +42,7 @@ class LossWeights:
         The mean over the data ranks, which is what they reduce gradients to, of the sum of a rank's
         losses times their parts is the loss of the step.
         """
-        weights = [self._checked(self._weight(batch)) for batch in batches]
+        weights = [self.of_batch(batch) for batch in batches]
         total = torch.stack(weights).sum()
         if dist.is_initialized():
             dist.all_reduce(total)
@@ -51,7 +51,13 @@ class LossWeights:
         scale = self._layout.data / total.clamp(min=SMALLEST)
         return [weight * scale for weight in weights]
 
-    def _checked(self, weight: Any) -> Tensor:
+    def of_batch(self, batch: Batch) -> Tensor:
+        """Return the number of tokens of a batch.
+
+        Raises:
+            UserFileError: what the file gives is no number.
+        """
+        weight = self._weight(batch)
         if isinstance(weight, int | float):
             weight = torch.tensor(float(weight))
         if not isinstance(weight, Tensor) or weight.numel() != 1:

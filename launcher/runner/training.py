@@ -34,7 +34,7 @@ class WholeModel:
     def __init__(
         self, module: nn.Module, execution: Execution, weights: LossWeights | None = None
     ) -> None:
-        self._module = module
+        self.module = module
         self._execution = execution
         self._weights = weights
 
@@ -44,8 +44,8 @@ class WholeModel:
         parts = None if self._weights is None else self._weights.parts(batches)
         for number, batch in enumerate(batches):
             is_last = number + 1 == len(batches)
-            with micro_batch_sync(self._module, self._execution, batch, is_last=is_last):
-                loss = self._module(batch)
+            with micro_batch_sync(self.module, self._execution, batch, is_last=is_last):
+                loss = self.module(batch)
                 loss = loss / len(batches) if parts is None else loss * parts[number]
                 mark("forward")
                 (loss if scale is None else loss * scale).backward()

@@ -21,3 +21,7 @@ class TrainingOptions:
     """How the learning rate falls to 0 after the warm-up; None leaves it to the file."""
     warmup_steps: int = 0
     """In which it rises to the optimizer's own."""
+    eval_every_steps: int | None = None
+    """How often to evaluate on the file's `build_eval_dataset()`; None for never."""
+    patience: int | None = None
+    """Evaluations without a lower loss after which the run ends; None for any number."""

@@ -32,14 +32,28 @@ def loss_weight(batch: dict[str, Tensor]) -> Tensor:
 
 
 def build_dataset() -> Dataset:
-    return Texts()
+    return Texts(64)
+
+
+def build_eval_dataset(held_out: int = 27) -> Dataset:
+    return Texts(held_out)
+
+
+def compute_metrics(model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    guesses = model(batch["tokens"]).argmax(-1)
+    known = batch["labels"] != IGNORED
+    right = ((guesses == batch["labels"]) & known).sum(1) / known.sum(1)
+    return {"loss": compute_loss(model, batch), "accuracy": right.mean()}
 
 
 class Texts(Dataset):
     """Texts of 1 to 12 tokens."""
 
+    def __init__(self, size: int):
+        self.size = size
+
     def __len__(self) -> int:
-        return 64
+        return self.size
 
     def __getitem__(self, place: int) -> dict[str, Tensor]:
         values = torch.Generator().manual_seed(place)

@@ -54,6 +54,7 @@ class Checkpoints:
         self._small: dict[str, Any] = {}
         self._saved_step = -1
         self._began: Path | None = None
+        self._best_step: int | None = None
         self._saved_s = 0.0
         self.write_s = 0.0
         """How long the last checkpoint took to be whole, as this process saw it."""
@@ -196,6 +197,10 @@ class Checkpoints:
             self._name()
         self.write_s = time.perf_counter() - self._begun_s
 
+    def keep_best(self, step: int | None) -> None:
+        """Keep the checkpoint of this step beside the newest ones; None for none."""
+        self._best_step = step
+
     def rescue(self) -> None:
         """After a failure: name the checkpoint that is being written, if it still becomes whole."""
         if self._saving is None:
@@ -222,8 +227,10 @@ class Checkpoints:
             make_durable(self._folder)
         # Not those of later steps: a damaged one that was gone back from must not push this out.
         kept = [one for one in whole_checkpoints(self._folder) if one.name <= whole.name]
+        best = None if self._best_step is None else NAME.format(self._best_step)
         for old in kept[: -self._policy.keep]:
-            shutil.rmtree(old, ignore_errors=True)
+            if old.name != best:
+                shutil.rmtree(old, ignore_errors=True)
 
     def _partial(self, step: int) -> Path:
         name = NAME.format(step)

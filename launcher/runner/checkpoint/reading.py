@@ -101,6 +101,11 @@ def _read(path: Path, contents: Contents, processes: Processes) -> str | None:
         if name.startswith("state.") or f"optimizer.{name}" in names
     }
     wanted = {**state, "optimizer": known}
+    lacking = [name for name in wanted.get("own", {}) if f"own.{name}" not in names]
+    if agreed(lacking[0] if lacking else None, processes) is not None:
+        del wanted["own"]
+        if processes.is_first:
+            say(f"{path.name} has no extra_state() of this file, which begins anew")
     try:
         dcp.load(  # pyright: ignore[reportPrivateImportUsage]
             wanted,
