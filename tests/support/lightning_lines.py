@@ -23,7 +23,7 @@ class Lines(lightning.LightningModule):
         inputs, targets = batch
         self.log("val_loss", F.mse_loss(self.network(inputs), targets))
 
-    def configure_optimizers(self):
+    def configure_optimizers(self):  # pyright: ignore[reportIncompatibleMethodOverride]
         optimizer = torch.optim.AdamW(self.parameters(), lr=0.05)
         if self.hparams["every"] == "epoch":
             scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, gamma=0.5)

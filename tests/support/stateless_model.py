@@ -32,7 +32,7 @@ class Decaying(torch.optim.Optimizer):
         self.register_step_post_hook(warm_up)
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure=None):  # pyright: ignore[reportIncompatibleMethodOverride]
         for group in self.param_groups:
             for one in group["params"]:
                 one.mul_(0.9)

@@ -61,7 +61,7 @@ class SyntheticBatches:
         start: int,
     ) -> None:
         self.waited_s = 0.0
-        self.samples = None
+        self.samples: int | None = None
         self._workload = workload
         self._share = share
         self._device = device
@@ -209,7 +209,8 @@ def open_batches(
     how: dict[str, Any] = {"dtype": dtype, "workers": count}
     if has_places(dataset):
         in_order = getattr(dataset, "in_order", False)
-        order = StepOrder(len(dataset), share, seed, start, in_order=in_order)
+        size = len(dataset)  # pyright: ignore[reportArgumentType]
+        order = StepOrder(size, share, seed, start, in_order=in_order)
         return DatasetBatches(Seeded(dataset, seed), share, device, sampler=order, **how)
     dealing = dealing_of(
         workload.build_dataset, dataset, share, seed=seed, workers=count, group=group

@@ -84,8 +84,9 @@ def dealing_of(
 def acting_as_worker(worker: int, workers: int, seed: int) -> Iterator[None]:
     """Let `get_worker_info()` say inside that this is a worker of a loader."""
     kept = get_worker_info()
+    nothing: Any = None
     loader_worker._worker_info = loader_worker.WorkerInfo(
-        id=worker, num_workers=workers, seed=seed, dataset=None
+        id=worker, num_workers=workers, seed=seed, dataset=nothing
     )
     try:
         yield
@@ -140,10 +141,10 @@ def _digest(sample: Any) -> str:
     leaves, form = tree_flatten(sample)
     found.update(repr(form).encode())
     for leaf in leaves:
-        value = (
-            leaf.numpy() if isinstance(leaf, torch.Tensor) and leaf.device.type == "cpu" else leaf
-        )
-        found.update(value.tobytes() if hasattr(value, "tobytes") else _pickled(leaf))
+        value: Any = leaf
+        if isinstance(leaf, torch.Tensor):
+            value = leaf.detach().cpu().reshape(-1).view(torch.uint8).numpy()
+        found.update(value.tobytes() if hasattr(value, "tobytes") else _pickled(value))
     return found.hexdigest()
 
 

@@ -30,10 +30,12 @@ def trainer_losses(every: str, folder: Path) -> tuple[list[float], list[float]]:
         losses: list[float] = []
         rates: list[float] = []
 
-        def on_before_optimizer_step(self, trainer: Any, _module: Any, optimizer: Any) -> None:
+        def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
             self.rates.append(optimizer.param_groups[0]["lr"])
 
-        def on_train_batch_end(self, _trainer: Any, _module: Any, outputs: Any, *_: Any) -> None:
+        def on_train_batch_end(
+            self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+        ) -> None:
             self.losses.append(float(outputs["loss"]))
 
     torch.manual_seed(0)

@@ -42,7 +42,7 @@ def test_every_token_counts_the_same_under_every_layout(tmp_path: Path) -> None:
 
 
 def test_parts_of_a_rank_are_those_of_its_tokens() -> None:
-    weights = LossWeights(lambda batch: batch[0], Layout(), CPU)
+    weights = LossWeights(lambda batch: tuple(batch)[0], Layout(), CPU)
     assert [float(one) for one in weights.parts([(1,), (3,)])] == [0.25, 0.75]
     assert [float(one) for one in weights.parts([(0,), (0,)])] == [0.0, 0.0]
 

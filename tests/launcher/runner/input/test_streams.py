@@ -138,7 +138,7 @@ def test_a_stream_that_no_two_readers_see_alike_is_refused() -> None:
 
 def test_a_stream_may_say_to_whom_it_deals_itself() -> None:
     class Said(Unsteady):
-        deals_to = ("workers",)
+        deals_to: tuple[str, ...] = ("workers",)
 
     assert batches_of(Said, 1)[0]
     Said.deals_to = ("nodes",)
