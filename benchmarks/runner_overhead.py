@@ -84,8 +84,8 @@ def runner(job: Job, workload: Workload, processes: Processes) -> list[Moment]:
     loop = Loop(job, workload, trainer, processes)
     whole_step = loop._one_step
 
-    def timed(batches: object) -> object:
-        found = whole_step(batches)  # pyright: ignore[reportArgumentType]
+    def timed() -> object:
+        found = whole_step()
         ends.append(now())
         return found
 

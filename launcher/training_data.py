@@ -9,6 +9,11 @@ from ..profiles.user_model.spec import ModelSpec
 SHOUTED = "SYNTHETIC batches"
 """On the screen of a launch, which is asked about."""
 
+OWN_LOOP = (
+    "in gpuplan's own loop, without validation (for its own Trainer give --command and --framework"
+    " lightning)"
+)
+
 
 def local_data(spec: ModelSpec, *, synthetic: bool) -> str:
     """Return what a run on this machine trains on, in words for the user.
@@ -18,49 +23,62 @@ def local_data(spec: ModelSpec, *, synthetic: bool) -> str:
         synthetic: whether synthetic batches are asked for.
 
     Raises:
-        UsageError: a Lightning file's loader would be read as a few fixed batches.
+        UsageError: a Trainer of Lightning would run more than gpuplan's runner does.
     """
     source = data_source(spec)
-    _refuse_loader(spec, source, synthetic=synthetic)
+    _refuse_hooks(spec, source)
     return _words(source, synthetic=synthetic, called="synthetic batches")
 
 
-def launched_data(spec: ModelSpec, *, synthetic: bool, smoke: bool) -> str:
+def launched_data(
+    spec: ModelSpec,
+    *,
+    synthetic: bool,
+    smoke: bool,
+    amount: str | None = None,
+) -> str:
     """Return what a launch trains on, in words for the user.
 
     Args:
         spec: the model.
         synthetic: whether synthetic batches are asked for.
         smoke: whether only the first steps run, which learn nothing that is kept.
+        amount: how much of a data set the steps are, in words; None where nobody knows.
 
     Raises:
         UsageError: machines would be paid for to train on synthetic batches that nobody asked for.
     """
     source = data_source(spec)
-    _refuse_loader(spec, source, synthetic=synthetic)
+    _refuse_hooks(spec, source)
     if source.kind == "synthetic" and not (synthetic or smoke):
         raise UsageError(
             f"This would train on synthetic batches, on machines that are paid for: {source.why}.",
             fix="write build_dataset() beside build_model() (docs/model-file.md), give --command"
             " with a training script of your own, or --synthetic if that is what you want.",
         )
-    return _words(source, synthetic=synthetic, called=SHOUTED)
+    words = _words(source, synthetic=synthetic, called=SHOUTED)
+    return (
+        f"{words}; {amount}"
+        if amount and source.kind in ("dataset", "loader") and not synthetic
+        else words
+    )
 
 
-def _refuse_loader(spec: ModelSpec, source: DataSource, *, synthetic: bool) -> None:
-    if source.kind != "loader" or synthetic:
+def _refuse_hooks(spec: ModelSpec, source: DataSource) -> None:
+    if not source.not_run:
         return
     raise UsageError(
-        f"gpuplan's runner does not train a LightningModule on its loader: {source.why}, without"
-        " its schedule, validation or callbacks.",
+        f"{spec.path.name} has what a Trainer of Lightning runs and gpuplan's runner does not:"
+        f" {', '.join(source.not_run)}.",
         fix="train it with its own Trainer: --command with the script that calls fit(), and"
-        f" --framework lightning; or write build_model() and build_dataset() in {spec.path.name}."
-        " --synthetic trains on those few batches anyway.",
+        " --framework lightning; or leave these out.",
     )
 
 
 def _words(source: DataSource, *, synthetic: bool, called: str) -> str:
-    may_have = source.kind in ("dataset", "unknown")
+    may_have = source.kind in ("dataset", "loader", "unknown")
+    if source.kind == "loader" and not synthetic:
+        return f"{source.why}, {OWN_LOOP}"
     if may_have and not synthetic:
         return source.why
     return f"{called}: {'--synthetic' if may_have else source.why}"

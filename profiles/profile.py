@@ -253,7 +253,7 @@ class Profile(FrozenModel):
     tensor_plan: TensorPlan = "none"
     """What the model says of tensor and sequence parallelism (`tensor_plan.py`)."""
     tied_modules: tuple[str, str] | None = None
-    """Two names of one weight that two modules hold, if there is such a weight (`ties.py`)."""
+    """Two names of one weight that tensor parallelism would make two, if any (`ties.py`)."""
     tied_blocks: tuple[str, str] | None = None
     """Two names of one weight that two blocks, or a block and the rest, share (`ties.py`)."""
     frozen_linears: FrozenLinears | None = None

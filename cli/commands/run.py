@@ -14,6 +14,8 @@ from ...catalog.errors import UsageError
 from ..options.checkpoint_every import CheckpointEvery
 from ..options.groups import OutputOptions
 from ..options.shared import Count, Duration, GroupedCommand, OneOf, option, output_options
+from ..options.training import NAMES as TRAINING
+from ..options.training import TrainingValues, training_options
 from ..terminal.output import is_terminal
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ ABOUT_THE_MODEL = (
     "workers",
     "synthetic",
     "clip_grad_norm",
+    *TRAINING,
     "checkpoint_every",
     "checkpoint_dir",
     "keep",
@@ -124,6 +127,7 @@ ABOUT_THE_MODEL = (
     metavar="NORM",
     help="Scale gradients down to this norm.",
 )
+@training_options
 @option(
     "Checkpoints",
     "--checkpoint-every",
@@ -220,7 +224,7 @@ def command(context: click.Context, model: str | None, **options: Any) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(OutputOptions):
+class RunOptions(TrainingValues, OutputOptions):
     """What the options of `gpuplan run` hold."""
 
     params: tuple[str, ...]
@@ -297,6 +301,7 @@ def _request(asked: RunOptions) -> RunRequest:
         workers=asked.workers,
         synthetic=asked.synthetic,
         clip_grad_norm=asked.clip_grad_norm,
+        training=asked.training(),
         checkpoint=CheckpointPolicy(
             every_steps=steps,
             every_s=seconds,

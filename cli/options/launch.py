@@ -11,6 +11,7 @@ import click
 
 from .checkpoint_every import CheckpointEvery
 from .shared import Count, Dollars, Duration, F, OneOf, list_option, option
+from .training import OPTIONS as TRAINING
 
 WHOLE = Count(whole=True)
 
@@ -167,6 +168,7 @@ OPTIONS = (
         is_flag=True,
         help="Train on batches of make_batch(), not on the data set: nothing useful is learned.",
     ),
+    *TRAINING,
     option(
         "Job",
         "--autodown",

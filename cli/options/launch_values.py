@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ...catalog.errors import UsageError
 from .groups import OutputOptions
+from .training import TrainingValues, refuse_beside_script
 
 if TYPE_CHECKING:
     from ...launcher.prepare.request import LaunchRequest
@@ -28,7 +29,7 @@ class LimitOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaunchOptions(LimitOptions, OutputOptions):
+class LaunchOptions(LimitOptions, TrainingValues, OutputOptions):
     """What the options of `gpuplan launch` hold."""
 
     model: str | None
@@ -111,6 +112,8 @@ def refuse_contradictions(options: LaunchOptions) -> None:
             "--checkpoint-every is for gpuplan's own runner.",
             fix="leave it out, and let your script write its checkpoints.",
         )
+    if options.script is not None:
+        refuse_beside_script(options)
     if options.infra is not None and (options.region or options.zone):
         raise UsageError("--infra is given with --region or --zone.", fix="name the place once.")
     if options.params and options.model is None:
@@ -171,6 +174,7 @@ def request_of(options: LaunchOptions) -> LaunchRequest:
         checkpoint_every_s=every_s,
         autodown_minutes=options.autodown,
         synthetic=options.synthetic,
+        training=options.training(),
         setup=options.setup,
         environment=tuple(parse_variable(text) for text in options.variables),
         secrets=tuple(parse_secret(text) for text in options.secrets),

@@ -102,6 +102,7 @@ def prepare(
         workers=request.workers,
         synthetic=request.synthetic,
         clip_grad_norm=request.clip_grad_norm,
+        training=request.training,
         checkpoint=run_folder.absolute(request.checkpoint, out_dir),
         run_id=f"{name}-{uuid4().hex[:6]}",
         timeout_s=request.timeout_s,

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...planner.plan.plan import Plan
 from ..runner.job import CheckpointPolicy
+from ..runner.training_options import TrainingOptions
 
 DEFAULT_STEPS = 100
 """Taken where neither the user nor the plan says how many."""
@@ -31,6 +32,7 @@ class RunRequest:
     """Processes that load data, per rank."""
     synthetic: bool = False
     clip_grad_norm: float | None = None
+    training: TrainingOptions = field(default_factory=TrainingOptions)
     checkpoint: CheckpointPolicy = field(default_factory=CheckpointPolicy)
     master_port: int | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S

@@ -65,6 +65,7 @@ def launch_job(
         peak_flops=None if accelerator is None else peak_flops(accelerator, plan.precision),
         synthetic=request.synthetic,
         needs_dataset=not (request.synthetic or request.guard.smoke),
+        training=request.training,
         usd_per_hour=plan.usd_per_hour,
         run_id=run_id,
         checkpoint=_checkpoints(request, stops, in_bucket=task.in_bucket),

@@ -28,6 +28,7 @@ from ..bundle import write_guard, write_job_folder, write_orders
 from ..frameworks.command import parse_command
 from ..guard.orders import Orders
 from ..labels import slug, with_store
+from ..runner.input.amount import amount_words
 from ..runner.job import Job, write_atomically
 from ..skypilot.placement import Place
 from ..skypilot.prices import PriceDifference
@@ -253,7 +254,12 @@ def _trained(
         stops=machines.stops,
     )
     assert spec is not None, "launch_job() refuses a plan of no model"
-    data = launched_data(spec, synthetic=request.synthetic, smoke=request.guard.smoke)
+    asked = None if given.origin is None else given.origin.question.work
+    size = None if asked is None else asked.dataset_size
+    amount = amount_words(job.steps, given.plan.global_batch, size)
+    data = launched_data(
+        spec, synthetic=request.synthetic, smoke=request.guard.smoke, amount=amount
+    )
     return job, data
 
 

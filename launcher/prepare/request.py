@@ -16,6 +16,7 @@ from ...catalog.errors import UsageError, did_you_mean
 from ...catalog.vocabulary import Purchase
 from ...planner.plan.plan import Plan
 from ..redaction import KEY_SHAPES
+from ..runner.training_options import TrainingOptions
 
 BUCKET_PARTS = {"cos": 2, "https": 2}
 """Parts of an address up to the bucket, where a region or an account is before it; elsewhere 1."""
@@ -118,6 +119,8 @@ class LaunchRequest:
     """Idle time after the job until autodown, where no command tears the machines down."""
     synthetic: bool = False
     """Whether gpuplan's runner trains on synthetic batches, data set or none."""
+    training: TrainingOptions = TrainingOptions()
+    """What gpuplan's runner is asked beside the plan."""
     setup: str | None = None
     """Shell lines that make the environment, instead of the project's own files."""
     environment: tuple[tuple[str, str], ...] = ()

@@ -11,6 +11,13 @@ and units, what is runnable, and what loads a model file.
     build.py        the model, its optimizer and its data, put together
     numerics.py     precision: 16-bit layers, autocast, loss scale, gradient norm
     training.py     one step
+    loss_weights.py   which part of a step's loss each micro-batch is
+    training_options.py   what is asked of training beside the plan
+    schedule.py     learning rates: the file's own, or a warm-up and a decay
+    evaluation.py   numbers over an own data set while a run trains
+    own_state.py    what the user's file keeps in checkpoints
+    outcome.py      how a run went
+    not_finite.py   a loss or weights that are no numbers, and how often a run goes back
     loop.py         all steps: checkpoints, signals, metrics, failures
     control.py      what all processes agree on after every step
     stopping.py     signals, and what else ends a run early

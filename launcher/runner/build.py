@@ -15,11 +15,12 @@ from ...planner.plan.layout import Layout
 from ...planner.plan.runnable import why_not_runnable
 from ...profiles.user_model.frozen import cast_frozen
 from ...profiles.user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
-from ...profiles.user_model.ties import tied_blocks, tied_modules
+from ...profiles.user_model.ties import completed_plan, tied_blocks, tied_modules
 from ...profiles.user_model.training_step import recompute_blocks
 from ...profiles.user_model.workload import Workload
 from .input.samples import seed_everything
 from .job import Execution, Job
+from .loss_weights import loss_weights
 from .numerics import LossScaler, caster, make_scaler, use_matmul_format
 from .parallel import tensor_parallel
 from .parallel.initial_weights import build_without_memory, hand_out, only_first_builds
@@ -51,8 +52,17 @@ def execution_for(job: Job, workload: Workload, world: int) -> Execution:
     return Execution(
         layout=Layout(data=world),
         precision=None,
-        micro_batch=job.micro_batch or workload.default_micro_batch or 1,
+        micro_batch=job.micro_batch or workload.default_micro_batch or _of_loader(workload) or 1,
     )
+
+
+def _of_loader(workload: Workload) -> int | None:
+    """Return the batch size of the file's own loader, which the model may have to open."""
+    if workload.loader is None:
+        return None
+    workload.build_model()
+    workload.make_batch(1)
+    return workload.loader_batch_size()
 
 
 def build_trainer(job: Job, workload: Workload, processes: Processes) -> Trainer:
@@ -71,7 +81,7 @@ def build_trainer(job: Job, workload: Workload, processes: Processes) -> Trainer
     model = build_without_memory(workload) if is_empty else workload.build_model()
     parameters = sum(one.numel() for one in model.parameters())
     _check_model(job, workload, parameters)
-    plan = tensor_plan_of(workload, model)
+    plan = completed_plan(model, tensor_plan_of(workload, model))
     _refuse_unrunnable(execution, model, plan)
     if execution.precision == "bf16":
         model = model.to(torch.bfloat16)
@@ -154,7 +164,8 @@ def _spread(
     trained = spread(module, block_modules(model), execution, mesh)
     is_empty = any(one.is_meta for one in trained.parameters())
     (trained.to_empty(device=device) if is_empty else trained.to(device)).train()
-    return _Spreading(gradients=WholeModel(trained, execution), trained=trained)
+    weights = loss_weights(workload, layout, device)
+    return _Spreading(gradients=WholeModel(trained, execution, weights), trained=trained)
 
 
 def _check_model(job: Job, workload: Workload, parameters: int) -> None:
@@ -177,7 +188,7 @@ def _refuse_unrunnable(execution: Execution, model: nn.Module, plan: Mapping[str
         offloaded=execution.offloaded,
         tensor_plan=tensor_plan_kind(plan),
         blocks=len(block_paths(model)) if block_modules(model) else 0,
-        tied_modules=tied_modules(model),
+        tied_modules=tied_modules(model, plan),
         tied_blocks=tied_blocks(model),
         frozen_precision=execution.frozen_precision,
     )

@@ -17,6 +17,7 @@ from ...catalog.errors import UsageError
 from ...catalog.files import write_atomically
 from ...planner.plan.layout import Layout
 from ...profiles.user_model.spec import ModelSpec
+from .training_options import TrainingOptions
 
 JOB_FILE = "job.json"
 PLAN_FILE = "plan.json"
@@ -84,6 +85,7 @@ class Job:
     """Whether to refuse a file without a data set, as machines that are paid for do."""
     clip_grad_norm: float | None = None
     checkpoint: CheckpointPolicy = field(default_factory=CheckpointPolicy)
+    training: TrainingOptions = field(default_factory=TrainingOptions)
     parameters: int | None = None
     """Parameters of the model that the plan was made for; None when not known."""
     flops_per_sample: float | None = None
@@ -106,16 +108,13 @@ class Job:
 
 def write_job(folder: Path, job: Job) -> None:
     """Write `job.json` and, if there is one, `plan.json`, each at once or not at all."""
-    values = {
-        one.name: getattr(job, one.name)
-        for one in fields(job)
-        if one.name not in ("spec", "plan", "execution", "out_dir", "checkpoint")
-    }
+    values = {one.name: getattr(job, one.name) for one in fields(job) if one.name not in _NESTED}
     values |= {
         "schema_version": "1.0",
         "spec": json.loads(job.spec.to_json()),
         "out_dir": str(job.out_dir),
         "checkpoint": asdict(job.checkpoint),
+        "training": asdict(job.training),
     }
     if job.plan is None:
         (folder / PLAN_FILE).unlink(missing_ok=True)
@@ -139,6 +138,7 @@ def read_job(folder: Path) -> Job:
             spec=ModelSpec.from_json(json.dumps(values["spec"])),
             out_dir=Path(values["out_dir"]),
             checkpoint=CheckpointPolicy(**values["checkpoint"]),
+            training=TrainingOptions(**values.get("training", {})),
             plan=plan,
             execution=None if plan is None else execution_of(plan),
         )
@@ -149,7 +149,7 @@ def read_job(folder: Path) -> Job:
         ) from None
 
 
-_NESTED = {"spec", "out_dir", "checkpoint", "plan", "execution"}
+_NESTED = {"spec", "out_dir", "checkpoint", "training", "plan", "execution"}
 
 
 def execution_of(plan: Mapping[str, Any]) -> Execution:

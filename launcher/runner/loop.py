@@ -3,60 +3,47 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections import deque
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
-from ...catalog.errors import GpuplanError
 from ...profiles.user_model.workload import Workload
 from .build import Trainer
 from .checkpoint.checkpoint import Checkpoints, saved_facts
+from .checkpoint.contents import Contents, SmallState
 from .control import Agreed, Control
-from .input.batches import Batches, open_batches
-from .input.samples import Share, seed_everything
+from .evaluation import Evaluation
+from .input.feed import Feed
+from .input.samples import seed_everything
 from .job import Job
-from .numerics import all_finite, input_dtype
+from .not_finite import (
+    MOST_REWINDS,
+    NotFiniteError,
+    Rewinds,
+    loss_not_finite,
+    weights_not_finite,
+)
+from .numerics import all_finite
+from .outcome import Outcome
+from .own_state import open_own_state
 from .parallel.parallelize import as_float
 from .processes import Processes
-from .reporting.metrics import Heartbeat, duration, say
+from .reporting.metrics import Heartbeat, say
 from .reporting.report import Report
+from .reporting.slow_ranks import name_slow_ranks
+from .schedule import Schedule, open_schedule
 from .stopping import Stopping
 from .training import PartTimes
+from .training_options import REWIND
 
 SETTLED_STEPS = 3
 """Steps of a run that choose kernels and make the optimizer's state; no time of theirs counts."""
-RECENT_STEPS = 50
 SLOW_RANK_EVERY = 50
-SLOW_RANK = 1.5
-"""Times the median of all ranks."""
-SLOWER_BY_S = 0.01
-
-
-@dataclass
-class Outcome:
-    """How a run ended."""
-
-    step: int
-    stopped: bool
-    """Whether a signal ended it before its last step."""
-    elapsed_s: float
-    times_s: list[float] = field(default_factory=list)
-    """Time of every settled step."""
-    parts_s: dict[str, list[float]] = field(default_factory=dict)
-    last_loss: float | None = None
-
-
-class LossNotFiniteError(GpuplanError):
-    """The loss became infinite or no number."""
-
-
-class WeightsNotFiniteError(GpuplanError):
-    """Weights became infinite or no number, while the loss was still finite."""
+BESIDE = ("checkpoint", "evaluation")
+"""Parts that are no time of the step itself."""
 
 
 def train(job: Job, workload: Workload, trainer: Trainer, processes: Processes) -> Outcome:
@@ -81,9 +68,8 @@ class Loop:
         self._trainer = trainer
         self._processes = processes
         self._checkpoints = Checkpoints(job.checkpoints, job.checkpoint, processes)
-        self._control = Control(
-            processes.device, world=processes.world, is_first=processes.is_first
-        )
+        self._control = self._new_control()
+        self._rewinds = Rewinds()
         self._parts = PartTimes(processes.device)
         self._heartbeat = Heartbeat(job.out_dir, processes.rank)
         self._report: Report | None = None
@@ -92,20 +78,29 @@ class Loop:
         self._before_s = 0.0
         """How long the run had trained when its checkpoint was written."""
         self._outcome = Outcome(step=0, stopped=False, elapsed_s=0.0)
-        self._unreported: deque[tuple[float, torch.Tensor | None]] = deque()
-        """(Seconds that data were waited for, norm of the gradients) of steps, oldest first."""
+        self._contents: Contents
+        self._own = open_own_state(workload, trainer.model, trainer.optimizer)
+        self._schedule: Schedule
+        self._evaluation: Evaluation
+        self._feed = Feed(job, workload, trainer, processes)
+        self._unreported: deque[tuple[float, torch.Tensor | None, float | None]] = deque()
+        """(Seconds that data were waited for, gradient norm, rate) of steps, oldest first."""
 
     def run(self) -> Outcome:
         """Run until the last step, a signal, or an error."""
         self._heartbeat.beat(0)
         self._checkpoints.open()
+        self._schedule = self._open_schedule()
+        self._evaluation = Evaluation(self._job, self._workload, self._trainer, self._processes)
+        self._contents = self._open_contents()
         self._outcome.step = self._resume()
-        batches = self._open_batches(self._outcome.step)
+        self._feed.open(self._place)
         if self._processes.is_first:
+            self._feed.say_amount()
             self._report = Report(self._job, self._workload, self._trainer, self._processes.world)
         with self._stopping.listening():
             try:
-                self._steps(batches)
+                self._all_steps()
             except BaseException:
                 self._checkpoints.rescue()
                 raise
@@ -115,12 +110,47 @@ class Loop:
         self._outcome.elapsed_s = self._before_s + self._elapsed_s()
         return self._outcome
 
-    def _steps(self, batches: Batches) -> None:
+    def _all_steps(self) -> None:
+        """Run the steps; after a divergence again from the newest checkpoint, where that is asked.
+
+        Raises:
+            NotFiniteError: nothing else is asked, or it happened too often.
+        """
         self._began_s = time.perf_counter()
+        while True:
+            try:
+                return self._steps()
+            except NotFiniteError as error:
+                if self._job.training.on_nan != REWIND or not self._rewinds.may_go_back:
+                    raise
+                self._go_back(error)
+
+    def _go_back(self, error: NotFiniteError) -> None:
+        """Continue from the newest checkpoint, with the samples behind those taken since."""
+        begun = self._outcome.step
+        self._checkpoints.finish()
+        found = self._checkpoints.newest(self._contents)
+        if found is None:
+            raise error
+        step = int(found.facts["step"])
+        # Those of the facts are of when it was written: this run may have gone back since.
+        self._rewinds.go_back(begun=begun, to=step)
+        if self._processes.is_first:
+            say(
+                f"{error.message} Going back to {found.path.name}, and on with the samples behind"
+                f" those of step {begun} ({self._rewinds.done} of {MOST_REWINDS} times)"
+            )
+        self._outcome.step = step
+        self._unreported.clear()
+        self._control = self._new_control()
+        self._parts = PartTimes(self._processes.device)
+        self._feed.open(self._place)
+
+    def _steps(self) -> None:
         outcome, job = self._outcome, self._job
         first = outcome.step
         while outcome.step < job.steps:
-            before = self._one_step(batches)
+            before = self._one_step()
             outcome.step += 1
             self._heartbeat.beat(outcome.step)
             if before is not None:
@@ -130,14 +160,20 @@ class Loop:
                 if before.stop:
                     self._stopping.pass_on(steps_left=job.steps - outcome.step)
                     break
-                if self._checkpoints.is_due(
+            is_best = self._evaluation.is_due(outcome.step) and self._evaluate()
+            if is_best or (
+                before is not None
+                and self._checkpoints.is_due(
                     outcome.step, elapsed_s=before.elapsed_s, write_s=before.write_s
-                ):
-                    self._save()
+                )
+            ):
+                self._save()
+            if self._evaluation.ends_run:
+                break
             self._checkpoints.name_if_done()
             if (outcome.step - first) % SLOW_RANK_EVERY == 0:
-                self._name_slow_ranks()
-        outcome.stopped = outcome.step < job.steps
+                name_slow_ranks(self._processes, self._parts.of_step())
+        outcome.stopped = outcome.step < job.steps and not self._evaluation.ends_run
         if outcome.step > first:
             self._parts.begin()
             self._note(self._last(), outcome.step, is_settled=outcome.step > first + SETTLED_STEPS)
@@ -146,15 +182,27 @@ class Loop:
         self._checkpoints.finish()
         self._processes.barrier()
 
-    def _one_step(self, batches: Batches) -> Agreed | None:
+    def _evaluate(self) -> bool:
+        """Evaluate; return whether it is the best so far, whose checkpoint is kept."""
+        step = self._outcome.step
+        is_best = self._evaluation.run(step, lambda: self._heartbeat.beat(step))
+        self._checkpoints.keep_best(self._evaluation.best_step)
+        self._parts.mark("evaluation")
+        return is_best
+
+    def _one_step(self) -> Agreed | None:
         """Run a step; return what all processes agreed on after the one before."""
-        trainer, step = self._trainer, self._outcome.step
+        trainer = self._trainer
         self._parts.begin()
-        made = batches.step()
+        made = self._feed.step()
         self._parts.mark("input")
-        seed_everything((self._job.seed * 1_000_003 + step) * 65_537 + trainer.position.data)
+        seed_everything((self._job.seed * 1_000_003 + self._place) * 65_537 + trainer.position.data)
         loss, norm = trainer.step(made, self._parts.mark)
-        self._unreported.append((batches.waited_s, norm))
+        rate = trainer.optimizer.param_groups[0].get("lr")
+        self._unreported.append((self._feed.waited_s, norm, rate))
+        self._schedule.after_step(self._outcome.step + 1)
+        if self._own is not None:
+            self._own.after_step(self._outcome.step + 1)
         return self._control.exchange(
             loss,
             stop=self._stopping.is_asked(),
@@ -170,13 +218,11 @@ class Loop:
         """
         outcome = self._outcome
         parts = self._parts.of_step()
-        step_s = sum(seconds for part, seconds in parts.items() if part != "checkpoint")
+        step_s = sum(seconds for part, seconds in parts.items() if part not in BESIDE)
         outcome.last_loss = agreed.loss
-        waited_s, norm = self._unreported.popleft()
+        waited_s, norm, rate = self._unreported.popleft()
         if is_settled:
-            outcome.times_s.append(step_s)
-            for part, seconds in parts.items():
-                outcome.parts_s.setdefault(part, []).append(seconds)
+            outcome.add(step_s, parts)
         if self._report is not None:
             self._report.step(
                 step,
@@ -185,16 +231,13 @@ class Loop:
                 parts_s=parts,
                 waited_s=waited_s,
                 norm=None if norm is None else as_float(norm),
+                rate=None if rate is None else float(rate),
                 elapsed_s=self._before_s + agreed.elapsed_s,
                 write_s=agreed.write_s or None,
-                typical_s=statistics.median(outcome.times_s[-RECENT_STEPS:] or [step_s]),
+                typical_s=outcome.typical_s(step_s),
             )
         if not math.isfinite(agreed.loss):
-            raise LossNotFiniteError(
-                f"The loss of step {step} is {agreed.loss}; nothing after it can be learned.",
-                fix="lower the learning rate, give --clip-grad-norm 1, or use bf16-amp or fp32;"
-                f" {self._newest()}.",
-            )
+            raise loss_not_finite(step, agreed.loss, self._checkpoints.newest_step)
 
     def _save(self) -> None:
         """Begin a checkpoint, once this step is known to have a finite loss and finite weights.
@@ -206,43 +249,64 @@ class Loop:
         step = self._outcome.step
         if math.isfinite(agreed.loss):
             if not all_finite(self._trainer.step.parameters, self._processes.device):
-                raise self._not_finite(agreed.loss)
+                raise weights_not_finite(step, agreed.loss, self._checkpoints.newest_step)
             self._checkpoints.save(
-                self._trainer.model,
-                self._trainer.optimizer,
+                self._contents,
                 facts=self._facts(step),
                 elapsed_s=agreed.elapsed_s,
             )
         self._parts.mark("checkpoint")
 
-    def _not_finite(self, loss: float) -> WeightsNotFiniteError:
-        return WeightsNotFiniteError(
-            f"After step {self._outcome.step} weights are infinite or no number, though its loss"
-            f" was {loss:.6g}: gradients were not finite. No checkpoint is made of them.",
-            fix="look for a root, logarithm or quotient of 0 in the loss, lower the learning rate,"
-            f" or use bf16-amp or fp32; {self._newest()}.",
+    def _open_contents(self) -> Contents:
+        small: dict[str, SmallState] = {
+            "schedule": self._schedule,
+            "readings": self._feed,
+            "evaluation": self._evaluation,
+        }
+        trainer = self._trainer
+        return Contents(
+            model=trainer.model,
+            optimizer=trainer.optimizer,
+            scaler=trainer.scaler,
+            small=small if self._own is None else {**small, "own": self._own},
+            own=self._own,
         )
 
-    def _newest(self) -> str:
-        """Return which checkpoint is left, as a clause; the weights of each were checked."""
-        step = self._checkpoints.newest_step
-        if step is None:
-            return "there is no checkpoint from before it"
-        return f"the newest checkpoint is that of step {step}, from before it"
+    def _open_schedule(self) -> Schedule:
+        job, workload = self._job, self._workload
+        own = workload.build_scheduler is not None
+        return open_schedule(
+            workload,
+            self._trainer.optimizer,
+            job.training,
+            steps=job.steps,
+            steps_per_epoch=self._feed.steps_per_epoch() if own else None,
+        )
+
+    def _new_control(self) -> Control:
+        processes = self._processes
+        return Control(processes.device, world=processes.world, is_first=processes.is_first)
 
     def _last(self) -> Agreed:
         agreed = self._control.read()
         assert agreed is not None
         return agreed
 
+    @property
+    def _place(self) -> int:
+        """Return which step's samples and random numbers the next step takes."""
+        return self._outcome.step + self._rewinds.left_out_steps
+
     def _resume(self) -> int:
         """Return the step to begin with, after reading the checkpoint it follows."""
         trainer = self._trainer
-        found = self._checkpoints.resume(trainer.model, trainer.optimizer, trainer.scaler)
+        found = self._checkpoints.resume(self._contents)
         if found is None:
             return 0
         path, facts = found.path, found.facts
         self._before_s = float(facts["elapsed_s"])
+        self._checkpoints.keep_best(self._evaluation.best_step)
+        self._rewinds = Rewinds.of(facts)
         if self._processes.is_first:
             say(f"continuing from {path.name} ({path.parent})")
             if facts.get("global_batch") != trainer.execution.global_batch:
@@ -268,39 +332,10 @@ class Loop:
                 "seed": self._job.seed,
                 "torch": torch.__version__,
                 "elapsed_s": self._before_s + self._elapsed_s(),
+                **self._rewinds.facts(),
             },
             now=time.time,
         )
-
-    def _open_batches(self, start: int) -> Batches:
-        trainer, job = self._trainer, self._job
-        return open_batches(
-            self._workload,
-            Share.of(trainer.execution, trainer.position.data),
-            self._processes.device,
-            dtype=input_dtype(trainer.execution),
-            seed=job.seed,
-            start=start,
-            workers=job.workers,
-            synthetic=job.synthetic,
-        )
-
-    def _name_slow_ranks(self) -> None:
-        """Say which processes take much longer than the rest to read and run their forward pass."""
-        if self._processes.world == 1:
-            return
-        parts = self._parts.of_step()
-        own_s = parts.get("input", 0.0) + parts.get("forward", 0.0)
-        times: list[Any] = [0.0] * self._processes.world
-        dist.all_gather_object(times, own_s, self._processes.host_group)
-        middle_s = statistics.median(times)
-        slow = [rank for rank, seconds in enumerate(times) if seconds > SLOW_RANK * middle_s]
-        if slow and self._processes.is_first and max(times) - middle_s > SLOWER_BY_S:
-            worst = max(slow, key=lambda rank: times[rank])
-            say(
-                f"slow: rank {', '.join(map(str, slow))} (rank {worst} takes"
-                f" {duration(times[worst])} where the median takes {duration(middle_s)})"
-            )
 
     def _elapsed_s(self) -> float:
         return time.perf_counter() - self._began_s

@@ -43,7 +43,7 @@ def run(job: Job) -> None:
     # Imported late: a job that cannot be read says so without waiting for torch.
     from ...profiles.user_model.contract import load_workload
     from .build import build_trainer
-    from .input.batches import data_words, refuse_no_data
+    from .input.data_words import data_words, fixed_words, refuse_no_data
     from .loop import train
     from .processes import joined
     from .reporting.metrics import say
@@ -54,6 +54,10 @@ def run(job: Job) -> None:
         refuse_no_data(workload, synthetic=job.synthetic, needs_dataset=job.needs_dataset)
         if processes.is_first and PARENT_VARIABLE not in os.environ:
             say(f"data: {data_words(workload, synthetic=job.synthetic)}")
+        if processes.is_first and workload.build_dataset is None and workload.loader is None:
+            note = fixed_words(workload)
+            if note is not None:
+                say(f"data: {note}")
         trainer = build_trainer(job, workload, processes)
         outcome = train(job, workload, trainer, processes)
         leave_record(job, workload, trainer, processes, outcome)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import MixedPrecisionPolicy
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate
 
 from ...planner.plan.layout import Layout
 from ...profiles.user_model.training_step import LOSS_SCALE, SIXTEEN_BIT
@@ -133,6 +133,8 @@ def clip_gradients(
         counted_elsewhere: those of them that another pipeline stage holds and counts too.
     """
     parameters = list(parameters)
+    for one in parameters:
+        _add_up(one)
     held = [one.grad for one in parameters if one.grad is not None]
     elsewhere = {id(one.grad) for one in counted_elsewhere}
     device = held[0].device if held else torch.device("cpu")
@@ -150,6 +152,14 @@ def clip_gradients(
         local = gradient.to_local() if isinstance(gradient, DTensor) else gradient
         local.mul_(factor.to(local.dtype))
     return found
+
+
+def _add_up(parameter: nn.Parameter) -> None:
+    """Add up a gradient of which each rank holds a summand, such as of norms on split sequences."""
+    gradient = parameter.grad
+    if isinstance(gradient, DTensor) and any(one.is_partial() for one in gradient.placements):
+        whole = [Replicate() if one.is_partial() else one for one in gradient.placements]
+        parameter.grad = gradient.redistribute(placements=whole)
 
 
 def _copies(gradient: Tensor, layout: Layout) -> int:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ...profiles.user_model.checks import Batch
 from .job import Execution
+from .loss_weights import LossWeights
 from .numerics import LossScaler, clip_gradients
 from .parallel.parallelize import micro_batch_sync
 
@@ -30,17 +31,22 @@ class Gradients(Protocol):
 class WholeModel:
     """Gradients of a model that every rank runs from the first layer to the last."""
 
-    def __init__(self, module: nn.Module, execution: Execution) -> None:
-        self._module = module
+    def __init__(
+        self, module: nn.Module, execution: Execution, weights: LossWeights | None = None
+    ) -> None:
+        self.module = module
         self._execution = execution
+        self._weights = weights
 
     def __call__(self, batches: Sequence[Batch], scale: Tensor | None, mark: Mark) -> Tensor | None:
         """Return the mean loss of the micro-batches."""
         total: Tensor | None = None
+        parts = None if self._weights is None else self._weights.parts(batches)
         for number, batch in enumerate(batches):
             is_last = number + 1 == len(batches)
-            with micro_batch_sync(self._module, self._execution, batch, is_last=is_last):
-                loss = self._module(batch) / len(batches)
+            with micro_batch_sync(self.module, self._execution, batch, is_last=is_last):
+                loss = self.module(batch)
+                loss = loss / len(batches) if parts is None else loss * parts[number]
                 mark("forward")
                 (loss if scale is None else loss * scale).backward()
                 mark("backward")

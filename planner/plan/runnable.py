@@ -43,7 +43,7 @@ def why_not_runnable(
         offloaded: What is kept in host memory.
         tensor_plan: What the model says of tensor parallelism.
         blocks: Of the longest run of repeated blocks, which stages are made of.
-        tied_modules: Two names of one weight that two modules hold.
+        tied_modules: Two names of one weight that tensor parallelism would make two.
         tied_blocks: Two names of one weight that two blocks, or a block and the rest, share.
         needs_port: Whether the accelerator runs torch code only after a port (XLA).
         frozen_precision: How frozen parameters are kept; None as the precision says.
@@ -89,8 +89,9 @@ def _tensor_reason(layout: Layout, tensor_plan: TensorPlan) -> str | None:
 def _tied_reason(layout: Layout, modules: TiedNames | None, blocks: TiedNames | None) -> str | None:
     if layout.tensor > 1 and modules is not None:
         return (
-            f"{modules[0]} and {modules[1]} are one weight (tied), which tensor parallelism would"
-            " split into two weights that are trained apart: another model."
+            f"{modules[0]} and {modules[1]} are one weight (tied), which the model's own plan"
+            " splits in two ways, so that two weights were trained apart: another model."
+            " 'embedding' and 'colwise_gather_output' split both alike."
         )
     if layout.pipeline > 1 and blocks is not None:
         return (

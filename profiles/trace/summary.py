@@ -59,7 +59,7 @@ def make_profile(
         default_micro_batch=workload.loader_batch_size() or workload.default_micro_batch,
         optimizer=_optimizer_facts(built, steps[0], trainable),
         tensor_plan=tensor_plan_kind(tensor_plan_of(workload, built.model)),
-        tied_modules=tied_modules(built.model),
+        tied_modules=tied_modules(built.model, tensor_plan_of(workload, built.model)),
         tied_blocks=tied_blocks(built.model),
         frozen_linears=_frozen_linears(built.model),
         steps=tuple(steps),

@@ -18,6 +18,7 @@ from ...catalog.errors import UsageError, UserFileError
 from . import deepview, forms, lightning
 from .checks import checked_model, described
 from .file_text import contract_lines, installed_imports, model_classes, read_source
+from .schedulers import bind_scheduler
 from .spec import ModelSpec
 from .workload import (
     Params,
@@ -28,6 +29,14 @@ from .workload import (
     default_micro_batch,
     tokens_per_sample,
 )
+
+OF_RUNS = {
+    "build_eval_dataset": 0,
+    "compute_metrics": 2,
+    "loss_weight": 1,
+    "extra_state": 2,
+}
+"""Functions that only a run calls → how many arguments it gives; params fill the others."""
 
 
 def load_workload(
@@ -98,7 +107,11 @@ def _from_contract(spec: ModelSpec, module: ModuleType) -> Workload:
     build_model = params.bind(_function(module, "build_model", spec))
     make_batch = _function(module, "make_batch", spec)
     build_dataset = getattr(module, "build_dataset", None)
+    build_scheduler = getattr(module, "build_scheduler", None)
     batches = bind_batch(params, make_batch, "make_batch")
+    for name, reserved in OF_RUNS.items():
+        if callable(function := getattr(module, name, None)):
+            params.bind(function, reserved=reserved)  # So that their params are known ones.
     workload = Workload(
         name=spec.name,
         path=spec.path,
@@ -108,6 +121,9 @@ def _from_contract(spec: ModelSpec, module: ModuleType) -> Workload:
         compute_loss=bind_loss(params, getattr(module, "compute_loss", None), batches),
         build_optimizer=bind_optimizer(params, getattr(module, "build_optimizer", None)),
         build_dataset=params.bind(build_dataset) if build_dataset else None,
+        build_scheduler=bind_scheduler(params.bind(build_scheduler, reserved=2))
+        if build_scheduler
+        else None,
         tokens_per_sample=tokens_per_sample(params, module),
         default_micro_batch=default_micro_batch(make_batch),
     )

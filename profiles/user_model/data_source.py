@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Literal
 
 from .file_text import run_at_import
+from .lightning_hooks import not_run
 from .spec import ModelSpec
 
 DataKind = Literal["dataset", "synthetic", "loader", "unknown"]
-"""build_dataset(); batches of make_batch or of shapes; a Lightning loader, of which only a few
-batches would be read; not told by the text."""
+"""build_dataset(); batches of make_batch or of shapes; a Lightning file's own loader; not told by
+the text."""
 LOADER = "train_dataloader"
 
 
@@ -28,6 +29,8 @@ class DataSource:
     kind: DataKind
     why: str
     """One clause, such as "net.py has no build_dataset()"."""
+    not_run: tuple[str, ...] = ()
+    """Names of what the file has for a Trainer, and gpuplan's runner does not run."""
 
 
 def data_source(spec: ModelSpec) -> DataSource:
@@ -40,8 +43,7 @@ def data_source(spec: ModelSpec) -> DataSource:
     file, wanted = spec.path.name, "build_dataset"
     loader = _has_loader(spec, names)
     if loader:
-        why = f"of {file}'s {LOADER}() only a few batches would be read, again and again"
-        return DataSource("loader", why)
+        return DataSource("loader", f"{LOADER}() of {file}", not_run(loader))
     if spec.class_name is not None:
         return DataSource("synthetic", f"a class of {file} is trained without build_dataset()")
     if wanted in names and "build_model" in names:
@@ -53,18 +55,21 @@ def data_source(spec: ModelSpec) -> DataSource:
     return DataSource("synthetic", f"{file} has no {wanted}()")
 
 
-def _has_loader(spec: ModelSpec, names: set[str | None]) -> bool:
-    """Return whether a file is a LightningModule's whose own loader gives its batches."""
+def _has_loader(spec: ModelSpec, names: set[str | None]) -> list[ast.ClassDef]:
+    """Return the LightningModules of a file whose own loader gives its batches, with their bases.
+
+    None of a file of another form.
+    """
     is_contract = "build_model" in names and spec.class_name is None
     if is_contract or "make_batch" in names or spec.inputs:
-        return False
+        return []
     classes = [node for node in _body(spec.path) if isinstance(node, ast.ClassDef)]
     modules = [one for one in classes if _is_a(one, "LightningModule", classes)]
     named = spec.class_name
     if not modules or (named is not None and named not in {one.name for one in modules}):
-        return False
+        return []
     sources = [one for one in classes if _is_a(one, "LightningDataModule", classes)]
-    return bool(sources) or any(_defines(one, LOADER) for one in modules)
+    return modules if sources or any(_defines(one, LOADER) for one in modules) else []
 
 
 def _names_of(path: Path, *, seen: set[Path]) -> set[str | None]:

@@ -12,9 +12,13 @@ import torch
 from ...catalog.errors import UserFileError
 from .checks import Batch, checked_batch, checked_loss, checked_model, described
 from .forms import batch_function, own_default
+from .lightning_run import names_not_run, samples_of
+from .schedulers import Stepped, configured_schedulers
 from .spec import ModelSpec
 from .stepping import loss_at_backward, same_optimizer
 from .workload import Params, Workload, tokens_per_sample
+
+LOADER = "train_dataloader()"
 
 
 def lightning_classes(module: ModuleType) -> list[type[torch.nn.Module]]:
@@ -41,16 +45,20 @@ def from_lightning(spec: ModelSpec, module: ModuleType) -> Workload:
     build = params.bind(classes[0])
     runner = _WithoutTrainer()
     own_batch = getattr(module, "make_batch", None) or spec.inputs
-    loader = None if own_batch else _loader_function(module, params, runner)
+    opened = None if own_batch else _loader_opener(module, params, runner)
+    loader = None if opened is None else _loader_function(opened, runner)
     workload = Workload(
         name=spec.name,
         path=spec.path,
         params=dict(spec.params),
         build_model=lambda: runner.follow(checked_model(build(), f"{classes[0].__name__}()")),
         make_batch=loader or batch_function(spec, module, params),
-        loader=None if loader is None else "train_dataloader()",
+        loader=None if loader is None else LOADER,
         compute_loss=runner.compute_loss,
         build_optimizer=runner.build_optimizer,
+        build_dataset=None if opened is None else lambda: runner.dataset_of(opened()),
+        build_scheduler=runner.build_scheduler,
+        not_run=names_not_run(classes[0]),
         tokens_per_sample=tokens_per_sample(params, module),
         default_micro_batch=own_default(module) or _batch_size_of(classes[0], spec),
         loader_batch_size=lambda: runner.loader_batch_size,
@@ -64,6 +72,8 @@ class _WithoutTrainer:
 
     def __init__(self) -> None:
         self._optimizer: torch.optim.Optimizer | None = None
+        self._returned: Any = None
+        """By configure_optimizers."""
         self.model: torch.nn.Module | None = None
         self.loader_batch_size: int | None = None
         """Of the file's loader, once a batch was read from it."""
@@ -100,10 +110,33 @@ class _WithoutTrainer:
             raise RuntimeError("build_optimizer was called before build_model")
         return same_optimizer(self._configured(self.model), list(parameters))
 
+    def dataset_of(self, loader: Any) -> Any:
+        """Return a loader's data set, and note in which form its batches come."""
+        dataset = samples_of(loader, LOADER)
+        if hasattr(dataset, "__len__"):
+            self.loads_lists = isinstance(loader.collate_fn([loader.dataset[0]]), list)
+        return dataset
+
+    def build_scheduler(self, optimizer: torch.optim.Optimizer, _steps: int) -> tuple[Stepped, ...]:
+        """Return the schedules of configure_optimizers.
+
+        Raises:
+            UserFileError: they are of another optimizer than the one that trains.
+        """
+        found = configured_schedulers(self._returned)
+        if found and self._optimizer is not optimizer:
+            raise UserFileError(
+                "configure_optimizers() made its optimizer and its schedule for parameters that"
+                " this layout replaces.",
+                fix="make them of self.parameters(), or choose a plan of data parallelism.",
+            )
+        return found
+
     def _configured(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         if self._optimizer is None:
             configure: Callable[[], Any] = model.configure_optimizers  # pyright: ignore[reportAssignmentType]
-            self._optimizer = _first_optimizer(configure())
+            self._returned = configure()
+            self._optimizer = _first_optimizer(self._returned)
         return self._optimizer
 
 
@@ -129,10 +162,10 @@ def _first_optimizer(configured: Any) -> torch.optim.Optimizer:
     return value
 
 
-def _loader_function(
+def _loader_opener(
     module: ModuleType, params: Params, runner: _WithoutTrainer
-) -> Callable[[int], Batch] | None:
-    """Return make_batch over the data loader of the module or of the file's DataModule."""
+) -> Callable[[], Any] | None:
+    """Return what opens the data loader of the module or of the file's DataModule."""
     data_classes = [one for one in _own_classes(module) if _has_base(one, "LightningDataModule")]
     source = params.bind(data_classes[0]) if data_classes else None
     if source is None and not any(
@@ -143,19 +176,29 @@ def _loader_function(
     ):
         return None
 
-    def make_batch(batch_size: int) -> Batch:
+    def opened() -> Any:
         holder: Any = source() if source else runner.model
         if source and hasattr(holder, "setup"):
             holder.prepare_data()
             holder.setup("fit")
         loader = holder.train_dataloader()
+        runner.loader_batch_size = _size_of(loader)
+        return loader
+
+    return opened
+
+
+def _loader_function(opened: Callable[[], Any], runner: _WithoutTrainer) -> Callable[[int], Batch]:
+    """Return make_batch over a data loader."""
+
+    def make_batch(batch_size: int) -> Batch:
+        loader = opened()
         samples = [loader.dataset[position % len(loader.dataset)] for position in range(batch_size)]
         batch = loader.collate_fn(samples)
-        runner.loader_batch_size = _size_of(loader)
         runner.loads_lists = isinstance(batch, list)
         if isinstance(batch, list):
             batch = tuple(batch)
-        return checked_batch(batch, "train_dataloader()")
+        return checked_batch(batch, LOADER)
 
     return make_batch
 

@@ -17,6 +17,7 @@ import torch
 
 from ...catalog.errors import UsageError, UserFileError, did_you_mean
 from .checks import Batch, checked_batch, checked_loss, default_loss, default_optimizer, described
+from .schedulers import SchedulerFunction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +37,13 @@ class Workload:
     build_optimizer: Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
     build_dataset: Callable[[], Any] | None = None
     loader: str | None = None
-    """The function of the file whose loader `make_batch` reads, the same samples every time."""
+    """The function of the file whose loader gives its batches and its data set."""
     tokens_per_sample: float | None = None
     default_micro_batch: int | None = None
+    build_scheduler: SchedulerFunction | None = None
+    """Makes the learning-rate schedules, for an optimizer and so many steps."""
+    not_run: tuple[str, ...] = ()
+    """Names of what the file has and gpuplan's runner does not run."""
     loader_batch_size: Callable[[], int | None] = lambda: None
     """The batch size of that loader; None before `make_batch` read it, or where it has none."""
 
@@ -50,6 +55,20 @@ def optional_function(workload: Workload, name: str) -> Callable[..., Any] | Non
             found = getattr(module, name, None)
             return found if callable(found) else None
     return None
+
+
+def bound_function(workload: Workload, name: str, *, reserved: int) -> Callable[..., Any] | None:
+    """Return a function that a model file may have, with its params bound; None if it has none.
+
+    Args:
+        workload: of the file.
+        name: of the function.
+        reserved: how many leading arguments the caller gives.
+    """
+    function = optional_function(workload, name)
+    if function is None:
+        return None
+    return Params(workload.params).bind(function, reserved=reserved)
 
 
 class Params:

@@ -20,6 +20,7 @@ KNOWN_PARAMETERS = [
     ("lstm", {}, 66_034_000),
     ("dlrm", {}, 540_677_217),
     ("gnn", {}, 206_895),
+    ("lines", {}, 27_456),
     ("lora", {}, 8_030_261_248 + 9_437_184),
 ]
 
@@ -48,6 +49,7 @@ SMALL = [
     ("dlrm", {"rows": [7, 11, 3], "dim": 4, "bottom": [8], "top": [8]}),
     ("gnn", {"features": 6, "hidden": 8, "classes": 3, "nodes": 9, "edges": 8}),
     ("lora", {**SMALL_DECODER, "rank": 4}),
+    ("lines", {"hidden": 8}),
 ]
 
 

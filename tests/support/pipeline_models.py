@@ -186,7 +186,7 @@ def chained(
     ordered = [stages[number] for number in sorted(stages)]
     for stage in ordered:
         prepare(stage)
-        stage.pipeline_feed = Feed([batch], 1.0)
+        stage.pipeline_feed = Feed([batch], [1.0])
     inputs: list[Tensor | None] = [None]
     outputs: list[Tensor] = []
     for stage in ordered:

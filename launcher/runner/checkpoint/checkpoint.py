@@ -4,7 +4,7 @@ A checkpoint is written by torch.distributed.checkpoint into a hidden folder, by
 part, and gets its name only when all of it is on disk: a kill at any moment leaves the one before
 whole. Keys are the names of the model's parameters, so it is read back under any other layout.
 
-    checkpoints/step-00000200/.metadata  *.distcp  run.json
+    checkpoints/step-00000200/.metadata  *.distcp  state.pt  run.json
 
 In a mounted bucket there are no renames worth the name: the files have theirs from the start, and a
 checkpoint is whole when every file is there that its run.json, written last, lists.
@@ -12,6 +12,7 @@ checkpoint is whole when every file is there that its run.json, written last, li
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import time
@@ -21,9 +22,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
-from torch import nn
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
@@ -33,8 +32,9 @@ from ..job import CheckpointPolicy
 from ..numerics import LossScaler
 from ..processes import Processes
 from ..reporting.metrics import say
+from .contents import SMALL_FILE, Contents, write_small
 from .folder import NAME, RUN_FILE, file_sizes, make_durable, open_folder, whole_checkpoints
-from .reading import FAILURES, Resumed, read_first, reason, state_of
+from .reading import FAILURES, Resumed, read_first, reason
 
 # One process saves alone on purpose.
 warnings.filterwarnings("ignore", message="torch.distributed is disabled", module="torch")
@@ -51,7 +51,10 @@ class Checkpoints:
         self._processes = processes
         self._saving: Future[Any] | None = None
         self._facts: dict[str, Any] = {}
+        self._small: dict[str, Any] = {}
         self._saved_step = -1
+        self._began: Path | None = None
+        self._best_step: int | None = None
         self._saved_s = 0.0
         self.write_s = 0.0
         """How long the last checkpoint took to be whole, as this process saw it."""
@@ -70,12 +73,7 @@ class Checkpoints:
         """Return the step of the newest checkpoint that is written or was read; None for none."""
         return None if self._saved_step < 0 else self._saved_step
 
-    def resume(
-        self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        scaler: LossScaler | None,
-    ) -> Resumed | None:
+    def resume(self, contents: Contents) -> Resumed | None:
         """Read the newest checkpoint that can be used; None where the run begins anew.
 
         One that is damaged, or whose weights are not finite, is left for the one before it.
@@ -87,21 +85,38 @@ class Checkpoints:
         paths = self._candidates()
         if not paths:
             return None
-        found = read_first(paths, model, optimizer, scaler, self._processes)
+        found = read_first(paths, contents, self._processes)
         if isinstance(found, str):
             raise _unusable(paths[0], found, whole_checkpoints(self._folder))
-        self._saved_step = int(found.facts["step"])
+        self._saved_step, self._began = int(found.facts["step"]), found.path
         return found
+
+    def newest(self, contents: Contents) -> Resumed | None:
+        """Read the newest checkpoint that this run wrote or began from; None for none."""
+        if self._saved_step < 0:
+            return None
+        last = NAME.format(self._saved_step)
+        written = [one for one in whole_checkpoints(self._folder)[::-1] if one.name <= last]
+        paths = self._told(written or ([self._began] if self._began else []))
+        found = read_first(paths, contents, self._processes) if paths else None
+        if isinstance(found, Resumed):
+            self._saved_step = int(found.facts["step"])
+            return found
+        return None
 
     def _candidates(self) -> list[Path]:
         """Return the checkpoints to try, the same on every process, newest first."""
-        found = self._asked() if self._processes.is_first else []
+        found = self._told(self._asked() if self._processes.is_first else [])
+        if isinstance(found, UsageError):
+            raise found
+        return found
+
+    def _told(self, found: Any) -> Any:
+        """Return what the first process found, on every process."""
         if self._processes.world > 1:
             told: list[Any] = [found]
             dist.broadcast_object_list(told, 0, self._processes.host_group)
             found = told[0]
-        if isinstance(found, UsageError):
-            raise found
         return found
 
     def is_due(self, step: int, *, elapsed_s: float, write_s: float) -> bool:
@@ -125,15 +140,22 @@ class Checkpoints:
 
     def save(
         self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
+        contents: Contents,
         *,
         facts: dict[str, Any],
         elapsed_s: float,
     ) -> None:
-        """Begin to write a checkpoint; training goes on once its tensors are copied."""
+        """Begin to write a checkpoint; training goes on once its tensors are copied.
+
+        Args:
+            contents: of the checkpoint.
+            facts: what it says of the run.
+            elapsed_s: seconds since training began, the same on every process.
+        """
         self.finish()
         self._facts = facts
+        # A copy: what it is made of goes on changing while the tensors are written.
+        self._small = copy.deepcopy(contents.small_state())
         self._saved_step, self._saved_s = int(facts["step"]), elapsed_s
         self._begun_s = time.perf_counter()
         partial = self._partial(facts["step"])
@@ -142,7 +164,7 @@ class Checkpoints:
             # In a bucket this may be a checkpoint that was found not to be whole.
             (partial / RUN_FILE).unlink(missing_ok=True)
         self._saving = async_save(
-            state_of(model, optimizer),
+            contents.tensors(),
             storage_writer=FileSystemWriter(partial, sync_files=True),
             process_group=self._processes.checkpoint_group,
             no_dist=self._processes.world == 1,
@@ -175,6 +197,10 @@ class Checkpoints:
             self._name()
         self.write_s = time.perf_counter() - self._begun_s
 
+    def keep_best(self, step: int | None) -> None:
+        """Keep the checkpoint of this step beside the newest ones; None for none."""
+        self._best_step = step
+
     def rescue(self) -> None:
         """After a failure: name the checkpoint that is being written, if it still becomes whole."""
         if self._saving is None:
@@ -188,8 +214,10 @@ class Checkpoints:
     def _name(self) -> None:
         step = self._facts["step"]
         partial, whole = self._partial(step), self._folder / NAME.format(step)
+        small_bytes = write_small(partial, self._small)
         if self._policy.in_bucket:
-            self._facts = {**self._facts, "files": file_sizes(partial)}
+            sizes = {**file_sizes(partial), SMALL_FILE: small_bytes}
+            self._facts = {**self._facts, "files": sizes}
         write_atomically(partial / RUN_FILE, json.dumps(self._facts, indent=1) + "\n")
         make_durable(partial)
         if not self._policy.in_bucket:
@@ -199,8 +227,10 @@ class Checkpoints:
             make_durable(self._folder)
         # Not those of later steps: a damaged one that was gone back from must not push this out.
         kept = [one for one in whole_checkpoints(self._folder) if one.name <= whole.name]
+        best = None if self._best_step is None else NAME.format(self._best_step)
         for old in kept[: -self._policy.keep]:
-            shutil.rmtree(old, ignore_errors=True)
+            if old.name != best:
+                shutil.rmtree(old, ignore_errors=True)
 
     def _partial(self, step: int) -> Path:
         name = NAME.format(step)

@@ -8,23 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed.checkpoint as dcp
-from torch import nn
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_state_dict,
-    set_state_dict,
-)
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 
-from ..numerics import LossScaler, all_finite
+from ..numerics import all_finite
 from ..processes import Processes
 from ..reporting.metrics import say
+from .contents import Contents, read_small
 from .folder import RUN_FILE, agreed
 
 FAILURES = (Exception, dcp.api.CheckpointException)
 """What reading or writing raises: what torch collects of all ranks is no Exception to it."""
-OPTIONS = StateDictOptions(flatten_optimizer_state_dict=True)
 
 
 @dataclass(frozen=True)
@@ -34,15 +28,11 @@ class Resumed:
     path: Path
     facts: dict[str, Any]
     """What its `run.json` says of the run."""
+    small: dict[str, Any]
+    """Its small state."""
 
 
-def read_first(
-    paths: Sequence[Path],
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    scaler: LossScaler | None,
-    processes: Processes,
-) -> Resumed | str:
+def read_first(paths: Sequence[Path], contents: Contents, processes: Processes) -> Resumed | str:
     """Read the first checkpoint that can be used; return it, or why the first one cannot be.
 
     One that is damaged, or whose weights are not finite, is passed over, and said to be. What it
@@ -50,32 +40,24 @@ def read_first(
 
     Args:
         paths: to try, in this order, the same on every process.
-        model: as it is spread over the processes.
-        optimizer: of its parameters.
-        scaler: of the loss, if there is one.
+        contents: what is read into, as it is spread over the processes.
         processes: which all find the same.
     """
-    state = state_of(model, optimizer)
     problems: list[str] = []
     for path in paths:
-        facts, problem = _facts(path)
-        problem = agreed(problem, processes) or _read(path, state, model, optimizer, processes)
+        facts, small, problem = _facts(path)
+        problem = agreed(problem, processes) or _read(path, contents, processes)
         if problem is not None:
             problems.append(problem)
             continue
-        if scaler is not None and facts.get("scaler"):
-            scaler.load_state_dict(facts["scaler"])
+        if contents.scaler is not None and facts.get("scaler"):
+            contents.scaler.load_state_dict(facts["scaler"])
+        contents.restore_small(small)
         if processes.is_first:
             for left, why in zip(paths, problems, strict=False):
                 say(f"{left.name} cannot be used: {why}; going back to the one before it")
-        return Resumed(path, facts)
+        return Resumed(path, facts, small)
     return problems[0]
-
-
-def state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return what a checkpoint holds, as tensors of this rank under the names of the model."""
-    model_state, optimizer_state = get_state_dict(model, optimizer, options=OPTIONS)
-    return {"model": model_state, "optimizer": optimizer_state}
 
 
 def reason(error: BaseException) -> str:
@@ -88,27 +70,45 @@ def reason(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _facts(path: Path) -> tuple[dict[str, Any], str | None]:
-    """Return what a checkpoint says of its run, and why that cannot be used, if so."""
+def _facts(path: Path) -> tuple[dict[str, Any], dict[str, Any], str | None]:
+    """Return what a checkpoint says of its run, its small state, and why it cannot be used."""
     try:
         facts = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
-        return {**facts, "step": int(facts["step"]), "elapsed_s": float(facts["elapsed_s"])}, None
+        known = {"step": int(facts["step"]), "elapsed_s": float(facts["elapsed_s"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        return {}, f"{RUN_FILE}: {type(error).__name__}: {reason(error)}"
+        return {}, {}, f"{RUN_FILE}: {type(error).__name__}: {reason(error)}"
+    try:
+        return facts | known, read_small(path), None
+    except (OSError, ValueError) as error:
+        return {}, {}, reason(error)
 
 
-def _read(
-    path: Path,
-    state: dict[str, Any],
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    processes: Processes,
-) -> str | None:
-    """Read a checkpoint into a model; return why it cannot be used, if so, the same everywhere."""
-    problem = None
+def _read(path: Path, contents: Contents, processes: Processes) -> str | None:
+    """Read a checkpoint's tensors; return why it cannot be used, if so, the same everywhere."""
+    problem, names = None, frozenset[str]()
+    try:
+        names = frozenset(FileSystemReader(path).read_metadata().state_dict_metadata)
+    except FAILURES as error:
+        problem = reason(error)
+    problem = agreed(problem, processes)
+    if problem is not None:
+        return problem
+    state = contents.room(names)
+    # Settings of an optimizer's groups that are newer than the checkpoint stay as they are.
+    known = {
+        name: value
+        for name, value in state["optimizer"].items()
+        if name.startswith("state.") or f"optimizer.{name}" in names
+    }
+    wanted = {**state, "optimizer": known}
+    lacking = [name for name in wanted.get("own", {}) if f"own.{name}" not in names]
+    if agreed(lacking[0] if lacking else None, processes) is not None:
+        del wanted["own"]
+        if processes.is_first:
+            say(f"{path.name} has no extra_state() of this file, which begins anew")
     try:
         dcp.load(  # pyright: ignore[reportPrivateImportUsage]
-            state,
+            wanted,
             checkpoint_id=path,
             process_group=processes.checkpoint_group,
             no_dist=processes.world == 1,
@@ -119,13 +119,7 @@ def _read(
     problem = agreed(problem, processes)
     if problem is not None:
         return problem
-    set_state_dict(
-        model,
-        optimizer,
-        model_state_dict=state["model"],
-        optim_state_dict=state["optimizer"],
-        options=OPTIONS,
-    )
-    trained = [one for one in model.parameters() if one.requires_grad]
+    contents.restore({**wanted, "optimizer": state["optimizer"] | wanted["optimizer"]})
+    trained = [one for one in contents.model.parameters() if one.requires_grad]
     is_sound = all_finite(trained, processes.device)
     return None if is_sound else "its weights are infinite or no number"

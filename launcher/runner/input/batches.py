@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import torch
+import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
-from ....catalog.errors import UsageError, UserFileError
+from ....catalog.errors import UserFileError
 from ....profiles.user_model.checks import Batch, checked_batch, described
 from ....profiles.user_model.placing import placed
 from ....profiles.user_model.workload import Workload
-from .samples import Dealt, Seeded, Share, StepOrder
+from .dealing import dealing_of
+from .samples import Place, Seeded, Share, StepOrder
+from .streams import Dealt, WithReading, continued, keeps_place
 
 SYNTHETIC_BATCHES = 8
 """How many different synthetic micro-batches there are; each rank keeps those it uses."""
@@ -31,9 +35,15 @@ class Batches(Protocol):
 
     waited_s: float
     """How long the processor waited for the data of the last step."""
+    samples: int | None
+    """Of one epoch; None where there are no epochs, or nobody knows their length."""
 
     def step(self) -> list[Batch]:
         """Return the micro-batches of the next step, on the device."""
+        ...
+
+    def readings(self) -> dict[int, bytes]:
+        """Return how far each worker has read a stream, for those that were handed out."""
         ...
 
 
@@ -51,6 +61,7 @@ class SyntheticBatches:
         start: int,
     ) -> None:
         self.waited_s = 0.0
+        self.samples: int | None = None
         self._workload = workload
         self._share = share
         self._device = device
@@ -67,6 +78,10 @@ class SyntheticBatches:
         self._step += 1
         self.waited_s = time.perf_counter() - started_s
         return batches
+
+    def readings(self) -> dict[int, bytes]:
+        """Return nothing: what is made does not depend on what was made before."""
+        return {}
 
     def _batch(self, number: int) -> Batch:
         if number not in self._made:
@@ -87,31 +102,50 @@ class DatasetBatches:
         device: torch.device,
         *,
         dtype: torch.dtype | None = None,
-        seed: int,
-        start: int,
+        sampler: Sampler[Place] | None,
         workers: int,
     ) -> None:
+        """Open a loader.
+
+        Args:
+            dataset: `Seeded` or `Dealt`, around the user's own.
+            share: of this rank.
+            device: where batches are put.
+            dtype: of floating-point tensors; None keeps theirs.
+            sampler: the places of samples; None for a stream.
+            workers: processes that read.
+        """
         self.waited_s = 0.0
         self._share = share
         self._device = device
         self._dtype = dtype
+        self._readings: dict[int, bytes] = {}
+        self.samples: int | None = len(dataset.of_user) if sampler is not None else None
+        self._tells = isinstance(dataset, Dealt) and keeps_place(dataset.of_user)
+        collate = getattr(dataset.of_user, "collate_fn", None)
         loader: DataLoader[Any] = DataLoader(
-            Seeded(dataset, seed) if _has_places(dataset) else Dealt(dataset, share, start),
+            dataset,
             batch_size=share.micro_batch,
-            sampler=_sampler(dataset, share, seed, start),
+            sampler=sampler,  # pyright: ignore[reportArgumentType]
             num_workers=workers,
             prefetch_factor=PREFETCHED if workers else None,
             persistent_workers=workers > 0,
             pin_memory=device.type == "cuda",
             drop_last=True,
-            collate_fn=getattr(dataset, "collate_fn", None),
+            collate_fn=WithReading(dataset, collate) if self._tells else collate,
         )
         self._batches = iter(loader)
+        for _ in range(dataset.dropped if isinstance(dataset, Dealt) else 0):
+            next(self._batches, None)
 
     def step(self) -> list[Batch]:
         """Return the micro-batches of the next step, on the device."""
         self.waited_s = 0.0
         return [self._next() for _ in range(self._share.grad_accum)]
+
+    def readings(self) -> dict[int, bytes]:
+        """Return how far each worker has read a stream, for those that were handed out."""
+        return dict(self._readings)
 
     def _next(self) -> Batch:
         started_s = time.perf_counter()
@@ -125,6 +159,9 @@ class DatasetBatches:
             ) from None
         finally:
             self.waited_s += time.perf_counter() - started_s
+        if self._tells:
+            found, worker, reading = found
+            self._readings[worker] = reading
         batch = tuple(found) if isinstance(found, list) else found
         return placed(checked_batch(batch, "the data set"), self._device, self._dtype)
 
@@ -139,6 +176,8 @@ def open_batches(
     start: int,
     workers: int | None,
     synthetic: bool,
+    group: dist.ProcessGroup | None = None,
+    saved: Mapping[int, Mapping[int, bytes]] | None = None,
 ) -> Batches:
     """Return the micro-batches of a run from a step on.
 
@@ -151,6 +190,9 @@ def open_batches(
         start: the first step.
         workers: processes that read; None: as many as the cores allow.
         synthetic: whether to leave the data set aside.
+        group: of all ranks, for words; None for one process.
+        saved: by data rank and worker, how far a stream was read before that step, as `readings()`
+            told it; None where nothing was kept.
 
     Raises:
         UserFileError: build_dataset() gives no data set, or one with too few samples.
@@ -164,44 +206,26 @@ def open_batches(
             fix="return a torch.utils.data.Dataset or IterableDataset.",
         )
     count = default_workers() if workers is None else workers
-    return DatasetBatches(
-        dataset, share, device, dtype=dtype, seed=seed, start=start, workers=count
+    how: dict[str, Any] = {"dtype": dtype, "workers": count}
+    if has_places(dataset):
+        in_order = getattr(dataset, "in_order", False)
+        size = len(dataset)  # pyright: ignore[reportArgumentType]
+        order = StepOrder(size, share, seed, start, in_order=in_order)
+        return DatasetBatches(Seeded(dataset, seed), share, device, sampler=order, **how)
+    dealing = dealing_of(
+        workload.build_dataset, dataset, share, seed=seed, workers=count, group=group
     )
-
-
-def data_words(workload: Workload, *, synthetic: bool) -> str:
-    """Return what a run trains on, in words for the user."""
-    if synthetic:
-        return "synthetic batches: --synthetic"
-    if workload.build_dataset is None:
-        return f"synthetic batches: {_named(workload)} has no build_dataset()"
-    return f"build_dataset() of {_named(workload)}"
-
-
-def refuse_no_data(workload: Workload, *, synthetic: bool, needs_dataset: bool) -> None:
-    """Refuse batches that nobody would want to train on, unless they are asked for.
-
-    Raises:
-        UsageError: a loader would be read as a few fixed batches, or there is no data set.
-    """
-    if synthetic or workload.build_dataset is not None:
-        return
-    if workload.loader is not None:
-        raise UsageError(
-            f"gpuplan's runner does not train on the {workload.loader} of {_named(workload)}: it"
-            f" would read {SYNTHETIC_BATCHES} micro-batches of it, again and again.",
-            fix="train it with its own Trainer: --command with the script that calls fit(), and"
-            " --framework lightning; or give --synthetic.",
-        )
-    if needs_dataset:
-        raise UsageError(
-            f"{_named(workload)} has no build_dataset(), and synthetic batches were not asked for.",
-            fix="write build_dataset() (docs/model-file.md), or give --synthetic.",
-        )
-
-
-def _named(workload: Workload) -> str:
-    return workload.name if workload.path is None else workload.path.name
+    readers = max(1, count)
+    stream = Dealt(
+        dataset,
+        share,
+        start,
+        dealing=dealing,
+        seed=seed,
+        workers=readers,
+        readings=continued(saved or {}, share, start, dealing, readers),
+    )
+    return DatasetBatches(stream, share, device, sampler=None, **how)
 
 
 def default_workers() -> int:
@@ -210,9 +234,6 @@ def default_workers() -> int:
     return max(0, min(MOST_WORKERS, len(os.sched_getaffinity(0)) // ranks - 1))
 
 
-def _has_places(dataset: Any) -> bool:
+def has_places(dataset: Any) -> bool:
+    """Return whether samples are read by their place; else the data set is a stream."""
     return hasattr(dataset, "__len__") and not isinstance(dataset, IterableDataset)
-
-
-def _sampler(dataset: Any, share: Share, seed: int, start: int) -> Sampler[int] | None:
-    return StepOrder(len(dataset), share, seed, start) if _has_places(dataset) else None

@@ -6,6 +6,7 @@ micro-batches and those to ranks.
 
 from __future__ import annotations
 
+import hashlib
 import random
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils.data import Dataset, IterableDataset, Sampler
+from torch.utils.data import Dataset, Sampler
 
 from ....catalog.errors import UserFileError
 from ..job import Execution
@@ -50,90 +51,89 @@ class Share:
             yield first + turn * self.data + self.rank
 
 
-class StepOrder(Sampler[int]):
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One reading of a sample: where it stands in the data set, and in which epoch it is read."""
+
+    epoch: int
+    index: int
+
+
+class StepOrder(Sampler[Place]):
     """The samples of one rank, shuffled epoch after epoch; what a step takes does not depend on it.
 
     The last samples of an epoch that fill no global batch are left out, as DistributedSampler with
     `drop_last` does; every epoch has another order, so they are others each time.
     """
 
-    def __init__(self, size: int, share: Share, seed: int, start: int) -> None:
+    def __init__(
+        self, size: int, share: Share, seed: int, start: int, *, in_order: bool = False
+    ) -> None:
+        """Order the samples of a data set.
+
+        Args:
+            size: of the data set.
+            share: of this rank.
+            seed: of the order.
+            start: the first step.
+            in_order: whether samples come as they are numbered, as a file that shuffles none asks.
+        """
         self._size = size
+        self._in_order = in_order
         self._share = share
         self._seed = seed
         self._start = start
-        self._steps_per_epoch = size // share.global_batch
-        if not self._steps_per_epoch:
+        self.steps_per_epoch = size // share.global_batch
+        if not self.steps_per_epoch:
             raise UserFileError(
                 f"build_dataset() returned {size:,} samples, and one step takes"
                 f" {share.global_batch:,}.",
                 fix="give it more samples, or take a smaller global batch.",
             )
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[Place]:
         """Yield the places of samples without end."""
         share, step = self._share, self._start
         order, epoch = torch.empty(0), -1
         while True:
-            if step // self._steps_per_epoch != epoch:
-                epoch = step // self._steps_per_epoch
-                order = torch.randperm(
-                    self._size, generator=torch.Generator().manual_seed(self._seed + epoch)
-                )
-            first = (step % self._steps_per_epoch) * share.global_batch
+            if step // self.steps_per_epoch != epoch:
+                epoch = step // self.steps_per_epoch
+                order = self._order(epoch)
+            first = (step % self.steps_per_epoch) * share.global_batch
             for number in share.micro_batches(0):
                 begin = first + number * share.micro_batch
-                yield from order[begin : begin + share.micro_batch].tolist()
+                taken = order[begin : begin + share.micro_batch].tolist()
+                yield from (Place(epoch, index) for index in taken)
             step += 1
+
+    def _order(self, epoch: int) -> torch.Tensor:
+        if self._in_order:
+            return torch.arange(self._size)
+        generator = torch.Generator().manual_seed(self._seed + epoch)
+        return torch.randperm(self._size, generator=generator)
 
 
 class Seeded(Dataset[Any]):
-    """A data set whose random augmentations depend on the sample and the seed alone.
+    """A data set whose random augmentations depend on the sample, the epoch and the seed alone.
 
-    So they are the same whichever worker reads the sample, and after a run continues.
+    So they are the same whichever worker reads the sample, and after a run continues; and others in
+    every epoch.
     """
 
     def __init__(self, dataset: Any, seed: int) -> None:
-        self._dataset = dataset
+        self.of_user = dataset
         self._seed = seed
 
-    def __getitem__(self, place: int) -> Any:
+    def __getitem__(self, place: Place) -> Any:
         """Return a sample, read with random numbers of its own."""
-        seed_everything(self._seed * 1_000_003 + place)
-        return self._dataset[place]
+        seed_everything(mixed_seed(self._seed, place.epoch, place.index))
+        return self.of_user[place.index]
 
 
-class Dealt(IterableDataset[Any]):
-    """A stream dealt out: every rank and every worker takes its own micro-batches of it.
-
-    A stream cannot be shuffled or entered in the middle: what was trained on already is read again
-    and dropped. When it ends it begins anew.
-    """
-
-    def __init__(self, dataset: Any, share: Share, start: int) -> None:
-        self._dataset = dataset
-        self._share = share
-        self._start = start
-
-    def __iter__(self) -> Iterator[Any]:
-        """Yield this rank's samples without end."""
-        share = self._share
-        info = torch.utils.data.get_worker_info()
-        workers, worker = (info.num_workers, info.id) if info else (1, 0)
-        skipped = self._start * share.global_batch
-        place = 0
-        while True:
-            before = place
-            for sample in self._dataset:
-                number, place = place // share.micro_batch, place + 1
-                if place <= skipped or number % share.data != share.rank:
-                    continue
-                # Loaders take their workers' batches in turn.
-                turn = number // share.data - self._start * share.grad_accum
-                if turn % workers == worker:
-                    yield sample
-            if place == before:
-                return
+def mixed_seed(*numbers: int) -> int:
+    """Return a seed that depends on all of these numbers, and is another for any others."""
+    digest = hashlib.blake2b(repr(numbers).encode(), digest_size=7).digest()
+    return int.from_bytes(digest, "big")
 
 
 def seed_everything(seed: int) -> None:

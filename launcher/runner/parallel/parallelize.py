@@ -48,11 +48,23 @@ class LossModule(nn.Module):
         self.model = model
         self._compute_loss = compute_loss
         self._cast = cast
+        self._measure: Callable[[nn.Module, Batch], Any] | None = None
 
-    def forward(self, batch: Batch) -> Tensor:
-        """Return the loss of one micro-batch."""
+    def forward(self, batch: Batch) -> Any:
+        """Return the loss of one micro-batch; inside `measured`, what is measured of it."""
         with self._cast():
-            return self._compute_loss(self.model, batch)
+            return (self._measure or self._compute_loss)(self.model, batch)
+
+    def measured(self, batch: Batch, measure: Callable[[nn.Module, Batch], Any]) -> Any:
+        """Return what a function finds of a batch.
+
+        Called as the loss is, so that FSDP gathers what the model needs.
+        """
+        self._measure = measure
+        try:
+            return self(batch)
+        finally:
+            self._measure = None
 
 
 def block_modules(model: nn.Module) -> list[nn.Module]:

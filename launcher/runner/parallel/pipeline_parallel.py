@@ -15,6 +15,7 @@ from ....profiles.user_model.placing import placed
 from ....profiles.user_model.workload import Workload
 from ..input.samples import seed_everything
 from ..job import Execution
+from ..loss_weights import LossWeights, loss_weights
 from ..numerics import input_dtype
 from ..pipeline.schedule import PipelineSchedule, StageCut, build_stages, cut_model, make_schedule
 from ..processes import Processes
@@ -25,15 +26,17 @@ from .parallelize import compile_blocks, spread
 class StagedModel:
     """Gradients of a model of which this rank runs one stage, or several interleaved ones."""
 
-    def __init__(self, schedule: PipelineSchedule) -> None:
+    def __init__(self, schedule: PipelineSchedule, weights: LossWeights | None = None) -> None:
         self._schedule = schedule
+        self._weights = weights
 
     def __call__(self, batches: Sequence[Batch], scale: Tensor | None, mark: Mark) -> Tensor | None:
         """Return the mean loss of the micro-batches on the last stage, None on the others.
 
         Forward and backward passes of several micro-batches interleave, so they are one part.
         """
-        loss = self._schedule.run(batches, 1.0 if scale is None else scale)
+        parts = None if self._weights is None else self._weights.parts(batches)
+        loss = self._schedule.run(batches, 1.0 if scale is None else scale, parts=parts)
         mark("forward and backward")
         return loss
 
@@ -87,4 +90,5 @@ def staged_model(
     schedule = make_schedule(trained, group, device, execution.grad_accum)
     stages = Stages(trained)
     stages.train()
-    return StagedModel(schedule), stages, schedule.tied_copies()
+    weights = loss_weights(workload, execution.layout, device)
+    return StagedModel(schedule, weights), stages, schedule.tied_copies()

@@ -21,7 +21,7 @@ Instead of a word, a value may be a `torch.distributed.tensor.parallel.ParallelS
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -38,6 +38,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from ....catalog.errors import UserFileError, did_you_mean
+from ....profiles.user_model.ties import tied_weights
 
 WORDS = (
     "colwise",
@@ -71,7 +72,25 @@ def split_layers(
             )
         style = style_of(word, sequence_parallel=sequence_parallel, where=pattern)
         styles |= dict.fromkeys(names, style) if style is not None else {}
+    ties = tied_weights(model)
     parallelize_module(model, mesh, styles)
+    for names in ties:
+        _tie_again(model, names)
+
+
+def _tie_again(model: nn.Module, names: Sequence[str]) -> None:
+    """Make tensors one weight again that were one before each module was split."""
+    places = [name.rpartition(".")[::2] for name in names]
+    held = [model.get_submodule(path)._parameters[name] for path, name in places]
+    layouts = {one.placements if isinstance(one, DTensor) else None for one in held}
+    if len(layouts) > 1:
+        raise UserFileError(
+            f"{names[0]} and {names[1]} are one weight (tied), and the tensor-parallel plan splits"
+            " them in two ways.",
+            fix="split both alike, such as 'embedding' and 'colwise_gather_output'.",
+        )
+    for path, name in places:
+        model.get_submodule(path)._parameters[name] = held[0]
 
 
 def style_of(word: Any, *, sequence_parallel: bool, where: str) -> ParallelStyle | None:

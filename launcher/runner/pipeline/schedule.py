@@ -122,11 +122,22 @@ class PipelineSchedule:
         else:
             self._schedule = (Schedule1F1B if kind == "1f1b" else ScheduleGPipe)(made[0], **how)
 
-    def run(self, micro_batches: Sequence[Batch], scale: Tensor | float = 1.0) -> Tensor | None:
+    def run(
+        self,
+        micro_batches: Sequence[Batch],
+        scale: Tensor | float = 1.0,
+        *,
+        parts: Sequence[Tensor | float] | None = None,
+    ) -> Tensor | None:
         """Add up the gradients of one step: of the mean loss over the micro-batches, times `scale`.
 
         Call it once between two steps of the optimizer: weights that the first and the last stage
         share get the sum of both gradients at its end.
+
+        Args:
+            micro_batches: of the step.
+            scale: of the gradients.
+            parts: what each micro-batch's loss counts; None where all count alike.
 
         Returns:
             The mean loss, unscaled, on the rank of the last stage; None on the others.
@@ -137,8 +148,9 @@ class PipelineSchedule:
         if len(micro_batches) != self.n_micro_batches:
             raise ValueError(f"{len(micro_batches)} micro-batches, not {self.n_micro_batches}")
         self._check_shapes(micro_batches)
-        factor = scale / self.n_micro_batches
-        feeds = [Feed(micro_batches, factor) for _ in self._modules]
+        count = self.n_micro_batches
+        factors = [scale / count] * count if parts is None else [scale * one for one in parts]
+        feeds = [Feed(micro_batches, factors) for _ in self._modules]
         for module, feed in zip(self._modules, feeds, strict=True):
             module.pipeline_feed = feed
         try:
@@ -151,8 +163,12 @@ class PipelineSchedule:
             for module in self._modules:
                 module.pipeline_feed = None
         self._add_tied_gradients()
-        losses = [loss for feed in feeds for loss in feed.losses.values()]
-        return torch.stack([loss.reshape(()) for loss in losses]).mean() if losses else None
+        losses = {number: loss for feed in feeds for number, loss in feed.losses.items()}
+        if not losses:
+            return None
+        if parts is None:
+            return torch.stack([loss.reshape(()) for loss in losses.values()]).mean()
+        return torch.stack([one.reshape(()) * parts[at] for at, one in losses.items()]).sum()
 
     def tied_copies(self) -> list[nn.Parameter]:
         """Return the last stage's copies of weights that the first stage holds too.
@@ -178,6 +194,10 @@ class PipelineSchedule:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
         gradient = parameter.grad
+        if isinstance(gradient, DTensor) and isinstance(parameter, DTensor):
+            # Of an embedding alone, or a head alone, it may be split otherwise than of the other.
+            gradient = gradient.redistribute(placements=parameter.placements)
+            parameter.grad = gradient
         own = gradient.to_local() if isinstance(gradient, DTensor) else gradient
         sent = own.contiguous()
         received = torch.empty_like(sent)

@@ -74,8 +74,8 @@ class Feed:
     """The micro-batches of one step, and what a stage found out about them."""
 
     micro_batches: Sequence[Batch]
-    factor: Tensor | float
-    """What the loss is multiplied by for its gradient: one over their number, times a scale."""
+    factors: Sequence[Tensor | float]
+    """What each loss is multiplied by for its gradient: its part of the mean, times a scale."""
     number: int = 0
     """Index of the micro-batch whose forward pass comes next."""
     losses: dict[int, Tensor] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class StageModule(nn.Module):
                 return self._checked(end.hidden, hidden)
         self._checked(loss, hidden)
         feed.losses[feed.number] = loss.detach()
-        return loss * feed.factor
+        return loss * feed.factors[feed.number]
 
     def _checked(self, output: Tensor, received: Tensor | None) -> Tensor:
         # Were it not so, the stages before would get no gradient, and nobody would see it.

@@ -17,7 +17,7 @@ from ....catalog.units import GIB
 from ....profiles.user_model.workload import Workload
 from ..build import Trainer
 from ..job import Job
-from ..loop import Outcome
+from ..outcome import Outcome
 from ..processes import Processes
 
 RECORD_FILE = "record.json"

@@ -74,7 +74,7 @@ def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
     said.remove(results)
     assert said == [
         "net, 124M parameters, 19,073 steps of 64 samples, bf16-amp",
-        "data: build_dataset() of net.py",
+        "data: build_dataset() of net.py; 19,073 steps of 64 are 1,220,672 samples",
         f"Plan {plan.id}: 8 × A100-40GB-SXM · aws 1 × p4d.24xlarge us-east-1",  # noqa: RUF001
         "  at worst                   3.0 h        $66.01"
         "  slowest start, top of the 80 % interval, idle end",
@@ -301,12 +301,15 @@ def test_a_few_first_steps_may_be_synthetic(plan: Plan, capsys) -> None:
     assert "data: SYNTHETIC batches" in capsys.readouterr().err
 
 
-def test_a_lightning_loader_is_not_launched(plan: Plan, capsys) -> None:
-    lit = _without_data("class Net(LightningModule):\n    def train_dataloader(self): ...\n")
-    assert run(["launch", lit, *OUTPUTS, "--smoke", "--dryrun"]) == 2
+def test_a_lightning_loader_is_launched_and_its_hooks_are_not(plan: Plan, capsys) -> None:
+    loader = "class Net(LightningModule):\n    def train_dataloader(self): ...\n"
+    lit = _without_data(loader)
+    assert run(["launch", lit, *OUTPUTS, "--dryrun"]) == 0
+    assert "data: train_dataloader() of bare.py, in gpuplan's own loop" in capsys.readouterr().err
+    hooked = _without_data(loader + "    def on_fit_start(self): ...\n")
+    assert run(["launch", hooked, *OUTPUTS, "--dryrun"]) == 2
     said = capsys.readouterr().err
-    assert "bare.py's train_dataloader()" in said and "--framework lightning" in said
-    assert run(["launch", lit, *OUTPUTS, "--synthetic", "--dryrun"]) == 0
+    assert "on_fit_start()" in said and "--framework lightning" in said
 
 
 def test_a_changed_model_is_stale(plan: Plan, capsys) -> None:

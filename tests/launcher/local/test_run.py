@@ -90,12 +90,21 @@ def test_what_it_trains_on_is_said_first(ask, model: Path) -> None:
     assert said[1:] == ["data: build_dataset() of net.py", "data: synthetic batches: --synthetic"]
 
 
-def test_a_lightning_loader_is_not_trained_on(ask, model: Path) -> None:
+def test_a_lightning_loader_is_trained_on_and_the_way_is_said(ask, model: Path) -> None:
+    notes: list[str] = []
     model.write_text("class Net(LightningModule):\n    def train_dataloader(self): ...\n")
-    with pytest.raises(UsageError, match="train_dataloader") as refused:
+    ask(notes=notes)
+    assert notes[0].startswith("data: train_dataloader() of net.py, in gpuplan's own loop")
+    assert "--framework lightning" in notes[0]
+    assert ask(synthetic=True).job.synthetic
+
+
+def test_what_only_a_trainer_of_lightning_runs_is_refused(ask, model: Path) -> None:
+    hook = "    def train_dataloader(self): ...\n    def on_train_end(self): self.trainer.stop()\n"
+    model.write_text("class Net(LightningModule):\n" + hook)
+    with pytest.raises(UsageError, match=r"does not: on_train_end\(\), self.trainer") as refused:
         ask()
     assert "--framework lightning" in (refused.value.fix or "")
-    assert ask(synthetic=True).job.synthetic
 
 
 def test_more_processes_than_cores_is_said(ask) -> None:

@@ -19,7 +19,8 @@ SUPPORT = Path(__file__).parents[2] / "support"
     [
         ("tensor_decoder.py", "dp1.tp2.sp", True),
         ("split_decoder.py", "dp1.tp2", False),
-        ("tied_decoder.py", "dp1.tp2", False),
+        ("tied_decoder.py", "dp1.tp2", True),
+        ("unevenly_tied_decoder.py", "dp1.tp2", False),
         ("split_decoder.py", "dp2", True),
     ],
 )

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 from pipeline_models import Model, Tied, TiedByUse
+from torch.distributed.tensor.parallel import ColwiseParallel
 
-from gpuplan.profiles.user_model.ties import tied_blocks, tied_modules
+from gpuplan.profiles.user_model.ties import completed_plan, tied_blocks, tied_modules
+
+NAMES = ("embedding.weight", "head.weight")
 
 
 class SharedLinears(Model):
@@ -56,3 +62,29 @@ def test_one_module_in_two_places_is_split_once_but_cut_apart() -> None:
 
 def test_a_weight_of_a_block_and_of_the_rest_is_named() -> None:
     assert tied_blocks(TiedToBlock()) == ("layers.1.norm.weight", "norm.weight")
+
+
+@pytest.mark.parametrize(
+    ("plan", "names"),
+    [
+        ({"embedding": "embedding", "head": "colwise_gather_output"}, None),
+        ({"embedding": "embedding_rowwise", "head": "colwise_rep"}, None),
+        ({"layers.*.linear": "colwise"}, None),
+        ({"head": "colwise_gather_output"}, None),
+        ({"head": "colwise_gather_output", "norm": "sequence"}, NAMES),
+        ({"embedding": "embedding", "head": "rowwise"}, NAMES),
+        ({"embedding": "embedding"}, NAMES),
+        ({"embedding": "embedding", "head": ColwiseParallel()}, NAMES),
+    ],
+    ids=str,
+)
+def test_what_a_plan_splits_alike_stays_one_weight(
+    plan: dict[str, Any], names: tuple[str, str] | None
+) -> None:
+    assert tied_modules(Tied(), plan) == names
+
+
+def test_the_embedding_of_a_split_head_is_split_too() -> None:
+    plan = {"head": "colwise_gather_output"}
+    assert completed_plan(Tied(), plan) == {**plan, "embedding": "embedding"}
+    assert completed_plan(Model(), plan) == plan

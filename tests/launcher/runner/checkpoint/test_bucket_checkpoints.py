@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from runner_jobs import REPOSITORY, make_job, plan_of, start, train
 
+from gpuplan.launcher.runner.checkpoint.contents import SMALL_FILE
 from gpuplan.launcher.runner.checkpoint.folder import RUN_FILE, file_sizes, whole_checkpoints
 from gpuplan.launcher.runner.job import CheckpointPolicy
 
@@ -37,8 +38,9 @@ def test_files_have_their_names_from_the_start_and_a_missing_one_is_noticed(
     assert names == ["step-00000003", "step-00000006"]
     newest = folder / names[-1]
     listed = json.loads((newest / RUN_FILE).read_text())["files"]
-    assert listed == file_sizes(newest)
-    assert set(listed) == {"__0_0.distcp", "__1_0.distcp"}
+    small_bytes = (newest / SMALL_FILE).stat().st_size
+    assert listed == {**file_sizes(newest), SMALL_FILE: small_bytes}
+    assert set(listed) == {"__0_0.distcp", "__1_0.distcp", SMALL_FILE}
     assert {name: (newest / name).stat().st_size for name in listed} == listed
     # What the other node wrote did not arrive before the machines were taken away.
     (newest / "__1_0.distcp").write_bytes(b"half")

@@ -15,6 +15,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from gpuplan.catalog.errors import GpuplanError, UsageError
 from gpuplan.launcher.runner.checkpoint import checkpoint
 from gpuplan.launcher.runner.checkpoint.checkpoint import Checkpoints
+from gpuplan.launcher.runner.checkpoint.contents import Contents
 from gpuplan.launcher.runner.checkpoint.folder import RUN_FILE, whole_checkpoints
 from gpuplan.launcher.runner.job import CheckpointPolicy
 from gpuplan.launcher.runner.numerics import all_finite
@@ -38,6 +39,11 @@ def trained(weight: float, width: int = 64) -> tuple[nn.Module, torch.optim.Opti
     return model, optimizer
 
 
+def contents(weight: float, width: int = 64) -> Contents:
+    model, optimizer = trained(weight, width)
+    return Contents(model=model, optimizer=optimizer)
+
+
 def saver(folder: Path, **policy: Any) -> Checkpoints:
     checkpoints = Checkpoints(folder, CheckpointPolicy(**policy), ALONE)
     checkpoints.open()
@@ -47,7 +53,7 @@ def saver(folder: Path, **policy: Any) -> Checkpoints:
 def save(folder: Path, weight: float, *, step: int, **policy: Any) -> Path:
     checkpoints = saver(folder, **policy)
     facts = {"step": step, "elapsed_s": 1.0, "scaler": None}
-    checkpoints.save(*trained(weight), facts=facts, elapsed_s=1.0)
+    checkpoints.save(contents(weight), facts=facts, elapsed_s=1.0)
     checkpoints.finish()
     return folder / f"step-{step:08d}"
 
@@ -93,7 +99,7 @@ def test_a_damaged_one_is_left_for_the_one_before_it(
     newest = save(tmp_path, 4.0, step=4, in_bucket=in_bucket)
     damage(newest)
     model, optimizer = trained(0.0)
-    found = saver(tmp_path, in_bucket=in_bucket).resume(model, optimizer, None)
+    found = saver(tmp_path, in_bucket=in_bucket).resume(Contents(model=model, optimizer=optimizer))
 
     assert found is not None and found.path.name == "step-00000002"
     assert (next(model.parameters()) == 2.0).all()
@@ -108,7 +114,7 @@ def test_weights_that_are_no_number_are_not_gone_on_with(tmp_path: Path, capsys)
     save(tmp_path, 2.0, step=2)
     save(tmp_path, float("nan"), step=4)
     model, optimizer = trained(0.0)
-    found = saver(tmp_path).resume(model, optimizer, None)
+    found = saver(tmp_path).resume(Contents(model=model, optimizer=optimizer))
 
     assert found is not None and found.facts["step"] == 2
     assert (next(model.parameters()) == 2.0).all()
@@ -122,7 +128,7 @@ def test_a_run_does_not_begin_anew_when_none_can_be_used(tmp_path: Path) -> None
     for step in (2, 4):
         without_metadata(save(tmp_path, 1.0, step=step))
     with pytest.raises(UsageError, match="step-00000004 is not a checkpoint of this model"):
-        saver(tmp_path).resume(*trained(0.0), None)
+        saver(tmp_path).resume(contents(0.0))
 
 
 def test_one_that_was_asked_for_is_not_replaced_by_another(tmp_path: Path) -> None:
@@ -130,7 +136,7 @@ def test_one_that_was_asked_for_is_not_replaced_by_another(tmp_path: Path) -> No
     asked = save(tmp_path, 4.0, step=4)
     without_metadata(asked)
     with pytest.raises(UsageError, match="step-00000004") as refused:
-        saver(tmp_path, resume=str(asked)).resume(*trained(0.0), None)
+        saver(tmp_path, resume=str(asked)).resume(contents(0.0))
     assert f"--resume {whole}" in (refused.value.fix or "")
 
 
@@ -138,7 +144,7 @@ def test_another_model_is_named_and_nothing_is_said_of_going_back(tmp_path: Path
     for step in (2, 4):
         save(tmp_path, 1.0, step=step)
     with pytest.raises(UsageError, match="step-00000004 is not a checkpoint of this model"):
-        saver(tmp_path).resume(*trained(0.0, width=8), None)
+        saver(tmp_path).resume(contents(0.0, width=8))
     assert "going back" not in capsys.readouterr().err
 
 

@@ -13,14 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import Dataset, IterableDataset
 
-from gpuplan.catalog.errors import UsageError, UserFileError
-from gpuplan.launcher.runner.input.batches import (
-    SyntheticBatches,
-    data_words,
-    open_batches,
-    refuse_no_data,
-)
-from gpuplan.launcher.runner.input.samples import Dealt, Share, StepOrder
+from gpuplan.catalog.errors import UserFileError
+from gpuplan.launcher.runner.input.batches import SyntheticBatches, open_batches
+from gpuplan.launcher.runner.input.samples import Share, StepOrder
+from gpuplan.launcher.runner.input.streams import Dealt
 
 CPU = torch.device("cpu")
 counts = st.integers(1, 4)
@@ -35,7 +31,7 @@ def shares(micro_batch: int, grad_accum: int, data: int) -> list[Share]:
 
 def samples_of_step(size: int, share: Share, step: int, seed: int = 0) -> list[int]:
     order = StepOrder(size, share, seed, step)
-    return list(islice(iter(order), share.micro_batch * share.grad_accum))
+    return [one.index for one in islice(iter(order), share.micro_batch * share.grad_accum)]
 
 
 @given(micro_batch=counts, grad_accum=counts, data=counts, step=st.integers(0, 40))
@@ -65,7 +61,7 @@ def test_entering_in_the_middle_is_going_there(step: int) -> None:
     (share,) = shares(2, 2, 1)
     through = list(islice(iter(StepOrder(11, share, 0, 0)), 4 * (step + 1)))
 
-    assert through[-4:] == samples_of_step(11, share, step)
+    assert through[-4:] == list(islice(iter(StepOrder(11, share, 0, step)), 4))
 
 
 def test_epochs_are_shuffled_differently_and_seen_whole() -> None:
@@ -104,6 +100,36 @@ def test_a_stream_begins_anew_when_it_ends() -> None:
     assert list(islice(iter(Dealt(Stream(), share, 0)), 102))[-2:] == [0, 1]
 
 
+class Noise(Dataset[torch.Tensor]):
+    """Four samples, each read as its number and a random number, as augmented images are."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, place: int) -> torch.Tensor:
+        return torch.stack([torch.tensor(float(place)), torch.rand(())])
+
+
+def _noise_of_step(start: int, steps: int) -> list[dict[float, float]]:
+    """Return, for each step from `start` on, which noise every sample was read with."""
+    (share,) = shares(4, 1, 1)
+    workload: Any = SimpleNamespace(build_dataset=Noise)
+    batches = open_batches(workload, share, CPU, seed=1, start=start, workers=0, synthetic=False)
+    read: list[Any] = [batches.step()[0] for _ in range(steps)]
+    return [dict(sample.tolist() for sample in one[0]) for one in read]
+
+
+def test_augmentation_is_another_in_every_epoch() -> None:
+    first, second, third = _noise_of_step(0, 3)
+
+    assert first.keys() == second.keys() == third.keys()
+    assert all(len({first[one], second[one], third[one]}) == 3 for one in first)
+
+
+def test_augmentation_continues_exactly() -> None:
+    assert _noise_of_step(2, 1) == _noise_of_step(0, 3)[2:]
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_workers_do_not_change_what_is_read(workers: int) -> None:
     class Places(Dataset[tuple[torch.Tensor, torch.Tensor]]):
@@ -135,21 +161,3 @@ def _values(dataset: type, share: Share, workers: int) -> list[list[float]]:
     steps = [batches.step() for _ in range(3)]
     parts: list[Any] = [part for step in steps for batch in step for part in batch]
     return [part.tolist() for part in parts]
-
-
-def test_a_node_refuses_what_the_text_of_a_file_could_not_tell() -> None:
-    bare: Any = SimpleNamespace(name="net", path=None, build_dataset=None, loader=None)
-    refuse_no_data(bare, synthetic=True, needs_dataset=True)
-    refuse_no_data(bare, synthetic=False, needs_dataset=False)
-    with pytest.raises(UsageError, match="no build_dataset"):
-        refuse_no_data(bare, synthetic=False, needs_dataset=True)
-    assert data_words(bare, synthetic=False) == "synthetic batches: net has no build_dataset()"
-
-
-def test_a_few_batches_of_a_loader_are_no_data_set() -> None:
-    lit: Any = SimpleNamespace(
-        name="lit", path=None, build_dataset=None, loader="train_dataloader()"
-    )
-    refuse_no_data(lit, synthetic=True, needs_dataset=False)
-    with pytest.raises(UsageError, match="8 micro-batches of it, again and again"):
-        refuse_no_data(lit, synthetic=False, needs_dataset=False)

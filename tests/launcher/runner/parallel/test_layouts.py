@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runner_jobs import REPOSITORY, plan_of, run_with_torchrun, train
+from runner_jobs import REPOSITORY, metrics, plan_of, run_with_torchrun, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
@@ -23,6 +23,7 @@ TENSORS_SIZE = {
     **{"layers": 4, "hidden": 32, "heads": 4, "kv_heads": 2, "ffn": 64, "vocab": 100},
     "seq_len": 16,
 }
+TIED = TENSORS.with_name("tied_decoder.py")
 FLOATS = REPOSITORY / "tests" / "support" / "float_blocks.py"
 CLIP = 0.5
 """Below the norm of these models, so that the norm of every layout matters."""
@@ -92,9 +93,40 @@ def test_tensor_ranks_train_as_one_process_does(
     assert found == pytest.approx(tensors_alone, abs=TOLERANCE)
 
 
-def test_a_hugging_face_model_is_split_by_its_own_plan(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def tied_alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], list[float]]:
+    """Losses, and norms of the gradients, of one process."""
+    folder = tmp_path_factory.mktemp("one")
+    return _train(folder, TIED, TENSORS_SIZE, 1, {}, grad_accum=4), _norms(folder)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"tensor": 2},
+        {"tensor": 2, "sequence_parallel": True},
+        {"tensor": 2, "data": 2, "shard": 2, **FSDP},
+        {"tensor": 2, "pipeline": 2},
+    ],
+    ids=lambda value: ".".join(f"{key}{item}" for key, item in value.items()),
+)
+def test_a_tied_head_stays_one_weight_under_tensor_ranks(
+    tmp_path: Path, tied_alone: tuple[list[float], list[float]], layout: dict[str, Any]
+) -> None:
+    processes = 2 * layout.get("data", 1) * layout.get("pipeline", 1)
+    accum = 4 // layout.get("data", 1)
+    found = _train(tmp_path, TIED, TENSORS_SIZE, processes, layout, grad_accum=accum)
+
+    losses, norms = tied_alone
+    assert found == pytest.approx(losses, abs=TOLERANCE)
+    assert _norms(tmp_path) == pytest.approx(norms, rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+def test_a_hugging_face_model_is_split_by_its_own_plan(tmp_path: Path, tied: bool) -> None:
     model = f"hf:{REPOSITORY / 'examples' / 'hf_llama_config'}"
     size = {
+        "tie_word_embeddings": tied,
         **{"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4},
         **{"num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 128, "seq_len": 16},
     }
@@ -183,6 +215,10 @@ def test_what_torchrun_starts_trains_as_one_process_does(
     )
 
     assert found == pytest.approx(gpt2_alone, abs=TOLERANCE)
+
+
+def _norms(folder: Path) -> list[float]:
+    return [line["gradient_norm"] for line in metrics(folder)]
 
 
 def _train(

@@ -1,0 +1,121 @@
+"""The options of training that `run` and `launch` share, and the values that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from ...catalog.errors import UsageError
+from .shared import Count, F, OneOf, option
+
+if TYPE_CHECKING:
+    from ...launcher.runner.training_options import TrainingOptions
+
+STOP = "stop"
+ON_NAN = (STOP, "rewind")
+SCHEDULES = ("constant", "linear", "cosine")
+OPTIONS = (
+    option(
+        "Training",
+        "--schedule",
+        type=OneOf(SCHEDULES),
+        help="How the learning rate of the optimizer goes on after the warm-up: falls to 0 at the"
+        " last step, or stays; default: the file's build_scheduler(), else constant.",
+    ),
+    option(
+        "Training",
+        "--warmup",
+        type=Count(whole=True),
+        metavar="STEPS",
+        help="Steps in which the learning rate rises to the optimizer's own.",
+    ),
+    option(
+        "Training",
+        "--eval-every",
+        type=Count(whole=True),
+        metavar="STEPS",
+        help="Evaluate on build_eval_dataset() after every so many steps and at the end; the"
+        " checkpoint of the lowest loss is kept.",
+    ),
+    option(
+        "Training",
+        "--patience",
+        type=Count(whole=True),
+        metavar="EVALUATIONS",
+        help="End the run after so many evaluations without a lower loss.",
+    ),
+    option(
+        "Training",
+        "--on-nan",
+        type=OneOf(ON_NAN),
+        default=STOP,
+        show_default=True,
+        help="When the loss or a weight is no finite number: end the run, or go back to the newest"
+        " checkpoint and leave out the samples since, at most twice.",
+    ),
+)
+
+
+def training_options(command: F) -> F:
+    """Give a command the options of training."""
+    decorate: Callable[[F], F]
+    for decorate in reversed(OPTIONS):
+        command = decorate(command)
+    return command
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingValues:
+    """What the options of training hold."""
+
+    schedule: str | None
+    warmup: int | None
+    """Steps."""
+    eval_every: int | None
+    """Steps."""
+    patience: int | None
+    """Evaluations."""
+    on_nan: str
+
+    def training(self) -> TrainingOptions:
+        """Return them as the runner takes them.
+
+        Raises:
+            UsageError: one asks for what another does not.
+        """
+        from ...launcher.runner.training_options import TrainingOptions
+
+        if self.patience is not None and self.eval_every is None:
+            raise UsageError(
+                "--patience counts evaluations, and none is asked for.",
+                fix="add --eval-every STEPS, or leave --patience out.",
+            )
+        return TrainingOptions(
+            on_nan=self.on_nan,
+            schedule=self.schedule,
+            warmup_steps=self.warmup or 0,
+            eval_every_steps=self.eval_every,
+            patience=self.patience,
+        )
+
+
+NAMES = tuple(one.name for one in fields(TrainingValues))
+"""Of the parameters of a command; they do not apply to a script of your own."""
+
+
+def refuse_beside_script(asked: TrainingValues) -> None:
+    """Refuse options of training beside a script of the user's own.
+
+    Raises:
+        UsageError: one is given.
+    """
+    from ...launcher.runner.training_options import TrainingOptions
+
+    if asked.training() == TrainingOptions():
+        return
+    flags = ", ".join("--" + name.replace("_", "-") for name in NAMES)
+    raise UsageError(
+        f"{flags} apply to a model file only; your own script does not get them.",
+        fix="leave them out, or put them among the words of --command.",
+    )

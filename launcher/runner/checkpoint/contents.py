@@ -1,0 +1,160 @@
+"""What a checkpoint holds: tensors that are read back under any layout, and small state beside.
+
+The tensors are written by every rank; the small state (how far streams were read, schedules, what
+the user's file keeps) by the first one, in a file that is read without running anything of it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.checkpoint import state_dict as torch_state
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_state_dict,
+)
+
+from ..numerics import LossScaler
+
+SMALL_FILE = "state.pt"
+OPTIONS = StateDictOptions(flatten_optimizer_state_dict=True)
+
+
+class SmallState(Protocol):
+    """Something beside the weights that a run needs to go on."""
+
+    def state(self) -> Any:
+        """Return it as numbers, words, lists, dictionaries and tensors."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Take it back."""
+        ...
+
+
+class OwnTensors(Protocol):
+    """Tensors beside the model's, such as an average of its weights."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return them by name, as this rank holds them."""
+        ...
+
+    def restore_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take them back."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """All that a checkpoint is made of, and read back into."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: LossScaler | None = None
+    small: Mapping[str, SmallState] = field(default_factory=dict)
+    own: OwnTensors | None = None
+
+    def tensors(self) -> dict[str, Any]:
+        """Return the tensors of this rank under the names of the model; nothing changes by it."""
+        with _no_step_of_torch():
+            model, optimizer = get_state_dict(self.model, self.optimizer, options=OPTIONS)
+        own = {} if self.own is None else self.own.tensors()
+        return {"model": model, "optimizer": optimizer} | ({"own": own} if own else {})
+
+    def room(self, names: frozenset[str]) -> dict[str, Any]:
+        """Return tensors to read a checkpoint of these names into.
+
+        An optimizer that has no state yet gets it by a step on gradients of zero, whose changes of
+        weights are read over; one whose checkpoint has none does not.
+        """
+        has_state = any(name.startswith("optimizer.state.") for name in names)
+        if has_state and not self.optimizer.state:
+            with _quiet_hooks(self.optimizer):
+                torch_state._init_optim_state(self.optimizer)
+        return self.tensors()
+
+    def restore(self, tensors: Mapping[str, Any]) -> None:
+        """Take the tensors of a checkpoint back."""
+        with _no_step_of_torch():
+            set_state_dict(
+                self.model,
+                self.optimizer,
+                model_state_dict=tensors["model"],
+                optim_state_dict=tensors["optimizer"],
+                options=OPTIONS,
+            )
+        if self.own is not None:
+            self.own.restore_tensors(tensors.get("own", {}))
+
+    def small_state(self) -> dict[str, Any]:
+        """Return the small state of this process."""
+        return {name: one.state() for name, one in self.small.items()}
+
+    def restore_small(self, state: Mapping[str, Any]) -> None:
+        """Take the small state back; what an older checkpoint lacks stays as it is."""
+        for name, one in self.small.items():
+            if name in state:
+                one.restore(state[name])
+
+
+def write_small(folder: Path, state: Mapping[str, Any]) -> int:
+    """Write the small state into a checkpoint that has no name yet; return its size in bytes."""
+    path = folder / SMALL_FILE
+    with path.open("wb") as file:
+        torch.save(dict(state), file)
+        file.flush()
+        os.fsync(file.fileno())
+    return path.stat().st_size
+
+
+def read_small(folder: Path) -> dict[str, Any]:
+    """Return the small state of a checkpoint, nothing of which is run; {} where it has none.
+
+    Raises:
+        ValueError: it is damaged, or holds more than data.
+    """
+    path = folder / SMALL_FILE
+    if not path.exists():
+        return {}
+    try:
+        return torch.load(path, weights_only=True, map_location="cpu")
+    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise ValueError(f"{SMALL_FILE}: {str(error).splitlines()[0]}") from None
+
+
+@contextmanager
+def _no_step_of_torch() -> Iterator[None]:
+    """Keep torch from stepping an optimizer without state, to give it some.
+
+    It would call the hooks of the step, and decay that does not depend on the learning rate.
+    """
+    kept = torch_state._init_optim_state
+    torch_state._init_optim_state = lambda _optimizer: None
+    try:
+        yield
+    finally:
+        torch_state._init_optim_state = kept
+
+
+@contextmanager
+def _quiet_hooks(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Call none of the hooks of an optimizer's step inside."""
+    names = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+    kept = {name: getattr(optimizer, name) for name in names}
+    for name in names:
+        setattr(optimizer, name, OrderedDict())
+    try:
+        yield
+    finally:
+        for name, hooks in kept.items():
+            setattr(optimizer, name, hooks)

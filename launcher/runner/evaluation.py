@@ -1,0 +1,245 @@
+"""Evaluation while a run trains: on every sample of an own data set once, whatever the layout.
+
+    def build_eval_dataset():
+        return …
+
+    def compute_metrics(model, batch):  # without it: the loss
+        return {"loss": …, "accuracy": …}
+
+Each number is a mean over the samples of a batch; the result is the mean over all samples.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.utils.data import DataLoader
+
+from ...catalog.errors import UsageError, UserFileError
+from ...profiles.user_model.checks import Batch, checked_batch, described
+from ...profiles.user_model.placing import placed
+from ...profiles.user_model.workload import Workload, bound_function, optional_function
+from .build import Trainer
+from .input.batches import has_places
+from .input.samples import Place, Seeded
+from .job import Job
+from .loss_weights import loss_weights
+from .numerics import input_dtype
+from .parallel.parallelize import LossModule, SteadyDDP
+from .processes import Processes
+from .reporting.metrics import say
+from .training import WholeModel
+
+EVALUATIONS_FILE = "evaluations.jsonl"
+DATASET, METRICS = "build_eval_dataset", "compute_metrics"
+LOSS = "loss"
+MetricsFunction = Callable[[nn.Module, Batch], Mapping[str, Any]]
+
+
+class Evaluation:
+    """The evaluations of a run, and which of them was the best; part of its checkpoints."""
+
+    def __init__(
+        self, job: Job, workload: Workload, trainer: Trainer, processes: Processes
+    ) -> None:
+        self._job = job
+        self._workload = workload
+        self._trainer = trainer
+        self._processes = processes
+        self._every = job.training.eval_every_steps
+        self._metrics = _metrics_function(workload)
+        self._weights = loss_weights(workload, trainer.execution.layout, processes.device)
+        self.best_step: int | None = None
+        self._best = math.inf
+        self._worse = 0
+        """Evaluations since the best."""
+        if self._every is not None:
+            self._dataset = _dataset(workload, trainer)
+
+    def is_due(self, step: int) -> bool:
+        """Return whether to evaluate after so many steps."""
+        return self._every is not None and (step % self._every == 0 or step == self._job.steps)
+
+    @property
+    def ends_run(self) -> bool:
+        """Return whether the loss has not fallen for as many evaluations as are waited for."""
+        patience = self._job.training.patience
+        return patience is not None and self._worse >= patience
+
+    def run(self, step: int, beat: Callable[[], None]) -> bool:
+        """Evaluate, and write what was found; return whether it is the best so far.
+
+        Args:
+            step: steps that are done.
+            beat: called for every batch, to show that this process lives.
+        """
+        found = self._over_all_samples(beat)
+        value = found.get(LOSS, math.nan)
+        is_best = value < self._best
+        if is_best:
+            self._best, self.best_step, self._worse = value, step, 0
+        else:
+            self._worse += 1
+        if self.ends_run and self._processes.is_first:
+            say(f"the loss has not fallen for {self._worse} evaluations: the run ends")
+        if self._processes.is_first:
+            line = {"step": step, "time": time.time(), **found, "best_step": self.best_step}
+            with (self._job.out_dir / EVALUATIONS_FILE).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(_plain(line)) + "\n")
+            words = ", ".join(f"{name} {number:.4g}" for name, number in found.items())
+            say(f"evaluation after step {step}: {words}{' (best so far)' if is_best else ''}")
+        return is_best
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps of it."""
+        return {"best": self._best, "best_step": self.best_step, "worse": self._worse}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take it back."""
+        self._best, self._worse = float(state["best"]), int(state["worse"])
+        self.best_step = state["best_step"]
+
+    def _over_all_samples(self, beat: Callable[[], None]) -> dict[str, float]:
+        """Return the mean of every number over all samples, the same on every process."""
+        wrapped = _inner(self._trainer)
+        wrapped.eval()
+        sums: dict[str, Tensor] = {}
+        try:
+            with torch.no_grad():
+                for batch, samples in self._batches():
+                    beat()
+                    for name, (total, weight) in self._of_batch(wrapped, batch, samples).items():
+                        both = torch.stack([total, weight])
+                        sums[name] = sums[name] + both if name in sums else both
+        finally:
+            wrapped.train()
+            for module in wrapped.modules():
+                if isinstance(module, FSDPModule):
+                    module.reshard()
+        return self._means(sums)
+
+    def _of_batch(
+        self, wrapped: LossModule, batch: Batch, samples: int
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Return, by name, (sum, weight) of a batch; a repeated one of no sample weighs nothing."""
+        metrics = wrapped.measured(batch, self._metrics)
+        device = self._processes.device
+        found: dict[str, tuple[Tensor, Tensor]] = {}
+        for name, value in metrics.items():
+            number = torch.as_tensor(value, device=device).detach().double().reshape(())
+            weight = torch.tensor(float(samples), dtype=torch.float64, device=device)
+            if samples and name == LOSS and self._weights is not None:
+                weight = self._weights.of_batch(batch)
+            total = number * weight if samples else torch.zeros_like(number)
+            found[name] = (total, weight)
+        return found
+
+    def _means(self, sums: dict[str, Tensor]) -> dict[str, float]:
+        names = sorted(sums)
+        table = torch.stack([sums[name] for name in names])
+        if self._processes.world > 1:
+            # Ranks that split layers count the same batches alike: the quotient stays.
+            dist.all_reduce(table)
+        return {
+            name: total / weight if weight else math.nan
+            for name, (total, weight) in zip(names, table.tolist(), strict=True)
+        }
+
+    def _batches(self) -> Iterator[tuple[Batch, int]]:
+        """Yield this rank's batches, and how many samples each has.
+
+        All ranks run as many: one that has none left repeats its first, which then has 0 samples.
+        """
+        execution = self._trainer.execution
+        rank, ranks, size = (
+            self._trainer.position.data,
+            execution.layout.data,
+            execution.micro_batch,
+        )
+        count = len(self._dataset)
+        own = [
+            [Place(0, place) for place in range(begin, min(begin + size, count))]
+            for begin in range(rank * size, count, ranks * size)
+        ]
+        turns = -(-count // (ranks * size))
+        idle = [[Place(0, place) for place in range(min(size, count))]] * (turns - len(own))
+        loader: DataLoader[Any] = DataLoader(
+            Seeded(self._dataset, self._job.seed),
+            batch_sampler=own + idle,  # pyright: ignore[reportArgumentType]
+            collate_fn=getattr(self._dataset, "collate_fn", None),
+        )
+        dtype = input_dtype(execution)
+        for turn, found in enumerate(loader):
+            batch = checked_batch(tuple(found) if isinstance(found, list) else found, DATASET)
+            samples = len(own[turn]) if turn < len(own) else 0
+            yield placed(batch, self._processes.device, dtype), samples
+
+
+def _metrics_function(workload: Workload) -> MetricsFunction:
+    own = bound_function(workload, METRICS, reserved=2)
+    if own is None:
+        return lambda model, batch: {LOSS: workload.compute_loss(model, batch)}
+    as_given: Callable[[Batch], Any] = getattr(workload.make_batch, "as_given", lambda one: one)
+
+    def metrics(model: nn.Module, batch: Batch) -> Mapping[str, Any]:
+        found = own(model, as_given(batch))
+        if isinstance(found, Mapping) and found:
+            return found
+        raise UserFileError(
+            f"{METRICS}() returned {described(found)}, not a dictionary of numbers.",
+            fix='return for example {"loss": loss, "accuracy": (guess == label).float().mean()}.',
+        )
+
+    return metrics
+
+
+def _dataset(workload: Workload, trainer: Trainer) -> Any:
+    """Return the data set of evaluations.
+
+    Raises:
+        UsageError: there is none, or the layout runs no evaluation.
+        UserFileError: it has no length.
+    """
+    if optional_function(workload, DATASET) is None:
+        raise UsageError(
+            f"--eval-every is given, and {workload.name} has no {DATASET}().",
+            fix=f"write {DATASET}() (docs/model-file.md), or leave --eval-every out.",
+        )
+    if not isinstance(trainer.step.gradients, WholeModel):
+        raise UsageError(
+            "Evaluation is not run under pipeline stages.",
+            fix="choose a plan without them, or leave --eval-every out.",
+        )
+    build = bound_function(workload, DATASET, reserved=0)
+    assert build is not None
+    dataset = build()
+    if not has_places(dataset) or not len(dataset):
+        raise UserFileError(
+            f"{DATASET}() returned {described(dataset)}, not a data set with samples by number.",
+            fix="return a torch.utils.data.Dataset that has a length.",
+        )
+    return dataset
+
+
+def _inner(trainer: Trainer) -> LossModule:
+    """Return the module that holds the model and its loss, without DDP, which only trains."""
+    assert isinstance(trainer.step.gradients, WholeModel)
+    module = trainer.step.gradients.module
+    inner = module.inner if isinstance(module, SteadyDDP) else module
+    assert isinstance(inner, LossModule)
+    return inner
+
+
+def _plain(line: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in line.items()
+    }

@@ -1,0 +1,89 @@
+"""The batches of a run, opened where it begins, and how far they were read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.distributed as dist
+
+from ....profiles.user_model.checks import Batch
+from ....profiles.user_model.workload import Workload
+from ..build import Trainer
+from ..job import Job
+from ..numerics import input_dtype
+from ..processes import Processes
+from ..reporting.metrics import say
+from .amount import amount_words
+from .batches import Batches, has_places, open_batches
+from .samples import Share
+
+Readings = dict[int, dict[int, bytes]]
+"""By data rank and worker: how far streams were read."""
+
+
+class Feed:
+    """The micro-batches of one process, step after step."""
+
+    def __init__(
+        self, job: Job, workload: Workload, trainer: Trainer, processes: Processes
+    ) -> None:
+        self._job = job
+        self._workload = workload
+        self._trainer = trainer
+        self._processes = processes
+        self._batches: Batches
+        self._read: Readings = {}
+        """As the checkpoint had it."""
+
+    @property
+    def waited_s(self) -> float:
+        """Return how long the processor waited for the data of the last step."""
+        return self._batches.waited_s
+
+    def open(self, place: int) -> None:
+        """Begin with the samples of a step."""
+        trainer, job = self._trainer, self._job
+        self._batches = open_batches(
+            self._workload,
+            Share.of(trainer.execution, trainer.position.data),
+            self._processes.device,
+            dtype=input_dtype(trainer.execution),
+            seed=job.seed,
+            start=place,
+            workers=job.workers,
+            synthetic=job.synthetic,
+            group=self._processes.host_group,
+            saved=self._read,
+        )
+
+    def step(self) -> list[Batch]:
+        """Return the micro-batches of the next step, on the device."""
+        return self._batches.step()
+
+    def state(self) -> Readings:
+        """Return how far streams were read, by every process; collective."""
+        own = (self._trainer.position.data, self._batches.readings())
+        told: list[Any] = [own] * self._processes.world
+        if self._processes.world > 1:
+            dist.all_gather_object(told, own, self._processes.host_group)
+        return {rank: by_worker for rank, by_worker in told if by_worker}
+
+    def restore(self, state: Readings) -> None:
+        """Go on from there when the batches are opened next."""
+        self._read = state
+
+    def steps_per_epoch(self) -> int | None:
+        """Return the steps of an epoch; None where nobody knows, or there is no data set."""
+        workload = self._workload
+        if workload.build_dataset is None or self._job.synthetic:
+            return None
+        dataset = workload.build_dataset()
+        if not has_places(dataset):
+            return None
+        return len(dataset) // self._trainer.execution.global_batch or None
+
+    def say_amount(self) -> None:
+        """Say how many samples and epochs the steps are, of a data set."""
+        job, global_batch = self._job, self._trainer.execution.global_batch
+        if self._workload.build_dataset is not None and not job.synthetic:
+            say(f"data: {amount_words(job.steps, global_batch, self._batches.samples)}")

@@ -1,0 +1,27 @@
+"""How a model is trained beside its plan: what a user may ask of `run` and `launch` alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STOP, REWIND = "stop", "rewind"
+ON_NAN = (STOP, REWIND)
+CONSTANT, LINEAR, COSINE = "constant", "linear", "cosine"
+SCHEDULES = (CONSTANT, LINEAR, COSINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """What is asked of training, the same here and on rented machines."""
+
+    on_nan: str = STOP
+    """`rewind` goes back to the newest checkpoint when the loss or a weight is no finite number,
+    and leaves out the samples since; `stop` ends the run."""
+    schedule: str | None = None
+    """How the learning rate falls to 0 after the warm-up; None leaves it to the file."""
+    warmup_steps: int = 0
+    """In which it rises to the optimizer's own."""
+    eval_every_steps: int | None = None
+    """How often to evaluate on the file's `build_eval_dataset()`; None for never."""
+    patience: int | None = None
+    """Evaluations without a lower loss after which the run ends; None for any number."""

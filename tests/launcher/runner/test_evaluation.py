@@ -1,0 +1,95 @@
+"""An evaluation is a mean over all samples once, under every layout, and the best is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runner_jobs import REPOSITORY, losses, make_job, plan_of, run, train
+
+from gpuplan.launcher.runner.job import CheckpointPolicy
+from gpuplan.launcher.runner.training_options import TrainingOptions
+
+pytestmark = pytest.mark.slow
+
+MODEL = REPOSITORY / "tests" / "support" / "token_model.py"
+EVERY = TrainingOptions(eval_every_steps=2)
+
+
+def evaluations(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "evaluations.jsonl").read_text().splitlines()]
+
+
+def trained(folder: Path, layout: dict[str, Any], micro: int, accum: int, **fields: Any) -> Any:
+    processes = layout.get("data", 1) * layout.get("pipeline", 1)
+    plan = plan_of(layout, micro_batch=micro, grad_accum=accum)
+    options = {"steps": 5, "workers": 0, "training": EVERY, **fields}
+    train(folder, MODEL, processes, plan=plan, **options)
+    return evaluations(folder)
+
+
+def test_every_layout_finds_what_one_process_does(tmp_path: Path) -> None:
+    alone = trained(tmp_path / "alone", {}, 8, 1)
+    assert [line["step"] for line in alone] == [2, 4, 5]
+    # 27 samples: of four batches of 4 on two ranks one is short, and one rank has none left.
+    for name, layout in (
+        ("dp2", {"data": 2}),
+        ("fsdp2", {"data": 2, "shard": 2, "zero_stage": 3}),
+    ):
+        found = trained(tmp_path / name, layout, 4, 1)
+        for key in ("loss", "accuracy"):
+            expected = [line[key] for line in alone]
+            assert [line[key] for line in found] == pytest.approx(expected, abs=1e-5), (name, key)
+
+
+def test_evaluating_changes_no_training(tmp_path: Path) -> None:
+    layout = {"data": 2, "shard": 2, "zero_stage": 3}
+    trained(tmp_path / "often", layout, 4, 1, training=TrainingOptions(eval_every_steps=1))
+    plan = plan_of(layout, micro_batch=4)
+
+    assert losses(tmp_path / "often") == train(
+        tmp_path / "never", MODEL, 2, plan=plan, steps=5, workers=0
+    )
+
+
+def test_the_best_is_kept_and_patience_ends_the_run(tmp_path: Path) -> None:
+    options = TrainingOptions(
+        eval_every_steps=1, patience=2, schedule="constant", warmup_steps=1_000_000
+    )
+    # The rate of the first steps is next to nothing: the loss of the evaluation does not fall.
+    params = {"held_out": 1}
+    policy = CheckpointPolicy(every_steps=1, keep=1)
+    job = make_job(
+        tmp_path,
+        MODEL,
+        plan=plan_of(micro_batch=4),
+        steps=50,
+        params=params,
+        workers=0,
+        checkpoint=policy,
+        training=options,
+    )
+    done = run(job)
+    found = evaluations(tmp_path)
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    best = found[-1]["best_step"]
+    last = found[-1]["step"]
+    assert last == best + 2 < 50 and "the run ends" in done.stderr
+    kept = sorted(one.name for one in (tmp_path / "checkpoints").glob("step-*"))
+    assert kept == [f"step-{best:08d}", f"step-{last:08d}"]
+
+
+def test_what_cannot_be_evaluated_is_refused(tmp_path: Path) -> None:
+    staged = plan_of({"pipeline": 2}, grad_accum=2)
+    job = make_job(tmp_path / "pp", MODEL, plan=staged, steps=2, workers=0, training=EVERY)
+    assert run(job, 2).returncode == 2
+    failure = json.loads((tmp_path / "pp" / "failure.json").read_text())
+    assert "pipeline stages" in failure["message"]
+
+    bare = MODEL.with_name("dataset_model.py")
+    job = make_job(tmp_path / "bare", bare, plan=plan_of(), steps=2, workers=0, training=EVERY)
+    done = run(job)
+    assert done.returncode == 2 and "has no build_eval_dataset()" in done.stderr
