@@ -61,8 +61,10 @@ def _series(tables: Iterable[Path]) -> dict[Series, list[tuple[float, float]]]:
     for row in (row for table in tables for row in _rows(table)):
         known = all(row[k] for k in ("gpus", "size_bytes", "busbw_gbps"))
         if known and int(row["nodes"] or 1) > 1 and row["collective"] in COLLECTIVES_FITTED:
-            names = (str(row[k]) for k in ("instance_or_system", "network", "source"))
-            key = (str(row["collective"]), int(row["gpus"]), *names)
+            system, network, source = (
+                str(row[name]) for name in ("instance_or_system", "network", "source")
+            )
+            key = (str(row["collective"]), int(row["gpus"]), system, network, source)
             series[key].append((float(row["size_bytes"]), float(row["busbw_gbps"]) * 1e9))
     return series
 

@@ -92,7 +92,7 @@ def test_runs_that_cannot_be_predicted_are_skipped_not_failed(
     records = [
         {"id": "unknown-device", "accelerator": "XPU-9000", "model": "decoder.py"},
         {"id": "no-file", "accelerator": "L4", "model": "nowhere.py"},
-        {"id": "int8", "accelerator": "L4", "model": "decoder.py", "precision": "int8"},
+        {"id": "fp6", "accelerator": "L4", "model": "decoder.py", "precision": "fp6"},
     ]
     path = tmp_path / "runs.jsonl"
     common = {"micro_batch": 1, "measured": {"step_time_s": 1.0}}
@@ -102,7 +102,7 @@ def test_runs_that_cannot_be_predicted_are_skipped_not_failed(
     reasons = {row["id"]: row["skipped"] for row in rows}
     assert "XPU-9000" in reasons["unknown-device"]
     assert "nowhere.py" in reasons["no-file"]
-    assert "int8" in reasons["int8"]
+    assert "fp6" in reasons["fp6"]
     assert all(row["predicted"] is None for row in rows)
 
 

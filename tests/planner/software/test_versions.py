@@ -126,12 +126,19 @@ def test_inductor_picks_the_memory_order_of_convolutions_since_torch_2_1():
 
 
 def test_a_fused_optimizer_moves_what_one_kernel_moves():
-    facts = {"autocast": True, "sixteen_bit": True}
-    fused = optimizer_traffic(
-        "torch-eager", None, USUAL, features=frozenset({"fused-optimizer"}), **facts
-    )
-    assert fused == USUAL["optimizer_traffic.fused"]
-    assert fused < optimizer_traffic("torch-eager", None, USUAL, **facts) == 1.0
+
+    def traffic(*features: str) -> float:
+        return optimizer_traffic(
+            "torch-eager",
+            None,
+            USUAL,
+            autocast=True,
+            sixteen_bit=True,
+            features=frozenset(features),
+        )
+
+    assert traffic("fused-optimizer") == USUAL["optimizer_traffic.fused"]
+    assert traffic("fused-optimizer") < traffic() == 1.0
 
 
 def test_products_in_four_bits_and_in_int8_take_less_time():

@@ -6,6 +6,7 @@ operands inside, one framework's fallback kernel, a throttled machine, a copied 
 
 import itertools
 from functools import cache
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def curves(name: str) -> DeviceCurves:
     return curves_for(load_catalogue().accelerators[name])
 
 
-def product_share(name: str, dtype: str = "bf16") -> np.ndarray:
+def product_share(name: str, dtype: Literal["bf16", "fp8"] = "bf16") -> np.ndarray:
     """Return [m, n, k] the share of its dense peak that a product of these `SIDES` reaches."""
     shapes = np.array(list(itertools.product(SIDES, SIDES, SIDES)))
     seconds = curves(name).gemm_s(*shapes.T, dtype=dtype)

@@ -95,7 +95,9 @@ def test_llama3_8b_equals_its_closed_formula(example_workload: Any) -> None:
 
 
 @pytest.mark.parametrize("weight_format", [torch.channels_last, torch.contiguous_format])
-def test_a_weight_in_channels_last_decides_and_a_plain_input_is_copied(weight_format: Any) -> None:
+def test_a_weight_in_channels_last_decides_and_a_plain_input_is_copied(
+    weight_format: torch.memory_format,
+) -> None:
     def convolution() -> nn.Module:
         return nn.Conv2d(16, 32, 3, padding=1).to(memory_format=weight_format)
 

@@ -14,7 +14,7 @@ from gpuplan.profiles.tracing_process.batch import ProfileRequest, profile_all
 PUBLISHED = Path(__file__).parents[2] / "published"
 RECORDS = {"timm.jsonl": 92, "diffusion.jsonl": 17}
 A_MODEL = PUBLISHED / "sd2_unet.py"
-PARAMS = {"latent": 64}
+PARAMS = {"latent": 64, "channels_last": True}
 
 
 def a_profile() -> Profile:
