@@ -99,7 +99,8 @@ def test_a_weight_in_channels_last_decides_and_a_plain_input_is_copied(
     weight_format: torch.memory_format,
 ) -> None:
     def convolution() -> nn.Module:
-        return nn.Conv2d(16, 32, 3, padding=1).to(memory_format=weight_format)
+        layer: Any = nn.Conv2d(16, 32, 3, padding=1)
+        return layer.to(memory_format=weight_format)
 
     profile = trace_workload(
         workload(
