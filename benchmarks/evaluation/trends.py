@@ -29,6 +29,8 @@ MOST_POINTS = 0.03
 ENOUGH_DOUBLINGS = 1.0
 """A group whose runs span less of a property says nothing about it."""
 FIRST_YEAR = 2018
+MOST_SHOWN = 300
+"""Runs that a panel draws; of more every n-th."""
 
 Property = Callable[[RunRecord], float | None]
 
@@ -152,7 +154,7 @@ def draw_trends(trends: Sequence[Trend], path: Path) -> None:
         rows, columns, figsize=(13.5, 3.1 * rows), layout="constrained", squeeze=False
     )
     for axes, trend in zip(panels.flat, trends, strict=False):
-        x, y = np.array(trend.points).T
+        x, y = np.array(trend.points[:: math.ceil(len(trend.points) / MOST_SHOWN)]).T
         axes.axhline(0, color="#50606f", linewidth=0.8)
         axes.scatter(x, 100 * y, s=8, color="#0072b2", alpha=0.35, linewidths=0)
         ends = np.array([x.min(), x.max()])
