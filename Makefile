@@ -1,7 +1,7 @@
 # Everything runs in .venv, which the targets make themselves: all they need is Python 3.11 or newer.
 #   make demo      install gpuplan and show one answer
 #   make demo-report  write the budgets of the three example projects to docs/reports
-#   make test      check, and the whole test suite: 15 minutes on two cores, installation included
+#   make test      check, and the whole test suite: 20 minutes on two cores, installation included
 #   make unit      only the quick tests: 2 minutes
 #   make check     lint, types and the layers
 #   make soak      kill a run repeatedly at random moments, and check that it resumes

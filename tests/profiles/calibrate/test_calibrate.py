@@ -392,8 +392,11 @@ def test_the_host_itself_can_be_measured_and_is_then_predicted(tmp_path: Path, m
     nodes = [(m, n, k) for m, n, k in times if m in grid["m"] and n in grid["n"] and k in grid["k"]]
     assert len(nodes) >= 8
     for node in nodes:
-        # Four digits are kept; no time falls below the peak.
-        assert float(mine.gemm_s(*node, dtype="fp32")) == pytest.approx(times[node], rel=0.01)
+        # A product that holds another takes no less: what a busy machine says to the contrary
+        # is not kept. Four digits are; no time falls below the peak.
+        larger = (other for other in nodes if all(a >= b for a, b in zip(other, node, strict=True)))
+        expected = min(times[other] for other in larger)
+        assert float(mine.gemm_s(*node, dtype="fp32")) == pytest.approx(expected, rel=0.01)
     assert {r.point.part for r in done.run.results} >= {
         "attention", "attention_backward", "convolution", "convolution_backward", "stream",
     }  # fmt: skip

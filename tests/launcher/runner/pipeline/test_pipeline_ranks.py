@@ -59,10 +59,12 @@ def test_ranks_train_what_one_process_does(name: str, tmp_path: Path) -> None:
     expected = alone(case)
     found = together(case, tmp_path)
     assert set(found.parameters) | {"head.weight"} == set(expected.parameters) | {"head.weight"}
+    # Processors with units for bf16 round a product by the shape of its micro-batch.
+    apart, losses_apart = (1e-3, 1e-3) if case.bf16 else (1e-5, 1e-6)
     for key, value in found.parameters.items():
-        torch.testing.assert_close(value, expected.parameters[key], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(value, expected.parameters[key], rtol=1e-5, atol=apart)
     if case.data == 1:  # Else each data-parallel rank knows the loss of its own samples.
-        assert found.losses == pytest.approx(expected.losses, rel=1e-6)
+        assert found.losses == pytest.approx(expected.losses, rel=losses_apart)
     assert len(found.losses) == case.steps
     assert found.state_keys == expected.state_keys
 
