@@ -70,9 +70,11 @@ were flags of 2023 (the same cells of JAX-Toolbox's tables take 5 s less at 175B
 NVFP4, INT8 = "nvfp4", "int8"
 """Features: linear layers multiply in 4 bits beside a run in fp8, or in int8 beside one in bf16."""
 _NARROW_PRODUCTS = {
-    # Transformer Engine on B300, casts included: 2.7-3.3 PFLOP/s in NVFP4, 2.0-2.4 in fp8 recipes.
+    # Transformer Engine on B300, casts included: 2.7-3.3 PFLOP/s in NVFP4, 2.0-2.4 in fp8 recipes
+    # (its benchmarks, as gathered on 2026-11-22).
     NVFP4: 0.74,
-    # Google's AQT on TPU v5e: steps 1.2 to 1.4 times as fast, of which products are four fifths.
+    # Google's AQT on TPU v5e: steps 1.2 to 1.4 times as fast (its announcement of 2023-11,
+    # recalled), of which products are four fifths.
     INT8: 0.71,
 }
 DISTRIBUTED_OPTIMIZER: Date = (2022, 9)
