@@ -31,6 +31,7 @@ published_records = importlib.import_module("evaluation.published_records")
 programmes = importlib.import_module("evaluation.programmes")
 regret = importlib.import_module("evaluation.regret")
 traces = importlib.import_module("evaluation.traces")
+trends = importlib.import_module("evaluation.trends")
 truths = importlib.import_module("evaluation.truths")
 
 NOT_YET: dict[Protocol, dict[str, float]] = {
@@ -233,6 +234,13 @@ def test_every_group_of_some_size_beats_both_null_models(
     large = [row for row in rows.values() if row.n >= groups.LARGE_ENOUGH]
     assert len(large) >= 12
     assert set(groups.beaten_by_null(rows.values())) <= BEATEN_BY_NULL[protocol]
+
+
+def test_errors_grow_with_no_property_of_a_run(evaluated: Evaluated) -> None:
+    named = groups.split_groups(evaluated.records)
+    found = trends.find_trends(evaluated.records, evaluated.seen["source"], named)
+    assert len(found) >= 6
+    assert [trend.name for trend in found if trend.stands_out] == []
 
 
 def test_the_error_that_the_runs_of_a_budget_share_is_that_between_sources(
