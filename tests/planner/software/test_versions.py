@@ -2,7 +2,6 @@
 
 import pytest
 
-from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.constants import Constants
 from gpuplan.planner.parallelism.fsdp import Unit
 from gpuplan.planner.plan.layout import Layout
@@ -10,9 +9,6 @@ from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.setup import recompute_policies, wire_bytes
 from gpuplan.planner.software.versions import (
     TRANSFORMER_ENGINE,
-    attention_architecture,
-    attention_slowdown,
-    in_step,
     is_python_bound,
     narrow_products,
     optimizer_traffic,
@@ -41,42 +37,6 @@ def bytes_of(kind: str, found: tuple[SlottedCall, ...], *, across: bool = False)
         for call in found
         if call.kind == kind and call.across_replicas == across and "bare" not in call.slot
     )
-
-
-def test_attention_is_never_slower_on_newer_software():
-    dates = [(2022, 6), (2023, 10), (2024, 8), None]
-    for architecture in ("Ampere", "Hopper", "Volta"):
-        slowdowns = [attention_slowdown(architecture, "megatron", date, USUAL) for date in dates]
-        assert slowdowns == sorted(slowdowns, reverse=True)
-        tuned = USUAL.get(f"attention_tuned.{architecture}", USUAL["attention_step"])
-        assert slowdowns[-1] == tuned
-
-
-def test_torch_attention_stayed_with_the_second_generation_until_cudnn_came_first():
-    newest = attention_slowdown("Hopper", "megatron", None, USUAL)
-    assert attention_slowdown("Hopper", "torch-eager", (2026, 1), USUAL) > 1.5 * newest
-    assert attention_slowdown("Hopper", "torch-eager", None, USUAL) == newest
-    on_ampere = attention_slowdown("Ampere", "megatron", None, USUAL)
-    assert attention_slowdown("Ampere", "torch-eager", None, USUAL) == on_ampere
-
-
-def test_the_second_generation_is_far_behind_on_blackwell():
-    newest = attention_slowdown("Blackwell", "megatron", None, USUAL)
-    assert attention_slowdown("Blackwell", "torch-eager", (2026, 1), USUAL) > 2 * newest
-    assert attention_slowdown("Blackwell", "torch-compile", None, USUAL) == newest
-    # Compute capability 10.3 is not among those where torch takes cuDNN first.
-    assert attention_slowdown("Blackwell Ultra", "torch-eager", None, USUAL) > 2 * newest
-    own = attention_slowdown("Blackwell Ultra", "torch-eager", None, USUAL, own_package=True)
-    assert own == newest
-
-
-def test_cards_run_the_kernels_that_were_measured_on_them():
-    devices = load_catalogue().accelerators
-    card = attention_architecture(devices["RTX-PRO-6000"])
-    assert card != attention_architecture(devices["B200-180GB-SXM"]) == "Blackwell"
-    assert attention_architecture(devices["L40S"]) == "Ada"
-    for date in ((2026, 1), None):
-        assert attention_slowdown(card, "torch-eager", date, USUAL) == USUAL["attention_step"]
 
 
 @pytest.mark.parametrize(
@@ -109,14 +69,6 @@ def test_experts_cost_less_beside_their_products_since_their_kernels_were_fused(
     assert 0 < newest < before
     assert routing_passes("torch-eager", None, none, USUAL) == before
     assert routing_passes("torch-eager", (2025, 10), frozenset({"deepep"}), USUAL) == newest
-
-
-def test_narrow_heads_lag_less_behind_the_kernels_of_today():
-    def lag(head_dim: int) -> float:
-        found = attention_slowdown("Hopper", "torch-eager", (2026, 1), USUAL, head_dim=head_dim)
-        return float(found) / USUAL["attention_step"]
-
-    assert 1 < lag(64) < lag(128) == USUAL["flash_2.Hopper"] < lag(256)
 
 
 def test_inductor_picks_the_memory_order_of_convolutions_since_torch_2_1():
@@ -168,20 +120,6 @@ def test_parameters_are_gathered_under_the_first_forward_pass_since_the_engine()
     assert slot((2022, 10)) == "after_s"
     assert slot((2024, 3), frozenset({TRANSFORMER_ENGINE})) == "first_forward_s"
     assert slot(None) == "first_forward_s"
-
-
-def test_kernels_of_a_step_are_slower_than_alone_but_never_by_much_on_measured_families():
-    devices = load_catalogue().accelerators
-    for name in ("A100-80GB-SXM", "H100-80GB-SXM", "L4"):
-        device = devices[name]
-        assert 1.0 < in_step(device, "gemm", USUAL, precision="bf16-amp", stack="torch-eager") < 1.2
-        assert (
-            0.8
-            < in_step(device, "pointwise", USUAL, precision="bf16-amp", stack="torch-eager")
-            < 1.4
-        )
-        assert 0.8 < in_step(device, "gemm", USUAL, precision="fp32", stack="torch-eager") < 1.25
-    assert 0.8 < in_step(devices["TPU-v5e"], "gemm", USUAL, precision="bf16-amp", stack="xla") < 1.2
 
 
 def test_megatron_sends_sixteen_bits_both_ways():

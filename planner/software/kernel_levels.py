@@ -1,0 +1,177 @@
+"""How long kernels take in a training step relative to their micro-benchmarks.
+
+The keys are the architecture of the device, the stack and the date of its software: attention has
+had a generation of kernels every other year.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...catalog.types import Accelerator
+from ...catalog.vocabulary import Precision, Stack
+from ...profiles.profile import KernelKind
+from ..constants import Constants
+from ..plan.setup import Date
+from .versions import NATIVE_AUTOCAST
+
+Array = np.ndarray
+
+FLASH_2: dict[Stack, Date] = {
+    # torch 2.2: "scaled_dot_product_attention now supports FlashAttention-2" (its release notes).
+    "torch-eager": (2024, 1),
+    "torch-compile": (2024, 1),
+    # The package itself (arXiv:2307.08691), which Megatron calls.
+    "megatron": (2023, 7),
+    "xla": (2023, 7),
+}
+"""FlashAttention-2; FlashAttention-1 and its Triton port before."""
+FLASH_3: Date = (2024, 7)
+"""FlashAttention-3 (arXiv:2407.08608) and cuDNN's fused attention of that year, for Hopper."""
+CUDNN_FIRST: Date = (2026, 7)
+"""torch 2.13: scaled_dot_product_attention takes cuDNN's kernels first where the compute capability
+is 9.0 or 10.0 (`check_prefer_cudnn_attention` in its sdp_utils.cpp; its wheels bring cuDNN 9.15 and
+later). Not on 10.3 (B300, GB300), nor on cards (12.0)."""
+_CUDNN_FIRST_ON = ("Hopper", "Blackwell")
+TUNED_ATTENTION: Date = (2025, 1)
+"""cuDNN 9.5 and later, FlashAttention-3's and 4's tuned backward."""
+_GENERATION = {"Blackwell Ultra": "Blackwell"}
+CUDA_12: Date = (2022, 12)
+"""CUDA 12.0; cuBLAS of CUDA 11 before."""
+FIRST_SOLD: dict[str, Date] = {
+    "Volta": (2017, 6),
+    "Turing": (2018, 9),
+    "Ampere": (2020, 5),
+    "Ada": (2022, 10),
+    "Hopper": (2022, 10),
+    "Blackwell": (2024, 12),
+    "CDNA3": (2023, 12),
+}
+"""First devices of an architecture (the makers' announcements of availability)."""
+YOUNG_MONTHS = 18
+FULL_HEAD = 128
+"""Head width of most language models. FlashAttention-2 lags behind the measured kernels of Hopper
+by 1.35, 1.5 and 1.75 at 64, 128 and 256, of Blackwell by 1.8 and 2.65 at 64 and 128 (medians of
+published forward kernels from 2k tokens on): about as the root of the width."""
+_TENSOR_KINDS = ("gemm", "attention", "convolution", "rnn")
+
+
+def in_step(
+    device: Accelerator,
+    kind: KernelKind,
+    constants: Constants,
+    *,
+    precision: Precision,
+    stack: Stack,
+    date: Date | None = None,
+) -> float:
+    """Return the time of a kernel in a training step relative to its micro-benchmark.
+
+    Args:
+        device: its architecture decides.
+        kind: of the kernel.
+        constants: that time, by kind and architecture.
+        precision: of the run: fp32 runs without tensor cores.
+        stack: how runs of memory-bound kernels are fused.
+        date: of the software; None means today.
+    """
+    family = _step_family(device, constants)
+    tuned = f"{family}.{stack}"
+    if f"real_step.{tuned}" in constants:
+        family = tuned
+    if kind not in _TENSOR_KINDS:
+        memory = _of_family("memory_step", _memory_family(device, family), constants)
+        if date is not None and date < NATIVE_AUTOCAST:
+            memory *= constants["memory_step_of_old"]
+        if stack == "torch-eager":
+            return memory
+        return memory * _of_family("fused_memory_step", stack, constants)
+    if precision == "fp32" and device.vendor == "NVIDIA":
+        return _of_family("fp32_step", family, constants)
+    slowdown = constants.get(f"real_step.{family}", 1.0)
+    if kind in ("convolution", "rnn"):
+        slowdown *= _of_family("convolution_step", _memory_family(device, family), constants)
+    if precision == "fp32":
+        slowdown *= constants.get(f"fp32_step.{family}", 1.0)
+    if precision == "tf32" and device.vendor == "NVIDIA":
+        slowdown *= _of_family("tf32_step", family, constants)
+    if _is_young(device.arch, date):
+        slowdown *= constants["young_kernels"]
+    if date is not None and date < CUDA_12:
+        slowdown *= constants["kernels_of_cuda_11"]
+    return slowdown
+
+
+def _is_young(architecture: str, date: Date | None) -> bool:
+    """Return whether libraries had not yet been tuned for an architecture at that date."""
+    released = FIRST_SOLD.get(architecture)
+    if released is None or date is None:
+        return False
+    months = 12 * (date[0] - released[0]) + date[1] - released[1]
+    return months < YOUNG_MONTHS
+
+
+def _step_family(device: Accelerator, constants: Constants) -> str:
+    """Return the architectures that share the constants of a step."""
+    if device.vendor == "Google":
+        return "TPU"
+    family = {"CDNA4": "CDNA3", "Blackwell Ultra": "Blackwell"}.get(device.arch, device.arch)
+    unknown = device.vendor == "NVIDIA" and f"real_step.{family}" not in constants
+    family = "Ampere" if unknown else family
+    of_cards = f"{family}-GDDR"
+    return of_cards if _is_gddr(device) and f"real_step.{of_cards}" in constants else family
+
+
+def _memory_family(device: Accelerator, family: str) -> str:
+    """Return the devices whose memory-bound kernels and convolutions share constants."""
+    return "GDDR" if device.vendor == "NVIDIA" and _is_gddr(device) else family
+
+
+def _is_gddr(device: Accelerator) -> bool:
+    return "GDDR" in (device.memory_type or "")
+
+
+def _of_family(name: str, family: str, constants: Constants) -> float:
+    own = f"{name}.{family}"
+    return constants[own if own in constants else name]
+
+
+def attention_architecture(device: Accelerator) -> str:
+    """Return the devices whose attention kernels are the same: cards lack the data centre's."""
+    return f"{device.arch}-GDDR" if _is_gddr(device) and device.arch == "Blackwell" else device.arch
+
+
+def attention_slowdown(
+    architecture: str,
+    stack: Stack,
+    date: Date | None,
+    constants: Constants,
+    *,
+    head_dim: Array | float = FULL_HEAD,
+    own_package: bool = False,
+) -> Array | float:
+    """Return the time of fused attention kernels relative to the measured kernels of today.
+
+    Args:
+        architecture: of the device (`attention_architecture`).
+        stack: torch's own scaled_dot_product_attention stayed with FlashAttention-2 to
+            `CUDNN_FIRST`; Megatron follows the newest kernels.
+        date: of the software; None means today.
+        constants: that time, by generation of the kernels.
+        head_dim: of each kernel: the narrower its heads, the less the tensor cores of newer devices
+            help, for exponentials are then as much of the work.
+        own_package: whether the flash-attn package is called instead of torch's function; it
+            follows the newest kernels as well.
+    """
+    today = constants["attention_step"]
+    if date is not None and date < FLASH_2[stack]:
+        return today * constants.get(f"flash_1.{architecture}", 1.0)
+    family = _GENERATION.get(architecture, architecture)
+    newest = (stack == "megatron" or own_package) and (date is None or date >= FLASH_3)
+    if stack.startswith("torch") and architecture in _CUDNN_FIRST_ON:
+        newest = newest or date is None or date >= CUDNN_FIRST
+    if not newest:
+        lag = constants.get(f"flash_2.{family}", 1.0) - 1
+        return today * (1 + lag * np.sqrt(head_dim / FULL_HEAD))
+    tuned = date is None or date >= TUNED_ATTENTION
+    return constants.get(f"attention_tuned.{family}", today) if tuned else today

@@ -1,0 +1,69 @@
+"""Kernels in a step relative to their micro-benchmarks, by device, stack and date."""
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.constants import Constants
+from gpuplan.planner.software.kernel_levels import (
+    attention_architecture,
+    attention_slowdown,
+    in_step,
+)
+
+USUAL = Constants.shipped()
+
+
+def test_attention_is_never_slower_on_newer_software():
+    dates = [(2022, 6), (2023, 10), (2024, 8), None]
+    for architecture in ("Ampere", "Hopper", "Volta"):
+        slowdowns = [attention_slowdown(architecture, "megatron", date, USUAL) for date in dates]
+        assert slowdowns == sorted(slowdowns, reverse=True)
+        tuned = USUAL.get(f"attention_tuned.{architecture}", USUAL["attention_step"])
+        assert slowdowns[-1] == tuned
+
+
+def test_torch_attention_stayed_with_the_second_generation_until_cudnn_came_first():
+    newest = attention_slowdown("Hopper", "megatron", None, USUAL)
+    assert attention_slowdown("Hopper", "torch-eager", (2026, 1), USUAL) > 1.5 * newest
+    assert attention_slowdown("Hopper", "torch-eager", None, USUAL) == newest
+    on_ampere = attention_slowdown("Ampere", "megatron", None, USUAL)
+    assert attention_slowdown("Ampere", "torch-eager", None, USUAL) == on_ampere
+
+
+def test_the_second_generation_is_far_behind_on_blackwell():
+    newest = attention_slowdown("Blackwell", "megatron", None, USUAL)
+    assert attention_slowdown("Blackwell", "torch-eager", (2026, 1), USUAL) > 2 * newest
+    assert attention_slowdown("Blackwell", "torch-compile", None, USUAL) == newest
+    # Compute capability 10.3 is not among those where torch takes cuDNN first.
+    assert attention_slowdown("Blackwell Ultra", "torch-eager", None, USUAL) > 2 * newest
+    own = attention_slowdown("Blackwell Ultra", "torch-eager", None, USUAL, own_package=True)
+    assert own == newest
+
+
+def test_cards_run_the_kernels_that_were_measured_on_them():
+    devices = load_catalogue().accelerators
+    card = attention_architecture(devices["RTX-PRO-6000"])
+    assert card != attention_architecture(devices["B200-180GB-SXM"]) == "Blackwell"
+    assert attention_architecture(devices["L40S"]) == "Ada"
+    for date in ((2026, 1), None):
+        assert attention_slowdown(card, "torch-eager", date, USUAL) == USUAL["attention_step"]
+
+
+def test_narrow_heads_lag_less_behind_the_kernels_of_today():
+    def lag(head_dim: int) -> float:
+        found = attention_slowdown("Hopper", "torch-eager", (2026, 1), USUAL, head_dim=head_dim)
+        return float(found) / USUAL["attention_step"]
+
+    assert 1 < lag(64) < lag(128) == USUAL["flash_2.Hopper"] < lag(256)
+
+
+def test_kernels_of_a_step_are_slower_than_alone_but_never_by_much_on_measured_families():
+    devices = load_catalogue().accelerators
+    for name in ("A100-80GB-SXM", "H100-80GB-SXM", "L4"):
+        device = devices[name]
+        assert 1.0 < in_step(device, "gemm", USUAL, precision="bf16-amp", stack="torch-eager") < 1.2
+        assert (
+            0.8
+            < in_step(device, "pointwise", USUAL, precision="bf16-amp", stack="torch-eager")
+            < 1.4
+        )
+        assert 0.8 < in_step(device, "gemm", USUAL, precision="fp32", stack="torch-eager") < 1.25
+    assert 0.8 < in_step(devices["TPU-v5e"], "gemm", USUAL, precision="bf16-amp", stack="xla") < 1.2
