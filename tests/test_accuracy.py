@@ -17,7 +17,12 @@ import pytest
 
 from gpuplan.api.validation import RecordedRuns
 from gpuplan.planner.budget.project.defaults import default
-from gpuplan.planner.validation.errors import Observation, SummaryRow, summarise
+from gpuplan.planner.validation.errors import (
+    Observation,
+    SummaryRow,
+    prediction_errors,
+    summarise,
+)
 from gpuplan.planner.validation.folds import PROTOCOLS, Protocol
 from gpuplan.profiles.records import RunRecord
 from gpuplan.profiles.tracing_process.batch import ProfileRequest, profile_all
@@ -48,17 +53,18 @@ NOT_YET: dict[Protocol, dict[str, float]] = {
 }
 """Groups above their target, with what is kept until they are below; beside it the target."""
 # 12 %, over groups of 8 runs and more.
-MEANS_NOT_YET: dict[Protocol, float] = {"source": 0.1225, "accelerator": 0.13}
+MEANS_NOT_YET: dict[Protocol, float] = {"accelerator": 0.13}
 ABOVE_A_FIFTH = {
     "megatron-bridge, experts",  # Releases of one recipe differ by up to 1.7 times.
-    "nemo-automodel, dense",  # LoRA under torch's pipeline, launch by launch from Python.
     "optimum-habana",  # A device without curves, under software that is not torch's own.
 }
-"""The three groups of 8 runs and more whose error is above 20 % without their source."""
+"""The groups of 8 runs and more whose error is above 20 % without their source: at most three."""
 COVERED = (0.76, 0.84)
 """Mean share inside the 80 % interval, over groups of 8 runs and more, without their source."""
 ONE_DEVICE_MEAN = 0.12  # 9 %, and that of every group
-MEMORY_MEDIANS = {"allocated": 0.03, "whole-device": 0.06}
+MEMORY_MEDIANS = {"allocated": 0.03, "reserved": 0.06, "whole-device": 0.06}
+FALSE_OUT_OF_MEMORY, MISSED_OUT_OF_MEMORY = 20, 1
+"""Runs of 2,500 that ran and were predicted not to; that ran out and were predicted to fit."""
 WHOLE_DEVICE_P95 = 0.52  # 15 %; a harness shows twice what others do for one ResNet-50
 REGRETS_NOT_YET = {"internevo": 0.11, "vtrain-single": 0.034}  # 3 %
 # 20 %; exposed gradient traffic of wide ZeRO-1 without overlap is priced too cheap.
@@ -205,6 +211,13 @@ def test_few_errors_of_memory_are_large(evaluated: Evaluated) -> None:
     errors = sorted(memory_errors(evaluated, "whole-device"))
     assert len(errors) >= 150
     assert errors[int(0.95 * len(errors))] <= WHOLE_DEVICE_P95
+
+
+def test_hardly_a_verdict_of_memory_is_wrong(evaluated: Evaluated) -> None:
+    verdicts = prediction_errors(evaluated.seen[None]).verdicts
+    assert verdicts.n >= 2500
+    assert verdicts.false_out_of_memory <= FALSE_OUT_OF_MEMORY
+    assert verdicts.missed_out_of_memory <= MISSED_OUT_OF_MEMORY
 
 
 def memory_errors(evaluated: Evaluated, meaning: str) -> list[float]:

@@ -29,6 +29,7 @@ from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
+from gpuplan.planner.predict.setup import RECOMPUTE_PER_OP
 from gpuplan.planner.predict.step_time import planned_step_s
 from gpuplan.planner.search.data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
 from gpuplan.planner.search.search_space import space_of
@@ -91,6 +92,8 @@ def run_of(record: dict[str, Any]) -> RunRecord:
     given = {name: degree or 1 for name, degree in record["layout"].items() if name in DEGREES}
     stack: Stack = "torch-compile" if "torchtitan" in record["source"] else "megatron"
     sharded = {"shard": given["dp"]} if given["dp"] > 1 else {}
+    # torchtitan's selective recompute keeps every second product.
+    per_op = stack == "torch-compile" and record["recompute"] == "selective"
     return RunRecord.model_validate(
         {
             "id": "published",
@@ -110,6 +113,7 @@ def run_of(record: dict[str, Any]) -> RunRecord:
             "global_batch": record["global_batch"],
             "recompute": record["recompute"],
             "stack": stack,
+            "features": [RECOMPUTE_PER_OP] if per_op else [],
             "measured": {},
         }
     )

@@ -17,6 +17,7 @@ from ...profiles.analysis.caching_allocator import PoolExhaustedError, replay
 from ...profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ...profiles.curves.device_curves import DeviceCurves, curves_for
 from ...profiles.missing_numerics import FAILS
+from ...profiles.passes.fused_kernels import with_fused_kernels
 from ...profiles.passes.recompute import recomputed
 from ...profiles.passes.residence import ON_DEVICE, Residence, resident
 from ...profiles.profile import (
@@ -186,8 +187,9 @@ class ModelCache:
         """
         traces = self._derived.traces
         key = (numerics, recompute, early_stop, residence)
-        if key not in traces and residence != ON_DEVICE:
-            whole = self.trace_in(numerics, recompute, early_stop=early_stop)
+        at_home = replace(ON_DEVICE, fuses=residence.fuses)
+        if key not in traces and residence != at_home:
+            whole = self.trace_in(numerics, recompute, early_stop=early_stop, residence=at_home)
             found = resident(whole, residence)
             traces[key] = with_chunked_head(found) if residence.loss == "chunked" else found
         if key not in traces:
@@ -195,6 +197,7 @@ class ModelCache:
                 plain = self.profile.step(numerics)
             except KeyError:
                 raise self._untraced(numerics) from None
+            plain = with_fused_kernels(plain) if residence.fuses else plain
             traces[key] = recomputed(plain, self.profile, recompute, early_stop=early_stop)
         return traces[key]
 
@@ -324,16 +327,30 @@ class ModelCache:
         return kernels.kind_seconds(self.curves(accelerator), precision=precision, stack=stack)
 
     def split_in(
-        self, numerics: Numerics, recompute: Recompute, split: Split, *, early_stop: bool = True
+        self,
+        numerics: Numerics,
+        recompute: Recompute,
+        split: Split,
+        *,
+        early_stop: bool = True,
+        fuses: bool = False,
     ) -> SplitTrace:
         """Return one rank's share of the step in these numerics under this policy.
+
+        Args:
+            numerics: of the step.
+            recompute: policy.
+            split: how ranks divide it.
+            early_stop: whether a block runs again only up to its last saved tensor.
+            fuses: whether less is kept for the backward pass (`with_fused_kernels`).
 
         Raises:
             UnsupportedError: the model cannot be split that way.
         """
-        key = (numerics, recompute, split, early_stop)
+        key = (numerics, recompute, split, early_stop, fuses)
         if key not in self._derived.splits:
-            trace = self.trace_in(numerics, recompute, early_stop=early_stop)
+            home = replace(ON_DEVICE, fuses=fuses)
+            trace = self.trace_in(numerics, recompute, early_stop=early_stop, residence=home)
             self._derived.splits[key] = split_trace(trace, split)
         return self._derived.splits[key]
 

@@ -25,13 +25,13 @@ from ..software.deepspeed_engine import (
 )
 from ..software.frozen_base import dequantised_bytes, quantised_bytes
 from ..software.state_bytes import StateScale, state_scale
-from ..software.versions import FUSED_OPTIMIZER
+from ..software.versions import BF16_REDUCTION, FUSED_OPTIMIZER
 from ..step.model_parallel_step import boundary_bytes
 from .fullest_rank import units_by_stage
 from .host_work import staging_bytes
 from .interval import safe_peak_bytes
 from .model_cache import ModelCache
-from .setup import setup_residence, wire_bytes
+from .setup import RECOMPUTE_MODES, recompute_policies, setup_residence, wire_bytes
 from .warm_up import warm_up_bytes
 
 
@@ -43,18 +43,26 @@ def memory_parts(cache: ModelCache, setup: Setup) -> RankMemory:
     its activations, so that the peak is the largest of functions that are linear in their number
     (convex), and lies below the line through its ends.
     """
-    if setup.recompute_share < 1 and not setup.layout.is_data_parallel_only:
-        kept, again = (memory_parts(cache, one) for one in _both_ends(setup))
-        return kept.towards(again, setup.recompute_share)
+    ends = _policy_ends(setup)
+    if ends and not setup.layout.is_data_parallel_only:
+        kept, again, share = ends
+        return memory_parts(cache, kept).towards(memory_parts(cache, again), share)
     if not setup.layout.is_data_parallel_only:
         return _split_memory(cache, setup)
     return data_parallel_memory(cache, setup, np.array([setup.micro_batch]))
 
 
-def _both_ends(setup: Setup) -> tuple[Setup, Setup]:
-    """Return the setup with no layer recomputed, and with every one."""
-    every = replace(setup, recompute_share=1.0)
-    return replace(every, recompute="none"), every
+def _policy_ends(setup: Setup) -> tuple[Setup, Setup, float] | None:
+    """Return the setup under each of two policies, and the second one's share; None for one.
+
+    Of XLA's own policies no memory is predicted: "selective" stands for them.
+    """
+    policies = recompute_policies(setup)
+    if len(policies) == 1 or (setup.stack == "xla" and setup.recompute_share == 1):
+        return None
+    first, second = policies
+    whole = replace(setup, recompute_share=1.0, features=setup.features - RECOMPUTE_MODES)
+    return replace(whole, recompute=first), replace(whole, recompute=second), policies[second]
 
 
 def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndarray) -> RankMemory:
@@ -62,10 +70,11 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
 
     The micro-batch of the setup itself is not looked at; no device changes the result.
     """
-    if setup.recompute_share < 1:
-        both = (data_parallel_memory(cache, one, micro_batches) for one in _both_ends(setup))
-        kept, again = both
-        return kept.towards(again, setup.recompute_share)
+    if ends := _policy_ends(setup):
+        kept, again, share = ends
+        return data_parallel_memory(cache, kept, micro_batches).towards(
+            data_parallel_memory(cache, again, micro_batches), share
+        )
     cache = cache.with_frozen(setup.frozen_precision)
     shape = cache.envelope(
         setup.precision,
@@ -145,9 +154,9 @@ def _usually_reserved(cache: ModelCache, setup: Setup, memory: RankMemory) -> fl
 
 def _reserved_ratio(cache: ModelCache, setup: Setup, *, tight: bool) -> float:
     """Return reserved ÷ allocated bytes; where some layers are recomputed, between both ends."""
-    if setup.recompute_share < 1:
-        kept, again = (_reserved_ratio(cache, one, tight=tight) for one in _both_ends(setup))
-        return kept + setup.recompute_share * (again - kept)
+    if ends := _policy_ends(setup):
+        kept, again = (_reserved_ratio(cache, one, tight=tight) for one in ends[:2])
+        return kept + ends[2] * (again - kept)
     found = cache.fragmentation(
         setup.precision,
         setup.recompute,
@@ -208,8 +217,9 @@ def memory_share(cache: ModelCache, setup: Setup) -> SplitTrace:
         UnsupportedError: the model cannot be split that way.
     """
     numerics = cache.numerics(setup.precision, autocast=setup.autocast)
-    share = cache.split_in(numerics, setup.recompute, Split.of(setup.layout, setup.stack))
-    loss = setup_residence(setup).loss
+    residence = setup_residence(setup)
+    split, loss = Split.of(setup.layout, setup.stack), residence.loss
+    share = cache.split_in(numerics, setup.recompute, split, fuses=residence.fuses)
 
     def make() -> SplitTrace:
         return replace(share, trace=with_loss(share.trace, loss))
@@ -225,6 +235,7 @@ def state_of(setup: Setup, traced: Numerics) -> StateScale:
         setup.stack,
         sixteen_bit_layers=traced != own,
         deepspeed=runs_deepspeed(setup.stack, setup.software_date, setup.layout),
+        reduces_16_bit=BF16_REDUCTION in setup.features,
     )
     if FUSED_OPTIMIZER in setup.features:
         scale = replace(scale, optimizer_temporary=0)

@@ -10,7 +10,7 @@ from ...profiles.profile import NUMERICS_OF_PRECISION
 from ..constants import Constants
 from ..offload.host_copies import residence_of
 from ..plan.setup import Date, Setup
-from ..software.deepspeed_engine import KEPT_LOGITS, loss_of
+from ..software.kept_memory import KEPT_LOGITS, fuses_kernels, loss_of
 from ..software.stack import StackFacts, facts_of
 from ..software.versions import (
     BF16_REDUCTION,
@@ -33,16 +33,22 @@ MEGATRON_BUCKET_BYTES = 500 * 10**6
 """DeepSpeed's `reduce_bucket_size` (5e8 elements) and Megatron's (40 M parameters and more) differ;
 at this size the network is at its peak rate with either."""
 
+RECOMPUTE_PER_LAYER, RECOMPUTE_PER_OP = "recompute-per-layer", "recompute-per-op"
+RECOMPUTE_MODES = frozenset({RECOMPUTE_PER_LAYER, RECOMPUTE_PER_OP})
+"""Features, as run records name them: torchtitan's two modes of selective recompute."""
+
 
 def setup_residence(setup: Setup) -> Residence:
     """Return what of the step is not on the device all the time."""
     away = residence_of(setup.offload, setup.features)
-    own = loss_of(setup.stack, setup.features, compiled=setup.compile)
+    own = loss_of(setup.stack, setup.features)
+    date = setup.software_date
     return replace(
         away,
         loss=away.loss if away.loss != "whole" else own,
         keeps_logits=KEPT_LOGITS in setup.features,
-        scripts_gelu=scripts_gelu(setup.stack, setup.software_date),
+        scripts_gelu=scripts_gelu(setup.stack, date),
+        fuses=fuses_kernels(setup.stack, date, compiled=setup.compile),
     )
 
 
@@ -79,13 +85,14 @@ def recompute_policies(setup: Setup) -> dict[Recompute, float]:
 
     Ours keeps every matrix product under "selective". torchtitan's per-op mode computes every
     second one again, its per-layer mode every second layer; MaxText's policies keep two thirds of
-    the projections. Layers beyond `recompute_share` are not recomputed.
+    the projections. Layers beyond `recompute_share` are not recomputed. Where there are two, the
+    one that keeps more is the first.
     """
     if setup.recompute_share < 1:
         return {"none": 1 - setup.recompute_share, setup.recompute: setup.recompute_share}
-    if setup.recompute == "selective" and "recompute-per-layer" in setup.features:
+    if setup.recompute == "selective" and RECOMPUTE_PER_LAYER in setup.features:
         return {"none": 0.5, "full": 0.5}
-    if setup.recompute == "selective" and "recompute-per-op" in setup.features:
+    if setup.recompute == "selective" and RECOMPUTE_PER_OP in setup.features:
         return {"selective": 0.5, "full": 0.5}
     if setup.recompute == "selective" and setup.stack == "xla":
         return {"selective": 2 / 3, "full": 1 / 3}

@@ -9,18 +9,12 @@ where those gradients are free by then. Source: DeepSpeed 0.5-0.6, runtime/zero/
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from ...catalog.vocabulary import Precision, Stack
-from ...profiles.passes.loss import Loss
 from ...profiles.profile import Profile
 from ..plan.layout import Layout
 from ..plan.setup import Date
 from .versions import DISTRIBUTED_OPTIMIZER
 
-KEPT_LOGITS = "kept-logits"
-FUSED_LOSS = "fused-cross-entropy"
-"""Features, as run records name them."""
 REDUCE_BUCKET_ELEMENTS = 500_000_000
 """`reduce_bucket_size`, the default and what published configurations leave."""
 SIXTEEN_BIT_BYTES = 2
@@ -72,17 +66,3 @@ def received_bytes(boundary_bytes: float, in_flight: float) -> float:
 def _largest_tensor(profile: Profile) -> int:
     tensors = [*profile.root_tensors, *(t for group in profile.blocks for t in group.tensors)]
     return max((tensor.rows * tensor.row_elements for tensor in tensors), default=0)
-
-
-def loss_of(stack: Stack, features: Collection[str] = (), *, compiled: bool = False) -> Loss:
-    """Return how a stack computes cross-entropy where no feature says more.
-
-    Args:
-        stack: Megatron has a loss of its own, for split vocabularies; a compiler fuses it.
-        features: as run records name them.
-        compiled: whether an eager file is compiled.
-    """
-    if stack == "megatron":
-        return "softmax kept"
-    one = FUSED_LOSS in features or compiled or stack == "torch-compile"
-    return "one kernel" if one else "whole"

@@ -8,11 +8,13 @@
 | amp by Megatron or DeepSpeed, fp16 | 2 | 2 | 4 | 8 |
 | the same by DeepSpeed's engine of 2021-22 | 2 | 2, and 4 for what the rank steps | 4 | 8 |
 | amp by Megatron, bf16 | 2 | 4 (accumulated in fp32) | 4 | 8 |
+| the same where gradients are reduced in bf16 (NeMo's recipes) | 2 | 2 | 4 | 8 |
 | the same by DeepSpeed | 2 | 2, and 4 to accumulate in | 4 | 8 |
 | bf16 (everything 16-bit) | 2 | 2 | - | 4 |
 
 Sources: torch 2.13 FSDP2 `MixedPrecisionPolicy`; Rajbhandari et al. 2020 (arXiv:1910.02054, section
-3.1: 2 + 2 + 12 bytes); Megatron-LM `--accumulate-allreduce-grads-in-fp32`, which bf16 implies;
+3.1: 2 + 2 + 12 bytes); Megatron-LM `--accumulate-allreduce-grads-in-fp32`, which bf16 implies, and
+core/distributed/param_and_grad_buffer.py (gradients are kept in the dtype they are reduced in);
 DeepSpeed 0.5-0.6 runtime/zero/stage_1_and_2.py (`step` makes one fp32 gradient of the partition)
 and runtime/bf16_optimizer.py (`update_hp_grads` with clear_lp_grads=False).
 """
@@ -63,6 +65,7 @@ def state_scale(
     *,
     sixteen_bit_layers: bool,
     deepspeed: bool = False,
+    reduces_16_bit: bool = False,
 ) -> StateScale:
     """Return how state differs from the step that was traced.
 
@@ -71,6 +74,7 @@ def state_scale(
         stack: Megatron keeps a master copy beside 16-bit weights; FSDP keeps fp32 shards.
         sixteen_bit_layers: whether the trace of 16-bit layers stands for a mixed precision.
         deepspeed: whether DeepSpeed's engine of 2021-22 steps the optimizer.
+        reduces_16_bit: whether Megatron keeps bf16 gradients as they are reduced.
     """
     of_torch = stack.startswith("torch")
     if not sixteen_bit_layers:
@@ -78,5 +82,6 @@ def state_scale(
     if deepspeed:
         return DEEPSPEED_FP16 if precision == "fp16-amp" else DEEPSPEED_BF16
     if not of_torch:
-        return MASTER_BESIDE_FP16 if precision == "fp16-amp" else MASTER_BESIDE_BF16
+        keeps_16_bit = precision == "fp16-amp" or reduces_16_bit
+        return MASTER_BESIDE_FP16 if keeps_16_bit else MASTER_BESIDE_BF16
     return replace(FP32_AROUND_16_BIT_LAYERS, zero_2_gathers=True)

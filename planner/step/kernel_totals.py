@@ -17,13 +17,9 @@ from ...profiles.curves.device_curves import DeviceCurves
 from ...profiles.profile import Kernel, KernelKind, Phase, Segment, StepTrace
 from ..parallelism.column_row_parallel import is_expert_product
 from ..software.fusion import fuse
+from ..software.kernel_levels import attention_architecture, attention_slowdown, in_step
 from ..software.stack import StackFacts
-from ..software.versions import (
-    attention_architecture,
-    attention_slowdown,
-    in_step,
-    picks_layouts,
-)
+from ..software.versions import picks_layouts
 from .kernel_times import MATMUL_KINDS, KernelTable
 
 Array = np.ndarray

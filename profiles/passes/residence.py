@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..profile import CATEGORIES, Affine, MemoryStream, StepTrace
 from .loss import Loss, with_loss
@@ -50,6 +50,9 @@ class Residence:
     """Whether a variable of the training loop holds the logits until the step ends."""
     scripts_gelu: bool = False
     """Whether GELU is a TorchScript function of 2020."""
+    fuses: bool = False
+    """Whether kernels of blocks are fused, so that less is kept (`with_fused_kernels`). It is so
+    before recompute, and so not `resident`'s."""
 
 
 ON_DEVICE = Residence()
@@ -62,7 +65,7 @@ def resident(step: StepTrace, residence: Residence) -> StepTrace:
         step: the step, recompute included.
         residence: what leaves the device.
     """
-    if residence == ON_DEVICE:
+    if replace(residence, fuses=False) == ON_DEVICE:
         return step
     step = with_loss(step, residence.loss, keeps_logits=residence.keeps_logits)
     if residence.scripts_gelu:

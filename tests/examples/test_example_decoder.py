@@ -61,6 +61,7 @@ def flops_of(**params) -> int:
     return counter.get_total_flops()
 
 
+@pytest.mark.slow
 def test_parameters_of_published_runs_are_within_two_percent_of_those_stated() -> None:
     counts: dict[str, int] = {}
     wrong = {}

@@ -1,6 +1,7 @@
 """A small profile written by hand, so that the planner's laws are tested without torch."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,10 @@ from gpuplan.profiles.profile import (
     Segment,
     StepTrace,
 )
+from gpuplan.profiles.tracing_process.service import make_profile
+from gpuplan.profiles.user_model.spec import parse_model_spec
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SEQ = 1024
 
 
@@ -183,3 +187,11 @@ def make_decoder() -> Callable[..., Profile]:
 def toy() -> Profile:
     """Return one hand-written decoder profile."""
     return decoder()
+
+
+@pytest.fixture(scope="session")
+def small_decoder() -> Profile:
+    """Return the profile of a decoder of four layers that is really traced."""
+    params = {"layers": 4, "hidden": 256, "heads": 4, "kv_heads": 4, "ffn": 1024, "vocab": 1000}
+    spec = parse_model_spec(str(EXAMPLES / "decoder.py"), params={**params, "seq_len": 256})
+    return make_profile(spec, numerics=("amp16", "pure16"), use_cache=False)

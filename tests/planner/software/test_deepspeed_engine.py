@@ -1,4 +1,4 @@
-"""Memory outside the model: contexts, communicators, engines' buffers, the kind of loss."""
+"""Memory outside the model: contexts, communicators, engines' buffers."""
 
 from dataclasses import replace
 
@@ -11,8 +11,7 @@ from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import memory_parts
-from gpuplan.planner.predict.setup import setup_residence
-from gpuplan.planner.software.deepspeed_engine import engine_bytes, loss_of, runs_deepspeed
+from gpuplan.planner.software.deepspeed_engine import engine_bytes, runs_deepspeed
 from gpuplan.planner.software.state_bytes import state_scale
 from gpuplan.profiles.profile import Profile
 
@@ -68,23 +67,6 @@ def test_state_of_deepspeed(toy: Profile) -> None:
     # Of 2 traced bytes a parameter each: gradients, and the master with fp32 gradients.
     assert (2 * fp16.gradients, fp16.master_bytes) == (2, 8)
     assert (2 * bf16.gradients, bf16.master_bytes) == (6, 4)
-
-
-def test_the_loss_follows_the_stack_and_the_features() -> None:
-    assert loss_of("torch-eager") == "whole"
-    assert loss_of("torch-eager", compiled=True) == "one kernel"
-    assert loss_of("torch-compile") == "one kernel"
-    assert loss_of("torch-eager", {"fused-cross-entropy"}) == "one kernel"
-    assert loss_of("megatron") == "softmax kept"
-
-
-def test_a_feature_says_more_than_the_stack() -> None:
-    base = {"layout": Layout(), "precision": "bf16", "micro_batch": 1, "stack": "torch-compile"}
-    assert setup_residence(Setup(**base)).loss == "one kernel"
-    chunked = Setup(**base, features=frozenset({"chunked-cross-entropy"}))
-    assert setup_residence(chunked).loss == "chunked"
-    kept = Setup(**base, features=frozenset({"kept-logits"}))
-    assert setup_residence(kept).keeps_logits and not setup_residence(Setup(**base)).keeps_logits
 
 
 def test_a_fused_optimizer_needs_no_temporaries(toy: Profile) -> None:

@@ -1,0 +1,150 @@
+"""What a fusing compiler keeps of a block for its backward pass, from the step that runs op by op.
+
+torch.compile's partitioner (torch/_functorch/partitioners.py, min-cut rematerialisation) computes
+pointwise results and norms again inside the fused kernels of the backward pass, wherever their
+inputs are there anyway. What it keeps are
+
+- the inputs of matrix products, convolutions and attention (their own backward kernels read them),
+- what a pointwise chain starts from: what enters the block, and of the results of such kernels
+  that are not kept themselves what is first made of them (a residual sum),
+- random masks, which are not drawn again.
+
+Megatron's fused activation functions keep as much (core/fusions/fused_bias_swiglu.py: its input).
+Checked against the partitioner itself in tests/profiles/passes/test_fused_kernels.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..profile import CATEGORIES, KERNEL_KINDS, MemoryStream, StepTrace
+
+Row = dict[str, int]
+
+_ACTIVATIONS, _TEMPORARY = CATEGORIES.index("activations"), CATEGORIES.index("temporary")
+_PRODUCTS = frozenset(
+    KERNEL_KINDS.index(kind) for kind in ("gemm", "attention", "convolution", "rnn")
+)
+_FUSED = frozenset(
+    KERNEL_KINDS.index(kind) for kind in ("norm", "softmax", "pointwise", "copy", "reduction")
+)
+
+
+def with_fused_kernels(step: StepTrace) -> StepTrace:
+    """Return the step with only what fused kernels keep between a block's forward and backward.
+
+    Args:
+        step: the step without recompute; traces without producers stay as they are.
+    """
+    if not step.memory.producer or not step.forward_of:
+        return step
+    columns = [name for name, value in step.memory if isinstance(value, list) and value]
+    values = [getattr(step.memory, name) for name in columns]
+    rows: list[Row] = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+    kinds = _kind_at(step)
+    gone: set[int] = set()
+    for block in _blocks(step):
+        gone |= _fuse(block, rows, kinds)
+    kept = [row for number, row in enumerate(rows) if number not in gone]
+    stream = MemoryStream(
+        end_tick=step.memory.end_tick, **{name: [row[name] for row in kept] for name in columns}
+    )
+    return step.model_copy(update={"memory": stream})
+
+
+@dataclass(frozen=True)
+class _Block:
+    """One execution of a repeated block."""
+
+    forward: int
+    """Index of its forward instance."""
+    start_tick: int
+    end_tick: int
+    """Of the forward pass."""
+
+
+def _blocks(step: StepTrace) -> list[_Block]:
+    found = []
+    for index, number in enumerate(step.schedule):
+        segment = step.segments[number]
+        if segment.phase == "forward" and segment.block is not None:
+            end = step.start_tick[index + 1 : index + 2] or [step.memory.end_tick]
+            found.append(_Block(index, step.start_tick[index], end[0]))
+    return found
+
+
+def _kind_at(step: StepTrace) -> dict[int, int]:
+    """Return the number of the kernel kind that runs at each tick."""
+    return {
+        step.start_tick[at] + offset: KERNEL_KINDS.index(kernel.kind)
+        for at, number in enumerate(step.schedule)
+        for kernel, offset in zip(
+            step.segments[number].kernels, step.segments[number].offsets, strict=False
+        )
+    }
+
+
+def _fuse(block: _Block, rows: list[Row], kinds: dict[int, int]) -> set[int]:
+    """Return the numbers of one block's rows that go; what enters it lives as long as they did."""
+    own = [number for number, row in enumerate(rows) if row["instance"] == block.forward]
+    born: dict[int, list[int]] = {}
+    for number in own:
+        born.setdefault(rows[number]["birth_tick"], []).append(number)
+    gone = {
+        number
+        for number in own
+        if _is_made_again(rows[number], block, kinds)
+        # Not a mask, which stands beside the larger result that it was drawn for.
+        and rows[number]["bytes_per_sample"]
+        == max(rows[other]["bytes_per_sample"] for other in born[rows[number]["birth_tick"]])
+    }
+    gone -= {
+        found
+        for number in own
+        if rows[number]["producer"] in _PRODUCTS and rows[number]["death_tick"] <= block.end_tick
+        for found in _first_kept(number, rows, born, gone, block)
+    }
+    if gone:
+        until = max(rows[number]["inside_tick"] for number in gone)
+        for row in rows:
+            enters = row["entered"] == block.forward and row["death_tick"] > block.start_tick
+            if enters and row["bytes_per_sample"] and row["inside_tick"] < until:
+                row["death_tick"] = max(row["death_tick"], until + 1)
+                row["category"] = _ACTIVATIONS
+    return gone
+
+
+def _first_kept(
+    number: int, rows: list[Row], born: dict[int, list[int]], gone: set[int], block: _Block
+) -> set[int]:
+    """Return the rows of `gone` that a chain of results from this one, let go of, first reaches.
+
+    What they are made of is no longer there; they stand for it.
+    """
+    used = rows[number]["death_tick"]
+    results = [
+        other
+        for tick in (used - 1, used)
+        for other in born.get(tick, ())
+        if other > number and rows[other]["birth_tick"] > rows[number]["birth_tick"]
+    ]
+    found = {other for other in results if other in gone}
+    if found:
+        return found
+    loose = [other for other in results if rows[other]["death_tick"] <= block.end_tick]
+    if len(loose) < len(results):
+        return set()
+    return {one for other in loose for one in _first_kept(other, rows, born, gone, block)}
+
+
+def _is_made_again(row: Row, block: _Block, kinds: dict[int, int]) -> bool:
+    """Return whether a fused kernel of the backward pass computes this again."""
+    return (
+        row["category"] == _ACTIVATIONS
+        and row["producer"] in _FUSED
+        and row["bytes_per_sample"] > 0
+        and row["entered"] < 0
+        and row["outside_tick"] < 0
+        and row["inside_tick"] >= block.end_tick
+        and kinds.get(row["inside_tick"]) not in _PRODUCTS
+    )

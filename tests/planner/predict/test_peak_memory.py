@@ -1,0 +1,48 @@
+"""Memory under policies that lie between two that are traced, and of state in 16 bits."""
+
+from dataclasses import replace
+
+import pytest
+
+from gpuplan.planner.plan.layout import Layout
+from gpuplan.planner.plan.setup import Setup
+from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.peak_memory import memory_parts
+from gpuplan.profiles.profile import Profile
+
+BASE = Setup(layout=Layout(), precision="bf16-amp", micro_batch=8, recompute="selective")
+SPLIT = replace(BASE, layout=Layout(tensor=2), stack="megatron", autocast=False)
+
+
+def peak_bytes(cache: ModelCache, setup: Setup) -> float:
+    return memory_parts(cache, setup).peak_bytes.item()
+
+
+@pytest.mark.parametrize("base", [BASE, SPLIT], ids=["whole", "split"])
+def test_modes_of_selective_recompute_lie_between_their_ends(
+    small_decoder: Profile, base: Setup
+) -> None:
+    cache = ModelCache(small_decoder)
+    none, selective, full = (
+        peak_bytes(cache, replace(base, recompute=policy))
+        for policy in ("none", "selective", "full")
+    )
+    per_op = peak_bytes(cache, replace(base, features=frozenset({"recompute-per-op"})))
+    per_layer = peak_bytes(cache, replace(base, features=frozenset({"recompute-per-layer"})))
+    assert per_op == pytest.approx((selective + full) / 2)
+    assert per_layer == pytest.approx((none + full) / 2)
+
+
+def test_megatron_keeps_gradients_as_it_reduces_them(small_decoder: Profile) -> None:
+    cache = ModelCache(small_decoder)
+    wide, narrow = (
+        memory_parts(cache, replace(SPLIT, features=features)).gradients_bytes.item()
+        for features in (frozenset(), frozenset({"reduce-bf16"}))
+    )
+    assert 0 < narrow == pytest.approx(wide / 2)
+
+
+def test_compiled_blocks_keep_no_more_than_eager_ones(small_decoder: Profile) -> None:
+    cache = ModelCache(small_decoder)
+    plain = replace(BASE, recompute="none")
+    assert peak_bytes(cache, replace(plain, compile=True)) <= peak_bytes(cache, plain)
