@@ -38,10 +38,11 @@ ENTRY = '''"""Runs a job: python -m gpuplan_job JOB-FOLDER, alone or under torch
 
 import sys
 
+from .launcher.runner.ending import end_at_once
 from .launcher.runner.main import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_at_once(main(sys.argv[1:]))
 '''
 
 GUARD_ENTRY = '''"""Starts the guard: python3 gpuplan_guard guard.json -- COMMAND…

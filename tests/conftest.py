@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -14,6 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+# Models of tests are too small for two threads, which wait for each other by spinning: the workers
+# and the ranks beside each other need the cores. Set before torch is imported, which reads it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 NOBODY = 65534
 """The user id that owns nothing."""
@@ -29,6 +34,31 @@ def gpuplan_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GPUPLAN_HOME", str(home))
     return home
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_traces() -> Iterator[None]:
+    """Fork the processes that make Profiles from one that has torch loaded, where that is safe."""
+    # A test of these fixtures themselves has nothing of tests/support.
+    needed = ("torch", "forked_traces")
+    if sys.platform != "linux" or any(importlib.util.find_spec(one) is None for one in needed):
+        yield
+        return
+    from forked_traces import FORKING
+
+    from gpuplan.profiles.tracing_process import child
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(child, "subprocess", FORKING)
+        yield
+
+
+@pytest.fixture
+def own_trace_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the processes that make Profiles as gpuplan does, for tests of just that."""
+    from gpuplan.profiles.tracing_process import child
+
+    monkeypatch.setattr(child, "subprocess", subprocess)
 
 
 @pytest.fixture

@@ -74,6 +74,7 @@ def test_every_model_takes_its_params(name: str) -> None:
     assert step.load_model_file(case).name == Path(case.model).stem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "precision", "recompute"), KINDS_OF_STEP)
 def test_every_kind_of_step_in_the_list_runs(model: str, precision: str, recompute: str) -> None:
     how = {"model": model, "params": SMALLER[model], "precision": precision}

@@ -2,15 +2,17 @@
 
 Such a process is what `python -m gpuplan_job JOB-FOLDER` is once torch is imported: it has the
 environment that torchrun gives, takes the runner out of the job folder, leads a session of its own
-and ends as any interpreter does. `runner_jobs` starts it so; `torchrun` starts true ones.
+and ends as any such process does. `runner_jobs` starts it so; `torchrun` starts true ones.
 
 As a script this is the process that is forked. Requests are lines of JSON on standard input.
 """
 
 from __future__ import annotations
 
+import _imp
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -21,7 +23,9 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib.machinery import FileFinder, SourceFileLoader
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 PRELOADED = (
@@ -35,6 +39,8 @@ PRELOADED = (
     "torch.utils.data",
 )
 POLL_S = 0.005
+COMPILED: dict[bytes, CodeType] = {}
+"""What the text of a module compiles to: every job folder holds the same ones, anew."""
 
 
 class ForkServer:
@@ -84,6 +90,8 @@ def main() -> None:
     """Answer requests until standard input closes; in a forked process, run its job."""
     for name in PRELOADED:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # No process that is forked looks through them, and so none copies their pages.
     running: set[int] = set()
     with contextlib.suppress(BrokenPipeError):
         for line in sys.stdin:
@@ -91,9 +99,11 @@ def main() -> None:
             if "folder" not in request:
                 answer = _wait_for_one(request["processes"], request["timeout_s"])
                 running -= {answer[0]} if answer else set()
-            elif not (answer := os.fork()):
-                return _run_job(request)
             else:
+                _compile(Path(request["folder"]))
+                answer = os.fork()
+                if not answer:
+                    return _run_job(request)
                 running.add(answer)
             print(json.dumps(answer), flush=True)
     # The tests were ended themselves: nobody else would end what they started.
@@ -104,6 +114,39 @@ def main() -> None:
     os._exit(0)
 
 
+def _compile(folder: Path) -> None:
+    """Compile the modules of a job folder that no earlier one held, for all its processes."""
+    for file in folder.rglob("*.py"):
+        source = file.read_bytes()
+        if source not in COMPILED:
+            COMPILED[source] = compile(source, str(file), "exec", dont_inherit=True)
+
+
+class _Loader(SourceFileLoader):
+    """Loads a module as ever, but for not compiling again what was compiled before the fork."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        path = self.get_filename(fullname)
+        known = COMPILED.get(self.get_data(path))
+        if known is None:
+            return super().get_code(fullname)
+        # As importlib does with a compiled file that was moved.
+        _imp._fix_co_filename(known, path)  # pyright: ignore[reportAttributeAccessIssue]
+        return known
+
+
+def _use_compiled(folder: str) -> None:
+    """Load what lies in a job folder with `_Loader`."""
+    finder_of = FileFinder.path_hook((_Loader, [".py"]))
+
+    def hook(path: str) -> Any:
+        if not Path(path).is_relative_to(folder):
+            raise ImportError
+        return finder_of(path)
+
+    sys.path_hooks.insert(0, hook)
+
+
 def _run_job(request: dict[str, Any]) -> None:
     os.setsid()
     os.environ.clear()
@@ -112,6 +155,7 @@ def _run_job(request: dict[str, Any]) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    _use_compiled(request["folder"])
     sys.path.insert(0, request["folder"])
     sys.argv = ["gpuplan_job", request["folder"]]
     runpy.run_module("gpuplan_job", run_name="__main__", alter_sys=True)

@@ -113,6 +113,7 @@ def test_a_model_that_raises_is_one_error_with_its_line(write: Callable[[str], P
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("own_trace_processes")  # The file asks which process runs it.
 def test_what_only_real_steps_reveal_is_one_error_too(write: Callable[[str], Path]) -> None:
     only_here = """
         import sys

@@ -15,7 +15,7 @@ from gpuplan.catalog.errors import UsageError, UserFileError
 from gpuplan.profiles.tracing_process.service import PendingProfile, begin_profile, make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_trace_processes")]
 
 DEADLINE_S = 60.0
 GOOD = """

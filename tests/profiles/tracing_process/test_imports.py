@@ -9,7 +9,7 @@ from gpuplan.catalog.errors import UserFileError
 from gpuplan.profiles.tracing_process.service import make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_trace_processes")]
 
 MODEL = """
     import torch
