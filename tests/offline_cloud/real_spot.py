@@ -21,6 +21,8 @@ IN_ALL_S = 200.0
 """Beside those: the first start and all steps."""
 RETRY_S = 100.0
 """SkyPilot tries again a minute after it was refused, and longer after each further refusal."""
+ELSEWHERE_S = 1000.0
+"""A start elsewhere and the steps that are left; six minutes on a machine that is idle."""
 NO_CAPACITY = {"code": "InsufficientInstanceCapacity"}
 
 
@@ -29,7 +31,7 @@ def person(cloud: Cloud, tmp_path: Path, gpuplan_home: Path) -> Person:
     return Person(cloud, tmp_path / "project", gpuplan_home)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_spot_machines_are_taken_away_and_others_meet_the_deadline(
     person: Person, tmp_path: Path
 ) -> None:
@@ -55,7 +57,7 @@ def test_spot_machines_are_taken_away_and_others_meet_the_deadline(
     until(lambda: time.time() > asked_s + IN_ALL_S, timeout_s=IN_ALL_S, what="the waiting")
     person.cloud.fail()
     without_s = time.time() - lost_s + RETRY_S
-    assert begun.wait(500) == 0, begun.said
+    assert begun.wait(ELSEWHERE_S) == 0, begun.said
 
     # The guard counts from attempt to attempt, also while no machines can be had.
     record = person.settled("succeeded", late_s=without_s)
@@ -75,7 +77,7 @@ def test_spot_machines_are_taken_away_and_others_meet_the_deadline(
     assert "Nothing is open" in person("reconcile")
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_a_notice_saves_the_work_and_the_run_goes_on_elsewhere(
     person: Person, tmp_path: Path
 ) -> None:
@@ -90,8 +92,8 @@ def test_a_notice_saves_the_work_and_the_run_goes_on_elsewhere(
     assert not whole_checkpoints(results), "none is due for half an hour"
     (first,) = person.machines(record)
     person.cloud.warn_machines([first])
-    until(lambda: bool(whole_checkpoints(results)), timeout_s=60, what="a checkpoint")
-    assert begun.wait(500) == 0, begun.said
+    until(lambda: bool(whole_checkpoints(results)), timeout_s=120, what="a checkpoint")
+    assert begun.wait(ELSEWHERE_S) == 0, begun.said
 
     record = person.settled("succeeded")
     assert [one.market for one in person.machines(record)] == ["spot", "spot"]

@@ -4,6 +4,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -137,10 +138,21 @@ class Person:
         assert [one.state for one in machines if one.state != "terminated"] == []
         billed, spent = self.billed_usd(record), record["spent_usd"]
         rate = max(one["usd_per_hour"] for one in record["places"]) * record["nodes"]
-        most = 1.3 * billed + len(record["attempts"]) * (START_S + late_s) / 3600 * rate
+        begun_s = sum(self._asked_s(one, machines) for one in record["attempts"])
+        allowed_s = len(record["attempts"]) * (START_S + late_s) + begun_s
+        most = 1.3 * billed + allowed_s / 3600 * rate
         print(f"          spent ${spent:.3f}, billed ${billed:.3f}, at most ${most:.3f}")
         assert billed - 0.01 <= spent <= most + 0.01, "the account is not the bill"
         return record
+
+    def _asked_s(self, attempt: Mapping[str, Any], machines: list[Machine]) -> float:
+        """Return how long machines were asked for before one was there.
+
+        It is the engine's time, and longer where this machine has other work.
+        """
+        asked_s = datetime.fromisoformat(attempt["asked_at"]).timestamp()
+        after = [one.launched_s for one in machines if one.launched_s >= asked_s]
+        return min(after, default=asked_s) - asked_s
 
     def _run(
         self, words: tuple[str, ...], timeout_s: float, variables: Mapping[str, str]
