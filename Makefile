@@ -1,12 +1,12 @@
 # Everything runs in .venv, which the targets make themselves: all they need is Python 3.11 or newer.
 #   make demo      install gpuplan and show one answer
 #   make demo-report  write the budgets of the three example projects to docs/reports
-#   make test      check, and the whole test suite: 20 minutes on two cores, installation included
+#   make test      check, and the whole test suite: 14 minutes on two cores, installation included
 #   make unit      only the quick tests: 2 minutes
 #   make check     lint, types and the layers
 #   make soak      kill a run repeatedly at random moments, and check that it resumes
 #   make test-report  open reports and the pages of `gpuplan ui` in Chromium, workbooks in LibreOffice
-#   make test-frameworks  train under torchrun, accelerate, Lightning and DeepSpeed, in .venv-frameworks
+#   make test-frameworks  train under torchrun, accelerate, Lightning and DeepSpeed, and fine-tune, in .venv-frameworks
 #   make test-cloud  launch on a simulated AWS, with real SkyPilot, and test with its click
 #   make test-clouds  ask local servers for prices and quota with the real client libraries
 #   make bench     time whole commands and print them beside their budgets

@@ -42,6 +42,7 @@ PUBLIC = (
     "estimate",
     "export",
     "export_prices",
+    "export_weights",
     "fits",
     "frontier",
     "gpu",

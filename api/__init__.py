@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .curves import calibrate, check_curves
     from .difference import diff
     from .inputs import Inputs, measure, model, profile, read_inputs
-    from .jobs import actuals, export, launch, next_plan, run, run_script
+    from .jobs import actuals, export, export_weights, launch, next_plan, run, run_script
     from .kept import keep, kept_estimates, kept_plan
     from .model_file import init, init_project
     from .own_runs import calibrate_from_store
@@ -71,6 +71,7 @@ __all__ = [
     "estimate",
     "export",
     "export_prices",
+    "export_weights",
     "fits",
     "frontier",
     "gpu",
@@ -124,7 +125,7 @@ _NAMES = {
     ".curves": "calibrate check_curves",
     ".difference": "diff",
     ".inputs": "Inputs measure model profile read_inputs",
-    ".jobs": "actuals export launch next_plan run run_script",
+    ".jobs": "actuals export export_weights launch next_plan run run_script",
     ".kept": "keep kept_estimates kept_plan",
     ".model_file": "init init_project",
     ".own_runs": "calibrate_from_store",

@@ -14,6 +14,7 @@ from .kept import keep
 
 if TYPE_CHECKING:
     from ..launcher.local.actuals import Actuals
+    from ..launcher.local.export_weights import ExportedWeights, WeightFormat
     from ..launcher.local.run_request import RunRequest, RunResult
     from ..launcher.prepare.export import Exported
     from ..launcher.prepare.prepare import Prepared
@@ -257,6 +258,45 @@ def export(
         catalogue=catalogue_of(given.origin),
     )
     return write(job, to)
+
+
+def export_weights(
+    run: str | Path,
+    to: WeightFormat = "huggingface",
+    *,
+    folder: str | Path | None = None,
+    checkpoint: str = "newest",
+    dtype: str | None = None,
+    max_file_bytes: int | None = None,
+) -> ExportedWeights:
+    """Write the weights of a run as files that others read; return what was written.
+
+    No more than the largest tensor, or 256 MB, is in memory at a time; the optimizer is not read.
+
+    Args:
+        run: The folder of results of gpuplan's own runner, or one of its checkpoints.
+        to: `safetensors` (names as in the model) or `huggingface` (for `from_pretrained`).
+        folder: To make; it must not exist, or be empty. None: `weights-step-…` in that of the run.
+        checkpoint: `newest`, `best` (lowest loss of the evaluations), or a step.
+        dtype: Of floating-point weights: fp32, bf16 or fp16; None: as they were trained.
+        max_file_bytes: Of the tensors in one file; None: 5 GB.
+
+    Raises:
+        UsageError: There is no such run or checkpoint, the folder is in use, or `huggingface` is
+            asked for and the model is none of transformers.
+        GpuplanError: The checkpoint is damaged, or the folder cannot be written.
+    """
+    from ..launcher.local.export_weights import MAX_FILE_BYTES
+    from ..launcher.local.export_weights import export_weights as write
+
+    return write(
+        Path(run),
+        to,
+        folder=None if folder is None else Path(folder),
+        checkpoint=checkpoint,
+        dtype=dtype,
+        max_file_bytes=MAX_FILE_BYTES if max_file_bytes is None else max_file_bytes,
+    )
 
 
 def next_plan(prepared: Iterable[Prepared], request: LaunchRequest) -> Plan | None:

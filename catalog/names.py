@@ -191,9 +191,22 @@ def _find(name: str, known: dict[str, str]) -> Alias | None:
     return _aliases().get(_folded(name))
 
 
+_NAMES: list[tuple[Catalogue, dict[str, str]]] = []
+"""The catalogue that was asked last, with its names: thousands of records ask for the same."""
+
+
 def _canonical_names(catalogue: Catalogue | None) -> dict[str, str]:
     """Return every canonical name by its folded form: those with a spec row and those sold."""
     catalogue = catalogue or embedded_catalogue()
+    for known, named in _NAMES:
+        if known is catalogue:
+            return named
+    named = _folded_names(catalogue)
+    _NAMES[:] = [(catalogue, named)]
+    return named
+
+
+def _folded_names(catalogue: Catalogue) -> dict[str, str]:
     names = {offer.accelerator for offer in catalogue.offers} | set(catalogue.accelerators)
     return {_folded(name): name for name in names if not name.startswith(CPU_PREFIX)}
 

@@ -32,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "run": "Train the model on this machine, by a plan or by what the file itself asks.",
     "launch": "Run a plan on machines that SkyPilot rents, with a guard on the cost.",
     "export": "Write a plan as a file of SkyPilot, torchrun, DeepSpeed or accelerate.",
+    "export-weights": "Write the weights of a run as safetensors or a Hugging Face folder.",
     "status": "Show what every open launch is doing and what it has cost.",
     "logs": "Show what the job of a launch prints.",
     "stop": "Stop a launch after a checkpoint, and tear down its machines.",

@@ -28,7 +28,7 @@ case "$want" in
         ;;
     frameworks)
         venv=.venv-frameworks
-        libraries='accelerate deepspeed lightning pytest pytest-timeout'
+        libraries='accelerate deepspeed lightning pytest pytest-timeout transformers'
         ;;
     sky)
         venv=.venv-sky

@@ -47,6 +47,7 @@ def test_the_public_names_are_these() -> None:
         "estimate",
         "export",
         "export_prices",
+        "export_weights",
         "fits",
         "frontier",
         "gpu",

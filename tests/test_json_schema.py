@@ -18,6 +18,7 @@ from gpuplan.catalog.listing.capacity import CapacityAnswer
 from gpuplan.catalog.listing.price_changes import PriceDifference, PriceHistory
 from gpuplan.catalog.prices.snapshot import SnapshotState
 from gpuplan.launcher.local.actuals import Actuals
+from gpuplan.launcher.local.export_weights import ExportedWeights
 from gpuplan.launcher.prepare.prepare import LaunchAnswer
 from gpuplan.planner.advise.answer import Advice
 from gpuplan.planner.budget.difference.causes import Difference
@@ -38,6 +39,7 @@ PRINTED: dict[str, type[BaseModel]] = {
     "advise": Advice,
     "validate": Validation,
     "actuals": Actuals,
+    "export-weights": ExportedWeights,
     "launch": LaunchAnswer,
     "report": BudgetReport,
     "diff": Difference,

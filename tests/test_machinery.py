@@ -81,7 +81,7 @@ def test_dev_grows_into_what_drives_a_browser(checkout: Checkout) -> None:
 
 
 def test_frameworks_go_into_an_environment_of_their_own(checkout: Checkout) -> None:
-    libraries = "accelerate deepspeed lightning pytest pytest-timeout"
+    libraries = "accelerate deepspeed lightning pytest pytest-timeout transformers"
     made = ["-m venv .venv-frameworks", BASE.replace("-e", f"{libraries} -e"), COMPILE]
     assert checkout.did("frameworks") == made
     assert checkout.did("frameworks") == []

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+import click
+
 from ...catalog.errors import UsageError
 from .shared import Count, F, OneOf, option
 
@@ -54,6 +56,30 @@ OPTIONS = (
         help="When the loss or a weight is no finite number: end the run, or go back to the newest"
         " checkpoint and leave out the samples since, at most twice.",
     ),
+    option(
+        "Training",
+        "--weights",
+        type=click.Path(),
+        metavar="PATH",
+        help="Start from these weights: a .safetensors file, or the folder of a Hugging Face model."
+        " A run that continues from a checkpoint does not read them.",
+    ),
+    option(
+        "Training",
+        "--allow-missing",
+        multiple=True,
+        metavar="NAME",
+        help="With --weights: a name of the model that they may lack, such as 'score.*'; it begins"
+        " anew; repeatable.",
+    ),
+    option(
+        "Training",
+        "--allow-unexpected",
+        multiple=True,
+        metavar="NAME",
+        help="With --weights: a name in them that the model may lack, such as 'lm_head.*';"
+        " repeatable.",
+    ),
 )
 
 
@@ -77,6 +103,9 @@ class TrainingValues:
     patience: int | None
     """Evaluations."""
     on_nan: str
+    weights: str | None
+    allow_missing: tuple[str, ...]
+    allow_unexpected: tuple[str, ...]
 
     def training(self) -> TrainingOptions:
         """Return them as the runner takes them.
@@ -91,12 +120,23 @@ class TrainingValues:
                 "--patience counts evaluations, and none is asked for.",
                 fix="add --eval-every STEPS, or leave --patience out.",
             )
+        names = {"--allow-missing": self.allow_missing, "--allow-unexpected": self.allow_unexpected}
+        given = [option for option, patterns in names.items() if patterns]
+        if given and self.weights is None:
+            raise UsageError(
+                f"{given[0]} is given without --weights.",
+                fix="add --weights; for those that the model file names, return the names from"
+                " pretrained_weights() (docs/model-file.md).",
+            )
         return TrainingOptions(
             on_nan=self.on_nan,
             schedule=self.schedule,
             warmup_steps=self.warmup or 0,
             eval_every_steps=self.eval_every,
             patience=self.patience,
+            weights=self.weights,
+            allow_missing=self.allow_missing,
+            allow_unexpected=self.allow_unexpected,
         )
 
 

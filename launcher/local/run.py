@@ -37,6 +37,7 @@ from .options import (
 )
 from .run_outcome import LostProcessError, outcome
 from .run_request import RunRequest, RunResult
+from .weights import refuse_unreadable_weights, with_absolute_weights
 
 GRACE_S = 600
 """How long stopped processes may take to write their checkpoint; a second signal is faster."""
@@ -102,13 +103,14 @@ def prepare(
         workers=request.workers,
         synthetic=request.synthetic,
         clip_grad_norm=request.clip_grad_norm,
-        training=request.training,
+        training=with_absolute_weights(request.training),
         checkpoint=run_folder.absolute(request.checkpoint, out_dir),
         run_id=f"{name}-{uuid4().hex[:6]}",
         timeout_s=request.timeout_s,
     )
     if job.plan is not None:
         execution_of(job.plan)
+    refuse_unreadable_weights(job)
     return Prepared(
         job=_with_plan(job, given, devices[:nproc], catalogue),
         plan=plan,

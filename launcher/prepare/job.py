@@ -17,6 +17,7 @@ from ..task_file import WORKDIR
 from .project import Project
 from .request import LaunchRequest
 from .task import Task
+from .weights import weights_on_node
 
 
 def launch_job(
@@ -65,7 +66,7 @@ def launch_job(
         peak_flops=None if accelerator is None else peak_flops(accelerator, plan.precision),
         synthetic=request.synthetic,
         needs_dataset=not (request.synthetic or request.guard.smoke),
-        training=request.training,
+        training=weights_on_node(request, project),
         usd_per_hour=plan.usd_per_hour,
         run_id=run_id,
         checkpoint=_checkpoints(request, stops, in_bucket=task.in_bucket),

@@ -25,5 +25,6 @@ and units, what is runnable, and what loads a model file.
     parallel/       the model as the layout says: DDP, FSDP, HSDP, ZeRO, tensor parallel
     pipeline/       stages of a model whose blocks repeat
     checkpoint/     never lose work
+    weights/        pretrained weights, read into any layout and written from checkpoints
     reporting/      what is said while it runs, and what remains
 """

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...catalog.files import write_atomically
+from .ending import end_at_once
 
 ENDED_FILE = "ended.json"
 LOG_FILE = "torchrun.log"
@@ -88,4 +89,4 @@ def _leave(out_dir: Path, **facts: Any) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end_at_once(main(sys.argv[1:]))

@@ -29,6 +29,9 @@ from .parallel.pipeline_parallel import cut_into_stages, staged_model
 from .pipeline.blocks import block_paths
 from .processes import Position, Processes, make_mesh
 from .training import Gradients, Step, WholeModel
+from .weights.initial import chosen_weights, load_pretrained
+from .weights.model_facts import model_facts
+from .weights.names import names_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,8 @@ class Trainer:
     step: Step
     parameters: int
     """Number of parameters of the whole model."""
+    model_facts: Mapping[str, Any]
+    """What a checkpoint says of the whole model."""
 
 
 def execution_for(job: Job, workload: Workload, world: int) -> Execution:
@@ -65,8 +70,16 @@ def _of_loader(workload: Workload) -> int | None:
     return workload.loader_batch_size()
 
 
-def build_trainer(job: Job, workload: Workload, processes: Processes) -> Trainer:
+def build_trainer(
+    job: Job, workload: Workload, processes: Processes, *, begins_anew: bool = True
+) -> Trainer:
     """Build the model and its optimizer as the job's plan says.
+
+    Args:
+        job: what is to be run.
+        workload: the model file.
+        processes: of the run.
+        begins_anew: whether no checkpoint is read afterwards: pretrained weights are then.
 
     Raises:
         UsageError: the plan is for another model or another number of processes.
@@ -87,10 +100,15 @@ def build_trainer(job: Job, workload: Workload, processes: Processes) -> Trainer
         model = model.to(torch.bfloat16)
     if execution.frozen_precision == "bf16":
         cast_frozen(model, torch.bfloat16)
+    names = names_of(model)
+    weights = chosen_weights(job, workload)
+    facts = model_facts(model, names, weights)
     values = dict(model.state_dict()) if one_copy and not is_empty else None
     spreading = _spread(job, model, workload, execution, plan, mesh, processes)
     if one_copy:
         hand_out(model, values)
+    if weights is not None and begins_anew:
+        load_pretrained(model, names, weights, processes)
     own = parameters_of(spreading.trained)
     optimizer = workload.build_optimizer(own)
     tensor_parallel.groups_of_one_mesh(optimizer)
@@ -111,6 +129,7 @@ def build_trainer(job: Job, workload: Workload, processes: Processes) -> Trainer
             counted_elsewhere=spreading.counted_elsewhere,
         ),
         parameters=parameters,
+        model_facts=facts,
     )
 
 

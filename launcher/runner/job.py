@@ -138,7 +138,7 @@ def read_job(folder: Path) -> Job:
             spec=ModelSpec.from_json(json.dumps(values["spec"])),
             out_dir=Path(values["out_dir"]),
             checkpoint=CheckpointPolicy(**values["checkpoint"]),
-            training=TrainingOptions(**values.get("training", {})),
+            training=_training(values.get("training", {})),
             plan=plan,
             execution=None if plan is None else execution_of(plan),
         )
@@ -147,6 +147,14 @@ def read_job(folder: Path) -> Job:
             f"{folder / JOB_FILE} is not a job of this version of gpuplan: {error}.",
             fix="write it again with `gpuplan run`.",
         ) from None
+
+
+def _training(values: Mapping[str, Any]) -> TrainingOptions:
+    """Return the options of training; JSON has lists for tuples."""
+    given: dict[str, Any] = {
+        key: tuple(one) if isinstance(one, list) else one for key, one in values.items()
+    }
+    return TrainingOptions(**given)
 
 
 _NESTED = {"spec", "out_dir", "checkpoint", "training", "plan", "execution"}

@@ -333,6 +333,7 @@ class Loop:
                 "torch": torch.__version__,
                 "elapsed_s": self._before_s + self._elapsed_s(),
                 **self._rewinds.facts(),
+                **self._trainer.model_facts,
             },
             now=time.time,
         )

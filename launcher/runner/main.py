@@ -43,6 +43,7 @@ def run(job: Job) -> None:
     # Imported late: a job that cannot be read says so without waiting for torch.
     from ...profiles.user_model.contract import load_workload
     from .build import build_trainer
+    from .checkpoint.checkpoint import Checkpoints
     from .input.data_words import data_words, fixed_words, refuse_no_data
     from .loop import train
     from .processes import joined
@@ -58,7 +59,8 @@ def run(job: Job) -> None:
             note = fixed_words(workload)
             if note is not None:
                 say(f"data: {note}")
-        trainer = build_trainer(job, workload, processes)
+        checkpoints = Checkpoints(job.checkpoints, job.checkpoint, processes)
+        trainer = build_trainer(job, workload, processes, begins_anew=not checkpoints.is_followed())
         outcome = train(job, workload, trainer, processes)
         leave_record(job, workload, trainer, processes, outcome)
 

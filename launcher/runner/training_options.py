@@ -25,3 +25,9 @@ class TrainingOptions:
     """How often to evaluate on the file's `build_eval_dataset()`; None for never."""
     patience: int | None = None
     """Evaluations without a lower loss after which the run ends; None for any number."""
+    weights: str | None = None
+    """A safetensors file, or a folder of them, that a run which begins anew starts from."""
+    allow_missing: tuple[str, ...] = ()
+    """Names of the model that the weights may lack; `*` stands for any part of a name."""
+    allow_unexpected: tuple[str, ...] = ()
+    """Names in the weights that the model may lack."""

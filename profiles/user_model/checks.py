@@ -94,10 +94,11 @@ def checked_batch(batch: Any, source: str) -> Batch:
 
 
 def checked_loss(loss: Any, source: str) -> torch.Tensor:
-    """Return a loss that a backward pass can start from.
+    """Return a loss that a backward pass can start from, or that of an evaluation.
 
     Raises:
-        UserFileError: it is no tensor, has more than one element, or depends on no parameter.
+        UserFileError: it is no tensor, has more than one element, or depends on no parameter where
+            gradients are computed.
     """
     if not isinstance(loss, torch.Tensor):
         fix = "return the loss itself as a tensor, without .item()."
@@ -109,7 +110,7 @@ def checked_loss(loss: Any, source: str) -> torch.Tensor:
             f"{source} returned {described(loss)}; a loss has one element.",
             fix="reduce it, for example `return loss.mean()`.",
         )
-    if not loss.requires_grad:
+    if torch.is_grad_enabled() and not loss.requires_grad:
         raise UserFileError(
             f"{source} returned a loss that depends on no trainable parameter.",
             fix="compute it from the model's output, without .detach() or torch.no_grad().",

@@ -35,6 +35,7 @@ OF_RUNS = {
     "compute_metrics": 2,
     "loss_weight": 1,
     "extra_state": 2,
+    "pretrained_weights": 0,
 }
 """Functions that only a run calls → how many arguments it gives; params fill the others."""
 

@@ -82,6 +82,7 @@ def test_parameters_equal_the_published_count(name: str, params: dict, expected:
     assert f"{expected:,}" in (module.__doc__ or "") or name == "lora"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "params"), SMALL)
 def test_one_training_step_reaches_every_trainable_parameter(name: str, params: dict) -> None:
     module = load(name)

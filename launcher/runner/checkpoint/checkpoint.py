@@ -73,6 +73,14 @@ class Checkpoints:
         """Return the step of the newest checkpoint that is written or was read; None for none."""
         return None if self._saved_step < 0 else self._saved_step
 
+    def is_followed(self) -> bool:
+        """Return whether the run goes on from a checkpoint, the same on every process.
+
+        Raises:
+            UsageError: the one that was asked for does not exist.
+        """
+        return bool(self._candidates())
+
     def resume(self, contents: Contents) -> Resumed | None:
         """Read the newest checkpoint that can be used; None where the run begins anew.
 

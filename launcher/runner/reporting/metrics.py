@@ -22,6 +22,7 @@ from typing import IO, Any
 import torch
 
 from ..job import Job
+from .board import Board, writer_of_torch
 
 HEARTBEAT_EVERY_S = 5.0
 LINE_EVERY_S = 10.0
@@ -59,25 +60,21 @@ class MetricsFile:
     def __init__(self, folder: Path, hook: Callable[[Metrics], None] | None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._stream: IO[str] = (folder / "metrics.jsonl").open("a", encoding="utf-8")
-        self._board = _tensorboard(folder)
+        self._board = Board(folder, writer_of_torch(), say)
         self._hook = hook
 
     def write(self, metrics: Metrics) -> None:
         """Write one line. What is not a number is written as null, as JSON has no NaN."""
         self._stream.write(json.dumps(_plain(metrics)) + "\n")
         self._stream.flush()
-        if self._board is not None:
-            for name, value in metrics.items():
-                if isinstance(value, int | float) and name != "step":
-                    self._board.add_scalar(name, value, metrics["step"])
+        self._board.write(metrics)
         if self._hook is not None:
             self._hook(metrics)
 
     def close(self) -> None:
         """Close the file."""
         self._stream.close()
-        if self._board is not None:
-            self._board.close()
+        self._board.close()
 
 
 class Heartbeat:
@@ -192,11 +189,3 @@ def _plain(metrics: Metrics) -> Metrics:
         key: None if isinstance(value, float) and not math.isfinite(value) else value
         for key, value in metrics.items()
     }
-
-
-def _tensorboard(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder / "tensorboard"))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuplan.launcher.runner.job import Job
+from gpuplan.launcher.runner.reporting.board import Board
 from gpuplan.launcher.runner.reporting.metrics import (
     HEARTBEAT_EVERY_S,
     LINE_EVERY_S,
@@ -169,3 +170,36 @@ def test_a_processor_has_no_device_memory_to_tell_of() -> None:
 )
 def test_durations_change_their_unit(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+class FailingWriter:
+    """A writer of curves whose disk is full after the first point."""
+
+    def __init__(self, folder: str) -> None:
+        self.points: list[tuple[str, float, int]] = []
+        assert not folder.endswith("refused/tensorboard"), "no such place"
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        if self.points:
+            raise OSError("No space left on device")
+        self.points.append((name, value, step))
+
+    def close(self) -> None:
+        raise AssertionError("closed after it failed")
+
+
+def test_a_board_that_fails_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
+    told: list[str] = []
+    board = Board(tmp_path, FailingWriter, told.append)
+    for step in (1, 2, 3):
+        board.write({"step": step, "loss": 0.5, "mfu": None, "usd": 1.0})
+    board.close()
+
+    assert told == [
+        "nothing more is written for TensorBoard (OSError: No space left on device);"
+        " the run goes on"
+    ]
+    Board(tmp_path / "refused", FailingWriter, told.append).write({"step": 1, "loss": 0.5})
+    assert "no such place" in told[1]
+    Board(tmp_path, None, told.append).close()
+    assert len(told) == 2

@@ -1,0 +1,1 @@
+"""Pretrained weights: read from safetensors files into a model, and written from checkpoints."""
