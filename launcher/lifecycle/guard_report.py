@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.units import SECONDS_PER_HOUR
+from ...planner.cost.run_cost import CENT
+from ..store.accounting import ZERO, attempt_usd
 from ..store.launch_record import LaunchRecord, Outcome
 from ..task_file import UPLOAD_MARK
 from .engine import EngineJob
@@ -22,6 +25,10 @@ OUTCOMES: dict[str, Outcome] = {
     "notice": "lost",
 }
 FAILURES = ("failed", "loss")
+MANAGED_DOWN_S = 30
+"""What machines of a managed job cost after their guard has ended, until they are gone. SkyPilot
+0.14 looks every 15 s whether it has (JOB_STATUS_CHECK_GAP_SECONDS, sky/jobs/utils.py), then reads
+the log and asks the cloud; 15 to 35 s on a simulated AWS."""
 
 
 class GuardReport(FrozenModel):
@@ -98,6 +105,24 @@ def command_usd(record: LaunchRecord, job: EngineJob, word: GuardReport | None) 
     if last.usd_per_hour is None:
         return None
     return last.usd_per_hour * Decimal(str(seconds)) / Decimal(SECONDS_PER_HOUR)
+
+
+def managed_usd(
+    record: LaunchRecord, job: EngineJob, word: GuardReport | None, *, now: datetime
+) -> Decimal | None:
+    """Return what the newest launch of a managed job cost; None where its guard did not say it.
+
+    what its guards counted, without earlier launches of the run
+    + (1 + machines that were replaced) × the tear-down × the price of all nodes
+
+    The guard counts only while machines are paid for, but none of it sees them go.
+    """
+    last = record.last
+    if word is None or word.spent_usd is None or last is None or last.usd_per_hour is None:
+        return None
+    earlier = sum((attempt_usd(record, one, now=now) for one in record.attempts[:-1]), ZERO)
+    downs = (1 + job.recoveries) * Decimal(MANAGED_DOWN_S) / Decimal(SECONDS_PER_HOUR)
+    return (max(ZERO, word.spent_usd - earlier) + downs * last.usd_per_hour).quantize(CENT)
 
 
 def _word(text: str) -> GuardReport | None:

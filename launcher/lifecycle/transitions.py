@@ -27,7 +27,14 @@ from ..store.launches import Ledger
 from ..store.spending_limits import SpendingLimits
 from ..task_file import label_task
 from .engine import ENDED, Engine, EngineError, EngineJob, NoCapacityError
-from .guard_report import GuardReport, command_usd, lacks_results, run_in_log, word_in_log
+from .guard_report import (
+    GuardReport,
+    command_usd,
+    lacks_results,
+    managed_usd,
+    run_in_log,
+    word_in_log,
+)
 from .job_log import Copied, keep_log
 from .observe import job_of, rented
 
@@ -215,7 +222,7 @@ def settle(
         guard_why=None if word is None else word.why,
         trained=_trained(record, log, word),
         command_usd=command_usd(record, job, word),
-        **_managed_times(record, job, word),
+        **_managed_times(context, record, job, word),
     )
 
 
@@ -305,7 +312,9 @@ def _note_managed(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     )
 
 
-def _managed_times(record: LaunchRecord, job: EngineJob, word: GuardReport | None) -> Changes:
+def _managed_times(
+    context: LaunchContext, record: LaunchRecord, job: EngineJob, word: GuardReport | None
+) -> Changes:
     """Return what an attempt keeps of a job that the engine recovered by itself.
 
     Between two of its machines nothing is paid: the guard counts what was paid, and without its
@@ -313,11 +322,12 @@ def _managed_times(record: LaunchRecord, job: EngineJob, word: GuardReport | Non
     """
     if not record.managed:
         return {}
+    counted_usd = managed_usd(record, job, word, now=context.now())
     return {
         "ended_at": job.ended_at,
         "preemptions": job.recoveries,
-        "is_bound": word is None or word.spent_usd is None,
-        "counted_usd": None if word is None else word.spent_usd,
+        "is_bound": counted_usd is None,
+        "counted_usd": counted_usd,
     }
 
 

@@ -14,7 +14,7 @@ from fake_engine import START, Clock, FakeEngine
 from launch_records import make_context, make_record
 
 from gpuplan.launcher.lifecycle.engine import EngineJob
-from gpuplan.launcher.lifecycle.guard_report import command_usd, word_in_log
+from gpuplan.launcher.lifecycle.guard_report import command_usd, managed_usd, word_in_log
 from gpuplan.launcher.lifecycle.transitions import ask, attend, begin, wait_started
 from gpuplan.launcher.store.accounting import attempt_usd, idle_usd
 from gpuplan.launcher.store.launch_record import Attempt, LaunchRecord
@@ -63,6 +63,27 @@ def test_a_job_that_the_engine_began_again_is_not_known(
 ) -> None:
     word = word_in_log(line(**{**AN_HOUR, **changes}))
     assert command_usd(at_36(tmp_path, managed=True), job, word) == usd
+
+
+@pytest.mark.parametrize(("recoveries", "usd"), [(0, "36.30"), (2, "36.90")])
+def test_machines_of_a_managed_job_cost_until_they_are_gone(
+    tmp_path: Path, recoveries: int, usd: str
+) -> None:
+    job = replace(JOB, recoveries=recoveries)
+    assert managed_usd(at_36(tmp_path), job, word_in_log(line()), now=START) == Decimal(usd)
+
+
+def test_what_earlier_launches_cost_is_not_counted_again(tmp_path: Path) -> None:
+    earlier = Attempt(number=1, spot=True, asked_at=START, counted_usd=Decimal("30.30"))
+    (last,) = at_36(tmp_path).attempts
+    record = make_record(tmp_path, Clock(), attempts=(earlier, last))
+    word = word_in_log(line(spent_usd=36.3))
+    assert managed_usd(record, JOB, word, now=START) == Decimal("6.30")
+
+
+@pytest.mark.parametrize("log", ["", line(spent_usd=None)])
+def test_without_the_guards_word_a_managed_job_is_not_counted(tmp_path: Path, log: str) -> None:
+    assert managed_usd(at_36(tmp_path), JOB, word_in_log(log), now=START) is None
 
 
 def test_idle_is_what_is_paid_less_the_command_and_never_below_nothing(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from launch_records import RUN, make_context, make_record
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.lifecycle.engine import EngineError, NoCapacityError
+from gpuplan.launcher.lifecycle.guard_report import MANAGED_DOWN_S
 from gpuplan.launcher.lifecycle.resume import down, reconcile_run, resume, stop
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin, wait_started
 from gpuplan.launcher.store.accounting import closing_line, spent_usd
@@ -282,7 +283,10 @@ def test_a_managed_spot_job(tmp_path: Path, context: LaunchContext, engine: Fake
     engine.log += GUARDED.replace("max-cost", "done").replace("49.5", "21.25")
     ended = attend(context, record)
     assert (ended.outcome, engine.live()) == ("succeeded", [])
-    assert spent_usd(ended, now=engine.clock()) == Decimal("21.25")
+    (one,) = ended.attempts
+    assert one.usd_per_hour is not None and not one.is_bound
+    down_usd = one.usd_per_hour * MANAGED_DOWN_S / 3600
+    assert spent_usd(ended, now=engine.clock()) == Decimal("21.25") + down_usd
 
 
 def test_of_two_tasks_the_second_is_resumed_on_demand(

@@ -139,7 +139,8 @@ class Person:
         billed, spent = self.billed_usd(record), record["spent_usd"]
         rate = max(one["usd_per_hour"] for one in record["places"]) * record["nodes"]
         begun_s = sum(self._asked_s(one, machines) for one in record["attempts"])
-        allowed_s = len(record["attempts"]) * (START_S + late_s) + begun_s
+        starts = sum(1 + one["preemptions"] for one in record["attempts"])
+        allowed_s = starts * START_S + len(record["attempts"]) * late_s + begun_s
         most = 1.3 * billed + allowed_s / 3600 * rate
         print(f"          spent ${spent:.3f}, billed ${billed:.3f}, at most ${most:.3f}")
         assert billed - 0.01 <= spent <= most + 0.01, "the account is not the bill"
