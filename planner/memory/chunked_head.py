@@ -9,9 +9,8 @@ undone; from the second on a new gradient of the weight stands beside the sum of
 from __future__ import annotations
 
 from ...profiles.passes.residence import LOSS_CHUNKS
-from ...profiles.profile import CATEGORIES, MemoryStream, StepTrace
-
-Row = dict[str, int]
+from ...profiles.passes.storages import Storage, storages_of, with_storages
+from ...profiles.profile import CATEGORIES, StepTrace
 
 
 def with_chunked_head(step: StepTrace) -> StepTrace:
@@ -20,9 +19,7 @@ def with_chunked_head(step: StepTrace) -> StepTrace:
     Args:
         step: the step, with its loss in chunks; heads that are not trained leave it as it is.
     """
-    names = [name for name, value in step.memory if isinstance(value, list) and value]
-    values = [getattr(step.memory, name) for name in names]
-    rows: list[Row] = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+    rows = storages_of(step.memory)
     weight = _weight_gradient(step, rows)
     if weight is None:
         return step
@@ -37,14 +34,10 @@ def with_chunked_head(step: StepTrace) -> StepTrace:
         logits["bytes_per_sample"] -= last
     temporary = {"category": CATEGORIES.index("temporary"), "death_tick": made + 1}
     rows.append(weight | temporary)
-    rows.sort(key=lambda row: row["birth_tick"])
-    stream = MemoryStream(
-        end_tick=step.memory.end_tick, **{name: [row[name] for row in rows] for name in names}
-    )
-    return step.model_copy(update={"memory": stream})
+    return with_storages(step, rows)
 
 
-def _weight_gradient(step: StepTrace, rows: list[Row]) -> Row | None:
+def _weight_gradient(step: StepTrace, rows: list[Storage]) -> Storage | None:
     """Return the gradient of the head's weight: the largest that is made before the blocks'."""
     first = None
     for at, index in enumerate(step.schedule):

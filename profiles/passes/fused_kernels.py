@@ -17,11 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..profile import CATEGORIES, KERNEL_KINDS, MemoryStream, StepTrace
+from ..profile import CATEGORIES, KERNEL_KINDS, StepTrace
+from .storages import Storage, kernel_ticks, storages_of, with_storages
 
-Row = dict[str, int]
-
-_ACTIVATIONS, _TEMPORARY = CATEGORIES.index("activations"), CATEGORIES.index("temporary")
+_ACTIVATIONS = CATEGORIES.index("activations")
 _PRODUCTS = frozenset(
     KERNEL_KINDS.index(kind) for kind in ("gemm", "attention", "convolution", "rnn")
 )
@@ -38,18 +37,12 @@ def with_fused_kernels(step: StepTrace) -> StepTrace:
     """
     if not step.memory.producer or not step.forward_of:
         return step
-    columns = [name for name, value in step.memory if isinstance(value, list) and value]
-    values = [getattr(step.memory, name) for name in columns]
-    rows: list[Row] = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
-    kinds = _kind_at(step)
+    rows = storages_of(step.memory)
+    kinds = {tick: KERNEL_KINDS.index(kernel.kind) for tick, kernel in kernel_ticks(step)}
     gone: set[int] = set()
     for block in _blocks(step):
         gone |= _fuse(block, rows, kinds)
-    kept = [row for number, row in enumerate(rows) if number not in gone]
-    stream = MemoryStream(
-        end_tick=step.memory.end_tick, **{name: [row[name] for row in kept] for name in columns}
-    )
-    return step.model_copy(update={"memory": stream})
+    return with_storages(step, [row for number, row in enumerate(rows) if number not in gone])
 
 
 @dataclass(frozen=True)
@@ -73,18 +66,7 @@ def _blocks(step: StepTrace) -> list[_Block]:
     return found
 
 
-def _kind_at(step: StepTrace) -> dict[int, int]:
-    """Return the number of the kernel kind that runs at each tick."""
-    return {
-        step.start_tick[at] + offset: KERNEL_KINDS.index(kernel.kind)
-        for at, number in enumerate(step.schedule)
-        for kernel, offset in zip(
-            step.segments[number].kernels, step.segments[number].offsets, strict=False
-        )
-    }
-
-
-def _fuse(block: _Block, rows: list[Row], kinds: dict[int, int]) -> set[int]:
+def _fuse(block: _Block, rows: list[Storage], kinds: dict[int, int]) -> set[int]:
     """Return the numbers of one block's rows that go; what enters it lives as long as they did."""
     own = [number for number, row in enumerate(rows) if row["instance"] == block.forward]
     born: dict[int, list[int]] = {}
@@ -115,7 +97,7 @@ def _fuse(block: _Block, rows: list[Row], kinds: dict[int, int]) -> set[int]:
 
 
 def _first_kept(
-    number: int, rows: list[Row], born: dict[int, list[int]], gone: set[int], block: _Block
+    number: int, rows: list[Storage], born: dict[int, list[int]], gone: set[int], block: _Block
 ) -> set[int]:
     """Return the rows of `gone` that a chain of results from this one, let go of, first reaches.
 
@@ -137,7 +119,7 @@ def _first_kept(
     return {one for other in loose for one in _first_kept(other, rows, born, gone, block)}
 
 
-def _is_made_again(row: Row, block: _Block, kinds: dict[int, int]) -> bool:
+def _is_made_again(row: Storage, block: _Block, kinds: dict[int, int]) -> bool:
     """Return whether a fused kernel of the backward pass computes this again."""
     return (
         row["category"] == _ACTIVATIONS

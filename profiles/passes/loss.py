@@ -17,10 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..profile import MemoryStream, StepTrace
+from ..profile import StepTrace
+from .storages import Storage, kernel_ticks, storages_of, with_storages
 
 Loss = Literal["whole", "one kernel", "softmax kept", "chunked", "fused"]
-Row = dict[str, int]
 
 
 def with_loss(step: StepTrace, loss: Loss, *, keeps_logits: bool = False) -> StepTrace:
@@ -33,34 +33,28 @@ def with_loss(step: StepTrace, loss: Loss, *, keeps_logits: bool = False) -> Ste
     """
     if loss not in ("one kernel", "softmax kept") and not keeps_logits:
         return step
-    columns = [name for name, value in step.memory if isinstance(value, list) and value]
-    values = [getattr(step.memory, name) for name in columns]
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+    rows = storages_of(step.memory)
     for found in _losses(step, rows):
         if loss in ("one kernel", "softmax kept"):
             found.shorten(keeps_softmax=loss == "softmax kept")
         if keeps_logits and loss != "fused":
             found.logits["death_tick"] = step.memory.end_tick - 1
-    kept = [row for row in rows if row["birth_tick"] < row["death_tick"]]
-    stream = MemoryStream(
-        end_tick=step.memory.end_tick, **{name: [row[name] for row in kept] for name in columns}
-    )
-    return step.model_copy(update={"memory": stream})
+    return with_storages(step, [row for row in rows if row["birth_tick"] < row["death_tick"]])
 
 
 @dataclass(frozen=True)
 class _CrossEntropy:
     """The storages of one cross-entropy, of tokens x vocabulary values each."""
 
-    logits: Row
-    copy: Row | None
+    logits: Storage
+    copy: Storage | None
     """In fp32, of 16-bit logits."""
-    log_softmax: Row
-    of_log_softmax: Row | None
+    log_softmax: Storage
+    of_log_softmax: Storage | None
     """The gradient of the log-softmax, and"""
-    of_copy: Row
+    of_copy: Storage
     """that of the copy (of the logits, if there is none)."""
-    of_logits: Row | None
+    of_logits: Storage | None
     """In 16 bits, of 16-bit logits."""
 
     def shorten(self, *, keeps_softmax: bool) -> None:
@@ -81,12 +75,12 @@ class _CrossEntropy:
         self.logits["death_tick"] = max(self.logits["death_tick"], made + 1)
 
 
-def _drop(row: Row | None) -> None:
+def _drop(row: Storage | None) -> None:
     if row is not None:
         row["death_tick"] = row["birth_tick"]
 
 
-def _losses(step: StepTrace, rows: list[Row]) -> list[_CrossEntropy]:
+def _losses(step: StepTrace, rows: list[Storage]) -> list[_CrossEntropy]:
     """Return the cross-entropies of a step, found by their operations."""
     ticks = _ticks(step, ("_log_softmax", "nll_loss_backward", "_log_softmax_backward_data"))
     forward, backward = ticks["_log_softmax"], ticks["_log_softmax_backward_data"]
@@ -101,15 +95,15 @@ def _losses(step: StepTrace, rows: list[Row]) -> list[_CrossEntropy]:
 
 def _ticks(step: StepTrace, names: tuple[str, ...]) -> dict[str, list[int]]:
     ticks: dict[str, list[int]] = {name: [] for name in names}
-    for at, number in enumerate(step.schedule):
-        segment = step.segments[number]
-        for kernel, offset in zip(segment.kernels, segment.offsets, strict=False):
-            if kernel.op in ticks:
-                ticks[kernel.op].append(step.start_tick[at] + offset)
+    for tick, kernel in kernel_ticks(step):
+        if kernel.op in ticks:
+            ticks[kernel.op].append(tick)
     return ticks
 
 
-def _cross_entropy(rows: list[Row], start: int, before: int, gradient: int) -> _CrossEntropy | None:
+def _cross_entropy(
+    rows: list[Storage], start: int, before: int, gradient: int
+) -> _CrossEntropy | None:
     """Return the storages around a log-softmax; None where its input is not there to be seen."""
     log_softmax = _born(rows, start, start)
     of_copy = _born(rows, gradient, gradient)
@@ -135,7 +129,7 @@ def _cross_entropy(rows: list[Row], start: int, before: int, gradient: int) -> _
     )
 
 
-def _born(rows: list[Row], first: int, last: int, size: float | None = None) -> Row | None:
+def _born(rows: list[Storage], first: int, last: int, size: float | None = None) -> Storage | None:
     """Return the largest storage born in these ticks, of this size if one is given."""
     born = [
         row
@@ -145,5 +139,5 @@ def _born(rows: list[Row], first: int, last: int, size: float | None = None) -> 
     return max(born, key=_size, default=None)
 
 
-def _size(row: Row) -> float:
+def _size(row: Storage) -> float:
     return row["bytes_per_sample"] or row["bytes_base"]

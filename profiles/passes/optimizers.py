@@ -25,6 +25,7 @@ from ..profile import (
     Segment,
     StepTrace,
 )
+from .storages import Storage, storages_of
 
 TENSORS_PER_LAUNCH = (110, 64, 48, 36, 30)
 CHUNK_ELEMENTS = 65536
@@ -352,12 +353,11 @@ def _memory(step: StepTrace, work: _Work, start: int, instance: int) -> MemorySt
     old = step.memory
     end = start + len(work.kernels) + 1
     columns = [name for name, value in old if isinstance(value, list) and value]
-    rows: list[dict[str, int]] = []
+    rows: list[Storage] = []
     gradients: list[int] = []
-    for row, birth in enumerate(old.birth_tick):
-        if birth >= start or old.category[row] == _OPTIMIZER:
+    for values in storages_of(old):
+        if values["birth_tick"] >= start or values["category"] == _OPTIMIZER:
             continue
-        values = {name: getattr(old, name)[row] for name in columns}
         death = values["death_tick"]
         if death > start:
             values["death_tick"] = end if death >= old.end_tick else end - 1
@@ -365,7 +365,7 @@ def _memory(step: StepTrace, work: _Work, start: int, instance: int) -> MemorySt
             gradients.append(values["bytes_base"])
         rows.append(values)
 
-    def new(size: float, birth: int, death: int, category: int, born_in: int) -> dict[str, int]:
+    def new(size: float, birth: int, death: int, category: int, born_in: int) -> Storage:
         values: dict[str, Any] = dict.fromkeys(columns, -1)
         if "kept" in values:
             values["kept"] = 0

@@ -20,15 +20,14 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ..profile import CATEGORIES, Affine, MemoryStream, StepTrace
+from ..profile import CATEGORIES, Affine, StepTrace
 from .loss import Loss, with_loss
+from .storages import Storage, storages_of, with_storages
 from .torchscript_gelu import with_scripted_gelu
 
 _PARAMETERS, _GRADIENTS = CATEGORIES.index("parameters"), CATEGORIES.index("gradients")
 _OPTIMIZER, _TEMPORARY = CATEGORIES.index("optimizer"), CATEGORIES.index("temporary")
 _ACTIVATIONS = CATEGORIES.index("activations")
-
-Row = dict[str, int]
 
 LOSS_CHUNKS = 8
 """torchtune's default `num_output_chunks`."""
@@ -70,12 +69,11 @@ def resident(step: StepTrace, residence: Residence) -> StepTrace:
     step = with_loss(step, residence.loss, keeps_logits=residence.keeps_logits)
     if residence.scripts_gelu:
         step = with_scripted_gelu(step)
-    columns = [name for name, value in step.memory if isinstance(value, list) and value]
-    rows = _rows(step.memory, columns)
+    rows = storages_of(step.memory)
     scratch = _scratch_of_gradients(step, rows)
     if residence.loss in ("chunked", "fused"):
         rows = _with_loss(step, rows, residence.loss)
-    kept: list[Row] = []
+    kept: list[Storage] = []
     for row in rows:
         category = row["category"]
         if category == _PARAMETERS and residence.parameters_on_host:
@@ -95,36 +93,26 @@ def resident(step: StepTrace, residence: Residence) -> StepTrace:
             kept += _stays(step, row)
         else:
             kept.append(row)
-    kept.sort(key=lambda row: row["birth_tick"])
-    stream = MemoryStream(
-        end_tick=step.memory.end_tick, **{name: [row[name] for row in kept] for name in columns}
-    )
-    return step.model_copy(update={"memory": stream})
+    return with_storages(step, kept)
 
 
 def offloaded_activation_bytes(step: StepTrace) -> Affine:
     """Return bytes of one micro-batch that leave for the host, and come back, each once."""
-    columns = ["birth_tick", "death_tick", "bytes_base", "bytes_per_sample", "category", "instance"]
     base = per_sample = 0
-    for row in _rows(step.memory, columns):
+    for row in storages_of(step.memory):
         if row["category"] == _ACTIVATIONS and _absence(step, row) is not None:
             base += row["bytes_base"]
             per_sample += row["bytes_per_sample"]
     return Affine(base, per_sample)
 
 
-def _rows(stream: MemoryStream, columns: list[str]) -> list[Row]:
-    values = [getattr(stream, name) for name in columns]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
-
-
-def _is_of_optimizer(step: StepTrace, row: Row) -> bool:
+def _is_of_optimizer(step: StepTrace, row: Storage) -> bool:
     """Return whether a storage was made by the optimizer's segment."""
     at = row["instance"]
     return at >= 0 and step.segments[step.schedule[at]].phase == "optimizer"
 
 
-def _scratch_of_gradients(step: StepTrace, rows: list[Row]) -> float:
+def _scratch_of_gradients(step: StepTrace, rows: list[Storage]) -> float:
     """Return temporary bytes of the optimizer step, over those of all gradients."""
     gradients = sum(row["bytes_base"] for row in rows if row["category"] == _GRADIENTS)
     temporary = sum(
@@ -135,7 +123,7 @@ def _scratch_of_gradients(step: StepTrace, rows: list[Row]) -> float:
     return temporary / gradients if gradients else 0.0
 
 
-def _with_loss(step: StepTrace, rows: list[Row], loss: Loss) -> list[Row]:
+def _with_loss(step: StepTrace, rows: list[Storage], loss: Loss) -> list[Storage]:
     """Return the storages with the logits, and what is as large, in chunks."""
     head = _head_instances(step)
     moving = (_ACTIVATIONS, _TEMPORARY)
@@ -145,7 +133,7 @@ def _with_loss(step: StepTrace, rows: list[Row], loss: Loss) -> list[Row]:
     ]
     largest = max(sizes, default=0)
 
-    def share(row: Row, size: int) -> float:
+    def share(row: Storage, size: int) -> float:
         if not size or size < 0.4 * largest:
             return 1.0
         if loss == "fused":
@@ -173,7 +161,7 @@ def _head_instances(step: StepTrace) -> set[int]:
     return found
 
 
-def _stays(step: StepTrace, row: Row) -> Iterator[Row]:
+def _stays(step: StepTrace, row: Storage) -> Iterator[Storage]:
     """Yield an activation as it is on the device: once, or before and after its absence."""
     absence = _absence(step, row)
     if absence is None:
@@ -184,7 +172,7 @@ def _stays(step: StepTrace, row: Row) -> Iterator[Row]:
     yield row | {"birth_tick": returns}
 
 
-def _absence(step: StepTrace, row: Row) -> tuple[int, int] | None:
+def _absence(step: StepTrace, row: Storage) -> tuple[int, int] | None:
     """Return the ticks between which a saved activation is on the host; None if it never is."""
     made = row["instance"]
     if made < 0 or not row["bytes_per_sample"]:

@@ -10,7 +10,8 @@ layer and unit of width, where kernels keep 30 (lambdal/deeplearning-benchmark, 
 
 from __future__ import annotations
 
-from ..profile import CATEGORIES, MemoryStream, StepTrace
+from ..profile import CATEGORIES, StepTrace
+from .storages import kernel_ticks, storages_of, with_storages
 
 _ACTIVATIONS = CATEGORIES.index("activations")
 CAPTURED = 4
@@ -19,9 +20,7 @@ BEFORE_TICK = -1
 
 def with_scripted_gelu(step: StepTrace) -> StepTrace:
     """Return the step with what its GELUs capture, and those of the step before it."""
-    columns = [name for name, value in step.memory if isinstance(value, list) and value]
-    values = [getattr(step.memory, name) for name in columns]
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+    rows = storages_of(step.memory)
     outputs = {row["birth_tick"]: row for row in rows}
     ends = reversed(_ticks(step, "gelu_backward"))
     added = []
@@ -33,22 +32,11 @@ def with_scripted_gelu(step: StepTrace) -> StepTrace:
         added += [dict(captured) for _ in range(CAPTURED - 1)]
         old = captured | {"birth_tick": BEFORE_TICK, "death_tick": _backward_tick(step)}
         added += [dict(old) for _ in range(CAPTURED)]
-    rows = sorted([*rows, *added], key=lambda row: row["birth_tick"])
-    stream = MemoryStream(
-        end_tick=step.memory.end_tick, **{name: [row[name] for row in rows] for name in columns}
-    )
-    return step.model_copy(update={"memory": stream})
+    return with_storages(step, [*rows, *added])
 
 
 def _ticks(step: StepTrace, op: str) -> list[int]:
-    return [
-        step.start_tick[at] + offset
-        for at, number in enumerate(step.schedule)
-        for kernel, offset in zip(
-            step.segments[number].kernels, step.segments[number].offsets, strict=False
-        )
-        if kernel.op == op
-    ]
+    return [tick for tick, kernel in kernel_ticks(step) if kernel.op == op]
 
 
 def _backward_tick(step: StepTrace) -> int:
