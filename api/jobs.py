@@ -14,11 +14,12 @@ from .kept import keep
 
 if TYPE_CHECKING:
     from ..launcher.local.actuals import Actuals
-    from ..launcher.local.export_weights import ExportedWeights, WeightFormat
+    from ..launcher.local.export_weights import ExportedWeights
     from ..launcher.local.run_request import RunRequest, RunResult
     from ..launcher.prepare.export import Exported
     from ..launcher.prepare.prepare import Prepared
     from ..launcher.prepare.request import LaunchRequest
+    from ..launcher.runner.weights.formats import WeightDtype, WeightFormat
     from ..launcher.store.sourced_plan import SourcedPlan
     from ..planner.plan.plan import Plan
     from ..profiles.user_model.spec import ModelSpec
@@ -266,7 +267,7 @@ def export_weights(
     *,
     folder: str | Path | None = None,
     checkpoint: str = "newest",
-    dtype: str | None = None,
+    dtype: WeightDtype | None = None,
     max_file_bytes: int | None = None,
 ) -> ExportedWeights:
     """Write the weights of a run as files that others read; return what was written.

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...launcher.runner.weights.formats import DTYPES, FORMATS
 from ..options.shared import GroupedCommand, OneOf, option
 
 if TYPE_CHECKING:
-    from ...launcher.local.export_weights import WeightFormat
+    from ...launcher.runner.weights.formats import WeightDtype, WeightFormat
 
-FORMATS = ("table", "json")
-WRITTEN = ("safetensors", "huggingface")
-DTYPES = ("fp32", "bf16", "fp16")
+PRINTED = ("table", "json")
 
 
 @click.command("export-weights", cls=GroupedCommand)
@@ -23,7 +22,7 @@ DTYPES = ("fp32", "bf16", "fp16")
     "Output",
     "--to",
     "form",
-    type=OneOf(WRITTEN),
+    type=OneOf(FORMATS),
     required=True,
     help="safetensors: the names of the model; huggingface: with a config.json, for"
     " from_pretrained.",
@@ -55,8 +54,8 @@ DTYPES = ("fp32", "bf16", "fp16")
     "Output",
     "--format",
     "printed",
-    type=OneOf(FORMATS),
-    default=FORMATS[0],
+    type=OneOf(PRINTED),
+    default=PRINTED[0],
     show_default=True,
     help="Output format.",
 )
@@ -64,7 +63,7 @@ def command(
     run: Path,
     form: WeightFormat,
     checkpoint: str,
-    dtype: str | None,
+    dtype: WeightDtype | None,
     folder: Path | None,
     printed: str,
 ) -> None:

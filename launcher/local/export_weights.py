@@ -7,17 +7,15 @@ import secrets
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from ...catalog.errors import GpuplanError, UsageError, did_you_mean
 from ..runner.job import JOB_FILE
+from ..runner.weights.formats import DTYPES, FORMATS, WeightDtype, WeightFormat
 from . import run_folder
 
-WeightFormat = Literal["safetensors", "huggingface"]
-FORMATS: tuple[WeightFormat, ...] = ("safetensors", "huggingface")
-DTYPES = ("fp32", "bf16", "fp16")
 NEWEST, BEST = "newest", "best"
 MAX_FILE_BYTES = 5_000_000_000
 """As Hugging Face cuts its own files."""
@@ -43,7 +41,7 @@ class ExportedWeights(BaseModel):
     """Values in all tensors, buffers included, a tied weight counted once."""
     size_bytes: int
     """Of all tensors."""
-    dtype: Literal["fp32", "bf16", "fp16"] | None
+    dtype: WeightDtype | None
     """What was asked for; null: as they were trained."""
     tied: dict[str, str]
     """Names that were left out, each with the name that has its weight."""
@@ -55,7 +53,7 @@ def export_weights(
     *,
     folder: Path | None = None,
     checkpoint: str = NEWEST,
-    dtype: str | None = None,
+    dtype: WeightDtype | None = None,
     max_file_bytes: int = MAX_FILE_BYTES,
 ) -> ExportedWeights:
     """Write the weights of a run's checkpoint; the folder has its name only when it is whole.
@@ -119,7 +117,7 @@ def export_weights(
         files=tuple(one.name for one in written.files),
         parameters=written.parameters,
         size_bytes=written.size_bytes,
-        dtype=dtype,  # pyright: ignore[reportArgumentType]
+        dtype=dtype,
         tied=written.tied,
     )
 

@@ -25,14 +25,18 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from ....catalog.errors import GpuplanError, UsageError
 from ..checkpoint.reading import FAILURES, reason
 from .files import METADATA
+from .formats import HUGGING_FACE, SAFETENSORS, WeightDtype, WeightFormat
 from .model_facts import ADAPTERS, CONFIG, TIED, WEIGHTS
 from .writing import Output, write_weights
 
-SAFETENSORS, HUGGING_FACE = "safetensors", "huggingface"
 MODEL = "model."
 """Before the names of the model in a checkpoint."""
 CONFIG_FILE = "config.json"
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+TORCH_DTYPES: dict[WeightDtype, torch.dtype] = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
 BESIDE = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.model"),
     *("vocab.json", "vocab.txt", "merges.txt", "added_tokens.json", "chat_template.jinja"),
@@ -59,9 +63,9 @@ def write_export(
     folder: Path,
     facts: Mapping[str, Any],
     *,
-    form: str,
+    form: WeightFormat,
     max_file_bytes: int,
-    dtype: str | None = None,
+    dtype: WeightDtype | None = None,
 ) -> Written:
     """Write the weights of a checkpoint into a folder that exists and is empty.
 
@@ -73,7 +77,7 @@ def write_export(
         facts: of its `run.json`.
         form: `safetensors` or `huggingface`.
         max_file_bytes: of tensors in one file.
-        dtype: of floating-point weights, a key of `DTYPES`; None: as they were trained.
+        dtype: of floating-point weights; None: as they were trained.
 
     Raises:
         UsageError: the run's model is not one of transformers, and `huggingface` is asked for.
@@ -90,7 +94,7 @@ def write_export(
     stored = _stored(checkpoint)
     tied = _tied(facts, stored)
     merged = facts.get(ADAPTERS) or {} if form == HUGGING_FACE else {}
-    outputs = _outputs(stored, tied, merged, None if dtype is None else DTYPES[dtype])
+    outputs = _outputs(stored, tied, merged, None if dtype is None else TORCH_DTYPES[dtype])
     metadata = {"format": "pt"} | (tied if form == SAFETENSORS else {})
     metadata.pop(METADATA, None)
     files = write_weights(

@@ -180,9 +180,10 @@ def _header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
         ) from None
     try:
         header = json.loads(text)
-        assert isinstance(header, dict)
-    except (ValueError, AssertionError, RecursionError):
-        raise _damaged(path, "its header is no JSON") from None
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict):
+        raise _damaged(path, "its header is no JSON")
     for name, entry in header.items():
         if name != METADATA:
             yield name, _tensor(path, name, entry, LENGTH_BYTES + length, size_bytes)

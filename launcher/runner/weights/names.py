@@ -215,14 +215,14 @@ def _check_shapes(names: ModelNames, found: Matched, place: str) -> None:
             f" {UNEXPECTED_OPTION} and {MISSING_OPTION} under another name in the model.",
         )
     kinds = [
-        f"{name} is {one.dtype} in the files"
+        f"{name} is {one.dtype} in the files and"
+        f" {'floating-point' if name in names.floating else 'not floating-point'} in the model"
         for name, one in found.stored.items()
         if one.is_floating_point != (name in names.floating)
     ]
     if kinds:
         raise UsageError(
-            f"The weights in {place} are of another kind: {_some(kinds)}, and the model has"
-            f" {'floating-point' if found.stored else 'other'} numbers there.",
+            f"The weights in {place} are of another kind: {_some(kinds)}.",
             fix="write them as floating-point numbers; quantised weights are not read.",
         )
 
