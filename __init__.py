@@ -35,6 +35,7 @@ PUBLIC = (
     "calibrate",
     "calibrate_from_store",
     "capacity",
+    "capacity_over_time",
     "check",
     "check_curves",
     "diff",

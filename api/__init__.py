@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .own_runs import calibrate_from_store
     from .param_sweep import sweep
     from .pareto import frontier
+    from .project_capacity import capacity_over_time
     from .reports import kept_reports, read_project, report, report_of_plans
     from .startable import by_capacity, refuse_without_capacity
     from .step import step_summary
@@ -64,6 +65,7 @@ __all__ = [
     "calibrate",
     "calibrate_from_store",
     "capacity",
+    "capacity_over_time",
     "check",
     "check_curves",
     "diff",
@@ -131,6 +133,7 @@ _NAMES = {
     ".own_runs": "calibrate_from_store",
     ".param_sweep": "sweep",
     ".pareto": "frontier",
+    ".project_capacity": "capacity_over_time",
     ".reports": "kept_reports read_project report report_of_plans",
     ".startable": "by_capacity refuse_without_capacity",
     ".step": "step_summary",

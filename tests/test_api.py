@@ -40,6 +40,7 @@ def test_the_public_names_are_these() -> None:
         "calibrate",
         "calibrate_from_store",
         "capacity",
+        "capacity_over_time",
         "check",
         "check_curves",
         "diff",

@@ -23,6 +23,7 @@ from gpuplan.launcher.prepare.prepare import LaunchAnswer
 from gpuplan.planner.advise.answer import Advice
 from gpuplan.planner.budget.difference.causes import Difference
 from gpuplan.planner.budget.report.report import BudgetReport
+from gpuplan.planner.capacity.answer import CapacityOverTime
 from gpuplan.planner.plan.ids import NOT_CONTENT, plan_id
 from gpuplan.planner.plan.param_sweep import Sweep
 from gpuplan.planner.plan.plan import Estimate
@@ -49,6 +50,7 @@ PRINTED: dict[str, type[BaseModel]] = {
     "prices-diff": PriceDifference,
     "prices-history": PriceHistory,
     "capacity": CapacityAnswer,
+    "capacity-over-time": CapacityOverTime,
 }
 
 PROMISED = Path(__file__).parent / "support" / "promised_keys.txt"

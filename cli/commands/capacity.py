@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from ...catalog.errors import NoFeasiblePlanError
+from ...catalog.errors import NoFeasiblePlanError, UsageError
 from ..options.shared import Count, Duration, GroupedCommand, list_option, option, output_options
 from ..terminal.progress import counted_progress
 
@@ -14,7 +16,7 @@ DEFAULT_TOP = 20
 
 
 @click.command("capacity", cls=GroupedCommand)
-@click.argument("plan", metavar="[PLAN-ID|FILE]", required=False)
+@click.argument("plan", metavar="[PLAN-ID|FILE|PROJECT]", required=False)
 @option("Machine", "--accelerator", metavar="NAME[:N]", help="In place of a plan: H100:8.")
 @option(
     "Machine",
@@ -23,6 +25,12 @@ DEFAULT_TOP = 20
     default=1,
     show_default=True,
     help="With --accelerator: how many instances.",
+)
+@list_option(
+    "Machine",
+    "--have",
+    metavar="NAME:N",
+    help="With a project: so many accelerators there are, H100:64; of others as many as it wants.",
 )
 @list_option("Machine", "--provider", help="Only these: aws, gcp, azure.")
 @list_option("Machine", "--region", help="Only these regions.")
@@ -47,6 +55,7 @@ def command(
     plan: str | None,
     accelerator: str | None,
     nodes: int,
+    have: tuple[str, ...],
     provider: tuple[str, ...],
     region: tuple[str, ...],
     offline: bool,
@@ -62,13 +71,30 @@ def command(
     The clouds are asked with your own account and read requests only (docs/permissions.md). What
     they do not say is unknown, with the reason and the permission that is missing.
 
+    Of a project (a gpuplan.yaml, or its folder): how many accelerators it wants by month, and with
+    --have when everything runs on those that there are, and what slips (docs/budget.md).
+
     \b
     Examples:
       gpuplan capacity 24d0a27b1e
       gpuplan capacity --accelerator H100:8 --nodes 4 --provider aws --block 7d
+      gpuplan capacity gpuplan.yaml --have H100:64
 
     The exit code is 3 when it can be started nowhere.
     """  # noqa: D301
+    if plan is not None and is_project(plan):
+        given = (accelerator, nodes > 1, *provider, *region, offline, spot, block, top)
+        if any(given):
+            raise UsageError(
+                f"{plan} is a project, whose file says on which machines and where.",
+                fix="leave all options out but --have, --format and -o.",
+            )
+        return _of_project(plan, have, form, out_file, quiet=quiet)
+    if have:
+        raise UsageError(
+            "--have is what a project has, and none is given.",
+            fix="gpuplan capacity gpuplan.yaml --have H100:64.",
+        )
     from ... import api
     from ..render.capacity import render_capacity
     from ..terminal.output import chosen_format, screen_for, write_output
@@ -92,3 +118,36 @@ def command(
     write_output(render_capacity(found, form, screen_for(out_file), top=shown), out_file)
     startable = any(one.startable != "no" for one in found.lines)
     return 0 if startable else NoFeasiblePlanError.exit_code
+
+
+def is_project(given: str) -> bool:
+    """Return whether a project's file is meant, or the folder of one, and no plan."""
+    return Path(given).suffix in (".yaml", ".yml") or Path(given).is_dir()
+
+
+def _of_project(
+    project: str, have: tuple[str, ...], form: str | None, out_file: str | None, *, quiet: bool
+) -> int:
+    from ... import api
+    from ..render.capacity_over_time import render_capacity_over_time
+    from ..terminal.output import chosen_format, screen_for, write_output
+
+    there = _counts(have)
+    with counted_progress("Planning the runs …", quiet=quiet) as tell:
+        found = api.capacity_over_time(project, have=there, on_progress=tell)
+    form = chosen_format(form, out_file, FORMATS)
+    write_output(render_capacity_over_time(found, form, screen_for(out_file)), out_file)
+    return 0
+
+
+def _counts(have: tuple[str, ...]) -> dict[str, int]:
+    """Return how many there are by name."""
+    found: dict[str, int] = {}
+    for text in have:
+        name, colon, count = text.rpartition(":")
+        if not colon or not name or not (count.isascii() and count.isdigit()):
+            raise UsageError(f"--have {text} is not of the form NAME:N.", fix="write H100:64.")
+        if name in found:
+            raise UsageError(f"--have {name} is given twice.", fix="give the sum.")
+        found[name] = int(count)
+    return found

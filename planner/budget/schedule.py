@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...catalog.errors import UsageError
 from ...catalog.units import HOURS_PER_YEAR
 from .planned import PlannedRuns
 from .project.months import Month, hours_until
@@ -48,7 +49,7 @@ def schedule(
     for one in planned:
         by_experiment.setdefault(one.experiment, []).append(one)
     found: dict[str, list[Span]] = {}
-    for name in _in_order(project):
+    for name in in_order(project):
         found[name] = _spans(name, by_experiment.get(name, []), project, found, option)
     return [span for name in project.experiments for span in found[name]]
 
@@ -57,6 +58,23 @@ def too_late(spans: Iterable[Span]) -> Span | None:
     """Return the runs that end last, later than any plan may; None where all end in time."""
     last = max(spans, key=lambda one: one.end_h, default=None)
     return last if last is not None and last.end_h > LONGEST_YEARS * HOURS_PER_YEAR else None
+
+
+def refuse_too_late(spans: Iterable[Span]) -> None:
+    """Refuse a plan whose runs end later than any may.
+
+    Raises:
+        UsageError: some do; says which.
+    """
+    late = too_late(spans)
+    if late is None:
+        return
+    years = late.end_h / HOURS_PER_YEAR
+    raise UsageError(
+        f"{late.of.name} would end {years:,.0f} years after the start of the project; at most"
+        f" {LONGEST_YEARS} are planned.",
+        fix="give it more runs at a time with `parallel`, fewer runs, or a faster machine.",
+    )
 
 
 def duration_h(one: PlannedRuns, option: OptionName | None = None) -> float:
@@ -79,7 +97,7 @@ def _spans(
     spans: list[Span] = []
     at_h = first_h
     for occurrence in range(spec.times):
-        at_h = max(at_h, _later_h(project.start, first_h, spec.every, occurrence))
+        at_h = max(at_h, later_h(project.start, first_h, spec.every, occurrence))
         for one in planned:
             end_h = at_h + duration_h(one, option)
             at_once = min(one.runs, spec.parallel)
@@ -88,7 +106,7 @@ def _spans(
     return spans
 
 
-def _later_h(start: Month, first_h: float, every: str | None, occurrence: int) -> float:
+def later_h(start: Month, first_h: float, every: str | None, occurrence: int) -> float:
     """Return the begin of an occurrence, hours from the begin of the project."""
     if every is None or occurrence == 0:
         return first_h
@@ -107,7 +125,7 @@ def month_at(start: Month, hours: float) -> Month:
     return month
 
 
-def _in_order(project: Project) -> list[str]:
+def in_order(project: Project) -> list[str]:
     """Return the experiments so that each stands behind those it comes after."""
     left = {name: set(one.after) for name, one in project.experiments.items()}
     order: list[str] = []

@@ -140,6 +140,8 @@ class Setting(Written):
     """Cost of trials before the final runs, as a multiple of what these cost."""
     parallel: WholeCount = 1
     """Runs that go on at the same time."""
+    priority: WholeCount = 1
+    """What a day that it ends later counts beside those of others, where machines are scarce."""
 
 
 class Experiment(Setting):

@@ -8,8 +8,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from ....catalog.errors import UsageError
-from ....catalog.units import HOURS_PER_DAY, HOURS_PER_YEAR
+from ....catalog.units import HOURS_PER_DAY
 from ...plan.ids import content_hash
 from ...plan.payment import OwnCurrency
 from ..funding import funding_rows
@@ -18,7 +17,7 @@ from ..money import cents
 from ..project.months import Month
 from ..project.project import Project
 from ..ranges import DRAWS, SEED, Ranges, money_range, simulate
-from ..schedule import LONGEST_YEARS, month_at, too_late
+from ..schedule import month_at, refuse_too_late, too_late
 from ..sensitivity import sensitivities
 from ..sums import (
     NO_EXPERIMENT,
@@ -67,7 +66,7 @@ def build_report(
         UsageError: its runs would go on for decades.
     """
     project = books.project
-    _refuse_endless(books)
+    refuse_too_late(books.spans())
     entries = ledger(books)
     months = months_of(project, entries)
     ranges = simulate(books, entries, months, seed=seed)
@@ -123,18 +122,6 @@ def build_report(
         ways=way_rows(books, rows, ways_of),
         seed=seed,
         draws=DRAWS,
-    )
-
-
-def _refuse_endless(books: Books) -> None:
-    late = too_late(books.spans())
-    if late is None:
-        return
-    years = late.end_h / HOURS_PER_YEAR
-    raise UsageError(
-        f"{late.of.name} would end {years:,.0f} years after the start of the project; at most"
-        f" {LONGEST_YEARS} are planned.",
-        fix="give it more runs at a time with `parallel`, fewer runs, or a faster machine.",
     )
 
 

@@ -1,0 +1,90 @@
+"""What a project wants of accelerators over time, and when it is done with those it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..catalog.errors import UsageError
+from ..planner.budget.project.project import PROJECT_FILE, Project
+from ..planner.search.progress import Progress, untold
+from .answers import utc_now
+
+if TYPE_CHECKING:
+    from ..catalog.snapshot import Catalogue
+    from ..planner.capacity.answer import CapacityOverTime
+
+
+def capacity_over_time(
+    project: str | Path | Project,
+    *,
+    have: Mapping[str, int] | None = None,
+    folder: Path | None = None,
+    on_progress: Progress | None = None,
+    on_output: Callable[[str], None] | None = None,
+    now: Callable[[], datetime] | None = None,
+) -> CapacityOverTime:
+    """Return what a project wants of accelerators by month, and what slips with those it has.
+
+    Args:
+        project: Its file `gpuplan.yaml`, a folder that holds one, or what `read_project` returned.
+        have: Accelerators that there are, by name: {"H100": 64}; of other kinds as many as it
+            wants.
+        folder: Where files that the project names are looked for; default: beside its file.
+        on_progress: Called with what is being done, how much of it is done, and of how much.
+        on_output: Called with what the user's code printed.
+        now: The clock; default: the current time in UTC.
+
+    Raises:
+        UsageError: The project file is at fault; no run is planned on a kind in `have`, or one run
+            needs more than there are.
+        NoFeasiblePlanError: An experiment has no feasible plan.
+    """
+    from ..planner.budget.schedule import refuse_too_late, schedule
+    from ..planner.capacity.build import capacity_over_time as built
+    from ..planner.capacity.jobs import jobs_of
+    from .projects.providers import with_known_providers
+    from .projects.runs import Answers
+    from .reports import read_project
+
+    if not isinstance(project, Project):
+        path = Path(project)
+        path = path / PROJECT_FILE if path.is_dir() else path
+        folder = folder or path.parent
+        project = read_project(path)
+    tell = on_progress or untold
+    answers = Answers(project, folder or Path(), tell, on_output, (now or utc_now)().date())
+    project = answers.project = with_known_providers(project, answers.catalogue)
+    spans = schedule(tuple(answers.planned()), project)
+    refuse_too_late(spans)
+    jobs = jobs_of(spans, project)
+    kinds = {job.accelerator for job in jobs}
+    return built(project, jobs, _canonical(have or {}, kinds, answers.catalogue))
+
+
+def _canonical(
+    have: Mapping[str, int], kinds: Iterable[str], catalogue: Catalogue
+) -> dict[str, int]:
+    """Return what there is by the names of the kinds that runs are planned on."""
+    from ..catalog.names import match_accelerators
+
+    found: dict[str, int] = {}
+    for name, count in have.items():
+        if count < 1:
+            raise UsageError(f"{name}:{count} is no accelerator.", fix="give a number from 1 on.")
+        meant = [one for one in match_accelerators(name, catalogue=catalogue) if one in kinds]
+        if len(meant) != 1:
+            planned = ", ".join(sorted(kinds))
+            said = f"could be {' or '.join(meant)}" if meant else "is what no run is planned on"
+            raise UsageError(
+                f"{name} {said}; runs are planned on {planned}.",
+                fix=f"give one of {' or '.join(meant)}."
+                if meant
+                else "name it as `accelerator` in the project file, under `defaults`.",
+            )
+        if meant[0] in found:
+            raise UsageError(f"{meant[0]} is given twice.", fix="give their sum.")
+        found[meant[0]] = count
+    return found

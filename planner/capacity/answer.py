@@ -1,0 +1,109 @@
+"""The answer of `gpuplan capacity gpuplan.yaml`: what is wanted when, and what slips."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from ...catalog.frozen import FrozenModel
+from ..budget.project.months import Month
+
+
+class JobTimes(FrozenModel):
+    """When one occurrence of an experiment's runs goes on."""
+
+    name: str
+    """The runs, with the number of the occurrence where there are several."""
+    experiment: str
+    """As the project file calls it."""
+    accelerator: str
+    """Canonical name."""
+    accelerators_wanted: int
+    """At the same time, with as many as the file asks for."""
+    accelerators: int
+    """At the same time, with those that there are."""
+    wanted_begin: date
+    """With as many machines as are wanted."""
+    wanted_end: date
+    """Then; likely."""
+    begin: date
+    """With those that there are."""
+    end: date
+    """Then; likely."""
+    slips_days: float
+    """How much later it ends than wanted."""
+    priority: int
+    """What a day that it slips counts beside those of others."""
+
+
+class AcceleratorNeed(FrozenModel):
+    """How many accelerators of a kind a month wants; ranges hold 80 % of the draws."""
+
+    month: Month
+    """The month."""
+    accelerator: str
+    """Canonical name."""
+    mean: float
+    """On average over the month, with likely times."""
+    mean_low: float
+    """10 % of the draws have fewer."""
+    mean_high: float
+    """10 % of the draws have more."""
+    peak: int
+    """At the same time, with likely times."""
+    peak_low: int
+    """10 % of the draws have a lower peak."""
+    peak_high: int
+    """10 % of the draws have a higher one."""
+    have: int | None
+    """How many there are; null: as many as are wanted."""
+    used: float
+    """On average over the month, with those that there are."""
+    short_probability: float
+    """Share of the draws in which the peak is more than there are."""
+
+
+class Shortage(FrozenModel):
+    """A kind of accelerator of which there are fewer than are wanted."""
+
+    accelerator: str
+    """Canonical name."""
+    have: int
+    """How many there are."""
+    wanted: int
+    """With so many nothing waits, with likely times."""
+    short_from: date
+    """From this day on there are too few: the day to have more by."""
+    utilisation: float
+    """Share of what there are that is used, from the first job to the last."""
+
+
+class CapacityOverTime(FrozenModel):
+    """What a project wants of accelerators over time, and when it is done with those it has."""
+
+    schema_version: str = "1.0"
+    project: str
+    """Its name."""
+    start: date
+    """Its first day."""
+    have: dict[str, int]
+    """Accelerators by kind; of other kinds there are as many as are wanted."""
+    headline: str
+    """The answer in a sentence."""
+    how: str
+    """How the order of the jobs was found."""
+    wanted_end: date
+    """Last end with as many machines as are wanted; likely."""
+    end: date
+    """Last end with those that there are; likely."""
+    end_low: date
+    """10 % of the draws end earlier."""
+    end_high: date
+    """10 % of the draws end later."""
+    draws: int
+    """How often the times of the runs were drawn."""
+    jobs: tuple[JobTimes, ...]
+    """In the order in which they begin."""
+    needs: tuple[AcceleratorNeed, ...]
+    """By month and kind; months that want none are left out."""
+    shortages: tuple[Shortage, ...]
+    """Kinds of which there are too few."""

@@ -1,0 +1,84 @@
+"""`gpuplan capacity` of a project: when everything runs on the accelerators that there are."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpuplan.cli.main import run
+
+GOLDEN = Path(__file__).parent / "golden"
+PROJECT = """\
+name: Foundation group
+start: 2027-01
+months: 12
+defaults: {provider: aws, instance: p5.48xlarge}
+experiments:
+  scaling ladder: {hours: 300, nodes: 4}
+  main run: {hours: 1000, nodes: 8, after: [scaling ladder], priority: 3}
+  ablations: {hours: 40, runs: {seeds: 24}, parallel: 6}
+  robotics: {hours: 500, nodes: 2, start: 2027-02}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "gpuplan.yaml").write_text(PROJECT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    return "gpuplan.yaml"
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [((), "wanted"), (("--have", "H100:64"), "scarce"), (("--have", "H100:96"), "enough")],
+)
+def test_what_it_says(project: str, words: tuple[str, ...], name: str, capsys, golden) -> None:
+    assert run(["capacity", project, *words]) == 0
+    golden(GOLDEN / f"capacity-{name}.txt", capsys.readouterr().out)
+
+
+def test_a_folder_is_its_project_and_markdown_has_both_tables(project: str, capsys) -> None:
+    assert run(["capacity", ".", "--have", "h100-80gb-sxm:64", "--format", "markdown"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("With 64 ") and "| main run |" in said and "| 2027-02 |" in said
+
+
+def test_json_and_csv_hold_the_same_jobs(project: str, capsys) -> None:
+    assert run(["capacity", project, "--have", "H100:64", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["have"] == {"H100-80GB-SXM": 64}
+    slips = {one["name"]: one["slips_days"] for one in found["jobs"]}
+    assert slips["main run"] == 0 < slips["ablations"]
+    assert run(["capacity", project, "--have", "H100:64", "--format", "csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("name,experiment,accelerator,")
+    assert len(lines) == 1 + len(found["jobs"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--have", "H100"), "--have H100 is not of the form NAME:N"),
+        (("--have", "H100:0"), "H100:0 is no accelerator"),
+        (("--have", "A100:8"), "A100 is what no run is planned on; runs are planned on H100"),
+        (("--have", "H100:8,H100:9"), "--have H100 is given twice"),
+        (("--have", "H100:8,h100-80gb-sxm:9"), "H100-80GB-SXM is given twice"),
+        (("--have", "H100:48"), "main run: one run is planned on 64"),
+        (("--have", "H999:8"), "H999"),
+        (("--spot",), "gpuplan.yaml is a project"),
+    ],
+)
+def test_what_is_wrong_is_said(project: str, words: tuple[str, ...], said: str, capsys) -> None:
+    assert run(["capacity", project, *words]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_have_is_of_a_project_alone(capsys) -> None:
+    assert run(["capacity", "--accelerator", "H100:8", "--have", "H100:64"]) == 2
+    assert "--have is what a project has" in capsys.readouterr().err
+
+
+def test_a_project_that_is_not_there_is_said(tmp_path: Path, capsys) -> None:
+    assert run(["capacity", str(tmp_path / "none.yaml")]) == 2
+    assert "none.yaml" in capsys.readouterr().err
