@@ -13,8 +13,12 @@ from ..planner.search.progress import Progress, untold
 from .answers import utc_now
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from ..catalog.snapshot import Catalogue
+    from ..planner.budget.schedule import Span
     from ..planner.capacity.answer import CapacityOverTime
+    from ..planner.capacity.commitments import Prices
 
 
 def capacity_over_time(
@@ -60,8 +64,31 @@ def capacity_over_time(
     spans = schedule(tuple(answers.planned()), project)
     refuse_too_late(spans)
     jobs = jobs_of(spans, project)
-    kinds = {job.accelerator for job in jobs}
-    return built(project, jobs, _canonical(have or {}, kinds, answers.catalogue))
+    there = _canonical(have or {}, {job.accelerator for job in jobs}, answers.catalogue)
+    return built(project, jobs, there, _prices(spans, answers.catalogue))
+
+
+def _prices(spans: Iterable[Span], catalogue: Catalogue) -> dict[str, Prices]:
+    """Return the prices of machines on demand that somebody states a commitment for."""
+    from ..catalog.terms.terms_of_offer import terms_of
+    from ..planner.capacity.commitments import Prices
+    from ..planner.capacity.jobs import machine_of
+
+    hourly: dict[str, Decimal] = {}
+    for span in spans:
+        cost = span.of.chosen()
+        machine = machine_of(cost)
+        if machine is not None and cost.hour_usd:
+            hourly[machine] = cost.hour_usd
+    found: dict[str, Prices] = {}
+    for offer in catalogue.offers:
+        machine = f"{offer.provider} {offer.region} {offer.instance_type}"
+        if machine in hourly and machine not in found:
+            terms = terms_of(offer, catalogue.pricebook)
+            paid = tuple((one.years, one.usd_per_hour) for one in terms if not one.is_held)
+            if paid:
+                found[machine] = Prices(on_demand_usd=hourly[machine], terms=paid)
+    return found
 
 
 def _canonical(

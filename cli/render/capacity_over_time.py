@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 
-from ...planner.capacity.answer import AcceleratorNeed, CapacityOverTime, JobTimes
+from ...catalog.text.money import format_money
+from ...planner.capacity.answer import (
+    AcceleratorNeed,
+    CapacityOverTime,
+    CommitmentMix,
+    JobTimes,
+)
 from ..terminal.output import Screen
 from .text.answer import to_csv, to_json, with_notes
 from .text.grid import Column, Grid
@@ -113,7 +119,39 @@ def _notes(found: CapacityOverTime) -> Iterator[str]:
             f"{one.utilisation:.0%} of the {one.have} × {one.accelerator} are used"  # noqa: RUF001
             " from the first run to the last."
         )
+    yield from _commitments(found)
     yield (
         f"Ranges: 80 % of {found.draws} draws of the runs' times. Machines that fail and runs that"
         " are begun again are in the times; waiting for a seller is not."
     )
+
+
+def _commitments(found: CapacityOverTime) -> Iterator[str]:
+    """Yield a line for each type of machine: the cheapest mix, or from where on one would pay."""
+    cheapest: dict[str, CommitmentMix] = {}
+    for one in found.commitments:
+        cheapest.setdefault(one.machine, one)
+    for machine, one in cheapest.items():
+        if one.committed:
+            nodes = ", ".join(f"{each.nodes} from {each.begin}" for each in one.committed)
+            yield (
+                f"{machine}: {format_money(one.usd)} with nodes committed for {_years(one)}"
+                f" ({nodes}; used {one.used_share:.0%} of it, and one pays from"
+                f" {one.break_even_share:.0%} on), {format_money(one.on_demand_usd)} all on demand."
+            )
+            continue
+        nearest = min(
+            (other for other in found.commitments if other.machine == machine),
+            key=lambda other: other.break_even_share - other.used_share,
+        )
+        yield (
+            f"{machine}: {format_money(one.on_demand_usd)} on demand, and no commitment pays: no"
+            f" node is used more than {nearest.used_share:.0%} of {_years(nearest)}, and one pays"
+            f" from {nearest.break_even_share:.0%} on."
+        )
+    if found.uncommitted:
+        yield f"{', '.join(found.uncommitted)}: the price of a commitment is not known."
+
+
+def _years(one: CommitmentMix) -> str:
+    return f"{one.term_years:g} year{'' if one.term_years == 1 else 's'}"

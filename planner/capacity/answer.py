@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from ...catalog.frozen import FrozenModel
+from ...catalog.frozen import FrozenModel, Usd
 from ..budget.project.months import Month
 
 
@@ -77,6 +77,37 @@ class Shortage(FrozenModel):
     """Share of what there are that is used, from the first job to the last."""
 
 
+class CommittedNodes(FrozenModel):
+    """Nodes that are worth a commitment of one term."""
+
+    begin: date
+    """First day of the term."""
+    nodes: int
+    """How many."""
+
+
+class CommitmentMix(FrozenModel):
+    """The cheapest mix of commitments of one length and machines on demand, for one type."""
+
+    machine: str
+    """Seller, region and type."""
+    accelerator: str
+    """Canonical name."""
+    term_years: float
+    """Of the commitments."""
+    break_even_share: float
+    """Share of the term that a node must be used for a commitment to pay."""
+    committed: tuple[CommittedNodes, ...]
+    """By term; empty: none pays."""
+    used_share: float
+    """Share of the committed hours that are used; without any, of the term by the node that is used
+    most."""
+    usd: Usd
+    """Of all its hours within the project, commitments and on demand."""
+    on_demand_usd: Usd
+    """The same, all on demand."""
+
+
 class CapacityOverTime(FrozenModel):
     """What a project wants of accelerators over time, and when it is done with those it has."""
 
@@ -107,3 +138,7 @@ class CapacityOverTime(FrozenModel):
     """By month and kind; months that want none are left out."""
     shortages: tuple[Shortage, ...]
     """Kinds of which there are too few."""
+    commitments: tuple[CommitmentMix, ...] = ()
+    """Of machines that are rented on demand, by type the cheapest mix first."""
+    uncommitted: tuple[str, ...] = ()
+    """Such machines for which nobody states the price of a commitment."""

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 
 from ...catalog.errors import UsageError
 from ...catalog.units import HOURS_PER_DAY
 from ..budget.project.months import Month, hours_until
 from ..budget.project.project import Project
-from .answer import AcceleratorNeed, CapacityOverTime, JobTimes, Shortage
+from .answer import (
+    AcceleratorNeed,
+    CapacityOverTime,
+    CommitmentMix,
+    CommittedNodes,
+    JobTimes,
+    Shortage,
+)
+from .commitments import Prices, machine_jobs, mixes, on_demand_usd
 from .draws import drawn_shares, ends, placed_draws, use_within
 from .jobs import Job
 from .order import ordered
@@ -23,7 +31,10 @@ LATE_DAYS = 0.05
 
 
 def capacity_over_time(
-    project: Project, jobs: Sequence[Job], have: Mapping[str, int]
+    project: Project,
+    jobs: Sequence[Job],
+    have: Mapping[str, int],
+    prices: Mapping[str, Prices] | None = None,
 ) -> CapacityOverTime:
     """Return what a project wants over time, and when it is done with what there is.
 
@@ -31,6 +42,7 @@ def capacity_over_time(
         project: of the jobs.
         jobs: what `jobs_of` returned.
         have: accelerators by canonical name; of other kinds there are as many as are wanted.
+        prices: of machines that are rented on demand and can be committed, by `Job.machine`.
 
     Raises:
         UsageError: one run needs more accelerators than there are, or there are too many runs.
@@ -66,6 +78,12 @@ def capacity_over_time(
         jobs=tuple(times),
         needs=tuple(_needs(project, jobs, have, wanted, wanted_draws, best.placed)),
         shortages=shortages,
+        commitments=tuple(_commitments(project, jobs, best.placed, have, prices or {})),
+        uncommitted=tuple(
+            machine
+            for machine, numbers in machine_jobs(jobs, best.placed).items()
+            if machine not in (prices or {}) and jobs[numbers[0]].accelerator not in have
+        ),
     )
     return found.model_copy(update={"headline": _headline(found)})
 
@@ -183,6 +201,38 @@ def _shortages(
             )
         )
     return found
+
+
+def _commitments(
+    project: Project,
+    jobs: Sequence[Job],
+    placed: Sequence[Placed],
+    have: Mapping[str, int],
+    prices: Mapping[str, Prices],
+) -> Iterator[CommitmentMix]:
+    """Yield the mixes of every type of machine that is rented; what one has is paid already."""
+    for machine, numbers in machine_jobs(jobs, placed).items():
+        kind = jobs[numbers[0]].accelerator
+        known = prices.get(machine)
+        if known is None or kind in have:
+            continue
+        uses = [placed[number] for number in numbers]
+        nodes = [placed[number].at_once * jobs[number].nodes for number in numbers]
+        on_demand = on_demand_usd(uses, known, nodes)
+        for one in mixes(uses, known, nodes):
+            yield CommitmentMix(
+                machine=machine,
+                accelerator=kind,
+                term_years=float(one.term_years),
+                break_even_share=float(one.break_even),
+                committed=tuple(
+                    CommittedNodes(begin=_day(project.start, begin_h), nodes=count)
+                    for begin_h, count in one.committed
+                ),
+                used_share=one.used,
+                usd=one.usd,
+                on_demand_usd=on_demand,
+            )
 
 
 def _headline(found: CapacityOverTime) -> str:

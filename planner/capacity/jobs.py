@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..budget.planned import RunCostOf
 from ..budget.project.months import hours_until
 from ..budget.project.project import Project
 from ..budget.schedule import Span, in_order, later_h
@@ -36,6 +37,10 @@ class Job:
     """It begins no earlier, whatever it comes after."""
     after: tuple[int, ...]
     """Numbers of the jobs that end before it begins; all are smaller than its own."""
+    machine: str | None = None
+    """Seller, region and type that its plan rents on demand; None for one bought otherwise."""
+    nodes: int = 1
+    """Of one run."""
     priority: int = 1
     """What an hour that it ends later counts, beside those of others."""
 
@@ -98,6 +103,14 @@ def jobs_of(spans: Sequence[Span], project: Project) -> list[Job]:
     return found
 
 
+def machine_of(cost: RunCostOf) -> str | None:
+    """Return the name of the machines that a run rents on demand; None of others."""
+    if not cost.sku.endswith(" on-demand"):
+        return None
+    kind = cost.sku.removesuffix(" on-demand")
+    return " ".join(filter(None, (cost.provider, cost.region, kind)))
+
+
 def _job(span: Span, after: tuple[int, ...], earliest_h: float, turn: int) -> Job:
     one = span.of
     cost = one.chosen()
@@ -113,5 +126,7 @@ def _job(span: Span, after: tuple[int, ...], earliest_h: float, turn: int) -> Jo
         longest=cost.hours_high / cost.hours if cost.hours else 1.0,
         earliest_h=earliest_h,
         after=after,
+        machine=machine_of(cost),
+        nodes=cost.nodes,
         priority=one.spec.priority,
     )

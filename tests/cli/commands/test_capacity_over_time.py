@@ -74,6 +74,16 @@ def test_what_is_wrong_is_said(project: str, words: tuple[str, ...], said: str, 
     assert said in " ".join(capsys.readouterr().err.split())
 
 
+def test_a_node_that_is_used_all_year_is_worth_a_commitment(project: str, capsys) -> None:
+    text = PROJECT.replace("aws, instance: p5.48xlarge", "gcp, instance: a3-highgpu-8g")
+    Path(project).write_text(text + "  service: {hours: 8000, nodes: 2}\n")
+    assert run(["capacity", project]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "with nodes committed for 1 year (2 from 2027-01-01; used 91% of it" in said
+    assert run(["capacity", project, "--have", "H100:96"]) == 0
+    assert "committed" not in capsys.readouterr().out
+
+
 def test_have_is_of_a_project_alone(capsys) -> None:
     assert run(["capacity", "--accelerator", "H100:8", "--have", "H100:64"]) == 2
     assert "--have is what a project has" in capsys.readouterr().err
