@@ -81,3 +81,10 @@ def test_more_runs_than_can_be_put_in_order_are_refused() -> None:
     with pytest.raises(UsageError, match="1,001 sets of runs"):
         of(jobs, A=8)
     assert of(jobs).needs[0].peak == 8008
+
+
+def test_what_would_go_on_for_decades_is_refused() -> None:
+    jobs = [job(8760, 8, runs=100, parallel=100)]
+    assert of(jobs).end == date(2028, 1, 1)
+    with pytest.raises(UsageError, match="job would end 100 years after the start"):
+        of(jobs, A=8)
