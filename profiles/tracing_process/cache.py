@@ -31,6 +31,7 @@ CODE_THAT_TRACES = (
     "catalog/frozen.py",
     "catalog/vocabulary.py",
     "profiles/passes/optimizers.py",
+    "profiles/passes/storages.py",
     "profiles/profile.py",
     "profiles/trace",
     "profiles/tracing_process/child_main.py",
