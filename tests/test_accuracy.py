@@ -26,8 +26,10 @@ from gpuplan.planner.validation.errors import (
 from gpuplan.planner.validation.folds import PROTOCOLS, Protocol
 from gpuplan.profiles.records import RunRecord
 from gpuplan.profiles.tracing_process.batch import ProfileRequest, profile_all
+from gpuplan.profiles.tracing_process.cache import package_version
 
 ROOT = Path(__file__).parents[1]
+TORCH_OF_THE_ARCHIVE = "2.13.0+cpu"
 PUBLISHED = ROOT / "tests" / "published"
 sys.path.append(str(ROOT / "benchmarks"))  # Where Python puts it when `make accuracy` runs.
 groups = importlib.import_module("evaluation.groups")
@@ -117,6 +119,13 @@ def evaluated(kept: Any) -> Evaluated:
         seen: dict[Protocol | None, list[Observation]] = {None: runs.observations()}
         seen |= {protocol: runs.observations(protocol) for protocol in PROTOCOLS}
         return Evaluated(runs.records, seen)
+
+
+def test_the_archive_holds_every_profile_of_today_s_code(kept: Any, evaluated: Evaluated) -> None:
+    """Else these tests trace for minutes, each time: `make accuracy` keeps what was traced."""
+    if package_version("torch") != TORCH_OF_THE_ARCHIVE:
+        pytest.skip(f"the archive was made with torch {TORCH_OF_THE_ARCHIVE}")
+    assert kept.requests and not kept.missed
 
 
 def test_kept_profiles_are_those_that_the_code_makes(kept: Any, evaluated: Evaluated) -> None:

@@ -18,6 +18,7 @@ from gpuplan.catalog.files import write_atomically
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process import cache
 from gpuplan.profiles.tracing_process.batch import ProfileRequest, profile_all
+from gpuplan.profiles.tracing_process.kept import kept_file
 
 ROOT = Path(__file__).parents[2]
 ARCHIVE = ROOT / "tests" / "published" / "profiles.jsonl.xz"
@@ -36,7 +37,7 @@ class KeptTraces:
         self.requests: list[ProfileRequest] = []
         """All that were asked for."""
         self.missed = 0
-        """How many of them the archive does not hold."""
+        """How many of them neither the archive holds nor a file beside the model (`kept`)."""
 
     def profiles(self, requests: Sequence[ProfileRequest]) -> dict[str, Profile | GpuplanError]:
         """Return the Profile of every request, or the error it ended with, by its key."""
@@ -51,7 +52,7 @@ class KeptTraces:
                 made[request.key] = Profile.model_validate_json(profile)
             else:
                 others.append(request)
-        self.missed += len(others)
+        self.missed += sum(not kept_file(request.path).exists() for request in others)
         made |= profile_all(others)
         for request in others:
             profile = made[request.key]
