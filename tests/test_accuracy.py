@@ -123,9 +123,8 @@ def evaluated(kept: Any) -> Evaluated:
 
 def test_the_archive_holds_every_profile_of_today_s_code(kept: Any, evaluated: Evaluated) -> None:
     """Else these tests trace for minutes, each time: `make accuracy` keeps what was traced."""
-    if package_version("torch") != TORCH_OF_THE_ARCHIVE:
-        pytest.skip(f"the archive was made with torch {TORCH_OF_THE_ARCHIVE}")
-    assert kept.requests and not kept.missed
+    assert kept.requests
+    assert not kept.missed or package_version("torch") != TORCH_OF_THE_ARCHIVE
 
 
 def test_kept_profiles_are_those_that_the_code_makes(kept: Any, evaluated: Evaluated) -> None:
