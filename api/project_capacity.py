@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from ..catalog.snapshot import Catalogue
+    from ..planner.budget.report.capacity_rows import CapacityOverTime
     from ..planner.budget.schedule import Span
-    from ..planner.capacity.answer import CapacityOverTime
     from ..planner.capacity.commitments import Prices
 
 
@@ -35,7 +35,7 @@ def capacity_over_time(
     Args:
         project: Its file `gpuplan.yaml`, a folder that holds one, or what `read_project` returned.
         have: Accelerators that there are, by name: {"H100": 64}; of other kinds as many as it
-            wants.
+            wants. Default: those that its file names under `have`.
         folder: Where files that the project names are looked for; default: beside its file.
         on_progress: Called with what is being done, how much of it is done, and of how much.
         on_output: Called with what the user's code printed.
@@ -47,11 +47,9 @@ def capacity_over_time(
         NoFeasiblePlanError: An experiment has no feasible plan.
     """
     from ..planner.budget.schedule import refuse_too_late, schedule
-    from ..planner.capacity.build import capacity_over_time as built
-    from ..planner.capacity.jobs import jobs_of
+    from .projects.project_file import read_project
     from .projects.providers import with_known_providers
     from .projects.runs import Answers
-    from .reports import read_project
 
     if not isinstance(project, Project):
         path = Path(project)
@@ -63,9 +61,30 @@ def capacity_over_time(
     project = answers.project = with_known_providers(project, answers.catalogue)
     spans = schedule(tuple(answers.planned()), project)
     refuse_too_late(spans)
+    there = project.have if have is None else have
+    return capacity_of(project, spans, answers.catalogue, have=there)
+
+
+def capacity_of(
+    project: Project, spans: Sequence[Span], catalogue: Catalogue, *, have: Mapping[str, int]
+) -> CapacityOverTime:
+    """Return what `capacity_over_time` does, of runs whose times are known.
+
+    Args:
+        project: of the runs.
+        spans: what `budget.schedule.schedule` returned for it.
+        catalogue: names of accelerators, and prices of commitments.
+        have: as `capacity_over_time`.
+
+    Raises:
+        UsageError: as `capacity_over_time`.
+    """
+    from ..planner.capacity.build import capacity_over_time as built
+    from ..planner.capacity.jobs import jobs_of
+
     jobs = jobs_of(spans, project)
-    there = _canonical(have or {}, {job.accelerator for job in jobs}, answers.catalogue)
-    return built(project, jobs, there, _prices(spans, answers.catalogue))
+    there = _canonical(have, {job.accelerator for job in jobs}, catalogue)
+    return built(project, jobs, there, _prices(spans, catalogue))
 
 
 def _prices(spans: Iterable[Span], catalogue: Catalogue) -> dict[str, Prices]:

@@ -19,6 +19,9 @@ from .answers import utc_now
 from .kept import kept_plan
 
 if TYPE_CHECKING:
+    from ..catalog.snapshot import Catalogue
+    from ..planner.budget.ledger import Books
+    from ..planner.budget.report.capacity_rows import CapacityOverTime
     from .projects.runs import Answers
 
 
@@ -215,7 +218,7 @@ def _report_of(
 ) -> BudgetReport:
     from ..catalog.version import VERSION
     from ..planner.budget.ledger import Books
-    from ..planner.budget.report.build import Made, build_report
+    from ..planner.budget.report.build import Made, build_report, with_capacity
     from ..planner.cost.ways import ways_to_pay
     from .projects.machines import idle_price
     from .projects.providers import with_known_providers
@@ -230,6 +233,8 @@ def _report_of(
         planned=planned,
         idle=tuple(idle_price(one, catalogue) for one in project.idle),
     )
+    # Where it contradicts itself, the file is refused before the longer part of the work.
+    capacity = None if is_of_plans else _capacity_of(books, catalogue)
     made = Made(
         gpuplan_version=VERSION,
         generated_at=clock().isoformat(timespec="seconds"),
@@ -237,12 +242,27 @@ def _report_of(
         snapshot_date=catalogue.snapshot_date,
         file=file,
     )
+    found = build_report(books, made, ways_of=lambda plan: ways_to_pay(plan, catalogue))
     return with_launches(
-        build_report(books, made, ways_of=lambda plan: ways_to_pay(plan, catalogue)),
+        found if capacity is None else with_capacity(found, capacity),
         clock(),
         project=None if is_of_plans else project.name,
         file=None if file is None else answers.folder / file,
     )
+
+
+def _capacity_of(books: Books, catalogue: Catalogue) -> CapacityOverTime | None:
+    """Return the project's accelerators over time; None of more sets of runs than can be drawn."""
+    from ..planner.budget.schedule import refuse_too_late
+    from ..planner.capacity.build import MOST_JOBS
+    from .project_capacity import capacity_of
+
+    spans = books.spans()
+    refuse_too_late(spans)
+    have = books.project.have
+    if len(spans) > MOST_JOBS and not have:
+        return None
+    return capacity_of(books.project, spans, catalogue, have=have)
 
 
 def _with_owner(project: Project) -> Project:

@@ -22,8 +22,8 @@ from gpuplan.launcher.local.export_weights import ExportedWeights
 from gpuplan.launcher.prepare.prepare import LaunchAnswer
 from gpuplan.planner.advise.answer import Advice
 from gpuplan.planner.budget.difference.causes import Difference
+from gpuplan.planner.budget.report.capacity_rows import CapacityOverTime
 from gpuplan.planner.budget.report.report import BudgetReport
-from gpuplan.planner.capacity.answer import CapacityOverTime
 from gpuplan.planner.plan.ids import NOT_CONTENT, plan_id
 from gpuplan.planner.plan.param_sweep import Sweep
 from gpuplan.planner.plan.plan import Estimate

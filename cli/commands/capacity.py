@@ -30,7 +30,7 @@ DEFAULT_TOP = 20
     "Machine",
     "--have",
     metavar="NAME:N",
-    help="With a project: so many accelerators there are, H100:64; of others as many as it wants.",
+    help="With a project: so many accelerators there are, H100:64, in place of its file's `have`.",
 )
 @list_option("Machine", "--provider", help="Only these: aws, gcp, azure.")
 @list_option("Machine", "--region", help="Only these regions.")
@@ -132,7 +132,7 @@ def _of_project(
     from ..render.capacity_over_time import render_capacity_over_time
     from ..terminal.output import chosen_format, screen_for, write_output
 
-    there = _counts(have)
+    there = _counts(have) if have else None
     with counted_progress("Planning the runs …", quiet=quiet) as tell:
         found = api.capacity_over_time(project, have=there, on_progress=tell)
     form = chosen_format(form, out_file, FORMATS)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from ...catalog.text.money import format_money
-from ...planner.capacity.answer import (
+from ...planner.budget.report.capacity_rows import (
     AcceleratorNeed,
     CapacityOverTime,
     CommitmentMix,

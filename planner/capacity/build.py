@@ -11,8 +11,7 @@ from ...catalog.errors import UsageError
 from ...catalog.units import HOURS_PER_DAY, HOURS_PER_YEAR
 from ..budget.project.months import Month, hours_until
 from ..budget.project.project import Project
-from ..budget.schedule import LONGEST_YEARS
-from .answer import (
+from ..budget.report.capacity_rows import (
     AcceleratorNeed,
     CapacityOverTime,
     CommitmentMix,
@@ -20,6 +19,7 @@ from .answer import (
     JobTimes,
     Shortage,
 )
+from ..budget.schedule import LONGEST_YEARS
 from .commitments import Prices, machine_jobs, mixes, on_demand_usd
 from .draws import Use, drawn_shares, ends, placed_draws, use_within
 from .headline import headline
@@ -52,7 +52,7 @@ def capacity_over_time(
         raise UsageError(
             f"{project.name} has {len(jobs):,} sets of runs, repetitions counted; at most"
             f" {MOST_JOBS:,} are put in order.",
-            fix="leave --have out, or plan a shorter time.",
+            fix="leave `have` out, or plan a shorter time.",
         )
     _refuse_too_large(jobs, have)
     best = ordered(jobs, have)
@@ -116,7 +116,7 @@ def _refuse_too_late(jobs: Sequence[Job], placed: Sequence[Placed]) -> None:
         raise UsageError(
             f"{jobs[last].name} would end {years:,.0f} years after the start of the project with so"
             f" few accelerators; at most {LONGEST_YEARS} are planned.",
-            fix="give a larger --have, or plan fewer runs.",
+            fix="say that you have more, or plan fewer runs.",
         )
 
 
@@ -127,8 +127,8 @@ def _refuse_too_large(jobs: Sequence[Job], have: Mapping[str, int]) -> None:
             raise UsageError(
                 f"{job.experiment}: one run is planned on {job.per_run} × {job.accelerator}, and"  # noqa: RUF001
                 f" there are {count}.",
-                fix=f"give --have {job.accelerator}:{job.per_run}, or hold its plan to what there"
-                " is with `nodes`, `max_nodes` or `accelerator` in the project file.",
+                fix=f"name at least {job.per_run} under `have` (or with --have), or hold its plan"
+                " to what there is with `nodes`, `max_nodes` or `accelerator` in the project file.",
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...catalog.units import HOURS_PER_DAY
-from .answer import AcceleratorNeed, CapacityOverTime
+from ..budget.report.capacity_rows import AcceleratorNeed, CapacityOverTime
 
 LATE_DAYS = 0.05
 """What is less is not worth a word."""

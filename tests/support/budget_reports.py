@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from decimal import ROUND_HALF_UP, Decimal
 
+from capacity_reports import capacity_of
+
 from gpuplan.planner.budget.project.months import Month
 from gpuplan.planner.budget.report.actual_rows import SpentRow
 from gpuplan.planner.budget.report.report import BudgetReport
@@ -462,6 +464,7 @@ def make_report(
             ),
         ),
         ways=tuple(_ways(names[0])),
+        capacity=capacity_of(rows, _uses(entries), START.first_day),
         seed=7,
         draws=10_000,
     )
@@ -555,6 +558,7 @@ def bare_report() -> BudgetReport:
             "risks": (),
             "currency": None,
             "spent": (),
+            "capacity": None,
         }
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ....planner.budget.report.report import BudgetReport
 from ....planner.budget.sums import NO_EXPERIMENT
-from . import run_charts
+from . import capacity, run_charts
 from .burn_down import burn_down
 from .drawing import (
     BAND,
@@ -208,8 +208,13 @@ CHARTS: dict[str, tuple[str, Callable[[BudgetReport], Spec | None]]] = {
         run_charts.memory,
     ),
     "accelerators": (
-        "Most accelerators at one time, by month and type",
-        run_charts.accelerators,
+        "Most accelerators at one time, by month and type; a thin line is the 80 % range, a red one"
+        " what there is",
+        capacity.accelerators,
+    ),
+    "capacity": (
+        "When each set of runs goes on with the accelerators that there are; light: it waits",
+        capacity.times,
     ),
 }
 """Name → caption and the function that draws it."""

@@ -9,7 +9,7 @@ from ....catalog.units import GIB, HOURS_PER_DAY
 from ....planner.budget.report.report import BudgetReport
 from ....planner.budget.report.rows import ExperimentRow
 from ..explain import MEMORY_PARTS, STEP_PARTS
-from .drawing import BAR, COLOURS, INK, PAPER, Spec, coloured, drawn, framed, month_axis, name_axis
+from .drawing import BAR, COLOURS, INK, PAPER, Spec, coloured, drawn, framed, name_axis
 from .figures import clean
 from .run_tables import part_names
 
@@ -134,40 +134,6 @@ def memory(report: BudgetReport) -> Spec | None:
         if row.memory_capacity_bytes is not None
     }
     return _stacked(parts, MEMORY_PARTS, scale=1 / GIB, title="GiB", capacity=capacity)
-
-
-def accelerators(report: BudgetReport) -> Spec | None:
-    """Return the most accelerators at one time of each month, the types side by side.
-
-    They are not stacked: types may be busy at different times of a month.
-    """
-    if not report.accelerators:
-        return None
-    hours: dict[str, float] = {}
-    for use in report.accelerators:
-        hours[use.accelerator] = hours.get(use.accelerator, 0.0) + use.hours
-    names = sorted(hours, key=lambda name: -hours[name])[: len(COLOURS)]
-    values = [
-        {"month": str(use.month), "accelerator": use.accelerator, "peak": use.peak}
-        for use in report.accelerators
-        if use.accelerator in names
-    ]
-    bars = drawn(
-        {"type": "bar"},
-        {
-            "x": month_axis([row.name for row in report.by_month]),
-            "xOffset": {"field": "accelerator", "scale": {"domain": names}},
-            "y": {
-                "field": "peak",
-                "type": "quantitative",
-                "title": "accelerators",
-                "axis": {"tickCount": 5},
-            },
-            "color": coloured("accelerator", names),
-        },
-        values,
-    )
-    return framed({"layer": [bars], "height": 180})
 
 
 def _stacked(

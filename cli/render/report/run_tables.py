@@ -111,26 +111,6 @@ def resources_table(report: BudgetReport) -> Table:
     )
 
 
-def accelerators_table(report: BudgetReport) -> Table:
-    """Return how many accelerators of each type a month needs."""
-    return Table(
-        id="accelerators",
-        caption="Accelerators that are needed, by month and type",
-        columns=(
-            Column("Month", "month"),
-            Column("Accelerator"),
-            Column("Accelerator-hours", "number", adds=True),
-            Column("Most at one time", "count"),
-            Column("On average", "number"),
-        ),
-        rows=tuple(
-            (str(use.month), use.accelerator, use.hours, use.peak, use.mean)
-            for use in report.accelerators
-        ),
-        has_total=True,
-    )
-
-
 def fronts_table(report: BudgetReport) -> Table:
     """Return the plans of each experiment of which none is both slower and dearer than another."""
     return Table(

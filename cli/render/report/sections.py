@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ....planner.budget.report.report import BudgetReport
+from . import capacity
 from . import money_tables as money
 from . import run_tables as runs
 from . import spent_tables as spent
@@ -45,6 +46,7 @@ def sections(report: BudgetReport) -> list[Section]:
         _movers(report),
         _actual(report),
         _machines(report),
+        _capacity(report),
         _ways(report),
         _plans(report),
         _lines(report),
@@ -150,9 +152,18 @@ def _machines(report: BudgetReport) -> Section:
         "Accelerators, energy and carbon",
         "How many accelerators are needed and when, and what electricity they take.",
         (
-            Part(runs.accelerators_table(report), ("accelerators",)),
+            Part(capacity.accelerators_table(report), ("accelerators",)),
             Part(runs.resources_table(report)),
         ),
+    )
+
+
+def _capacity(report: BudgetReport) -> Section:
+    return Section(
+        "capacity",
+        "With the accelerators that there are",
+        capacity.intro(report),
+        (Part(capacity.times_table(report), ("capacity",)),),
     )
 
 
@@ -162,7 +173,7 @@ def _ways(report: BudgetReport) -> Section:
         "Rent, reserve or buy",
         "What is paid by the hour costs the same however much it is used; a term, or a machine of"
         " one's own, is paid in the hours without use too. None of it is in the sums.",
-        (Part(ways_table(report)),),
+        (Part(ways_table(report)), Part(capacity.commitments_table(report))),
     )
 
 

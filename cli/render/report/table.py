@@ -49,6 +49,8 @@ def _money(report: BudgetReport, width: int) -> Iterator[Text]:
     ]
     for label, value, note in figures:
         yield Text(_cut(f"{label:<9}{value:>16}  {note}", width))
+    if report.capacity is not None and report.capacity.have:
+        yield Text(_cut(clean(report.capacity.headline), width))
     if report.moved is not None:
         yield Text(_cut(f"since {report.moved.before.name}: {clean(report.moved.headline)}", width))
 

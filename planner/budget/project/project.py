@@ -39,6 +39,8 @@ class Project(Written):
     offers: str | None = None
     """The user's own machines, a file beside this one."""
     funding: tuple[Funding, ...] = ()
+    have: dict[str, WholeCount] = {}
+    """Name → how many accelerators there are, in an own cluster, a reservation or a quota."""
     defaults: Setting = Setting()
     """What experiments have that do not say otherwise."""
     experiments: dict[str, Experiment]

@@ -31,6 +31,7 @@ from ..sums import (
 )
 from ..usage import accelerator_hours, accelerator_use
 from .assumptions import assumptions, not_included, risks
+from .capacity_rows import CapacityOverTime
 from .experiment_rows import experiment_rows
 from .report import BudgetReport
 from .rows import Entry, MoneyRange, OptionName, OptionRow, ProjectFacts
@@ -123,6 +124,16 @@ def build_report(
         seed=seed,
         draws=DRAWS,
     )
+
+
+def with_capacity(report: BudgetReport, capacity: CapacityOverTime) -> BudgetReport:
+    """Return a report that says when its runs go on with the accelerators that there are.
+
+    Where the project has a limit of them, the first page says what it means for the runs.
+    """
+    first, *others = report.summary
+    summary = (first, capacity.headline, *others) if capacity.have else report.summary
+    return report.model_copy(update={"capacity": capacity, "summary": summary})
 
 
 def _facts(project: Project, made: Made) -> ProjectFacts:

@@ -1,11 +1,14 @@
-"""The answer of `gpuplan capacity gpuplan.yaml`: what is wanted when, and what slips."""
+"""Capacity over time: what a project wants of accelerators when, and what slips.
+
+The answer of `gpuplan capacity gpuplan.yaml`, which `planner.capacity` makes.
+"""
 
 from __future__ import annotations
 
 from datetime import date
 
-from ...catalog.frozen import FrozenModel, Usd
-from ..budget.project.months import Month
+from ....catalog.frozen import FrozenModel, Usd
+from ..project.months import Month
 
 
 class JobTimes(FrozenModel):

@@ -13,6 +13,7 @@ from ....catalog.frozen import FrozenModel, Usd
 from ...plan.payment import OwnCurrency
 from ..difference.causes import Difference
 from .actual_rows import SpentRow, VarianceRow
+from .capacity_rows import CapacityOverTime
 from .rows import (
     AcceleratorUse,
     AssumptionRow,
@@ -106,6 +107,9 @@ class BudgetReport(FrozenModel):
     """Experiments with launches that have ended, against their plans."""
     ways: tuple[WayRow, ...] = ()
     """Rent, reserve or buy: other ways of paying for machines of plans on demand; in no sum."""
+    capacity: CapacityOverTime | None = None
+    """Ranges of the accelerators that are wanted, and what slips with those that the project has;
+    None where nothing was planned for it."""
     moved: Difference | None = None
     """Why it differs from an earlier report of the same file; None where none was asked for."""
     seed: int

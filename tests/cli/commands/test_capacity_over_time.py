@@ -87,6 +87,50 @@ def test_a_node_that_is_used_all_year_is_worth_a_commitment(project: str, capsys
     assert "committed" not in capsys.readouterr().out
 
 
+def test_what_the_file_has_counts_unless_the_option_says_otherwise(project: str, capsys) -> None:
+    Path(project).write_text(PROJECT + "have: {H100: 64}\n")
+    assert run(["capacity", project]) == 0
+    assert capsys.readouterr().out.startswith("With 64 × H100-80GB-SXM")  # noqa: RUF001
+    assert run(["capacity", project, "--have", "H100:96"]) == 0
+    assert capsys.readouterr().out.startswith("96 × H100-80GB-SXM are enough")  # noqa: RUF001
+
+
+def test_the_report_has_the_times_that_capacity_says(project: str, capsys) -> None:
+    Path(project).write_text(PROJECT + "have: {H100: 64}\n")
+    assert run(["capacity", project, "--format", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert run(["report", project, "--format", "json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["capacity"] == said
+    assert report["summary"][1] == said["headline"]
+
+
+def test_the_report_of_a_project_that_does_not_say_has_ranges_alone(project: str, capsys) -> None:
+    assert run(["report", project, "--format", "json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["capacity"]["have"] == {} and report["capacity"]["needs"]
+    assert report["capacity"]["headline"] not in report["summary"]
+
+
+@pytest.mark.parametrize(
+    ("have", "said"),
+    [
+        ("{A100: 8}", "A100 is what no run is planned on"),
+        ("{H100: 48}", "main run: one run is planned on 64"),
+        ("{H100: 0}", "have.H100: '0' is not above zero"),
+        ("{H100: -8}", "have.H100"),
+        ("64", "have"),
+    ],
+)
+def test_a_file_that_contradicts_itself_is_refused(
+    project: str, have: str, said: str, capsys
+) -> None:
+    Path(project).write_text(PROJECT + f"have: {have}\n")
+    for command in ("capacity", "report"):
+        assert run([command, project]) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
+
+
 def test_have_is_of_a_project_alone(capsys) -> None:
     assert run(["capacity", "--accelerator", "H100:8", "--have", "H100:64"]) == 2
     assert "--have is what a project has" in capsys.readouterr().err

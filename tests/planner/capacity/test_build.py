@@ -8,7 +8,7 @@ from capacity_jobs import job
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.planner.budget.project.project import Project
-from gpuplan.planner.capacity.answer import CapacityOverTime
+from gpuplan.planner.budget.report.capacity_rows import CapacityOverTime
 from gpuplan.planner.capacity.build import capacity_over_time
 from gpuplan.planner.capacity.jobs import Job
 
@@ -73,7 +73,7 @@ def test_hours_that_are_exact_have_no_range() -> None:
 def test_one_run_that_is_too_large_is_refused() -> None:
     with pytest.raises(UsageError, match="one run is planned on 64 .* there are 32") as refused:
         of([job(10, 64)], A=32)
-    assert "--have A:64" in (refused.value.fix or "")
+    assert "at least 64 under `have`" in (refused.value.fix or "")
 
 
 def test_more_runs_than_can_be_put_in_order_are_refused() -> None:

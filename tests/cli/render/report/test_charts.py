@@ -102,7 +102,7 @@ def test_fronts_steps_memory_and_accelerators_are_those_of_the_report() -> None:
 
 
 def test_what_is_unknown_is_not_drawn() -> None:
-    for name in ("tornado", "fronts", "steps", "memory"):
+    for name in ("tornado", "fronts", "steps", "memory", "capacity"):
         assert CHARTS[name][1](bare_report()) is None
 
 
