@@ -41,6 +41,7 @@ from ..plan.layout import Layout
 from ..software.frozen_base import with_frozen_base
 from ..software.stack import StackFacts
 from ..software.state_bytes import StateScale
+from ..step.kernel_times import MATMUL_KINDS, kernel_dtype
 from ..step.kernel_totals import SegmentTimes, StepKernels, running_segments
 from .kept_tables import KeptTables, profile_digest
 from .kept_values import KeptValues
@@ -273,6 +274,26 @@ class ModelCache:
         """Return whether the Profile has the trace that runs (`numerics`)."""
         return self.numerics(precision, autocast=autocast) in self.profile.numerics()
 
+    def multiplies_on(self, accelerator: Accelerator, precision: Precision) -> bool:
+        """Return whether a device has a rate for every dtype that the step multiplies in.
+
+        A step in 16 bits may hold products in fp32: of parts that the model keeps out of autocast.
+        """
+        held = (self.numerics(precision, autocast=one) for one in (True, False))
+        numerics = next((one for one in held if one in self.profile.numerics()), None)
+        if numerics is None:
+            return True
+        known = self._derived.product_dtypes
+        if (numerics, precision) not in known:
+            known[numerics, precision] = frozenset(
+                kernel_dtype(kernel, precision)
+                for segment in self.profile.step(numerics).segments
+                for kernel in segment.kernels
+                if kernel.kind in MATMUL_KINDS
+            )
+        others = known[numerics, precision] - accelerator.peak_flops.keys()
+        return all(self.curves(accelerator).multiplies(dtype) for dtype in others)
+
     def times(
         self,
         accelerator: Accelerator,
@@ -437,6 +458,7 @@ class _Derived:
         self.envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...], Residence], Envelope] = {}
         self.kernels: dict[tuple[object, ...], StepKernels] = {}
         self.curves: dict[tuple[str, CurveChoice], DeviceCurves] = {}
+        self.product_dtypes: dict[tuple[Numerics, Precision], frozenset[str]] = {}
         self.reserved: dict[tuple[Numerics, Recompute, int, bool, Residence], float] = {}
         self.flops: dict[tuple[Numerics, Recompute], Affine] = {}
         self.moved: dict[tuple[Numerics, Recompute, bool], Affine] = {}

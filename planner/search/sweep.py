@@ -100,7 +100,12 @@ class Sweep:
         profile, asked = self.cache.profile, self.question.choices
         stack = stack_for(accelerator, profile, asked)
         fixed = self.space.fixed
-        precisions = precisions_for(accelerator, profile, asked, fixed=fixed)
+        able = precisions_for(accelerator, profile, asked, fixed=fixed)
+        precisions = [p for p in able if self.cache.multiplies_on(accelerator, p)]
+        if len(precisions) < len(able) and self.question.machine.accelerators:
+            self.refusals.add(
+                f"the step multiplies in fp32 too, for which {accelerator.name} has no known rate"
+            )
         ways = ways_to_try(accelerator, stack, precisions, profile, asked, fixed=fixed)
         if not (drives(stack, accelerator) and ways):
             self.counts["unsupported"] += len(choices)

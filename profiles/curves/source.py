@@ -85,10 +85,14 @@ class CurveSource:
             level=level,
         )
 
-    def _checked(self, dtype: str) -> Dtype:
+    def multiplies(self, dtype: str) -> bool:
+        """Return whether the device multiplies matrices in a dtype at a rate that is known."""
         native = self._native(dtype)
-        if native in GEMM_DTYPES and native in self.device.peak_flops:
-            return native
+        return native in GEMM_DTYPES and native in self.device.peak_flops
+
+    def _checked(self, dtype: str) -> Dtype:
+        if self.multiplies(dtype):
+            return self._native(dtype)
         known = [d for d in GEMM_DTYPES if d in self.device.peak_flops]
         raise UsageError(
             f"{self.accelerator} does not multiply matrices in {dtype}.",
@@ -96,9 +100,13 @@ class CurveSource:
         )
 
     def _native(self, dtype: str) -> Dtype:
-        if dtype == "tf32" and "tf32" not in self.device.peak_flops:
-            return "fp32"
-        return cast(Dtype, dtype)
+        peaks = self.device.peak_flops
+        plain = "fp32" if dtype == "tf32" and "tf32" not in peaks else cast(Dtype, dtype)
+        # On a TPU, XLA multiplies fp32 as bf16 unless it is told otherwise:
+        # https://github.com/google/jax/issues/1856
+        if plain == "fp32" and "fp32" not in peaks and self.device.needs_xla:
+            return "bf16"
+        return plain
 
     def _origin(self, kind: CurveKind, dtype: str) -> Origin:
         plain = self._native(dtype) == "fp32"

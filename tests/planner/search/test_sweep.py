@@ -51,6 +51,47 @@ def sweep_of(
     return sweep, list(sweep.candidates())
 
 
+def with_fp32_products(profile: Profile) -> Profile:
+    """Return the profile of a model that keeps its products out of autocast."""
+    steps = tuple(
+        step.model_copy(
+            update={
+                "segments": tuple(
+                    segment.model_copy(
+                        update={
+                            "kernels": tuple(
+                                kernel.model_copy(update={"dtype": "fp32"})
+                                if kernel.kind == "gemm"
+                                else kernel
+                                for kernel in segment.kernels
+                            )
+                        }
+                    )
+                    for segment in step.segments
+                )
+            }
+        )
+        for step in profile.steps
+    )
+    return profile.model_copy(update={"steps": steps})
+
+
+@pytest.mark.parametrize(
+    ("kind", "trains"), [("Gaudi1", False), ("TPU-v5e", True), ("A100-40GB-SXM", True)]
+)
+def test_a_device_without_a_rate_for_a_product_ends_no_search(
+    make_decoder: Callable[..., Profile], kind: str, trains: bool
+) -> None:
+    """Of a model whose step in 16 bits multiplies in fp32 too: XLA does that in bf16 on a TPU."""
+    plain = make_decoder()
+    machine = Machine(accelerators=(kind,), max_nodes=1)
+    assert sweep_of(plain, machine=machine)[1]
+    sweep, found = sweep_of(with_fp32_products(plain), machine=machine)
+    assert bool(found) == trains
+    assert bool(sweep.refusals) == (not trains)
+    assert bool(sweep.counts["unsupported"]) == (not trains)
+
+
 @pytest.mark.parametrize("all_variants", [False, True])
 @pytest.mark.parametrize("global_batch", [64, 96, 7])
 def test_everything_that_was_tried_is_a_candidate_or_counted(

@@ -227,6 +227,12 @@ def test_dtypes_without_units():
     )
 
 
+def test_a_tpu_multiplies_fp32_as_bf16():
+    tpu = curves("TPU-v5e")
+    assert tpu.multiplies("fp32") and not curves("Gaudi1").multiplies("fp32")
+    assert tpu.gemm_s(4096, 4096, 4096, dtype="fp32") == tpu.gemm_s(4096, 4096, 4096, dtype="bf16")
+
+
 def test_arguments_broadcast():
     time = curves("H100-80GB-SXM").gemm_s([1024, 2048], [[4096], [8192]], 4096, dtype="bf16")
     assert time.shape == (2, 2)
