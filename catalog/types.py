@@ -81,7 +81,23 @@ class Accelerator(CatalogueRow):
     @property
     def needs_xla(self) -> bool:
         """Whether a plain torch file must be ported to XLA to run on this device."""
-        return self.name.startswith(("TPU", "Trainium", "Inferentia"))
+        return port_of(self.name) == "XLA"
+
+    @property
+    def port_to(self) -> str | None:
+        """What a plain torch file must be ported to before it runs here (`port_of`)."""
+        return port_of(self.name)
+
+
+def port_of(accelerator: str) -> str | None:
+    """Return what a plain torch file must be ported to for an accelerator; None where it runs.
+
+    Gaudi has a torch of its own, whose device is "hpu":
+    https://docs.habana.ai/en/latest/PyTorch/PyTorch_Model_Porting/index.html
+    """
+    if accelerator.startswith(("TPU", "Trainium", "Inferentia")):
+        return "XLA"
+    return "Gaudi's torch" if accelerator.startswith("Gaudi") else None
 
 
 class Link(CatalogueRow):

@@ -10,6 +10,7 @@ from rich.text import Text
 from ...catalog.text.quantity import (
     UNKNOWN,
 )
+from ...catalog.types import port_of
 from ...planner.plan.plan import Estimate, Plan
 from .plan_table import TIE, USE, PlanTable, rate_cell, split_blocks
 from .text.columns import packed
@@ -87,8 +88,9 @@ def marks(answer: Estimate, headings: Sequence[str]) -> list[str]:
         found.append("not run: see show")
     if any(plan.frozen_precision == "nf4" for plan in answer.plans):
         found.append("nf4: frozen base in 4 bits (QLoRA)")
-    if any(plan.needs_port for plan in answer.plans):
-        found.append("port: to XLA first")
+    ports = {port_of(plan.offer.accelerator) or "XLA" for plan in answer.plans if plan.needs_port}
+    if ports:
+        found.append(f"port: to {' or '.join(sorted(ports, reverse=True))} first")
     if any(heading.startswith("spot") for heading in headings):
         found += spot_marks(answer.plans)
     if any(heading.startswith(CARBON_HEADING) for heading in headings) and any(

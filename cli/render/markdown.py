@@ -30,7 +30,7 @@ def render_markdown(answer: Estimate) -> str:
     ]
     for title, plans in (
         ("", own),
-        ("After a port to XLA, or with torch built from source:", ported),
+        ("After a port, or with torch built from source:", ported),
         ("On host processors alone:", cpus),
     ):
         if plans:

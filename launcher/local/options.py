@@ -47,8 +47,7 @@ def refuse_contradictions(spec: ModelSpec, given: SourcedPlan | None, request: R
         )
     if plan.needs_port:
         raise NoFeasiblePlanError(
-            f"{plan.offer.accelerator} runs torch code only after a port to XLA; such a plan is"
-            " not run.",
+            f"{plan.offer.accelerator} runs torch code only after a port; such a plan is not run.",
             fix="choose a plan on other accelerators with `gpuplan plans`.",
         )
     asked = request.nproc

@@ -76,7 +76,7 @@ def export(job: ExportJob, tool: str) -> Exported:
     if job.plan.needs_port:
         raise UsageError(
             f"Plan {job.plan.id} is on {job.plan.offer.accelerator}, where torch code runs only"
-            " after a port to XLA, so no file would start it.",
+            " after a port, so no file would start it.",
             fix="export a plan on GPUs.",
         )
     try:

@@ -131,7 +131,7 @@ def _refuse_unrunnable(plan: Plan, request: LaunchRequest) -> None:
     if request.command is None and (plan.runnable is False or plan.needs_port):
         raise NoFeasiblePlanError(
             f"gpuplan's runner does not run plan {plan.id}:"
-            f" {plan.why_not_runnable or 'it needs a port to XLA.'}",
+            f" {plan.why_not_runnable or 'it needs a port.'}",
             fix='launch a script of your own with --command "train.py …" --framework …, or choose'
             " another plan.",
         )

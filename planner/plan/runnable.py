@@ -29,7 +29,7 @@ def why_not_runnable(
     blocks: int,
     tied_modules: TiedNames | None,
     tied_blocks: TiedNames | None,
-    needs_port: bool = False,
+    port_to: str | None = None,
     frozen_precision: str | None = None,
 ) -> str | None:
     """Return why the runner cannot execute a plan, as one sentence; None when it can.
@@ -45,11 +45,13 @@ def why_not_runnable(
         blocks: Of the longest run of repeated blocks, which stages are made of.
         tied_modules: Two names of one weight that tensor parallelism would make two.
         tied_blocks: Two names of one weight that two blocks, or a block and the rest, share.
-        needs_port: Whether the accelerator runs torch code only after a port (XLA).
+        port_to: What torch code must be ported to before the accelerator runs it, such as XLA.
         frozen_precision: How frozen parameters are kept; None as the precision says.
     """
-    if needs_port or stack == "xla":
-        return "It needs a port to XLA: the plan is written as a command, and not run."
+    if port_to is not None or stack == "xla":
+        return (
+            f"It needs a port to {port_to or 'XLA'}: the plan is written as a command, and not run."
+        )
     if stack not in RUN_STACKS:
         return f"It was predicted for {stack}; the runner is torch's own. Run it with --command."
     if precision is not None and precision not in RUN_PRECISIONS:

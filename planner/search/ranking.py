@@ -46,7 +46,7 @@ def rank(
     """Return plans in order: one per group, or all of them on request.
 
     Plans that may run out of memory come after the others, and last those on accelerators that
-    run the file only after a port to XLA, or with torch built from source.
+    run the file only after a port, or with torch built from source.
     The plans that the first lines of an answer name are added where they are not among the best:
     the fastest, the smallest, and what may be recommended.
 

@@ -31,13 +31,14 @@ def why_not_run(setup: Setup, accelerator: Accelerator, profile: Profile) -> str
         tied_modules=profile.tied_modules,
         tied_blocks=profile.tied_blocks,
         blocks=max((group.count for group in profile.blocks), default=0),
-        needs_port=accelerator.needs_xla,
+        port_to=accelerator.port_to,
     )
 
 
 def stands_apart(accelerator: Accelerator, profile: Profile) -> bool:
     """Return whether a device runs a torch file after a port only, or with torch from source."""
-    return accelerator.needs_xla or torch_build_of(accelerator, profile).why_not is not None
+    has_build = torch_build_of(accelerator, profile).why_not is None
+    return accelerator.port_to is not None or not has_build
 
 
 def is_run(candidate: Candidate, profile: Profile) -> bool:

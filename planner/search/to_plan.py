@@ -99,7 +99,7 @@ def as_plan(
         p_oom=prediction.p_oom,
         needs_build=_needs_build(torch_build),
         usually_reserved=reserved is not None,
-        needs_port=site.accelerator.needs_xla,
+        needs_port=site.accelerator.port_to is not None,
         notes=(*prediction.notes, *(note for note in told if note is not None)),
     )
     plan = with_energy(plan, choice.electricity)
