@@ -97,7 +97,8 @@ def _rule(profile: Profile) -> _Rule:
             words=f"{row['tokens'] / 1e6:g}M tokens at {size / 1e9:.2g}B parameters",
             source=row["source"],
         )
-    if any(k.kind == "convolution" for s in profile.steps[0].segments for k in s.kernels):
+    kinds = {k.kind for s in profile.steps[0].segments for k in s.kernels}
+    if "convolution" in kinds and "rnn" not in kinds:  # Both are in models of speech.
         return _Rule(**_samples(table["images"], "of images"))
     if profile.batch_bytes.per_sample <= LARGEST_ROW_BYTES and not profile.blocks:
         return _Rule(**_samples(table["rows"], "of table rows"))

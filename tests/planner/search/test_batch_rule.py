@@ -36,6 +36,24 @@ def test_a_language_model_has_the_batch_of_published_runs_of_its_size(
     assert batch.tokens == samples * 2048
 
 
+@pytest.mark.parametrize(
+    ("kinds", "rule"),
+    [(["convolution"], "256 samples of images"), (["convolution", "rnn"], "256 samples")],
+)
+def test_convolutions_before_an_rnn_are_no_images(
+    make_decoder: Callable[..., Profile], kinds: list[str], rule: str
+) -> None:
+    """Models of speech begin with convolutions, and say nothing of tokens."""
+    profile = make_decoder().model_copy(update={"tokens_per_sample": None})
+    step = profile.steps[0]
+    segment = step.segments[0]
+    kernels = [segment.kernels[0].model_copy(update={"kind": kind}) for kind in kinds]
+    changed = segment.model_copy(update={"kernels": (*kernels, *segment.kernels)})
+    steps = (step.model_copy(update={"segments": (changed, *step.segments[1:])}),)
+    batch = global_batch_of(profile.model_copy(update={"steps": steps}), Work(samples=1e9), 1e9)
+    assert batch.rule == rule
+
+
 def test_adapters_of_a_large_model_have_a_small_batch(toy: Profile) -> None:
     lora = language(toy, 8e9, trainable_parameters=20_000_000)
     assert global_batch_of(lora, Work(), None).samples == 16
