@@ -120,7 +120,7 @@ def _notes(steps: list[StepTrace]) -> list[str]:
         return []
     return [
         f"{', '.join(sorted(crossed))} multiplies samples with samples: its FLOPs and its memory "
-        "grow with the square of the micro-batch, and are right only near the traced sizes."
+        "grow with the square of the micro-batch, and are right only near the traced sizes"
     ]
 
 

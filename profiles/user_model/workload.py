@@ -146,12 +146,24 @@ def bind_optimizer(params: Params, function: Callable[..., Any] | None) -> Calla
     bound = params.bind(function, reserved=1)
 
     def build_optimizer(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-        optimizer = bound(parameters)
+        try:
+            optimizer = bound(parameters)
+        except AttributeError as error:
+            if error.obj is not parameters:
+                raise
+            raise UserFileError(
+                f"build_optimizer() asks its argument for {error.name!r}: it is given the"
+                " parameters of the model, not the model.",
+                fix="take them as they are, and groups by their shapes:"
+                " [p for p in parameters if p.ndim > 1].",
+            ) from error
         if isinstance(optimizer, torch.optim.Optimizer):
             return optimizer
         raise UserFileError(
             f"build_optimizer() returned {described(optimizer)}, not a torch.optim.Optimizer.",
-            fix="return for example torch.optim.AdamW(parameters, lr=1e-4).",
+            fix="return one optimizer of several parameter groups, each with its own lr."
+            if isinstance(optimizer, list | tuple)
+            else "return for example torch.optim.AdamW(parameters, lr=1e-4).",
         )
 
     return build_optimizer

@@ -390,6 +390,12 @@ RETURNS = [
     ("compute_loss", "1.5", "returned a float"),
     ("compute_loss", "torch.tensor(1.5)", "depends on no trainable parameter"),
     ("build_optimizer", "None", "build_optimizer() returned None"),
+    ("build_optimizer", "[torch.optim.SGD(parameters)]", "build_optimizer() returned a list of 1"),
+    (
+        "build_optimizer",
+        "torch.optim.SGD(parameters.head.parameters())",
+        "asks its argument for 'head': it is given the parameters of the model",
+    ),
 ]
 
 
