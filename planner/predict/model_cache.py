@@ -279,19 +279,20 @@ class ModelCache:
 
         A step in 16 bits may hold products in fp32: of parts that the model keeps out of autocast.
         """
-        held = (self.numerics(precision, autocast=one) for one in (True, False))
-        numerics = next((one for one in held if one in self.profile.numerics()), None)
-        if numerics is None:
+        tried: list[Numerics] = [self.numerics(precision, autocast=one) for one in (True, False)]
+        held: list[Numerics] = [one for one in tried if one in self.profile.numerics()]
+        if not held:
             return True
         known = self._derived.product_dtypes
-        if (numerics, precision) not in known:
-            known[numerics, precision] = frozenset(
+        key: tuple[Numerics, Precision] = (held[0], precision)
+        if key not in known:
+            known[key] = frozenset(
                 kernel_dtype(kernel, precision)
-                for segment in self.profile.step(numerics).segments
+                for segment in self.profile.step(held[0]).segments
                 for kernel in segment.kernels
                 if kernel.kind in MATMUL_KINDS
             )
-        others = known[numerics, precision] - accelerator.peak_flops.keys()
+        others = known[key] - accelerator.peak_flops.keys()
         return all(self.curves(accelerator).multiplies(dtype) for dtype in others)
 
     def times(

@@ -101,7 +101,7 @@ class Sweep:
         stack = stack_for(accelerator, profile, asked)
         fixed = self.space.fixed
         able = precisions_for(accelerator, profile, asked, fixed=fixed)
-        precisions = [p for p in able if self.cache.multiplies_on(accelerator, p)]
+        precisions: list[Precision] = [p for p in able if self.cache.multiplies_on(accelerator, p)]
         if len(precisions) < len(able) and self.question.machine.accelerators:
             self.refusals.add(
                 f"the step multiplies in fp32 too, for which {accelerator.name} has no known rate"
