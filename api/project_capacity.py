@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ def capacity_over_time(
         now: The clock; default: the current time in UTC.
 
     Raises:
-        UsageError: The project file is at fault; no run is planned on a kind in `have`, or one run
+        UsageError: The project file is at fault; no run is planned on any kind in `have`, or a run
             needs more than there are.
         NoFeasiblePlanError: An experiment has no feasible plan.
     """
@@ -111,9 +111,9 @@ def _prices(spans: Iterable[Span], catalogue: Catalogue) -> dict[str, Prices]:
 
 
 def _canonical(
-    have: Mapping[str, int], kinds: Iterable[str], catalogue: Catalogue
+    have: Mapping[str, int], kinds: Collection[str], catalogue: Catalogue
 ) -> dict[str, int]:
-    """Return what there is by the names of the kinds that runs are planned on."""
+    """Return what there is by the names of the kinds that runs are planned on, and of no others."""
     from ..catalog.names import match_accelerators
 
     found: dict[str, int] = {}
@@ -121,16 +121,16 @@ def _canonical(
         if count < 1:
             raise UsageError(f"{name}:{count} is no accelerator.", fix="give a number from 1 on.")
         meant = [one for one in match_accelerators(name, catalogue=catalogue) if one in kinds]
-        if len(meant) != 1:
-            planned = ", ".join(sorted(kinds))
-            said = f"could be {' or '.join(meant)}" if meant else "is what no run is planned on"
-            raise UsageError(
-                f"{name} {said}; runs are planned on {planned}.",
-                fix=f"give one of {' or '.join(meant)}."
-                if meant
-                else "name it as `accelerator` in the project file, under `defaults`.",
-            )
-        if meant[0] in found:
+        if len(meant) > 1:
+            either = " or ".join(meant)
+            raise UsageError(f"{name} could be {either}.", fix=f"give one of {either}.")
+        if meant and meant[0] in found:
             raise UsageError(f"{meant[0]} is given twice.", fix="give their sum.")
-        found[meant[0]] = count
+        found |= dict.fromkeys(meant, count)
+    if have and not found:
+        raise UsageError(
+            f"No run is planned on {' or '.join(have)}; runs are planned on"
+            f" {', '.join(sorted(kinds))}.",
+            fix="name what you have as `accelerator` in the project file, under `defaults`.",
+        )
     return found

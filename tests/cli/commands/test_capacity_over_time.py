@@ -64,7 +64,7 @@ def test_json_and_csv_hold_the_same_jobs(project: str, capsys) -> None:
     [
         (("--have", "H100"), "--have H100 is not of the form NAME:N"),
         (("--have", "H100:0"), "H100:0 is no accelerator"),
-        (("--have", "A100:8"), "A100 is what no run is planned on; runs are planned on H100"),
+        (("--have", "A100:8"), "No run is planned on A100; runs are planned on H100"),
         (("--have", "H100:8,H100:9"), "--have H100 is given twice"),
         (("--have", "H100:8,h100-80gb-sxm:9"), "H100-80GB-SXM is given twice"),
         (("--have", "H100:48"), "main run: one run is planned on 64"),
@@ -95,6 +95,12 @@ def test_what_the_file_has_counts_unless_the_option_says_otherwise(project: str,
     assert capsys.readouterr().out.startswith("96 × H100-80GB-SXM are enough")  # noqa: RUF001
 
 
+def test_what_a_project_has_and_does_not_use_is_left_out(project: str, capsys) -> None:
+    Path(project).write_text(PROJECT + "have: {H100: 64, A100-80GB-SXM: 16}\n")
+    assert run(["capacity", project, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["have"] == {"H100-80GB-SXM": 64}
+
+
 def test_the_report_has_the_times_that_capacity_says(project: str, capsys) -> None:
     Path(project).write_text(PROJECT + "have: {H100: 64}\n")
     assert run(["capacity", project, "--format", "json"]) == 0
@@ -115,7 +121,7 @@ def test_the_report_of_a_project_that_does_not_say_has_ranges_alone(project: str
 @pytest.mark.parametrize(
     ("have", "said"),
     [
-        ("{A100: 8}", "A100 is what no run is planned on"),
+        ("{A100: 8}", "No run is planned on A100"),
         ("{H100: 48}", "main run: one run is planned on 64"),
         ("{H100: 0}", "have.H100: '0' is not above zero"),
         ("{H100: -8}", "have.H100"),
