@@ -118,6 +118,7 @@ def test_every_chart_is_there_with_its_values(opened: Opener) -> None:
             "forecast",
             "remaining",
             "accelerators",
+            "capacity",
             "fronts",
             "steps",
             "memory",
