@@ -31,6 +31,8 @@ MOST_ROWS = 300
 MOST_OPEN_ROWS = 30
 """A table of more rows is folded up."""
 MOST_ROWS_BESIDE_A_CHART = 12
+MOST_COLUMNS_BESIDE_A_CHART = 6
+"""A wider table has the whole width, below its chart."""
 MOST_COLUMNS_WITH_BARS = 5
 TEMPLATES = ("macros.html.j2", "report.html.j2", "document.html.j2")
 _URL = re.compile(r"(https?://[^\s<>\"'`\\]+[^\s<>\"'`\\.,;:)])")
@@ -58,6 +60,11 @@ class View:
     bar_column: int | None
     """Number of the column with bars, from 0."""
     is_folded: bool
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether there is no room for it beside a chart."""
+        return len(self.table.columns) > MOST_COLUMNS_BESIDE_A_CHART
 
     @property
     def label(self) -> str:
