@@ -93,7 +93,7 @@ def port_of(accelerator: str) -> str | None:
     """Return what a plain torch file must be ported to for an accelerator; None where it runs.
 
     Gaudi has a torch of its own, whose device is "hpu":
-    https://docs.habana.ai/en/latest/PyTorch/PyTorch_Model_Porting/index.html
+    https://docs.habana.ai/en/latest/PyTorch/PyTorch_Model_Porting/Mixed_Precision.html
     """
     if accelerator.startswith(("TPU", "Trainium", "Inferentia")):
         return "XLA"

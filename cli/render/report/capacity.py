@@ -19,14 +19,13 @@ from .drawing import (
     framed,
     month_axis,
     name_axis,
+    time_axis,
 )
 from .figures import clean
 from .tables import Column, Table, without_empty
 
 MOST_TIMES = 80
 """Sets of runs in the chart: those that end latest against what is wanted."""
-DAYS_IN_MONTHS = 120
-"""A longer time line has months at its axis, a shorter one days."""
 
 
 def accelerators_table(report: BudgetReport) -> Table:
@@ -168,22 +167,9 @@ def times(report: BudgetReport) -> Spec | None:
         return None
     latest = sorted(found.jobs, key=lambda one: -one.slips_days)[:MOST_TIMES]
     jobs = [one for one in found.jobs if one in latest]
-    days = (found.end - found.start).days
-    x = {
-        "type": "temporal",
-        "title": None,
-        "timeUnit": "utcyearmonthdate",
-        "scale": {"type": "utc"},
-        "axis": {
-            "format": "%b %Y" if days > DAYS_IN_MONTHS else "%-d %b",
-            "tickCount": 5,
-            "labelOverlap": True,
-        },
-    }
     encoding = {
         "y": name_axis("name", [clean(one.name) for one in jobs]),
-        "x": {**x, "field": "begin"},
-        "x2": {"field": "end", "timeUnit": "utcyearmonthdate"},
+        **time_axis((found.end - found.start).days),
     }
     layers = [
         drawn({"type": "bar", "height": {"band": 0.3}, "color": BAND}, encoding, _waits(jobs)),

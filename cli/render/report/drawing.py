@@ -15,6 +15,8 @@ Values = list[dict[str, Any]]
 WIDTH = 380
 """Pixels of the drawing, without its labels: the whole is read on a phone, which shrinks it."""
 BAR = 20
+DAYS_IN_MONTHS = 120
+"""A longer time line has months at its axis, a shorter one days."""
 COLOURS = (
     "#2563a8",
     "#c2410c",
@@ -47,6 +49,26 @@ def month_axis(names: Sequence[str]) -> Spec:
     axis = {"labelAngle": -45 if len(names) > 6 else 0, "labelOverlap": True}
     scale = {"domain": list(names)}
     return {"field": "month", "type": "ordinal", "title": None, "axis": axis, "scale": scale}
+
+
+def time_axis(days: float) -> dict[str, Spec]:
+    """Return the axis of time, over so many days, for marks from their `begin` to their `end`."""
+    # Begins and ends are of no time zone: without utc they move with that of the machine.
+    unit = "utcyearmonthdatehoursminutes"
+    axis = {
+        "format": "%b %Y" if days > DAYS_IN_MONTHS else "%-d %b",
+        "tickCount": 5,
+        "labelOverlap": True,
+    }
+    begin = {
+        "field": "begin",
+        "type": "temporal",
+        "title": None,
+        "timeUnit": unit,
+        "scale": {"type": "utc"},
+        "axis": axis,
+    }
+    return {"x": begin, "x2": {"field": "end", "timeUnit": unit}}
 
 
 def name_axis(field: str, names: Sequence[str], *, limit: int = 130) -> Spec:

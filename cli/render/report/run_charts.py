@@ -9,15 +9,13 @@ from ....catalog.units import GIB, HOURS_PER_DAY
 from ....planner.budget.report.report import BudgetReport
 from ....planner.budget.report.rows import ExperimentRow
 from ..explain import MEMORY_PARTS, STEP_PARTS
-from .drawing import BAR, COLOURS, INK, PAPER, Spec, coloured, drawn, framed, name_axis
+from .drawing import BAR, COLOURS, INK, PAPER, Spec, coloured, drawn, framed, name_axis, time_axis
 from .figures import clean
 from .run_tables import part_names
 
 MOST_FRONTS = 6
 MOST_BARS = 20
 MOST_SPANS = 80
-DAYS_IN_MONTHS = 120
-"""A longer time line has months at its axis, a shorter one days."""
 
 
 def timeline(report: BudgetReport) -> Spec | None:
@@ -38,24 +36,7 @@ def timeline(report: BudgetReport) -> Spec | None:
     if not values:
         return None
     days = max(row.ends_h for row in rows) / HOURS_PER_DAY
-    # Begins and ends are of no time zone: without utc they move with that of the machine.
-    x = {
-        "field": "begin",
-        "type": "temporal",
-        "title": None,
-        "timeUnit": "utcyearmonthdatehoursminutes",
-        "scale": {"type": "utc"},
-        "axis": {
-            "format": "%b %Y" if days > DAYS_IN_MONTHS else "%-d %b",
-            "tickCount": 5,
-            "labelOverlap": True,
-        },
-    }
-    encoding: Spec = {
-        "y": name_axis("name", [row["name"] for row in values]),
-        "x": x,
-        "x2": {"field": "end", "timeUnit": "utcyearmonthdatehoursminutes"},
-    }
+    encoding: Spec = {"y": name_axis("name", [row["name"] for row in values]), **time_axis(days)}
     if 1 < len(stages) <= len(COLOURS):
         encoding["color"] = coloured("stage", [clean(name) for name in stages])
     else:
