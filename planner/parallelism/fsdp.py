@@ -40,6 +40,8 @@ class Unit:
     parameters: int
     trainable: int
     tensors: tuple[ParameterTensor, ...]
+    trainable_tensors: int = 0
+    """Tensors that are trained; 0 in a Profile that does not name them."""
 
     def padded(self, shard: int, *, trainable: bool = False) -> int:
         """Return elements of the unit with every parameter padded to `shard` ranks.
@@ -72,6 +74,7 @@ def units_of(profile: Profile) -> tuple[Unit, ...]:
             parameters=group.parameters,
             trainable=group.trainable_parameters,
             tensors=group.tensors,
+            trainable_tensors=_trained(group.tensors),
         )
         for group in profile.blocks
     )
@@ -81,8 +84,13 @@ def units_of(profile: Profile) -> tuple[Unit, ...]:
         parameters=profile.parameters - sum(u.count * u.parameters for u in blocks),
         trainable=profile.trainable_parameters - sum(u.count * u.trainable for u in blocks),
         tensors=profile.root_tensors,
+        trainable_tensors=_trained(profile.root_tensors),
     )
     return (*blocks, root)
+
+
+def _trained(tensors: Sequence[ParameterTensor]) -> int:
+    return sum(tensor.trainable for tensor in tensors)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from ..software.versions import (
     FLASH_PACKAGE,
     FUSED_ACCUMULATION,
     LARGE_BUCKETS,
+    SHARDED_BY_TENSOR,
     is_lean,
     is_python_bound,
     launches_serially,
@@ -122,6 +123,7 @@ def wire_bytes(
             bucket_bytes=MEGATRON_BUCKET_BYTES,
             refresh_overlaps=is_lean(date, features),
             sharded_by_unit=False,
+            sharded_by_tensor=SHARDED_BY_TENSOR in features,
         )
     if NUMERICS_OF_PRECISION[precision] == "pure16":
         return WireBytes(gather=2, reduce=2, refresh=2)

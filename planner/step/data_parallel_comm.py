@@ -62,6 +62,8 @@ class WireBytes:
     sharded_by_unit: bool = True
     """Whether ZeRO-1 and ZeRO-2 are FSDP that keeps what it gathered in forward (torch), not
     buckets and a refresh after the optimizer (DeepSpeed)."""
+    sharded_by_tensor: bool = False
+    """Whether ZeRO-1 gives whole tensors to ranks, each of which broadcasts its own (InternEvo)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,6 +321,8 @@ def slotted_calls(
     and ZeRO-2 reduce-scatter them (ZeRO-2 in every micro-batch) and gather the updated parameters
     after the optimizer, or in units of layers under the next forward pass; FSDP is
     `collective_calls`, torch's ZeRO-2 is FSDP that gathers once, and its ZeRO-1 also reduces once.
+    Where ranks own whole tensors all ranks reduce all gradients, and every owner broadcasts
+    (InternLM, internlm/solver/optimizer/hybrid_zero_optim.py@01e7fd61).
     """
     if layout.data == 1:
         return ()
@@ -328,7 +332,8 @@ def slotted_calls(
     trainable = sum(unit.trainable * unit.count for unit in units)
     gradients = trainable * wire.reduce
     buckets = max(1, round(gradients / wire.bucket_bytes))
-    sharded = layout.zero_stage in (1, 2) and layout.shard > 1
+    owned = layout.zero_stage == 1 and layout.shard > 1 and wire.sharded_by_tensor
+    sharded = layout.zero_stage in (1, 2) and layout.shard > 1 and not owned
     kind: Collective = "reduce_scatter" if sharded else "all_reduce"
     slot: Slot = "backward_s" if layout.zero_stage == 2 else "last_backward_s"
     bare: Slot = "backward_bare_s" if layout.zero_stage == 2 else "last_backward_bare_s"
@@ -343,10 +348,17 @@ def slotted_calls(
         calls += (
             SlottedCall(slot, "all_reduce", across, layout.shard, buckets, across_replicas=True),
         )
-    if sharded:
+    if sharded or owned:
         gathered: Slot = "first_forward_s" if wire.refresh_overlaps else "after_s"
-        calls += (SlottedCall(gathered, "all_gather", trainable * wire.refresh, ranks),)
+        # NCCL broadcasts along one ring, as one round of an all-gather of the same bytes.
+        owners = min(layout.shard, _trained_tensors(units)) if owned else 1
+        size = trainable * wire.refresh / owners
+        calls += (SlottedCall(gathered, "all_gather", size, layout.shard, owners),)
     return calls
+
+
+def _trained_tensors(units: tuple[Unit, ...]) -> int:
+    return max(1, sum(unit.count * unit.trainable_tensors for unit in units))
 
 
 def _fsdp_calls(units: tuple[Unit, ...], layout: Layout, wire: WireBytes) -> list[SlottedCall]:
