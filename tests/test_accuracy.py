@@ -44,7 +44,6 @@ truths = importlib.import_module("evaluation.truths")
 NOT_YET: dict[Protocol, dict[str, float]] = {
     "configuration": {
         "bigscience-v100": 0.085,  # 6 %
-        "internevo": 0.065,  # 5 %
         "megatron-bridge, dense": 0.1,  # 9 %; three runs in NVFP4, predicted since, are among them
         "megatron-bridge, experts": 0.26,  # 18 %
         "narayanan": 0.085,  # 6 %
@@ -68,9 +67,8 @@ MEMORY_MEDIANS = {"allocated": 0.03, "reserved": 0.06, "whole-device": 0.06}
 FALSE_OUT_OF_MEMORY, MISSED_OUT_OF_MEMORY = 20, 1
 """Runs of 2,500 that ran and were predicted not to; that ran out and were predicted to fit."""
 WHOLE_DEVICE_P95 = 0.52  # 15 %; a harness shows twice what others do for one ResNet-50
-REGRETS_NOT_YET = {"internevo": 0.11, "vtrain-single": 0.034}  # 3 %
-# 20 %; exposed gradient traffic of wide ZeRO-1 without overlap is priced too cheap.
-WORST_REGRETS_NOT_YET = {"internevo": 0.54, "vtrain-single": 0.29}
+REGRETS_NOT_YET = {"vtrain-single": 0.034}  # 3 %
+WORST_REGRETS_NOT_YET = {"vtrain-single": 0.29}  # 20 %
 SHORT_LIST_REGRETS_NOT_YET = {"vtrain-multi": 0.023, "vtrain-single": 0.016}  # 1 %
 ON_OTHER_MACHINES = {"optimum-habana"}
 BEATEN_BY_NULL: dict[Protocol, set[str]] = {
