@@ -122,6 +122,7 @@ def estimate(
         rejected=found.rejected,
         hidden=found.hidden,
         nearest_miss=found.nearest_miss,
+        warnings=found.warnings,
         notes=(*notes, *found.notes),
     )
     if question.money.purchase != "all":

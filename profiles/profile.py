@@ -212,6 +212,15 @@ class FrozenLinears(FrozenModel):
     """Parameters of the largest weight."""
 
 
+class BatchTensor(FrozenModel):
+    """One tensor of a batch whose first dimension is that of the samples."""
+
+    sample_shape: tuple[int, ...]
+    """Without that dimension; empty for one number a sample."""
+    dtype: str
+    """As torch names it: "int64", "float32"."""
+
+
 class OptimizerFacts(FrozenModel):
     """What the optimizer keeps and moves, per trainable parameter."""
 
@@ -244,6 +253,8 @@ class Profile(FrozenModel):
     tokens_per_sample: float | None
     batch_bytes: Affine
     """Host-to-device bytes of one micro-batch."""
+    batch_tensors: tuple[BatchTensor, ...] = ()
+    """What those are; empty where that is not known."""
     file_precision: str | None
     """The file's own autocast or parameter dtype as a precision name; None when it sets none."""
     file_compiles: bool
@@ -260,6 +271,8 @@ class Profile(FrozenModel):
     """None where no linear layer is frozen."""
     steps: tuple[StepTrace, ...]
     """One per numerics class that was traced, with recompute "none"."""
+    warnings: tuple[str, ...] = ()
+    """Those of the notes that say that numbers may be wrong."""
     notes: tuple[str, ...] = ()
 
     @property

@@ -337,10 +337,14 @@ def _write(model: str, answer: Estimate, plan: Plan | None, asked: EstimateOptio
     from ..terminal.output import write_output
 
     form = chosen_format(asked.form, asked.out_file, FORMATS)
+    says_warnings = form in ("json", "markdown") or (form == "table" and plan is None)
+    for warning in () if says_warnings or asked.quiet else answer.warnings:
+        click.echo(f"Warning: {warning}.", err=True)
     write_output(_rendered(model, answer, plan, form, asked), asked.out_file)
     if form != "json" and not asked.quiet:
         for note in answer.notes:
-            click.echo(f"Note: {note}.", err=True)
+            if note not in answer.warnings:
+                click.echo(f"Note: {note}.", err=True)
 
 
 def _rendered(

@@ -136,6 +136,9 @@ def _asked(answer: Estimate, width: int) -> Iterator[Text]:
         yield Text(line, style="bold")
     for line in packed(answer.limits_text, width=width, indent=0):
         yield Text(line)
+    for warning in answer.warnings:
+        for line in packed(f"Warning: {warning}.".split(), width=width, indent=0, separator=" "):
+            yield Text(line, style="bold yellow")
 
 
 def _first_lines(answer: Estimate, width: int) -> Iterator[Text]:

@@ -15,6 +15,8 @@ def render_markdown(answer: Estimate) -> str:
     """Return the estimate as Markdown: a table for each block of plans, then the counts."""
     lines = [f"### {_escaped(' · '.join(answer.asked_text))}", ""]
     lines += [_escaped(" · ".join(answer.limits_text)), ""]
+    for warning in answer.warnings:
+        lines += [f"**Warning**: {_escaped(warning)}.", ""]
     own, ported, cpus = split_blocks(answer.plans)
     best = next(
         (p for p in answer.plans if answer.recommended and p.id == answer.recommended.id), None

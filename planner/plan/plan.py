@@ -327,6 +327,8 @@ class Estimate(FrozenModel):
     """Feasible candidates that are not among the plans."""
     nearest_miss: str | None = None
     """Where no plan is within the limits: what the nearest takes, and what to give."""
+    warnings: tuple[str, ...] = ()
+    """Those of the notes that say that the numbers may be wrong, or the plans not alike."""
     notes: tuple[str, ...] = ()
     """What a reader should know of the whole answer."""
 

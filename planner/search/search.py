@@ -65,6 +65,7 @@ class SearchOutcome:
     recommended_on_large_clouds: Recommended | None = None
     prices: PriceDates | None = None
     nearest_miss: str | None = None
+    warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -189,6 +190,7 @@ def _outcome(
         recommended_on_large_clouds=best.on_large_clouds,
         prices=price_dates(best.plans),
         nearest_miss=missed,
+        warnings=cache.profile.warnings,
         notes=(
             *_notes(question, space, cache.profile),
             *frozen_notes(question.choices, cache.profile, best.plans),

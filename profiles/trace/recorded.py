@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from ..profile import BatchTensor
 from ..user_model.blocks import BlockRun
 from .recorder import Recorder
 
@@ -20,6 +21,7 @@ class FileFacts:
     """The dtype that it casts to itself."""
     compiles: bool
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass
@@ -29,6 +31,7 @@ class RecordedStep:
     size: int
     recorder: Recorder
     batch_bytes: int
+    batch_tensors: tuple[BatchTensor, ...]
     forward_end_tick: int
     optimizer_tick: int
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from ..profile import (
     Affine,
+    BatchTensor,
     BlockGroup,
     FrozenLinears,
     Kernel,
@@ -54,6 +55,7 @@ def make_profile(
         flops=model_flops(_most_fused(steps)),
         tokens_per_sample=workload.tokens_per_sample,
         batch_bytes=line(runs[0].small.batch_bytes, runs[0].large.batch_bytes, runs[0].sizes),
+        batch_tensors=same_tensors(runs[0]),
         file_precision=_file_precision(facts.autocast, built),
         file_compiles=facts.compiles,
         default_micro_batch=workload.loader_batch_size() or workload.default_micro_batch,
@@ -63,8 +65,15 @@ def make_profile(
         tied_blocks=tied_blocks(built.model),
         frozen_linears=_frozen_linears(built.model),
         steps=tuple(steps),
-        notes=(*facts.notes, *_notes(steps)),
+        warnings=facts.warnings,
+        notes=(*facts.warnings, *facts.notes, *_notes(steps)),
     )
+
+
+def same_tensors(run: PairedRuns) -> tuple[BatchTensor, ...]:
+    """Return the tensors of a batch whose samples have one shape at both sizes."""
+    small, large = run.small.batch_tensors, run.large.batch_tensors
+    return small if small == large else ()
 
 
 def tensors_of(parameters: Iterable[torch.nn.Parameter]) -> tuple[ParameterTensor, ...]:

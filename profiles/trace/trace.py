@@ -16,7 +16,7 @@ from torch import nn
 
 from ...catalog.errors import UserFileError
 from ..passes.optimizers import with_optimizer
-from ..profile import MOSTLY_FROZEN, Numerics, Profile
+from ..profile import MOSTLY_FROZEN, BatchTensor, Numerics, Profile
 from ..user_model import failures
 from ..user_model.assumptions import Assumption
 from ..user_model.blocks import find_blocks
@@ -28,7 +28,8 @@ from .assumed import Assumed
 from .fake_cuda import GPU, Target, gpu_machine
 from .recorded import Built, FileFacts, RecordedStep
 from .recorder import Recorder, calling_frame, calling_modules, is_called_by
-from .summary import make_profile
+from .summary import make_profile, same_tensors
+from .token_count import token_warnings
 from .torch_private import check_torch, compiler_is_loaded, without_dynamo
 from .unknown_value import UnknownValue, is_condition, is_whole_number
 
@@ -69,8 +70,9 @@ def trace_workload(
             # Nobody asked for it: a step that fails with 16-bit weights is planned without them.
             with suppress(Exception):
                 runs.append(tracer.trace("frozen16"))
+        facts = tracer.file_facts(same_tensors(runs[0]))
     steps = [assemble_step(each) for each in runs]
-    profile = make_profile(workload, tracer.file_facts(), runs, steps)
+    profile = make_profile(workload, facts, runs, steps)
     return with_optimizer(profile, optimizer) if optimizer else profile
 
 
@@ -94,10 +96,22 @@ class _Tracer:
         self.assumed = Assumed(assumptions, folder=folder, notes=self.notes)
         self._machine = _Machine(workload, self.assumed, self.notes, casts=False)
 
-    def file_facts(self) -> FileFacts:
-        """Return what the file did in the steps that were traced."""
-        notes = (*self.notes, *self.assumed.unused_notes())
-        return FileFacts(autocast=self.file_autocast, compiles=self.compiles, notes=notes)
+    def file_facts(self, batch_tensors: tuple[BatchTensor, ...]) -> FileFacts:
+        """Return what the file did in the steps that were traced.
+
+        Args:
+            batch_tensors: of its batches.
+
+        Raises:
+            UserFileError: the tokens that it states for a sample are those of other params.
+        """
+        warnings = token_warnings(self.workload, batch_tensors, self._usual_tensors)
+        return FileFacts(
+            autocast=self.file_autocast,
+            compiles=self.compiles,
+            notes=(*self.notes, *self.assumed.unused_notes()),
+            warnings=tuple(warnings),
+        )
 
     def trace(self, numerics: Numerics) -> PairedRuns:
         """Return the step of one numerics class at two sizes."""
@@ -178,6 +192,16 @@ class _Tracer:
     def _batch(self, size: int) -> Any:
         return _on_device(self.workload.make_batch(size))
 
+    def _usual_tensors(self) -> tuple[BatchTensor, ...] | None:
+        """Return what a batch is without the params that were given; None if it cannot be made."""
+        make_batch = self.workload.make_usual_batch
+        if make_batch is None:
+            return None
+        size = SIZES[0][0]
+        with suppress(Exception), self._machine.running(paused=True):
+            return _batch_tensors(make_batch(size), size)
+        return None
+
     def _step(self, built: Built, numerics: Numerics, size: int, *, optimize: bool) -> RecordedStep:
         self.assumed.batch_size = size
         machine = _Machine(self.workload, self.assumed, self.notes, casts=numerics in AUTOCAST)
@@ -189,6 +213,7 @@ class _Tracer:
             target = stack.enter_context(machine.running())
             with recorder.paused():
                 batch = self._batch(size)
+                tensors = _batch_tensors(batch, size)
                 if numerics == "pure16":
                     batch = _map_tensors(batch, _to_sixteen_bit)
             _hold(recorder, built, batch)
@@ -218,7 +243,7 @@ class _Tracer:
             for parameter in model.parameters():
                 parameter.grad = None
         batch_bytes = sum(t.numel() * t.element_size() for t in _tensors_of(batch))
-        return RecordedStep(size, recorder, batch_bytes, forward_end_tick, optimizer_tick)
+        return RecordedStep(size, recorder, batch_bytes, tensors, forward_end_tick, optimizer_tick)
 
     def _check_growth(self, small: RecordedStep, large: RecordedStep) -> None:
         if small.batch_bytes and small.batch_bytes == large.batch_bytes:
@@ -481,6 +506,17 @@ def _filled(like: Any, values: dict[Any, Any]) -> Any:
         return type(like)(values)
     except TypeError:
         return values
+
+
+def _batch_tensors(batch: Any, size: int) -> tuple[BatchTensor, ...]:
+    """Return the tensors of a batch of so many samples that have a row for each."""
+    return tuple(
+        BatchTensor(
+            sample_shape=tuple(tensor.shape[1:]), dtype=str(tensor.dtype).removeprefix("torch.")
+        )
+        for tensor in _tensors_of(batch)
+        if tensor.dim() and tensor.shape[0] == size
+    )
 
 
 def _tensors_of(value: Any) -> Iterator[torch.Tensor]:

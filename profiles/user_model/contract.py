@@ -27,7 +27,9 @@ from .workload import (
     bind_loss,
     bind_optimizer,
     default_micro_batch,
+    tokens_follow_params,
     tokens_per_sample,
+    usual_batches,
 )
 
 OF_RUNS = {
@@ -126,6 +128,8 @@ def _from_contract(spec: ModelSpec, module: ModuleType) -> Workload:
         if build_scheduler
         else None,
         tokens_per_sample=tokens_per_sample(params, module),
+        tokens_follow_params=tokens_follow_params(module),
+        make_usual_batch=usual_batches(params, make_batch, "make_batch"),
         default_micro_batch=default_micro_batch(make_batch),
     )
     params.check_taken(spec.path.name)

@@ -15,7 +15,15 @@ from ...catalog.errors import UserFileError
 from .checks import Batch, checked_loss, checked_model, described
 from .spec import ModelSpec
 from .stepping import loss_at_backward, recorded_optimizers, same_optimizer
-from .workload import Params, Workload, bind_batch, default_micro_batch, tokens_per_sample
+from .workload import (
+    Params,
+    Workload,
+    bind_batch,
+    default_micro_batch,
+    tokens_follow_params,
+    tokens_per_sample,
+    usual_batches,
+)
 
 ENTRY_POINT_PREFIXES = ("deepview_", "skyline_")
 
@@ -41,6 +49,7 @@ def from_entry_points(spec: ModelSpec, module: ModuleType) -> Workload:
             )
         functions[suffix] = function
     params = Params(spec.params)
+    source, batches = "deepview_input_provider", functions["input_provider"]
     build_model = params.bind(functions["model_provider"])
     iteration = _Iteration(params.bind(functions["iteration_provider"], reserved=1))
     workload = Workload(
@@ -50,11 +59,13 @@ def from_entry_points(spec: ModelSpec, module: ModuleType) -> Workload:
         build_model=lambda: iteration.follow(
             checked_model(build_model(), "deepview_model_provider()")
         ),
-        make_batch=bind_batch(params, functions["input_provider"], "deepview_input_provider"),
+        make_batch=bind_batch(params, batches, source),
         compute_loss=iteration.compute_loss,
         build_optimizer=iteration.build_optimizer,
         tokens_per_sample=tokens_per_sample(params, module),
-        default_micro_batch=default_micro_batch(functions["input_provider"]),
+        tokens_follow_params=tokens_follow_params(module),
+        make_usual_batch=usual_batches(params, batches, source),
+        default_micro_batch=default_micro_batch(batches),
     )
     params.check_taken(spec.path.name)
     return workload

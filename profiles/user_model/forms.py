@@ -21,7 +21,9 @@ from .workload import (
     bind_loss,
     bind_optimizer,
     default_micro_batch,
+    tokens_follow_params,
     tokens_per_sample,
+    usual_batches,
 )
 
 
@@ -53,6 +55,8 @@ def from_class(spec: ModelSpec, module: ModuleType) -> Workload:
         compute_loss=bind_loss(params, _class_loss if spec.inputs else own_loss, make_batch),
         build_optimizer=bind_optimizer(params, getattr(module, "build_optimizer", None)),
         tokens_per_sample=tokens_per_sample(params, module),
+        tokens_follow_params=tokens_follow_params(module),
+        make_usual_batch=own_usual_batches(spec, module, params),
         default_micro_batch=own_default(module),
     )
     params.check_taken(spec.path.name)
@@ -88,6 +92,16 @@ def batch_function(spec: ModelSpec, module: ModuleType, params: Params) -> Calla
         fix="give the shape of one sample, such as --input 3,224,224 (or --input 128:int64), or"
         " write make_batch(batch_size) in the file.",
     )
+
+
+def own_usual_batches(
+    spec: ModelSpec, module: ModuleType, params: Params
+) -> Callable[[int], Batch] | None:
+    """Return the file's own make_batch without the params that were given, if it is used."""
+    function = getattr(module, "make_batch", None)
+    if spec.inputs or not callable(function):
+        return None
+    return usual_batches(params, function, "make_batch")
 
 
 def _tensor(given: InputShape, batch_size: int) -> torch.Tensor:

@@ -11,12 +11,12 @@ import torch
 
 from ...catalog.errors import UserFileError
 from .checks import Batch, checked_batch, checked_loss, checked_model, described
-from .forms import batch_function, own_default
+from .forms import batch_function, own_default, own_usual_batches
 from .lightning_run import names_not_run, samples_of
 from .schedulers import Stepped, configured_schedulers
 from .spec import ModelSpec
 from .stepping import loss_at_backward, same_optimizer
-from .workload import Params, Workload, tokens_per_sample
+from .workload import Params, Workload, tokens_follow_params, tokens_per_sample
 
 LOADER = "train_dataloader()"
 
@@ -60,6 +60,8 @@ def from_lightning(spec: ModelSpec, module: ModuleType) -> Workload:
         build_scheduler=runner.build_scheduler,
         not_run=names_not_run(classes[0]),
         tokens_per_sample=tokens_per_sample(params, module),
+        tokens_follow_params=tokens_follow_params(module),
+        make_usual_batch=None if loader else own_usual_batches(spec, module, params),
         default_micro_batch=own_default(module) or _batch_size_of(classes[0], spec),
         loader_batch_size=lambda: runner.loader_batch_size,
     )

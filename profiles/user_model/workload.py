@@ -19,6 +19,9 @@ from ...catalog.errors import UsageError, UserFileError, did_you_mean
 from .checks import Batch, checked_batch, checked_loss, default_loss, default_optimizer, described
 from .schedulers import SchedulerFunction
 
+TOKENS = "TOKENS_PER_SAMPLE"
+"""What a file calls the tokens of a sample."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
@@ -39,6 +42,10 @@ class Workload:
     loader: str | None = None
     """The function of the file whose loader gives its batches and its data set."""
     tokens_per_sample: float | None = None
+    tokens_follow_params: bool = False
+    """Whether the file gives them as a function, which may take params."""
+    make_usual_batch: Callable[[int], Batch] | None = None
+    """`make_batch` without the params that were given; None where none were."""
     default_micro_batch: int | None = None
     build_scheduler: SchedulerFunction | None = None
     """Makes the learning-rate schedules, for an optimizer and so many steps."""
@@ -81,6 +88,10 @@ class Params:
         self._values = dict(values)
         self._names: set[str] = set()
         self._takes_all = False
+
+    def __bool__(self) -> bool:
+        """Return whether any were given."""
+        return bool(self._values)
 
     def bind(self, function: Callable[..., Any], *, reserved: int = 0) -> Callable[..., Any]:
         """Return the function with the params it takes filled in.
@@ -229,6 +240,13 @@ def bind_batch(params: Params, function: Callable[..., Any], source: str) -> Bat
     return BatchFunction(bound, source)
 
 
+def usual_batches(
+    params: Params, function: Callable[..., Any], source: str
+) -> Callable[[int], Batch] | None:
+    """Return the file's batch function without the params that were given; None without any."""
+    return bind_batch(Params({}), function, source) if params else None
+
+
 def default_micro_batch(function: Callable[..., Any]) -> int | None:
     """Return the default of a batch function's first argument, if it is a positive integer."""
     parameters = _parameters(function)
@@ -243,7 +261,7 @@ def tokens_per_sample(params: Params, module: ModuleType) -> float | None:
     Raises:
         UserFileError: it is not a number above 0.
     """
-    value = getattr(module, "TOKENS_PER_SAMPLE", None)
+    value = getattr(module, TOKENS, None)
     if callable(value):
         value = params.bind(value)()
     if value is None:
@@ -254,6 +272,11 @@ def tokens_per_sample(params: Params, module: ModuleType) -> float | None:
             fix="set it to the tokens in one sample, such as TOKENS_PER_SAMPLE = 1024.",
         )
     return float(value)
+
+
+def tokens_follow_params(module: ModuleType) -> bool:
+    """Return whether the file's TOKENS_PER_SAMPLE is a function, and may follow its params."""
+    return callable(getattr(module, TOKENS, None))
 
 
 def _missing_params(function: Callable[..., Any], names: list[str]) -> UsageError:

@@ -262,6 +262,27 @@ def test_notes_go_to_stderr_unless_quiet(asked: Asked, capsys) -> None:
     assert capsys.readouterr().err == ""
 
 
+def test_warnings_stand_above_the_plans_and_are_not_said_again(asked: Asked, capsys) -> None:
+    warning = "TOKENS_PER_SAMPLE is 1,024, but a sample of the batch has 2,048 tokens"
+    update = {"warnings": (warning,), "notes": (warning, "the batch was left free")}
+    asked.answer = asked.answer.model_copy(update=update)
+    run(["estimate", "model.py"])
+    out, err = capsys.readouterr()
+    lines = " ".join(out.split())
+    assert lines.index(f"Warning: {warning}.") < lines.index("Recommended")
+    assert err == "Note: the batch was left free.\n"
+    run(["estimate", "model.py", "--format", "markdown", "-q"])
+    assert f"**Warning**: {warning}." in capsys.readouterr().out
+    for options in (["--explain", "1"], ["--format", "csv"]):
+        run(["estimate", "model.py", *options])
+        out, err = capsys.readouterr()
+        assert warning not in out
+        assert err.startswith(f"Warning: {warning}.\n")
+    run(["estimate", "model.py", "--format", "json"])
+    out, err = capsys.readouterr()
+    assert json.loads(out)["warnings"] == [warning] and err == ""
+
+
 def test_the_answer_stands_when_it_cannot_be_kept(asked: Asked, monkeypatch, capsys) -> None:
     def fail(*_: object, **__: object) -> None:
         raise StoreError("The plan store cannot be used: disk full.", fix="Make room.")
