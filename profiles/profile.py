@@ -271,6 +271,8 @@ class Profile(FrozenModel):
     """None where no linear layer is frozen."""
     steps: tuple[StepTrace, ...]
     """One per numerics class that was traced, with recompute "none"."""
+    mixes_samples: bool = False
+    """Whether the loss multiplies the samples of a micro-batch with each other, as CLIP's does."""
     warnings: tuple[str, ...] = ()
     """Those of the notes that say that numbers may be wrong."""
     notes: tuple[str, ...] = ()

@@ -73,6 +73,10 @@ def _micro_batches(today: Setting, profile: Profile) -> Iterator[Proposal]:
     size, accum = setup.micro_batch, setup.grad_accum
     kernels = (kernel for segment in profile.steps[0].segments for kernel in segment.kernels)
     has_norms = any("batch_norm" in kernel.op for kernel in kernels)
+    seen_by = [
+        *(["batch norms see"] if has_norms else []),
+        *(["the loss compares"] if profile.mixes_samples else []),
+    ]
     pairs = [(size * f, accum // f) for f in FACTORS if accum % f == 0]
     pairs += [(size // f, accum * f) for f in FACTORS if size % f == 0]
     for micro_batch, grad_accum in pairs:
@@ -82,8 +86,9 @@ def _micro_batches(today: Setting, profile: Profile) -> Iterator[Proposal]:
                 f"micro-batch {size:,} → {micro_batch:,}, accumulation {accum:,} → {grad_accum:,}"
             ),
             setting=_changed(today, micro_batch=micro_batch, grad_accum=grad_accum),
-            risks=(f"batch norms see {micro_batch:,} samples at a time",) if has_norms else (),
+            risks=tuple(f"{what} {micro_batch:,} samples at a time" for what in seen_by),
             lines=(f"micro_batch, grad_accum = {micro_batch}, {grad_accum}",),
+            alters_training=profile.mixes_samples,
         )
 
 

@@ -27,6 +27,7 @@ from ..predict.model_cache import ModelCache
 from ..predict.peak_memory import is_roomy, is_safe, memory_parts
 from ..predict.predict import assemble
 from ..predict.step_time import step_parts
+from .across_samples import across_samples_warnings, kept_micro_batch
 from .answer import answer_of, asked_question, price_dates
 from .batch_rule import FEW_STEPS
 from .candidate import Candidate
@@ -177,6 +178,7 @@ def _outcome(
         stands_apart=lambda one: stands_apart(one.one_node.accelerator, cache.profile),
     )
     best = answer_of(ranked.plans, question, is_batch_free=space.global_batch is None)
+    across = across_samples_warnings(cache.profile, question.choices, space.global_batch)
     missed = None if best.plans else nearest_miss(candidates, question, cache.profile)
     return SearchOutcome(
         question=asked_question(question, cache.profile, space.batch),
@@ -190,8 +192,9 @@ def _outcome(
         recommended_on_large_clouds=best.on_large_clouds,
         prices=price_dates(best.plans),
         nearest_miss=missed,
-        warnings=cache.profile.warnings,
+        warnings=(*cache.profile.warnings, *across),
         notes=(
+            *across,
             *_notes(question, space, cache.profile),
             *frozen_notes(question.choices, cache.profile, best.plans),
             *sorted(sweep.refusals),
@@ -237,10 +240,11 @@ def _smaller(candidate: Candidate, question: Question, profile: Profile) -> Cand
         layers = equal_layers(profile) // candidate.layout.pipeline
         share = further_share(candidate.recompute_share, layers)
         return replace(candidate, recompute_share=share)
-    if candidate.micro_batch % 2 or question.choices.micro_batches:
+    batch = asked_batch(question, profile).samples
+    kept = kept_micro_batch(profile, question.choices, batch)
+    if candidate.micro_batch % 2 or question.choices.micro_batches or kept is not None:
         return None
-    is_free = asked_batch(question, profile).samples is None
-    accum = candidate.grad_accum * (1 if is_free else 2)
+    accum = candidate.grad_accum * (1 if batch is None else 2)
     size = candidate.micro_batch // 2
     return replace(
         candidate,

@@ -18,6 +18,7 @@ from ..hardware.device import supported_precisions
 from ..plan.asked import AskedBatch
 from ..plan.layout import Layout
 from ..plan.question import Choices, Machine, Question
+from .across_samples import kept_micro_batch
 from .batch_rule import global_batch_of
 from .some_layers import asked_share
 
@@ -84,7 +85,7 @@ def space_of(question: Question, profile: Profile) -> Space:
         layouts=choices.layouts,
         recomputes=recomputes,
         recompute_share=asked_share(choices, profile),
-        micro_batches=_micro_batches(choices, global_batch),
+        micro_batches=_micro_batches(choices, global_batch, profile),
         grad_accums=choices.grad_accums,
         global_batch=global_batch,
         batch=batch,
@@ -103,7 +104,20 @@ def asked_batch(question: Question, profile: Profile) -> AskedBatch:
     made = choices.micro_batches and choices.grad_accums and choices.layouts
     if not given and (made or is_fixed(question.machine, choices)):
         return AskedBatch(source="layout")
-    return global_batch_of(profile, work, given_samples(work, profile.tokens_per_sample))
+    batch = global_batch_of(profile, work, given_samples(work, profile.tokens_per_sample))
+    kept = kept_micro_batch(profile, choices, None)
+    return batch if kept is None else _in_micro_batches(batch, kept)
+
+
+def _in_micro_batches(batch: AskedBatch, size: int) -> AskedBatch:
+    """Return a batch that the rule made as a multiple of the only micro-batch there is."""
+    samples = batch.samples
+    if batch.source != "rule" or samples is None or samples % size == 0:
+        return batch
+    whole = max(1, round(samples / size)) * size
+    tokens = None if batch.tokens is None else batch.tokens / samples * whole
+    rule = f"{batch.rule}, in micro-batches of {size:,}"
+    return batch.model_copy(update={"samples": whole, "tokens": tokens, "rule": rule})
 
 
 def is_fixed(machine: Machine, choices: Choices) -> bool:
@@ -230,9 +244,12 @@ def _factors(profile: Profile, global_batch: int | None) -> list[int]:
     return found[:1]
 
 
-def _micro_batches(choices: Choices, global_batch: int | None) -> np.ndarray:
+def _micro_batches(choices: Choices, global_batch: int | None, profile: Profile) -> np.ndarray:
     if choices.micro_batches:
         return np.array(sorted(set(choices.micro_batches)))
+    kept = kept_micro_batch(profile, choices, global_batch)
+    if kept is not None:
+        return np.array([kept])
     limit = LARGEST_FREE_MICRO_BATCH if global_batch is None else global_batch
     sizes = {2**i for i in range(limit.bit_length()) if 2**i <= limit}
     if global_batch is not None:

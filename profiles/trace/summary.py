@@ -41,6 +41,7 @@ def make_profile(
     built = runs[0].built
     parameters = list(built.model.parameters())
     trainable = sum(p.numel() for p in parameters if p.requires_grad)
+    crossed = _crossed(steps)
     boundary = next((run for run in runs if run.numerics == "amp16"), runs[0])
     return Profile(
         name=workload.name,
@@ -65,8 +66,9 @@ def make_profile(
         tied_blocks=tied_blocks(built.model),
         frozen_linears=_frozen_linears(built.model),
         steps=tuple(steps),
+        mixes_samples=None in crossed.values(),
         warnings=facts.warnings,
-        notes=(*facts.warnings, *facts.notes, *_notes(steps)),
+        notes=(*facts.warnings, *facts.notes, *_notes(crossed)),
     )
 
 
@@ -116,20 +118,33 @@ def _frozen_linears(model: nn.Module) -> FrozenLinears | None:
     return FrozenLinears(count=len(sizes), parameters=sum(sizes), largest=max(sizes))
 
 
-def _notes(steps: list[StepTrace]) -> list[str]:
-    """Return what a reader of this Profile must know."""
-    crossed = {
-        kernel.module or "the loss"
+def _crossed(steps: list[StepTrace]) -> dict[str, str | None]:
+    """Return what multiplies samples with samples → its block; None outside the blocks."""
+    return {
+        kernel.module or "the loss": segment.block
         for step in steps
         for segment in step.segments
         for kernel in segment.kernels
         if kernel.kind == "gemm" and sum(bool(d.per_sample) for d in kernel.dims.values()) > 1
     }
+
+
+def _notes(crossed: dict[str, str | None]) -> list[str]:
+    """Return what a reader of this Profile must know.
+
+    In a block, products across samples dispatch them, to experts for one. Outside they are mostly a
+    matrix of similarities, of which the loss is made.
+    """
     if not crossed:
         return []
+    names = ", ".join(sorted(crossed))
+    objective = (
+        "another micro-batch trains another objective, and " if None in crossed.values() else ""
+    )
     return [
-        f"{', '.join(sorted(crossed))} multiplies samples with samples: its FLOPs and its memory "
-        "grow with the square of the micro-batch, and are right only near the traced sizes"
+        f"{names} multiplies the samples of a micro-batch with each other: {objective}its FLOPs and"
+        " its memory grow with the square of the micro-batch, and are right only near the traced"
+        " sizes"
     ]
 
 

@@ -215,6 +215,17 @@ def test_an_input_that_is_waited_for_is_a_change(toy: Profile) -> None:
     assert "input" not in {one.kind for one in quiet}
 
 
+def test_another_micro_batch_trains_otherwise_where_the_loss_looks_across_it(toy: Profile) -> None:
+    setting, _ = setting_of(TODAY, toy, CATALOGUE)
+    contrastive = toy.model_copy(update={"mixes_samples": True})
+    for profile in (toy, contrastive):
+        found = proposals(setting, profile, fits=True, waits=False)
+        others = [one for one in found if one.kind == "micro_batch"]
+        assert others
+        assert all(one.alters_training == profile.mixes_samples for one in others)
+        assert all(bool(one.risks) == profile.mixes_samples for one in others)
+
+
 def test_a_plan_is_a_setting(toy: Profile, advice: AdviceOutcome) -> None:
     again = advise(question_of(advice.today), toy, CATALOGUE, others=Machine())
     assert again.today.id == advice.today.id

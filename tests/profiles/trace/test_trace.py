@@ -272,8 +272,20 @@ def test_products_of_samples_with_samples_are_noted() -> None:
         embedded = model(batch[0])
         return (embedded @ embedded.T).logsumexp(-1).sum()
 
-    assert "square" in trace_workload(workload(compute_loss=compute_loss)).notes[0]
-    assert trace_workload(workload()).notes == ()
+    profile = trace_workload(workload(compute_loss=compute_loss))
+    assert profile.mixes_samples
+    assert "another micro-batch trains another objective" in profile.notes[0]
+    assert "square" in profile.notes[0]
+    plain = trace_workload(workload())
+    assert (plain.notes, plain.mixes_samples) == ((), False)
+
+
+def test_a_batch_norm_is_ordinary_practice_and_noted_nowhere() -> None:
+    def build_model() -> nn.Module:
+        return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH), nn.Linear(WIDTH, 4))
+
+    profile = trace_workload(workload(build_model=build_model), numerics=["fp32"])
+    assert (profile.notes, profile.mixes_samples) == ((), False)
 
 
 # --- memory ------------------------------------------------------------------------------------
