@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from ...profiles.measured import MeasuredProfile
-from ...profiles.profile import Profile
+from ...profiles.profile import BatchTensor, Profile
 from ..hardware.cluster import Site
 from ..plan.plan import Estimated
 from ..plan.setup import Setup
@@ -24,15 +26,26 @@ and by cache, as decoding is."""
 IMAGES_PER_S_PER_CORE = 430.0
 """JPEG images decoded, cropped to 224 x 224 and normalised per second of one core: 428 to 495 were
 measured with Pillow 13.0 on an AMD EPYC, images of 500 x 375 pixels and 65 to 113 kB."""
-SMALLEST_IMAGE_BYTES = 100_000
-"""A sample of fewer bytes is no photograph that is decoded for every step: it may lie in memory."""
+FILE_PIXELS = 500 * 375
+"""Pixels of those files. Assumed: work grows with the pixels of a file, which is decoded block by
+block, and a sample that is larger than these files is of a file as large as itself."""
+SMALLEST_SIDE_PIXELS = 128
+"""Smaller images are stored as small as they are, and mostly lie in memory: CIFAR's have 32 a side,
+Tiny ImageNet's 64, STL-10's 96."""
+LARGEST_RATIO = 4.0
+"""Longest by shortest side: a spectrogram in three channels is longer than a photograph."""
+RGB = 3
+LARGE_SAMPLE_BYTES = 100_000
+"""Smaller samples that are no photographs are made fast, or lie in memory: a judgement."""
+DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "uint8": 1}
+"""Of what images, sound and video are kept in; wider integers are ids or labels."""
 
 
 def input_samples_per_s(profile: Profile, site: Site) -> float | None:
     """Return how many samples one node's processors make a second; None where that is not known.
 
-    Known are data sets that were measured (`gpuplan measure`), and images, whose decoding is
-    assumed.
+    Known are data sets that were measured (`gpuplan profile --measure`), and photographs, whose
+    decoding is assumed.
     """
     if site.vcpus is None or site.accelerator.is_cpu:
         return None
@@ -72,7 +85,7 @@ def waiting_notes(profile: Profile, site: Site, waited_s: float | None) -> list[
     if not waited_s or rate is None:
         return []
     measured = isinstance(profile, MeasuredProfile) and profile.measured.input is not None
-    basis = "as measured" if measured else "assumed for JPEG images"
+    basis = "as measured" if measured else "assumed for JPEG files"
     return [
         f"the accelerators wait for their input: {site.vcpus:.0f} vCPUs a node make about"
         f" {rate:,.0f} samples/s ({basis}); decode on the GPU, or store smaller or decoded samples"
@@ -84,12 +97,38 @@ def is_input_known(profile: Profile) -> bool:
     return _samples_per_s_per_core(profile) is not None
 
 
+def unknown_input_notes(profile: Profile) -> list[str]:
+    """Return that nothing is known of the speed of the input, where it may matter."""
+    large = [
+        one
+        for one in profile.batch_tensors
+        if prod(one.sample_shape) * DTYPE_BYTES.get(one.dtype, 0) >= LARGE_SAMPLE_BYTES
+    ]
+    if not large or is_input_known(profile):
+        return []
+    shapes = " and ".join("×".join(map(str, one.sample_shape)) for one in large)  # noqa: RUF001
+    return [
+        f"how fast processors make samples of {shapes} is not known, and no wait for them is in the"
+        " step times: `gpuplan profile --measure` times your data set"
+    ]
+
+
 def _samples_per_s_per_core(profile: Profile) -> float | None:
     if isinstance(profile, MeasuredProfile) and profile.measured.input is not None:
         return profile.measured.input.samples_per_s_per_core
-    images = (
-        profile.tokens_per_sample is None
-        and profile.batch_bytes.per_sample >= SMALLEST_IMAGE_BYTES
-        and any(k.kind == "convolution" for s in profile.steps[0].segments for k in s.kernels)
+    pixels = [_photograph_pixels(one) for one in profile.batch_tensors]
+    largest = max((one for one in pixels if one is not None), default=None)
+    # Of several in a sample, two crops of one file for one, at least the largest is decoded.
+    return (
+        None if largest is None else IMAGES_PER_S_PER_CORE * FILE_PIXELS / max(FILE_PIXELS, largest)
     )
-    return IMAGES_PER_S_PER_CORE if images else None
+
+
+def _photograph_pixels(tensor: BatchTensor) -> int | None:
+    """Return the pixels of a photograph in three channels, first or last; None for all else."""
+    shape = tensor.sample_shape
+    if tensor.dtype not in DTYPE_BYTES or len(shape) != 3 or RGB not in (shape[0], shape[-1]):
+        return None
+    short, long = sorted(shape[1:] if shape[0] == RGB else shape[:-1])
+    is_photograph = short >= SMALLEST_SIDE_PIXELS and long <= LARGEST_RATIO * short
+    return short * long if is_photograph else None

@@ -21,6 +21,7 @@ from ..offload.host_memory import ordered
 from ..plan.asked import AskedQuestion
 from ..plan.plan import Hidden, Plan, PriceDates, Recommended, Rejected
 from ..plan.question import Question
+from ..predict.input_wait import unknown_input_notes
 from ..predict.kept_tables import KeptTables
 from ..predict.known_runs import KnownRuns, as_measured, run_key
 from ..predict.model_cache import ModelCache
@@ -298,6 +299,7 @@ def _no_terms(question: Question, market: Market) -> Iterator[str]:
 
 def _notes(question: Question, space: Space, profile: Profile) -> Iterator[str]:
     yield from profile.notes
+    yield from unknown_input_notes(profile)
     batch, work = space.batch, question.work
     samples = None
     if batch.samples is not None:

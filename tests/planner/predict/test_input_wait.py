@@ -15,9 +15,10 @@ from gpuplan.planner.predict.input_wait import (
     after_waiting,
     input_samples_per_s,
     input_wait_s,
+    unknown_input_notes,
     waiting_notes,
 )
-from gpuplan.profiles.profile import Affine, Kernel, Profile
+from gpuplan.profiles.profile import BatchTensor, Profile
 
 A100 = load_catalogue().accelerators["A100-40GB-SXM"]
 NODE = Site(
@@ -31,19 +32,15 @@ NODE = Site(
 SETUP = Setup(layout=Layout(data=16), precision="bf16-amp", micro_batch=128, grad_accum=2)
 
 
-def images(toy: Profile, sample_bytes: float = 602_112) -> Profile:
-    """Return a model of images: it convolves, and has no tokens."""
-    step = toy.steps[0]
-    (first, *rest) = step.segments
-    kernel: Kernel = first.kernels[0].model_copy(update={"kind": "convolution"})
-    segments = (first.model_copy(update={"kernels": (kernel, *first.kernels[1:])}), *rest)
-    return toy.model_copy(
-        update={
-            "steps": (step.model_copy(update={"segments": segments}), *toy.steps[1:]),
-            "tokens_per_sample": None,
-            "batch_bytes": Affine(0, sample_bytes),
-        }
-    )
+def samples(toy: Profile, *shapes: tuple[int, ...], dtype: str = "float32") -> Profile:
+    """Return a model whose batches hold tensors of these shapes, and a label."""
+    tensors = [BatchTensor(sample_shape=shape, dtype=dtype) for shape in shapes]
+    label = BatchTensor(sample_shape=(), dtype="int64")
+    return toy.model_copy(update={"batch_tensors": (*tensors, label)})
+
+
+def images(toy: Profile) -> Profile:
+    return samples(toy, (3, 224, 224))
 
 
 def test_images_are_decoded_by_the_processors_of_a_node(toy: Profile) -> None:
@@ -52,13 +49,72 @@ def test_images_are_decoded_by_the_processors_of_a_node(toy: Profile) -> None:
     assert 48 * IMAGES_PER_S_PER_CORE <= rate <= 96 * IMAGES_PER_S_PER_CORE
 
 
-@pytest.mark.parametrize("known", ["text", "small", "no vcpus"])
-def test_what_is_not_known_stays_unknown(toy: Profile, known: str) -> None:
-    profile = {"text": toy, "small": images(toy, 3072.0)}.get(known, images(toy))
-    site = replace(NODE, vcpus=None) if known == "no vcpus" else NODE
-    assert input_samples_per_s(profile, site) is None
-    assert input_wait_s(profile, site, SETUP, 1.0) is None
-    assert waiting_notes(profile, site, None) == []
+def test_what_is_not_known_stays_unknown(toy: Profile) -> None:
+    site = replace(NODE, vcpus=None)
+    for profile, where in ((toy, NODE), (images(toy), site)):
+        assert input_samples_per_s(profile, where) is None
+        assert input_wait_s(profile, where, SETUP, 1.0) is None
+        assert waiting_notes(profile, where, None) == []
+        assert unknown_input_notes(profile) == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "is_said"),
+    [
+        ((1600, 80), "float32", True),
+        ((3, 128, 1024), "float32", True),
+        ((1, 128, 1024), "float32", True),
+        ((16, 3, 224, 224), "float32", True),
+        ((4, 64, 64), "float32", False),
+        ((3, 32, 32), "float32", False),
+        ((3, 96, 96), "float32", True),
+        ((3, 224, 224), "int64", False),
+        ((32_768,), "int64", False),
+    ],
+    ids=[
+        "spectrogram",
+        "spectrogram in three channels",
+        "spectrogram in one",
+        "video",
+        "latents",
+        "CIFAR",
+        "STL-10",
+        "ids",
+        "text",
+    ],
+)
+def test_what_is_no_photograph_is_not_decoded(
+    toy: Profile, shape: tuple[int, ...], dtype: str, is_said: bool
+) -> None:
+    profile = samples(toy, shape, dtype=dtype)
+    assert input_samples_per_s(profile, NODE) is None
+    assert input_wait_s(profile, NODE, SETUP, 1e-6) is None
+    notes = unknown_input_notes(profile)
+    assert bool(notes) == is_said
+    assert all("×".join(map(str, shape)) in note for note in notes)  # noqa: RUF001
+
+
+@pytest.mark.parametrize(
+    ("shape", "relative"),
+    [
+        ((3, 128, 128), 1.0),
+        ((384, 384, 3), 1.0),
+        ((3, 375, 500), 1.0),
+        ((3, 750, 1000), 0.25),
+        ((3, 1024, 1024), 187_500 / 1024**2),
+    ],
+)
+def test_a_photograph_takes_the_time_of_its_pixels(
+    toy: Profile, shape: tuple[int, ...], relative: float
+) -> None:
+    usual = input_samples_per_s(images(toy), NODE)
+    assert usual is not None
+    for dtype in ("float32", "uint8"):
+        rate = input_samples_per_s(samples(toy, shape, dtype=dtype), NODE)
+        assert rate == pytest.approx(usual * relative)
+    two = samples(toy, shape, (3, 224, 224))
+    assert input_samples_per_s(two, NODE) == pytest.approx(usual * relative)
+    assert unknown_input_notes(two) == []
 
 
 def test_a_step_waits_for_what_its_node_needs(toy: Profile) -> None:
@@ -69,7 +125,7 @@ def test_a_step_waits_for_what_its_node_needs(toy: Profile) -> None:
     assert input_wait_s(profile, NODE, SETUP, needed_s / 3) == pytest.approx(needed_s * 2 / 3)
     assert input_wait_s(profile, NODE, SETUP, needed_s * 2) == 0.0
     (note,) = waiting_notes(profile, NODE, 0.1)
-    assert "96 vCPUs" in note and "assumed for JPEG images" in note
+    assert "96 vCPUs" in note and "assumed for JPEG files" in note
     assert waiting_notes(profile, NODE, 0.0) == []
 
 
