@@ -19,6 +19,9 @@ HELP = "See docs/budget.md; `gpuplan init --project` writes an example."
 JSON_FIELDS = ("params", "grid")
 """Maps whose values are parsed as JSON, as those of `--param`; all others are read as text."""
 
+MOST_NAMES = 6
+"""Fields in a message."""
+
 Written = Any
 """Text, or maps and lists of it."""
 Place = tuple[int | str, ...]
@@ -35,6 +38,7 @@ def read_project(path: str | Path) -> Project:
     if path.is_dir():
         path = path / PROJECT_FILE
     tree = read_project_tree(path)
+    _refuse_nulls(path, tree)
     try:
         project = Project.model_validate(_with_defaults(_values(tree)))
     except ValidationError as error:
@@ -60,11 +64,7 @@ def _values(tree: Tree, *, name: str = "", in_json: bool = False) -> Written:
         return _json_value(tree.text) if in_json and tree.text is not None else tree.text
     if isinstance(tree, Items):
         return [_values(child, in_json=in_json) for child in tree.children]
-    return {
-        key: value
-        for key, child in tree.children.items()
-        if (value := _values(child, name=key, in_json=in_json)) is not None
-    }
+    return {key: _values(child, name=key, in_json=in_json) for key, child in tree.children.items()}
 
 
 def _json_value(text: str) -> Any:
@@ -73,6 +73,58 @@ def _json_value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _refuse_nulls(path: Path, tree: Tree, place: Place = ()) -> None:
+    """Raise UsageError for a name with nothing behind it: it would lift a limit without a word.
+
+    Inside params a null is a value, as in `--param name=null`.
+    """
+    if isinstance(tree, Leaf):
+        if tree.text is None:
+            raise UsageError(
+                f"{path}:{tree.line}: {'.'.join(map(str, place))} has no value (null).",
+                fix=f"Write {_allowed(place)}, or leave it out. {HELP}",
+            )
+        return
+    if isinstance(tree, Items):
+        for index, child in enumerate(tree.children):
+            _refuse_nulls(path, child, (*place, index))
+        return
+    for name, child in tree.children.items():
+        if name not in JSON_FIELDS or isinstance(child, Leaf):
+            _refuse_nulls(path, child, (*place, name))
+
+
+def _allowed(place: Place) -> str:
+    """Return what may stand at a place, in words: "one of warn, fail", "a value such as 64"."""
+    schema = Project.model_json_schema(ref_template="{model}")
+    parts, at = schema["$defs"], schema
+    for part in place:
+        at = at.get("items") if isinstance(part, int) else _schema_of(at, part)
+        if at is None:
+            return "a value"
+        at = next((one for one in at.get("anyOf", ()) if one.get("type") != "string"), at)
+        at = parts.get(at.get("$ref"), at)
+    kinds = at.get("items", at) if at.get("type") == "array" else at
+    kinds = parts.get(kinds.get("$ref"), kinds)
+    if "enum" in kinds:
+        return f"one of {', '.join(kinds['enum'])}"
+    if "examples" in kinds:
+        return f"a value such as {kinds['examples'][0]}"
+    if "properties" in kinds:
+        names = list(kinds["properties"])
+        rest = " …" if len(names) > MOST_NAMES else ""
+        return f"fields of it ({', '.join(names[:MOST_NAMES])}{rest})"
+    return {"boolean": "true or false", "object": "names with a value each"}.get(
+        kinds.get("type", ""), "text"
+    )
+
+
+def _schema_of(schema: dict[str, Any], name: str) -> dict[str, Any] | None:
+    named = schema.get("properties", {}).get(name)
+    others = schema.get("additionalProperties")
+    return named if named is not None else others if isinstance(others, dict) else None
 
 
 def _with_defaults(values: Written) -> Written:

@@ -67,7 +67,25 @@ Wholes = Annotated[tuple[WholeCount, ...], BeforeValidator(listed), OrText()]
 ModelParams = dict[str, Any]
 
 
+def _without_null(schema: dict[str, Any]) -> None:
+    """Take null out of a model's JSON Schema: what is not given is left out, never written so."""
+    for one in schema.get("properties", {}).values():
+        kinds = one.get("anyOf", [])
+        left = [kind for kind in kinds if kind != {"type": "null"}]
+        if len(left) == len(kinds):
+            continue
+        del one["anyOf"]
+        one.update(left[0] if len(left) == 1 else {"anyOf": left})
+        if one.get("default", 0) is None:
+            del one["default"]
+
+
 class Written(BaseModel):
     """A part of the file: what it does not know is refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        json_schema_extra=_without_null,
+    )

@@ -189,6 +189,46 @@ def test_experiments_that_wait_for_each_other_are_refused(tmp_path: Path) -> Non
     assert "pretrain, sweep wait for each other" in message
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said", "allowed"),
+    [
+        ("contingency", "have: {H100: null}\ncontingency", "have.H100", "a value such as 64"),
+        ("budget: $5,000", "budget:", "experiments.pretrain.budget", "such as $5,000"),
+        ("purchase: spot", "purchase: ~", "defaults.purchase", "one of on-demand, spot, any"),
+        ("limits: {total: 60k, on_exceed: fail}", "limits:", "limits", "(run, month, total, own"),
+        ("on_exceed: fail", "on_exceed: null", "limits.on_exceed", "one of warn, fail"),
+        ("total: 60k", "owners: {Ada: }", "limits.owners.Ada", "such as $5,000"),
+        ("after: [pretrain]", "after: [null]", "experiments.sweep.after.0", "text"),
+        ("provider: azure", "compile:", "experiments.sweep.compile", "true or false"),
+        ("params: {layers: 24, tied: true, name: x1}", "params:", "pretrain.params", "names with"),
+        ("owner: Ada", "owner:", "owner", "text"),
+        ("usd: 40k", "usd: null", "funding.0.usd", "such as"),
+        ("hours: 100", "hours: 100\n  later:", "experiments.later", "fields of it (owner, stage"),
+        ("owner: Ada", "wrong:", "wrong", "a value"),
+    ],
+)
+def test_a_null_is_refused_with_its_line_and_what_may_stand_there(
+    tmp_path: Path, old: str, new: str, said: str, allowed: str
+) -> None:
+    message = refused(tmp_path, (old, new))
+    text = FILE.replace(old, new, 1)
+    last = new.splitlines()[-1] if "later" in new else new.splitlines()[0]
+    line = next(i for i, one in enumerate(text.splitlines(), 1) if last in one)
+    assert f"gpuplan.yaml:{line}: " in message
+    assert f"{said} has no value (null)." in message
+    with pytest.raises(UsageError) as raised:
+        read(tmp_path, text)
+    assert allowed in str(raised.value.fix)
+    assert "leave it out" in str(raised.value.fix)
+
+
+def test_a_null_among_params_is_a_value_as_on_the_command_line(tmp_path: Path) -> None:
+    text = FILE.replace("tied: true", "tied: null").replace("lr: [1e-4, 3e-4]", "lr: [1e-4, null]")
+    project = read(tmp_path, text)
+    assert project.experiments["pretrain"].params["tied"] is None
+    assert project.experiments["sweep"].runs.grid["lr"] == (1e-4, None)
+
+
 def test_a_file_without_experiments_says_what_to_add(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="experiments: there are none; add at least one"):
         read(tmp_path, "name: x\nstart: 2027-01\nmonths: 2\nexperiments: {}\n")
