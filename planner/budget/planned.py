@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 
 from ...catalog.types import Offer
@@ -66,6 +67,10 @@ class RunCostOf:
     lines: tuple[RunLine, ...]
     unknown: tuple[str, ...] = ()
     """Cost lines whose price is not known."""
+    price_date: date | None = None
+    """When the machine's price was read at its source; None where that is not known."""
+    price_date_precision: str | None = None
+    """What of that date the source says: "day", "month" or "year"."""
     is_spot: bool = False
     """Whether its machines may be taken away, and their price moves."""
     term_hours: float | None = None
@@ -184,6 +189,8 @@ def run_cost_of(plan: Plan) -> RunCostOf:
         usd_high=_decimal(job.usd_high),
         lines=tuple(lines) if job.usd is not None else (),
         unknown=tuple(unknown),
+        price_date=offer.price_date,
+        price_date_precision=offer.price_date_precision,
         is_spot=offer.purchase == "spot",
         term_hours=term * HOURS_PER_YEAR if whole_term else None,
     )
@@ -243,5 +250,7 @@ def run_cost_of_machine(
         usd_low=usd,
         usd_high=usd,
         lines=() if price is None else (line,),
+        price_date=None if price is None else offer.price_date,
+        price_date_precision=offer.price_date_precision,
         is_spot=spot,
     )

@@ -6,6 +6,7 @@ never renamed within a major version.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date
 
 from ...catalog.frozen import FrozenModel
@@ -101,3 +102,19 @@ class PriceDates(FrozenModel):
     """Of the newest price."""
     by_year: bool = False
     """Whether a source of them names its year alone; the date is then the first of January."""
+
+    @classmethod
+    def of(cls, prices: Iterable[tuple[date | None, str | None]]) -> PriceDates | None:
+        """Return the dates of prices; None where no price is dated.
+
+        Args:
+            prices: the date of each with its precision: "day", "month" or "year".
+        """
+        dated = [(day, precision) for day, precision in prices if day is not None]
+        if not dated:
+            return None
+        return cls(
+            oldest=min(day for day, _ in dated),
+            newest=max(day for day, _ in dated),
+            by_year=any(precision == "year" for _, precision in dated),
+        )

@@ -82,15 +82,8 @@ def _placed(found: Recommended | None, places: dict[str, int]) -> Recommended | 
 
 def price_dates(plans: Sequence[Plan]) -> PriceDates | None:
     """Return the dates of the prices that these plans use; None where no price is dated."""
-    dated = [plan.offer for plan in plans if plan.offer.price_date is not None]
-    dates = [offer.price_date for offer in dated if offer.price_date is not None]
-    if not dates:
-        return None
-    return PriceDates(
-        oldest=min(dates),
-        newest=max(dates),
-        by_year=any(offer.price_date_precision == "year" for offer in dated),
-    )
+    offers = (plan.offer for plan in plans)
+    return PriceDates.of((one.price_date, one.price_date_precision) for one in offers)
 
 
 def asked_question(question: Question, profile: Profile, batch: AskedBatch) -> AskedQuestion:

@@ -9,6 +9,8 @@ from decimal import Decimal
 from typing import Any
 
 from ....catalog.units import HOURS_PER_DAY
+from ...plan.answer_parts import PriceDates
+from ...plan.asked_words import span_of_dates
 from ...plan.ids import content_hash
 from ...plan.payment import OwnCurrency
 from ..funding import funding_rows
@@ -79,13 +81,15 @@ def build_report(
     funding, unfunded_usd = funding_rows(project, entries)
     limits = limit_checks(project, entries, by_month, books.planned, contingency_usd)
     moved = sensitivities(books, entries)
-    prices_from, prices_to = _price_dates(books)
+    prices = _price_dates(books)
+    oldest = None if prices is None else prices.oldest
     return BudgetReport(
         gpuplan_version=made.gpuplan_version,
         generated_at=made.generated_at,
         snapshot_date=made.snapshot_date,
-        prices_from=prices_from,
-        prices_to=prices_to,
+        prices_from=oldest,
+        prices_to=None if prices is None else prices.newest,
+        prices_by_year=prices is not None and prices.by_year,
         project=_facts(project, made),
         summary=summary(
             books,
@@ -116,8 +120,8 @@ def build_report(
         energy_kwh=_known_sum([row.energy_kwh for row in rows]),
         kg_co2e=_known_sum([row.kg_co2e for row in rows]),
         sensitivities=moved,
-        assumptions=assumptions(books, prices=_prices_text(made, prices_from, prices_to)),
-        risks=risks(books, rows, oldest_price_months=_months_old(prices_from, made.today)),
+        assumptions=assumptions(books, prices=_prices_text(made, prices)),
+        risks=risks(books, rows, oldest_price_months=_months_old(oldest, made.today)),
         not_included=not_included(books),
         currency=_currency(books),
         ways=way_rows(books, rows, ways_of),
@@ -211,20 +215,17 @@ def _known_sum(values: Sequence[float | None]) -> float | None:
     return sum(known) if known and len(known) == len(values) else None
 
 
-def _price_dates(books: Books) -> tuple[date | None, date | None]:
-    dates = [
-        plan.offer.price_date
-        for one in books.planned
-        if (plan := one.chosen(books.option).plan) is not None and plan.offer.price_date is not None
-    ]
-    return (min(dates), max(dates)) if dates else (None, None)
+def _price_dates(books: Books) -> PriceDates | None:
+    costs = (one.chosen(books.option) for one in books.planned)
+    return PriceDates.of((one.price_date, one.price_date_precision) for one in costs)
 
 
-def _prices_text(made: Made, first: date | None, last: date | None) -> str:
+def _prices_text(made: Made, prices: PriceDates | None) -> str:
     snapshot = f"snapshot of {made.snapshot_date}"
-    if first is None or last is None:
+    if prices is None:
         return snapshot
-    return f"{snapshot}, read from {Month.of(first)} to {Month.of(last)}"
+    span = span_of_dates(prices.oldest, prices.newest, by_year=prices.by_year)
+    return f"{snapshot}, read in {span}"
 
 
 def _months_old(oldest: date | None, today: date) -> int | None:

@@ -47,6 +47,8 @@ class BudgetReport(FrozenModel):
     """Oldest price that is used; None where none is dated."""
     prices_to: date | None
     """Newest price that is used."""
+    prices_by_year: bool = False
+    """Whether one of them is known by its year alone, and dated the 1st of January."""
     project: ProjectFacts
     """What the project is."""
     summary: tuple[str, ...]

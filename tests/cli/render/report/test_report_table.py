@@ -1,9 +1,12 @@
 """A report on a terminal: one screen, with the total, the options, and the limits it breaks."""
 
+from datetime import date
+
 import pytest
 from budget_reports import bare_report, hostile_report, large_report, small_report
 from rich.cells import cell_len
 
+from gpuplan.cli.render.report import words
 from gpuplan.cli.render.report.figures import usd
 from gpuplan.cli.render.report.table import render_table
 
@@ -39,3 +42,16 @@ def test_what_is_not_shown_is_summed() -> None:
     report = large_report()
     text = "\n".join(line.plain for line in render_table(report, width=100))
     assert f"55 more                {usd(sum(one.usd for one in report.by_experiment[6:]))}" in text
+
+
+def test_the_prices_are_dated_from_the_oldest_to_the_newest() -> None:
+    dated = {"prices_from": date(2025, 1, 1), "prices_to": date(2026, 8, 21)}
+    report = small_report().model_copy(update={**dated, "prices_by_year": True})
+    text = "\n".join(line.plain for line in render_table(report, width=100))
+    assert "Prices of 2025 to 2026-08. " in text
+    assert "those used here are dated 2025 to 2026-08-21." in words.dates(report)[0]
+    yearly = report.model_copy(update={"prices_to": date(2025, 1, 1)})
+    text = "\n".join(line.plain for line in render_table(yearly, width=100))
+    assert "Prices of 2025. " in text
+    text = "\n".join(line.plain for line in render_table(bare_report(), width=100))
+    assert f"Prices of {bare_report().snapshot_date}" in text

@@ -1,12 +1,15 @@
 """The whole report: sums, options, limits, words."""
 
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 
 import pytest
 
 from gpuplan.catalog.errors import UsageError
+from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.budget.fixed_rows import IdlePrice
+from gpuplan.planner.budget.planned import run_cost_of_machine
 from gpuplan.planner.budget.report.build import build_report
 from gpuplan.planner.budget.report.report import BudgetReport
 from tests.support.projects import (
@@ -198,3 +201,35 @@ def test_the_same_project_has_the_same_hash_and_another_has_not() -> None:
 def test_a_report_is_the_same_after_json() -> None:
     found = report(make_project(funding=[{"name": "lab", "usd": 10}]), a=make_run_cost(spread=1.2))
     assert BudgetReport.model_validate_json(found.model_dump_json()) == found
+
+
+def test_the_dates_of_the_prices_are_those_of_plans_and_of_machines() -> None:
+    yearly = {"price_date": date(2025, 1, 1), "price_date_precision": "year"}
+    newer = {"price_date": date(2026, 7, 3), "price_date_precision": "day"}
+    project = make_project(
+        experiments={name: {"model": "a", "tokens": 1} for name in ("a", "b", "c")}
+    )
+    found = report(
+        project,
+        a=replace(make_run_cost(), **newer),
+        b=replace(make_run_cost(), **yearly),
+        c=make_run_cost(),
+    )
+    assert (found.prices_from, found.prices_to) == (date(2025, 1, 1), date(2026, 7, 3))
+    assert found.prices_by_year
+    assert any("read in 2025 to 2026-07" in one.value for one in found.assumptions)
+    undated = report()
+    assert (undated.prices_from, undated.prices_to) == (None, None)
+    assert not undated.prices_by_year
+
+
+def test_hours_of_a_machine_have_the_date_of_its_price() -> None:
+    offer = next(
+        one
+        for one in load_catalogue().offers
+        if one.price_date_precision == "year" and one.on_demand_usd_per_hour is not None
+    )
+    cost = run_cost_of_machine(offer, nodes=1, hours=10, spot=False)
+    assert (cost.price_date, cost.price_date_precision) == (offer.price_date, "year")
+    unpriced = offer.model_copy(update={"on_demand_usd_per_hour": None})
+    assert run_cost_of_machine(unpriced, nodes=1, hours=10, spot=False).price_date is None
