@@ -127,6 +127,7 @@ class Answers:
             front=tuple(_front_points(answer)),
             flops_per_sample=answer.workload.flops_per_sample,
             workload=None if read.spec is None else workload_key(read.spec),
+            notes=answer.warnings,
         )
 
     def _read(self, model: str, params: Params, question: Question) -> Inputs:

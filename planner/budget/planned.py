@@ -113,7 +113,7 @@ class PlannedRuns:
     workload: str | None = None
     """Hash of the model's files, params and inputs; None where that is not known."""
     notes: tuple[str, ...] = field(default=())
-    """What a reader should know of its plan."""
+    """What the estimate warns of: its numbers may be wrong."""
 
     def chosen(self, option: OptionName | None = None) -> RunCostOf:
         """Return what a run costs by an option; None: by the one that the project asks for."""

@@ -118,3 +118,16 @@ class PriceDates(FrozenModel):
             newest=max(day for day, _ in dated),
             by_year=any(precision == "year" for _, precision in dated),
         )
+
+    def text(self, form: str = "%Y-%m") -> str:
+        """Return the oldest and the newest date; one where they are shown alike.
+
+        Args:
+            form: of a date that is known better than by its year, as for `strftime`.
+        """
+        first, last = (self._shown(day, form) for day in (self.oldest, self.newest))
+        return last if first == last else f"{first} to {last}"
+
+    def _shown(self, day: date, form: str) -> str:
+        is_year = self.by_year and (day.month, day.day) == (1, 1)
+        return day.strftime("%Y" if is_year else form)

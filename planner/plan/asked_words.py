@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import date
 
 from ...catalog.errors import UsageError
 from ...catalog.text.money import format_money
@@ -71,33 +70,6 @@ def limit_items(asked: AskedQuestion) -> list[str]:
     if asked.sort == "carbon":
         items.append("ordered by kg CO2e, unknown last")
     return items
-
-
-def dates(oldest: date, newest: date, *, by_year: bool) -> str:
-    """Return the dates of prices by month, or by year where a source says no more.
-
-    >>> dates(date(2026, 1, 1), date(2026, 7, 3), by_year=True)
-    'prices of 2026 to 2026-07'
-    """
-    return f"prices of {span_of_dates(oldest, newest, by_year=by_year)}"
-
-
-def span_of_dates(oldest: date, newest: date, *, by_year: bool, form: str = "%Y-%m") -> str:
-    """Return the oldest and the newest date of prices; one where they are shown alike.
-
-    Args:
-        oldest: the first; a date of which a source says the year alone is the 1st of January.
-        newest: the last, in the same way.
-        by_year: whether any price is known by its year alone.
-        form: of all other dates, as for `strftime`.
-    """
-
-    def shown(day: date) -> str:
-        is_year = by_year and (day.month, day.day) == (1, 1)
-        return day.strftime("%Y" if is_year else form)
-
-    first, last = shown(oldest), shown(newest)
-    return last if first == last else f"{first} to {last}"
 
 
 def _work(asked: AskedQuestion) -> Iterator[str]:

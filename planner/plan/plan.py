@@ -352,8 +352,7 @@ class Estimate(FrozenModel):
             items.append(refreshed)
         if self.prices is None or self.question is None:
             return [*items, f"prices of {self.catalog.snapshot_date.isoformat()}"]
-        dates = self.prices
-        return [*items, asked_words.dates(dates.oldest, dates.newest, by_year=dates.by_year)]
+        return [*items, f"prices of {self.prices.text()}"]
 
     @property
     def best(self) -> Plan | None:

@@ -108,7 +108,8 @@ def _exceeded(one: LimitCheck) -> str:
 
 
 def _last(report: BudgetReport, width: int) -> Iterator[Text]:
-    dates = words.price_span(report) or as_text(report.snapshot_date, "text")
+    prices = report.price_dates
+    dates = as_text(report.snapshot_date, "text") if prices is None else prices.text()
     missing = "; ".join(clean(one).rstrip(".") for one in report.not_included)
     text = f"Prices of {dates}. Not included: {missing}." if missing else f"Prices of {dates}."
     first, *rest = wrapped(text, width)

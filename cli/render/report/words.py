@@ -10,7 +10,6 @@ from ....catalog.text.quantity import format_duration
 from ....catalog.units import HOURS_PER_DAY
 from ....planner.budget.report.report import BudgetReport
 from ....planner.budget.report.rows import OptionRow
-from ....planner.plan.asked_words import span_of_dates
 from .figures import UNKNOWN, about_usd, clean, number, share, usd
 
 SYMBOLS = {"EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹"}
@@ -165,9 +164,9 @@ def dates(report: BudgetReport) -> list[str]:
     """Return of what day the report and its prices are, and how its ranges are made."""
     project = report.project
     prices = f"Prices are those of the snapshot of {report.snapshot_date}"
-    span = price_span(report, form="%Y-%m-%d")
-    if span is not None:
-        prices += f"; those used here are dated {span}"
+    dated = report.price_dates
+    if dated is not None:
+        prices += f"; those used here are dated {dated.text('%Y-%m-%d')}"
     made = f"Made by gpuplan {report.gpuplan_version} at {report.generated_at}"
     if project.file:
         made += f" from {clean(project.file)}"
@@ -177,20 +176,6 @@ def dates(report: BudgetReport) -> list[str]:
         f"Ranges are of a simulation with {report.draws:,} draws (seed {report.seed}).",
         "All amounts are US dollars, each line rounded to the cent; sums are those of the lines.",
     ]
-
-
-def price_span(report: BudgetReport, *, form: str = "%Y-%m") -> str | None:
-    """Return from when to when the prices are; None where none is dated.
-
-    Args:
-        report: the report.
-        form: of a date that is known better than by its year.
-    """
-    if report.prices_from is None or report.prices_to is None:
-        return None
-    return span_of_dates(
-        report.prices_from, report.prices_to, by_year=report.prices_by_year, form=form
-    )
 
 
 def _capital(text: str) -> str:

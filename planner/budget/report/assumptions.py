@@ -130,6 +130,7 @@ def risks(
 def _plan_risks(one: PlannedRuns, books: Books) -> Iterator[str]:
     cost = one.chosen(books.option)
     plan = cost.plan
+    yield from (f"{one.name}: {note}." for note in one.notes)
     if cost.usd is None:
         yield f"{one.name}: the price of {cost.rent} is not known, and it is in no sum."
     if cost.is_spot:

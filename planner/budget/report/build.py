@@ -10,7 +10,6 @@ from typing import Any
 
 from ....catalog.units import HOURS_PER_DAY
 from ...plan.answer_parts import PriceDates
-from ...plan.asked_words import span_of_dates
 from ...plan.ids import content_hash
 from ...plan.payment import OwnCurrency
 from ..funding import funding_rows
@@ -224,8 +223,7 @@ def _prices_text(made: Made, prices: PriceDates | None) -> str:
     snapshot = f"snapshot of {made.snapshot_date}"
     if prices is None:
         return snapshot
-    span = span_of_dates(prices.oldest, prices.newest, by_year=prices.by_year)
-    return f"{snapshot}, read in {span}"
+    return f"{snapshot}, read in {prices.text()}"
 
 
 def _months_old(oldest: date | None, today: date) -> int | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import date
 
 from ....catalog.frozen import FrozenModel, Usd
+from ...plan.answer_parts import PriceDates
 from ...plan.payment import OwnCurrency
 from ..difference.causes import Difference
 from .actual_rows import SpentRow, VarianceRow
@@ -118,6 +119,15 @@ class BudgetReport(FrozenModel):
     """Of the simulation behind the ranges."""
     draws: int
     """Of the simulation."""
+
+    @property
+    def price_dates(self) -> PriceDates | None:
+        """From when to when the prices are; None where none is dated."""
+        if self.prices_from is None or self.prices_to is None:
+            return None
+        return PriceDates(
+            oldest=self.prices_from, newest=self.prices_to, by_year=self.prices_by_year
+        )
 
     @property
     def is_over(self) -> bool:

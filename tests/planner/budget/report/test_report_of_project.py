@@ -223,6 +223,13 @@ def test_the_dates_of_the_prices_are_those_of_plans_and_of_machines() -> None:
     assert not undated.prices_by_year
 
 
+def test_what_an_estimate_warns_of_is_a_risk_of_the_project() -> None:
+    books = make_books()
+    warned = replace(books.planned[0], notes=("the constant is wrong",))
+    found = build_report(replace(books, planned=(warned, *books.planned[1:])), MADE)
+    assert found.risks[0] == f"{warned.name}: the constant is wrong."
+
+
 def test_hours_of_a_machine_have_the_date_of_its_price() -> None:
     offer = next(
         one
