@@ -116,6 +116,7 @@ def estimate(
         headlines=Headlines.model_validate(found.headlines),
         recommended=found.recommended,
         recommended_on_large_clouds=found.recommended_on_large_clouds,
+        near_miss=found.near_miss,
         prices=found.prices,
         plans=tuple(with_own_terms(plan, book, on=clock().date()) for plan in found.plans),
         feasible=found.feasible,

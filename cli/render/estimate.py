@@ -31,6 +31,7 @@ NEXT_SEPARATORS = ("   ·   ", "  ·  ")
 BANDWIDTH_MARK = "bw: share of memory bandwidth, which bounds the step"
 LOWER_BOUND_MARK = "≥: a price beside it is not known"
 DATASET_MARK = "cost: with the data set"
+NOT_RUN = "gpuplan cannot run it (gpuplan show)"
 NOT_COUNTED = "not in these sums: disks, storage, egress (gpuplan show)"
 
 
@@ -60,7 +61,7 @@ def _spaced(parts: list[list[Text]], rest: list[Text]) -> list[Text]:
     used = sum(map(len, parts)) + len(rest)
     spare = len(parts) if used > SCREEN_LINES + len(parts) else max(0, SCREEN_LINES - used)
     lines: list[Text] = []
-    for part in parts:
+    for part in filter(None, parts):
         if lines and spare:
             lines.append(Text())
             spare -= 1
@@ -152,6 +153,7 @@ def _first_lines(answer: Estimate, width: int) -> Iterator[Text]:
     if best is None or best.id not in by_id:
         for name, plan in named.items():
             yield from _named(name.capitalize(), plan, width)
+        yield from _nearest(answer, "Not recommended", width)
         return
     places: dict[int, list[str]] = {}
     for name, one in named.items():
@@ -162,8 +164,17 @@ def _first_lines(answer: Estimate, width: int) -> Iterator[Text]:
     if LABEL_WIDTH + len(reason) > width:
         reason = best.reason
     yield from _named("Recommended", by_id[best.id], width, reason=reason)
+    yield from _nearest(answer, "Nearest that runs", width)
     if large is not None and large.id in by_id:
-        yield from _named("On aws, gcp, azure", by_id[large.id], width)
+        plan = by_id[large.id]
+        doubt = NOT_RUN if plan.runnable is False else None
+        yield from _named("On aws, gcp, azure", plan, width, reason=doubt)
+
+
+def _nearest(answer: Estimate, label: str, width: int) -> Iterator[Text]:
+    """Yield the plan that comes nearest to a recommendation, and what to give for it."""
+    if answer.near_miss is not None and answer.nearest is not None:
+        yield from _named(label, answer.nearest, width, reason=answer.near_miss.reason)
 
 
 def _named(label: str, plan: Plan, width: int, *, reason: str | None = None) -> Iterator[Text]:
@@ -199,7 +210,7 @@ def _no_plan(answer: Estimate, model: str, width: int) -> Iterator[Text]:
     for line in packed(describe_rejected(answer.rejected), width=width, indent=0, separator=", "):
         yield Text(line)
     limits = answer.rejected.past_deadline or answer.rejected.over_budget
-    if answer.rejected.out_of_memory and not limits:
+    if answer.rejected.out_of_memory and not limits and answer.nearest_miss is None:
         yield Text(f"Next: gpuplan fits {shlex.quote(model)} --on H200   (what would make it fit)")
 
 
@@ -215,15 +226,15 @@ def _footer(answer: Estimate, width: int, headings: Sequence[str]) -> Iterator[T
 
 
 def _next_step(answer: Estimate, model: str, width: int) -> Iterator[Text]:
-    best = answer.recommended
-    plan_id = answer.plans[0].id if best is None else best.id
-    commands = [f"gpuplan launch {plan_id}"]
-    if not any(plan.run for plan in answer.plans):
-        amount = "--samples 1M" if answer.workload.tokens_per_sample is None else "--tokens 10B"
-        commands = [f"gpuplan estimate {shlex.quote(model)} {amount}"]
-    commands += [f"gpuplan show {plan_id}", "the same with --top all"]
+    has_work = any(plan.run for plan in answer.plans)
+    commands = [*_first_command(answer, model), f"gpuplan show {_first_look(answer).id}"]
+    missed = answer.near_miss
+    if missed is not None and missed.options is not None:
+        commands.append(f"the same with {missed.options}")
+    else:
+        commands.append("the same with --top all")
     separator = NEXT_SEPARATORS[0]
-    if any(plan.run for plan in answer.plans) and answer.plans[0].amount_text is None:
+    if missed is None and has_work and answer.plans[0].amount_text is None:
         with_pareto = [*commands[:-1], f"{commands[-1]} or --pareto"]
         fitting = [one for one in NEXT_SEPARATORS if len(one.join(with_pareto)) + 6 <= width]
         if fitting:
@@ -231,3 +242,19 @@ def _next_step(answer: Estimate, model: str, width: int) -> Iterator[Text]:
     first, *more = packed(commands, width=width, indent=6, separator=separator)
     yield Text(f"Next: {first.strip()}")
     yield from (Text(line) for line in more)
+
+
+def _first_command(answer: Estimate, model: str) -> Iterator[str]:
+    """Yield how to launch what is recommended, where `launch` would not refuse it."""
+    if not any(plan.run for plan in answer.plans):
+        amount = "--samples 1M" if answer.workload.tokens_per_sample is None else "--tokens 10B"
+        yield f"gpuplan estimate {shlex.quote(model)} {amount}"
+        return
+    plan = _first_look(answer)
+    if answer.near_miss is None and plan.runnable is not False and not plan.needs_port:
+        yield f"gpuplan launch {plan.id}"
+
+
+def _first_look(answer: Estimate) -> Plan:
+    """Return the recommended plan, else the nearest to that, else the first."""
+    return answer.best or answer.nearest or answer.plans[0]

@@ -26,6 +26,8 @@ def render_markdown(answer: Estimate) -> str:
         amount = "" if best.amount_text is None else f"trains {best.amount_text}, "
         facts = f"{amount}{best.hours_text}, {describe_cost(best)}"
         lines += [f"**Recommended**: {rented}, {facts}; {answer.recommended.reason}.", ""]
+    elif answer.near_miss_text:
+        lines += [f"{_escaped(answer.near_miss_text)}.", ""]
     columns = [
         *(plan_columns(answer) if answer.plans else ()),
         Column(heading="plan", cell=lambda plan: f"`{plan.id}`", align="left"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -162,13 +163,19 @@ def _layout(plan: Plan) -> str:
 def _risk(plan: Plan, max_oom: float) -> str:
     found = []
     if plan.p_oom is not None and plan.p_oom > max_oom:
-        found.append(format_share(plan.p_oom))
+        found.append(_over(plan.p_oom, max_oom))
     found += ["quota"] if plan.usually_reserved else []
     found += ["torch"] if plan.needs_build in ("other", "older") else []
     found += ["port"] if plan.needs_port else []
     found += [plan.frozen_precision] if plan.frozen_precision == "nf4" else []
     found += ["not run"] if plan.runnable is False and not plan.needs_port else []
     return ", ".join(found)
+
+
+def _over(chance: float, limit: float) -> str:
+    """Return a chance that is over a limit, with a decimal where it would read as the limit."""
+    text = format_share(chance)
+    return f"{math.ceil(chance * 1000) / 10:g} %" if text == format_share(limit) else text
 
 
 def _step_time(plan: Plan) -> str:

@@ -85,6 +85,17 @@ class Recommended(FrozenModel):
     most that a plan trains over what it trains, less one."""
 
 
+class NearMiss(FrozenModel):
+    """The plan nearest to a recommendation, where none is recommended or none that gpuplan runs."""
+
+    id: str
+    """Of the plan."""
+    reason: str
+    """What keeps it from being recommended, and what to give, in words."""
+    options: str | None
+    """The options with which it may be recommended: "--max-oom-risk 0.03"; None where none do."""
+
+
 class Hidden(FrozenModel):
     """Feasible candidates that are not shown, by reason."""
 

@@ -17,6 +17,7 @@ from . import asked_words, html
 from .answer_parts import CatalogueFacts as CatalogueFacts
 from .answer_parts import Headlines as Headlines
 from .answer_parts import Hidden as Hidden
+from .answer_parts import NearMiss as NearMiss
 from .answer_parts import PriceDates as PriceDates
 from .answer_parts import Recommended as Recommended
 from .answer_parts import Rejected as Rejected
@@ -312,6 +313,8 @@ class Estimate(FrozenModel):
     """None without an amount of work, or where no plan is sensible."""
     recommended_on_large_clouds: Recommended | None = None
     """The same on AWS, Google Cloud and Azure, where the recommended plan is of another seller."""
+    near_miss: NearMiss | None = None
+    """Where no plan is recommended, or none that gpuplan runs: the nearest, and what to give."""
     prices: PriceDates | None = None
     """Of the plans; None where no price of them is dated."""
     ways_to_pay: tuple[WaysToPay, ...] = ()
@@ -360,6 +363,23 @@ class Estimate(FrozenModel):
         wanted = None if self.recommended is None else self.recommended.id
         return next((plan for plan in self.plans if plan.id == wanted), None)
 
+    @property
+    def nearest(self) -> Plan | None:
+        """The plan of `near_miss`; None where there is none."""
+        wanted = None if self.near_miss is None else self.near_miss.id
+        return next((plan for plan in self.plans if plan.id == wanted), None)
+
+    @property
+    def near_miss_text(self) -> str:
+        """Why nothing is recommended, in one sentence without its stop; "" where something is."""
+        nearest = self.nearest
+        if self.near_miss is None or nearest is None or self.recommended is not None:
+            return ""
+        return (
+            f"Nothing is recommended: the nearest plan, {nearest.place} ({nearest.devices}),"
+            f" {self.near_miss.reason}"
+        )
+
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns of `rows`: paths in the JSON, such as step_time_s.low."""
         return Plan.columns()
@@ -400,6 +420,8 @@ class Estimate(FrozenModel):
             facts = f"{best.place} ({best.devices}), {amount}{best.hours_text}, {best.cost_text}"
             why = f": {facts}; {self.recommended.reason}"
             lines.append(html.bold("Recommended") + html.text(why))
+        elif self.near_miss is not None:
+            lines.append(html.text(self.near_miss_text))
         if not self.plans:
             missed = f"No plan is feasible. {self.nearest_miss or ''}"
             return html.page(lines, end=html.text(missed.strip()))

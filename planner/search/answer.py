@@ -10,8 +10,9 @@ from ...catalog.types import CPU_PREFIX
 from ...profiles.profile import Profile
 from ..cost.run_cost import samples_of, steps_of
 from ..plan.asked import AskedBatch, AskedMachine, AskedQuestion, AskedWork, Limits, WorkKind
-from ..plan.plan import Plan, PriceDates, Recommended
+from ..plan.plan import NearMiss, Plan, PriceDates, Recommended
 from ..plan.question import Question, Work
+from .near_miss import near_miss
 from .offers import LARGE_CLOUDS
 from .ranking import MOST_PLANS, headlines, mark_ties
 from .recommended import recommended, sensible
@@ -26,6 +27,8 @@ class Answer:
     recommended: Recommended | None
     on_large_clouds: Recommended | None
     """Where the recommended plan is of another seller, and no seller was asked for."""
+    near_miss: NearMiss | None
+    """The nearest plan where none is recommended, or none that gpuplan runs."""
 
 
 def answer_of(ranked: Sequence[Plan], question: Question, *, is_batch_free: bool) -> Answer:
@@ -47,7 +50,9 @@ def answer_of(ranked: Sequence[Plan], question: Question, *, is_batch_free: bool
         if by_id[best.id].offer.provider not in LARGE_CLOUDS:
             large = [plan for plan in ranked if plan.offer.provider in LARGE_CLOUDS]
             elsewhere = recommended(sensible(large, money, is_batch_free=is_batch_free), money)
-    named = {one.id for one in (best, elsewhere) if one is not None} | set(picks.values())
+    missed = near_miss(ranked, best, money, only_runnable=question.runnable)
+    firsts = (best, elsewhere, missed)
+    named = {one.id for one in firsts if one is not None} | set(picks.values())
     plans = mark_ties(_shown(ranked, named, question.top), money.sort)
     places = {plan.id: plan.position for plan in plans}
     return Answer(
@@ -55,6 +60,7 @@ def answer_of(ranked: Sequence[Plan], question: Question, *, is_batch_free: bool
         headlines=picks,
         recommended=_placed(best, places),
         on_large_clouds=_placed(elsewhere, places),
+        near_miss=missed,
     )
 
 

@@ -14,6 +14,7 @@ from ..hardware.device import supported_precisions
 from ..plan.question import Choices, Question
 from .candidate import Candidate
 from .offers import Market
+from .runs_here import torch_build_of, why_not_run
 from .search_space import Space, file_precision, precisions_for
 
 MOST_NAMED = 4
@@ -44,6 +45,23 @@ def nearest_miss(
         f" {format_money(fastest.usd)}):"
         f" give --deadline {_typed(hours * LEEWAY)}, more --max-nodes, or less work."
     )
+
+
+def none_is_run(candidates: Sequence[Candidate], profile: Profile) -> str | None:
+    """Return that gpuplan runs none of the candidates that fit, and why not the first of them."""
+    if not candidates:
+        return None
+    first = min(candidates, key=lambda one: one.order("cost"))
+    accelerator = first.one_node.accelerator
+    older = torch_build_of(accelerator, profile).is_older
+    why = why_not_run(first.setup, accelerator, profile)
+    if why is None and older:
+        why = f"It needs an older release of torch than {profile.torch_version}."
+    count = sum(one.variants_that_fit for one in candidates)
+    return (
+        f"{count:,} plans fit, and gpuplan runs none of them: leave --runnable out to see them."
+        f" The first is on {_rented(first)}. {why or ''}"
+    ).rstrip()
 
 
 def _too_dear(least: Candidate, budget_usd: float, question: Question, profile: Profile) -> str:

@@ -13,6 +13,7 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ..cost.dataset_cost import ranked_usd
 from ..plan.plan import Plan, Recommended
 from ..plan.question import Money
+from ..plan.runnable import RUN_STACKS
 
 FEWEST_STEPS = 500
 """Of a plan with a batch of its own: fewer leave a learning rate no schedule."""
@@ -136,7 +137,18 @@ def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
         parts.append(f"{cost}, {_advantage(plan, cheapest)}")
     if plan.p_oom is not None:
         parts.append(f"{_sure(plan.p_oom)} sure to fit")
-    return "; ".join([*parts, *_doubts(plan)])
+    return "; ".join([*parts, *_doubts(plan), *_not_run(plan)])
+
+
+def _not_run(plan: Plan) -> Iterator[str]:
+    """Yield that gpuplan cannot run a plan, and what can."""
+    if plan.runnable is not False:
+        return
+    tool = None if plan.stack in RUN_STACKS else plan.stack
+    if plan.frozen_precision == "nf4":
+        tool = "bitsandbytes"
+    of = "" if tool is None else f" with {tool}"
+    yield f"gpuplan cannot run it, a script of your own{of} can (gpuplan show)"
 
 
 def _doubts(plan: Plan) -> Iterator[str]:

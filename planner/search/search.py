@@ -19,7 +19,7 @@ from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ..memory.rank_memory import RankMemory
 from ..offload.host_memory import ordered
 from ..plan.asked import AskedQuestion
-from ..plan.plan import Hidden, Plan, PriceDates, Recommended, Rejected
+from ..plan.plan import Hidden, NearMiss, Plan, PriceDates, Recommended, Rejected
 from ..plan.question import Question
 from ..predict.input_wait import unknown_input_notes
 from ..predict.kept_tables import KeptTables
@@ -33,7 +33,7 @@ from .answer import answer_of, asked_question, price_dates
 from .batch_rule import FEW_STEPS
 from .candidate import Candidate
 from .frozen_ways import frozen_notes, refuse_nothing_frozen
-from .infeasible import nearest_miss, reasons
+from .infeasible import nearest_miss, none_is_run, reasons
 from .offers import Market, refuse_unknown_place, survey
 from .progress import Progress, untold
 from .ranking import rank
@@ -65,6 +65,7 @@ class SearchOutcome:
     """"cheapest", "fastest" and "smallest" → id of the plan."""
     recommended: Recommended | None = None
     recommended_on_large_clouds: Recommended | None = None
+    near_miss: NearMiss | None = None
     prices: PriceDates | None = None
     nearest_miss: str | None = None
     warnings: tuple[str, ...] = ()
@@ -158,10 +159,12 @@ def _outcome(
     sweep.counts["no_price"] -= sum(one.variants_that_fit for one in had)
     candidates = had
     within: list[Candidate] = []
+    not_run: str | None = None
     if question.runnable:
         run = [one for one in candidates if is_run(one, cache.profile)]
         sweep.counts["unsupported"] += sum(one.variants_that_fit for one in candidates)
         sweep.counts["unsupported"] -= sum(one.variants_that_fit for one in run)
+        not_run = None if run else none_is_run(candidates, cache.profile)
         candidates = run
     if question.asks_for_work:
         candidates = [one.within(question.money) for one in candidates]
@@ -180,7 +183,9 @@ def _outcome(
     )
     best = answer_of(ranked.plans, question, is_batch_free=space.global_batch is None)
     across = across_samples_warnings(cache.profile, question.choices, space.global_batch)
-    missed = None if best.plans else nearest_miss(candidates, question, cache.profile)
+    missed = not_run
+    if not best.plans and missed is None:
+        missed = nearest_miss(candidates, question, cache.profile)
     return SearchOutcome(
         question=asked_question(question, cache.profile, space.batch),
         plans=best.plans,
@@ -191,6 +196,7 @@ def _outcome(
         headlines=best.headlines,
         recommended=best.recommended,
         recommended_on_large_clouds=best.on_large_clouds,
+        near_miss=best.near_miss,
         prices=price_dates(best.plans),
         nearest_miss=missed,
         warnings=(*cache.profile.warnings, *across),

@@ -25,7 +25,7 @@ from gpuplan.cli.render.explain import render_plan
 from gpuplan.cli.render.markdown import render_markdown
 from gpuplan.cli.render.text.columns import to_text
 from gpuplan.launcher.store.estimates import Store, StoreError
-from gpuplan.planner.plan.plan import Estimate, Plan, Recommended
+from gpuplan.planner.plan.plan import Estimate, Headlines, NearMiss, Plan, Recommended
 
 GOLDEN = Path(__file__).parent / "golden"
 Golden = Callable[[Path, str], None]
@@ -179,6 +179,58 @@ def test_where_all_machines_are_spot_their_price_stands_once(make) -> None:
 def test_an_answer_without_a_plan_says_why(golden: Golden) -> None:
     lines = render_estimate(make_estimate(), model="model.py", width=100)
     golden(GOLDEN / "estimate-none.txt", to_text(lines, colour=False))
+
+
+def first_and_last(answer: Estimate) -> tuple[str, str]:
+    """Return the lines before the table, and the last."""
+    lines = [line.plain for line in render_estimate(answer, model="model.py", width=200)]
+    table = next(i for i, line in enumerate(lines) if line.lstrip().startswith("#"))
+    return "\n".join(lines[:table]), lines[-1]
+
+
+def test_a_plan_that_gpuplan_cannot_run_is_not_offered_to_launch() -> None:
+    answer = make_ranked_estimate()
+    assert f"gpuplan launch {answer.plans[1].id}" in first_and_last(answer)[1]
+    best = answer.plans[1].model_copy(update={"runnable": False})
+    plans = (answer.plans[0], best, *answer.plans[2:])
+    changed = answer.model_copy(update={"plans": plans})
+    assert "launch" not in first_and_last(changed)[1]
+    assert f"gpuplan show {best.id}" in first_and_last(changed)[1]
+    miss = NearMiss(
+        id=plans[0].id, reason="has a risk: give --runnable --x 3", options="--runnable --x 3"
+    )
+    head, last = first_and_last(changed.model_copy(update={"near_miss": miss}))
+    assert "Nearest that runs   aws 1 × p4d.24xlarge" in head and "has a risk" in head
+    assert last.endswith("the same with --runnable --x 3") and "launch" not in last
+
+
+def test_where_nothing_is_recommended_the_first_lines_and_the_last_say_why() -> None:
+    answer = make_ranked_estimate()
+    reason = "has a 2.5 % chance of running out of memory: give --max-oom-risk 0.03"
+    miss = NearMiss(id=answer.plans[2].id, reason=reason, options="--max-oom-risk 0.03")
+    none = {"recommended": None, "headlines": Headlines(), "near_miss": miss}
+    changed = answer.model_copy(update=none)
+    head, last = first_and_last(changed)
+    assert "Not recommended     gcp 1 × g2-standard-8" in head and reason in head
+    assert "launch" not in last and "the same with --max-oom-risk 0.03" in last
+    assert f"Nothing is recommended: the nearest plan, {answer.plans[2].place}" in (
+        render_markdown(changed)
+    )
+    assert reason in changed._repr_html_()
+
+
+def test_a_chance_over_the_limit_does_not_read_as_the_limit() -> None:
+    answer = make_ranked_estimate()
+    first = answer.plans[0].model_copy(update={"p_oom": 0.0243})
+    changed = answer.model_copy(update={"plans": (first, *answer.plans[1:])})
+    text = to_text(render_estimate(changed, model="model.py", width=120), colour=False)
+    assert "2.5 %" in text and "12 %" in text
+
+
+def test_where_memory_is_not_the_reason_no_larger_device_is_proposed() -> None:
+    answer = make_estimate(nearest_miss="191 plans fit, and gpuplan runs none of them.")
+    text = to_text(render_estimate(answer, model="model.py", width=100), colour=False)
+    assert "runs none of them" in text and "gpuplan fits" not in text
 
 
 @pytest.mark.parametrize("width", [80, 110])

@@ -13,7 +13,7 @@ from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.plan.ids import plan_id
 from gpuplan.planner.plan.layout import Layout
-from gpuplan.planner.plan.question import Choices, Machine, Question, Work
+from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.search.candidate import Candidate
 from gpuplan.planner.search.frozen_ways import (
@@ -149,6 +149,28 @@ def test_devices_of_24_gb_train_adapters_of_8b_in_4_bits_and_of_48_gb_in_16(lora
     assert any("--frozen-precision" in note for note in outcome.notes)
     usd = {name: plan.whole_job and plan.whole_job.usd for name, plan in plans.items()}
     assert Decimal(2) < (usd["L40S"] or 0) < Decimal(15)
+
+
+@pytest.mark.slow
+def test_where_gpuplan_runs_no_safe_plan_the_nearest_that_it_runs_is_named(lora: Profile) -> None:
+    """In 16 bits the base of 8B leaves a device of 24 GB a little short."""
+    outcome = found_on(lora, "L4:1")
+    assert outcome.recommended is not None and outcome.near_miss is not None
+    plans = {plan.id: plan for plan in outcome.plans}
+    assert plans[outcome.recommended.id].runnable is False
+    assert "gpuplan cannot run it" in outcome.recommended.reason
+    nearest = plans[outcome.near_miss.id]
+    assert nearest.runnable and nearest.frozen_precision == "bf16"
+    options = (outcome.near_miss.options or "").split()
+    assert options[:2] == ["--runnable", "--max-oom-risk"]
+    question = Question(
+        work=Work(tokens=50e6),
+        machine=Machine(accelerators=("L4:1",), max_nodes=1),
+        money=Money(max_oom=float(options[2])),
+        runnable=True,
+    )
+    given = search(question, lora, CATALOGUE)
+    assert given.recommended is not None and given.near_miss is None
 
 
 @pytest.mark.slow

@@ -86,3 +86,13 @@ def test_a_deadline_that_nothing_meets_is_told_the_fastest(toy: Profile) -> None
     text = missed(toy, Money(deadline_s=700.0))
     assert text.startswith("The fastest takes about ")
     assert "give --deadline " in text
+
+
+def test_where_gpuplan_runs_none_of_what_fits_it_says_so_and_why(toy: Profile) -> None:
+    question = Question(
+        machine=H100, choices=Choices(stack="megatron", recomputes=("none",)), runnable=True
+    )
+    outcome = search(question, toy, load_catalogue())
+    assert outcome.plans == () and outcome.nearest_miss is not None
+    assert "gpuplan runs none of them: leave --runnable out" in outcome.nearest_miss
+    assert "It was predicted for megatron" in outcome.nearest_miss
