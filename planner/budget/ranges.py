@@ -27,6 +27,8 @@ from .report.rows import Entry, MoneyRange
 DRAWS = 4000
 SEED = 1
 PERCENTS = (10, 50, 90)
+ROUNDING_USD = 0.01
+"""By so much an amount may be off: it and its tax are each rounded to a cent."""
 
 Array = Any
 """numpy array of US dollars."""
@@ -121,11 +123,24 @@ def high_factor(cost: RunCostOf, *, shared_only: bool = True) -> tuple[float, fl
 
 
 def _spread(cost: RunCostOf) -> Spread:
-    ends = (cost.usd, cost.usd_low, cost.usd_high)
-    if None in ends or not all(float(one or 0) > 0 for one in ends):
+    """Return the spread of what a run costs: that of its dollars, as far as cents tell it.
+
+    Many runs are as uncertain as each, so that a cent of rounding must not count as doubt: within
+    what rounding leaves open, the hours decide, which are not rounded.
+    """
+    if cost.usd is None or cost.usd_low is None or cost.usd_high is None or cost.hours <= 0:
         return Spread(0.0, 0.0)
-    likely, low, high = (float(one or 0) for one in ends)
-    return Spread.of(likely, min(low, likely), max(high, likely))
+    usd = float(cost.usd)
+    low = _ratio(float(cost.usd_low), usd, cost.hours_low / cost.hours)
+    high = _ratio(float(cost.usd_high), usd, cost.hours_high / cost.hours)
+    return Spread.of(1.0, min(low, 1.0), max(high, 1.0))
+
+
+def _ratio(end_usd: float, usd: float, of_hours: float) -> float:
+    """Return the ratio of hours, or the nearest to it that two amounts in cents may have."""
+    least = (end_usd - ROUNDING_USD) / (usd + ROUNDING_USD)
+    most = math.inf if usd <= ROUNDING_USD else (end_usd + ROUNDING_USD) / (usd - ROUNDING_USD)
+    return min(max(of_hours, least), most)
 
 
 def _factors(spread: Spread, z: Array) -> Array:

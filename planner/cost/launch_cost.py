@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_FLOOR, Decimal
 from functools import cache
 from importlib.resources import files
 
@@ -85,7 +86,7 @@ def launch_cost(
     start_us = sum(us for _, us in parts)
     rate = usd_per_hour * nodes
     if training_s is None:
-        lines = tuple(_line(name, us, nodes, usd_per_hour) for name, us in parts)
+        lines = _lines(parts, nodes, usd_per_hour)
         return LaunchCost(lines=with_tax(lines, tax_percent), usd_per_hour=rate)
     run = None if stops is None else expected_run(training_s, stops)
     parts += _training_parts(training_s, run)
@@ -96,10 +97,12 @@ def launch_cost(
         parts.append(("billing increment", expected_us - ran_us))
     if paid_whole_s is not None:
         parts.append((UNUSED, _whole_us(expected_us, paid_whole_s) - expected_us))
-    lines = tuple(_line(name, us, nodes, usd_per_hour) for name, us in parts)
-    lines = with_tax(lines, tax_percent)
-    low_us = _whole_us(_billed_us(start_us + _us(low_s), billing), paid_whole_s)
-    high_us = _whole_us(_billed_us(start_us + _us(high_s), billing), paid_whole_s)
+    lines = with_tax(_lines(parts, nodes, usd_per_hour), tax_percent)
+    # Parts are rounded one by one, so that their sum may be a microsecond beyond an end.
+    low_us = min(start_us + _us(low_s), ran_us)
+    high_us = max(start_us + _us(high_s), ran_us)
+    low_us = _whole_us(_billed_us(low_us, billing), paid_whole_s)
+    high_us = _whole_us(_billed_us(high_us, billing), paid_whole_s)
     slowest_start_us = sum(_us(one.high_s) for one in startups())
     worst_us = _billed_us(slowest_start_us + _us(high_s) + _us(idle_s), billing)
     worst_us = _whole_us(worst_us, paid_whole_s)
@@ -136,7 +139,8 @@ def _billed_range_s(training_s: Estimated, run: ExpectedRun | None) -> tuple[flo
     if run is None:
         return training_s.low, training_s.high
     share = run.billed_s / run.elapsed_s
-    return share * run.low_s, share * run.high_s
+    low_s, high_s = run.ends_s
+    return share * low_s, share * high_s
 
 
 def billed_s(seconds: float, billing: Provider | None) -> float:
@@ -190,16 +194,32 @@ def whole_terms_s(seconds: float, term_s: float) -> float:
     return _whole_us(_us(seconds), term_s) / MICROSECONDS_PER_SECOND
 
 
-def _line(name: str, us: int, nodes: int, usd_per_hour: Decimal) -> CostLine:
-    return CostLine(
-        name=name,
-        quantity=nodes * _hours(us),
-        unit=UNIT,
-        unit_usd=usd_per_hour,
-        usd=_usd(us, nodes, usd_per_hour),
+def _lines(
+    parts: Sequence[tuple[str, int]], nodes: int, usd_per_hour: Decimal
+) -> tuple[CostLine, ...]:
+    """Return one line for each part, in cents that add up to their sum rounded once.
+
+    Lines rounded one by one would add up to cents more or less than the sum, which of a small job
+    may be beyond its interval. So every line is rounded down, and the cents that are then missing
+    go to those that lost most (the method of the largest remainder): none is off by a cent.
+    """
+    exact = [_exact_usd(us, nodes, usd_per_hour) for _, us in parts]
+    cents = [usd.quantize(CENT, rounding=ROUND_FLOOR) for usd in exact]
+    total = _usd(sum(us for _, us in parts), nodes, usd_per_hour)
+    missing = int((total - sum(cents, Decimal(0))) / CENT)
+    by_loss = sorted(range(len(parts)), key=lambda i: cents[i] - exact[i])
+    for i in by_loss[:missing]:
+        cents[i] += CENT
+    return tuple(
+        CostLine(name=name, quantity=nodes * _hours(us), unit=UNIT, unit_usd=usd_per_hour, usd=usd)
+        for (name, us), usd in zip(parts, cents, strict=True)
     )
 
 
 def _usd(us: int, nodes: int, usd_per_hour: Decimal) -> Decimal:
+    return _exact_usd(us, nodes, usd_per_hour).quantize(CENT)
+
+
+def _exact_usd(us: int, nodes: int, usd_per_hour: Decimal) -> Decimal:
     node_hours = Decimal(nodes * us) / Decimal(MICROSECONDS_PER_SECOND * SECONDS_PER_HOUR)
-    return (node_hours * usd_per_hour).quantize(CENT)
+    return node_hours * usd_per_hour

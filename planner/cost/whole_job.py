@@ -14,6 +14,9 @@ from ..plan.parts import Stops
 from ..plan.plan import Estimated, WholeJob
 from .launch_cost import LaunchCost, billed_s, launch_cost, startups, whole_terms_s
 
+ROUNDED_USD = 0.02
+"""A bill may be less than this above its exact sum: it and its tax are rounded to a cent."""
+
 
 def start_up_s() -> float:
     """Return seconds that every node is expected to be paid for before it trains."""
@@ -30,7 +33,7 @@ def expected_usd(
 ) -> float:
     """Return what machines cost that run so long, start included, as the provider bills them.
 
-    Equals `WholeJob.usd` to the rounding of its lines to cents; a search asks thousands of times.
+    Equals `WholeJob.usd` to its rounding to a cent; a search asks thousands of times.
     """
     paid_s = billed_s(elapsed_s, billing)
     if paid_whole_s is not None:
@@ -57,8 +60,7 @@ def training_s_within(
         left_s = elapsed_s - start_up_s()
         return left_s if stops is None else training_s_in(left_s, stops)
 
-    # The lines of a bill are rounded to cents, so that their sum may be a few cents higher.
-    billable_s = (budget_usd - 0.05) * SECONDS_PER_HOUR / (nodes * usd_per_hour)
+    billable_s = (budget_usd - ROUNDED_USD) * SECONDS_PER_HOUR / (nodes * usd_per_hour)
     increment_s = billing.billing_increment_s if billing is not None else None
     if increment_s:
         billable_s = math.floor(billable_s / increment_s) * increment_s
@@ -137,4 +139,4 @@ def whole_job(
 def _ends(time_s: Estimated, run: ExpectedRun | None) -> tuple[float, float, float]:
     if run is None:
         return time_s.value, time_s.low, time_s.high
-    return run.elapsed_s, run.low_s, run.high_s
+    return run.elapsed_s, *run.ends_s

@@ -20,7 +20,7 @@ from ..cost.data_cost import data_lines
 from ..cost.dataset_cost import dataset_lines, known_usd
 from ..cost.deadline_ways import deadline_ways
 from ..cost.run_cost import run_cost, samples_of
-from ..cost.whole_job import Job, start_up_s, whole_job
+from ..cost.whole_job import ROUNDED_USD, Job, start_up_s, whole_job
 from ..goodput.expected_run import ExpectedRun
 from ..goodput.stops import stops_of
 from ..offload.host_memory import ordered
@@ -35,9 +35,6 @@ from .candidate import Candidate
 from .electricity import with_energy
 from .runs_here import torch_build_of, why_not_run
 from .some_layers import equal_layers, recomputed_layers
-
-ROUNDED_USD = Decimal("0.05")
-"""By so much the lines of a bill may be off their sum."""
 
 
 def as_plan(
@@ -198,8 +195,7 @@ def _paid_within_s(
     if choice.paid_whole_s is None or term is None or choice.usd_per_hour is None:
         return float(budget_usd / job_usd) * (start_up_s() + run.elapsed_s)
     term_usd = term.hours * choice.usd_per_hour * candidate.nodes * choice.taxed
-    # The lines of a bill are rounded to cents, so that their sum may be a few cents higher.
-    return int((budget_usd + ROUNDED_USD) / term_usd) * choice.paid_whole_s
+    return int((budget_usd + Decimal(str(ROUNDED_USD))) / term_usd) * choice.paid_whole_s
 
 
 def _whole_job(

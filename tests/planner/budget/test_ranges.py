@@ -8,7 +8,7 @@ import pytest
 
 from gpuplan.planner.budget.ledger import ledger, total_usd
 from gpuplan.planner.budget.project.defaults import default
-from gpuplan.planner.budget.ranges import DRAWS, simulate
+from gpuplan.planner.budget.ranges import DRAWS, high_factor, simulate
 from gpuplan.planner.budget.sums import months_of
 from tests.support.projects import make_books, make_project, make_run_cost
 
@@ -61,6 +61,26 @@ def test_eighty_percent_of_the_draws_lie_in_the_range() -> None:
     draws = sum(ranges.by_experiment.values())
     inside = (draws >= float(found.p10_usd)) & (draws <= float(found.p90_usd))
     assert float(np.mean(inside)) == pytest.approx(0.8, abs=0.01)
+
+
+def test_many_tiny_runs_are_as_uncertain_as_one_and_not_as_their_cents() -> None:
+    """A run of a third of a cent: its interval in cents is 0 to 1, its hours are known to 20 %."""
+    tiny = {"hours": 0.1, "usd_per_hour": "0.03", "spread": 1.2}
+    project = make_project(experiments={"a": {"model": "a", "tokens": 1, "runs": {"seeds": 100}}})
+    for ends in (("0.00", "0.00", "0.01"), ("0.00", "0.01", "0.01"), ("0.01", "0.01", "0.02")):
+        usd_low, usd, usd_high = map(Decimal, ends)
+        cost = make_run_cost(**tiny, usd_low=usd_low, usd=usd, usd_high=usd_high)
+        books = make_books(project, a=cost)
+        rows = ledger(books)
+        found = simulate(books, rows, months_of(project, rows)).of_experiment("a", total_usd(rows))
+        likely = 100 * 0.1 * 0.03
+        assert float(found.p90_usd) == pytest.approx(1.2 * likely, abs=0.011)
+        assert float(found.p10_usd) == pytest.approx(likely / 1.2, abs=0.011)
+
+
+def test_what_is_billed_by_the_hour_has_the_spread_of_its_dollars() -> None:
+    cost = make_run_cost(spread=1.3, usd_low=Decimal(20), usd_high=Decimal(20))
+    assert high_factor(cost) == pytest.approx((1.0, 1.0), abs=0.002)
 
 
 def test_the_same_seed_gives_the_same_ranges_and_another_does_not() -> None:
