@@ -149,7 +149,7 @@ PURCHASES: tuple[str, ...] = get_args(PurchaseWish)
     "Layout",
     "--compile/--no-compile",
     default=None,
-    help="Only with torch.compile, or only without.",
+    help="Plan with torch.compile, or without; default: as the file does. One of them is tried.",
 )
 @option("Layout", "--stack", type=OneOf(STACKS), help="Software that runs the step.")
 @option(

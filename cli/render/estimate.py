@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
+from ...catalog.text.money import format_money
 from ...catalog.text.quantity import (
     UNKNOWN,
 )
 from ...catalog.types import port_of
-from ...planner.plan.plan import Estimate, Plan
+from ...planner.plan.plan import Estimate, Plan, Recommended
 from .plan_table import TIE, USE, PlanTable, rate_cell, split_blocks
 from .text.columns import packed
 from .text.energy import CARBON_HEADING, CARBON_MARK, carbon_cell
@@ -164,11 +165,24 @@ def _first_lines(answer: Estimate, width: int) -> Iterator[Text]:
     if LABEL_WIDTH + len(reason) > width:
         reason = best.reason
     yield from _named("Recommended", by_id[best.id], width, reason=reason)
+    yield from _with_compile(best, width)
     yield from _nearest(answer, "Nearest that runs", width)
     if large is not None and large.id in by_id:
         plan = by_id[large.id]
         doubt = NOT_RUN if plan.runnable is False else None
         yield from _named("On aws, gcp, azure", plan, width, reason=doubt)
+
+
+def _with_compile(best: Recommended, width: int) -> Iterator[Text]:
+    """Yield what --compile would gain on the recommended plan, where that is much."""
+    gain = best.with_compile
+    if gain is None:
+        return
+    # Two digits: more would promise what the interval does not.
+    cost = "" if gain.usd is None else f", {format_money(float(f'{gain.usd:.2g}'))}"
+    text = f"with torch.compile (--compile): about {gain.times_as_fast:.1f} times as fast{cost}"
+    for line in packed(text.split(), width=width, indent=LABEL_WIDTH, separator=" "):
+        yield Text(line)
 
 
 def _nearest(answer: Estimate, label: str, width: int) -> Iterator[Text]:

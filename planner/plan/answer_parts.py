@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 
-from ...catalog.frozen import FrozenModel
+from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.listing.sources import PriceSource
 
 
@@ -71,6 +71,19 @@ class Headlines(FrozenModel):
     """Fewest accelerators, then fewest dollars a sample."""
 
 
+class CompileGain(FrozenModel):
+    """What torch.compile is predicted to gain on the machines of a plan that does not compile."""
+
+    times_as_fast: float
+    """The time of the whole job without it, over that with it; where limits say how much is
+    trained, the rates."""
+    hours: float
+    """Likely hours of the whole job with it."""
+    usd: Usd | None
+    """Likely US dollars of the whole job with it; None where the price is not known, or limits say
+    how much is trained."""
+
+
 class Recommended(FrozenModel):
     """The plan that a person would rent, and why."""
 
@@ -83,6 +96,9 @@ class Recommended(FrozenModel):
     gap_to_cheapest: float
     """Its cost over that of the cheapest plan, less one; where limits say how much is trained, the
     most that a plan trains over what it trains, less one."""
+    with_compile: CompileGain | None = None
+    """What `--compile` would gain on it; None where that is less than a fifth of its time, where
+    the file compiles, and where it was asked with or without."""
 
 
 class NearMiss(FrozenModel):

@@ -15,6 +15,7 @@ from ...catalog.text.quantity import UNKNOWN, format_count, format_hours_range, 
 from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Recompute, Stack
 from . import asked_words, html
 from .answer_parts import CatalogueFacts as CatalogueFacts
+from .answer_parts import CompileGain as CompileGain
 from .answer_parts import Headlines as Headlines
 from .answer_parts import Hidden as Hidden
 from .answer_parts import NearMiss as NearMiss

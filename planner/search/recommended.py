@@ -31,6 +31,12 @@ RESERVED = 0.25
 judgement."""
 LIKELY = 0.9
 """Chance of keeping to a limit from which it is not mentioned."""
+SURE = 0.8
+"""Chance of keeping to a limit below which a surer plan is taken, and the chance is said first."""
+NEARLY = 0.1
+"""Cost over that of the lightest plan, as a share, that a surer one may have. A judgement."""
+SURER = 0.05
+"""Difference of chances that is worth a word."""
 ALIKE = 0.02
 """Costs that differ by less are the same to a reader."""
 
@@ -108,7 +114,7 @@ def recommended(plans: Sequence[Plan], money: Money) -> Recommended | None:
     if not priced:
         return None
     # Of equally light plans the first, which is the one that stands higher in the list.
-    plan = min(priced, key=lambda one: weight(one, money))
+    plan = _surer(min(priced, key=lambda one: weight(one, money)), priced, money)
     cheapest = min(priced, key=lambda one: cost_of(one) or 0.0)
     least = cost_of(cheapest)
     # Machines of one's own may cost nothing; then so does the lightest plan.
@@ -119,6 +125,32 @@ def recommended(plans: Sequence[Plan], money: Money) -> Recommended | None:
         reason=_reason(plan, cheapest, gap),
         gap_to_cheapest=gap,
     )
+
+
+def keeps_limits(plan: Plan) -> float:
+    """Return the chance that a plan keeps to deadline and budget, whichever is the less likely."""
+    return min(limit_chances(plan).values(), default=1.0)
+
+
+def limit_chances(plan: Plan) -> dict[str, float]:
+    """Return the chance of keeping to each limit that was given: "the deadline", "the budget".
+
+    Where limits say how much is trained there is none.
+    """
+    run = plan.run
+    if run is None or run.limited_by is not None:
+        return {}
+    found = {"the deadline": run.deadline_probability, "the budget": run.budget_probability}
+    return {limit: chance for limit, chance in found.items() if chance is not None}
+
+
+def _surer(lightest: Plan, priced: Sequence[Plan], money: Money) -> Plan:
+    """Return the lightest plan, or one that is surer of the limits and costs nearly the same."""
+    if keeps_limits(lightest) >= SURE:
+        return lightest
+    most = (1 + NEARLY) * (cost_of(lightest) or 0.0)
+    sure = [one for one in priced if keeps_limits(one) >= SURE and (cost_of(one) or 0.0) <= most]
+    return min(sure, key=lambda one: weight(one, money), default=lightest)
 
 
 def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
@@ -137,7 +169,14 @@ def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
         parts.append(f"{cost}, {_advantage(plan, cheapest)}")
     if plan.p_oom is not None:
         parts.append(f"{_sure(plan.p_oom)} sure to fit")
-    return "; ".join([*parts, *_doubts(plan), *_not_run(plan)])
+    doubts = limit_chances(plan).items()
+    first = [f"only {_sure_of(limit, p)}" for limit, p in doubts if p < SURE]
+    last = [_sure_of(limit, p) for limit, p in doubts if SURE <= p < LIKELY]
+    return "; ".join([*first, *parts, *last, *_not_run(plan)])
+
+
+def _sure_of(limit: str, chance: float) -> str:
+    return f"{chance * 100:.0f} % sure to keep to {limit}"
 
 
 def _not_run(plan: Plan) -> Iterator[str]:
@@ -149,17 +188,6 @@ def _not_run(plan: Plan) -> Iterator[str]:
         tool = "bitsandbytes"
     of = "" if tool is None else f" with {tool}"
     yield f"gpuplan cannot run it, a script of your own{of} can (gpuplan show)"
-
-
-def _doubts(plan: Plan) -> Iterator[str]:
-    """Yield the chances of keeping to limits that the plan's interval reaches."""
-    run = plan.run
-    if run is None or run.limited_by is not None:
-        return
-    limits = {"the deadline": run.deadline_probability, "the budget": run.budget_probability}
-    for limit, chance in limits.items():
-        if chance is not None and chance < LIKELY:
-            yield f"{chance * 100:.0f} % sure to keep to {limit}"
 
 
 def _share_of_most(gap: float, share_of_time: float) -> str:
@@ -178,6 +206,8 @@ def _advantage(plan: Plan, cheapest: Plan) -> str:
         return "twice as fast" if 1.9 <= ratio <= 2.1 else f"{ratio:.1f} times as fast"
     if cheapest.usually_reserved and not plan.usually_reserved:
         return "usually had without a reservation"
+    if keeps_limits(plan) > keeps_limits(cheapest) + SURER:
+        return "surer to keep to what is allowed"
     return "on fewer nodes" if plan.nodes < cheapest.nodes else "as fast"
 
 

@@ -32,6 +32,7 @@ from .across_samples import across_samples_warnings, kept_micro_batch
 from .answer import answer_of, asked_question, price_dates
 from .batch_rule import FEW_STEPS
 from .candidate import Candidate
+from .compile_gain import compile_gain
 from .frozen_ways import frozen_notes, refuse_nothing_frozen
 from .infeasible import nearest_miss, none_is_run, reasons
 from .offers import Market, refuse_unknown_place, survey
@@ -151,8 +152,13 @@ def _outcome(
     known: KnownRuns,
     market: Market,
 ) -> SearchOutcome:
+    made_of: dict[str, Candidate] = {}
+
     def plan_of(candidate: Candidate) -> Plan | None:
-        return _finish(candidate, question, cache, known)
+        plan = _finish(candidate, question, cache, known)
+        if plan is not None:
+            made_of[plan.id] = candidate
+        return plan
 
     had = [one for one in candidates if one.is_to_be_had]
     sweep.counts["no_price"] += sum(one.variants_that_fit for one in candidates)
@@ -183,6 +189,11 @@ def _outcome(
     )
     best = answer_of(ranked.plans, question, is_batch_free=space.global_batch is None)
     across = across_samples_warnings(cache.profile, question.choices, space.global_batch)
+    chosen = best.recommended
+    if chosen is not None:
+        plan = next(one for one in best.plans if one.id == chosen.id)
+        gain = compile_gain(plan, made_of[plan.id], question, cache, plan_of)
+        chosen = chosen.model_copy(update={"with_compile": gain})
     missed = not_run
     if not best.plans and missed is None:
         missed = nearest_miss(candidates, question, cache.profile)
@@ -194,7 +205,7 @@ def _outcome(
         candidates=sweep.tried,
         hidden=Hidden(above_cost=ranked.above_cost),
         headlines=best.headlines,
-        recommended=best.recommended,
+        recommended=chosen,
         recommended_on_large_clouds=best.on_large_clouds,
         near_miss=best.near_miss,
         prices=price_dates(best.plans),

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,14 @@ from gpuplan.cli.render.explain import render_plan
 from gpuplan.cli.render.markdown import render_markdown
 from gpuplan.cli.render.text.columns import to_text
 from gpuplan.launcher.store.estimates import Store, StoreError
-from gpuplan.planner.plan.plan import Estimate, Headlines, NearMiss, Plan, Recommended
+from gpuplan.planner.plan.plan import (
+    CompileGain,
+    Estimate,
+    Headlines,
+    NearMiss,
+    Plan,
+    Recommended,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 Golden = Callable[[Path, str], None]
@@ -202,6 +210,19 @@ def test_a_plan_that_gpuplan_cannot_run_is_not_offered_to_launch() -> None:
     head, last = first_and_last(changed.model_copy(update={"near_miss": miss}))
     assert "Nearest that runs   aws 1 × p4d.24xlarge" in head and "has a risk" in head
     assert last.endswith("the same with --runnable --x 3") and "launch" not in last
+
+
+def test_what_compiling_would_gain_stands_below_the_recommended_plan() -> None:
+    answer = make_ranked_estimate()
+    assert "--compile" not in first_and_last(answer)[0] and answer.recommended is not None
+    gain = CompileGain(times_as_fast=2.13, hours=52.0, usd=Decimal("1663.38"))
+    best = answer.recommended.model_copy(update={"with_compile": gain})
+    head, _ = first_and_last(answer.model_copy(update={"recommended": best}))
+    assert "with torch.compile (--compile): about 2.1 times as fast, $1,700" in head
+    unpriced = gain.model_copy(update={"usd": None})
+    best = best.model_copy(update={"with_compile": unpriced})
+    head, _ = first_and_last(answer.model_copy(update={"recommended": best}))
+    assert "about 2.1 times as fast\n" in f"{head}\n"
 
 
 def test_where_nothing_is_recommended_the_first_lines_and_the_last_say_why() -> None:

@@ -9,7 +9,7 @@ from answers import make_offer, make_plan, make_run
 from gpuplan.catalog.types import CPU_PREFIX
 from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Money
-from gpuplan.planner.search.recommended import recommended, sensible
+from gpuplan.planner.search.recommended import keeps_limits, recommended, sensible
 
 ANY = Money()
 
@@ -132,3 +132,43 @@ def test_the_gap_holds_for_costs_that_are_tiny() -> None:
     assert chosen_plan.run is not None and chosen_plan.run.trained_samples is not None
     expected = 4e10 / chosen_plan.run.trained_samples - 1
     assert found.gap_to_cheapest == pytest.approx(expected)
+
+
+def limited(usd: float, hours: float, chance: float, **changes: Any) -> Plan:
+    """Return a plan that keeps to the budget with a chance."""
+    one = plan(usd, hours, **changes)
+    assert one.run is not None
+    run = one.run.model_copy(update={"budget_probability": chance})
+    return one.model_copy(update={"run": run})
+
+
+@pytest.mark.parametrize(
+    ("usd", "chance", "is_taken"), [(104, 0.85, True), (104, 0.75, False), (115, 0.95, False)]
+)
+def test_a_surer_plan_is_taken_where_it_costs_nearly_the_same(
+    usd: float, chance: float, is_taken: bool
+) -> None:
+    doubtful, surer = limited(100, 10.0, 0.55), limited(usd, 10.0, chance, position=2)
+    best, reason = chosen(doubtful, surer, money=Money(budget_usd=Decimal(101)))
+    assert (best is surer) == is_taken
+    if is_taken:
+        assert reason.startswith("4 % above the cheapest, surer to keep to what is allowed; ")
+        assert reason.endswith("85 % sure to keep to the budget")
+    else:
+        assert reason.startswith("only 55 % sure to keep to the budget; the cheapest")
+
+
+def test_a_plan_that_is_sure_enough_is_not_replaced() -> None:
+    light, surer = limited(100, 10.0, 0.82), limited(101, 10.0, 0.99, position=2)
+    assert chosen(light, surer)[0] is light
+
+
+def test_the_less_likely_of_two_limits_counts() -> None:
+    both = limited(100, 10.0, 0.95)
+    assert both.run is not None
+    run = both.run.model_copy(update={"deadline_probability": 0.3})
+    both = both.model_copy(update={"run": run})
+    assert keeps_limits(both) == 0.3
+    assert "only 30 % sure to keep to the deadline" in chosen(both)[1]
+    assert "budget" not in chosen(both)[1]
+    assert keeps_limits(plan(100, 10.0)) == 1.0
