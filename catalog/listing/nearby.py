@@ -54,6 +54,12 @@ def with_fewer_wishes(wanted: OfferFilter, count: int) -> list[tuple[tuple[str, 
     ]
 
 
+def without_numbers(wanted: OfferFilter) -> OfferFilter:
+    """Return the filter that takes its accelerators in any number per instance."""
+    freed = tuple(replace(one, per_instance=None) for one in wanted.accelerators)
+    return replace(wanted, accelerators=freed)
+
+
 def _as_typed(wanted: OfferFilter, option: str) -> str:
     return wanted.purchase if option == "purchase" else option
 

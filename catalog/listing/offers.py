@@ -14,7 +14,7 @@ from ..embedded import Catalogue
 from ..spot import SpotStatus, spot_status
 from ..types import CatalogueRow, Offer
 from ..vocabulary import OfferPurchase
-from .nearby import wishes, with_fewer_wishes
+from .nearby import wishes, with_fewer_wishes, without_numbers
 from .ownership import break_even_month
 from .query import OfferFilter, select_offers
 
@@ -77,6 +77,17 @@ class NearbyOffers(CatalogueRow):
     """The first of them, in the order asked for."""
 
 
+class OtherNumbers(CatalogueRow):
+    """In which numbers per instance accelerators are sold, where nobody sells the one asked for."""
+
+    of: str
+    """The accelerators, as `asked` says them."""
+    per_instance: tuple[float, ...]
+    """Accelerators of one instance, ascending."""
+    cheapest: OfferLine
+    """The first of these offers, in the order asked for."""
+
+
 class OfferList(CatalogueRow):
     """The offers that match, cheapest first, and how many are not shown and why."""
 
@@ -95,6 +106,8 @@ class OfferList(CatalogueRow):
     """What was asked for, one phrase for each option."""
     nearby: tuple[NearbyOffers, ...] = ()
     """Where nothing matches: what does with as few of the options dropped as possible."""
+    other_numbers: OtherNumbers | None = None
+    """Where nothing matches for the number of accelerators in one instance: what is sold."""
 
 
 class BestPrice(CatalogueRow):
@@ -128,7 +141,29 @@ def list_offers(catalogue: Catalogue, wanted: OfferFilter, view: OfferView) -> O
     listed = _listed(catalogue, wanted, view)
     if listed.matched:
         return listed
-    return listed.model_copy(update={"nearby": _nearby(catalogue, wanted, view)})
+    return listed.model_copy(
+        update={
+            "nearby": _nearby(catalogue, wanted, view),
+            "other_numbers": _other_numbers(catalogue, wanted, view),
+        }
+    )
+
+
+def _other_numbers(
+    catalogue: Catalogue, wanted: OfferFilter, view: OfferView
+) -> OtherNumbers | None:
+    """Return in which numbers the accelerators are sold where all else is as asked for."""
+    rest = without_numbers(wanted)
+    if rest == wanted:
+        return None
+    found = _listed(catalogue, rest, replace(view, top=None)).offers
+    if not found:
+        return None
+    return OtherNumbers(
+        of=wishes(rest)["accelerator"],
+        per_instance=tuple(sorted({line.accelerators_per_node for line in found})),
+        cheapest=found[0],
+    )
 
 
 def _nearby(catalogue: Catalogue, wanted: OfferFilter, view: OfferView) -> tuple[NearbyOffers, ...]:

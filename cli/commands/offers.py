@@ -138,6 +138,7 @@ class OffersOptions(OutputOptions):
 def _list(asked: OffersOptions) -> int:
     """Print the offers; return 0, or the exit code for no offer."""
     from ... import api
+    from ...catalog.listing.no_match import no_match_text
     from ..render import offers as render
     from ..terminal.output import chosen_format, screen_for, write_output
 
@@ -161,7 +162,7 @@ def _list(asked: OffersOptions) -> int:
     if listed.matched:
         return 0
     if form in ("json", "csv") and not asked.quiet:
-        click.echo(f"{render.no_match_text(listed)}.", err=True)
+        click.echo(f"{no_match_text(listed)}.", err=True)
     return NoFeasiblePlanError.exit_code
 
 

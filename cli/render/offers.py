@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...catalog.listing.offers import NearbyOffers, OfferLine, OfferList
+from ...catalog.listing.no_match import no_match_text
+from ...catalog.listing.offers import OfferLine, OfferList
 from ...catalog.units import GIB, GIGABIT_BYTES
 from ..terminal.output import Screen
 from .text.answer import (
@@ -27,25 +28,6 @@ def render_offers(listed: OfferList, form: str, screen: Screen) -> str:
         return to_csv(OfferLine, listed.offers)
     grid = Grid(_COLUMNS, [_offer_cells(line) for line in listed.offers])
     return with_notes(grid, _offer_notes(listed), form, screen)
-
-
-def no_match_text(listed: OfferList) -> str:
-    """Return in one line what was asked for without a match, and what nearby is sold."""
-    asked = f" {', '.join(listed.asked)}" if listed.asked else ""
-    is_spot = "a known spot price" in listed.asked
-    near = [_near_text(each, is_spot and "spot" not in each.without) for each in listed.nearby]
-    return "; ".join([f"No offer matches{asked}", *near])
-
-
-def _near_text(near: NearbyOffers, is_spot: bool) -> str:
-    line = near.cheapest
-    usd = line.spot_usd_per_hour if is_spot else line.on_demand_usd_per_hour
-    price = "price not known" if usd is None else f"${usd_text(usd)}/h"
-    options = " and ".join(f"--{option}" for option in near.without)
-    cheapest = f"{line.provider} {line.instance_type} {line.region} ({price})"
-    if near.matched == 1:
-        return f"without {options}: {cheapest}"
-    return f"without {options}: {near.matched:,} offers, cheapest {cheapest}"
 
 
 _COLUMNS = [

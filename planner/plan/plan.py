@@ -330,7 +330,8 @@ class Estimate(FrozenModel):
     hidden: Hidden = Hidden()
     """Feasible candidates that are not among the plans."""
     nearest_miss: str | None = None
-    """Where no plan is within the limits: what the nearest takes, and what to give."""
+    """Where no plan is within the limits, or nobody sells what is asked for: what the nearest
+    takes, what is sold, and what to give."""
     warnings: tuple[str, ...] = ()
     """Those of the notes that say that the numbers may be wrong, or the plans not alike."""
     notes: tuple[str, ...] = ()

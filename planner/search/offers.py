@@ -8,8 +8,10 @@ from decimal import Decimal
 from functools import cached_property
 
 from ...catalog.errors import UsageError, did_you_mean
+from ...catalog.listing.no_match import no_match_text
+from ...catalog.listing.offers import OfferView, list_offers
 from ...catalog.listing.ownership import Ownership
-from ...catalog.listing.query import parse_filter, select_offers
+from ...catalog.listing.query import OfferFilter, parse_filter, select_offers
 from ...catalog.snapshot import Catalogue
 from ...catalog.spot import spot_status
 from ...catalog.terms.terms_of_offer import Term
@@ -26,6 +28,10 @@ from .ways_to_buy import Way, by_the_hour, for_a_term
 NO_WORK = Work()
 LARGE_CLOUDS = ("aws", "azure", "gcp")
 """Sellers that most people who train already have an account with."""
+
+
+INSTEAD = {"launchable": "with --provider all"}
+"""What `estimate` is given to drop a wish that has an option of its own in `offers` alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +144,8 @@ class Market:
     without_price: int
     cannot_train: int
     """Offers of a slice of a device (vGPU), or of a device that only infers."""
+    no_match: str | None = None
+    """Where nobody sells what is asked for: that, and what nearby is sold, as one sentence."""
 
 
 def survey(
@@ -176,6 +184,7 @@ def survey(
         launchable_only=not (everywhere or named or machine.instances),
     )
     offers = select_offers(catalogue, wanted)
+    no_match = None if offers else _no_match(catalogue, wanted)
     if with_cpus:
         offers += list(catalogue.cpu_offers)
     by_type: dict[tuple[str, ...], list[Offer]] = {}
@@ -209,7 +218,13 @@ def survey(
         without_spec=without_spec,
         without_price=without_price,
         cannot_train=cannot_train,
+        no_match=no_match,
     )
+
+
+def _no_match(catalogue: Catalogue, wanted: OfferFilter) -> str:
+    listed = list_offers(catalogue, wanted, OfferView(everything=True))
+    return f"{no_match_text(listed, instead=INSTEAD)}."
 
 
 def refuse_unknown_place(work: Work, catalogue: Catalogue) -> None:

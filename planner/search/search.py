@@ -194,9 +194,10 @@ def _outcome(
         plan = next(one for one in best.plans if one.id == chosen.id)
         gain = compile_gain(plan, made_of[plan.id], question, cache, plan_of)
         chosen = chosen.model_copy(update={"with_compile": gain})
-    missed = not_run
-    if not best.plans and missed is None:
-        missed = nearest_miss(candidates, question, cache.profile)
+    missed = None
+    if not best.plans:
+        missed = not_run or market.no_match
+        missed = missed or nearest_miss(candidates, question, cache.profile)
     return SearchOutcome(
         question=asked_question(question, cache.profile, space.batch),
         plans=best.plans,

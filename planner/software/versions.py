@@ -44,8 +44,8 @@ BLOCKING = "blocking-collectives"
 LARGE_BUCKETS = "large-buckets"
 """Feature: gradients are reduced in a few large buckets beside torch's layers (apex, NeMo)."""
 SHARDED_BY_TENSOR = "zero-by-tensor"
-"""Feature: ZeRO-1 gives whole tensors to ranks, each of which broadcasts what it updated (InternEvo;
-fairscale's OSS and torch's ZeroRedundancyOptimizer do it too)."""
+"""Feature: ZeRO-1 gives whole tensors to ranks, each of which broadcasts what it updated: InternEvo,
+fairscale's OSS, torch's ZeroRedundancyOptimizer."""
 XLA_OVERLAPS_ON_GPUS: Date = (2024, 3)
 """XLA for GPUs hides collectives by default: its latency-hiding scheduler and pipelined collectives
 were flags of 2023 (the same cells of JAX-Toolbox's tables take 5 s less at 175B since)."""

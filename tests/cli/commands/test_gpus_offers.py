@@ -205,6 +205,18 @@ def test_nothing_matches_stays_readable_by_machines(gpuplan):
     assert gpuplan(*EMPTY, "--format", "csv", "-q", code=3).err == ""
 
 
+def test_a_number_that_nobody_sells_is_told_those_that_are_sold(gpuplan):
+    words = ["offers", "--accelerator", "H100:3", "--provider", "aws"]
+    text = " ".join(gpuplan(*words, code=3).out.split())
+    assert "any H100 is sold as 1 or 8 in one instance, cheapest aws p5" in text
+    assert "without --accelerator" not in text, "any other accelerator is no answer"
+    listed = json.loads(gpuplan(*words, "--format", "json", code=3).out)
+    assert listed["other_numbers"]["per_instance"] == [1, 8]
+    assert listed["other_numbers"]["of"] == "any H100"
+    eight = json.loads(gpuplan("offers", "--accelerator", "H100:8", "--format", "json").out)
+    assert eight["other_numbers"] is None
+
+
 def test_wishes_are_dropped_two_at_a_time_only_where_one_is_not_enough(gpuplan):
     words = ["offers", "--instance", "p4d.24xlarge", "--provider", "gcp", "--accelerator", "L4:7"]
     nearby = json.loads(gpuplan(*words, "--format", "json", code=3).out)["nearby"]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -96,3 +97,18 @@ def test_where_gpuplan_runs_none_of_what_fits_it_says_so_and_why(toy: Profile) -
     assert outcome.plans == () and outcome.nearest_miss is not None
     assert "gpuplan runs none of them: leave --runnable out" in outcome.nearest_miss
     assert "It was predicted for megatron" in outcome.nearest_miss
+
+
+def test_where_nobody_sells_what_is_asked_for_it_says_what_is_sold(toy: Profile) -> None:
+    def asked(**machine: Any) -> str:
+        outcome = search(Question(machine=Machine(**machine)), toy, load_catalogue())
+        assert outcome.plans == () and outcome.nearest_miss is not None
+        return outcome.nearest_miss
+
+    number = asked(accelerators=("H100:3",))
+    assert number.startswith("No offer matches 3 × any H100, sellers that launch can reach; any")
+    assert "any H100 is sold as 1, 2, 4 or 8 in one instance, cheapest " in number
+    region = asked(accelerators=("H100",), providers=("aws",), regions=("eu-south-2",))
+    assert "without --region: " in region and "without --accelerator: " in region
+    sellers = asked(accelerators=("RTX-3060",))
+    assert "with --provider all: " in sellers and "--launchable" not in sellers
