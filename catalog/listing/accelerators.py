@@ -36,6 +36,9 @@ class AcceleratorLine(CatalogueRow):
     confidence: Confidence | None
     source: str | None
     note: str | None
+    port_to: str | None
+    """What a plain torch file must be ported to before it runs on it; None where it runs, or where
+    the device is not known."""
 
 
 class AcceleratorList(CatalogueRow):
@@ -134,6 +137,7 @@ def _accelerator_line(name: str, row: Accelerator | None, offers: list[Offer]) -
         confidence=row.confidence if row else None,
         source=row.source if row else None,
         note=row.note if row else None,
+        port_to=row.port_to if row else None,
     )
 
 

@@ -125,9 +125,21 @@ def _accelerator_notes(listed: AcceleratorList) -> list[str]:
             1,
             f"{len(unspecified)} more are sold but have no spec row: {', '.join(unspecified)}.",
         )
+    notes += _ports(listed)
     notes.append("One in full: gpuplan gpus H100-80GB-SXM")
     notes.append(dated(listed.snapshot_date))
     return notes
+
+
+def _ports(listed: AcceleratorList) -> list[str]:
+    """Return on which devices a plain torch file runs only after a port, as one sentence."""
+    families: dict[str, dict[str, None]] = {}
+    for line in listed.accelerators:
+        if line.port_to is not None:
+            family = line.name.partition("-")[0].rstrip("0123456789")
+            families.setdefault(line.port_to, {})[family] = None
+    parts = [f"to {port} on {', '.join(names)}" for port, names in families.items()]
+    return [f"Plain torch files need a port first: {'; '.join(parts)}."] if parts else []
 
 
 def _facts(sheet: AcceleratorSheet) -> Iterable[tuple[str, str]]:
@@ -146,8 +158,8 @@ def _facts(sheet: AcceleratorSheet) -> Iterable[tuple[str, str]]:
         yield "link", _link(line)
         yield "power", f"{figure(line.tdp_w, 1, ',.0f')} W"
         yield "units", _units(sheet)
-        if line.needs_xla:
-            yield "software", "needs an XLA port: plain torch files do not run on it"
+        if line.port_to is not None:
+            yield "software", f"needs a port to {line.port_to}: plain torch files do not run on it"
         yield "source", f"{line.source} ({line.confidence} confidence, licence {sheet.licence})"
         if line.note:
             yield "note", line.note

@@ -161,6 +161,20 @@ def test_gpus_json_lists_every_accelerator_and_no_processor(gpuplan):
     assert unspecified["peak_flops"] is None
 
 
+def test_a_device_that_needs_a_port_says_to_what(gpuplan):
+    listed = json.loads(gpuplan("gpus", "--format", "json").out)["accelerators"]
+    ports = {line["name"]: line["port_to"] for line in listed}
+    assert ports["Gaudi2"] == "Gaudi's torch" and ports["TPU-v5e"] == "XLA"
+    assert ports["H100-80GB-SXM"] is None and ports["RTX-5080"] is None
+    xla = {line["name"] for line in listed if line["needs_xla"]}
+    assert xla == {name for name, port in ports.items() if port == "XLA"}
+    text = " ".join(gpuplan("gpus").out.split())
+    assert "to XLA on TPU, Trainium, Inferentia; to Gaudi's torch on Gaudi." in text
+    assert "needs a port to Gaudi's torch" in gpuplan("gpus", "gaudi2").out
+    assert "needs a port to XLA" in gpuplan("gpus", "TPU-v5e").out
+    assert "port" not in gpuplan("gpus", "H100-80GB-SXM").out
+
+
 def test_a_sheet_says_what_a_spelling_assumes(gpuplan):
     said = gpuplan("gpus", "h100")
     assert said.err == "h100 is taken as H100-80GB-SXM: SXM assumed.\n"
