@@ -44,7 +44,7 @@ BLOCKING = "blocking-collectives"
 LARGE_BUCKETS = "large-buckets"
 """Feature: gradients are reduced in a few large buckets beside torch's layers (apex, NeMo)."""
 SHARDED_BY_TENSOR = "zero-by-tensor"
-"""Feature: ZeRO-1 gives whole tensors to ranks, each of which broadcasts what it updated: InternEvo,
+"""Feature: ZeRO-1 gives whole tensors to ranks, and each broadcasts what it updated: InternEvo,
 fairscale's OSS, torch's ZeroRedundancyOptimizer."""
 XLA_OVERLAPS_ON_GPUS: Date = (2024, 3)
 """XLA for GPUs hides collectives by default: its latency-hiding scheduler and pipelined collectives
