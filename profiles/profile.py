@@ -166,6 +166,7 @@ class ParameterTensor(FrozenModel):
     rows: int
     row_elements: int
     trainable: bool = True
+    """Whether training changes it: it requires a gradient, and gets one."""
 
 
 class BlockGroup(FrozenModel):
@@ -178,6 +179,8 @@ class BlockGroup(FrozenModel):
     """Per block."""
     trainable_parameters: int
     """Per block."""
+    unused_parameters: int = 0
+    """Per block: trainable, but without a gradient in some block of the run."""
     parameter_tensors: int
     boundary_bytes: Affine
     """Activation that enters one block, in the dtype of the amp16 trace if there is one."""
@@ -186,6 +189,11 @@ class BlockGroup(FrozenModel):
     linears: tuple[Linear, ...] = ()
     attention_heads: int | None = None
     attention_kv_heads: int | None = None
+
+    @property
+    def trained_parameters(self) -> int:
+        """Per block: what gets a gradient, and is updated."""
+        return self.trainable_parameters - self.unused_parameters
 
 
 class Linear(FrozenModel):
@@ -222,13 +230,13 @@ class BatchTensor(FrozenModel):
 
 
 class OptimizerFacts(FrozenModel):
-    """What the optimizer keeps and moves, per trainable parameter."""
+    """What the optimizer keeps and moves, per trained parameter."""
 
     name: str
     """Canonical: adamw, adam, sgd, adafactor, adamw8bit, muon, or the class name in lower case."""
     state_bytes_per_parameter: float
     step_bytes_per_parameter: float
-    """Bytes read and written by the step, per trainable parameter."""
+    """Bytes read and written by the step, per trained parameter."""
     temporary_bytes_per_parameter: float
     launches: int
     """Kernels that one step launches."""
@@ -244,6 +252,9 @@ class Profile(FrozenModel):
     torch_version: str
     parameters: int
     trainable_parameters: int
+    """Those that require a gradient."""
+    unused_parameters: int = 0
+    """Trainable, but the loss leaves them out: they get no gradient, and so no update."""
     parameter_tensors: int
     blocks: tuple[BlockGroup, ...]
     root_tensors: tuple[ParameterTensor, ...] = ()
@@ -276,6 +287,11 @@ class Profile(FrozenModel):
     warnings: tuple[str, ...] = ()
     """Those of the notes that say that numbers may be wrong."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def trained_parameters(self) -> int:
+        """How many parameters get a gradient, and so an update and the optimizer's state."""
+        return self.trainable_parameters - self.unused_parameters
 
     @property
     def is_mostly_frozen(self) -> bool:

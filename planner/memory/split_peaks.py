@@ -266,7 +266,7 @@ def _state(
 ) -> tuple[Array, Array]:
     """Return [Z, K] bytes of parameters and optimizer state, and what scales the temporaries."""
     profile, traced = stages.profile, stages.shapes[0].envelope.persistent_bytes
-    trained = max(1, profile.trainable_parameters)
+    trained = max(1, profile.trained_parameters)
     shard = np.array([[one.shard] for one in shards], dtype=float)
     over = np.array([[one.expert_shard] for one in shards], dtype=float)
     dense, experts, dense_trained, experts_trained = stages.parameters

@@ -115,7 +115,7 @@ def _with_state(
 
     Sharded state is given times the shard degree, for `rank_memory` divides by it.
     """
-    whole, trained = profile.parameters, max(1, profile.trainable_parameters)
+    whole, trained = profile.parameters, max(1, profile.trained_parameters)
     parameters = units.parameters / whole
     if layout.zero_stage == 3 or state.gathers_parameters(data_layout(layout)):
         parameters = units.sharded(layout, trainable=False) * layout.shard / whole
@@ -144,7 +144,7 @@ def profile_keeps_fp32(parameter_bytes: float, parameters: int) -> bool:
 
 
 def _optimizer_share(profile: Profile, units: RankUnits, layout: Layout) -> float:
-    trained = max(1, profile.trainable_parameters)
+    trained = max(1, profile.trained_parameters)
     if layout.zero_stage:
         return units.sharded(layout) * layout.shard / trained
     return units.trainable / trained

@@ -39,9 +39,13 @@ class Unit:
     count: int
     parameters: int
     trainable: int
+    """Parameters that get a gradient: FSDP reduces no other (`FSDPParamGroup.post_backward` takes
+    those whose `unsharded_param.grad` is not None)."""
     tensors: tuple[ParameterTensor, ...]
     trainable_tensors: int = 0
     """Tensors that are trained; 0 in a Profile that does not name them."""
+    unused: int = 0
+    """Parameters that require a gradient and get none."""
 
     def padded(self, shard: int, *, trainable: bool = False) -> int:
         """Return elements of the unit with every parameter padded to `shard` ranks.
@@ -72,7 +76,8 @@ def units_of(profile: Profile) -> tuple[Unit, ...]:
             name=group.name,
             count=group.count,
             parameters=group.parameters,
-            trainable=group.trainable_parameters,
+            trainable=group.trained_parameters,
+            unused=group.unused_parameters,
             tensors=group.tensors,
             trainable_tensors=_trained(group.tensors),
         )
@@ -82,7 +87,8 @@ def units_of(profile: Profile) -> tuple[Unit, ...]:
         name=None,
         count=1,
         parameters=profile.parameters - sum(u.count * u.parameters for u in blocks),
-        trainable=profile.trainable_parameters - sum(u.count * u.trainable for u in blocks),
+        trainable=profile.trained_parameters - sum(u.count * u.trainable for u in blocks),
+        unused=profile.unused_parameters - sum(u.count * u.unused for u in blocks),
         tensors=profile.root_tensors,
         trainable_tensors=_trained(profile.root_tensors),
     )

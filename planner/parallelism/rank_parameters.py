@@ -137,6 +137,8 @@ def split_units(
     styles = parallel_styles(trace, splits_head=split.splits_vocabulary)
     groups = {group.name: group for group in profile.blocks}
     blocks = []
+    # Beside tensor and pipeline ranks torch's replicas are `fully_shard`'s: no zeros are sent.
+    units = [replace(unit, unused=0) if unit.unused else unit for unit in units]
     for unit in units[:-1]:
         weights = _expert_weights(trace, unit.name)
         dense = _dense_share(unit, groups[unit.name or ""], styles, split, weights)

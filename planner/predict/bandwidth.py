@@ -38,7 +38,7 @@ def _micro_batch_bytes(cache: ModelCache, setup: Setup) -> float:
 
 def _step_bytes(cache: ModelCache, setup: Setup) -> float:
     """Return what adding up gradients and the optimizer's step move on one rank."""
-    layout, parameters = setup.layout, cache.profile.trainable_parameters
+    layout, parameters = setup.layout, cache.profile.trained_parameters
     summed = parameters / (layout.shard if layout.zero_stage == 3 else 1)
     moved = (setup.grad_accum - 1) * accumulation_bytes(setup) * summed
     if setup.optimizer == "none" or steps_on_host(setup.offload):

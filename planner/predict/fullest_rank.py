@@ -41,6 +41,6 @@ def stepped_parameters(cache: ModelCache, setup: Setup) -> float:
     layout = setup.layout
     if layout.is_data_parallel_only:
         ranks = layout.shard if layout.zero_stage else 1
-        return cache.profile.trainable_parameters / ranks
+        return cache.profile.trained_parameters / ranks
     fullest = fullest_rank(cache, setup)
     return fullest.sharded(layout) if layout.zero_stage else fullest.trainable

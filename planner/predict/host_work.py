@@ -41,7 +41,7 @@ def data_parallel_host_work(
         setup.offload,
         site,
         cache.constants,
-        stepped=cache.profile.trainable_parameters / shards,
+        stepped=cache.profile.trained_parameters / shards,
         gathered=cache.profile.parameters / shards,
         activation_bytes=activation_bytes,
     )
@@ -60,7 +60,7 @@ def host_bytes(
             cache.profile,
             setup.precision,
             setup.offload,
-            stepped=cache.profile.trainable_parameters / _shards(layouts),
+            stepped=cache.profile.trained_parameters / _shards(layouts),
             activation_bytes=activation_bytes,
         )
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...profiles.passes.loss import with_loss
-from ...profiles.profile import NUMERICS_OF_PRECISION, Numerics
+from ...profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes
 from ..memory.framework_memory import communicators, framework_bytes
@@ -24,7 +24,7 @@ from ..software.deepspeed_engine import (
     runs_deepspeed,
 )
 from ..software.frozen_base import dequantised_bytes, quantised_bytes
-from ..software.state_bytes import StateScale, state_scale
+from ..software.state_bytes import StateScale, state_scale, with_unused
 from ..software.versions import BF16_REDUCTION, FUSED_OPTIMIZER
 from ..step.model_parallel_step import boundary_bytes
 from .fullest_rank import units_by_stage
@@ -90,7 +90,7 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
         setup.layout,
         gather_bytes=gather,
         grad_accum=setup.grad_accum,
-        state=state_of(setup, traced),
+        state=state_of(setup, traced, cache.profile),
         reduces_once=NO_SYNC in setup.features,
     )
     staged = staging_bytes(cache, setup, gather_bytes=gather)
@@ -199,7 +199,7 @@ def _split_memory(cache: ModelCache, setup: Setup) -> RankMemory:
         micro_batches=np.array([setup.micro_batch]),
         compute_bytes=wire_bytes(setup.precision).gather,
         grad_accum=setup.grad_accum,
-        state=state_of(setup, numerics),
+        state=state_of(setup, numerics, cache.profile),
     )
     boundary = boundary_bytes(share) * setup.micro_batch
     held = []
@@ -227,8 +227,8 @@ def memory_share(cache: ModelCache, setup: Setup) -> SplitTrace:
     return cache.shared(("share", share, loss), make)
 
 
-def state_of(setup: Setup, traced: Numerics) -> StateScale:
-    """Return the state on the device relative to a trace."""
+def state_of(setup: Setup, traced: Numerics, profile: Profile) -> StateScale:
+    """Return the state on the device relative to a trace of the model."""
     own = NUMERICS_OF_PRECISION[setup.precision]
     scale = state_scale(
         setup.precision,
@@ -239,6 +239,8 @@ def state_of(setup: Setup, traced: Numerics) -> StateScale:
     )
     if FUSED_OPTIMIZER in setup.features:
         scale = replace(scale, optimizer_temporary=0)
+    if profile.unused_parameters:
+        scale = with_unused(scale, profile, setup.stack, setup.layout)
     return state_on_device(scale, setup.offload)
 
 

@@ -105,7 +105,7 @@ def split_peaks(
         zero_stage,
         shards,
         compute_bytes=wire_bytes(setup.precision).gather,
-        state=state_of(setup, numerics),
+        state=state_of(setup, numerics, cache.profile),
     )
     first = np.flatnonzero(np.diff(owners, prepend=-1))
     return np.maximum.reduceat(found, first, axis=2)

@@ -26,7 +26,7 @@ def checkpoint_bytes(profile: Profile, precision: Precision) -> float:
     """
     is_half = NUMERICS_OF_PRECISION[precision] == "pure16"
     width = HALF_BYTES if is_half else WHOLE_BYTES
-    state = profile.trainable_parameters * optimizer_state_bytes(profile, width)
+    state = profile.trained_parameters * optimizer_state_bytes(profile, width)
     return profile.parameters * width + state
 
 
@@ -41,5 +41,5 @@ def optimizer_state_bytes(profile: Profile, width: int) -> float:
         for size, category in zip(memory.bytes_base, memory.category, strict=True)
         if category == CATEGORIES.index("gradients")
     )
-    traced = gradients / max(1, profile.trainable_parameters) or width
+    traced = gradients / max(1, profile.trained_parameters) or width
     return facts.state_bytes_per_parameter * width / traced

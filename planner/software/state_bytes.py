@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...catalog.vocabulary import Precision, Stack
+from ...profiles.profile import Profile
 from ..plan.layout import Layout
 
 
@@ -85,3 +86,33 @@ def state_scale(
         keeps_16_bit = precision == "fp16-amp" or reduces_16_bit
         return MASTER_BESIDE_FP16 if keeps_16_bit else MASTER_BESIDE_BF16
     return replace(FP32_AROUND_16_BIT_LAYERS, zero_2_gathers=True)
+
+
+def with_unused(scale: StateScale, profile: Profile, stack: Stack, layout: Layout) -> StateScale:
+    """Return the scale of a model with trainable parameters that the loss leaves out.
+
+    The trace has neither gradients nor optimizer state of them, and one device and `fully_shard`
+    make none either: torch's optimizers pass over a parameter whose gradient is None, and
+    `FSDPParamGroup.post_backward` reduces only gradients that exist. DDP gives them room in its
+    buckets, but leaves their gradient None (torch 2.13, torch/csrc/distributed/c10d/reducer.cpp,
+    `initialize_buckets` and `finalize_bucket_dense`; the runner passes find_unused_parameters,
+    without which DDP ends the second step with an error). Megatron's buffers of gradients
+    (core/distributed/param_and_grad_buffer.py) and DeepSpeed's flat partitions
+    (runtime/zero/stage_1_and_2.py) hold every parameter that requires a gradient, and step all.
+
+    Args:
+        scale: without them.
+        profile: of the model.
+        stack: of the plan.
+        layout: of the plan.
+    """
+    whole = profile.trainable_parameters / max(1, profile.trained_parameters)
+    if stack == "megatron":
+        return replace(scale, gradients=scale.gradients * whole, optimizer=scale.optimizer * whole)
+    is_ddp = (
+        stack != "xla"
+        and layout.is_data_parallel_only
+        and layout.data > 1
+        and layout.zero_stage == 0
+    )
+    return replace(scale, gradients=scale.gradients * whole) if is_ddp else scale

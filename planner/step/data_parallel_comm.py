@@ -317,7 +317,8 @@ def slotted_calls(
 ) -> tuple[SlottedCall, ...]:
     """Return the collectives of one step under a layout; they do not depend on the machine.
 
-    DDP all-reduces buckets of gradients during the last backward; Megatron's and DeepSpeed's ZeRO-1
+    DDP all-reduces buckets of gradients during the last backward, with zeros in them for what the
+    loss leaves out (reducer.cpp, `mark_variable_ready_dense`); Megatron's and DeepSpeed's ZeRO-1
     and ZeRO-2 reduce-scatter them (ZeRO-2 in every micro-batch) and gather the updated parameters
     after the optimizer, or in units of layers under the next forward pass; FSDP is
     `collective_calls`, torch's ZeRO-2 is FSDP that gathers once, and its ZeRO-1 also reduces once.
@@ -329,7 +330,7 @@ def slotted_calls(
     is_fsdp = layout.zero_stage == 3 or (layout.zero_stage > 0 and wire.sharded_by_unit)
     if is_fsdp and layout.shard > 1:
         return tuple(_fsdp_calls(units, layout, wire))
-    trainable = sum(unit.trainable * unit.count for unit in units)
+    trainable = sum((unit.trainable + unit.unused) * unit.count for unit in units)
     gradients = trainable * wire.reduce
     buckets = max(1, round(gradients / wire.bucket_bytes))
     owned = layout.zero_stage == 1 and layout.shard > 1 and wire.sharded_by_tensor

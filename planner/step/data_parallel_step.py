@@ -89,7 +89,7 @@ def optimizer_s(
     ZeRO of any stage steps only the rank's own shard.
     """
     ranks = np.array([layout.shard if layout.zero_stage else 1 for layout in layouts])
-    stepped = profile.trainable_parameters / ranks
+    stepped = profile.trained_parameters / ranks
     return optimizer_step_s(stepped, profile, curves, stack)[:, None]
 
 
@@ -104,7 +104,7 @@ def optimizer_step_s(
     facts = profile.optimizer
     moved = parameters * facts.step_bytes_per_parameter * stack.optimizer_traffic
     device = curves.memory_bound_s(moved, kind="optimizer", dtype="fp32")
-    share = parameters / max(1, profile.trainable_parameters)
+    share = parameters / max(1, profile.trained_parameters)
     fewest = min(facts.launches, profile.parameter_tensors)
     launches = np.clip(facts.launches * share, fewest, facts.launches)
     return np.maximum(device, launches * stack.optimizer_launch_s)
@@ -118,5 +118,5 @@ def accumulation_s(
     FSDP keeps its gradients in shards; all other layouts add whole ones.
     """
     ranks = np.array([layout.shard if layout.zero_stage == 3 else 1 for layout in layouts])
-    moved = bytes_per_parameter * profile.trainable_parameters / ranks
+    moved = bytes_per_parameter * profile.trained_parameters / ranks
     return curves.memory_bound_s(moved, kind="optimizer", dtype="fp32")[:, None]

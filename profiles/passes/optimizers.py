@@ -94,7 +94,7 @@ class _Weights:
     width_bytes: int
     """Bytes of one element of a parameter, and of its gradient."""
     elements: list[int]
-    """Elements of every trainable tensor, known from its gradient."""
+    """Elements of every tensor that is trained, known from its gradient."""
     hidden: list[_Matrix]
     """The matrices of the repeated blocks."""
     others: list[_Matrix]
@@ -106,14 +106,14 @@ class _Weights:
 
     @classmethod
     def of(cls, profile: Profile, step: StepTrace) -> _Weights:
-        """Return the trainable tensors of a step."""
+        """Return the tensors of a step that are trained."""
         memory = step.memory
         sizes = [
             memory.bytes_base[row]
             for row, category in enumerate(memory.category)
             if category == _GRADIENTS
         ]
-        width = max(1, round(sum(sizes) / profile.trainable_parameters)) if sizes else 4
+        width = max(1, round(sum(sizes) / profile.trained_parameters)) if sizes else 4
         hidden: list[_Matrix] = []
         others = [_Matrix(t.rows, t.row_elements) for t in profile.root_tensors if t.trainable]
         for group in profile.blocks:

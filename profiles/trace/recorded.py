@@ -43,6 +43,8 @@ class Built:
     model: nn.Module
     optimizer: torch.optim.Optimizer
     blocks: tuple[BlockRun, ...]
+    unused: tuple[nn.Parameter, ...] = ()
+    """Those that require a gradient and got none in the steps that were run."""
 
     def optimizer_state(self) -> Iterator[torch.Tensor]:
         """Yield the tensors that the optimizer keeps on the device."""

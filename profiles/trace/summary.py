@@ -29,6 +29,7 @@ from . import recorder as rec
 from .assemble import PairedRuns
 from .kernels import line
 from .recorded import Built, FileFacts
+from .unused import unused_notes
 
 NAMES_OF_OPTIMIZERS = {"adamw8bit": "adamw8bit", "adam8bit": "adamw8bit"}
 PRECISION_OF_AUTOCAST = {torch.float16: "fp16-amp", torch.bfloat16: "bf16-amp"}
@@ -42,6 +43,7 @@ def make_profile(
     parameters = list(built.model.parameters())
     trainable = sum(p.numel() for p in parameters if p.requires_grad)
     crossed = _crossed(steps)
+    unused = sum(p.numel() for p in built.unused)
     boundary = next((run for run in runs if run.numerics == "amp16"), runs[0])
     return Profile(
         name=workload.name,
@@ -50,9 +52,10 @@ def make_profile(
         torch_version=torch.__version__.split("+")[0],
         parameters=sum(p.numel() for p in parameters),
         trainable_parameters=trainable,
+        unused_parameters=unused,
         parameter_tensors=len(parameters),
         blocks=tuple(_groups(boundary, steps)),
-        root_tensors=tensors_of(_outside_blocks(built)),
+        root_tensors=tensors_of(_outside_blocks(built), unused=built.unused),
         flops=model_flops(_most_fused(steps)),
         tokens_per_sample=workload.tokens_per_sample,
         batch_bytes=line(runs[0].small.batch_bytes, runs[0].large.batch_bytes, runs[0].sizes),
@@ -60,7 +63,7 @@ def make_profile(
         file_precision=_file_precision(facts.autocast, built),
         file_compiles=facts.compiles,
         default_micro_batch=workload.loader_batch_size() or workload.default_micro_batch,
-        optimizer=_optimizer_facts(built, steps[0], trainable),
+        optimizer=_optimizer_facts(built, steps[0], trainable - unused),
         tensor_plan=tensor_plan_kind(tensor_plan_of(workload, built.model)),
         tied_modules=tied_modules(built.model, tensor_plan_of(workload, built.model)),
         tied_blocks=tied_blocks(built.model),
@@ -68,7 +71,12 @@ def make_profile(
         steps=tuple(steps),
         mixes_samples=None in crossed.values(),
         warnings=facts.warnings,
-        notes=(*facts.warnings, *facts.notes, *_notes(crossed)),
+        notes=(
+            *facts.warnings,
+            *facts.notes,
+            *unused_notes(built.model, built.unused),
+            *_notes(crossed),
+        ),
     )
 
 
@@ -78,13 +86,21 @@ def same_tensors(run: PairedRuns) -> tuple[BatchTensor, ...]:
     return small if small == large else ()
 
 
-def tensors_of(parameters: Iterable[torch.nn.Parameter]) -> tuple[ParameterTensor, ...]:
-    """Return the shapes of parameters as FSDP shards them; a scalar is one row."""
+def tensors_of(
+    parameters: Iterable[nn.Parameter], *, unused: Iterable[nn.Parameter]
+) -> tuple[ParameterTensor, ...]:
+    """Return the shapes of parameters as FSDP shards them; a scalar is one row.
+
+    Args:
+        parameters: of one unit.
+        unused: those that get no gradient, of this unit or others.
+    """
+    left_out = set(map(id, unused))
     return tuple(
         ParameterTensor(
             rows=p.shape[0] if p.dim() else 1,
             row_elements=prod(p.shape[1:]),
-            trainable=p.requires_grad,
+            trainable=p.requires_grad and id(p) not in left_out,
         )
         for p in parameters
     )
@@ -177,6 +193,7 @@ def _groups(runs: PairedRuns, steps: list[StepTrace]) -> list[BlockGroup]:
 
 def _group(run: BlockRun, first_block: int, runs: PairedRuns, steps: list[StepTrace]) -> BlockGroup:
     parameters = list(run.first.parameters())
+    unused = _unused_in_first(run, runs.built)
     small = runs.small.recorder.boundary_bytes.get(first_block, 0)
     large = runs.large.recorder.boundary_bytes.get(first_block, 0)
     attention = [
@@ -193,13 +210,24 @@ def _group(run: BlockRun, first_block: int, runs: PairedRuns, steps: list[StepTr
         count=len(run.modules),
         parameters=sum(p.numel() for p in parameters),
         trainable_parameters=sum(p.numel() for p in parameters if p.requires_grad),
+        unused_parameters=sum(p.numel() for p in unused),
         parameter_tensors=len(parameters),
         boundary_bytes=line(small, large, runs.sizes),
-        tensors=tensors_of(parameters),
+        tensors=tensors_of(parameters, unused=unused),
         linears=linears_of(run.first),
         attention_heads=int(attention[0].dims["heads"].base) if attention else None,
         attention_kv_heads=int(attention[0].dims["kv_heads"].base) if attention else None,
     )
+
+
+def _unused_in_first(run: BlockRun, built: Built) -> list[nn.Parameter]:
+    """Return the first block's parameters of which some block of the run gets no gradient.
+
+    Equal blocks are stored once: what all of them train counts there, the rest in the root.
+    """
+    left_out = set(map(id, built.unused))
+    of_all = zip(*(module.parameters() for module in run.modules), strict=True)
+    return [same[0] for same in of_all if any(id(p) in left_out for p in same)]
 
 
 def _file_precision(autocast: torch.dtype | None, built: Built) -> str | None:
@@ -209,16 +237,16 @@ def _file_precision(autocast: torch.dtype | None, built: Built) -> str | None:
     return "bf16" if dtypes == {torch.bfloat16} else None
 
 
-def _optimizer_facts(built: Built, step: StepTrace, trainable: int) -> OptimizerFacts:
+def _optimizer_facts(built: Built, step: StepTrace, trained: int) -> OptimizerFacts:
     name = type(built.optimizer).__name__.lower()
     kernels = _kernels(step, ("optimizer",))
     moved = sum(k.bytes_read.base + k.bytes_written.base for k in kernels)
     state = sum(t.numel() * t.element_size() for t in built.optimizer_state())
     return OptimizerFacts(
         name=NAMES_OF_OPTIMIZERS.get(name, name),
-        state_bytes_per_parameter=state / trainable,
-        step_bytes_per_parameter=moved / trainable,
-        temporary_bytes_per_parameter=_temporary_bytes(step) / trainable,
+        state_bytes_per_parameter=state / trained,
+        step_bytes_per_parameter=moved / trained,
+        temporary_bytes_per_parameter=_temporary_bytes(step) / trained,
         launches=sum(k.launches for k in kernels),
     )
 

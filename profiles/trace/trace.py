@@ -32,6 +32,7 @@ from .summary import make_profile, same_tensors
 from .token_count import token_warnings
 from .torch_private import check_torch, compiler_is_loaded, without_dynamo
 from .unknown_value import UnknownValue, is_condition, is_whole_number
+from .unused import make_state, without_gradient
 
 SIZES: tuple[tuple[int, int], ...] = ((2, 3), (4, 6), (8, 16))
 """Micro-batch sizes to trace at, in order of preference; 1 is avoided, it drops dimensions."""
@@ -182,12 +183,27 @@ class _Tracer:
                     f"parameter ({sum(p.numel() for p in model.parameters()):,} frozen ones).",
                     fix="leave requires_grad=True on the parameters that training should change.",
                 )
-            optimizer = self.workload.build_optimizer(model.parameters())
-            self._machine.recorder.start("optimizer")
-            _make_state(optimizer)
-            self._machine.recorder.start("forward")
+            optimizer = self._optimizer(model)
         self.compiles |= target.compiles
         return Built(model, optimizer, find_blocks(model))
+
+    def _optimizer(
+        self, model: nn.Module, unused: Sequence[nn.Parameter] = ()
+    ) -> torch.optim.Optimizer:
+        """Return the optimizer of a model with its state, on a machine that runs and is paused."""
+        optimizer = self.workload.build_optimizer(model.parameters())
+        self._machine.recorder.start("optimizer")
+        make_state(optimizer, unused)
+        self._machine.recorder.start("forward")
+        return optimizer
+
+    def _leave_out(self, built: Built, unused: tuple[nn.Parameter, ...]) -> None:
+        """Give the model an optimizer without state of the parameters that get no gradient."""
+        for parameter in built.model.parameters():
+            parameter.grad = None
+        built.unused = unused
+        with self._machine.running(paused=True):
+            built.optimizer = self._optimizer(built.model, unused)
 
     def _batch(self, size: int) -> Any:
         return _on_device(self.workload.make_batch(size))
@@ -235,6 +251,11 @@ class _Tracer:
             loss.backward()
             del loss
             self._check_gradients(built)
+            unused = without_gradient(model)
+            if unused and not built.unused:
+                stack.close()
+                self._leave_out(built, unused)
+                return self._step(built, numerics, size, optimize=optimize)
             recorder.start("optimizer")
             optimizer_tick = recorder.tick
             if optimize:
@@ -441,16 +462,6 @@ def _hold(recorder: Recorder, built: Built, batch: Any) -> None:
             recorder.hold(state, rec.OPTIMIZER)
         for tensor in _tensors_of(batch):
             recorder.hold(tensor, rec.INPUTS)
-
-
-def _make_state(optimizer: torch.optim.Optimizer) -> None:
-    """Take one step on zero gradients: what the optimizer keeps is there in every later step."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            if parameter.requires_grad:
-                parameter.grad = torch.zeros_like(parameter)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
 
 
 def _move_to_device(model: nn.Module) -> None:
