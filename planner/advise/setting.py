@@ -98,7 +98,9 @@ class Replanner:
             step_s=prediction.step_time_s.value,
             global_batch=setting.global_batch,
             steps=None if samples is None else steps_of(samples, setting.global_batch),
-            checkpoint_bytes=checkpoint_bytes(cache.profile, setup.precision),
+            checkpoint_bytes=checkpoint_bytes(
+                cache.profile, setup.precision, setup.frozen_precision
+            ),
             variants_that_fit=1,
         )
         return as_plan(candidate, prediction, cache.profile, question)

@@ -9,10 +9,9 @@ import numpy as np
 
 from ...catalog.units import GIB
 from ...catalog.vocabulary import OFFLOADABLE, Offloaded, Precision
-from ...profiles.profile import NUMERICS_OF_PRECISION, Profile
+from ...profiles.profile import CATEGORIES, NUMERICS_OF_PRECISION, Profile
 from ..hardware.cluster import Site
 from ..plan.plan import EstimatedHostMemory
-from ..software.checkpoint_size import optimizer_state_bytes
 
 HOST_BUFFERS = 1.5
 """Host memory over the states themselves, at most: `additional_buffer_factor` of DeepSpeed's
@@ -42,7 +41,7 @@ class HostState:
         numerics = NUMERICS_OF_PRECISION[precision]
         width = 2 if numerics == "pure16" else 4
         own = 0 if "parameters" in offload else (2 if numerics != "fp32" else 4)
-        return cls(width=width, optimizer=optimizer_state_bytes(profile, width), device_copy=own)
+        return cls(width=width, optimizer=_optimizer_state_bytes(profile, width), device_copy=own)
 
     @property
     def kept_bytes(self) -> float:
@@ -147,6 +146,21 @@ def host_memory_note(offload: Collection[Offloaded], memory: EstimatedHostMemory
 def ordered(offload: Collection[Offloaded]) -> tuple[Offloaded, ...]:
     """Return what is offloaded in the order of `OFFLOADABLE`."""
     return tuple(one for one in OFFLOADABLE if one in offload)
+
+
+def _optimizer_state_bytes(profile: Profile, width: int) -> float:
+    """Return bytes of optimizer state per trained parameter where a parameter has this width."""
+    facts = profile.optimizer
+    if facts.name.endswith("8bit"):
+        return facts.state_bytes_per_parameter
+    memory = profile.steps[0].memory
+    gradients = sum(
+        size
+        for size, category in zip(memory.bytes_base, memory.category, strict=True)
+        if category == CATEGORIES.index("gradients")
+    )
+    traced = gradients / max(1, profile.trained_parameters) or width
+    return facts.state_bytes_per_parameter * width / traced
 
 
 def _what(offload: Collection[Offloaded]) -> str:

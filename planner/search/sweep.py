@@ -23,7 +23,7 @@ from .best_variant import Best
 from .candidate import Candidate
 from .data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
 from .equal_machines import Sellers, by_machine
-from .frozen_ways import keeps_frozen, ways_to_try, without_needless_nf4
+from .frozen_ways import Way, keeps_frozen, ways_to_try, without_needless_nf4
 from .model_parallel import HandLayouts
 from .offers import Market, PricedInstance
 from .progress import Progress, untold
@@ -59,7 +59,7 @@ class Sweep:
         self.counts["unsupported"] = market.cannot_train
         self.tried = 0
         self._known_steps: dict[int, int | None] = {}
-        self._known_bytes: dict[Precision, float] = {}
+        self._known_bytes: dict[Way, float] = {}
         self._sellers = Sellers(by=grouping(question), all_variants=question.all_variants)
         self._data_parallel = DataParallelPredictor(cache=cache, space=space)
         self._by_hand = HandLayouts(cache=cache, space=space)
@@ -234,7 +234,7 @@ class Sweep:
                     step_s=one.step_s,
                     global_batch=batch,
                     steps=self._steps(batch),
-                    checkpoint_bytes=self._saved_bytes(one.base.precision),
+                    checkpoint_bytes=self._saved_bytes(one.base),
                     variants_that_fit=0 if place else fitting // len(shown),
                 )
 
@@ -289,7 +289,7 @@ class Sweep:
                 step_s=tried.step_s,
                 global_batch=batch,
                 steps=self._steps(batch),
-                checkpoint_bytes=self._saved_bytes(base.precision),
+                checkpoint_bytes=self._saved_bytes(base),
                 variants_that_fit=tried.fitting * many // len(shown),
             )
 
@@ -324,7 +324,7 @@ class Sweep:
                     global_batch=int(tried.global_batch[row, column]),
                     steps=self._steps(int(tried.global_batch[row, column])),
                     is_risky=not best.is_safe[row],
-                    checkpoint_bytes=self._saved_bytes(base.precision),
+                    checkpoint_bytes=self._saved_bytes(base),
                     variants_that_fit=fitting * many // len(shown),
                 )
 
@@ -393,11 +393,12 @@ class Sweep:
             recompute_share=self.space.recompute_share,
         )
 
-    def _saved_bytes(self, precision: Precision) -> float:
+    def _saved_bytes(self, base: Setup) -> float:
         """Return the bytes of a checkpoint."""
-        if precision not in self._known_bytes:
-            self._known_bytes[precision] = checkpoint_bytes(self.cache.profile, precision)
-        return self._known_bytes[precision]
+        way = base.precision, base.frozen_precision
+        if way not in self._known_bytes:
+            self._known_bytes[way] = checkpoint_bytes(self.cache.profile, *way)
+        return self._known_bytes[way]
 
     def _steps(self, global_batch: int) -> int | None:
         """Return the optimizer steps of the whole work, where an amount of it was given."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from ...catalog.vocabulary import Precision
-from ...profiles.profile import CATEGORIES, NUMERICS_OF_PRECISION, OptimizerFacts, Profile
+from ...catalog.vocabulary import FrozenPrecision, Precision
+from ...profiles.profile import CATEGORIES, NUMERICS_OF_PRECISION, Profile, StepTrace
+from .frozen_base import quantised_bytes
 
-WHOLE_BYTES, HALF_BYTES = 4, 2
+WHOLE_BYTES = 4
 USUAL_BYTES_PER_PARAMETER = 3 * WHOLE_BYTES
 """Of mixed precision with Adam: the 32-bit parameter and its two moments."""
+_SAVED = (CATEGORIES.index("parameters"), CATEGORIES.index("optimizer"))
 
 
 def usual_checkpoint_bytes(parameters: int) -> int:
@@ -19,27 +21,43 @@ def usual_checkpoint_bytes(parameters: int) -> int:
     return USUAL_BYTES_PER_PARAMETER * parameters
 
 
-def checkpoint_bytes(profile: Profile, precision: Precision) -> float:
+def checkpoint_bytes(
+    profile: Profile, precision: Precision, frozen: FrozenPrecision | None = None
+) -> float:
     """Return the bytes of a checkpoint: every parameter, and the state of those that are trained.
 
-    Mixed precision saves its 32-bit parameters; a run that is 16-bit throughout saves those.
+    Frozen parameters are saved with the rest (`get_state_dict` without `ignore_frozen_params`,
+    launcher/runner/checkpoint/contents.py), each tensor in the dtype that the run keeps it in:
+    under mixed precision as the file builds it, 16-bit throughout where the run is.
+
+    Args:
+        profile: of the model.
+        precision: of the run.
+        frozen: how frozen parameters are kept; None as the precision says.
+
+    Raises:
+        KeyError: frozen parameters have a precision of their own that was not traced.
     """
-    is_half = NUMERICS_OF_PRECISION[precision] == "pure16"
-    width = HALF_BYTES if is_half else WHOLE_BYTES
-    state = profile.trained_parameters * optimizer_state_bytes(profile, width)
-    return profile.parameters * width + state
-
-
-def optimizer_state_bytes(profile: Profile, width: int) -> float:
-    """Return bytes of optimizer state per trained parameter where a parameter has this width."""
-    facts: OptimizerFacts = profile.optimizer
-    if facts.name.endswith("8bit"):
-        return facts.state_bytes_per_parameter
-    memory = profile.steps[0].memory
-    gradients = sum(
+    step, width = _kept_as(profile, precision, frozen)
+    memory = step.memory
+    kept = sum(
         size
-        for size, category in zip(memory.bytes_base, memory.category, strict=True)
-        if category == CATEGORIES.index("gradients")
+        for size, category, birth in zip(
+            memory.bytes_base, memory.category, memory.birth_tick, strict=True
+        )
+        if birth < 0 and category in _SAVED
     )
-    traced = gradients / max(1, profile.trained_parameters) or width
-    return facts.state_bytes_per_parameter * width / traced
+    return width * kept - (quantised_bytes(profile) if frozen == "nf4" else 0.0)
+
+
+def _kept_as(
+    profile: Profile, precision: Precision, frozen: FrozenPrecision | None
+) -> tuple[StepTrace, float]:
+    """Return a step that keeps its state as the run does, but for a factor."""
+    if frozen is not None:
+        return profile.step("frozen16"), 1.0
+    is_half = NUMERICS_OF_PRECISION[precision] == "pure16"
+    for step in profile.steps:
+        if step.numerics != "frozen16" and (step.numerics == "pure16") == is_half:
+            return step, 1.0
+    return profile.steps[0], 0.5 if is_half else 2.0
