@@ -9,10 +9,13 @@ from ..catalog.errors import UsageError
 from ..catalog.vocabulary import Precision, Recompute
 from ..profiles.profile import NUMERICS_OF_PRECISION, Profile
 
+REFERENCE_ACCELERATOR = "H100-80GB-SXM"
+"""Whose kernel curves put the kernels of a step in order: it was measured in every precision."""
+
 if TYPE_CHECKING:
     from ..profiles.analysis.caching_allocator import MemoryReplay
     from ..profiles.analysis.costliest_kernels import KernelCost
-    from ..profiles.profile import Phase
+    from ..profiles.profile import Phase, StepTrace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +31,11 @@ class StepSummary:
     peak_phase: Phase | None
     """The pass in which memory is highest."""
     kernels: tuple[KernelCost, ...]
-    """The costliest of the step, first."""
+    """The costliest of the step, the one that takes longest on `accelerator` first."""
+    accelerator: str
+    """Device that `device_s` here and of the kernels is predicted for."""
+    device_s: float
+    """Seconds that its kernels take one after the other, without the host and without waiting."""
     flops: float
     """FLOPs of the whole step, recompute included."""
 
@@ -52,7 +59,12 @@ def step_summary(
         UsageError: The Profile holds no trace for that precision.
     """
     from ..profiles.analysis.caching_allocator import replay
-    from ..profiles.analysis.costliest_kernels import costliest_kernels, phase_at, step_flops
+    from ..profiles.analysis.costliest_kernels import (
+        costliest_kernels,
+        phase_at,
+        step_device_s,
+        step_flops,
+    )
     from ..profiles.passes.recompute import recomputed
     from .answers import own_precision
 
@@ -67,12 +79,32 @@ def step_summary(
         )
     step = recomputed(profile.step(numerics), profile, recompute)
     memory = replay(step, micro_batch)
+    run_s = _kernel_s(profile, step, precision, micro_batch)
     return StepSummary(
         precision=precision,
         micro_batch=micro_batch,
         recompute=recompute,
         memory=memory,
         peak_phase=phase_at(step, memory.peak_tick),
-        kernels=costliest_kernels(step, micro_batch),
+        kernels=costliest_kernels(step, micro_batch, run_s),
+        accelerator=REFERENCE_ACCELERATOR,
+        device_s=step_device_s(step, run_s),
         flops=step_flops(step, micro_batch),
     )
+
+
+def _kernel_s(
+    profile: Profile, step: StepTrace, precision: Precision, micro_batch: int
+) -> list[float]:
+    """Return the predicted seconds of one run of each kernel on the reference accelerator."""
+    import numpy as np
+
+    from ..catalog.snapshot import load_catalogue
+    from ..planner.predict.model_cache import ModelCache
+    from ..planner.step.kernel_times import KernelTable
+    from ..profiles.analysis.costliest_kernels import kernels_of
+
+    cache = ModelCache(profile)
+    curves = cache.curves(load_catalogue().accelerators[REFERENCE_ACCELERATOR])
+    table = KernelTable(list(kernels_of(step)), np.array([micro_batch]))
+    return table.device_s(curves, precision, cache.constants)[:, 0].tolist()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from rich.text import Text
 
 from ...api.step import StepSummary
-from ...catalog.text.quantity import format_bytes, format_count, format_part
+from ...catalog.text.quantity import format_bytes, format_count, format_part, format_seconds
 from ...profiles.analysis.caching_allocator import MemoryReplay
 from ...profiles.analysis.costliest_kernels import KernelCost
 from ...profiles.profile import CATEGORIES, BlockGroup, Profile
@@ -29,8 +29,8 @@ _COLUMNS: tuple[tuple[str, Align], ...] = (
     ("shape", "left"),
     ("runs", "right"),
     ("FLOPs", "right"),
-    ("share", "right"),
     ("traffic", "right"),
+    ("share", "right"),
 )
 LONGEST_MODULE = 30
 _WHEN = {
@@ -50,7 +50,8 @@ def render_profile(profile: Profile, step: StepSummary) -> list[Text]:
     lines += [Text(f"Memory of one step · {asked}", "bold")]
     lines += [*_memory(step.memory, step.peak_phase), Text()]
     lines += [Text(f"Costliest kernels of one step · {asked}", "bold")]
-    lines += _kernels(step.kernels, step.flops)
+    lines += [Text(_order(step), "dim")]
+    lines += _kernels(step.kernels, step.device_s)
     notes = [Text(f"Note: {note}", "dim") for note in profile.notes]
     return [*lines, Text(), *notes] if notes else lines
 
@@ -141,8 +142,16 @@ def _memory(memory: MemoryReplay, peak_phase: str | None) -> Iterable[Text]:
     )
 
 
-def _kernels(kernels: Sequence[KernelCost], flops: float) -> Iterable[Text]:
-    rows = [_kernel_row(kernel, flops) for kernel in kernels]
+def _order(step: StepSummary) -> str:
+    """Return what the kernels are in the order of, and what their shares add up to."""
+    return (
+        f"by their share of the {format_seconds(step.device_s)} predicted on one"
+        f" {step.accelerator}, without launches"
+    )
+
+
+def _kernels(kernels: Sequence[KernelCost], step_s: float) -> Iterable[Text]:
+    rows = [_kernel_row(kernel, step_s) for kernel in kernels]
     headings = [heading for heading, _ in _COLUMNS]
     widths = column_widths([headings, *rows])
     aligns: list[Align] = [align for _, align in _COLUMNS]
@@ -151,7 +160,7 @@ def _kernels(kernels: Sequence[KernelCost], flops: float) -> Iterable[Text]:
         yield Text(f"  {aligned(row, widths, aligns)}")
 
 
-def _kernel_row(kernel: KernelCost, flops: float) -> list[str]:
+def _kernel_row(kernel: KernelCost, step_s: float) -> list[str]:
     return [
         kernel.kind,
         _shortened(kernel.module) or "(root)",
@@ -159,8 +168,8 @@ def _kernel_row(kernel: KernelCost, flops: float) -> list[str]:
         _shape(kernel),
         f"{kernel.times:,}",
         format_flops(kernel.flops).rstrip(),
-        f"{kernel.flops / flops:.1%}" if flops else "",
         format_bytes(kernel.traffic_bytes),
+        f"{kernel.device_s / step_s:.1%}",
     ]
 
 

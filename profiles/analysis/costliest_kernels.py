@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..profile import Kernel, KernelKind, Phase, Segment, StepTrace
@@ -26,23 +27,54 @@ class KernelCost:
     """FLOPs of all its runs."""
     traffic_bytes: float
     """Bytes read and written by all its runs."""
+    device_s: float
+    """Seconds that all its runs take on the device that was asked about."""
 
 
 def costliest_kernels(
-    step: StepTrace, micro_batch: int, *, limit: int = 10
+    step: StepTrace, micro_batch: int, run_s: Sequence[float], *, limit: int = 10
 ) -> tuple[KernelCost, ...]:
-    """Return the kernels with the most FLOPs in a step, those without FLOPs by bytes after them."""
+    """Return the kernels that take longest in a step, the longest first.
+
+    Args:
+        step: the traced step.
+        micro_batch: samples in it.
+        run_s: seconds of one run of each kernel, in the order of `kernels_of`.
+        limit: how many to return.
+    """
     runs = Counter(step.schedule)
+    seconds = iter(run_s)
     merged: dict[tuple[object, ...], KernelCost] = {}
     for index, segment in enumerate(step.segments):
         for kernel in segment.kernels:
-            cost = _cost(kernel, segment, runs[index], micro_batch)
+            cost = _cost(kernel, segment, runs[index], micro_batch, next(seconds))
             # An optimizer is many small operations on the same elements: a reader wants the sum.
             op = "" if cost.kind == "optimizer" else cost.op
             key = (op, cost.module, cost.phase, cost.block, tuple(cost.dims.items()))
             merged[key] = _added(merged[key], cost) if key in merged else cost
-    ordered = sorted(merged.values(), key=lambda cost: (-cost.flops, -cost.traffic_bytes))
-    return tuple(ordered[:limit])
+    return tuple(sorted(merged.values(), key=lambda cost: -cost.device_s)[:limit])
+
+
+def kernels_of(step: StepTrace) -> Iterator[Kernel]:
+    """Yield the kernels of a step, those of equal segments once."""
+    for segment in step.segments:
+        yield from segment.kernels
+
+
+def step_device_s(step: StepTrace, run_s: Sequence[float]) -> float:
+    """Return the seconds of all kernels of one step, one after the other.
+
+    Args:
+        step: the traced step.
+        run_s: seconds of one run of each kernel, in the order of `kernels_of`.
+    """
+    runs = Counter(step.schedule)
+    seconds = iter(run_s)
+    return sum(
+        runs[index] * next(seconds)
+        for index, segment in enumerate(step.segments)
+        for _ in segment.kernels
+    )
 
 
 def phase_at(step: StepTrace, tick: int) -> Phase | None:
@@ -61,7 +93,9 @@ def step_flops(step: StepTrace, micro_batch: int) -> float:
     )
 
 
-def _cost(kernel: Kernel, segment: Segment, times: int, micro_batch: int) -> KernelCost:
+def _cost(
+    kernel: Kernel, segment: Segment, times: int, micro_batch: int, run_s: float
+) -> KernelCost:
     traffic_bytes = kernel.bytes_read.at(micro_batch) + kernel.bytes_written.at(micro_batch)
     return KernelCost(
         kind=kernel.kind,
@@ -73,6 +107,7 @@ def _cost(kernel: Kernel, segment: Segment, times: int, micro_batch: int) -> Ker
         times=times,
         flops=times * kernel.flops.at(micro_batch),
         traffic_bytes=times * traffic_bytes,
+        device_s=times * run_s,
     )
 
 
@@ -82,4 +117,5 @@ def _added(first: KernelCost, second: KernelCost) -> KernelCost:
         times=first.times + second.times,
         flops=first.flops + second.flops,
         traffic_bytes=first.traffic_bytes + second.traffic_bytes,
+        device_s=first.device_s + second.device_s,
     )

@@ -27,10 +27,18 @@ def test_gpt2_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str], tmp_pat
     for words in ("2 × Block", "7,087,872 parameters each", "1,024 tokens", "adamw · 8 bytes"):
         assert words in table
     assert "Memory of one step · micro-batch 4 · fp32" in lines
-    kernels = lines[lines.index("Costliest kernels of one step · micro-batch 4 · fp32") + 2 :]
+    heading = lines.index("Costliest kernels of one step · micro-batch 4 · fp32")
+    order = lines[heading + 1]
+    assert order.startswith("by their share of the ")
+    assert order.endswith(" ms predicted on one H100-80GB-SXM, without launches")
+    kernels = lines[heading + 3 :]
     assert len([line for line in kernels if line.strip()]) == 10
     # The head: 2 · m · n · k operations with m = 4 sequences of 1,024 tokens.
     assert any("4096×50257×768" in line and "316 G" in line for line in kernels)
+    shares = [float(line.split()[-1].rstrip("%")) for line in kernels if line.strip()]
+    assert shares == sorted(shares, reverse=True)
+    # AdamW has no FLOPs, and takes longer than most products.
+    assert any("optimizer" in line for line in kernels[:5])
 
     out_file = tmp_path / "gpt2.json"
     arguments = ["profile", model, "--param", "layers=2", "--out-file", str(out_file)]
