@@ -237,6 +237,8 @@ class OptimizerFacts(FrozenModel):
     state_bytes_per_parameter: float
     step_bytes_per_parameter: float
     """Bytes read and written by the step, per trained parameter."""
+    step_bytes_per_sample: float = 0.0
+    """The same of sparse gradients, per sample of the step."""
     temporary_bytes_per_parameter: float
     launches: int
     """Kernels that one step launches."""
@@ -255,6 +257,8 @@ class Profile(FrozenModel):
     """Those that require a gradient."""
     unused_parameters: int = 0
     """Trainable, but the loss leaves them out: they get no gradient, and so no update."""
+    sparse_parameters: int = 0
+    """Trained by sparse gradients: rows of tables, each with its index."""
     parameter_tensors: int
     blocks: tuple[BlockGroup, ...]
     root_tensors: tuple[ParameterTensor, ...] = ()

@@ -159,7 +159,7 @@ def _optimizer_state_bytes(profile: Profile, width: int) -> float:
         for size, category in zip(memory.bytes_base, memory.category, strict=True)
         if category == CATEGORIES.index("gradients")
     )
-    traced = gradients / max(1, profile.trained_parameters) or width
+    traced = gradients / max(1, profile.trained_parameters - profile.sparse_parameters) or width
     return facts.state_bytes_per_parameter * width / traced
 
 

@@ -31,6 +31,7 @@ def why_not_runnable(
     tied_blocks: TiedNames | None,
     port_to: str | None = None,
     frozen_precision: str | None = None,
+    sparse_parameters: int = 0,
 ) -> str | None:
     """Return why the runner cannot execute a plan, as one sentence; None when it can.
 
@@ -47,6 +48,7 @@ def why_not_runnable(
         tied_blocks: Two names of one weight that two blocks, or a block and the rest, share.
         port_to: What torch code must be ported to before the accelerator runs it, such as XLA.
         frozen_precision: How frozen parameters are kept; None as the precision says.
+        sparse_parameters: How many have sparse gradients.
     """
     if port_to is not None or stack == "xla":
         return (
@@ -65,6 +67,11 @@ def why_not_runnable(
         )
     if offloaded:
         return f"The runner keeps nothing in host memory; the plan offloads {', '.join(offloaded)}."
+    if sparse_parameters and layout.accelerators > 1:
+        return (
+            "Sparse gradients (sparse=True of an embedding) are not reduced between accelerators by"
+            " NCCL, nor by FSDP: leave sparse=True out for several."
+        )
     return (
         _tensor_reason(layout, tensor_plan)
         or _tied_reason(layout, tied_modules, tied_blocks)

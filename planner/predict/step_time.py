@@ -125,7 +125,9 @@ def data_parallel_parts(
     parts = step_times(
         times,
         data_traffic(cache.units_in(setup.stack), layouts, cache.links(site), wire_of(setup)),
-        optimizer_s=optimizer_s(cache.profile, layouts, curves, stack),
+        optimizer_s=optimizer_s(
+            cache.profile, layouts, curves, stack, samples=grad_accum * variants.micro_batch
+        ),
         step_overhead_s=stack.step_overhead_s,
         grad_accum=grad_accum,
         accumulation_s=accumulation_s(cache.profile, layouts, curves, accumulation_bytes(setup)),

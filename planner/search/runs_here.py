@@ -32,6 +32,7 @@ def why_not_run(setup: Setup, accelerator: Accelerator, profile: Profile) -> str
         tied_blocks=profile.tied_blocks,
         blocks=max((group.count for group in profile.blocks), default=0),
         port_to=accelerator.port_to,
+        sparse_parameters=profile.sparse_parameters,
     )
 
 

@@ -82,27 +82,55 @@ def step_times(
 
 
 def optimizer_s(
-    profile: Profile, layouts: Sequence[Layout], curves: DeviceCurves, stack: StackFacts
+    profile: Profile,
+    layouts: Sequence[Layout],
+    curves: DeviceCurves,
+    stack: StackFacts,
+    *,
+    samples: Array,
 ) -> Array:
     """Return [L, 1] seconds of the optimizer step on a rank: its bytes, or its launches if longer.
 
-    ZeRO of any stage steps only the rank's own shard.
+    ZeRO of any stage steps only the rank's own shard. Sparse gradients have the rows of every
+    sample of the step: [L, V] seconds then.
+
+    Args:
+        profile: of the model.
+        layouts: data-parallel ones.
+        curves: of the device.
+        stack: of the plan.
+        samples: [L, V] that a rank's step is of.
     """
     ranks = np.array([layout.shard if layout.zero_stage else 1 for layout in layouts])
-    stepped = profile.trained_parameters / ranks
-    return optimizer_step_s(stepped, profile, curves, stack)[:, None]
+    stepped = (profile.trained_parameters / ranks)[:, None]
+    rows = profile.optimizer.step_bytes_per_sample
+    return optimizer_step_s(
+        stepped, profile, curves, stack, rows_bytes=rows * samples if rows else 0.0
+    )
 
 
 def optimizer_step_s(
-    parameters: Array, profile: Profile, curves: DeviceCurves, stack: StackFacts
+    parameters: Array,
+    profile: Profile,
+    curves: DeviceCurves,
+    stack: StackFacts,
+    *,
+    rows_bytes: Array | float = 0.0,
 ) -> Array:
     """Return seconds of the optimizer step over this many parameters of a rank, element-wise.
 
     Multi-tensor kernels take a fixed number of elements per launch: a rank that holds a share of
     the model launches that share of them, but not fewer than there are tensors.
+
+    Args:
+        parameters: that the rank steps.
+        profile: of the model.
+        curves: of the device.
+        stack: of the plan.
+        rows_bytes: that the rows of sparse gradients move.
     """
     facts = profile.optimizer
-    moved = parameters * facts.step_bytes_per_parameter * stack.optimizer_traffic
+    moved = parameters * facts.step_bytes_per_parameter * stack.optimizer_traffic + rows_bytes
     device = curves.memory_bound_s(moved, kind="optimizer", dtype="fp32")
     share = parameters / max(1, profile.trained_parameters)
     fewest = min(facts.launches, profile.parameter_tensors)

@@ -60,7 +60,7 @@ def with_optimizer(profile: Profile, name: str) -> Profile:
         name: adamw, adam, adamw8bit, adafactor, sgd (with momentum) or muon.
 
     Raises:
-        UsageError: no rule for this name.
+        UsageError: no rule for this name, or the gradients are sparse.
     """
     if name == profile.optimizer.name:
         return profile
@@ -69,6 +69,13 @@ def with_optimizer(profile: Profile, name: str) -> Profile:
         raise UsageError(
             f"unknown optimizer {name!r}; known: {', '.join(_RULES)}.{did_you_mean(name, _RULES)}",
             fix="give one of these, or build your own in build_optimizer() of the model file.",
+        )
+    if profile.sparse_parameters:
+        raise UsageError(
+            f"--optimizer {name}: {profile.name} has sparse gradients, and the rules"
+            " for optimizers are those of dense ones.",
+            fix="leave sparse=True out of the embeddings, or return the optimizer from"
+            " build_optimizer().",
         )
     steps, facts = [], []
     for step in profile.steps:

@@ -15,7 +15,10 @@ from .recorder import BlockExecution, Recorder
 
 @dataclass
 class PairedRuns:
-    """The same step at a small and at a large micro-batch; the large one has no optimizer step."""
+    """The same step at a small and at a large micro-batch.
+
+    The large one has an optimizer step only where that depends on the batch.
+    """
 
     numerics: Numerics
     built: Built
@@ -26,6 +29,11 @@ class PairedRuns:
     def sizes(self) -> tuple[int, int]:
         """Return both micro-batch sizes."""
         return self.small.size, self.large.size
+
+    @property
+    def optimizers_grow(self) -> bool:
+        """Whether the large one has an optimizer step too, that of sparse gradients."""
+        return bool(self.built.kinds.sparse)
 
     def difference(self) -> str:
         """Return the first difference in words, or an empty string."""
@@ -130,7 +138,8 @@ class _Segments:
     def _pairs(self) -> Iterator[tuple[BlockExecution, BlockExecution]]:
         large = self.runs.large.recorder.instances
         for index, small in enumerate(self.runs.small.recorder.instances):
-            yield small, large[index] if small.phase != "optimizer" else small
+            grows = small.phase != "optimizer" or self.runs.optimizers_grow
+            yield small, large[index] if grows else small
 
     def _keys(self, small: BlockExecution, large: BlockExecution) -> Iterator[tuple[Any, ...]]:
         for (one, path, weighs), (other, _, _) in zip(small.calls, large.calls, strict=True):
@@ -169,7 +178,7 @@ def _memory(runs: PairedRuns) -> MemoryStream:
     forward_of = _first_forward(recorder)
     lines = [
         line(size, large.bytes[row], runs.sizes)
-        if rows.birth[row] < runs.small.optimizer_tick
+        if rows.birth[row] < runs.small.optimizer_tick or runs.optimizers_grow
         else line(size, size, runs.sizes)
         for row, size in enumerate(rows.bytes)
     ]

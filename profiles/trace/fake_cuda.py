@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from . import gpu_kernels
 from .kernels import words
+from .sparse import new_sparse, new_tensor
 from .torch_private import checkpoint_answers, no_torch_function, without_overrides
 from .unknown_value import UnknownValue, is_unknown_in
 
@@ -409,6 +410,8 @@ def _from_data(func: Callable[..., Any], *args: Any, **kwargs: Any) -> torch.Ten
 
 
 _SPECIAL: dict[str, Callable[..., Any]] = {
+    "new": new_tensor,
+    "sparse_coo_tensor": new_sparse,
     "scaled_dot_product_attention": _attention,
     "dropout": _dropout,
     "rms_norm": _rms_norm,

@@ -10,6 +10,7 @@ from torch import nn
 
 from ..profile import BatchTensor
 from ..user_model.blocks import BlockRun
+from .gradient_kinds import GradientKinds, state_tensors
 from .recorder import Recorder
 
 
@@ -43,12 +44,11 @@ class Built:
     model: nn.Module
     optimizer: torch.optim.Optimizer
     blocks: tuple[BlockRun, ...]
-    unused: tuple[nn.Parameter, ...] = ()
-    """Those that require a gradient and got none in the steps that were run."""
+    kinds: GradientKinds
+    """Which gradients there are not, or not dense; of the layers until `is_learnt`."""
+    is_learnt: bool = False
+    """Whether a step showed that they are others than its layers say."""
 
     def optimizer_state(self) -> Iterator[torch.Tensor]:
-        """Yield the tensors that the optimizer keeps on the device."""
-        for state in self.optimizer.state.values():
-            for value in state.values():
-                if isinstance(value, torch.Tensor) and value.is_meta:
-                    yield value
+        """Return the tensors that the optimizer keeps on the device."""
+        return state_tensors(self.optimizer)

@@ -7,14 +7,12 @@ operation belongs to the instance whose forward pass made its autograd node.
 
 from __future__ import annotations
 
-import sys
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from types import FrameType
 from typing import Any
 
 import torch
@@ -23,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..profile import CATEGORIES, Phase
 from .gpu_kernels import SHAPE_RULES
 from .kernels import NO_KERNEL, Call, TensorShape, all_arguments, op_name
+from .sparse import concerns_sparse, run_sparse
 from .stated_sizes import (
     MASKED_INDEX,
     SizeOf,
@@ -32,11 +31,18 @@ from .stated_sizes import (
     may_need_values,
     values_needed,
 )
-from .torch_private import next_node_number, no_torch_function, running_node_number
+from .torch_private import (
+    next_node_number,
+    no_torch_function,
+    running_node_name,
+    running_node_number,
+)
 
 PARAMETERS, GRADIENTS, OPTIMIZER, ACTIVATIONS, TEMPORARY, INPUTS, BUFFERS = range(len(CATEGORIES))
 ROOT = -1
 NEVER = 1 << 60
+EMBEDDING_BACKWARD = "EmbeddingBackward0"
+"""Autograd node that leaves the padding's rows out of a sparse gradient."""
 
 
 @dataclass
@@ -210,6 +216,8 @@ class Recorder(TorchDispatchMode):
         if self.device == "meta":
             if func is torch.ops.aten._local_scalar_dense.default and args[0].is_meta:
                 return self._data_dependent("Tensor.item")
+            if concerns_sparse(func, args, _tensors_in((args, kwargs))):
+                return run_sparse(func, args, kwargs, self._dispatch)
             args, kwargs, known = self._on_device(func, args, kwargs)
             if not known:
                 return func(*args, **kwargs)
@@ -254,6 +262,8 @@ class Recorder(TorchDispatchMode):
 
     def _size(self, operation: str, available: int) -> int:
         """Return how many values an operation finds, as stated; or refuse it."""
+        if self._masked_index and running_node_name() == EMBEDDING_BACKWARD:
+            return available  # Rows that are no padding: all of them at most.
         return self._size_of(MASKED_INDEX if self._masked_index else operation, available)
 
     def _on_device(
@@ -465,49 +475,6 @@ class Recorder(TorchDispatchMode):
                 end = node_tick + (1 if made else 0)
                 self.rerun_end[run] = max(self.rerun_end.get(run, 0), end)
                 self.release[run] = self.tick + 1
-
-
-def calling_frame(passing: Sequence[str] = ("transformers",)) -> FrameType | None:
-    """Return the innermost frame that is neither torch nor ours: the code that asked.
-
-    Args:
-        passing: Libraries whose frames are passed over too.
-    """
-    frame = sys._getframe(1)
-    while frame is not None:
-        # A module that Python was started with calls itself "__main__"; its spec has its name.
-        spec = frame.f_globals.get("__spec__")
-        module = str(frame.f_globals.get("__name__", "") if spec is None else spec.name)
-        top = module.split(".")[0]
-        ours = top == __name__.split(".")[0] and not module.startswith(f"{top}.examples")
-        if top not in ("torch", "contextlib", "runpy", *passing) and not ours:
-            return frame
-        frame = frame.f_back
-    return None
-
-
-def calling_modules(depth: int = 12) -> set[str]:
-    """Return the names of the modules whose functions are running, innermost `depth` frames."""
-    names: set[str] = set()
-    frame = sys._getframe(1)
-    for _ in range(depth):
-        if frame is None:
-            break
-        names.add(str(frame.f_globals.get("__name__", "")))
-        frame = frame.f_back
-    return names
-
-
-def is_called_by(module: str, function: str, depth: int = 12) -> bool:
-    """Return whether a function of this name runs among the innermost `depth` frames."""
-    frame = sys._getframe(1)
-    for _ in range(depth):
-        if frame is None:
-            return False
-        if frame.f_code.co_name == function and frame.f_globals.get("__name__") == module:
-            return True
-        frame = frame.f_back
-    return False
 
 
 _REMEMBERED: dict[tuple[Any, tuple[Any, ...]], Any] = {}

@@ -29,7 +29,6 @@ from . import recorder as rec
 from .assemble import PairedRuns
 from .kernels import line
 from .recorded import Built, FileFacts
-from .unused import unused_notes
 
 NAMES_OF_OPTIMIZERS = {"adamw8bit": "adamw8bit", "adam8bit": "adamw8bit"}
 PRECISION_OF_AUTOCAST = {torch.float16: "fp16-amp", torch.bfloat16: "bf16-amp"}
@@ -43,7 +42,7 @@ def make_profile(
     parameters = list(built.model.parameters())
     trainable = sum(p.numel() for p in parameters if p.requires_grad)
     crossed = _crossed(steps)
-    unused = sum(p.numel() for p in built.unused)
+    unused = sum(p.numel() for p in built.kinds.unused)
     boundary = next((run for run in runs if run.numerics == "amp16"), runs[0])
     return Profile(
         name=workload.name,
@@ -53,9 +52,10 @@ def make_profile(
         parameters=sum(p.numel() for p in parameters),
         trainable_parameters=trainable,
         unused_parameters=unused,
+        sparse_parameters=sum(p.numel() for p in built.kinds.sparse),
         parameter_tensors=len(parameters),
         blocks=tuple(_groups(boundary, steps)),
-        root_tensors=tensors_of(_outside_blocks(built), unused=built.unused),
+        root_tensors=tensors_of(_outside_blocks(built), unused=built.kinds.unused),
         flops=model_flops(_most_fused(steps)),
         tokens_per_sample=workload.tokens_per_sample,
         batch_bytes=line(runs[0].small.batch_bytes, runs[0].large.batch_bytes, runs[0].sizes),
@@ -74,7 +74,7 @@ def make_profile(
         notes=(
             *facts.warnings,
             *facts.notes,
-            *unused_notes(built.model, built.unused),
+            *built.kinds.notes(built.model),
             *_notes(crossed),
         ),
     )
@@ -225,7 +225,7 @@ def _unused_in_first(run: BlockRun, built: Built) -> list[nn.Parameter]:
 
     Equal blocks are stored once: what all of them train counts there, the rest in the root.
     """
-    left_out = set(map(id, built.unused))
+    left_out = set(map(id, built.kinds.unused))
     of_all = zip(*(module.parameters() for module in run.modules), strict=True)
     return [same[0] for same in of_all if any(id(p) in left_out for p in same)]
 
@@ -240,12 +240,13 @@ def _file_precision(autocast: torch.dtype | None, built: Built) -> str | None:
 def _optimizer_facts(built: Built, step: StepTrace, trained: int) -> OptimizerFacts:
     name = type(built.optimizer).__name__.lower()
     kernels = _kernels(step, ("optimizer",))
-    moved = sum(k.bytes_read.base + k.bytes_written.base for k in kernels)
+    moved = [k.bytes_read for k in kernels] + [k.bytes_written for k in kernels]
     state = sum(t.numel() * t.element_size() for t in built.optimizer_state())
     return OptimizerFacts(
         name=NAMES_OF_OPTIMIZERS.get(name, name),
         state_bytes_per_parameter=state / trained,
-        step_bytes_per_parameter=moved / trained,
+        step_bytes_per_parameter=sum(each.base for each in moved) / trained,
+        step_bytes_per_sample=sum(each.per_sample for each in moved),
         temporary_bytes_per_parameter=_temporary_bytes(step) / trained,
         launches=sum(k.launches for k in kernels),
     )

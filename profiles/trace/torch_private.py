@@ -61,6 +61,12 @@ def running_node_number() -> int | None:
     return None if node is None else node._sequence_nr()  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def running_node_name() -> str | None:
+    """Return the name of the autograd node that is running; None outside a backward pass."""
+    node = torch._C._current_autograd_node()
+    return None if node is None else node.name()  # pyright: ignore[reportAttributeAccessIssue]
+
+
 _globals: dict[str, dict[str, Any]] = {}
 _plain: dict[FunctionType, FunctionType] = {}
 

@@ -25,14 +25,16 @@ from ..user_model.workload import Workload
 from . import recorder as rec
 from .assemble import PairedRuns, assemble_step
 from .assumed import Assumed
+from .callers import calling_frame, calling_modules, is_called_by
 from .fake_cuda import GPU, Target, gpu_machine
+from .gradient_kinds import GradientKinds, expected_kinds, found_kinds, make_state
 from .recorded import Built, FileFacts, RecordedStep
-from .recorder import Recorder, calling_frame, calling_modules, is_called_by
+from .recorder import Recorder
+from .sparse import is_sparse
 from .summary import make_profile, same_tensors
 from .token_count import token_warnings
 from .torch_private import check_torch, compiler_is_loaded, without_dynamo
 from .unknown_value import UnknownValue, is_condition, is_whole_number
-from .unused import make_state, without_gradient
 
 SIZES: tuple[tuple[int, int], ...] = ((2, 3), (4, 6), (8, 16))
 """Micro-batch sizes to trace at, in order of preference; 1 is avoided, it drops dimensions."""
@@ -126,7 +128,8 @@ class _Tracer:
                     # import of the compiler keeps frames, and with them tensors of that step.
                     knew_compiler = compiler_is_loaded()
                     small = self._step(built, numerics, sizes[0], optimize=True)
-                    large = self._step(built, numerics, sizes[1], optimize=False)
+                    grows = bool(built.kinds.sparse)
+                    large = self._step(built, numerics, sizes[1], optimize=grows)
                     self._check_growth(small, large)
                     runs = PairedRuns(numerics, built, small, large)
                     difference = runs.difference()
@@ -136,6 +139,7 @@ class _Tracer:
                 raise
             except Exception as error:
                 failure = failure or error
+                _drop_gradients(built.model)
         if failure is not None:
             raise failure
         raise UserFileError(
@@ -183,27 +187,25 @@ class _Tracer:
                     f"parameter ({sum(p.numel() for p in model.parameters()):,} frozen ones).",
                     fix="leave requires_grad=True on the parameters that training should change.",
                 )
-            optimizer = self._optimizer(model)
+            kinds = expected_kinds(model)
+            optimizer = self._optimizer(model, kinds)
         self.compiles |= target.compiles
-        return Built(model, optimizer, find_blocks(model))
+        return Built(model, optimizer, find_blocks(model), kinds)
 
-    def _optimizer(
-        self, model: nn.Module, unused: Sequence[nn.Parameter] = ()
-    ) -> torch.optim.Optimizer:
+    def _optimizer(self, model: nn.Module, kinds: GradientKinds) -> torch.optim.Optimizer:
         """Return the optimizer of a model with its state, on a machine that runs and is paused."""
         optimizer = self.workload.build_optimizer(model.parameters())
         self._machine.recorder.start("optimizer")
-        make_state(optimizer, unused)
+        make_state(optimizer, kinds, name=self.workload.name)
         self._machine.recorder.start("forward")
         return optimizer
 
-    def _leave_out(self, built: Built, unused: tuple[nn.Parameter, ...]) -> None:
-        """Give the model an optimizer without state of the parameters that get no gradient."""
-        for parameter in built.model.parameters():
-            parameter.grad = None
-        built.unused = unused
+    def _learn(self, built: Built, kinds: GradientKinds) -> None:
+        """Give the model an optimizer whose state is that of the gradients that there are."""
+        _drop_gradients(built.model)
+        built.kinds, built.is_learnt = kinds, True
         with self._machine.running(paused=True):
-            built.optimizer = self._optimizer(built.model, unused)
+            built.optimizer = self._optimizer(built.model, kinds)
 
     def _batch(self, size: int) -> Any:
         return _on_device(self.workload.make_batch(size))
@@ -251,18 +253,17 @@ class _Tracer:
             loss.backward()
             del loss
             self._check_gradients(built)
-            unused = without_gradient(model)
-            if unused and not built.unused:
+            kinds = found_kinds(model)
+            if not (built.is_learnt or kinds.is_same(built.kinds)):
                 stack.close()
-                self._leave_out(built, unused)
+                self._learn(built, kinds)
                 return self._step(built, numerics, size, optimize=optimize)
             recorder.start("optimizer")
             optimizer_tick = recorder.tick
             if optimize:
                 built.optimizer.step()
             built.optimizer.zero_grad(set_to_none=True)
-            for parameter in model.parameters():
-                parameter.grad = None
+            _drop_gradients(model)
         batch_bytes = sum(t.numel() * t.element_size() for t in _tensors_of(batch))
         return RecordedStep(size, recorder, batch_bytes, tensors, forward_end_tick, optimizer_tick)
 
@@ -440,6 +441,8 @@ def _steady() -> Iterator[None]:
 def _gradients_noted(recorder: Recorder, model: nn.Module) -> Iterator[None]:
     def note(parameter: torch.Tensor) -> None:
         with rec.no_torch_function():
+            if parameter.grad is not None and is_sparse(parameter.grad):
+                return  # It grows with the batch, as temporaries do.
             recorder.hold(parameter.grad, rec.GRADIENTS)
 
     handles = [
@@ -450,6 +453,11 @@ def _gradients_noted(recorder: Recorder, model: nn.Module) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _drop_gradients(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        parameter.grad = None
 
 
 def _hold(recorder: Recorder, built: Built, batch: Any) -> None:

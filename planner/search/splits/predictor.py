@@ -392,6 +392,7 @@ class SplitPredictor:
                 tied_modules=profile.tied_modules,
                 tied_blocks=profile.tied_blocks,
                 blocks=blocks,
+                sparse_parameters=profile.sparse_parameters,
             )
             return reason is None
 

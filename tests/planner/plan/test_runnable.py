@@ -44,6 +44,10 @@ def test_a_tied_head_runs_where_its_weight_stays_one(layout: str) -> None:
     assert reason(layout, tied_modules=TIED) is None
 
 
+def test_sparse_gradients_run_on_one_accelerator() -> None:
+    assert reason("dp1", sparse_parameters=8) is None
+
+
 def test_blocks_that_share_a_weight_run_on_one_stage() -> None:
     assert reason("dp2", tied_blocks=TIED, tied_modules=TIED) is None
 
@@ -52,6 +56,8 @@ def test_blocks_that_share_a_weight_run_on_one_stage() -> None:
     ("layout", "given", "words"),
     [
         ("dp2.cp2", {}, "Context parallelism"),
+        ("dp2", {"sparse_parameters": 8}, "Sparse gradients"),
+        ("fsdp8", {"sparse_parameters": 8}, "Sparse gradients"),
         ("dp2.ep2", {}, "Expert parallelism"),
         ("dp2.tp2", {"tensor_plan": "none"}, "tensor_parallel_plan"),
         ("dp2.tp2", {"tied_modules": TIED}, "embedding.weight and head.weight are one weight"),
