@@ -182,7 +182,7 @@ class DataParallelPredictor:
         if np.isnan(share).all():
             return None
         times = variants.times.between(none, full, np.nan_to_num(share, nan=1.0))
-        some = replace(variants, times=times)
+        some = replace(variants, times=times, micro_batch=variants.micro_batch[full])
         own = accum[:, full]
         return SomeLayers(share=share, accum=own, step_s=self.step_s(site, layouts, some, own))
 
