@@ -27,6 +27,7 @@ from torch.distributed.checkpoint.state_dict import (
 from ..numerics import LossScaler
 
 SMALL_FILE = "state.pt"
+STATE = "optimizer.state."
 OPTIONS = StateDictOptions(flatten_optimizer_state_dict=True)
 
 
@@ -75,13 +76,25 @@ class Contents:
         """Return tensors to read a checkpoint of these names into.
 
         An optimizer that has no state yet gets it by a step on gradients of zero, whose changes of
-        weights are read over; one whose checkpoint has none does not.
+        weights are read over; one whose checkpoint has none does not, nor do parameters that had
+        none when it was written, as those that never got a gradient.
         """
-        has_state = any(name.startswith("optimizer.state.") for name in names)
+        has_state = any(name.startswith(STATE) for name in names)
         if has_state and not self.optimizer.state:
             with _quiet_hooks(self.optimizer):
                 torch_state._init_optim_state(self.optimizer)
+            self._forget_state_beyond(names)
         return self.tensors()
+
+    def _forget_state_beyond(self, names: frozenset[str]) -> None:
+        """Drop the state of parameters that have none under these names."""
+        with_state = {name.removeprefix(STATE).rpartition(".")[0] for name in names}
+        named: dict[Tensor, set[str]] = {}  # A tied weight has its state under one of its names.
+        for name, parameter in self.model.named_parameters(remove_duplicate=False):
+            named.setdefault(parameter, set()).update(torch_state._get_fqns(self.model, name))
+        for parameter, its_names in named.items():
+            if with_state.isdisjoint(its_names):
+                self.optimizer.state.pop(parameter, None)
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Take the tensors of a checkpoint back."""

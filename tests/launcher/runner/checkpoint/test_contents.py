@@ -13,6 +13,7 @@ from runner_jobs import REPOSITORY, plan_of, train
 from gpuplan.launcher.runner.checkpoint.contents import SMALL_FILE, read_small, write_small
 from gpuplan.launcher.runner.job import CheckpointPolicy
 
+LEAVES_OUT = REPOSITORY / "tests" / "support" / "unused_parameters.py"
 STATELESS = REPOSITORY / "tests" / "support" / "stateless_model.py"
 
 
@@ -40,6 +41,33 @@ def test_saving_and_continuing_change_nothing(
 
     assert losses("often", 8, every=1) == straight
     assert losses("parts", 5, 8, every=1) == straight
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "layout",
+    [{}, {"data": 2}, {"data": 2, "shard": 2, "zero_stage": 3}],
+    ids=["one device", "ddp", "fsdp2"],
+)
+def test_a_run_goes_on_whose_optimizer_left_parameters_out(
+    tmp_path: Path, layout: dict[str, Any]
+) -> None:
+    def losses(name: str, *steps: int) -> list[float]:
+        found: list[float] = []
+        for last in steps:
+            policy = CheckpointPolicy(every_steps=2)
+            ranks = layout.get("data", 1)
+            found = train(
+                tmp_path / name,
+                LEAVES_OUT,
+                ranks,
+                plan=plan_of(layout),
+                steps=last,
+                checkpoint=policy,
+            )
+        return found
+
+    assert losses("parts", 4, 8) == losses("straight", 8)
 
 
 def test_small_state_is_read_without_running_it(tmp_path: Path) -> None:
