@@ -29,6 +29,8 @@ MAX_CACHE_BYTES = 200 * 10**6
 CODE_THAT_TRACES = (
     "catalog/errors.py",
     "catalog/frozen.py",
+    "catalog/text/quantity.py",
+    "catalog/units.py",
     "catalog/vocabulary.py",
     "profiles/passes/optimizers.py",
     "profiles/passes/storages.py",

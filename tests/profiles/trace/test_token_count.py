@@ -150,7 +150,7 @@ def test_a_function_is_taken_at_its_word() -> None:
 
 
 def load(tmp_path: Path, tokens: object, **params: Any) -> Workload:
-    path = tmp_path / "token_file.py"
+    path = tmp_path / f"tokens_{tokens}.py"  # Under one name a change within a second is not seen.
     path.write_text(FILE.format(tokens=tokens), encoding="utf-8")
     return load_workload(parse_model_spec(str(path), params=params))
 
