@@ -88,7 +88,9 @@ class Contents:
 
     def _forget_state_beyond(self, names: frozenset[str]) -> None:
         """Drop the state of parameters that have none under these names."""
-        with_state = {name.removeprefix(STATE).rpartition(".")[0] for name in names}
+        parts = [name.removeprefix(STATE).split(".") for name in names if name.startswith(STATE)]
+        # A state may itself hold names: every beginning of one may be the parameter's.
+        with_state = {".".join(one[:n]) for one in parts for n in range(1, len(one))}
         named: dict[Tensor, set[str]] = {}  # A tied weight has its state under one of its names.
         for name, parameter in self.model.named_parameters(remove_duplicate=False):
             named.setdefault(parameter, set()).update(torch_state._get_fqns(self.model, name))
