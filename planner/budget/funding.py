@@ -34,9 +34,10 @@ class _Source:
     def pay(self, usd: Decimal) -> Decimal:
         """Pay what is left for of an amount, with the institution's share; return what is paid."""
         rate = Decimal(str(self.of.indirect))
-        most_usd = (self.left_usd / (1 + rate)).quantize(CENT, rounding=ROUND_DOWN)
-        paid_usd = min(usd, most_usd)
-        indirect_usd = cents(paid_usd * rate)
+        # Of all that it covers, rounded once: rounded at every row, cents would be lost.
+        covers_most_usd = (self.of.usd / (1 + rate)).quantize(CENT, rounding=ROUND_DOWN)
+        paid_usd = min(usd, covers_most_usd - self.covers_usd)
+        indirect_usd = cents((self.covers_usd + paid_usd) * rate) - self.indirect_usd
         indirect_usd = min(indirect_usd, self.left_usd - paid_usd)
         self.left_usd -= paid_usd + indirect_usd
         self.covers_usd += paid_usd
