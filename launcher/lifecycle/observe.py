@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..store.launch_record import LaunchRecord
-from .engine import ENDED, Cluster, Engine, EngineJob, EngineRequest
+from .engine import ENDED, Cluster, Engine, EngineError, EngineJob, EngineRequest
 
 Finding = Literal[
     "nothing", "starting", "training", "job-ended", "never-asked", "not-started", "broken", "gone"
@@ -56,6 +56,17 @@ def observe(record: LaunchRecord, engine: Engine) -> Observed:
     return Observed(
         cluster=cluster, job=job_of(record, jobs), request=request, is_launcher_alive=alive
     )
+
+
+def goes_on(record: LaunchRecord, engine: Engine) -> bool:
+    """Return whether the engine still starts a launch, or its job runs; if nobody knows, it may."""
+    try:
+        seen = observe(record, engine)
+    except EngineError:
+        return True
+    if seen.request is not None and seen.request.status == "running":
+        return True
+    return seen.job is not None and seen.job.status not in ENDED
 
 
 def job_of(record: LaunchRecord, jobs: Sequence[EngineJob]) -> EngineJob | None:

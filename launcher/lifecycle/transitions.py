@@ -36,7 +36,7 @@ from .guard_report import (
     word_in_log,
 )
 from .job_log import Copied, keep_log
-from .observe import job_of, rented
+from .observe import goes_on, job_of, rented
 
 Changes = dict[str, Any]
 WriteOrders = Callable[[LaunchRecord, datetime], None]
@@ -118,7 +118,8 @@ def wait_started(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
 
     Raises:
         NoCapacityError: there are none; the launch has ended and cost nothing.
-        EngineError: they could not be started; what was started is torn down.
+        EngineError: they could not be started, and what was started is torn down; or the wait
+            broke off, and the launch is still open.
     """
     last = record.last
     assert last is not None and last.request_id is not None
@@ -131,6 +132,9 @@ def wait_started(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
         end(context, record, "no-capacity", error.message)
         raise
     except EngineError as error:
+        # A connection that is lost, as of a laptop that sleeps, ends nothing in the engine.
+        if goes_on(record, context.engine):
+            raise _broke_off(record, error) from None
         record = note_machines(context, record)
         tear_down(context, record)
         end(context, record, "failed", error.message, trained=False)
@@ -367,6 +371,15 @@ def _may_be_asked(context: LaunchContext, record: LaunchRecord) -> bool:
         return bool(context.engine.requests(record.cluster))
     except EngineError:
         return True
+
+
+def _broke_off(record: LaunchRecord, error: EngineError) -> EngineError:
+    return EngineError(
+        f"The wait for the machines of {record.run} broke off, and they are still being started or"
+        f" run: {error.message}",
+        fix=f"follow it with `gpuplan logs -f {record.run}`; `gpuplan down {record.run}` takes it"
+        " back.",
+    )
 
 
 def _first_line(error: BaseException) -> str:

@@ -64,6 +64,8 @@ class FakeEngine:
     no_capacity: bool = False
     log_breaks: int = 0
     """How often a log that is followed breaks off from now on."""
+    wait_breaks: int = 0
+    """How often the wait for machines breaks off from now on; their request goes on."""
     breaks_while_starting: bool = False
     cut: Callable[[str], None] = lambda _call: None
     """Called before ("launch") and after ("launch done") every call; may raise `Killed`."""
@@ -89,7 +91,9 @@ class FakeEngine:
             first, *rest = self._jobs[name]
             self._jobs[name] = [replace(first, status=status, ended_at=self.clock()), *rest]
         self._managed = [
-            replace(job, status=status, ended_at=self.clock()) if job.name == name else job
+            replace(job, status=status, ended_at=self.clock())
+            if job.name == name and job.ended_at is None
+            else job
             for job in self._managed
         ]
         if any(job.name == name for job in self._managed):
@@ -147,6 +151,7 @@ class FakeEngine:
 
     def wait_launched(self, request_id: str, out: TextIO | None) -> int:
         with self._call("wait_launched"):
+            self._break_off()
             self._fulfil(request_id)
             name = self._names[request_id]
             if self.no_capacity:
@@ -157,6 +162,7 @@ class FakeEngine:
 
     def wait_managed(self, request_id: str, out: TextIO | None) -> int:
         with self._call("wait_managed"):
+            self._break_off()
             self._fulfil(request_id)
             return self._managed[0].job_id
 
@@ -253,6 +259,11 @@ class FakeEngine:
                 request_id=request_id, status="running", asked_at=self.clock()
             )
             return request_id
+
+    def _break_off(self) -> None:
+        if self.wait_breaks > 0:
+            self.wait_breaks -= 1
+            raise EngineError("the connection was lost")
 
     def _fulfil(self, request_id: str) -> None:
         request, name = self._requests[request_id], self._names[request_id]
