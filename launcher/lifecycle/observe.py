@@ -42,14 +42,14 @@ class Observed:
 
 def observe(record: LaunchRecord, engine: Engine) -> Observed:
     """Ask the engine for everything it has of a launch."""
-    requests = engine.requests(record.cluster)
+    requests = requests_of(record, engine)
     request = requests[0] if requests else None
     is_starting = request is not None and request.status == "running"
     alive = is_alive(record)
     if record.managed:
-        jobs = [job for job in engine.managed_jobs() if job.name == record.cluster]
+        job = job_of(record, engine.managed_jobs())
         # SkyPilot names no cluster in such a request.
-        return Observed(job=jobs[0] if jobs else None, request=request, is_launcher_alive=alive)
+        return Observed(job=job, request=request, is_launcher_alive=alive)
     # A cluster that is being started is locked, and asking the cloud would wait for it.
     cluster = engine.cluster(record.cluster, refresh=not is_starting)
     jobs = engine.jobs(record.cluster) if cluster is not None and cluster.status == "up" else []
@@ -69,14 +69,42 @@ def goes_on(record: LaunchRecord, engine: Engine) -> bool:
     return seen.job is not None and seen.job.status not in ENDED
 
 
-def job_of(record: LaunchRecord, jobs: Sequence[EngineJob]) -> EngineJob | None:
-    """Return the job of a launch among those of its cluster, newest first.
+def requests_of(record: LaunchRecord, engine: Engine) -> list[EngineRequest]:
+    """Return the requests of the newest attempt, newest first: a name is used by all of a run."""
+    earlier = {one.request_id for one in record.attempts[:-1]}
+    return [one for one in engine.requests(record.cluster) if one.request_id not in earlier]
 
-    Others may be there: whoever can reach the machines can give them more to do.
+
+def job_of(record: LaunchRecord, jobs: Sequence[EngineJob]) -> EngineJob | None:
+    """Return the job of the newest attempt among those of its cluster or all managed, newest first.
+
+    Others may be there: whoever can reach the machines can give them more to do, and managed jobs
+    of earlier attempts are still listed.
     """
     known = None if record.last is None else record.last.job_id
-    own = [job for job in jobs if job.name in (None, record.cluster)]
-    return next((job for job in own if known is None or job.job_id == known), None)
+    own = [job for job in jobs if job.name == record.cluster]
+    if not record.managed:
+        own = [job for job in jobs if job.name in (None, record.cluster)]
+    return next(
+        (
+            job
+            for job in own
+            if (known is None or job.job_id == known) and not _is_earlier(record, job)
+        ),
+        None,
+    )
+
+
+def _is_earlier(record: LaunchRecord, job: EngineJob) -> bool:
+    """Return whether a managed job is that of an attempt before the newest.
+
+    Its number alone does not tell: a new controller counts from one again.
+    """
+    last = record.last
+    if not record.managed or last is None or job.status not in ENDED:
+        return False
+    is_known = job.job_id in {one.job_id for one in record.attempts[:-1]}
+    return is_known and (job.ended_at is None or job.ended_at <= last.asked_at)
 
 
 def classify(record: LaunchRecord, seen: Observed) -> Finding:

@@ -56,7 +56,7 @@ def reconcile_run(context: LaunchContext, record: LaunchRecord) -> tuple[LaunchR
         if finding == "job-ended":
             record = settle(context, record, seen.job)
         return record, finding
-    return close_lost(context, record, finding, seen), finding
+    return close_lost(context, _keep_request(context, record, seen), finding, seen), finding
 
 
 def _note_unseen(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
@@ -172,6 +172,7 @@ def down(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
         return record
     if classify(record, seen) in ("job-ended", "never-asked", "not-started", "gone"):
         return reconcile_run(context, record)[0]
+    record = _keep_request(context, record, seen)
     if seen.request is not None and seen.request.status == "running":
         context.engine.cancel_request(seen.request.request_id)
     record = note_machines(context, record)
@@ -288,6 +289,21 @@ def _adopt(context: LaunchContext, record: LaunchRecord, seen: Observed) -> Laun
         record.run,
         lambda one: one.with_last(**changes).model_copy(update={"state": state}),
         what=f"reconciled: {state}",
+    )
+
+
+def _keep_request(context: LaunchContext, record: LaunchRecord, seen: Observed) -> LaunchRecord:
+    """Keep the request of a launch that is closed now, so that no later attempt takes it for its.
+
+    Its command may have died, or been refused an answer, before it was kept.
+    """
+    last, request = record.last, seen.request
+    if not record.is_open or last is None or request is None or last.request_id is not None:
+        return record
+    return context.ledger.update(
+        record.run,
+        lambda one: one.with_last(request_id=request.request_id),
+        what=f"requested as {request.request_id}",
     )
 
 

@@ -36,7 +36,7 @@ from .guard_report import (
     word_in_log,
 )
 from .job_log import Copied, keep_log
-from .observe import goes_on, job_of, rented
+from .observe import goes_on, job_of, rented, requests_of
 
 Changes = dict[str, Any]
 WriteOrders = Callable[[LaunchRecord, datetime], None]
@@ -291,7 +291,7 @@ def note_machines(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
 def newest_job(context: LaunchContext, record: LaunchRecord) -> EngineJob | None:
     """Return the job of the newest attempt, as the engine has it."""
     if record.managed:
-        jobs = [job for job in context.engine.managed_jobs() if job.name == record.cluster]
+        jobs = context.engine.managed_jobs()
     else:
         cluster = context.engine.cluster(record.cluster, refresh=False)
         is_up = cluster is not None and cluster.status == "up"
@@ -368,7 +368,7 @@ def _secrets(record: LaunchRecord) -> dict[str, str]:
 def _may_be_asked(context: LaunchContext, record: LaunchRecord) -> bool:
     """Return whether the engine has a request in spite of the error; if nobody knows, it may."""
     try:
-        return bool(context.engine.requests(record.cluster))
+        return bool(requests_of(record, context.engine))
     except EngineError:
         return True
 

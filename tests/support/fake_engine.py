@@ -116,6 +116,10 @@ class FakeEngine:
         """Add a cluster that no open launch owns, with the labels of a launch."""
         self._clusters[name] = self._new_cluster(name, run=run, store_id=store_id, owner=owner)
 
+    def forget_managed(self) -> None:
+        """Let the controller of managed jobs be torn down; a new one counts its jobs from one."""
+        self._managed = []
+
     def finish_requests(self) -> None:
         """Let the server do what it was asked, though nobody waits for it."""
         for request_id, request in list(self._requests.items()):
