@@ -278,21 +278,20 @@ class ModelCache:
         """Return whether a device has a rate for every dtype that the step multiplies in.
 
         A step in 16 bits may hold products in fp32: of parts that the model keeps out of autocast.
+        Which of its traces runs depends on the layout, so a device needs the rates of all of them.
         """
-        tried: list[Numerics] = [self.numerics(precision, autocast=one) for one in (True, False)]
-        held: list[Numerics] = [one for one in tried if one in self.profile.numerics()]
-        if not held:
-            return True
+        tried: set[Numerics] = {self.numerics(precision, autocast=one) for one in (True, False)}
         known = self._derived.product_dtypes
-        key: tuple[Numerics, Precision] = (held[0], precision)
-        if key not in known:
-            known[key] = frozenset(
+        if precision not in known:
+            known[precision] = frozenset(
                 kernel_dtype(kernel, precision)
-                for segment in self.profile.step(held[0]).segments
+                for numerics in tried
+                if numerics in self.profile.numerics()
+                for segment in self.profile.step(numerics).segments
                 for kernel in segment.kernels
                 if kernel.kind in MATMUL_KINDS
             )
-        others = known[key] - accelerator.peak_flops.keys()
+        others = known[precision] - accelerator.peak_flops.keys()
         return all(self.curves(accelerator).multiplies(dtype) for dtype in others)
 
     def times(
@@ -459,7 +458,7 @@ class _Derived:
         self.envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...], Residence], Envelope] = {}
         self.kernels: dict[tuple[object, ...], StepKernels] = {}
         self.curves: dict[tuple[str, CurveChoice], DeviceCurves] = {}
-        self.product_dtypes: dict[tuple[Numerics, Precision], frozenset[str]] = {}
+        self.product_dtypes: dict[Precision, frozenset[str]] = {}
         self.reserved: dict[tuple[Numerics, Recompute, int, bool, Residence], float] = {}
         self.flops: dict[tuple[Numerics, Recompute], Affine] = {}
         self.moved: dict[tuple[Numerics, Recompute, bool], Affine] = {}

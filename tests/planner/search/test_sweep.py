@@ -19,7 +19,7 @@ from gpuplan.planner.search.offers import Market, PricedInstance, survey
 from gpuplan.planner.search.search_space import space_of
 from gpuplan.planner.search.sweep import Sweep
 from gpuplan.profiles.missing_numerics import NEVER_TRACED
-from gpuplan.profiles.profile import Profile
+from gpuplan.profiles.profile import Numerics, Profile
 
 P4D = Machine(providers=("aws",), instances=("p4d.24xlarge",), max_nodes=2)
 SMALL = Choices(recomputes=("none",), precisions=("bf16-amp",))
@@ -51,8 +51,8 @@ def sweep_of(
     return sweep, list(sweep.candidates())
 
 
-def with_fp32_products(profile: Profile) -> Profile:
-    """Return the profile of a model that keeps its products out of autocast."""
+def with_fp32_products(profile: Profile, numerics: tuple[Numerics, ...] = ()) -> Profile:
+    """Return the profile of a model that multiplies in fp32, in all of its traces or in these."""
     steps = tuple(
         step.model_copy(
             update={
@@ -62,6 +62,7 @@ def with_fp32_products(profile: Profile) -> Profile:
                             "kernels": tuple(
                                 kernel.model_copy(update={"dtype": "fp32"})
                                 if kernel.kind == "gemm"
+                                and (not numerics or step.numerics in numerics)
                                 else kernel
                                 for kernel in segment.kernels
                             )
@@ -90,6 +91,16 @@ def test_a_device_without_a_rate_for_a_product_ends_no_search(
     assert bool(found) == trains
     assert bool(sweep.refusals) == (not trains)
     assert bool(sweep.counts["unsupported"]) == (not trains)
+
+
+def test_fp32_products_of_sixteen_bit_layers_alone_end_no_search(
+    make_decoder: Callable[..., Profile],
+) -> None:
+    """The step under autocast has none, and runs first."""
+    machine = Machine(accelerators=("Gaudi1",), max_nodes=1)
+    sweep, found = sweep_of(with_fp32_products(make_decoder(), ("pure16",)), machine=machine)
+    assert not found
+    assert "the step multiplies in fp32 too" in " ".join(sweep.refusals)
 
 
 @pytest.mark.parametrize("all_variants", [False, True])
