@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 from .jobs import next_plan
 
 if TYPE_CHECKING:
+    from ..launcher.lifecycle.context import LaunchContext
     from ..launcher.lifecycle.engine import Engine, NoCapacityError
     from ..launcher.lifecycle.observe import Finding
     from ..launcher.lifecycle.reconcile import Discrepancy
-    from ..launcher.lifecycle.transitions import LaunchContext
     from ..launcher.prepare.prepare import Prepared
     from ..launcher.prepare.request import LaunchRequest
     from ..launcher.store.burn_down import BurnDown
@@ -44,8 +44,8 @@ def context(
         changes: What the user changes of the guard's orders (`launcher/guard/orders.py`).
     """
     from ..launcher.lifecycle.cloud_instances import terminate_on_power_off
+    from ..launcher.lifecycle.context import LaunchContext
     from ..launcher.lifecycle.shutdown_behavior import TerminateOnPowerOff
-    from ..launcher.lifecycle.transitions import LaunchContext
     from ..launcher.prepare.orders_file import renew_orders
     from ..launcher.skypilot.engine import SkyEngine
     from ..launcher.store.launches import default_ledger

@@ -20,7 +20,7 @@ from ..options.shared import (
 )
 
 if TYPE_CHECKING:
-    from ...launcher.lifecycle.transitions import LaunchContext
+    from ...launcher.lifecycle.context import LaunchContext
     from ...launcher.store.launch_sums import By
 
 FORMATS = ("table", "json", "csv")

@@ -15,7 +15,7 @@ from ..options.shared import GroupedCommand, output_options
 from ..terminal.output import is_terminal
 
 if TYPE_CHECKING:
-    from ...launcher.lifecycle.transitions import LaunchContext
+    from ...launcher.lifecycle.context import LaunchContext
     from ...launcher.prepare.prepare import Prepared
     from ...launcher.prepare.request import LaunchRequest
     from ...launcher.store.launch_record import LaunchRecord

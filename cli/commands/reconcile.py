@@ -15,8 +15,8 @@ from ..options.shared import GroupedCommand, option, output_options
 from ..terminal.output import is_terminal
 
 if TYPE_CHECKING:
+    from ...launcher.lifecycle.context import LaunchContext
     from ...launcher.lifecycle.reconcile import Discrepancy
-    from ...launcher.lifecycle.transitions import LaunchContext
 
 FORMATS = ("table", "json")
 

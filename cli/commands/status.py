@@ -12,8 +12,8 @@ from ..options.groups import OutputOptions
 from ..options.shared import Duration, GroupedCommand, option, output_options
 
 if TYPE_CHECKING:
+    from ...launcher.lifecycle.context import LaunchContext
     from ...launcher.lifecycle.observe import Finding
-    from ...launcher.lifecycle.transitions import LaunchContext
     from ...launcher.store.launch_record import LaunchRecord
 
 FORMATS = ("table", "json")

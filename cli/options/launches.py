@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from ...launcher.lifecycle.transitions import LaunchContext
+    from ...launcher.lifecycle.context import LaunchContext
     from ...launcher.store.launch_record import LaunchRecord
 
 CODES = {

@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from ..store.launch_record import LaunchRecord, Outcome
+from .context import LaunchContext
 from .engine import EngineError, NoCapacityError
+from .machines import advance, end_unowned, note_machines, tear_down
 from .observe import Finding, Observed, rented
-from .transitions import LaunchContext, end, note_machines, tear_down
+from .transitions import end
 
 
 def close_lost(
@@ -21,10 +23,10 @@ def close_lost(
         if finding == "gone" or went:
             return end(context, record, *_why_gone(record), is_bound=True, **went)
         return end(context, record, *_why_not_started(context, seen))
+    if not record.is_open:
+        return end_unowned(context, record)
     record = note_machines(context, record)
     tear_down(context, record)
-    if not record.is_open:
-        return record
     outcome, why = (
         _why_gone(record) if record.state == "running" else _why_not_started(context, seen)
     )
@@ -49,15 +51,19 @@ def _note_past(
         if last.began_at is None and got_some:
             dearest = max(place.usd_per_hour for place in record.places) * record.nodes
             facts: dict[str, object] = {"usd_per_hour": dearest, "began_at": last.asked_at}
-            record = context.ledger.update(
-                record.run, lambda one: one.with_last(**facts), what="machines that are forgotten"
+            record = advance(
+                context,
+                record,
+                lambda one: one.with_last(**facts),
+                what="machines that are forgotten",
             )
             return record, {"ended_at": context.now()}
         return record, {}
     if last.began_at is None:
         facts = rented(record, past[0].cluster)
-        record = context.ledger.update(
-            record.run,
+        record = advance(
+            context,
+            record,
             lambda one: one.with_last(**facts),
             what=f"machines were in {past[0].cluster.infra}",
         )

@@ -15,10 +15,10 @@ from typing import Literal
 from ...catalog.errors import GpuplanError, UsageError
 from ..labels import slug, this_user
 from ..store.launch_record import LaunchRecord
+from .context import LaunchContext
 from .engine import Cluster
 from .label_owner import Here, Holder, holder
 from .resume import reconcile_run
-from .transitions import LaunchContext
 
 Kind = Literal[
     "settled",

@@ -16,21 +16,12 @@ from ..store.launch_record import LaunchRecord
 from ..store.spending_limits import SpendingLimits
 from ..task_file import OUT_FOLDER, write_tasks
 from .closing import close_lost
+from .context import LaunchContext
 from .engine import ENDED, EngineError
 from .job_log import log_path
+from .machines import advance, end_unowned, newest_job, note_machines, tear_down
 from .observe import Finding, Observed, classify, observe
-from .transitions import (
-    LaunchContext,
-    ask,
-    attend,
-    end,
-    newest_job,
-    note_machines,
-    settle,
-    tear_down,
-    this_process,
-    wait_started,
-)
+from .transitions import ask, attend, end, settle, this_process, wait_started
 
 LOOK_EVERY_S = 3.0
 STOP_WAIT_S = 1800.0
@@ -45,7 +36,9 @@ def reconcile_run(context: LaunchContext, record: LaunchRecord) -> tuple[LaunchR
 
     Raises:
         EngineError: the engine does not answer, or cannot tear down machines.
+        OvertakenError: another command launched it again meanwhile.
     """
+    record = context.ledger.get(record.run)  # Of many, the first took time to bring up to date.
     seen = observe(record, context.engine)
     finding = classify(record, seen)
     if finding in ("nothing", "starting"):
@@ -124,13 +117,13 @@ def stop(context: LaunchContext, record: LaunchRecord, *, wait: Wait) -> LaunchR
             _cancel_managed(context, record)
         else:
             context.engine.execute(record.cluster, f"touch {STOP_FILE}")
-            context.ledger.update(record.run, lambda one: one, what="told to stop")
+            advance(context, record, lambda one: one, what="told to stop")
     context.tell("told to stop: it writes a checkpoint first")
     waited_s = 0.0
     while waited_s < STOP_WAIT_S:
         job = newest_job(context, record)
         if job is not None and job.status in ENDED:
-            return settle(context, context.ledger.get(record.run), job)
+            return settle(context, record, job)
         if job is None:
             record, _ = reconcile_run(context, context.ledger.get(record.run))
             return record
@@ -155,7 +148,7 @@ def _told(context: LaunchContext, record: LaunchRecord) -> bool:
         context.engine.execute(record.cluster, f"touch {STOP_FILE}")
     except EngineError:
         return False
-    context.ledger.update(record.run, lambda one: one, what="told to stop")
+    advance(context, record, lambda one: one, what="told to stop")
     return True
 
 
@@ -165,11 +158,10 @@ def down(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     Raises:
         EngineError: they are still there.
     """
+    record = context.ledger.get(record.run)
     seen = observe(record, context.engine)
     if not record.is_open:
-        if seen.cluster is not None:
-            context.engine.down(record.cluster)
-        return record
+        return record if seen.cluster is None else end_unowned(context, record)
     if classify(record, seen) in ("job-ended", "never-asked", "not-started", "gone"):
         return reconcile_run(context, record)[0]
     record = _keep_request(context, record, seen)
@@ -285,8 +277,9 @@ def _adopt(context: LaunchContext, record: LaunchRecord, seen: Observed) -> Laun
         return record
     if seen.request is None and seen.job is None:
         return record
-    return context.ledger.update(
-        record.run,
+    return advance(
+        context,
+        record,
         lambda one: one.with_last(**changes).model_copy(update={"state": state}),
         what=f"reconciled: {state}",
     )
@@ -300,8 +293,9 @@ def _keep_request(context: LaunchContext, record: LaunchRecord, seen: Observed) 
     last, request = record.last, seen.request
     if not record.is_open or last is None or request is None or last.request_id is not None:
         return record
-    return context.ledger.update(
-        record.run,
+    return advance(
+        context,
+        record,
         lambda one: one.with_last(request_id=request.request_id),
         what=f"requested as {request.request_id}",
     )
@@ -311,7 +305,7 @@ def _cancel_managed(context: LaunchContext, record: LaunchRecord) -> None:
     last = record.last
     assert last is not None and last.job_id is not None
     context.engine.cancel_managed(last.job_id, gracefully=True)
-    context.ledger.update(record.run, lambda one: one, what="managed job cancelled")
+    advance(context, record, lambda one: one, what="managed job cancelled")
 
 
 def _retask(record: LaunchRecord, *, spot: bool) -> None:

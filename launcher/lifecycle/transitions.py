@@ -14,19 +14,16 @@ from __future__ import annotations
 import io
 import os
 import platform
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from ...catalog.errors import GpuplanError, UsageError
 from ..store.launch_record import Attempt, LaunchRecord, Outcome
-from ..store.launches import Ledger
+from ..store.launches import OvertakenError
 from ..store.spending_limits import SpendingLimits
 from ..task_file import label_task
-from .engine import ENDED, Engine, EngineError, EngineJob, NoCapacityError
+from .context import LaunchContext
+from .engine import ENDED, EngineError, EngineJob, NoCapacityError
 from .guard_report import (
     GuardReport,
     command_usd,
@@ -36,34 +33,19 @@ from .guard_report import (
     word_in_log,
 )
 from .job_log import Copied, keep_log
-from .observe import goes_on, job_of, rented, requests_of
+from .machines import (
+    Changes,
+    advance,
+    as_it_stands,
+    end_unowned,
+    newest_job,
+    note_machines,
+    tear_down,
+)
+from .observe import goes_on, requests_of
 
-Changes = dict[str, Any]
-WriteOrders = Callable[[LaunchRecord, datetime], None]
-"""Write the guard's orders into the job folder, with what was spent before and the time now."""
-
-KeepRun = Callable[[LaunchRecord, Mapping[str, Any]], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaunchContext:
-    """What a step needs: the store, the engine, clocks and output."""
-
-    ledger: Ledger
-    engine: Engine
-    now: Callable[[], datetime]
-    """UTC."""
-    tell: Callable[[str], None]
-    """Called with messages for the user."""
-    write_orders: WriteOrders
-    keep_run: KeepRun = lambda _record, _run: None
-    """Called with the run record of a job that has left one."""
-    while_starting: Callable[[LaunchRecord], AbstractContextManager[object]] = lambda _record: (
-        nullcontext()
-    )
-    """Held while a launch waits for its machines, and left once they are there."""
-    log: TextIO | None = None
-    """Where the engine's own log and the job's go; None: nowhere."""
+UNSEEN: tuple[Outcome, ...] = ("preempted", "lost")
+"""Of machines that went; one who saw the job end knows better."""
 
 
 def begin(
@@ -86,6 +68,7 @@ def ask(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     Raises:
         UsageError: a secret is not set, or the folder of the launch is gone.
         EngineError: the engine refused; the launch has ended and cost nothing.
+        OvertakenError: another command has taken it back; no machines are left.
     """
     task = Path(record.folder) / "task.yaml"
     is_sent = False
@@ -98,19 +81,31 @@ def ask(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
             )
         label_task(task, context.ledger.store_id())
         context.write_orders(record, context.now())
+        advance(context, record, lambda _one: None, what="", open_only=True)
         launch = context.engine.launch_managed if record.managed else context.engine.launch
         is_sent = True
         request_id = launch(task, record.cluster, secrets)
+    except OvertakenError:
+        raise
     except (GpuplanError, OSError) as error:
         if is_sent and _may_be_asked(context, record):
             raise
         end(context, record, "cancelled", f"nothing was asked for: {_first_line(error)}")
         raise
-    return context.ledger.update(
-        record.run,
-        lambda one: one.with_last(request_id=request_id).model_copy(update={"state": "requested"}),
-        what=f"requested as {request_id}",
-    )
+    try:
+        return advance(
+            context,
+            record,
+            lambda one: one.with_last(request_id=request_id).model_copy(
+                update={"state": "requested"}
+            ),
+            what=f"requested as {request_id}",
+            open_only=True,
+        )
+    except OvertakenError:
+        context.engine.cancel_request(request_id)
+        end_unowned(context, record)
+        raise
 
 
 def wait_started(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
@@ -120,6 +115,7 @@ def wait_started(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
         NoCapacityError: there are none; the launch has ended and cost nothing.
         EngineError: they could not be started, and what was started is torn down; or the wait
             broke off, and the launch is still open.
+        OvertakenError: another command has ended it; no machines are left.
     """
     last = record.last
     assert last is not None and last.request_id is not None
@@ -140,11 +136,17 @@ def wait_started(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
         end(context, record, "failed", error.message, trained=False)
         raise
     record = note_machines(context, record)
-    return context.ledger.update(
-        record.run,
-        lambda one: one.with_last(job_id=job_id).model_copy(update={"state": "running"}),
-        what=f"job {job_id} submitted",
-    )
+    try:
+        return advance(
+            context,
+            record,
+            lambda one: one.with_last(job_id=job_id).model_copy(update={"state": "running"}),
+            what=f"job {job_id} submitted",
+            open_only=True,
+        )
+    except OvertakenError:
+        end_unowned(context, record)
+        raise
 
 
 def attend(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
@@ -193,7 +195,11 @@ def settle(
         record: the launch.
         job: its newest, which has ended.
         followed: its log as it was shown; it is asked for again where its end is not in it.
+
+    Raises:
+        OvertakenError: the run was launched again since; nothing of that is touched.
     """
+    record = as_it_stands(context, record)
     log = keep_log(
         context.engine, record, job, followed if word_in_log(followed) is not None else None
     )
@@ -202,9 +208,7 @@ def settle(
         context.keep_run(record, run)
     if record.fetch is not None:
         context.engine.copy_back(record.cluster, record.out_dir, Path(record.fetch))
-        context.ledger.update(
-            record.run, lambda one: one, what=f"results brought to {record.fetch}"
-        )
+        advance(context, record, lambda one: one, what=f"results brought to {record.fetch}")
     tear_down(context, record)
     outcome, why = _outcome(job, word)
     if lacks_results(log):
@@ -213,8 +217,9 @@ def settle(
             " Its last results did not all arrive in their bucket;"
             f" `gpuplan resume {record.run}` goes on from the newest checkpoint that did."
         )
-    record = context.ledger.update(
-        record.run,
+    record = advance(
+        context,
+        record,
         lambda one: one.model_copy(update={"guard_why": None if word is None else word.why}),
         what=f"job {job.job_id} {job.status}",
     )
@@ -230,27 +235,6 @@ def settle(
     )
 
 
-def tear_down(context: LaunchContext, record: LaunchRecord) -> None:
-    """Tear down the machines of a launch, and check that they are gone.
-
-    Raises:
-        EngineError: they are still there.
-    """
-    if record.managed:
-        last = record.last
-        if last is not None and last.job_id is not None:
-            job = newest_job(context, record)
-            if job is not None and job.status not in ENDED:
-                context.engine.cancel_managed(last.job_id, gracefully=False)
-        return
-    context.engine.down(record.cluster)
-    if context.engine.cluster(record.cluster) is not None:
-        raise EngineError(
-            f"The machines of {record.run} are still there after they were torn down.",
-            fix=f"try again with `gpuplan down {record.run}`, then look with `gpuplan reconcile`.",
-        )
-
-
 def end(
     context: LaunchContext,
     record: LaunchRecord,
@@ -260,60 +244,26 @@ def end(
     is_bound: bool = False,
     **changes: Any,
 ) -> LaunchRecord:
-    """Close a launch: its actual cost replaces its reservation."""
+    """Close a launch: its actual cost replaces its reservation.
 
-    def close(one: LaunchRecord) -> LaunchRecord:
+    One that another command has closed stays as it is, unless that had not seen how it ended.
+
+    Raises:
+        OvertakenError: the run was launched again since.
+    """
+
+    def close(one: LaunchRecord) -> LaunchRecord | None:
         last = one.last
-        if last is not None and last.outcome is None:
-            ended_at = context.now() if last.began_at is not None else None
-            one = one.with_last(
-                **{"ended_at": ended_at, "outcome": outcome, "is_bound": is_bound, **changes}
-            )
+        if last is not None:
+            is_unseen = last.is_bound and last.outcome in UNSEEN
+            if last.outcome is not None and (not is_unseen or outcome in UNSEEN):
+                return None
+            ended_at = last.ended_at or (None if last.began_at is None else context.now())
+            facts = {"ended_at": ended_at, "outcome": outcome, "is_bound": is_bound, **changes}
+            one = one.with_last(**facts)
         return one.model_copy(update={"state": "ended", "outcome": outcome, "why": why})
 
-    return context.ledger.update(record.run, close, what=f"ended: {outcome}: {why}")
-
-
-def note_machines(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
-    """Keep what machines a launch got, if it has any and that is not known yet."""
-    if record.managed:
-        return _note_managed(context, record)
-    last = record.last
-    cluster = context.engine.cluster(record.cluster, refresh=False)
-    if cluster is None or last is None or last.began_at is not None:
-        return record
-    facts = rented(record, cluster)
-    return context.ledger.update(
-        record.run, lambda one: one.with_last(**facts), what=f"machines in {cluster.infra}"
-    )
-
-
-def newest_job(context: LaunchContext, record: LaunchRecord) -> EngineJob | None:
-    """Return the job of the newest attempt, as the engine has it."""
-    if record.managed:
-        jobs = context.engine.managed_jobs()
-    else:
-        cluster = context.engine.cluster(record.cluster, refresh=False)
-        is_up = cluster is not None and cluster.status == "up"
-        jobs = context.engine.jobs(record.cluster) if is_up else []
-    return job_of(record, jobs)
-
-
-def _note_managed(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
-    last, job = record.last, newest_job(context, record)
-    if last is None or job is None:
-        return record
-    dearest = max(place.usd_per_hour for place in record.places) * record.nodes
-    facts: Changes = {
-        "job_id": job.job_id,
-        "infra": job.infra,
-        "usd_per_hour": dearest,
-        "began_at": job.started_at or last.asked_at,
-        "preemptions": job.recoveries,
-    }
-    return context.ledger.update(
-        record.run, lambda one: one.with_last(**facts), what=f"managed job {job.job_id}"
-    )
+    return advance(context, record, close, what=f"ended: {outcome}: {why}")
 
 
 def _managed_times(

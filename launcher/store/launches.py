@@ -20,6 +20,17 @@ from .launch_sums import By, LaunchSum, Wanted, condition_of, launch_sums, sums_
 from .spending_limits import SpendingLimits, refuse_beyond
 
 
+class OvertakenError(UsageError):
+    """Another command has ended an attempt, or launched the run again, since this one looked."""
+
+    def __init__(self, record: LaunchRecord) -> None:
+        what = "was launched again" if record.is_open else f"has ended: {record.outcome}"
+        super().__init__(
+            f"{record.run} {what}, by another command than this one.",
+            fix=f"look at it with `gpuplan status {record.run}`.",
+        )
+
+
 class Ledger:
     """Every launch that was ever meant, in the store's file."""
 
@@ -91,14 +102,39 @@ class Ledger:
         return record
 
     def update(
-        self, run: str, change: Callable[[LaunchRecord], LaunchRecord], *, what: str
+        self,
+        run: str,
+        change: Callable[[LaunchRecord], LaunchRecord | None],
+        *,
+        what: str,
+        attempt: int | None = None,
+        open_only: bool = False,
     ) -> LaunchRecord:
-        """Change a launch as it stands now, and note what happened."""
+        """Change a launch as it stands now, and note what happened.
+
+        Args:
+            run: its id.
+            change: returns it changed; None where there is nothing to change or to note.
+            what: happened.
+            attempt: number of the attempt that is meant; None: the newest.
+            open_only: whether that attempt must not have ended.
+
+        Raises:
+            OvertakenError: another attempt is the newest, or that one has ended; nothing changes.
+        """
         with self._store.transaction("IMMEDIATE") as connection:
-            record = change(_read(connection, run))
-            _write(connection, record)
+            record = _read(connection, run)
+            last = record.last
+            is_newest = attempt is None or (last is not None and last.number == attempt)
+            has_ended = last is not None and last.outcome is not None
+            if not is_newest or (open_only and has_ended):
+                raise OvertakenError(record)
+            changed = change(record)
+            if changed is None:
+                return record
+            _write(connection, changed)
             self._note(connection, run, what)
-        return record
+        return changed
 
     def find(self, prefix: str) -> LaunchRecord:
         """Return the one launch whose run id begins with `prefix`, or whose cluster is that.

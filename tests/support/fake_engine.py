@@ -158,6 +158,8 @@ class FakeEngine:
             self._break_off()
             self._fulfil(request_id)
             name = self._names[request_id]
+            if self._requests[request_id].status == "cancelled":
+                raise EngineError("the request was cancelled")
             if self.no_capacity:
                 raise NoCapacityError("no capacity anywhere")
             if self.breaks_while_starting:

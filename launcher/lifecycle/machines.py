@@ -1,0 +1,157 @@
+"""The machines of a launch: noted when they are there, and torn down.
+
+Two commands may be about one launch at once, and its cluster has one name in all attempts. So a
+command changes only the attempt that it has seen, and tears down machines of no later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..store.launch_record import LaunchRecord
+from ..store.launches import OvertakenError
+from .context import LaunchContext
+from .engine import ENDED, EngineError, EngineJob
+from .observe import job_of, rented
+
+Changes = dict[str, Any]
+
+
+def advance(
+    context: LaunchContext,
+    record: LaunchRecord,
+    change: Callable[[LaunchRecord], LaunchRecord | None],
+    *,
+    what: str,
+    open_only: bool = False,
+) -> LaunchRecord:
+    """Change the attempt of a launch that this command has seen, as it stands now.
+
+    Raises:
+        OvertakenError: the run was launched again since, or, with `open_only`, it has ended.
+    """
+    number = None if record.last is None else record.last.number
+    return context.ledger.update(record.run, change, what=what, attempt=number, open_only=open_only)
+
+
+def as_it_stands(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
+    """Return a launch as it is now, while the attempt that this command has seen is the newest.
+
+    Raises:
+        OvertakenError: the run was launched again since.
+    """
+    now = context.ledger.get(record.run)
+    if len(now.attempts) != len(record.attempts):
+        raise OvertakenError(now)
+    return now
+
+
+def note_machines(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
+    """Keep what machines a launch got, if it has any and that is not known yet."""
+    if record.managed:
+        return _note_managed(context, record)
+    last = record.last
+    cluster = context.engine.cluster(record.cluster, refresh=False)
+    if cluster is None or last is None or last.began_at is not None:
+        return record
+    facts = rented(record, cluster)
+    return advance(
+        context, record, lambda one: _noted(one, facts), what=f"machines in {cluster.infra}"
+    )
+
+
+def newest_job(context: LaunchContext, record: LaunchRecord) -> EngineJob | None:
+    """Return the job of the newest attempt, as the engine has it."""
+    if record.managed:
+        jobs = context.engine.managed_jobs()
+    else:
+        cluster = context.engine.cluster(record.cluster, refresh=False)
+        is_up = cluster is not None and cluster.status == "up"
+        jobs = context.engine.jobs(record.cluster) if is_up else []
+    return job_of(record, jobs)
+
+
+def tear_down(context: LaunchContext, record: LaunchRecord) -> None:
+    """Tear down the machines of a launch, and check that they are gone.
+
+    Raises:
+        EngineError: they are still there.
+        OvertakenError: the run was launched again since; those of that attempt are left.
+    """
+    as_it_stands(context, record)
+    if record.managed:
+        last = record.last
+        if last is not None and last.job_id is not None:
+            job = newest_job(context, record)
+            if job is not None and job.status not in ENDED:
+                context.engine.cancel_managed(last.job_id, gracefully=False)
+        return
+    context.engine.down(record.cluster)
+    if context.engine.cluster(record.cluster) is not None:
+        raise EngineError(
+            f"The machines of {record.run} are still there after they were torn down.",
+            fix=f"try again with `gpuplan down {record.run}`, then look with `gpuplan reconcile`.",
+        )
+
+
+def end_unowned(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
+    """Tear down machines of a launch that has ended, and count them in its newest attempt.
+
+    They came after it was closed, or never went. At most: until now, from when they were asked for
+    where the attempt had none.
+
+    Raises:
+        EngineError: they are still there.
+        OvertakenError: the run was launched again since.
+    """
+    facts = _facts_of_job(record, newest_job(context, record)) if record.managed else {}
+    if record.managed:
+        job_id = facts.get("job_id")
+        if job_id is not None:
+            as_it_stands(context, record)
+            context.engine.cancel_managed(job_id, gracefully=False)
+    else:
+        cluster = context.engine.cluster(record.cluster, refresh=False)
+        tear_down(context, record)
+        if cluster is not None and cluster.status != "stopped":
+            facts = rented(record, cluster)
+    ended = {"ended_at": context.now(), "is_bound": True, "counted_usd": None}
+
+    def count(one: LaunchRecord) -> LaunchRecord | None:
+        last = one.last
+        if not facts or last is None or last.outcome is None:
+            return None
+        return one.with_last(**ended) if last.began_at else one.with_last(**facts, **ended)
+
+    return advance(context, record, count, what="torn down: machines that no open launch owned")
+
+
+def _note_managed(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
+    job = newest_job(context, record)
+    if job is None:
+        return record
+    facts = _facts_of_job(record, job)
+    return advance(
+        context, record, lambda one: _noted(one, facts), what=f"managed job {job.job_id}"
+    )
+
+
+def _noted(record: LaunchRecord, facts: Changes) -> LaunchRecord | None:
+    """Return a launch with the machines of its newest attempt; None where that has ended."""
+    last = record.last
+    return None if last is None or last.outcome is not None else record.with_last(**facts)
+
+
+def _facts_of_job(record: LaunchRecord, job: EngineJob | None) -> Changes:
+    """Return what an attempt keeps of the machines of a managed job; nothing without one."""
+    if job is None or record.last is None:
+        return {}
+    dearest = max(place.usd_per_hour for place in record.places) * record.nodes
+    return {
+        "job_id": job.job_id,
+        "infra": job.infra,
+        "usd_per_hour": dearest,
+        "began_at": job.started_at or record.last.asked_at,
+        "preemptions": job.recoveries,
+    }
