@@ -12,13 +12,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...catalog.errors import LimitError
 from ...catalog.frozen import FrozenModel, Usd
-from ...planner.budget.project.lines import BudgetLimits, OnExceed
+from ...planner.budget.project.on_exceed import OnExceed
 from ..labels import slug
 from .accounting import ZERO, committed_usd, spent_usd
 from .launch_record import LaunchRecord
+
+if TYPE_CHECKING:
+    # An estimate reads the launches too, and a project's file would take a twentieth of its time.
+    from ...planner.budget.project.lines import BudgetLimits
 
 HOW_LONG_UNKNOWN = "There is a limit on spending, and how long this job runs is not known."
 BOUND_IT = "give --steps, --max-cost or --max-hours."

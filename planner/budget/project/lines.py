@@ -10,9 +10,7 @@ from pydantic import Field, model_validator
 
 from .fields import Count, Dollars, Share, WholeCount, Written, written_as
 from .months import Month
-
-OnExceed = Literal["warn", "fail"]
-
+from .on_exceed import OnExceed
 
 FundingKind = Literal["grant", "credits", "budget"]
 

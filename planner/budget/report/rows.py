@@ -8,8 +8,9 @@ from typing import Literal
 from ....catalog.frozen import FrozenModel, Usd
 from ...plan.payment import BuyingWay
 from ..money import dollars
-from ..project.lines import FundingKind, OnExceed
+from ..project.lines import FundingKind
 from ..project.months import Month
+from ..project.on_exceed import OnExceed
 
 EntryKind = Literal[
     "accelerators",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -217,3 +219,12 @@ PLAIN: dict[str, Any] = {
     "pid": 1,
     "host": "",
 }
+
+
+def test_launches_are_read_without_what_only_a_project_file_needs() -> None:
+    code = (
+        "import sys, gpuplan.launcher.store.launches\n"
+        "print(sorted(m for m in sys.modules if m.startswith('gpuplan.planner.budget.project.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "['gpuplan.planner.budget.project.on_exceed']\n"
