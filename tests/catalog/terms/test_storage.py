@@ -35,9 +35,15 @@ def test_a_tier_ends_exactly_where_the_next_begins() -> None:
     assert above - at_edge == Decimal("0.085")
 
 
+def test_more_than_the_first_tier_is_kept_at_the_price_of_each() -> None:
+    in_tib = (50 * Decimal("0.023"), 450 * Decimal("0.022"), 100 * Decimal("0.021"))
+    assert AWS.object_storage_usd_per_month(600 * TIB) == 1024 * sum(in_tib)
+
+
 def test_bytes_in_no_tier_have_no_known_price() -> None:
-    assert AWS.object_storage_usd_per_month(50 * TIB) == 51200 * Decimal("0.023")
-    assert AWS.object_storage_usd_per_month(50 * TIB + 1) is None
+    azure = storage_prices("azure", "eastus")
+    assert azure.object_storage_usd_per_month(50 * 10**12) == 50_000 * Decimal("0.018")
+    assert azure.object_storage_usd_per_month(50 * 10**12 + 1) is None
     assert storage_prices("aws", "eu-north-1").internet_egress_usd(1) is None
     assert storage_prices("nobody", "nowhere").object_storage_usd_per_month(1) is None
 
