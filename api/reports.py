@@ -232,6 +232,7 @@ def _report_of(
         project=project,
         planned=planned,
         idle=tuple(idle_price(one, catalogue) for one in project.idle),
+        tax_percent=catalogue.pricebook.tax_percent,
     )
     # Where it contradicts itself, the file is refused before the longer part of the work.
     capacity = None if is_of_plans else _capacity_of(books, catalogue)

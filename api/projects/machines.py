@@ -40,6 +40,7 @@ def machine_cost(spec: Experiment, catalogue: Catalogue) -> RunCostOf:
         discount_percent=catalogue.pricebook.discount_percent(
             offer, "spot" if spot else "on-demand"
         ),
+        tax_percent=catalogue.pricebook.tax_percent,
     )
 
 

@@ -9,11 +9,13 @@ from decimal import Decimal
 from ...catalog.terms.storage import PriceTier, storage_prices, tiered_usd
 from ...catalog.units import GB
 from ..cost.launch_cost import UNIT
+from ..cost.tax import TAX, tax_rate
 from .money import quantum, rounded_usd
 from .project.lines import Egress, Storage
 from .project.months import Month
 from .project.project import Project
 from .report.rows import Entry
+from .trend import trend_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,17 +29,43 @@ class IdlePrice:
     """Before the discount of the pricebook; None without one."""
 
 
-def fixed_rows(project: Project, idle: Sequence[IdlePrice]) -> Iterator[Entry]:
+def fixed_rows(
+    project: Project, idle: Sequence[IdlePrice], tax_percent: Decimal | None = None
+) -> Iterator[Entry]:
     """Yield the rows of every month, in the order of the project file.
+
+    What is rented has a row of its tax behind it; people and extras cost what the file says.
 
     Args:
         project: the project.
         idle: a price for each of its `idle`.
+        tax_percent: on what is rented; None: none is counted.
     """
-    yield from _storage_rows(project)
-    yield from _egress_rows(project)
-    yield from _idle_rows(project, idle)
+    rented = (*_storage_rows(project), *_egress_rows(project), *_idle_rows(project, idle))
+    for row in rented:
+        yield row
+        if tax_percent:
+            yield _tax_row(row, tax_rate(tax_percent))
     yield from _extra_rows(project)
+
+
+def _tax_row(row: Entry, rate_usd: Decimal) -> Entry:
+    """Return the tax on what a row costs: `rate_usd` for each dollar of it."""
+    listed = None
+    if row.list_unit_usd is not None and row.usd:
+        listed = quantum(rate_usd) * row.list_usd / row.usd
+    unit_usd = quantum(rate_usd)
+    return row.model_copy(
+        update={
+            "kind": "tax",
+            "name": TAX,
+            "quantity": row.usd,
+            "unit": "USD",
+            "unit_usd": unit_usd,
+            "usd": rounded_usd(row.usd, unit_usd),
+            "list_unit_usd": listed,
+        }
+    )
 
 
 def _storage_rows(project: Project) -> Iterator[Entry]:
@@ -77,16 +105,28 @@ def storage_price(one: Storage) -> tuple[float, str, Decimal] | None:
     """Return quantity, unit and unit price of a month of stored data; None where unknown."""
     if one.usd_per_gb_month is not None:
         return one.gb, "GB-month", one.usd_per_gb_month
-    tiers = storage_prices(one.provider, one.region or "").object_storage if one.provider else ()
-    return _listed_price(one.gb, "GB-month", tiers)
+    return _listed_price(one.gb, "GB-month", _tiers(one))
 
 
 def egress_price(one: Egress) -> tuple[float, str, Decimal] | None:
     """Return quantity, unit and unit price of data that leaves; None where unknown."""
     if one.usd_per_gb is not None:
         return one.gb, "GB", one.usd_per_gb
-    tiers = storage_prices(one.provider, one.region or "").internet_egress if one.provider else ()
-    return _listed_price(one.gb, "GB", tiers)
+    return _listed_price(one.gb, "GB", _tiers(one))
+
+
+def known_until_gb(one: Storage | Egress) -> float | None:
+    """Return how much of a month's amount has a list price; None where none of it has."""
+    tiers = _tiers(one)
+    last_bytes = tiers[-1].last_bytes if tiers else None
+    return None if last_bytes is None else last_bytes / tiers[-1].gb_bytes
+
+
+def _tiers(one: Storage | Egress) -> Sequence[PriceTier]:
+    if one.provider is None:
+        return ()
+    prices = storage_prices(one.provider, one.region or "")
+    return prices.object_storage if isinstance(one, Storage) else prices.internet_egress
 
 
 def _listed_price(
@@ -106,19 +146,21 @@ def _idle_rows(project: Project, prices: Sequence[IdlePrice]) -> Iterator[Entry]
     for one, price in zip(project.idle, prices, strict=True):
         for i in range(project.months if price.usd_per_hour is not None else 0):
             assert price.usd_per_hour is not None
+            month = project.start.plus(i)
+            trend, listed = trend_of(project, month), price.list_usd_per_hour
             yield _project_row(
-                project.start.plus(i),
+                month,
                 "idle",
                 one.name,
                 one.nodes * one.hours_per_month,
                 UNIT,
-                price.usd_per_hour,
+                price.usd_per_hour * trend,
                 provider=one.provider,
                 region=price.region,
                 sku=f"{one.instance} on-demand",
                 accelerator=price.accelerator,
                 owner=one.owner or project.owner,
-                list_unit_usd=price.list_usd_per_hour,
+                list_unit_usd=None if listed is None else listed * trend,
             )
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from ...catalog.units import MONTHS_PER_YEAR
 from ..cost.launch_cost import UNIT
 from ..cost.tax import TAX
 from .fixed_rows import IdlePrice, fixed_rows
@@ -20,6 +19,7 @@ from .project.months import Month, shares_by_month
 from .project.project import Project
 from .report.rows import Entry, EntryKind, OptionName
 from .schedule import Span, schedule
+from .trend import trend_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,8 @@ class Books:
     planned: tuple[PlannedRuns, ...]
     idle: tuple[IdlePrice, ...] = ()
     """One for each of the project's `idle`."""
+    tax_percent: Decimal | None = None
+    """On storage, traffic and idle machines; None: none is counted. Runs have their own."""
     option: OptionName | None = None
     """The plans that are taken for every experiment; None: those each asks for."""
 
@@ -46,7 +48,7 @@ def ledger(books: Books) -> tuple[Entry, ...]:
     """Return the rows of a project's ledger, by month and then in the order of the project file."""
     rows = [
         *(row for span in books.spans() for row in _rows_of_span(span, books)),
-        *fixed_rows(books.project, books.idle),
+        *fixed_rows(books.project, books.idle, books.tax_percent),
     ]
     return tuple(sorted(rows, key=lambda row: row.month))
 
@@ -104,7 +106,8 @@ def _rows_of_span(span: Span, books: Books) -> Iterator[Entry]:
         for line in lines:
             quantity = quantum(line.quantity * share)
             if quantity:
-                rows.append(_row(one, cost, month, _at(month, line, project), quantity))
+                priced = line if cost.is_price_agreed else _at(month, line, project)
+                rows.append(_row(one, cost, month, _in_quanta(priced), quantity))
         yield from rows
         if tax is not None and rows:
             net = total_usd(rows)
@@ -142,18 +145,23 @@ def _unused_term(span: Span, option: OptionName | None) -> Iterator[RunLine]:
 
 def _at(month: Month, line: RunLine, project: Project) -> RunLine:
     """Return a line at its unit prices in a month, by the project's trend of prices."""
-    trend = 1.0
-    if project.price_trend and line.unit == UNIT:
-        trend = (1 + project.price_trend) ** (month.since(project.start) / MONTHS_PER_YEAR)
+    if line.unit != UNIT:
+        return line
+    trend, listed = trend_of(project, month), line.list_unit_usd
+    return replace(
+        line,
+        unit_usd=line.unit_usd * trend,
+        list_unit_usd=None if listed is None else listed * trend,
+    )
 
-    def price(usd: Decimal) -> Decimal:
-        return quantum(usd) if trend == 1 else quantum(float(usd) * trend)
 
+def _in_quanta(line: RunLine) -> RunLine:
+    """Return a line with its unit prices to the digits of the ledger."""
     listed = line.list_unit_usd
     return replace(
         line,
-        unit_usd=price(line.unit_usd),
-        list_unit_usd=None if listed is None else price(listed),
+        unit_usd=quantum(line.unit_usd),
+        list_unit_usd=None if listed is None else quantum(listed),
     )
 
 

@@ -11,7 +11,7 @@ from ...catalog.types import Offer
 from ...catalog.units import HOURS_PER_YEAR
 from ..cost.launch_cost import UNIT, UNUSED
 from ..cost.run_cost import CENT
-from ..cost.tax import TAX
+from ..cost.tax import TAX, tax_rate, taxed
 from ..plan.plan import Plan
 from .project.experiment import Experiment
 from .report.rows import EntryKind, FrontPoint, OptionName
@@ -67,14 +67,25 @@ class RunCostOf:
     lines: tuple[RunLine, ...]
     unknown: tuple[str, ...] = ()
     """Cost lines whose price is not known."""
+    perhaps: tuple[str, ...] = ()
+    """Cost lines that such a run may do without, as in an estimate: they are in no sum."""
     price_date: date | None = None
     """When the machine's price was read at its source; None where that is not known."""
     price_date_precision: str | None = None
     """What of that date the source says: "day", "month" or "year"."""
     is_spot: bool = False
     """Whether its machines may be taken away, and their price moves."""
+    is_price_agreed: bool = False
+    """Whether its price is signed or paid (a term, a reservation, machines of one's own), so that
+    no trend of prices moves it."""
     term_hours: float | None = None
     """Hours of a commitment that is bought for these runs alone, and paid used or not."""
+
+    @property
+    def whole_usd(self) -> Decimal | None:
+        """US dollars with what is surely paid beside the machines and whose price is known."""
+        job = None if self.plan is None else self.plan.whole_job
+        return self.usd if job is None else job.total_usd
 
     @property
     def hour_usd(self) -> Decimal | None:
@@ -162,10 +173,13 @@ def run_cost_of(plan: Plan) -> RunCostOf:
         if line.quantity and line.name != UNUSED
     ]
     unknown: list[str] = []
+    perhaps: list[str] = []
     for one in () if plan.whole_job is None else plan.whole_job.data_lines:
-        if one.usd is None:
+        if not one.is_certain:
+            perhaps += [one.name] if one.quantity else []
+        elif one.usd is None:
             unknown.append(one.name)
-        elif one.usd:
+        elif one.usd and one.name != TAX:  # The ledger counts the tax on each month's rows.
             # An amount may lie in several tiers of a price: the unit is what one run takes of it.
             lines.append(
                 RunLine(kind="storage", name=one.name, quantity=1, unit="run", unit_usd=one.usd)
@@ -189,9 +203,11 @@ def run_cost_of(plan: Plan) -> RunCostOf:
         usd_high=_decimal(job.usd_high),
         lines=tuple(lines) if job.usd is not None else (),
         unknown=tuple(unknown),
+        perhaps=tuple(perhaps),
         price_date=offer.price_date,
         price_date_precision=offer.price_date_precision,
         is_spot=offer.purchase == "spot",
+        is_price_agreed=offer.purchase not in ("on-demand", "spot"),
         term_hours=term * HOURS_PER_YEAR if whole_term else None,
     )
 
@@ -212,6 +228,7 @@ def run_cost_of_machine(
     hours: float,
     spot: bool,
     discount_percent: Decimal | None = None,
+    tax_percent: Decimal | None = None,
 ) -> RunCostOf:
     """Return what hours of a machine cost; they are as many as is said, not an estimate.
 
@@ -221,11 +238,13 @@ def run_cost_of_machine(
         hours: of each.
         spot: whether at its spot price.
         discount_percent: what the user's pricebook has taken off that price; None: nothing.
+        tax_percent: on what they cost; None: none is counted.
     """
     purchase = "spot" if spot else "on-demand"
     price = offer.market_spot_usd_per_hour if spot else offer.on_demand_usd_per_hour
     count = round(offer.accelerators * nodes)
-    usd = None if price is None else (Decimal(price) * Decimal(hours * nodes)).quantize(CENT)
+    net = None if price is None else (Decimal(price) * Decimal(hours * nodes)).quantize(CENT)
+    usd = None if net is None else taxed(net, tax_percent)
     line = RunLine(
         kind="accelerators",
         name="machine",
@@ -249,8 +268,15 @@ def run_cost_of_machine(
         usd=usd,
         usd_low=usd,
         usd_high=usd,
-        lines=() if price is None else (line,),
+        lines=() if net is None else (line, *_tax_lines(net, tax_percent)),
         price_date=None if price is None else offer.price_date,
         price_date_precision=offer.price_date_precision,
         is_spot=spot,
     )
+
+
+def _tax_lines(net_usd: Decimal, percent: Decimal | None) -> tuple[RunLine, ...]:
+    if not percent:
+        return ()
+    quantity, unit_usd = float(net_usd), tax_rate(percent)
+    return (RunLine(kind="tax", name=TAX, quantity=quantity, unit="USD", unit_usd=unit_usd),)

@@ -93,7 +93,7 @@ def limit_checks(
         check(f"owner {owner}", spent, limit_usd)
     if limits.run is not None:
         for one in planned:
-            usd = one.chosen().usd
+            usd = one.chosen().whole_usd
             if usd is not None:
                 check(f"run of {one.name}", usd, limits.run)
     return tuple(found)

@@ -16,6 +16,7 @@ from ..plan.parts import CostLine, DataLine
 from .data_cost import CHECKPOINTS, DISKS
 from .dataset_cost import KEPT, MOVED, dearest_usd
 from .run_cost import CENT
+from .tax import TAX, tax_rate, tax_usd
 
 CONTROLLER = "SkyPilot's controller"
 CONTROLLER_IDLE_HOURS = Decimal(10) / 60
@@ -84,6 +85,24 @@ def spares_line(nodes: int, hours: float, usd_per_hour: Decimal | None) -> DataL
         unit_usd=usd_per_hour,
         usd=None if usd_per_hour is None else (quantity * usd_per_hour).quantize(CENT),
         source=SPARES_SOURCE,
+    )
+
+
+def beside_tax_line(lines: Iterable[DataLine], percent: Decimal | None) -> DataLine | None:
+    """Return the tax on what is surely paid beside the machines and whose price is known.
+
+    None where no tax is counted, or nothing such is paid.
+    """
+    net = sum((one.usd for one in lines if one.is_certain and one.usd is not None), Decimal(0))
+    if not percent or not net:
+        return None
+    return DataLine(
+        name=TAX,
+        quantity=float(net),
+        unit="USD",
+        unit_usd=tax_rate(percent),
+        usd=tax_usd(net, percent),
+        is_certain=True,
     )
 
 

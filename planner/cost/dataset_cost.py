@@ -17,6 +17,7 @@ from ...catalog.units import HOURS_PER_MONTH
 from ..plan.parts import DATASET_LINES, DataLine
 from ..plan.question import Work
 from .data_cost import line_of
+from .tax import taxed
 
 KEPT, MOVED = DATASET_LINES
 HOURS = 1e6
@@ -85,20 +86,31 @@ def _moved(size_bytes: int, at: tuple[str, str], *, is_inside: bool) -> DataLine
     return line_of(MOVED, quantity, "GB", usd, tiers, is_certain=True)
 
 
-def known_usd(lines: Iterable[DataLine]) -> Decimal:
-    """Return what the lines of a data set cost as far as it is known, dollars."""
-    return sum((one.usd for one in lines if one.is_of_dataset and one.usd), Decimal(0))
+def known_usd(lines: Iterable[DataLine], tax_percent: Decimal | None = None) -> Decimal:
+    """Return what the lines of a data set cost as far as it is known, with its tax, dollars."""
+    known = (one.usd for one in lines if one.is_of_dataset and one.usd)
+    return taxed(sum(known, Decimal(0)), tax_percent)
 
 
-def ranked_usd(lines: Iterable[DataLine]) -> float:
-    """Return what the lines of a data set count in the order of plans, dollars."""
-    return sum(_counted_usd(one) for one in lines if one.is_of_dataset)
+def ranked_usd(lines: Iterable[DataLine], tax_percent: Decimal | float | None = None) -> float:
+    """Return what the lines of a data set count in the order of plans, with tax, dollars."""
+    net = sum(_counted_usd(one) for one in lines if one.is_of_dataset)
+    return net * (1 + float(tax_percent or 0) / 100)
 
 
-def dataset_usd_of(work: Work, provider: str, region: str, *, is_owned: bool = False) -> DatasetUsd:
+def dataset_usd_of(
+    work: Work,
+    provider: str,
+    region: str,
+    *,
+    is_owned: bool = False,
+    tax_percent: Decimal | None = None,
+) -> DatasetUsd:
     """Return what it counts in a place, before the length of the job is known."""
     at_once, in_an_hour = (
-        ranked_usd(dataset_lines(work, provider, region, hours=hours, is_owned=is_owned))
+        ranked_usd(
+            dataset_lines(work, provider, region, hours=hours, is_owned=is_owned), tax_percent
+        )
         for hours in (0.0, HOURS)
     )
     return DatasetUsd(moved=at_once, kept_per_hour=(in_an_hour - at_once) / HOURS)

@@ -11,6 +11,11 @@ TAX = "tax"
 PERCENT = Decimal(100)
 
 
+def tax_rate(percent: Decimal) -> Decimal:
+    """Return the tax on one dollar, dollars."""
+    return percent / PERCENT
+
+
 def tax_usd(usd: Decimal, percent: Decimal | None) -> Decimal:
     """Return the tax on an amount, dollars, to the cent; 0 where no tax is counted."""
     return (usd * (percent or Decimal(0)) / PERCENT).quantize(CENT)
@@ -30,7 +35,7 @@ def with_tax(lines: tuple[CostLine, ...], percent: Decimal | None) -> tuple[Cost
         name=TAX,
         quantity=float(net),
         unit="USD",
-        unit_usd=percent / PERCENT,
+        unit_usd=tax_rate(percent),
         usd=tax_usd(net, percent),
     )
     return (*lines, line)

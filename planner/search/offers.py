@@ -209,10 +209,7 @@ def survey(
         near = [one for one in group if (one.provider, one.region) == work.dataset_place]
         if near and all(way.offer.region != near[0].region for way in found):
             found += _ways(near, catalogue, money, has_amount=has_amount)
-        choices += [
-            replace(_choice(way, catalogue), own_stops=own_stops, dataset=_dataset(way, work))
-            for way in found
-        ]
+        choices += [_choice(way, catalogue, work, own_stops) for way in found]
     return Market(
         choices=tuple(choices),
         without_spec=without_spec,
@@ -273,12 +270,16 @@ def _ways(
     return _first_of_each(terms) or [unpriced]
 
 
-def _dataset(way: Way, work: Work) -> DatasetUsd:
+def _dataset(way: Way, work: Work, tax_percent: Decimal | None) -> DatasetUsd:
     if work.dataset_bytes is None:
         return NO_DATASET
-    offer = way.offer
-    is_owned = way.purchase == "owned"
-    return dataset_usd_of(work, offer.provider, offer.region, is_owned=is_owned)
+    return dataset_usd_of(
+        work,
+        way.offer.provider,
+        way.offer.region,
+        is_owned=way.purchase == "owned",
+        tax_percent=tax_percent,
+    )
 
 
 def _is_below(way: Way, other: Way) -> bool:
@@ -301,8 +302,9 @@ def _grid(offer: Offer, catalogue: Catalogue) -> float:
     return float("inf") if known is None else known
 
 
-def _choice(way: Way, catalogue: Catalogue) -> PricedInstance:
+def _choice(way: Way, catalogue: Catalogue, work: Work, own_stops: OwnStops) -> PricedInstance:
     offer = way.offer
+    tax_percent = None if way.purchase == "owned" else catalogue.pricebook.tax_percent
     accelerator = catalogue.accelerator_of(offer)
     instance = catalogue.instance_of(offer)
     assert accelerator is not None and instance is not None
@@ -317,7 +319,9 @@ def _choice(way: Way, catalogue: Catalogue) -> PricedInstance:
         region=catalogue.regions.get((offer.provider, offer.region)),
         owned=catalogue.ownership.get((offer.provider, offer.instance_type)),
         discount_percent=way.discount_percent,
-        tax_percent=None if way.purchase == "owned" else catalogue.pricebook.tax_percent,
+        tax_percent=tax_percent,
+        dataset=_dataset(way, work, tax_percent),
+        own_stops=own_stops,
         term=way.term,
         pays_rest=way.pays_rest,
     )

@@ -80,7 +80,9 @@ def cost_of(plan: Plan) -> float | None:
         return 1 / plan.run.trained_samples
     if plan.whole_job is not None:
         usd = plan.whole_job.usd
-        return None if usd is None else float(usd) + ranked_usd(plan.whole_job.data_lines)
+        if usd is None:
+            return None
+        return float(usd) + ranked_usd(plan.whole_job.data_lines, plan.offer.tax_percent)
     return plan.usd_per_million_samples
 
 

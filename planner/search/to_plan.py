@@ -10,6 +10,7 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ...profiles.profile import Profile
 from ..cost.beside import (
     RACK_ACCELERATORS,
+    beside_tax_line,
     controller_line,
     is_lower_bound,
     spares_line,
@@ -237,11 +238,13 @@ def _with_data(whole: WholeJob, candidate: Candidate, work: Work) -> WholeJob:
     if choice.instance.link_domain_accelerators == RACK_ACCELERATORS:
         spares = spares_line(candidate.nodes, whole.hours, choice.usd_per_hour)
         lines += () if spares is None else (spares,)
+    tax = beside_tax_line(lines, choice.tax_percent)
+    lines += () if tax is None else (tax,)
     priced = whole.usd is not None
     return whole.model_copy(
         update={
             "data_lines": lines,
-            "dataset_usd": known_usd(lines),
+            "dataset_usd": known_usd(lines, choice.tax_percent),
             "total_usd": total_usd(whole.cost_lines, lines) if priced else None,
             "lower_bound": whole.usd is not None and is_lower_bound(whole.usd, lines),
         }

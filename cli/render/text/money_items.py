@@ -95,11 +95,15 @@ def data_items(plan: Plan) -> list[str]:
     lines = () if plan.whole_job is None else plan.whole_job.data_lines
     if not lines:
         return []
+    is_taxed = any(line.unit == DOLLARS for line in lines)
     own = [line.text for line in lines if line.is_of_dataset]
-    items = [f"the cost holds the {', '.join(own)}"] if own else []
-    beside = [line.text for line in lines if not line.is_of_dataset]
+    items = (
+        [f"the cost holds the {', '.join(own)}{' and its tax' if is_taxed else ''}"] if own else []
+    )
+    beside = [line.text for line in lines if not line.is_of_dataset and line.unit != DOLLARS]
     if beside:
-        items.append(f"not in these sums: {', '.join(beside)}")
+        tax = ", before tax" if is_taxed else ""
+        items.append(f"not in these sums: {', '.join(beside)}{tax}")
     total = None if plan.whole_job is None else plan.whole_job.total_usd
     if total is None:
         return items

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ....catalog.text.quantity import format_count, format_share
-from ..fixed_rows import egress_price, storage_price
+from ..fixed_rows import egress_price, known_until_gb, storage_price
 from ..ledger import Books
-from ..planned import PlannedRuns
+from ..planned import PlannedRuns, RunCostOf
 from ..project.defaults import default
+from ..project.lines import Egress, Storage
 from .rows import AssumptionRow, ExperimentRow
 
 OLD_PRICE_MONTHS = 12
@@ -23,9 +24,6 @@ MOST_NAMES = 3
 
 LARGE_SHARE = 0.8
 """Of all accelerator-hours in one region: its capacity is then the project's risk."""
-
-
-UNPRICED = "no price is known; give region, or"
 
 
 FROM_FILE = "project file"
@@ -176,12 +174,12 @@ def not_included(books: Books) -> tuple[str, ...]:
     project = books.project
     found = [*_unpriced(books)]
     found += [
-        f"{one.name}: {format_count(one.gb)} GB kept ({UNPRICED} usd_per_gb_month)"
+        f"{one.name}: {format_count(one.gb)} GB kept ({_unpriced_data(one, 'usd_per_gb_month')})"
         for one in project.storage
         if storage_price(one) is None
     ]
     found += [
-        f"{one.name}: {format_count(one.gb)} GB sent ({UNPRICED} usd_per_gb)"
+        f"{one.name}: {format_count(one.gb)} GB sent ({_unpriced_data(one, 'usd_per_gb')})"
         for one in project.egress
         if egress_price(one) is None
     ]
@@ -190,27 +188,56 @@ def not_included(books: Books) -> tuple[str, ...]:
         for one, price in zip(project.idle, books.idle, strict=True)
         if price.usd_per_hour is None
     ]
+    found += _perhaps(books)
     if not any(one.kind == "people" for one in project.extras):
         found.append("people")
     if not project.storage:
         found.append("storage of data sets")
-    if all(line.kind != "tax" for one in books.planned for line in one.chosen().lines):
+    taxed = any(line.kind == "tax" for one in books.planned for line in one.chosen().lines)
+    if not taxed and not books.tax_percent:
         found.append("taxes")
     return tuple(found)
 
 
+def _unpriced_data(one: Storage | Egress, field: str) -> str:
+    """Return why data has no price, and what to give."""
+    if one.provider is None or one.region is None:
+        place = "region" if one.provider else "provider and region"
+        return f"no price is known; give {place}, or {field}"
+    place = f"{one.provider} {one.region}"
+    last_gb = known_until_gb(one)
+    if last_gb is None:
+        return f"no price of {place} is known; give {field}"
+    return f"of {place} the price of the first {last_gb:,.0f} GB is known; give {field}"
+
+
 def _unpriced(books: Books) -> Iterator[str]:
     """Yield the lines without a price, one sentence for all experiments that lack the same."""
+
+    def lines_of(cost: RunCostOf) -> Sequence[str]:
+        return (*cost.unknown, *(("the machines themselves",) if cost.usd is None else ()))
+
+    for names, lines in _alike(books, lines_of):
+        yield f"{names}: {lines} (no price is known)"
+
+
+def _perhaps(books: Books) -> Iterator[str]:
+    """Yield the lines that runs may do without, which no estimate counts either."""
+    for names, lines in _alike(books, lambda cost: cost.perhaps):
+        yield f"{names}: {lines} (not every run pays them)"
+
+
+def _alike(
+    books: Books, lines_of: Callable[[RunCostOf], Sequence[str]]
+) -> Iterator[tuple[str, str]]:
+    """Yield the names of the experiments that have the same lines, and those lines."""
     groups: dict[str, list[str]] = {}
     for one in books.planned:
-        cost = one.chosen(books.option)
-        lines = list(dict.fromkeys(cost.unknown))
-        if cost.usd is None:
-            lines.append("the machines themselves")
+        lines = ", ".join(dict.fromkeys(lines_of(one.chosen(books.option))))
         if lines:
-            groups.setdefault(", ".join(lines), []).append(one.name)
+            groups.setdefault(lines, []).append(one.name)
     for lines, names in groups.items():
-        yield f"{_named(names, len(books.planned))}: {lines} (no price is known)"
+        yield _named(names, len(books.planned)), lines
 
 
 def _named(names: Sequence[str], among: int) -> str:

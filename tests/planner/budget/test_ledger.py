@@ -21,6 +21,8 @@ from gpuplan.planner.budget.sums import (
 )
 from tests.support.projects import make_books, make_planned, make_project, make_run_cost
 
+IDLE = IdlePrice(usd_per_hour=Decimal("1.5"), accelerator="A10G", region="us-east-1")
+
 
 def project_with(**experiment):
     return make_project(
@@ -87,6 +89,43 @@ def test_prices_follow_the_trend_of_the_project() -> None:
     assert total_usd(ledger(make_books(project))) == Decimal("18.00")
 
 
+def test_what_is_signed_does_not_follow_the_trend() -> None:
+    later = {"model": "a.py", "tokens": "1B", "start": "2028-01"}
+    project = make_project(price_trend="-10%", months=24, experiments={"a": later})
+    signed = make_run_cost(is_price_agreed=True)
+    assert total_usd(ledger(make_books(project, a=signed))) == Decimal("20.00")
+
+
+def test_idle_machines_follow_the_trend_too() -> None:
+    idle = [{"provider": "aws", "instance": "g5.xlarge", "hours_per_month": 100}]
+    project = make_project(price_trend="-10%", months=13, idle=idle)
+    rows = [row for row in ledger(replace(make_books(project), idle=(IDLE,))) if row.kind == "idle"]
+    assert rows[0].usd == Decimal("150.00")
+    assert rows[12].usd == Decimal("135.00")
+
+
+def test_all_that_is_rented_is_taxed_and_people_are_not() -> None:
+    project = make_project(
+        months=1,
+        idle=[{"provider": "aws", "instance": "g5.xlarge", "hours_per_month": 100}],
+        extras=[{"name": "licence", "usd": 50}, {"name": "engineer", "usd": 50, "kind": "people"}],
+        storage=[{"name": "data", "gb": 1000, "usd_per_gb_month": "0.02"}],
+        egress=[{"name": "to the lab", "gb": 100, "usd_per_gb": "0.09"}],
+    )
+    books = replace(make_books(project), idle=(IDLE,), tax_percent=Decimal(19))
+    rows = [row for row in ledger(books) if row.experiment is None]
+    assert [(row.kind, row.usd) for row in rows] == [
+        ("storage", Decimal("20.00")),
+        ("tax", Decimal("3.80")),
+        ("egress", Decimal("9.00")),
+        ("tax", Decimal("1.71")),
+        ("idle", Decimal("150.00")),
+        ("tax", Decimal("28.50")),
+        ("extra", Decimal("50.00")),
+        ("people", Decimal("50.00")),
+    ]
+
+
 def test_a_run_without_a_price_is_in_no_sum() -> None:
     cost = make_run_cost(usd=None, usd_low=None, usd_high=None, lines=())
     assert ledger(make_books(a=cost)) == ()
@@ -139,8 +178,7 @@ def test_idle_machines_extras_and_traffic_are_lines_of_the_project() -> None:
         ],
         egress=[{"name": "to the lab", "gb": 100, "usd_per_gb": "0.09"}],
     )
-    price = IdlePrice(usd_per_hour=Decimal("1.5"), accelerator="A10G", region="us-east-1")
-    rows = ledger(replace(make_books(project), idle=(price,)))
+    rows = ledger(replace(make_books(project), idle=(IDLE,)))
     by_kind = {one.name: one.usd for one in sums_by(rows, lambda row: row.kind)}
     assert by_kind["idle"] == Decimal("600.00")
     assert by_kind["extra"] == Decimal("110.00")

@@ -7,6 +7,7 @@ import pytest
 from gpuplan.planner.cost.beside import (
     CONTROLLER,
     SPARES_SOURCE,
+    beside_tax_line,
     controller_line,
     is_lower_bound,
     spares_line,
@@ -62,6 +63,19 @@ def test_the_sum_is_exact_and_holds_what_is_sure_and_known() -> None:
     )
     assert total_usd([MACHINES], beside) == Decimal("30.30")
     assert total_usd([], ()) == 0
+
+
+def test_the_tax_is_on_what_is_in_the_sum() -> None:
+    beside = (
+        a_line(usd=Decimal("10.00")),
+        a_line(usd=None),
+        a_line(usd=Decimal(7), is_certain=False),
+    )
+    tax = beside_tax_line(beside, Decimal(19))
+    assert tax is not None and (tax.unit_usd, tax.usd) == (Decimal("0.19"), Decimal("1.90"))
+    assert total_usd([MACHINES], (*beside, tax)) == MACHINES.usd + Decimal("11.90")
+    assert beside_tax_line(beside, None) is None
+    assert beside_tax_line(beside[1:], Decimal(19)) is None
 
 
 @pytest.mark.parametrize(("hours", "bound"), [(1.0, True), (0.1, False)])

@@ -24,6 +24,24 @@ def test_what_data_costs_is_said_beside_the_sums_and_unknown_is_not_free() -> No
     assert data_items(make_plan(run=make_run())) == []
 
 
+def test_a_tax_beside_is_in_the_sum_and_said_once() -> None:
+    disks = DataLine(
+        name="disks",
+        quantity=60.0,
+        unit="GB-month",
+        unit_usd=Decimal("0.08"),
+        usd=Decimal("4.80"),
+        is_certain=True,
+    )
+    tax = disks.model_copy(update={"name": "tax", "unit": "USD", "usd": Decimal("1.20")})
+    plan = make_plan(run=make_run())
+    assert plan.whole_job is not None
+    of_job = {"data_lines": (disks, tax), "total_usd": Decimal(3486)}
+    job = plan.whole_job.model_copy(update=of_job)
+    items = data_items(plan.model_copy(update={"whole_job": job}))
+    assert items == ["not in these sums: disks $4.80, before tax", "with disks, tax: $3,486"]
+
+
 def test_a_tax_is_a_share_and_other_lines_are_amounts() -> None:
     tax = CostLine(
         name="tax", quantity=245.0, unit="USD", unit_usd=Decimal("0.19"), usd=Decimal(47)

@@ -121,6 +121,27 @@ def test_accelerators_over_time_peak_where_runs_overlap() -> None:
     assert found.accelerator_hours == pytest.approx(400)
 
 
+def test_data_without_a_price_says_what_is_missing() -> None:
+    kept = {"name": "data", "gb": "60k"}
+    places = [
+        (
+            {"provider": "azure", "region": "eastus"},
+            "of azure eastus the price of the first 50,000 GB",
+        ),
+        ({"provider": "azure", "region": "x"}, "no price of azure x is known; give usd_per_gb"),
+        ({"provider": "azure"}, "give region, or usd_per_gb_month"),
+        ({}, "give provider and region, or usd_per_gb_month"),
+    ]
+    for place, said in places:
+        found = report(make_project(storage=[{**kept, **place}]))
+        assert any(one.startswith("data: ") and said in one for one in found.not_included)
+
+
+def test_what_a_run_may_do_without_is_named_and_in_no_sum() -> None:
+    found = report(a=make_run_cost(perhaps=("spares of NVL72",)))
+    assert "a: spares of NVL72 (not every run pays them)" in found.not_included
+
+
 def test_unknown_prices_are_named_and_in_no_sum() -> None:
     cost = make_run_cost(usd=None, usd_low=None, usd_high=None, lines=())
     project = make_project(
@@ -238,5 +259,8 @@ def test_hours_of_a_machine_have_the_date_of_its_price() -> None:
     )
     cost = run_cost_of_machine(offer, nodes=1, hours=10, spot=False)
     assert (cost.price_date, cost.price_date_precision) == (offer.price_date, "year")
+    taxed = run_cost_of_machine(offer, nodes=1, hours=10, spot=False, tax_percent=Decimal(20))
+    assert cost.usd is not None and taxed.usd == round(cost.usd * Decimal("1.2"), 2)
+    assert taxed.usd == round(sum(Decimal(one.quantity) * one.unit_usd for one in taxed.lines), 2)
     unpriced = offer.model_copy(update={"on_demand_usd_per_hour": None})
     assert run_cost_of_machine(unpriced, nodes=1, hours=10, spot=False).price_date is None
