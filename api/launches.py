@@ -216,12 +216,14 @@ def look_at(context: LaunchContext, runs: Iterable[str] = ()) -> list[tuple[Laun
 
     Args:
         context: The world.
-        runs: Run ids or their beginnings; none: every launch that is open.
+        runs: Run ids or their beginnings; none: every launch that is open. One of those that cannot
+            be looked at is told, and keeps no other from being.
     """
-    from ..launcher.lifecycle.resume import reconcile_run
+    from ..launcher.lifecycle.resume import look_at_open, reconcile_run
 
-    records = [context.ledger.find(run) for run in runs] or context.ledger.open()
-    return [reconcile_run(context, record) for record in records]
+    if runs:
+        return [reconcile_run(context, context.ledger.find(run)) for run in runs]
+    return look_at_open(context)
 
 
 def show_log(

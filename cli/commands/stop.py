@@ -16,9 +16,6 @@ def command(runs: tuple[str, ...], quiet: bool) -> int:
     `gpuplan resume RUN` continues from that checkpoint.
     """
     from ... import api
-    from ..options.launches import make_context, say_closing
+    from ..options.launches import end_each, make_context
 
-    context = make_context(quiet=quiet)
-    for run in runs:
-        say_closing(context, api.launches.stop(context, run))
-    return 0
+    return end_each(make_context(quiet=quiet), runs, api.launches.stop)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from ...catalog.errors import GpuplanError
 
 if TYPE_CHECKING:
     from ...launcher.lifecycle.context import LaunchContext
@@ -57,6 +60,30 @@ def say_closing(context: LaunchContext, record: LaunchRecord) -> None:
         return
     click.echo(f"{record.run} {record.outcome}: {record.why}", err=True)
     click.echo(closing_line(record, now=context.now()), err=True)
+
+
+def end_each(
+    context: LaunchContext,
+    runs: Sequence[str],
+    end: Callable[[LaunchContext, str], LaunchRecord],
+) -> int:
+    """End each of several launches, whether another could be or not; return the exit code.
+
+    Args:
+        context: The world.
+        runs: Run ids or their beginnings.
+        end: Ends one, and returns it.
+    """
+    codes: list[int] = []
+    for run in runs:
+        try:
+            say_closing(context, end(context, run))
+        except GpuplanError as error:
+            if len(runs) == 1:
+                raise
+            say(f"Error: {error}")
+            codes.append(error.exit_code)
+    return max(codes, default=0)
 
 
 def outcome_code(record: LaunchRecord) -> int:

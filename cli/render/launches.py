@@ -27,6 +27,7 @@ SAYINGS: dict[Finding, str] = {
     "never-asked": "never asked for",
     "not-started": "did not start",
     "broken": "broke",
+    "unreachable": "does not answer",
     "gone": "machines gone",
 }
 STATUS_HEAD = ("run", "is", "on", "for", "spent", "predicted")

@@ -9,10 +9,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..store.launch_record import LaunchRecord
-from .engine import ENDED, Cluster, Engine, EngineError, EngineJob, EngineRequest
+from .engine import ENDED, Cluster, Engine, EngineError, EngineJob, EngineRequest, NoEngineError
 
 Finding = Literal[
-    "nothing", "starting", "training", "job-ended", "never-asked", "not-started", "broken", "gone"
+    "nothing",
+    "starting",
+    "training",
+    "job-ended",
+    "never-asked",
+    "not-started",
+    "broken",
+    "unreachable",
+    "gone",
 ]
 """The state of an open launch.
 
@@ -23,6 +31,8 @@ job-ended     its job has ended; the machines may still be there
 never-asked   its command died before it requested machines
 not-started   machines were requested, and there are neither machines nor a job
 broken        there are machines, and no job that could run on them
+unreachable   its job was submitted, and its machines do not answer, or are stopped with results on
+              their disk: only the user ends those
 gone          its machines are gone, and the end of its job was not observed
 """
 
@@ -36,6 +46,8 @@ class Observed:
     """The launch's own job; others may be on its machines."""
     request: EngineRequest | None = None
     """The newest."""
+    is_silent: bool = False
+    """Whether the machines of `cluster` could not be asked for their jobs."""
     is_launcher_alive: bool = False
     """Whether the command that launched it still runs on this machine."""
 
@@ -52,9 +64,20 @@ def observe(record: LaunchRecord, engine: Engine) -> Observed:
         return Observed(job=job, request=request, is_launcher_alive=alive)
     # A cluster that is being started is locked, and asking the cloud would wait for it.
     cluster = engine.cluster(record.cluster, refresh=not is_starting)
-    jobs = engine.jobs(record.cluster) if cluster is not None and cluster.status == "up" else []
+    jobs, is_silent = [], False
+    if cluster is not None and cluster.status == "up":
+        try:
+            jobs = engine.jobs(record.cluster)
+        except NoEngineError:
+            raise
+        except EngineError:
+            is_silent = True
     return Observed(
-        cluster=cluster, job=job_of(record, jobs), request=request, is_launcher_alive=alive
+        cluster=cluster,
+        job=job_of(record, jobs),
+        request=request,
+        is_silent=is_silent,
+        is_launcher_alive=alive,
     )
 
 
@@ -64,9 +87,7 @@ def goes_on(record: LaunchRecord, engine: Engine) -> bool:
         seen = observe(record, engine)
     except EngineError:
         return True
-    if seen.request is not None and seen.request.status == "running":
-        return True
-    return seen.job is not None and seen.job.status not in ENDED
+    return classify(record, seen) in ("starting", "training", "unreachable")
 
 
 def requests_of(record: LaunchRecord, engine: Engine) -> list[EngineRequest]:
@@ -118,11 +139,25 @@ def classify(record: LaunchRecord, seen: Observed) -> Finding:
         return "starting"
     if seen.is_launcher_alive and record.state == "intended":
         return "starting"
-    if has_cluster:
-        return "broken"
+    if seen.cluster is not None:
+        return "unreachable" if _may_hold_a_job(record, seen, seen.cluster) else "broken"
     if record.state == "intended" and seen.request is None:
         return "never-asked"
     return "gone" if record.state == "running" else "not-started"
+
+
+def _may_hold_a_job(record: LaunchRecord, seen: Observed, cluster: Cluster) -> bool:
+    """Return whether a job may run on machines that do not say so, or has left its results there.
+
+    SkyPilot 0.14 says of machines that the cloud has and it cannot reach over SSH that they start,
+    be it their fault or that of the network here.
+    """
+    is_started = seen.request is not None and seen.request.status == "succeeded"
+    if record.state != "running" and not is_started:
+        return False
+    if cluster.status == "stopped":
+        return record.fetch is not None
+    return seen.is_silent or cluster.status == "starting"
 
 
 def is_alive(record: LaunchRecord, *, host: str | None = None) -> bool:

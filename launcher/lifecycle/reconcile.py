@@ -18,7 +18,7 @@ from ..store.launch_record import LaunchRecord
 from .context import LaunchContext
 from .engine import Cluster
 from .label_owner import Here, Holder, holder
-from .resume import reconcile_run
+from .resume import reconcile_run, silence_text
 
 Kind = Literal[
     "settled",
@@ -172,6 +172,8 @@ def _bring_up_to_date(context: LaunchContext, record: LaunchRecord) -> Discrepan
         return Discrepancy(
             kind="unknown", run=record.run, text=f"could not be looked at: {error.message}"
         )
+    if finding == "unreachable":
+        return Discrepancy(kind="unknown", run=record.run, text=silence_text(after))
     if after.is_open:
         text = "is being started" if finding == "starting" else "runs"
         return Discrepancy(kind="running", run=record.run, text=text)

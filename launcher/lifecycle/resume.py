@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import yaml
 
-from ...catalog.errors import UsageError
+from ...catalog.errors import GpuplanError, UsageError
 from ...catalog.files import write_atomically
 from ..guard.orders import STOP_FILE
 from ..store.launch_record import LaunchRecord
@@ -17,7 +17,7 @@ from ..store.spending_limits import SpendingLimits
 from ..task_file import OUT_FOLDER, write_tasks
 from .closing import close_lost
 from .context import LaunchContext
-from .engine import ENDED, EngineError
+from .engine import ENDED, EngineError, NoEngineError
 from .job_log import log_path
 from .machines import advance, end_unowned, newest_job, note_machines, tear_down
 from .observe import Finding, Observed, classify, observe
@@ -43,6 +43,11 @@ def reconcile_run(context: LaunchContext, record: LaunchRecord) -> tuple[LaunchR
     finding = classify(record, seen)
     if finding in ("nothing", "starting"):
         return _adopt(context, record, seen) if finding == "starting" else record, finding
+    if finding == "unreachable":
+        record = _note_unseen(context, record)
+        record = record if record.state == "running" else _adopt(context, record, seen)
+        context.tell(f"{record.run} {silence_text(record)}")
+        return record, finding
     if finding in ("training", "job-ended"):
         record = _adopt(context, _note_unseen(context, record), seen)
         assert seen.job is not None
@@ -50,6 +55,36 @@ def reconcile_run(context: LaunchContext, record: LaunchRecord) -> tuple[LaunchR
             record = settle(context, record, seen.job)
         return record, finding
     return close_lost(context, _keep_request(context, record, seen), finding, seen), finding
+
+
+def look_at_open(context: LaunchContext) -> list[tuple[LaunchRecord, Finding]]:
+    """Bring every open launch up to date; one that cannot be looked at is told, as it was.
+
+    Raises:
+        NoEngineError: none can be looked at.
+    """
+    found: list[tuple[LaunchRecord, Finding]] = []
+    for record in context.ledger.open():
+        try:
+            found.append(reconcile_run(context, record))
+        except NoEngineError:
+            raise
+        except GpuplanError as error:
+            context.tell(f"{record.run} could not be looked at: {error.message}")
+            found.append((record, "unreachable"))
+    return found
+
+
+def silence_text(record: LaunchRecord) -> str:
+    """Return what is to be said of a launch whose machines do not answer."""
+    last = record.last
+    price = last.usd_per_hour if last is not None else None
+    costs = "" if price is None else f" They cost ${price:,.2f} an hour."
+    return (
+        "has machines that do not answer from here, or are stopped with its results: it may train,"
+        f" held by its guard and timer.{costs} `gpuplan down {record.run}` ends it, with what its"
+        " newest checkpoint does not hold."
+    )
 
 
 def _note_unseen(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
@@ -155,6 +190,8 @@ def _told(context: LaunchContext, record: LaunchRecord) -> bool:
 def down(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     """Tear down the machines of a launch at once. A second call does nothing.
 
+    Results that are to be fetched are, once, where its job has ended.
+
     Raises:
         EngineError: they are still there.
     """
@@ -162,8 +199,11 @@ def down(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     seen = observe(record, context.engine)
     if not record.is_open:
         return record if seen.cluster is None else end_unowned(context, record)
-    if classify(record, seen) in ("job-ended", "never-asked", "not-started", "gone"):
+    finding = classify(record, seen)
+    if finding in ("never-asked", "not-started", "gone"):
         return reconcile_run(context, record)[0]
+    if finding == "job-ended":
+        return _down_ended(context, record)
     record = _keep_request(context, record, seen)
     if seen.request is not None and seen.request.status == "running":
         context.engine.cancel_request(seen.request.request_id)
@@ -177,6 +217,20 @@ def down(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
         "stopped" if had_machines else "cancelled",
         why if had_machines else "taken back before any machine was there",
     )
+
+
+def _down_ended(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
+    """Tear down machines whose job has ended, whether its results can be fetched or not."""
+    try:
+        return reconcile_run(context, record)[0]
+    except NoEngineError:
+        raise
+    except EngineError as error:
+        job = None if record.fetch is None else newest_job(context, record)
+        if job is None or job.status not in ENDED:
+            raise
+        context.tell(f"taken down without its results: {error.message}")
+        return settle(context, record, job, is_fetched=False)
 
 
 def resume(

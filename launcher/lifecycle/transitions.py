@@ -186,7 +186,12 @@ def settle_if_ended(context: LaunchContext, record: LaunchRecord) -> LaunchRecor
 
 
 def settle(
-    context: LaunchContext, record: LaunchRecord, job: EngineJob, *, followed: str = ""
+    context: LaunchContext,
+    record: LaunchRecord,
+    job: EngineJob,
+    *,
+    followed: str = "",
+    is_fetched: bool = True,
 ) -> LaunchRecord:
     """Fetch the results of a job that has ended, tear down its machines, and record the cost.
 
@@ -195,6 +200,7 @@ def settle(
         record: the launch.
         job: its newest, which has ended.
         followed: its log as it was shown; it is asked for again where its end is not in it.
+        is_fetched: whether its results are fetched, where they are to be.
 
     Raises:
         OvertakenError: the run was launched again since; nothing of that is touched.
@@ -206,11 +212,13 @@ def settle(
     word, run = word_in_log(log), run_in_log(log)
     if run is not None:
         context.keep_run(record, run)
-    if record.fetch is not None:
+    if record.fetch is not None and is_fetched:
         context.engine.copy_back(record.cluster, record.out_dir, Path(record.fetch))
         advance(context, record, lambda one: one, what=f"results brought to {record.fetch}")
     tear_down(context, record)
     outcome, why = _outcome(job, word)
+    if record.fetch is not None and not is_fetched:
+        why += "; its results were not brought here"
     if lacks_results(log):
         outcome = "failed" if outcome == "succeeded" else outcome
         why += (

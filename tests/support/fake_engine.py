@@ -16,6 +16,7 @@ import yaml
 
 from gpuplan.launcher.lifecycle.engine import (
     Cluster,
+    ClusterStatus,
     EngineError,
     EngineJob,
     EngineRequest,
@@ -66,6 +67,8 @@ class FakeEngine:
     """How often a log that is followed breaks off from now on."""
     wait_breaks: int = 0
     """How often the wait for machines breaks off from now on; their request goes on."""
+    silent: bool = False
+    """Whether the machines answer nothing, though the cloud lists them."""
     breaks_while_starting: bool = False
     cut: Callable[[str], None] = lambda _call: None
     """Called before ("launch") and after ("launch done") every call; may raise `Killed`."""
@@ -109,6 +112,10 @@ class FakeEngine:
         cluster = self._clusters.pop(name, None)
         if cluster is not None:
             self.history.insert(0, Past(cluster=cluster, ended_at=self.clock()))
+
+    def set_status(self, name: str, status: ClusterStatus) -> None:
+        """Let the engine see the machines of a cluster so, whatever runs on them."""
+        self._clusters[name] = replace(self._clusters[name], status=status)
 
     def add_stray(
         self, name: str, run: str | None, *, store_id: str | None = None, owner: str | None = None
@@ -197,6 +204,7 @@ class FakeEngine:
 
     def jobs(self, cluster: str) -> list[EngineJob]:
         with self._call("jobs"):
+            self._answer()
             return list(self._jobs.get(cluster, []))
 
     def tail(
@@ -222,6 +230,7 @@ class FakeEngine:
 
     def execute(self, cluster: str, command: str) -> None:
         with self._call("execute"):
+            self._answer()
             if cluster not in self._clusters:
                 raise EngineError("there are no such machines")
             self.commands.append(command)
@@ -229,6 +238,7 @@ class FakeEngine:
 
     def copy_back(self, cluster: str, source: str, target: Path) -> None:
         with self._call("copy_back"):
+            self._answer()
             assert cluster in self._clusters, "results of machines that are gone"
             self.copied.append(target)
 
@@ -270,6 +280,10 @@ class FakeEngine:
         if self.wait_breaks > 0:
             self.wait_breaks -= 1
             raise EngineError("the connection was lost")
+
+    def _answer(self) -> None:
+        if self.silent:
+            raise EngineError("the machine does not answer")
 
     def _fulfil(self, request_id: str) -> None:
         request, name = self._requests[request_id], self._names[request_id]

@@ -74,6 +74,17 @@ def test_status_says_what_is_open(record: LaunchRecord, capsys) -> None:
     )
 
 
+@pytest.mark.parametrize("command", ["down", "stop"])
+def test_one_that_cannot_be_ended_keeps_no_other_up(
+    record: LaunchRecord, engine: FakeEngine, capsys, command: str
+) -> None:
+    assert run([command, "nobody", RUN]) == 2
+    assert engine.live() == []
+    said = capsys.readouterr().err
+    assert "No launch has a run id that begins with 'nobody'" in said
+    assert f"{RUN} s" in said  # Stopped, or succeeded.
+
+
 def test_status_ends_a_launch_whose_job_is_over(
     record: LaunchRecord, engine: FakeEngine, capsys
 ) -> None:
