@@ -8,8 +8,8 @@ from typing import Literal, cast
 
 import numpy as np
 
+from ...catalog.embedded import embedded_catalogue
 from ...catalog.errors import UsageError
-from ...catalog.snapshot import load_catalogue
 from ...catalog.types import Accelerator, Dtype
 from .files import (
     AttentionGrid,
@@ -232,4 +232,5 @@ def _cached_origin(kind: Kind, key: DeviceKey) -> Origin:
 
 def measured_device(name: str) -> Accelerator:
     """Return the catalogue's row of a measured accelerator."""
-    return load_catalogue().accelerators[name]
+    # The embedded one: fresh prices change no accelerator, and a search asks a thousand times.
+    return embedded_catalogue().accelerators[name]

@@ -10,6 +10,7 @@ from dtypes import multiplies_in
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuplan.catalog import price_folder
 from gpuplan.catalog.errors import UsageError, UserFileError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.profiles.calibrate.fit_curves import preparation_ns_per_element
@@ -251,6 +252,15 @@ def test_an_instance_with_a_slower_link_has_slower_collectives():
     own = device.collective_s("all_gather", 1e9, 8)
     assert device.collective_s("all_gather", 1e9, 8, link_bytes_per_s=31e9) > 5 * own
     assert device.collective_s("all_gather", 1e9, 1) == 0
+
+
+def test_kernels_are_timed_without_looking_for_fresh_prices(monkeypatch):
+    device = load_catalogue().accelerators["H800-80GB-SXM"]
+    monkeypatch.setattr(price_folder, "snapshot_files", lambda: pytest.fail("looked for prices"))
+    derived = DeviceCurves(device)
+    assert derived.relative_of("collective") != device.name
+    assert derived.gemm_s(4096, 4096, 4096, dtype="bf16") > 0
+    assert derived.collective_s("all_reduce", 1e9, 8) > 0
 
 
 def test_derived_curves_say_so():
