@@ -233,6 +233,10 @@ def _has_cloud_clients() -> bool:
         return False
 
 
+def _has_all(*modules: str) -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in modules)
+
+
 def _can_run_a_cloud() -> bool:
     from offline_cloud.image import missing
 
@@ -251,4 +255,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "cloud-clients": _has_cloud_clients,
     "libreoffice": _has_libreoffice,
     "browser": _has_browser,
+    "tensorboard": lambda: _has_all("tensorboard"),
+    "wandb": lambda: _has_all("wandb"),
+    "mlflow": lambda: _has_all("mlflow", "sqlalchemy", "alembic"),
 }

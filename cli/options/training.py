@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 STOP = "stop"
 ON_NAN = (STOP, "rewind")
 SCHEDULES = ("constant", "linear", "cosine")
+TRACKERS = ("wandb", "mlflow")
 OPTIONS = (
     option(
         "Training",
@@ -80,6 +81,15 @@ OPTIONS = (
         help="With --weights: a name in them that the model may lack, such as 'lm_head.*';"
         " repeatable.",
     ),
+    option(
+        "Training",
+        "--tracker",
+        type=OneOf(TRACKERS),
+        multiple=True,
+        help="Hand the numbers of every step and evaluation to W&B (offline unless WANDB_MODE is"
+        " set) or MLflow (mlflow.db in the folder of results unless MLFLOW_TRACKING_URI is set);"
+        " repeatable.",
+    ),
 )
 
 
@@ -106,6 +116,7 @@ class TrainingValues:
     weights: str | None
     allow_missing: tuple[str, ...]
     allow_unexpected: tuple[str, ...]
+    tracker: tuple[str, ...]
 
     def training(self) -> TrainingOptions:
         """Return them as the runner takes them.
@@ -137,6 +148,7 @@ class TrainingValues:
             weights=self.weights,
             allow_missing=self.allow_missing,
             allow_unexpected=self.allow_unexpected,
+            tracker=tuple(dict.fromkeys(self.tracker)),
         )
 
 

@@ -37,6 +37,7 @@ from .options import (
 )
 from .run_outcome import LostProcessError, outcome
 from .run_request import RunRequest, RunResult
+from .trackers import refuse_missing_trackers
 from .weights import refuse_unreadable_weights, with_absolute_weights
 
 GRACE_S = 600
@@ -82,6 +83,7 @@ def prepare(
         NoFeasiblePlanError: the plan is not run by gpuplan.
     """
     refuse_contradictions(spec, given, request)
+    refuse_missing_trackers(request.training)
     on_note(f"data: {local_data(spec, synthetic=request.synthetic)}")
     plan = None if given is None else given.plan
     devices = () if request.device == "cpu" else device_names()

@@ -6,16 +6,20 @@ The driver is known only on the node, so the choice is made there.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ...catalog.errors import UsageError
 from ...catalog.types import Accelerator
+from ..runner.training_options import MLFLOW, TRACKERS
 
 Found = Literal["uv.lock", "requirements.txt", "pyproject.toml"]
 ENVIRONMENT = '"$HOME/gpuplan-env"'
 ACTIVATE = 'if [ -f "$HOME/gpuplan-env/bin/activate" ]; then . "$HOME/gpuplan-env/bin/activate"; fi'
 """Where the user's own set-up made no environment there is nothing to activate."""
+PACKAGES: dict[str, str] = {MLFLOW: "mlflow-skinny"}
+"""What has a module, where it is not called like it; all of MLflow brings a server of pages too."""
 CUDA_13_DRIVER = 580
 """Oldest driver branch of CUDA 13: docs.nvidia.com/deploy/cuda-compatibility."""
 CUDA_12_DRIVER = 525
@@ -67,6 +71,7 @@ def setup_script(
     with_torch: bool,
     image: str | None,
     with_runner: bool = False,
+    trackers: Sequence[str] = (),
 ) -> str:
     """Return what every node runs once, before the job.
 
@@ -77,6 +82,7 @@ def setup_script(
         image: a docker image brings its own Python, and perhaps its own torch.
         with_runner: whether gpuplan's runner trains, which needs numpy beside torch: the objects
             and checkpoints of several processes travel in its arrays.
+        trackers: of `TRACKERS`, that the runner writes to.
 
     Raises:
         UsageError: which torch build the accelerator needs is not known here.
@@ -100,6 +106,7 @@ def setup_script(
     lines += _packages(environment, pip, limits)
     if with_runner:
         lines.append(f"python3 -c 'import numpy' 2>/dev/null || {pip} numpy")
+    lines += [_tracker(name, pip, limits) for name in trackers]
     if with_torch and _is_nvidia(accelerator):
         lines.append(CHECK)
     return "\n".join([*lines, ""])
@@ -177,6 +184,15 @@ def _packages(environment: Environment, pip: str, limits: str) -> list[str]:
             f'{pip} -r "$HOME/gpuplan-lock.txt"{limits}',
         ]
     return []
+
+
+def _tracker(name: str, pip: str, limits: str) -> str:
+    """Return the line that installs a tracker where the project has not; it never ends a set-up."""
+    needed = TRACKERS[name]
+    packages = shlex.join(PACKAGES.get(one, one) for one in needed)
+    failed = f'echo "gpuplan: {name} is not installed here; nothing is written to it" >&2'
+    check = f"python3 -c 'import {', '.join(needed)}' 2>/dev/null"
+    return f"{check} || {pip} {packages}{limits} || {failed}"
 
 
 def _is_nvidia(accelerator: Accelerator | None) -> bool:

@@ -234,6 +234,7 @@ def _setup(project: Project, request: LaunchRequest, accelerator: Accelerator | 
         accelerator,
         with_torch=framework in TORCH_FRAMEWORKS,
         with_runner=request.command is None,
+        trackers=request.training.tracker,
         image=request.image,
     )
 

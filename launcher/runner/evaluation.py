@@ -57,6 +57,8 @@ class Evaluation:
         self._every = job.training.eval_every_steps
         self._metrics = _metrics_function(workload)
         self._weights = loss_weights(workload, trainer.execution.layout, processes.device)
+        self.found: dict[str, float] = {}
+        """Numbers of the last evaluation."""
         self.best_step: int | None = None
         self._best = math.inf
         self._worse = 0
@@ -81,7 +83,7 @@ class Evaluation:
             step: steps that are done.
             beat: called for every batch, to show that this process lives.
         """
-        found = self._over_all_samples(beat)
+        found = self.found = self._over_all_samples(beat)
         value = found.get(LOSS, math.nan)
         is_best = value < self._best
         if is_best:

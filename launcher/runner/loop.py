@@ -98,15 +98,17 @@ class Loop:
         if self._processes.is_first:
             self._feed.say_amount()
             self._report = Report(self._job, self._workload, self._trainer, self._processes.world)
+        failed = True
         with self._stopping.listening():
             try:
                 self._all_steps()
+                failed = False
             except BaseException:
                 self._checkpoints.rescue()
                 raise
             finally:
                 if self._report is not None:
-                    self._report.close()
+                    self._report.close(failed=failed)
         self._outcome.elapsed_s = self._before_s + self._elapsed_s()
         return self._outcome
 
@@ -187,6 +189,8 @@ class Loop:
         step = self._outcome.step
         is_best = self._evaluation.run(step, lambda: self._heartbeat.beat(step))
         self._checkpoints.keep_best(self._evaluation.best_step)
+        if self._report is not None:
+            self._report.evaluation(step, self._evaluation.found)
         self._parts.mark("evaluation")
         return is_best
 

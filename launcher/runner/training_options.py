@@ -8,6 +8,9 @@ STOP, REWIND = "stop", "rewind"
 ON_NAN = (STOP, REWIND)
 CONSTANT, LINEAR, COSINE = "constant", "linear", "cosine"
 SCHEDULES = (CONSTANT, LINEAR, COSINE)
+WANDB, MLFLOW = "wandb", "mlflow"
+TRACKERS: dict[str, tuple[str, ...]] = {WANDB: (WANDB,), MLFLOW: (MLFLOW, "sqlalchemy", "alembic")}
+"""Trackers beside TensorBoard, and the modules that each needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,3 +34,5 @@ class TrainingOptions:
     """Names of the model that the weights may lack; `*` stands for any part of a name."""
     allow_unexpected: tuple[str, ...] = ()
     """Names in the weights that the model may lack."""
+    tracker: tuple[str, ...] = ()
+    """Of `TRACKERS`, that get the numbers of every step and evaluation."""

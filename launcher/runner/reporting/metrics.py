@@ -3,9 +3,10 @@
     metrics.jsonl        one line a step, by the first process
     heartbeats/rank-N    one small file a process, rewritten while it lives
     tensorboard/         where the tensorboard package is installed
+    trackers/            what W&B and MLflow call the run (`trackers.py`)
 
 `on_metrics(metrics)` in the user's model file is called with the same object as each line, on the
-first process: the place for `mlflow.log_metrics` or `wandb.log`.
+first process: the place for a tracker of the user's own.
 """
 
 from __future__ import annotations
@@ -70,6 +71,10 @@ class MetricsFile:
         self._board.write(metrics)
         if self._hook is not None:
             self._hook(metrics)
+
+    def draw(self, numbers: Metrics) -> None:
+        """Add points to the curves alone."""
+        self._board.write(numbers)
 
     def close(self) -> None:
         """Close the file."""

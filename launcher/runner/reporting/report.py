@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from ....profiles.user_model.workload import Workload, optional_function
 from ..build import Trainer
 from ..job import Job
-from .metrics import Metrics, MetricsFile, ProgressLine, Throughput, memory_metrics
+from .metrics import Metrics, MetricsFile, ProgressLine, Throughput, memory_metrics, say
+from .trackers import numbers_of, open_trackers
 
 
 class Report:
@@ -24,6 +27,9 @@ class Report:
             usd_per_hour=job.usd_per_hour,
         )
         self._file = MetricsFile(job.out_dir, optional_function(workload, "on_metrics"))
+        self._trackers = open_trackers(
+            job.training.tracker, job.out_dir, facts_of(job, workload, trainer, world), say
+        )
         self._line = ProgressLine(job)
 
     def step(
@@ -58,7 +64,35 @@ class Report:
         self._file.write(metrics)
         self._line.show(metrics, typical_s=typical_s)
 
-    def close(self) -> None:
-        """Close the files."""
+    def evaluation(self, step: int, found: Mapping[str, float]) -> None:
+        """Add the numbers of an evaluation to TensorBoard; trackers read its file."""
+        self._file.draw({"step": step, **numbers_of(found, "evaluation/")})
+
+    def close(self, *, failed: bool = False) -> None:
+        """Close the files; trackers are told whether the run failed."""
         self._file.close()
         self._line.close()
+        for tracker in self._trackers:
+            tracker.close(failed=failed)
+
+
+def facts_of(job: Job, workload: Workload, trainer: Trainer, world: int) -> dict[str, Any]:
+    """Return what is known of a run before its first step, as trackers show it."""
+    execution = trainer.execution
+    return {
+        "model": workload.name,
+        **{f"param.{name}": value for name, value in job.spec.params.items()},
+        "parameters": trainer.parameters,
+        "steps": job.steps,
+        "seed": job.seed,
+        "processes": world,
+        "layout": str(execution.layout),
+        "precision": execution.precision,
+        "micro_batch": execution.micro_batch,
+        "grad_accum": execution.grad_accum,
+        "global_batch": execution.global_batch,
+        "optimizer": type(trainer.optimizer).__name__,
+        "clip_grad_norm": job.clip_grad_norm,
+        "plan": (job.plan or {}).get("id"),
+        "predicted_step_time_s": ((job.plan or {}).get("step_time_s") or {}).get("value"),
+    }

@@ -428,6 +428,37 @@ def test_torch_is_the_build_that_driver_and_device_run(
     assert (tmp_path / "gpuplan-torch.txt").read_text() == "torch==2.13.0\n"
 
 
+def test_a_tracker_is_installed_where_it_is_missing_and_its_failure_ends_nothing(
+    tmp_path: Path, require
+) -> None:
+    require("posix", "the scripts are for sh")
+    device = load_catalogue().accelerators["A100-40GB-SXM"]
+    environment = with_packages(None).environment
+    script = setup_script(
+        environment, device, with_torch=True, image=None, trackers=("mlflow", "wandb")
+    )
+    # Its stand-in for Python finds whatever it is asked for.
+    code, _, asked = ran(script.replace("import mlflow", "sys.exit(1)"), tmp_path, 580)
+    assert (code, len(asked)) == (0, 2)
+    lines = [line for line in script.splitlines() if "nothing is written to it" in line]
+    (tmp_path / "broken").mkdir()
+    for name in ("python3", "uv"):
+        (tmp_path / "broken" / name).write_text('#!/bin/sh\necho "$*" >>"$HOME/said"\nexit 1\n')
+        (tmp_path / "broken" / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-euc", "\n".join(lines)],
+        env={"HOME": str(tmp_path), "PATH": f"{tmp_path}/broken:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "wandb is not installed here" in done.stderr
+    said = (tmp_path / "said").read_text()
+    assert "pip install --quiet mlflow-skinny sqlalchemy alembic -c" in said
+    assert "pip install --quiet wandb -c" in said
+
+
 def test_a_device_whose_torch_is_not_known_needs_an_environment() -> None:
     device = load_catalogue().accelerators["MI300X"]
     environment = make_project().environment
