@@ -48,6 +48,16 @@ def read_attempts(folder: Path) -> list[Attempt]:
     return [found[number] for number in sorted(found)]
 
 
+def is_damaged(folder: Path) -> bool:
+    """Return whether something is there that `read_attempts` cannot read and leaves out.
+
+    Raises:
+        OSError: a file is there and cannot be read.
+    """
+    texts = [*_text(folder / ATTEMPTS_FILE).splitlines(), _text(folder / STATE_FILE)]
+    return any(text.strip() and _attempt(text) is None for text in texts)
+
+
 def write_attempts(folder: Path, attempts: Iterable[Attempt]) -> None:
     """Write the lines of all attempts that have ended.
 

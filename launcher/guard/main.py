@@ -105,6 +105,7 @@ class Guard:
         self._command = Command(words, orders.grace_s)
         self._signal: int | None = None
         self._attempts: list[Attempt] = []
+        self._is_whole = True
         self._watch: Watch | None = None
         self._notices = Notices(place()[0]) if orders.notices else None
         self._running_s = stopwatch()
@@ -112,7 +113,9 @@ class Guard:
         if out is not None:
             self._open_books(out)
         now_s = wall_clock()
-        self._account = open_account(orders, self._attempts, boot_s=boot_s(), now_s=now_s)
+        self._account = open_account(
+            orders, self._attempts, boot_s=boot_s(), now_s=now_s, whole=self._is_whole
+        )
         self._paid_before_s = now_s - self._account.began_at_s - self._running_s()
         lag_s = orders.grace_s + orders.poll_s if out is None else 0.0
         self._session = Session(orders, self._account, lag_s=lag_s)
@@ -257,6 +260,7 @@ class Guard:
 
         def read() -> None:
             attempts = folder.read_attempts(out)
+            self._is_whole = not folder.is_damaged(out)
             folder.write_attempts(out, attempts)
             folder.clear(out)
             self._attempts = attempts
@@ -265,7 +269,10 @@ class Guard:
         problem = within(READ_TIMEOUT_S, read)
         if problem is not None:
             # Nothing is written there then: it would take the place of what could not be read.
+            self._is_whole = False
             say(f"{out} cannot be used, so only the limits on time and cost are held: {problem}")
+        if not self._is_whole:
+            say("what earlier attempts took is not known: all counts since it was asked for")
 
     def _close_books(self, out: Path, step: int | None, verdict: Verdict, paid_s: float) -> None:
         ended = self._account.so_far(paid_s, step, verdict.to_dict())

@@ -8,6 +8,7 @@
 
 The store knows of what no guard saw (machines that came up and never ran a job, or idled after
 it), and guards left what a lost store does not know; the larger of the two is right in both.
+Where a line of this launch's attempts cannot be read, it counts from its request instead.
 """
 
 from __future__ import annotations
@@ -99,7 +100,12 @@ class Account:
 
 
 def open_account(
-    orders: Orders, attempts: Sequence[Attempt], *, boot_s: float | None, now_s: float
+    orders: Orders,
+    attempts: Sequence[Attempt],
+    *,
+    boot_s: float | None,
+    now_s: float,
+    whole: bool = True,
 ) -> Account:
     """Return the account of the attempt that begins now.
 
@@ -110,13 +116,19 @@ def open_account(
             where it is not known.
         now_s: by this machine's clock. A request that seems to lie ahead was made by a clock that
             is fast; it then counts from now.
+        whole: whether everything that earlier guards left could be read. Else machines of this
+            launch that went away may be missing, and it counts since its request: at most what all
+            of them cost.
     """
     earlier = [one for one in attempts if one.requested_at_s != orders.requested_at_s]
     own = [one for one in attempts if one.requested_at_s == orders.requested_at_s]
+    number = 1 + max((one.attempt for one in attempts), default=0)
+    if not whole:
+        own, boot_s = [], None
     seen_s = max((one.seen_at_s for one in (*earlier, *own)), default=0.0)
     began_s = max(boot_s or 0.0, orders.requested_at_s, seen_s)
     return Account(
-        attempt=1 + max((one.attempt for one in (*earlier, *own)), default=0),
+        attempt=number,
         requested_at_s=orders.requested_at_s,
         began_at_s=min(now_s, began_s),
         before_usd=max(orders.spent_before_usd, sum(one.usd for one in earlier))
