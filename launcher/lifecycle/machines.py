@@ -7,9 +7,10 @@ command changes only the attempt that it has seen, and tears down machines of no
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
-from ..store.launch_record import LaunchRecord
+from ..store.launch_record import Attempt, LaunchRecord
 from ..store.launches import OvertakenError
 from .context import LaunchContext
 from .engine import ENDED, EngineError, EngineJob
@@ -96,33 +97,56 @@ def tear_down(context: LaunchContext, record: LaunchRecord) -> None:
 
 
 def end_unowned(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
-    """Tear down machines of a launch that has ended, and count them in its newest attempt.
+    """Tear down machines of a launch that has ended, and count what they cost.
 
-    They came after it was closed, or never went. At most: until now, from when they were asked for
-    where the attempt had none.
+    They came after it was closed, or never went.
 
     Raises:
         EngineError: they are still there.
         OvertakenError: the run was launched again since.
     """
-    facts = _facts_of_job(record, newest_job(context, record)) if record.managed else {}
     if record.managed:
-        job_id = facts.get("job_id")
-        if job_id is not None:
-            as_it_stands(context, record)
-            context.engine.cancel_managed(job_id, gracefully=False)
-    else:
-        cluster = context.engine.cluster(record.cluster, refresh=False)
-        tear_down(context, record)
-        if cluster is not None and cluster.status != "stopped":
-            facts = rented(record, cluster)
-    ended = {"ended_at": context.now(), "is_bound": True, "counted_usd": None}
+        job = newest_job(context, as_it_stands(context, record))
+        if job is None or job.status in ENDED:
+            return record
+        context.engine.cancel_managed(job.job_id, gracefully=False)
+        return count_unowned(context, record, _facts_of_job(record, job))
+    cluster = context.engine.cluster(record.cluster, refresh=False)
+    tear_down(context, record)
+    if cluster is None or cluster.status == "stopped":
+        return record
+    return count_unowned(context, record, rented(record, cluster), since=cluster.launched_at)
+
+
+def count_unowned(
+    context: LaunchContext, record: LaunchRecord, facts: Changes, *, since: datetime | None = None
+) -> LaunchRecord:
+    """Return a launch that has ended with what machines cost that nobody owned until now.
+
+    In its newest attempt, if that had none; else as one more, from its end on. That is at most what
+    they cost.
+
+    Args:
+        context: the world.
+        record: the launch.
+        facts: what an attempt keeps of its machines.
+        since: from when they can have cost; None: not known.
+    """
+    now = context.now()
 
     def count(one: LaunchRecord) -> LaunchRecord | None:
         last = one.last
-        if not facts or last is None or last.outcome is None:
+        if last is None or last.outcome is None:
             return None
-        return one.with_last(**ended) if last.began_at else one.with_last(**facts, **ended)
+        ended: Changes = {**facts, "ended_at": now, "is_bound": True}
+        if last.began_at is None:
+            return one.with_last(**{"began_at": last.asked_at, **ended})
+        before = last.ended_at or last.began_at
+        began_at = before if since is None else max(since, before)
+        more = Attempt(
+            number=last.number + 1, spot=last.spot, asked_at=began_at, outcome="lost"
+        ).model_copy(update={**ended, "began_at": min(began_at, now)})
+        return one.model_copy(update={"attempts": (*one.attempts, more)})
 
     return advance(context, record, count, what="torn down: machines that no open launch owned")
 

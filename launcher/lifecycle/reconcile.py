@@ -15,9 +15,11 @@ from typing import Literal
 from ...catalog.errors import GpuplanError, UsageError
 from ..labels import slug, this_user
 from ..store.launch_record import LaunchRecord
+from ..store.launches import OvertakenError
 from .context import LaunchContext
 from .engine import Cluster
 from .label_owner import Here, Holder, holder
+from .machines import count_unowned, end_unowned
 from .resume import reconcile_run, silence_text
 
 Kind = Literal[
@@ -85,6 +87,9 @@ class Discrepancy:
     """Id of the store, from the label."""
     owner: str | None = None
     """Owner, from the label."""
+    infra: str | None = None
+    since: datetime | None = None
+    """From when they can have cost, where that is known."""
     by_hand: tuple[str, ...] = ()
     """Commands that end machines which are not this store's for sure."""
 
@@ -140,7 +145,7 @@ def take_down(
     terminate: Callable[[Sequence[LabelledMachine]], None],
     confirmed: bool = False,
 ) -> None:
-    """Tear down orphaned machines. A second call does nothing.
+    """Tear down orphaned machines, and count what they cost. A second call does nothing.
 
     Args:
         context: the world.
@@ -150,6 +155,7 @@ def take_down(
 
     Raises:
         UsageError: they are not this store's, or not for sure and not confirmed.
+        OvertakenError: their run was launched again since they were found.
     """
     if not (orphan.is_orphan or (orphan.kind == "unattributed" and confirmed)):
         raise UsageError(
@@ -159,10 +165,29 @@ def take_down(
             else "look whose it is, then end it by"
             f" hand: {'; '.join(orphan.by_hand) or 'in the console of its cloud'}.",
         )
+    known = {slug(one.run): one for one in context.ledger.all()} if orphan.is_orphan else {}
+    record = None if orphan.run is None else known.get(slug(orphan.run))
+    if record is not None and record.is_open:
+        raise OvertakenError(record)
+    if record is not None and orphan.cluster == record.cluster:
+        end_unowned(context, record)
+        return
     if orphan.cluster is not None:
         context.engine.down(orphan.cluster)
     if orphan.instances:
         terminate(orphan.instances)
+    if record is not None:
+        count_unowned(context, record, _facts(record, orphan), since=orphan.since)
+
+
+def _facts(record: LaunchRecord, orphan: Discrepancy) -> dict[str, object]:
+    """Return what the account keeps of orphaned machines: their place, and the price of all."""
+    first = orphan.instances[0] if orphan.instances else None
+    infra = orphan.infra if first is None else f"{first.cloud}/{first.region}"
+    prices = [one.usd_per_hour for one in record.places if one.infra.startswith(infra or "")]
+    dearest = max(prices or [one.usd_per_hour for one in record.places])
+    usd_per_hour = dearest * (len(orphan.instances) or record.nodes)
+    return {"infra": infra, "usd_per_hour": orphan.usd_per_hour or usd_per_hour}
 
 
 def _bring_up_to_date(context: LaunchContext, record: LaunchRecord) -> Discrepancy:
@@ -208,6 +233,8 @@ def _unowned(cluster: Cluster, record: LaunchRecord | None, holds: Holder) -> Di
         cluster=cluster.name,
         text=text,
         usd_per_hour=cluster.usd_per_hour,
+        infra=cluster.infra,
+        since=cluster.launched_at,
         store_id=cluster.store_id,
         owner=cluster.owner,
         by_hand=(end,) if holds.standing == "unattributed" else (),
@@ -256,7 +283,7 @@ def _unknown_machines(
 
 def _unknown_to_engine(machines: Sequence[LabelledMachine], here: Here) -> Discrepancy:
     """Return the line on the machines of one run, of one store and one owner."""
-    first = machines[0]
+    first, since = machines[0], [one.launched_at for one in machines]
     holds = _holder(first, here)
     text = f"{len(machines)} x {first.instance_type} in {first.cloud}/{first.region}: "
     text += holds.text if holds.text else "SkyPilot does not know them"
@@ -265,6 +292,7 @@ def _unknown_to_engine(machines: Sequence[LabelledMachine], here: Here) -> Discr
         run=first.run,
         instances=tuple(machines),
         text=text,
+        since=None if None in since else min(one for one in since if one is not None),
         store_id=first.store_id,
         owner=first.owner,
         by_hand=_terminations(machines) if holds.standing == "unattributed" else (),

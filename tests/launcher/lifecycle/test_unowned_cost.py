@@ -1,0 +1,158 @@
+"""Machines that no open launch owned: what they cost is in the account once they are torn down."""
+
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from fake_engine import Clock, FakeEngine
+from launch_records import RUN, make_context, make_record
+
+from gpuplan.catalog.errors import UsageError
+from gpuplan.launcher.lifecycle.context import LaunchContext
+from gpuplan.launcher.lifecycle.reconcile import LabelledMachine, Listing, reconcile, take_down
+from gpuplan.launcher.lifecycle.resume import down, reconcile_run, resume
+from gpuplan.launcher.lifecycle.transitions import ask, attend, begin, wait_started
+from gpuplan.launcher.store.accounting import closing_line, spent_usd
+from gpuplan.launcher.store.launch_record import LaunchRecord
+from gpuplan.launcher.store.launch_sums import Wanted
+from gpuplan.launcher.store.spending_limits import SpendingLimits
+
+DAY_S = 86_400.0
+OTHER = "net-20261122-120000-b2b2b2"
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine(Clock())
+
+
+@pytest.fixture
+def context(tmp_path: Path, engine: FakeEngine) -> LaunchContext:
+    return make_context(tmp_path, engine)
+
+
+def closed(context: LaunchContext, folder: Path, *, managed: bool = False) -> LaunchRecord:
+    """Return a launch that was closed before it got machines."""
+    clock = Clock(context.now())
+    begun = begin(
+        context, make_record(folder, clock, managed=managed), SpendingLimits(), spot=managed
+    )
+    return down(context, begun)
+
+
+def take_all(context: LaunchContext, listing: Listing) -> list[str]:
+    """Take down every orphan; return the ids of the instances."""
+    ended: list[str] = []
+    for one in reconcile(context, instances=lambda: listing, owner="ann"):
+        if one.is_orphan:
+            take_down(
+                context,
+                one,
+                terminate=lambda machines: ended.extend(each.instance_id for each in machines),
+            )
+    return ended
+
+
+@pytest.mark.parametrize("way", ["reconcile", "look", "down"])
+def test_a_cluster_that_came_after_its_launch_was_closed(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, way: str
+) -> None:
+    record = closed(context, tmp_path)
+    store_id = context.ledger.store_id()
+    engine.add_stray(record.cluster, record.run, store_id=store_id, owner="ann")
+    engine.clock.pass_s(DAY_S)
+    if way == "reconcile":
+        take_all(context, Listing())
+    elif way == "look":
+        reconcile_run(context, record)
+    else:
+        down(context, record)
+    after = context.ledger.get(RUN)
+    spent = spent_usd(after, now=engine.clock())
+    assert engine.live() == []
+    assert 864 <= engine.billed_usd() <= spent <= engine.billed_usd() + 1
+    engine.clock.pass_s(DAY_S)
+    assert spent_usd(after, now=engine.clock()) == spent
+    (summed,) = context.ledger.sums(Wanted(), "owner")
+    assert (summed.spent_usd, summed.is_bound) == (spent, True)
+    assert "at most" in closing_line(after, now=engine.clock())
+
+
+def test_machines_of_a_managed_job_that_skypilot_left(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
+    record = closed(context, tmp_path, managed=True)
+    store_id = context.ledger.store_id()
+    engine.add_stray(f"{record.cluster}-7", record.run, store_id=store_id, owner="ann")
+    engine.clock.pass_s(DAY_S)
+    take_all(context, Listing())
+    assert engine.live() == []
+    assert spent_usd(context.ledger.get(RUN), now=engine.clock()) >= engine.billed_usd() > 864
+
+
+@pytest.mark.parametrize("is_known_since", [True, False])
+def test_instances_that_skypilot_forgot(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, is_known_since: bool
+) -> None:
+    record = closed(context, tmp_path)
+    began_at = engine.clock()
+    machines = tuple(
+        LabelledMachine(
+            cloud="aws",
+            region="us-east-1",
+            instance_id=f"i-{number}",
+            instance_type="p4d.24xlarge",
+            run=record.run,
+            launched_at=began_at + timedelta(seconds=60) if is_known_since else None,
+            store_id=context.ledger.store_id(),
+            owner="ann",
+        )
+        for number in range(2)
+    )
+    engine.clock.pass_s(DAY_S)
+    assert take_all(context, Listing(instances=machines)) == ["i-0", "i-1"]
+    spent = spent_usd(context.ledger.get(RUN), now=engine.clock())
+    assert Decimal(2 * 36 * 24) - Decimal(2) <= spent <= Decimal(2 * 36 * 24) + Decimal(2)
+
+
+def test_what_is_counted_already_is_not_lost(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
+    begun = begin(context, make_record(tmp_path, engine.clock), SpendingLimits(), spot=False)
+    ended = attend(context, wait_started(context, ask(context, begun)))
+    store_id = context.ledger.store_id()
+    engine.add_stray(ended.cluster, ended.run, store_id=store_id, owner="ann")
+    engine.clock.pass_s(600)
+    take_all(context, Listing())
+    after = context.ledger.get(RUN)
+    assert after.outcome == "succeeded"
+    assert spent_usd(after, now=engine.clock()) >= engine.billed_usd()
+
+
+@pytest.mark.parametrize("is_cluster", [True, False])
+def test_machines_of_a_run_that_was_launched_again_since_they_were_found_are_left(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, is_cluster: bool
+) -> None:
+    record = closed(context, tmp_path)
+    store_id = context.ledger.store_id()
+    machine = LabelledMachine(
+        cloud="aws",
+        region="us-east-1",
+        instance_id="i-1",
+        instance_type="p4d.24xlarge",
+        run=record.run,
+        launched_at=None,
+        store_id=store_id,
+        owner="ann",
+    )
+    if is_cluster:
+        engine.add_stray(record.cluster, record.run, store_id=store_id, owner="ann")
+    listing = Listing(instances=() if is_cluster else (machine,))
+    (orphan,) = reconcile(context, instances=lambda: listing, owner="ann")
+    if is_cluster:
+        engine.take_machines(record.cluster)
+    resume(context, record, SpendingLimits())
+    with pytest.raises(UsageError, match="launched again"):
+        take_down(context, orphan, terminate=lambda _machines: pytest.fail("not its own"))
+    assert engine.live() == [record.cluster]
