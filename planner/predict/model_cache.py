@@ -402,10 +402,11 @@ class ModelCache:
 
             def replayed() -> float:
                 trace = self.trace_in(numerics, recompute, residence=residence)
-                pool = replay(trace, micro_batch)
+                keeps = residence.keeps_gradients
+                pool = replay(trace, micro_batch, keeps_gradients=keeps)
                 allocated = max(1, pool.peak_allocated_bytes)
                 usual = pool.peak_reserved_bytes / allocated
-                return _least_ratio(trace, micro_batch, allocated, usual) if tight else usual
+                return _least_ratio(trace, micro_batch, allocated, usual, keeps) if tight else usual
 
             found = self.values.value(("fragmentation", *key), replayed)
             self._derived.reserved[key] = cast(float, found)
@@ -486,13 +487,16 @@ class _Derived:
         return frozenset({kernel.kind for kernel in kernels} | routed)
 
 
-def _least_ratio(trace: StepTrace, micro_batch: int, allocated: int, usual: float) -> float:
+def _least_ratio(
+    trace: StepTrace, micro_batch: int, allocated: int, usual: float, keeps_gradients: bool
+) -> float:
     """Return the smallest tried pool, relative to the allocated peak, that the step runs in."""
     for ratio in TIGHT_RATIOS:
         if ratio >= usual:
             break
         try:
-            replay(trace, micro_batch, limit_bytes=ratio * allocated)
+            limit = ratio * allocated
+            replay(trace, micro_batch, limit_bytes=limit, keeps_gradients=keeps_gradients)
         except PoolExhaustedError:
             continue
         return ratio

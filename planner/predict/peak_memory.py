@@ -24,6 +24,7 @@ from ..software.deepspeed_engine import (
     runs_deepspeed,
 )
 from ..software.frozen_base import dequantised_bytes, quantised_bytes
+from ..software.kept_memory import keeps_gradients
 from ..software.state_bytes import StateScale, state_scale, with_unused
 from ..software.versions import BF16_REDUCTION, FUSED_OPTIMIZER
 from ..step.model_parallel_step import boundary_bytes
@@ -89,9 +90,9 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
         shape,
         setup.layout,
         gather_bytes=gather,
-        grad_accum=setup.grad_accum,
+        grad_accum=_passes_held(setup),
         state=state_of(setup, traced, cache.profile),
-        reduces_once=NO_SYNC in setup.features,
+        reduces_once=NO_SYNC in setup.features and setup.grad_accum > 1,
     )
     staged = staging_bytes(cache, setup, gather_bytes=gather)
     engine = _engine_bytes(cache, setup, cache.profile.trainable_parameters)
@@ -100,6 +101,14 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
         memory = memory.beside(dequantised_bytes(cache.profile))
     staged -= _quantised_bytes(cache, setup)
     return replace(memory, parameters_bytes=memory.parameters_bytes + staged)
+
+
+def _passes_held(setup: Setup) -> int:
+    """Return micro-batches of a step as its gradients see them.
+
+    Those that outlive the step are held through forward passes too, as between micro-batches.
+    """
+    return max(2, setup.grad_accum) if keeps_gradients(setup) else setup.grad_accum
 
 
 def reserved_bytes(

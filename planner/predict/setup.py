@@ -10,7 +10,7 @@ from ...profiles.profile import NUMERICS_OF_PRECISION
 from ..constants import Constants
 from ..offload.host_copies import residence_of
 from ..plan.setup import Date, Setup
-from ..software.kept_memory import KEPT_LOGITS, fuses_kernels, loss_of
+from ..software.kept_memory import KEPT_LOGITS, fuses_kernels, keeps_gradients, loss_of
 from ..software.stack import StackFacts, facts_of
 from ..software.versions import (
     BF16_REDUCTION,
@@ -48,6 +48,7 @@ def setup_residence(setup: Setup) -> Residence:
         away,
         loss=away.loss if away.loss != "whole" else own,
         keeps_logits=KEPT_LOGITS in setup.features,
+        keeps_gradients=keeps_gradients(setup),
         scripts_gelu=scripts_gelu(setup.stack, date),
         fuses=fuses_kernels(setup.stack, date, compiled=setup.compile),
     )

@@ -6,12 +6,15 @@ from collections.abc import Collection
 
 from ...catalog.vocabulary import Stack
 from ...profiles.passes.loss import Loss
-from ..plan.setup import Date
+from ...profiles.profile import NUMERICS_OF_PRECISION
+from ..plan.setup import Date, Setup
 from .versions import ENGINE_IN_MEGATRON
 
 KEPT_LOGITS = "kept-logits"
 FUSED_LOSS = "fused-cross-entropy"
-"""Features, as run records name them."""
+KEPT_GRADIENTS = "kept-gradients"
+"""Features, as run records name them. The last: gradients live on into the next step, because the
+loop never clears them, or because it writes zeros into them (`FREED_GRADIENTS`)."""
 
 
 def loss_of(stack: Stack, features: Collection[str] = ()) -> Loss:
@@ -27,6 +30,17 @@ def loss_of(stack: Stack, features: Collection[str] = ()) -> Loss:
     if stack == "megatron":
         return "softmax kept"
     return "one kernel" if FUSED_LOSS in features else "whole"
+
+
+def keeps_gradients(setup: Setup) -> bool:
+    """Return whether gradients are held from their step into the next.
+
+    Apex O2, which has 16-bit layers on one device or under DDP, sets theirs to None before every
+    backward pass (apex/amp/_process_optimizer.py, `prepare_backward_with_master_weights`).
+    """
+    sixteen_bit = NUMERICS_OF_PRECISION[setup.precision] == "amp16" and not setup.autocast
+    is_apex = sixteen_bit and setup.layout.shard == 1
+    return KEPT_GRADIENTS in setup.features and not is_apex
 
 
 def fuses_kernels(stack: Stack, date: Date | None, *, compiled: bool) -> bool:

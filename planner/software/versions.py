@@ -22,6 +22,9 @@ NATIVE_GELU: Date = (2021, 1)
 that year (DeepLearningExamples' BERT went back and forth in 2020-04)."""
 FOREACH_OPTIMIZERS: Date = (2023, 3)
 """torch 2.0 made its optimizers step all tensors of a list at once."""
+FREED_GRADIENTS: Date = (2023, 3)
+"""torch 2.0: `zero_grad` frees gradients, where it wrote zeros into them before (its release notes:
+set_to_none is True by default)."""
 LEAN_MEGATRON: Date = (2025, 1)
 """Megatron with Transformer Engine and CUDA graphs whatever the recipe, as all use it since."""
 TRANSFORMER_ENGINE = "transformer-engine"

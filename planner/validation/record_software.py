@@ -11,7 +11,7 @@ from ...catalog.vocabulary import PRECISIONS, Offloaded, Precision, Recompute, S
 from ...profiles.records import RunRecord
 from ..plan.layout import Layout
 from ..plan.setup import Date
-from ..software.kept_memory import FUSED_LOSS, KEPT_LOGITS
+from ..software.kept_memory import FUSED_LOSS, KEPT_GRADIENTS, KEPT_LOGITS
 from ..software.stack import casts_layers
 from ..software.versions import (
     BF16_GRADIENTS,
@@ -19,6 +19,7 @@ from ..software.versions import (
     BLOCKING,
     ENGINE_IN_MEGATRON,
     FLASH_PACKAGE,
+    FREED_GRADIENTS,
     FUSED_OPTIMIZER,
     INT8,
     NATIVE_AUTOCAST,
@@ -175,6 +176,8 @@ def features_of(
     if stack == "torch-compile":
         implied[FUSED_OPTIMIZER] = "what torchtune and torchtitan set beside compile"
     date = record.software_date
+    if stack.startswith("torch") and date and date < FREED_GRADIENTS:
+        implied[KEPT_GRADIENTS] = "zero_grad of torch before 2.0 writes zeros into them"
     if stack == "xla" and not accelerator.needs_xla and date and date < XLA_OVERLAPS_ON_GPUS:
         implied[BLOCKING] = "XLA on GPUs before 2024-03"
     why = engine_of(record) if stack == "megatron" else None

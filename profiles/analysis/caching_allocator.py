@@ -140,7 +140,13 @@ class CachingAllocator:
                 self.reserved_bytes -= self._segments.pop(address)
 
 
-def replay(step: StepTrace, micro_batch: int, *, limit_bytes: float | None = None) -> MemoryReplay:
+def replay(
+    step: StepTrace,
+    micro_batch: int,
+    *,
+    limit_bytes: float | None = None,
+    keeps_gradients: bool = False,
+) -> MemoryReplay:
     """Return what a step holds at its peak, at this micro-batch size, once training has begun.
 
     Two steps are replayed on a new pool: optimizers make their state when they first step, in what
@@ -150,6 +156,7 @@ def replay(step: StepTrace, micro_batch: int, *, limit_bytes: float | None = Non
         step: the traced step.
         micro_batch: samples.
         limit_bytes: memory that the pool may take; None is as much as it likes.
+        keeps_gradients: whether gradients outlive a step, so that those of the next are added.
 
     Raises:
         PoolExhaustedError: the step needs more than `limit_bytes`.
@@ -159,14 +166,15 @@ def replay(step: StepTrace, micro_batch: int, *, limit_bytes: float | None = Non
         base + per_sample * micro_batch
         for base, per_sample in zip(memory.bytes_base, memory.bytes_per_sample, strict=True)
     ]
-    pool = _Pool(memory, sizes, limit_bytes)
+    kept = _gradients(step) if keeps_gradients else frozenset[int]()
+    pool = _Pool(memory, sizes, limit_bytes, kept)
     pool.run(state_from_tick=_first_tick(step, "optimizer"))
     pool.next_step()
     pool.run()
     return MemoryReplay(
         peak_allocated_bytes=pool.most,
         peak_reserved_bytes=pool.allocator.peak_reserved_bytes,
-        breakdown_bytes=_breakdown(memory, sizes, pool.alive_at_peak, pool.most),
+        breakdown_bytes=_breakdown(memory, sizes, pool.alive_at_peak, pool.most, kept),
         peak_tick=pool.peak_tick,
     )
 
@@ -174,8 +182,14 @@ def replay(step: StepTrace, micro_batch: int, *, limit_bytes: float | None = Non
 class _Pool:
     """The allocator while steps of one memory stream run on it."""
 
-    def __init__(self, memory: MemoryStream, sizes: list[int], limit_bytes: float | None) -> None:
-        self._memory, self._sizes = memory, sizes
+    def __init__(
+        self,
+        memory: MemoryStream,
+        sizes: list[int],
+        limit_bytes: float | None,
+        kept: frozenset[int],
+    ) -> None:
+        self._memory, self._sizes, self._kept = memory, sizes, kept
         self.allocator = CachingAllocator(limit_bytes)
         self._handles: dict[int, tuple[int, int, int]] = {}
         self.most, self.peak_tick, self.alive_at_peak = 0, -1, 0
@@ -190,7 +204,7 @@ class _Pool:
                 self._make(state, order, tick)
                 waits = set()
             if not born:
-                handle = handles.pop(row, None)
+                handle = None if row in self._kept else handles.pop(row, None)
                 if handle is not None:
                     allocator.free(handle)
             elif sizes[row] > 0 and row not in waits and row not in handles:
@@ -198,13 +212,23 @@ class _Pool:
                 handles[row] = allocator.allocate(sizes[row])
                 if allocator.allocated_bytes > self.most:
                     self._mark_peak(order, tick)
+            elif row in self._kept and row in handles:
+                self._add(row, order, tick)
         self._make(sorted(waits), 0, -1)
 
     def next_step(self) -> None:
         """Free what a step leaves behind (gradients) and forget its peak, but not the pool."""
-        for row in [row for row in self._handles if self._memory.birth_tick[row] >= 0]:
+        births = self._memory.birth_tick
+        for row in [row for row in self._handles if births[row] >= 0 and row not in self._kept]:
             self.allocator.free(self._handles.pop(row))
         self.most = 0
+
+    def _add(self, row: int, order: int, tick: int) -> None:
+        """Make a gradient that is added to the one kept from the step before, and is gone."""
+        handle = self.allocator.allocate(self._sizes[row])
+        if self.allocator.allocated_bytes > self.most:
+            self._mark_peak(order, tick)
+        self.allocator.free(handle)
 
     def _make(self, rows: Sequence[int], order: int, tick: int) -> None:
         for row in rows:
@@ -225,6 +249,18 @@ class _Pool:
             for row, (birth, category) in enumerate(zip(births, categories, strict=True))
             if birth < 0 and category == number
         ]
+
+
+def _gradients(step: StepTrace) -> frozenset[int]:
+    """Return the gradients that a step makes and its optimizer reads."""
+    memory, read = step.memory, _first_tick(step, "optimizer")
+    number = CATEGORIES.index("gradients")
+    rows = zip(memory.category, memory.birth_tick, memory.death_tick, strict=True)
+    return frozenset(
+        row
+        for row, (category, birth, death) in enumerate(rows)
+        if category == number and 0 <= birth < read < death
+    )
 
 
 def _first_tick(step: StepTrace, phase: str) -> int:
@@ -274,9 +310,13 @@ def _segment_bytes(size: int) -> int:
 
 
 def _breakdown(
-    memory: MemoryStream, sizes: list[int], last_event: int, peak_bytes: int
+    memory: MemoryStream,
+    sizes: list[int],
+    last_event: int,
+    peak_bytes: int,
+    kept: frozenset[int],
 ) -> dict[Category, int]:
-    alive = _alive_after(events(memory), last_event)
+    alive = _alive_after(events(memory), last_event) | kept
     totals = dict.fromkeys(CATEGORIES, 0)
     for row in alive:
         if sizes[row] > 0:

@@ -47,6 +47,9 @@ class Residence:
     loss: Loss = "whole"
     keeps_logits: bool = False
     """Whether a variable of the training loop holds the logits until the step ends."""
+    keeps_gradients: bool = False
+    """Whether gradients live on through the forward pass of the next step. The storages of one step
+    do not show it: whoever asks what is held has to (`replay`, `kept_passes`)."""
     scripts_gelu: bool = False
     """Whether GELU is a TorchScript function of 2020."""
     fuses: bool = False
@@ -64,7 +67,7 @@ def resident(step: StepTrace, residence: Residence) -> StepTrace:
         step: the step, recompute included.
         residence: what leaves the device.
     """
-    if replace(residence, fuses=False) == ON_DEVICE:
+    if replace(residence, fuses=False, keeps_gradients=False) == ON_DEVICE:
         return step
     step = with_loss(step, residence.loss, keeps_logits=residence.keeps_logits)
     if residence.scripts_gelu:

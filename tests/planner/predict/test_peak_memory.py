@@ -46,3 +46,18 @@ def test_compiled_blocks_keep_no_more_than_eager_ones(small_decoder: Profile) ->
     cache = ModelCache(small_decoder)
     plain = replace(BASE, recompute="none")
     assert peak_bytes(cache, replace(plain, compile=True)) <= peak_bytes(cache, plain)
+
+
+def test_gradients_that_outlive_a_step_are_held_as_between_micro_batches(
+    small_decoder: Profile,
+) -> None:
+    cache = ModelCache(small_decoder)
+    plain = replace(BASE, recompute="none")
+    kept = replace(plain, features=frozenset({"kept-gradients"}))
+    more = peak_bytes(cache, kept) - peak_bytes(cache, plain)
+    # Gradients are fp32 under autocast; a part of them was made at the peak in any case.
+    assert 0 < more <= 4 * small_decoder.trainable_parameters
+    assert peak_bytes(cache, kept) == peak_bytes(cache, replace(plain, grad_accum=2))
+    assert peak_bytes(cache, replace(kept, grad_accum=4)) == peak_bytes(
+        cache, replace(plain, grad_accum=4)
+    )

@@ -5,7 +5,12 @@ import pytest
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.setup import setup_residence
-from gpuplan.planner.software.kept_memory import fuses_kernels, loss_of
+from gpuplan.planner.software.kept_memory import (
+    KEPT_GRADIENTS,
+    fuses_kernels,
+    keeps_gradients,
+    loss_of,
+)
 
 
 def test_the_loss_follows_the_stack_and_the_features() -> None:
@@ -38,3 +43,24 @@ def test_a_feature_says_more_than_the_stack() -> None:
     assert setup_residence(chunked).loss == "chunked"
     kept = Setup(**base, features=frozenset({"kept-logits"}))
     assert setup_residence(kept).keeps_logits and not setup_residence(Setup(**base)).keeps_logits
+
+
+@pytest.mark.parametrize(
+    ("precision", "autocast", "shard", "keeps"),
+    [
+        ("fp32", True, 1, True),
+        ("fp16-amp", True, 1, True),
+        # Apex O2 drops those of its 16-bit layers before every backward pass.
+        ("fp16-amp", False, 1, False),
+        ("bf16-amp", False, 8, True),
+    ],
+)
+def test_gradients_are_kept_where_the_feature_says_so_and_not_by_apex(
+    precision: str, autocast: bool, shard: int, keeps: bool
+) -> None:
+    layout = Layout(data=shard, shard=shard, zero_stage=3 if shard > 1 else 0)
+    base = {"layout": layout, "precision": precision, "micro_batch": 1, "autocast": autocast}
+    setup = Setup(**base, features=frozenset({KEPT_GRADIENTS}))
+    assert keeps_gradients(setup) is keeps
+    assert setup_residence(setup).keeps_gradients is keeps
+    assert not keeps_gradients(Setup(**base))

@@ -149,6 +149,13 @@ def test_compiled_recipes_step_with_a_fused_optimizer():
     assert "fused-optimizer" not in stated(stack="torch-eager").setup.features
 
 
+def test_torch_before_2_wrote_zeros_into_gradients():
+    assert "kept-gradients" in stated(stack="torch-eager", date="2021").setup.features
+    assert "kept-gradients" not in stated(stack="torch-eager", date="2024-12").setup.features
+    assert "kept-gradients" not in stated(stack="megatron", date="2021").setup.features
+    assert "kept-gradients" not in stated(stack="torch-eager", date=None).setup.features
+
+
 @pytest.mark.parametrize(
     ("fields", "is_engine"),
     [

@@ -158,3 +158,25 @@ def test_the_optimizers_state_is_made_in_what_the_first_backward_pass_freed() ->
     found = replay(step, 1)
     assert found.peak_allocated_bytes == 140 * MIB
     assert found.peak_reserved_bytes == 200 * MIB
+
+
+def test_gradients_that_are_kept_stand_beside_the_next_forward_pass() -> None:
+    """activation ticks 0-2 | gradient 1-5 | the optimizer reads it at 4."""
+    step = _step(
+        births=[0, 1],
+        deaths=[2, 5],
+        base=[100 * MIB, 30 * MIB],
+        per_sample=[0, 0],
+        categories=["activations", "gradients"],
+    )
+    optimizer = Segment(name="step", phase="optimizer", block=None, kernels=())
+    step = step.model_copy(update={"segments": (optimizer,), "schedule": [0], "start_tick": [4]})
+    assert replay(step, 1).peak_allocated_bytes == 130 * MIB
+    kept = replay(step, 1, keeps_gradients=True)
+    # That of the step before, and the new one until it is added.
+    assert kept.peak_allocated_bytes == 160 * MIB
+    assert kept.breakdown_bytes["gradients"] == 30 * MIB
+    used_at_once = step.model_copy(
+        update={"memory": step.memory.model_copy(update={"death_tick": [2, 3]})}
+    )
+    assert replay(used_at_once, 1, keeps_gradients=True).peak_allocated_bytes == 130 * MIB
