@@ -10,6 +10,7 @@ import click
 
 from ...catalog.errors import UsageError
 from .shared import Count, F, OneOf, option
+from .step_range import StepRange
 
 if TYPE_CHECKING:
     from ...launcher.runner.training_options import TrainingOptions
@@ -83,6 +84,14 @@ OPTIONS = (
     ),
     option(
         "Training",
+        "--profile-steps",
+        type=StepRange(),
+        metavar="FIRST:LAST",
+        help="Watch these steps with torch's profiler, as 10:12: a trace in the folder of results,"
+        " and its kernels beside the plan in `gpuplan actuals`.",
+    ),
+    option(
+        "Training",
         "--tracker",
         type=OneOf(TRACKERS),
         multiple=True,
@@ -117,6 +126,7 @@ class TrainingValues:
     allow_missing: tuple[str, ...]
     allow_unexpected: tuple[str, ...]
     tracker: tuple[str, ...]
+    profile_steps: tuple[int, int] | None
 
     def training(self) -> TrainingOptions:
         """Return them as the runner takes them.
@@ -149,6 +159,7 @@ class TrainingValues:
             allow_missing=self.allow_missing,
             allow_unexpected=self.allow_unexpected,
             tracker=tuple(dict.fromkeys(self.tracker)),
+            profile_steps=self.profile_steps,
         )
 
 

@@ -20,6 +20,16 @@ OTHER_PARTS = ("optimizer", "input", "checkpoint")
 OTHER_BREAKDOWN = ("optimizer", "input_wait")
 
 
+KERNEL_PARTS = {
+    "compute": "kernels: matrix products",
+    "memory_bound": "kernels: memory traffic",
+    "optimizer": "kernels: optimizer",
+    "communication_exposed": "kernels: collectives that nothing hides",
+    "idle": "kernels: none, the device waits",
+}
+"""Parts of `kernels.json`, and what their rows are called."""
+
+
 class ActualsRow(FrozenModel):
     """One thing that was predicted or measured; null is unknown."""
 
@@ -67,17 +77,26 @@ def actuals(place: Path) -> Actuals:
     """
     path = place / "record.json" if place.is_dir() else place
     record = _record(path)
+    profiled = _profiled(path.parent / "profile" / "kernels.json")
     plan = None if record.get("plan") is None else _plan(path.parent / "job" / "plan.json")
     if plan is not None and plan.id != record["plan"]:
         plan = None
     try:
-        return compare(record, plan)
+        return compare(record, plan, profiled)
     except (AttributeError, TypeError, ValidationError):
         raise _no_record(path) from None
 
 
-def compare(record: Mapping[str, Any], plan: Plan | None) -> Actuals:
-    """Return what a record measured beside what a plan predicts."""
+def compare(
+    record: Mapping[str, Any], plan: Plan | None, profiled: Mapping[str, Any] | None = None
+) -> Actuals:
+    """Return what a record measured beside what a plan predicts.
+
+    Args:
+        record: of the run.
+        plan: that it followed.
+        profiled: `kernels.json` of its profiled steps; None where none were.
+    """
     return Actuals(
         run=record.get("id"),
         model_name=record.get("model_name"),
@@ -87,8 +106,12 @@ def compare(record: Mapping[str, Any], plan: Plan | None) -> Actuals:
         accelerators=record.get("accelerators"),
         planned_accelerator=None if plan is None else plan.offer.accelerator,
         steps=record.get("steps"),
-        rows=(*_time_rows(record, plan), *_memory_rows(record, plan)),
-        notes=tuple(_notes(record, plan)),
+        rows=(
+            *_time_rows(record, plan),
+            *_kernel_rows(profiled, plan),
+            *_memory_rows(record, plan),
+        ),
+        notes=(*_notes(record, plan), *_profile_notes(profiled)),
     )
 
 
@@ -122,6 +145,37 @@ def _time_rows(record: Mapping[str, Any], plan: Plan | None) -> Iterator[Actuals
         predicted=None if breakdown is None else breakdown.input_wait,
         measured=parts.get("input"),
     )
+
+
+def _kernel_rows(profiled: Mapping[str, Any] | None, plan: Plan | None) -> Iterator[ActualsRow]:
+    """Yield the time of kernels in one profiled step beside the parts that the plan has of it."""
+    if profiled is None:
+        return
+    parts: Mapping[str, float | None] = profiled["parts_s"]
+    predicted = None if plan is None else kernel_parts(plan.breakdown_s)
+    for part, words in KERNEL_PARTS.items():
+        if parts.get(part) is None and profiled["device"] == "cpu":
+            continue
+        yield _row(
+            words,
+            "s",
+            predicted=None if predicted is None else predicted[part],
+            measured=parts.get(part),
+        )
+
+
+def kernel_parts(breakdown: Breakdown) -> dict[str, float]:
+    """Return the predicted seconds of one step by what a profile of it can tell apart."""
+    return {
+        "compute": breakdown.compute,
+        "memory_bound": breakdown.memory_bound,
+        "optimizer": breakdown.optimizer,
+        "communication_exposed": breakdown.tensor_comm
+        + breakdown.context_comm
+        + breakdown.expert_comm
+        + breakdown.data_comm_exposed,
+        "idle": breakdown.launch + breakdown.pipeline_bubble + (breakdown.input_wait or 0.0),
+    }
 
 
 def _memory_rows(record: Mapping[str, Any], plan: Plan | None) -> Iterator[ActualsRow]:
@@ -190,6 +244,28 @@ def _notes(record: Mapping[str, Any], plan: Plan | None) -> Iterator[str]:
         yield "The peak memory of a processor is not measured."
     if (record.get("measured") or {}).get("step_time_s") is None:
         yield "The run was too short to time: its first 3 steps are left out."
+
+
+def _profile_notes(profiled: Mapping[str, Any] | None) -> Iterator[str]:
+    if profiled is not None:
+        first, last = profiled["first_step"], profiled["last_step"]
+        yield (
+            f"The rows of kernels are of the first process in steps {first} to {last}, which the"
+            f" profiler slows ({float(profiled['step_s']) * 1e3:.4g} ms each); no other row counts"
+            " them."
+        )
+        if profiled["device"] == "cpu":
+            yield "On a processor they are the operations, whose time the profiler adds to."
+
+
+def _profiled(path: Path) -> dict[str, Any] | None:
+    """Return the times of profiled steps; None where there are none that can be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    needed = {"device", "step_s", "parts_s", "first_step", "last_step"}
+    return found if isinstance(found, dict) and needed <= set(found) else None
 
 
 def _record(path: Path) -> dict[str, Any]:

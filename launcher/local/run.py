@@ -110,6 +110,7 @@ def prepare(
         run_id=f"{name}-{uuid4().hex[:6]}",
         timeout_s=request.timeout_s,
     )
+    job.training.refuse_beyond(job.steps)
     if job.plan is not None:
         execution_of(job.plan)
     refuse_unreadable_weights(job)

@@ -54,6 +54,7 @@ def launch_job(
             "The plan does not say how much to train.",
             fix="give --steps, or estimate with --tokens, --samples or --epochs.",
         )
+    request.training.refuse_beyond(steps)
     return Job(
         spec=_on_node(spec, project),
         plan=plan.model_dump(mode="json"),

@@ -32,6 +32,7 @@ from .own_state import open_own_state
 from .parallel.parallelize import as_float
 from .processes import Processes
 from .reporting.metrics import Heartbeat, say
+from .reporting.profiling import StepProfiler
 from .reporting.report import Report
 from .reporting.slow_ranks import name_slow_ranks
 from .schedule import Schedule, open_schedule
@@ -42,7 +43,7 @@ from .training_options import REWIND
 SETTLED_STEPS = 3
 """Steps of a run that choose kernels and make the optimizer's state; no time of theirs counts."""
 SLOW_RANK_EVERY = 50
-BESIDE = ("checkpoint", "evaluation")
+BESIDE = ("checkpoint", "evaluation", "profile")
 """Parts that are no time of the step itself."""
 
 
@@ -73,6 +74,7 @@ class Loop:
         self._parts = PartTimes(processes.device)
         self._heartbeat = Heartbeat(job.out_dir, processes.rank)
         self._report: Report | None = None
+        self._profiler = StepProfiler(job, processes.device, is_first=processes.is_first)
         self._stopping = Stopping()
         self._began_s = time.perf_counter()
         self._before_s = 0.0
@@ -152,12 +154,15 @@ class Loop:
         outcome, job = self._outcome, self._job
         first = outcome.step
         while outcome.step < job.steps:
+            self._profiler.begin(outcome.step + 1)
             before = self._one_step()
             outcome.step += 1
+            if self._profiler.end(outcome.step):
+                self._parts.mark("profile")
             self._heartbeat.beat(outcome.step)
             if before is not None:
                 self._note(
-                    before, outcome.step - 1, is_settled=outcome.step > first + SETTLED_STEPS
+                    before, outcome.step - 1, is_settled=outcome.step - 1 > first + SETTLED_STEPS
                 )
                 if before.stop:
                     self._stopping.pass_on(steps_left=job.steps - outcome.step)
@@ -175,6 +180,7 @@ class Loop:
             self._checkpoints.name_if_done()
             if (outcome.step - first) % SLOW_RANK_EVERY == 0:
                 name_slow_ranks(self._processes, self._parts.of_step())
+        self._profiler.close(outcome.step)
         outcome.stopped = outcome.step < job.steps and not self._evaluation.ends_run
         if outcome.step > first:
             self._parts.begin()
@@ -225,7 +231,7 @@ class Loop:
         step_s = sum(seconds for part, seconds in parts.items() if part not in BESIDE)
         outcome.last_loss = agreed.loss
         waited_s, norm, rate = self._unreported.popleft()
-        if is_settled:
+        if is_settled and not self._profiler.covers(step):
             outcome.add(step_s, parts)
         if self._report is not None:
             self._report.step(

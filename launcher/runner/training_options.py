@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...catalog.errors import UsageError
+
 STOP, REWIND = "stop", "rewind"
 ON_NAN = (STOP, REWIND)
 CONSTANT, LINEAR, COSINE = "constant", "linear", "cosine"
@@ -36,3 +38,18 @@ class TrainingOptions:
     """Names in the weights that the model may lack."""
     tracker: tuple[str, ...] = ()
     """Of `TRACKERS`, that get the numbers of every step and evaluation."""
+    profile_steps: tuple[int, int] | None = None
+    """First and last step that torch's profiler watches, from 1."""
+
+    def refuse_beyond(self, steps: int) -> None:
+        """Refuse what a run of so many steps never comes to.
+
+        Raises:
+            UsageError: the steps to be profiled are behind its last one.
+        """
+        asked = self.profile_steps
+        if asked is not None and asked[0] > steps:
+            raise UsageError(
+                f"--profile-steps {asked[0]}:{asked[1]} begins after the last of {steps:,} steps.",
+                fix="profile earlier steps, behind the first three, or give more --steps.",
+            )

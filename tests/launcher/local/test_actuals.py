@@ -135,3 +135,55 @@ def test_the_command_prints_every_form(folder: Path, capsys) -> None:
 def test_a_folder_without_a_record_is_one_error(tmp_path: Path, capsys) -> None:
     assert run(["actuals", str(tmp_path)]) == 2
     assert "No run record can be read" in capsys.readouterr().err
+
+
+def profiled(**changes: Any) -> dict[str, Any]:
+    parts = {
+        "compute": 0.25,
+        "memory_bound": 0.1,
+        "optimizer": 0.02,
+        "communication": 0.09,
+        "communication_exposed": 0.04,
+        "idle": 0.01,
+    }
+    return {
+        "device": "cuda",
+        "first_step": 10,
+        "last_step": 12,
+        "step_s": 0.43,
+        "parts_s": parts,
+        **changes,
+    }
+
+
+def test_kernels_of_profiled_steps_stand_beside_the_parts_of_the_plan() -> None:
+    plan = make_plan()
+    answer = compare(record(), plan, profiled())
+    kernels = {name: row for name, row in rows(answer).items() if name.startswith("kernels")}
+    parts = plan.breakdown_s
+    assert [row.measured for row in kernels.values()] == [0.25, 0.1, 0.02, 0.04, 0.01]
+    assert [row.predicted for row in kernels.values()] == pytest.approx(
+        [
+            parts.compute,
+            parts.memory_bound,
+            parts.optimizer,
+            parts.data_comm_exposed,
+            parts.launch + parts.pipeline_bubble,
+        ]
+    )
+    assert "steps 10 to 12" in answer.notes[-1]
+    known = sum(row.predicted or 0.0 for row in kernels.values()) + parts.host_comm_exposed
+    assert known == pytest.approx(plan.step_time_s.value), "a part of the step is in no row"
+
+
+def test_a_processor_tells_nothing_of_an_idle_device(tmp_path: Path) -> None:
+    unknown = dict.fromkeys(("communication", "communication_exposed", "idle"))
+    seen = profiled(device="cpu", parts_s={**profiled()["parts_s"], **unknown})
+    names = [name for name in rows(compare(record(), None, seen)) if name.startswith("kernels")]
+    assert len(names) == 3
+    (tmp_path / "record.json").write_text(json.dumps(record(plan=None)))
+    (tmp_path / "profile").mkdir()
+    (tmp_path / "profile" / "kernels.json").write_text("{")
+    assert not any(row.name.startswith("kernels") for row in actuals(tmp_path).rows)
+    (tmp_path / "profile" / "kernels.json").write_text(json.dumps(seen))
+    assert any(row.name.startswith("kernels") for row in actuals(tmp_path).rows)
