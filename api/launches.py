@@ -113,17 +113,20 @@ def start(
     The intent and its worst case are in the store before anything is asked for.
 
     Raises:
-        LimitError: The worst case would pass a limit, or one of the project's file that refuses;
-            nothing is kept.
+        LimitError: The worst case would pass a limit, or one of the project's file that refuses, or
+            there is no time left until the deadline; nothing is kept.
         NoCapacityError: No place has such machines; nothing was rented.
         EngineError: SkyPilot refused or failed; what was started is torn down.
     """
     from ..launcher.lifecycle import transitions
     from ..launcher.prepare import prepare
     from ..launcher.prepare.intent import held_to_reservation, intent
+    from ..launcher.prepare.preflight import refuse_past_deadline
     from ..launcher.store.spending_limits import SpendingLimits
 
     context.engine.ready()
+    # Again, as the question to rent may have stood for hours.
+    refuse_past_deadline(prepared.cost, prepared.request.deadline, now=context.now())
     limits = replace(limits or SpendingLimits(), file=prepared.project_file)
     if limits.any:
         prepared = held_to_reservation(prepared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -10,7 +11,7 @@ import click
 
 from ..options.launch import LIMITS, F, with_options
 from ..options.launch_values import ActionOnProjection, LimitOptions, limits_of
-from ..options.shared import Count, Dollars, GroupedCommand, OneOf, option
+from ..options.shared import Count, Dollars, Duration, GroupedCommand, OneOf, option
 
 
 def _limits(command: F) -> F:
@@ -25,6 +26,8 @@ class ResumeOptions(LimitOptions):
     max_cost: Decimal | None
     """US dollars."""
     max_hours: float | None
+    deadline: float | None
+    """Seconds from now."""
     on_projection: ActionOnProjection | None
     detach: bool
     quiet: bool
@@ -44,6 +47,12 @@ class ResumeOptions(LimitOptions):
     "--max-hours",
     type=Count(),
     help="Limit on the hours of all attempts together.",
+)
+@option(
+    "Money",
+    "--deadline",
+    type=Duration(),
+    help="Finish within this time from now, instead of by the deadline of before: 12h, 3d.",
 )
 @_limits
 @option(
@@ -68,6 +77,7 @@ def command(run: str, **options: Any) -> int:
     named = {
         "max_cost_usd": None if usd is None else float(usd),
         "max_hours": hours,
+        "deadline_s": None if asked.deadline is None else time.time() + asked.deadline,
         "action": asked.on_projection,
     }
     changes = {key: value for key, value in named.items() if value is not None}

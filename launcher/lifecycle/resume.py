@@ -292,7 +292,7 @@ def _refuse_to_resume(record: LaunchRecord, *, change_orders: bool) -> None:
     if record.outcome == "guarded" and not change_orders:
         raise UsageError(
             f"{record.run} was ended by its guard: {record.why}.",
-            fix="allow more with --max-cost, --max-hours or --on-projection continue.",
+            fix="allow more with --max-cost, --max-hours, --deadline or --on-projection continue.",
         )
 
 

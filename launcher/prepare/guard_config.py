@@ -111,7 +111,7 @@ def orders(
         notices=request.buys_spot(plan),
         timer=_timer(plan, request, cost, (*places, *fallback)),
     )
-    _refuse_no_room(made)
+    refuse_no_room(made)
     return made
 
 
@@ -197,22 +197,46 @@ def _projection(
     )
 
 
-def _refuse_no_room(made: Orders) -> None:
-    """Refuse a limit that the start and the end of the machines use up by themselves."""
+def refuse_no_room(made: Orders) -> None:
+    """Refuse limits that earlier launches, the start and the end of the machines use up.
+
+    Raises:
+        LimitError: they do, so that machines would be paid for and nothing trained.
+    """
     start_s = sum(one.value_s for one in startups())
     idle_usd = (start_s + made.tail_s) * made.usd_per_s
     idle_hours = (start_s + made.tail_s) / SECONDS_PER_HOUR
     said = f"{start_s / 60:.0f} minutes to start and up to {made.tail_s / 60:.0f} idle at the end"
-    if made.max_cost_usd is not None and idle_usd >= made.max_cost_usd:
+    spent_usd, spent_hours = made.spent_before_usd, made.hours_before
+    if made.max_cost_usd is not None and spent_usd + idle_usd >= made.max_cost_usd:
+        before = f" ${spent_usd:,.2f} are spent, and" if spent_usd else ""
         raise LimitError(
-            f"--max-cost ${made.max_cost_usd:,.2f} leaves nothing to train with: these machines"
-            f" cost ${idle_usd:,.2f} for {said}.",
+            f"--max-cost ${made.max_cost_usd:,.2f} leaves nothing to train with:{before} these"
+            f" machines cost ${idle_usd:,.2f} for {said}.",
             fix="allow more, choose fewer or cheaper machines, or give --outputs or --shared"
             " instead of --fetch, with which they stay for an hour.",
         )
-    if made.max_hours is not None and idle_hours >= made.max_hours:
+    if made.max_hours is not None and spent_hours + idle_hours >= made.max_hours:
+        before = f" {spent_hours:,.2f} hours are used, and" if spent_hours else ""
         raise LimitError(
-            f"--max-hours {made.max_hours:g} leaves nothing to train in: there are {said}.",
+            f"--max-hours {made.max_hours:g} leaves nothing to train in:{before} there are {said}.",
             fix="allow more, or give --outputs or --shared instead of --fetch, with which the"
             " machines stay for an hour.",
+        )
+
+
+def refuse_too_late(made: Orders) -> None:
+    """Refuse a launch whose machines would start after its deadline.
+
+    Raises:
+        LimitError: they would, and be paid for to train nothing.
+    """
+    start_s = sum(one.value_s for one in startups())
+    if made.deadline_s is not None and made.requested_at_s + start_s >= made.deadline_s:
+        left_s = made.deadline_s - made.requested_at_s
+        when = f"is in {left_s / 60:.0f} minutes" if left_s > 0 else "has passed"
+        raise LimitError(
+            f"The deadline {when}, and these machines take {start_s / 60:.0f} minutes to start:"
+            " they would be paid for, and train nothing.",
+            fix="give a later one with --deadline.",
         )

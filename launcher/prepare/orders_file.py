@@ -13,6 +13,7 @@ from ..bundle import ORDERS_FILE, write_orders
 from ..guard.orders import Orders, OrdersError
 from ..store.accounting import node_hours, spent_usd
 from ..store.launch_record import LaunchRecord
+from .guard_config import refuse_no_room, refuse_too_late
 
 
 def orders_path(record: LaunchRecord) -> Path:
@@ -32,6 +33,7 @@ def renew_orders(
 
     Raises:
         UsageError: the folder of the launch is gone or damaged.
+        LimitError: the limits leave nothing to train with.
     """
     path = orders_path(record)
     try:
@@ -53,4 +55,6 @@ def renew_orders(
         hours_before=node_hours(earlier, now=now) / record.nodes,
         **fields,
     )
+    refuse_no_room(orders)
+    refuse_too_late(orders)
     write_orders(path.parent, orders)

@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import yaml
 from answers import make_estimate, make_plan, make_run
 from fake_engine import FakeEngine
 
+from gpuplan import api
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.cli.main import run
 from gpuplan.launcher.prepare.prepare import LaunchAnswer
@@ -214,6 +215,20 @@ def test_a_limit_counts_what_was_launched_before(plan: Plan, engine: FakeEngine,
     assert len(engine.tasks) == 1
     (path,) = Path("gpuplan-launches").glob("*/job/guard.json")
     assert json.loads(path.read_text())["max_cost_usd"] == 66.01
+
+
+def test_a_question_that_stood_until_the_deadline_rents_nothing(
+    plan: Plan, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    class TomorrowMorning:
+        now = staticmethod(lambda _zone: datetime.now(UTC) + timedelta(hours=8))
+
+    monkeypatch.setattr(api.launches, "datetime", TomorrowMorning)
+    line = ["launch", "--provider", "aws", *OUTPUTS, "--deadline", "9h", "-y"]
+    assert run(line) == 4
+    assert "--deadline is in" in capsys.readouterr().err
+    assert engine.tasks == []
+    assert api.launches.history(api.launches.context(engine=engine)) == []
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,38 @@ def test_a_guarded_run_goes_on_with_other_orders(
     assert "2 x" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("limit", "said", "way_on"),
+    [
+        ({"deadline_s": 3600.0}, "The deadline has passed", ["--deadline", "9h"]),
+        ({"max_cost_usd": 41.0}, "leaves nothing to train with: $40.", ["--max-cost", "90"]),
+        ({"max_hours": 1.15}, "leaves nothing to train in: 1.1", ["--max-hours", "9"]),
+    ],
+)
+def test_a_run_whose_limits_are_used_up_rents_nothing(
+    record: LaunchRecord,
+    engine: FakeEngine,
+    capsys,
+    limit: dict[str, float],
+    said: str,
+    way_on: list[str],
+) -> None:
+    orders = Path(record.folder) / "job" / "guard.json"
+    held = {**json.loads(orders.read_text()), **limit}
+    if "deadline_s" in limit:
+        held["deadline_s"] += engine.clock().timestamp()
+    orders.write_text(json.dumps(held))
+    engine.clock.pass_s(3900)
+    engine.end_job(record.cluster, "failed")
+    run(["status"])
+    capsys.readouterr()
+    assert run(["resume", RUN]) == 4
+    assert said in capsys.readouterr().err
+    assert (engine.live(), len(engine.books)) == ([], 1)
+    assert run(["resume", RUN, *way_on]) == 0
+    assert len(engine.books) == 2
+
+
 def test_ctrl_c_while_following_leaves_the_run(
     record: LaunchRecord, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
