@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ..plan.parts import Estimated, Stops
-from .priors import Prior, prior
+from .priors import beside_steps_mean, prior
 from .restarts import (
     MOST_INTERVAL_S,
     Conditions,
@@ -91,7 +91,7 @@ def interval_s(of: Conditions) -> float:
 
 def elapsed_s(training_s: float, of: Conditions) -> float:
     """Return the mean time of a run with checkpoints and stops; searches ask thousands of times."""
-    work_s = training_s * (1 + _beside().value)
+    work_s = training_s * beside_steps_mean()
     return mean_s(work_s, segments_of(work_s, interval_s(of)), of)
 
 
@@ -120,18 +120,20 @@ def expected_run(training_s: Estimated, stops: Stops) -> ExpectedRun:
         stops: how often it is stopped, and what stops and checkpoints take.
     """
     of = as_conditions(stops)
-    beside = _beside()
-    work_s = training_s.value * (1 + beside.value)
+    beside = prior("beside_steps")
+    work_s = training_s.value * beside_steps_mean()
     segments = segments_of(work_s, interval_s(of))
     mean = elapsed(work_s, segments, of)
     held_s = segments * of.stall_s
+    middle_s = training_s.value * (1 + beside.value)
+    segments_of_middle = segments_of(middle_s, interval_s(of))
     spread = _Distribution(
-        log_steps_s=math.log(work_s + held_s),
+        log_steps_s=math.log(middle_s + segments_of_middle * of.stall_s),
         factors=(
             Spread.of(training_s.value, training_s.low, training_s.high),
             Spread.of(1 + beside.value, 1 + beside.low, 1 + beside.high),
         ),
-        losses=_losses(work_s, segments, of, stops),
+        losses=_losses(middle_s, segments_of_middle, of, stops),
     )
     return ExpectedRun(
         training_s=training_s.value,
@@ -234,8 +236,3 @@ def _points_of_loss(loss_s: Array, variance_s2: Array, some: Array, least_s: flo
     z = np.array(normal_points(LOSS_POINTS))
     cube = (1 - 1 / (9 * shape))[:, None] + z / (3 * np.sqrt(shape))[:, None]
     return least_s + beyond[:, None] * np.maximum(0.0, cube) ** 3
-
-
-@cache
-def _beside() -> Prior:
-    return prior("beside_steps")

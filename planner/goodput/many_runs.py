@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...catalog.units import SECONDS_PER_HOUR
-from .priors import prior
+from .priors import beside_steps_mean
 from .restarts import MOST_INTERVAL_S, Conditions, again_s, elapsed
 from .spread import (
     CUT,
@@ -83,7 +83,7 @@ def expected_runs(runs: ManyRuns) -> ManyExpected:
         saved_share=runs.saved_share,
     )
     interval_s = np.minimum(best_intervals_s(rate_per_s, runs.stall_s), MOST_INTERVAL_S)
-    work_s = runs.training_s * (1 + prior("beside_steps").value)
+    work_s = runs.training_s * beside_steps_mean()
     found = elapsed(work_s, np.maximum(1.0, np.round(work_s / interval_s)), of, np)
     billed_s = found.mean_s - found.waited_s
     return ManyExpected(

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from .rates import Rate
-from .spread import typical_rate
+from .spread import Spread, typical_rate
 
 KINDS = {"NVIDIA": "nvidia", "Google": "tpu"}
 
@@ -47,6 +47,18 @@ class RatePrior:
             high=self.high + other.high,
             source=f"{self.source}; {other.source}",
         )
+
+
+@cache
+def beside_steps_mean() -> float:
+    """Return training with evaluation and slow steps over its steps alone: the mean of the range.
+
+    Not its likely value: an expected time is the mean over all that a range leaves open, as the
+    rate of stops is counted (`spread.typical_rate`).
+    """
+    beside = prior("beside_steps")
+    middle = 1 + beside.value
+    return middle * Spread.of(middle, 1 + beside.low, 1 + beside.high).mean
 
 
 @cache
