@@ -47,6 +47,8 @@ class GuardReport(FrozenModel):
     """Of what was paid for in this attempt of the guard, until the command ended, from 0 to 1."""
     attempt_usd: Usd | None = None
     """Cost of this attempt of the guard."""
+    paid_s: float | None = None
+    """For how long it was paid for, by a clock that is not set."""
 
     @property
     def outcome(self) -> Outcome:
@@ -107,6 +109,18 @@ def command_usd(record: LaunchRecord, job: EngineJob, word: GuardReport | None) 
     return last.usd_per_hour * Decimal(str(seconds)) / Decimal(SECONDS_PER_HOUR)
 
 
+def counted_s(job: EngineJob, word: GuardReport | None) -> float:
+    """Return for how long machines cost at least, by their own clocks; 0 where they do not say.
+
+    Until their job ended. The guard counts by a monotonic clock, the engine by the node's.
+    """
+    if word is not None and word.paid_s is not None:
+        return word.paid_s
+    if job.started_at is None or job.ended_at is None:
+        return 0.0
+    return max(0.0, (job.ended_at - job.started_at).total_seconds())
+
+
 def managed_usd(
     record: LaunchRecord, job: EngineJob, word: GuardReport | None, *, now: datetime
 ) -> Decimal | None:
@@ -141,16 +155,22 @@ def _word(text: str) -> GuardReport | None:
             command_s=said.get("command_s"),
             command_share=_command_share(said),
             attempt_usd=_usd(said.get("usd")),
+            paid_s=_paid_s(said),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 def _command_share(said: dict[str, Any]) -> float | None:
-    command_s, began_s, seen_s = (said.get(k) for k in ("command_s", "began_at_s", "seen_at_s"))
-    if command_s is None or began_s is None or seen_s is None or seen_s <= began_s:
+    command_s, paid_s = said.get("command_s"), _paid_s(said)
+    if command_s is None or paid_s is None:
         return None
-    return max(0.0, min(1.0, command_s / (seen_s - began_s)))
+    return max(0.0, min(1.0, command_s / paid_s))
+
+
+def _paid_s(said: dict[str, Any]) -> float | None:
+    began_s, seen_s = said.get("began_at_s"), said.get("seen_at_s")
+    return None if began_s is None or seen_s is None or seen_s <= began_s else seen_s - began_s
 
 
 def _usd(value: Any) -> Decimal | None:

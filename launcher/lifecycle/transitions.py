@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import os
 import platform
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from .engine import ENDED, EngineError, EngineJob, NoCapacityError
 from .guard_report import (
     GuardReport,
     command_usd,
+    counted_s,
     lacks_results,
     managed_usd,
     run_in_log,
@@ -239,7 +241,7 @@ def settle(
         guard_why=None if word is None else word.why,
         trained=_trained(record, log, word),
         command_usd=command_usd(record, job, word),
-        **_managed_times(context, record, job, word),
+        **_times(context, record, job, word),
     )
 
 
@@ -266,7 +268,9 @@ def end(
             is_unseen = last.is_bound and last.outcome in UNSEEN
             if last.outcome is not None and (not is_unseen or outcome in UNSEEN):
                 return None
-            ended_at = last.ended_at or (None if last.began_at is None else context.now())
+            ended_at = last.ended_at
+            if ended_at is None and last.began_at is not None:
+                ended_at = max(context.now(), last.began_at)
             facts = {"ended_at": ended_at, "outcome": outcome, "is_bound": is_bound, **changes}
             one = one.with_last(**facts)
         return one.model_copy(update={"state": "ended", "outcome": outcome, "why": why})
@@ -274,16 +278,25 @@ def end(
     return advance(context, record, close, what=f"ended: {outcome}: {why}")
 
 
-def _managed_times(
+def _times(
     context: LaunchContext, record: LaunchRecord, job: EngineJob, word: GuardReport | None
 ) -> Changes:
-    """Return what an attempt keeps of a job that the engine recovered by itself.
+    """Return when the machines of an attempt were gone, and what the guard counted.
 
-    Between two of its machines nothing is paid: the guard counts what was paid, and without its
-    report the dollars are an upper bound.
+    The clock here may have been set, or have stood still while a laptop slept: then the machines'
+    own count holds. Between two machines of a job that the engine recovered by itself nothing is
+    paid: the guard counts what was paid, and without its report the dollars are an upper bound.
     """
     if not record.managed:
-        return {}
+        began_at = None if record.last is None else record.last.began_at
+        least = began_at and began_at + timedelta(seconds=counted_s(job, word))
+        if least is None or least <= context.now():
+            return {}
+        context.tell(
+            f"the clock here says less time than the machines of {record.run} counted themselves,"
+            " which is what their cost is taken from"
+        )
+        return {"ended_at": least}
     counted_usd = managed_usd(record, job, word, now=context.now())
     return {
         "ended_at": job.ended_at,

@@ -50,7 +50,7 @@ def spent_usd(record: LaunchRecord, *, now: datetime) -> Decimal:
 def node_hours(record: LaunchRecord, *, now: datetime) -> float:
     """Return for how many node-hours machines ran, all attempts."""
     spans_s = (
-        ((one.ended_at or now) - one.began_at).total_seconds()
+        max(0.0, ((one.ended_at or now) - one.began_at).total_seconds())
         for one in record.attempts
         if one.began_at is not None
     )

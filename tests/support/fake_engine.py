@@ -102,6 +102,11 @@ class FakeEngine:
         if any(job.name == name for job in self._managed):
             self._close(name)
 
+    def time_job(self, name: str, started_at: datetime, ended_at: datetime) -> None:
+        """Let the machines say from when to when the newest job of a cluster ran."""
+        first, *rest = self._jobs[name]
+        self._jobs[name] = [replace(first, started_at=started_at, ended_at=ended_at), *rest]
+
     def add_job(self, name: str, job: EngineJob) -> None:
         """Let somebody else give the machines of a cluster something to do."""
         self._jobs[name].insert(0, job)

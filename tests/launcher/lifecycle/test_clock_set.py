@@ -1,0 +1,95 @@
+"""A clock that is set, or stands still while a laptop sleeps: the machines' own count holds."""
+
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from fake_engine import Clock, FakeEngine
+from launch_records import RUN, make_context, make_record
+
+from gpuplan.launcher.lifecycle.context import LaunchContext
+from gpuplan.launcher.lifecycle.resume import down, reconcile_run
+from gpuplan.launcher.lifecycle.transitions import ask, begin, wait_started
+from gpuplan.launcher.store.accounting import node_hours, spent_usd
+from gpuplan.launcher.store.launch_record import LaunchRecord
+from gpuplan.launcher.store.spending_limits import SpendingLimits
+
+HOUR_S = 3600.0
+RAN_S = 8 * HOUR_S
+DONE = (
+    'gpuplan-guard: {"verdict": {"why": "done", "text": "It is done.", "exit_code": 0},'
+    ' "began_at_s": %f, "seen_at_s": %f, "command_s": 27000.0}\n'
+)
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine(Clock())
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def context(tmp_path: Path, engine: FakeEngine, said: list[str]) -> LaunchContext:
+    return make_context(tmp_path, engine, tell=said.append)
+
+
+def launched(context: LaunchContext, folder: Path) -> LaunchRecord:
+    """Return a launch whose job is submitted."""
+    record = make_record(folder, Clock(context.now()))
+    return wait_started(context, ask(context, begin(context, record, SpendingLimits(), spot=False)))
+
+
+@pytest.mark.parametrize("step_s", [0.0, -RAN_S], ids=["stood still", "was set back"])
+@pytest.mark.parametrize("has_word", [True, False])
+def test_hours_that_this_clock_missed_are_paid(
+    tmp_path: Path,
+    context: LaunchContext,
+    engine: FakeEngine,
+    said: list[str],
+    step_s: float,
+    has_word: bool,
+) -> None:
+    record = launched(context, tmp_path)
+    began_at = engine.clock()
+    engine.end_job(record.cluster)
+    # As the node saw it, whose clock goes right.
+    engine.time_job(record.cluster, began_at, began_at + timedelta(seconds=RAN_S))
+    if has_word:
+        began_s = began_at.timestamp()
+        engine.log = DONE % (began_s, began_s + RAN_S)
+    engine.clock.pass_s(step_s)
+    ended, _ = reconcile_run(context, context.ledger.get(RUN))
+    later = engine.clock() + timedelta(days=9)
+    assert 8 <= node_hours(ended, now=later) < 8.1
+    assert Decimal(8 * 36) <= spent_usd(ended, now=later) < Decimal(8 * 36) + 4
+    assert "clock" in said[-1]
+
+
+def test_a_clock_that_goes_right_changes_nothing(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, said: list[str]
+) -> None:
+    record = launched(context, tmp_path)
+    began_at = engine.clock()
+    engine.clock.pass_s(RAN_S)
+    engine.end_job(record.cluster)
+    engine.time_job(record.cluster, began_at, engine.clock())
+    engine.clock.pass_s(HOUR_S)  # Idle, until somebody looked.
+    ended, _ = reconcile_run(context, record)
+    assert spent_usd(ended, now=engine.clock()) >= engine.billed_usd() > 9 * 36
+    assert not [text for text in said if "clock" in text]
+
+
+def test_no_hour_is_below_none(tmp_path: Path, context: LaunchContext, engine: FakeEngine) -> None:
+    launched(context, tmp_path)
+    engine.clock.pass_s(-RAN_S)
+    ended = down(context, context.ledger.get(RUN))
+    assert ended.last is not None and ended.last.began_at is not None
+    assert ended.last.ended_at == ended.last.began_at
+    assert node_hours(ended, now=engine.clock()) == 0
+    running = ended.with_last(ended_at=None)
+    assert node_hours(running, now=engine.clock()) == 0
