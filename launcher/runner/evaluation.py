@@ -15,6 +15,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,11 +27,12 @@ from torch.utils.data import DataLoader
 from ...catalog.errors import UsageError, UserFileError
 from ...profiles.user_model.checks import Batch, checked_batch, described
 from ...profiles.user_model.placing import placed
-from ...profiles.user_model.workload import Workload, bound_function, optional_function
+from ...profiles.user_model.workload import Workload, bound_function
 from .build import Trainer
 from .input.batches import has_places
 from .input.samples import Place, Seeded
 from .job import Job
+from .lightning_validation import has_validation, validation_metrics, validation_samples
 from .loss_weights import loss_weights
 from .numerics import input_dtype
 from .parallel.parallelize import LossModule, SteadyDDP
@@ -55,7 +57,6 @@ class Evaluation:
         self._trainer = trainer
         self._processes = processes
         self._every = job.training.eval_every_steps
-        self._metrics = _metrics_function(workload)
         self._weights = loss_weights(workload, trainer.execution.layout, processes.device)
         self.found: dict[str, float] = {}
         """Numbers of the last evaluation."""
@@ -65,6 +66,9 @@ class Evaluation:
         """Evaluations since the best."""
         if self._every is not None:
             self._dataset = _dataset(workload, trainer)
+            self._metrics = _metrics_function(workload, trainer.model, self._dataset)
+        elif processes.is_first and has_validation(workload, trainer.model):
+            say(f"{workload.name} has a validation_step(): it runs with --eval-every STEPS")
 
     def is_due(self, step: int) -> bool:
         """Return whether to evaluate after so many steps."""
@@ -185,8 +189,10 @@ class Evaluation:
             yield placed(batch, self._processes.device, dtype), samples
 
 
-def _metrics_function(workload: Workload) -> MetricsFunction:
+def _metrics_function(workload: Workload, model: nn.Module, dataset: Any) -> MetricsFunction:
     own = bound_function(workload, METRICS, reserved=2)
+    if own is None and has_validation(workload, model):
+        return validation_metrics(dataset)
     if own is None:
         return lambda model, batch: {LOSS: workload.compute_loss(model, batch)}
     as_given: Callable[[Batch], Any] = getattr(workload.make_batch, "as_given", lambda one: one)
@@ -210,7 +216,11 @@ def _dataset(workload: Workload, trainer: Trainer) -> Any:
         UsageError: there is none, or the layout runs no evaluation.
         UserFileError: it has no length.
     """
-    if optional_function(workload, DATASET) is None:
+    build = bound_function(workload, DATASET, reserved=0)
+    source = DATASET
+    if build is None and has_validation(workload, trainer.model):
+        build, source = partial(validation_samples, workload, trainer.model), "val_dataloader"
+    if build is None:
         raise UsageError(
             f"--eval-every is given, and {workload.name} has no {DATASET}().",
             fix=f"write {DATASET}() (docs/model-file.md), or leave --eval-every out.",
@@ -220,12 +230,10 @@ def _dataset(workload: Workload, trainer: Trainer) -> Any:
             "Evaluation is not run under pipeline stages.",
             fix="choose a plan without them, or leave --eval-every out.",
         )
-    build = bound_function(workload, DATASET, reserved=0)
-    assert build is not None
     dataset = build()
     if not has_places(dataset) or not len(dataset):
         raise UserFileError(
-            f"{DATASET}() returned {described(dataset)}, not a data set with samples by number.",
+            f"{source}() returned {described(dataset)}, not a data set with samples by number.",
             fix="return a torch.utils.data.Dataset that has a length.",
         )
     return dataset
