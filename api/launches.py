@@ -57,7 +57,9 @@ def context(
         engine=engine or SkyEngine(),
         now=clock,
         tell=say,
-        write_orders=lambda record, at: renew_orders(record, at, changes=changes),
+        write_orders=lambda record, at, at_most_usd: renew_orders(
+            record, at, changes=changes, at_most_usd=at_most_usd
+        ),
         keep_run=lambda record, run: _keep_run(record, run, clock),
         while_starting=lambda record: TerminateOnPowerOff(record, terminate_on_power_off, say),
         log=log,

@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, TextIO
 
 from ..store.launch_record import LaunchRecord
 from ..store.launches import Ledger
 from .engine import Engine
 
-WriteOrders = Callable[[LaunchRecord, datetime], None]
-"""Write the guard's orders into the job folder, with what was spent before and the time now."""
+WriteOrders = Callable[[LaunchRecord, datetime, Decimal | None], None]
+"""Write the guard's orders into the job folder, with what was spent before, the time now, and the
+most that all attempts may cost, where a limit counts the launch at that."""
 
 KeepRun = Callable[[LaunchRecord, Mapping[str, Any]], None]
 

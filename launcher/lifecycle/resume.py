@@ -277,7 +277,9 @@ def resume(
             }
         ),
     )
-    return wait_started(context, ask(context, record))
+    # Whoever launched it may have had no limits, and then its guard holds it to none.
+    at_most_usd = record.reserved_usd if limits.any else None
+    return wait_started(context, ask(context, record, at_most_usd=at_most_usd))
 
 
 def _refuse_to_resume(record: LaunchRecord, *, change_orders: bool) -> None:

@@ -15,6 +15,7 @@ import io
 import os
 import platform
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,15 @@ def begin(
     return record
 
 
-def ask(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
+def ask(
+    context: LaunchContext, record: LaunchRecord, *, at_most_usd: Decimal | None = None
+) -> LaunchRecord:
     """Ask the engine for the machines of the newest attempt.
+
+    Args:
+        context: the world.
+        record: the launch.
+        at_most_usd: what its guard is to hold all attempts to, if its orders allow more.
 
     Raises:
         UsageError: a secret is not set, or the folder of the launch is gone.
@@ -82,7 +90,7 @@ def ask(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
                 f"{task} is gone, and it is what would be launched.", fix="launch the plan again."
             )
         label_task(task, context.ledger.store_id())
-        context.write_orders(record, context.now())
+        context.write_orders(record, context.now(), at_most_usd)
         advance(context, record, lambda _one: None, what="", open_only=True)
         launch = context.engine.launch_managed if record.managed else context.engine.launch
         is_sent = True

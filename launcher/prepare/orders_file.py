@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,11 @@ def orders_path(record: LaunchRecord) -> Path:
 
 
 def renew_orders(
-    record: LaunchRecord, now: datetime, *, changes: Mapping[str, Any] | None = None
+    record: LaunchRecord,
+    now: datetime,
+    *,
+    changes: Mapping[str, Any] | None = None,
+    at_most_usd: Decimal | None = None,
 ) -> None:
     """Write the orders of the newest attempt: its time, and what the earlier ones took.
 
@@ -30,6 +36,7 @@ def renew_orders(
         record: the launch.
         now: when machines are asked for.
         changes: fields of `Orders` that the user changes; `action` is the projection's.
+        at_most_usd: of all attempts together, where a limit counts the launch at that.
 
     Raises:
         UsageError: the folder of the launch is gone or damaged.
@@ -55,6 +62,8 @@ def renew_orders(
         hours_before=node_hours(earlier, now=now) / record.nodes,
         **fields,
     )
+    if at_most_usd is not None and not (orders.max_cost_usd or math.inf) <= at_most_usd:
+        orders = replace(orders, max_cost_usd=float(at_most_usd))
     refuse_no_room(orders)
     refuse_too_late(orders)
     write_orders(path.parent, orders)

@@ -65,7 +65,7 @@ def make_context(
     """Return a launch context whose store is a file in a folder."""
     said: list[str] = []
 
-    def write_orders(record: LaunchRecord, at: datetime) -> None:
+    def write_orders(record: LaunchRecord, at: datetime, _at_most_usd: Decimal | None) -> None:
         if on_orders is not None:
             on_orders(record, at)
 

@@ -173,6 +173,26 @@ def test_a_run_whose_limits_are_used_up_rents_nothing(
     assert len(engine.books) == 2
 
 
+@pytest.mark.parametrize(
+    ("options", "max_cost_usd"),
+    [
+        (["--month-limit", "100"], 60.0),  # As the limit counts it: at its worst case.
+        (["--month-limit", "100", "--max-cost", "70"], 70.0),
+        ([], None),
+    ],
+)
+def test_a_run_that_goes_on_is_held_to_what_a_limit_counts_it_at(
+    record: LaunchRecord, engine: FakeEngine, options: list[str], max_cost_usd: float | None
+) -> None:
+    engine.clock.pass_s(3900)
+    engine.end_job(record.cluster, "failed")
+    run(["status"])
+    assert run(["resume", RUN, *options, "--detach"]) == 0
+    orders = json.loads((Path(record.folder) / "job" / "guard.json").read_text())
+    assert orders["spent_before_usd"] > 39
+    assert orders.get("max_cost_usd") == max_cost_usd
+
+
 def test_ctrl_c_while_following_leaves_the_run(
     record: LaunchRecord, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
