@@ -278,7 +278,53 @@ def _unknown_machines(
     for one in instances:
         if one.run not in known:
             together.setdefault((one.run, one.store_id, one.owner), []).append(one)
-    return [_unknown_to_engine(machines, here) for machines in together.values()]
+    found = [_unknown_to_engine(machines, here) for machines in together.values()]
+    for cluster in clusters:
+        record = records.get(cluster.name)
+        if record is not None and cluster.status == "up" and cluster.infra is not None:
+            own = [one for one in instances if one.run == slug(record.run)]
+            found += _left_beside(context.ledger.get(record.run), cluster, own)
+    return found
+
+
+def _left_beside(
+    record: LaunchRecord, cluster: Cluster, own: Sequence[LabelledMachine]
+) -> list[Discrepancy]:
+    """Return machines with the label of a run that trains which its cluster does not have.
+
+    A start that failed in one place and was tried in the next may have left them. No timer runs on
+    them, as set-up never did.
+    """
+    if record.state != "running" or record.managed:
+        return []
+    home = "/".join((cluster.infra or "").split("/")[:2])
+    here = [one for one in own if f"{one.cloud}/{one.region}" == home]
+    away = [one for one in own if one not in here and home.startswith(f"{one.cloud}/")]
+    found: list[Discrepancy] = []
+    if away:
+        text = (
+            f"{len(away)} x {away[0].instance_type} with the label of a run that trains in {home}"
+        )
+        found.append(
+            Discrepancy(
+                kind="unattributed",
+                run=record.run,
+                instances=tuple(away),
+                text=f"{text}: a start that failed there may have left them",
+                store_id=away[0].store_id,
+                owner=away[0].owner,
+                by_hand=_terminations(away),
+            )
+        )
+    if len(here) > cluster.nodes:
+        ids = ", ".join(one.instance_id for one in here)
+        text = f"{len(here)} machines in {home} carry its label, and it has {cluster.nodes}: {ids}"
+        found.append(
+            Discrepancy(
+                kind="unknown", run=record.run, text=f"{text}; look which of them trains nothing"
+            )
+        )
+    return found
 
 
 def _unknown_to_engine(machines: Sequence[LabelledMachine], here: Here) -> Discrepancy:

@@ -30,11 +30,11 @@ class Account:
 
     machines: list[LabelledMachine] = field(default_factory=list)
 
-    def add(self, instance_id: str, labels: dict[str, str]) -> None:
+    def add(self, instance_id: str, labels: dict[str, str], *, region: str = "us-east-1") -> None:
         self.machines.append(
             LabelledMachine(
                 cloud="aws",
-                region="us-east-1",
+                region=region,
                 instance_id=instance_id,
                 instance_type="p4d.24xlarge",
                 run=labels["gpuplan-run"],
@@ -249,3 +249,39 @@ def test_the_controller_of_managed_jobs_is_named_and_never_ended(ann: Person) ->
     (line,) = ann.found()
     assert "it is stopped, and its disk is billed" in line.text
     assert line.usd_per_hour is None and "an hour" not in line.text
+
+
+@pytest.mark.parametrize(
+    ("region", "kind", "said"),
+    [
+        ("us-west-2", "unattributed", "trains in aws/us-east-1"),
+        ("us-east-1", "unknown", "2 machines in aws/us-east-1 carry its label, and it has 1"),
+    ],
+)
+def test_a_machine_that_a_start_elsewhere_left_is_not_hidden_by_the_run_that_trains(
+    tmp_path: Path, ann: Person, region: str, kind: str, said: str
+) -> None:
+    ann.launch(tmp_path, "i-ann", run=RUN)
+    assert [one.kind for one in ann.found()] == ["running"]
+    ann.account.add("i-left", ann.engine.tasks[-1]["resources"]["labels"], region=region)
+    _, found = ann.found()
+    assert (found.kind, found.run) == (kind, RUN)
+    assert said in found.text
+    assert "i-left" in f"{found.by_hand} {found.text}"
+    ann.end_all()
+    assert ann.account.ids() == ["i-ann", "i-left"], "-y ends nothing beside a run that trains"
+    if kind == "unattributed":
+        ann.end_all(confirmed=True)
+        assert ann.account.ids() == ["i-ann"]
+    assert ann.engine.live() == [ann.context.ledger.get(RUN).cluster]
+
+
+def test_machines_of_a_run_that_is_being_started_are_not_counted(
+    tmp_path: Path, ann: Person
+) -> None:
+    record = make_record(tmp_path, ann.engine.clock, owner="ann")
+    ask(ann.context, begin(ann.context, record, SpendingLimits(), spot=False))
+    for region in ("us-east-1", "us-west-2"):
+        labels = ann.engine.tasks[-1]["resources"]["labels"]
+        ann.account.add(f"i-{region}", labels, region=region)
+    assert [one.kind for one in ann.found()] == ["running"]
