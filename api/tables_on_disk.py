@@ -71,5 +71,6 @@ def code_of_tables() -> list[Path]:
     """Return the files of gpuplan on which a table may depend."""
     constants = (_PACKAGE / "planner" / "data").glob("*.*")
     curves = (_PACKAGE / "profiles" / "data" / "curves").glob("*.json")
+    devices = (_PACKAGE / "catalog" / "data").rglob("*accelerators.csv")
     code = (file for name in CODE_OF_TABLES for file in (_PACKAGE / name).rglob("*.py"))
-    return sorted((*constants, *curves, *code))
+    return sorted((*constants, *curves, *devices, *code))

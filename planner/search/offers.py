@@ -86,7 +86,7 @@ class PricedInstance:
             return None
         return self.usd_per_hour * 100 / (100 - self.discount_percent)
 
-    @property
+    @cached_property
     def one_node(self) -> Site:
         """One such machine, as a place to run."""
         instance = self.instance

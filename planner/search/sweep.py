@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Stack
 from ...profiles.missing_numerics import FAILS, NEVER_TRACED
@@ -19,9 +20,9 @@ from ..predict.input_wait import is_input_known
 from ..predict.model_cache import ModelCache
 from ..software.checkpoint_size import checkpoint_bytes
 from ..software.stack import casts_layers
-from .best_variant import Best
 from .candidate import Candidate
 from .data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
+from .data_parallel_outcome import DataParallelOutcome
 from .equal_machines import Sellers, by_machine
 from .frozen_ways import Way, keeps_frozen, ways_to_try, without_needless_nf4
 from .model_parallel import HandLayouts
@@ -29,6 +30,7 @@ from .offers import Market, PricedInstance
 from .progress import Progress, untold
 from .ranking import grouping
 from .search_space import Space, drives, precisions_for, stack_for
+from .splits.kept_outcomes import KeptOutcomes, layouts_text
 from .splits.outcome import Found, Outcome
 from .splits.rows import Kind
 from .splits.split_search import SplitSearch
@@ -64,8 +66,14 @@ class Sweep:
         self._data_parallel = DataParallelPredictor(cache=cache, space=space)
         self._by_hand = HandLayouts(cache=cache, space=space)
         given = bool(space.layouts or offload - {"optimizer"}) or space.recompute_share < 1
+        self._kept = KeptOutcomes.of(cache, space)
         self._splits = SplitSearch(
-            cache=cache, space=space, base=self._base, given=given, on_progress=on_progress
+            cache=cache,
+            space=space,
+            kept=self._kept,
+            base=self._base,
+            given=given,
+            on_progress=on_progress,
         )
         self.timed = 0
         """Candidates that split the model and whose step time was computed."""
@@ -83,7 +91,7 @@ class Sweep:
         for done, choices in enumerate(groups):
             self.on_progress("comparing kinds of machine", done, len(groups))
             yield from self._of_machine(choices)
-        self._splits.save()
+        self._kept.values.save()
         self.on_progress("comparing kinds of machine", len(groups), len(groups))
 
     def _priced(self) -> tuple[list[PricedInstance], int]:
@@ -300,58 +308,44 @@ class Sweep:
         layouts: tuple[Layout, ...],
         base: Setup,
     ) -> Iterator[Candidate]:
-        max_oom = self.question.money.max_oom
-        tried = tried_layouts(self._data_parallel, site, layouts, base, max_oom=max_oom)
+        outcome = self._data_parallel_outcome(site, layouts, base)
         many = len(choices)
         shown = self._sellers.shown(choices)
-        self.tried += many * tried.tried
-        self.counts["indivisible"] += many * tried.indivisible
-        self.counts["out_of_memory"] += many * tried.out_of_memory
-        best = tried.best
-        for row, fitting in self._rows_to_show(layouts, best, base.stack).items():
-            column = int(best.column[row])
+        self.tried += many * outcome.tried
+        self.counts["indivisible"] += many * outcome.indivisible
+        self.counts["out_of_memory"] += many * outcome.out_of_memory
+        for best in outcome.best:
             for choice in shown:
                 yield Candidate(
                     choice=choice,
                     one_node=site,
                     base=base,
-                    layout=layouts[row],
-                    micro_batch=int(tried.micro_batch[column]),
-                    grad_accum=int(tried.accum[row, column]),
-                    recompute=tried.recompute[column],
-                    recompute_share=float(tried.share[row, column]),
-                    step_s=float(tried.step_s[row, column]),
-                    global_batch=int(tried.global_batch[row, column]),
-                    steps=self._steps(int(tried.global_batch[row, column])),
-                    is_risky=not best.is_safe[row],
+                    layout=layouts[best.row],
+                    micro_batch=best.micro_batch,
+                    grad_accum=best.grad_accum,
+                    recompute=best.recompute,
+                    recompute_share=best.recompute_share,
+                    step_s=best.step_s,
+                    global_batch=best.global_batch,
+                    steps=self._steps(best.global_batch),
+                    is_risky=best.is_risky,
                     checkpoint_bytes=self._saved_bytes(base),
-                    variants_that_fit=fitting * many // len(shown),
+                    variants_that_fit=best.fitting * many // len(shown),
                 )
 
-    def _rows_to_show(
-        self, layouts: tuple[Layout, ...], best: Best, stack: Stack
-    ) -> dict[int, int]:
-        """Return rows of layouts to show, with how many variants that fit each stands for.
+    def _data_parallel_outcome(
+        self, site: Site, layouts: tuple[Layout, ...], base: Setup
+    ) -> DataParallelOutcome:
+        """Return what became of these layouts, which an earlier search may have found out."""
+        max_oom, all_variants = self.question.money.max_oom, self.question.all_variants
 
-        The same nodes cost the same, so a slower layout of them is neither cheaper nor faster: only
-        the fastest is shown of those that hold whole parameters and of those that shard them,
-        unless all variants are asked for.
-        """
-        fitting = best.fitting
-        rows = [row for row in range(len(layouts)) if fitting[row]]
-        if self.question.all_variants:
-            return {row: int(fitting[row]) for row in rows}
-        groups: dict[tuple[int, bool], list[int]] = {}
-        for row in rows:
-            layout = layouts[row]
-            key = (layout.accelerators, casts_layers(stack, layout, self.offload))
-            groups.setdefault(key, []).append(row)
-        return {
-            max(group, key=lambda row: (best.is_safe[row], best.rate[row])): int(
-                fitting[group].sum()
-            )
-            for group in groups.values()
-        }
+        def make() -> DataParallelOutcome:
+            tried = tried_layouts(self._data_parallel, site, layouts, base, max_oom=max_oom)
+            return DataParallelOutcome.of(tried, layouts, base, all_variants=all_variants)
+
+        asked = layouts_text(layouts, base)
+        key = ("data-parallel", self._kept.site(site), asked, all_variants, max_oom)
+        return DataParallelOutcome.kept(partial(self._kept.values.value, key), make)
 
     def _layouts(self, site: Site, many: int) -> list[Layout]:
         """Return the layouts to try on one kind of node, over every node count."""

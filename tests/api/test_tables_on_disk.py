@@ -31,7 +31,11 @@ def test_other_code_finds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     here = tables_on_disk._code.__wrapped__()
     monkeypatch.setattr(tables_on_disk, "_PACKAGE", tmp_path)
     assert tables_on_disk._code.__wrapped__() == here
-    for name in ("planner/memory/stage_stream.py", "planner/data/constants.toml"):
+    for name in (
+        "planner/memory/stage_stream.py",
+        "planner/data/constants.toml",
+        "catalog/data/accelerators.csv",
+    ):
         with (tmp_path / name).open("a") as file:
             file.write("\n# changed\n")
         changed = tables_on_disk._code.__wrapped__()

@@ -1,4 +1,4 @@
-"""What became of the layouts that split a model, kept from search to search.
+"""What became of the layouts that were tried, kept from search to search.
 
 No price changes it: whoever asks the same model again, with other work, another budget or other
 providers, meets the same nodes with the same links. An outcome is found again for equal facts
@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any
 
 from ....profiles.curves.user_curves import user_curves_digest
 from ...hardware.cluster import Site
 from ...plan.layout import Layout
 from ...plan.setup import Setup
-from ...predict.kept_values import KeptValues, plain
+from ...predict.kept_values import KeptValues, plain, setup_text
 from ...predict.model_cache import ModelCache
 from ..search_space import Space
 from .outcome import Found, Outcome
@@ -39,7 +40,7 @@ class KeptOutcomes:
         def facts() -> dict[str, object]:
             calibration = cache.calibration
             return {
-                "what": "outcomes of split layouts",
+                "what": "outcomes of layouts",
                 "profile": cache.profile_digest,
                 "constants": sorted(cache.constants.items()),
                 "curves": user_curves_digest(cache.curve_choice),
@@ -73,6 +74,12 @@ class KeptOutcomes:
             text = "\n".join([*facts, repr(sizes)])
             self._sites[id(site)] = site, hashlib.sha256(text.encode()).hexdigest()[:24]
         return self._sites[id(site)][1]
+
+
+@lru_cache(maxsize=1024)
+def layouts_text(layouts: tuple[Layout, ...], base: Setup) -> str:
+    """Return what tells layouts with what runs on a rank from others, in every process."""
+    return hashlib.sha256(f"{setup_text(base)}\n{layouts}".encode()).hexdigest()[:24]
 
 
 def _whole(value: object) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import cast
 
 from ....catalog.types import Accelerator
@@ -35,6 +34,7 @@ class SplitSearch:
 
     cache: ModelCache
     space: Space
+    kept: KeptOutcomes
     base: Callable[..., Setup]
     """(precision, stack, autocast=…) → the setup without its layout and batch."""
     given: bool
@@ -81,7 +81,7 @@ class SplitSearch:
         """Return whether any layout that splits the model is legal on the nodes of all sites."""
         if stack not in self._legal:
             software = self._software(precision, stack)
-            self._legal[stack] = self._kept.flag(
+            self._legal[stack] = self.kept.flag(
                 ("legal", software, tuple(self.kinds), self.space.node_counts),
                 lambda: self._predictor(precision, stack) is not None,
             )
@@ -106,16 +106,8 @@ class SplitSearch:
             return predictor.best(site, bases, nodes, bound_s=bound_s, max_oom=max_oom)
 
         software = self._software(precision, stack)
-        key = ("best", self._kept.site(site), nodes, software, bound_s, max_oom)
-        return self._kept.outcome(key, make)
-
-    def save(self) -> None:
-        """Keep what was found for the next search of this model."""
-        self._kept.values.save()
-
-    @cached_property
-    def _kept(self) -> KeptOutcomes:
-        return KeptOutcomes.of(self.cache, self.space)
+        key = ("best", self.kept.site(site), nodes, software, bound_s, max_oom)
+        return self.kept.outcome(key, make)
 
     def _software(self, precision: Precision, stack: Stack) -> str:
         """Return what tells precision and software from others."""
