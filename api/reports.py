@@ -233,6 +233,7 @@ def _report_of(
         planned=planned,
         idle=tuple(idle_price(one, catalogue) for one in project.idle),
         tax_percent=catalogue.pricebook.tax_percent,
+        credits=catalogue.pricebook.credits,
     )
     # Where it contradicts itself, the file is refused before the longer part of the work.
     capacity = None if is_of_plans else _capacity_of(books, catalogue)

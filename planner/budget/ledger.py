@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from ...catalog.terms.pricebook import Credit
 from ..cost.launch_cost import UNIT
 from ..cost.tax import TAX
 from .fixed_rows import IdlePrice, fixed_rows
@@ -32,6 +33,8 @@ class Books:
     """One for each of the project's `idle`."""
     tax_percent: Decimal | None = None
     """On storage, traffic and idle machines; None: none is counted. Runs have their own."""
+    credits: tuple[Credit, ...] = ()
+    """Of the pricebook: they pay nothing here, but a reader should know of them."""
     option: OptionName | None = None
     """The plans that are taken for every experiment; None: those each asks for."""
 

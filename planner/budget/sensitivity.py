@@ -47,7 +47,7 @@ def sensitivities(books: Books, entries: Sequence[Entry]) -> tuple[Sensitivity, 
     found = [
         *_speed(books, entries),
         *_changed_runs(books),
-        _prices(entries),
+        _prices(books, entries),
     ]
     moving = [
         Sensitivity(
@@ -96,8 +96,14 @@ def _timed_usd(entries: Sequence[Entry], name: str) -> Decimal:
     )
 
 
-def _prices(entries: Sequence[Entry]) -> _Assumption:
-    machines = total_usd(row for row in entries if row.sku is not None)
+def _prices(books: Books, entries: Sequence[Entry]) -> _Assumption:
+    """Return what all sums are if machines cost otherwise; what is signed or paid does not."""
+    agreed = {one.name for one in books.planned if one.chosen(books.option).is_price_agreed}
+    machines = total_usd(
+        row
+        for row in entries
+        if row.sku is not None and row.kind != "storage" and row.experiment not in agreed
+    )
     total, step = total_usd(entries), machines * Decimal(str(PRICE_STEP))
     return _Assumption(
         name="prices of machines (what if)",

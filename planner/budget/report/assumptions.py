@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ....catalog.text.quantity import format_count, format_share
 from ..fixed_rows import egress_price, known_until_gb, storage_price
 from ..ledger import Books
+from ..money import dollars
 from ..planned import PlannedRuns, RunCostOf
 from ..project.defaults import default
 from ..project.lines import Egress, Storage
@@ -189,6 +190,7 @@ def not_included(books: Books) -> tuple[str, ...]:
         if price.usd_per_hour is None
     ]
     found += _perhaps(books)
+    found += _credits(books)
     if not any(one.kind == "people" for one in project.extras):
         found.append("people")
     if not project.storage:
@@ -219,6 +221,17 @@ def _unpriced(books: Books) -> Iterator[str]:
 
     for names, lines in _alike(books, lines_of):
         yield f"{names}: {lines} (no price is known)"
+
+
+def _credits(books: Books) -> Iterator[str]:
+    """Yield the credits of the pricebook that the project file has no funding of."""
+    funded = {one.provider for one in books.project.funding if one.kind == "credits"}
+    for one in books.credits:
+        if one.provider not in funded:
+            yield (
+                f"{dollars(one.usd)} of credits of {one.provider} until"
+                f" {one.expires.isoformat()}, by the pricebook (give them as `funding`)"
+            )
 
 
 def _perhaps(books: Books) -> Iterator[str]:

@@ -8,6 +8,7 @@ import pytest
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.terms.pricebook import Credit
 from gpuplan.planner.budget.fixed_rows import IdlePrice
 from gpuplan.planner.budget.planned import run_cost_of_machine
 from gpuplan.planner.budget.report.build import build_report
@@ -135,6 +136,22 @@ def test_data_without_a_price_says_what_is_missing() -> None:
     for place, said in places:
         found = report(make_project(storage=[{**kept, **place}]))
         assert any(one.startswith("data: ") and said in one for one in found.not_included)
+
+
+def test_credits_of_the_pricebook_are_named_until_they_are_funding() -> None:
+    credit = Credit(provider="aws", usd=Decimal(5000), expires=date(2027, 6, 30))
+    found = build_report(replace(make_books(), credits=(credit,)), MADE)
+    said = "$5,000 of credits of aws until 2027-06-30, by the pricebook (give them as `funding`)"
+    assert said in found.not_included
+    funding = [{"name": "gift", "usd": 5000, "kind": "credits", "provider": "aws"}]
+    funded = make_books(make_project(funding=funding))
+    found = build_report(replace(funded, credits=(credit,)), MADE)
+    assert said not in found.not_included
+
+
+def test_what_is_signed_costs_the_same_if_prices_move() -> None:
+    found = report(a=make_run_cost(is_price_agreed=True))
+    assert "prices of machines (what if)" not in {one.name for one in found.sensitivities}
 
 
 def test_what_a_run_may_do_without_is_named_and_in_no_sum() -> None:
