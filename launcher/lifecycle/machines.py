@@ -176,6 +176,7 @@ def _facts_of_job(record: LaunchRecord, job: EngineJob | None) -> Changes:
         "job_id": job.job_id,
         "infra": job.infra,
         "usd_per_hour": dearest,
-        "began_at": job.started_at or record.last.asked_at,
+        # SkyPilot's own start of a job is when it was submitted, after its machines were set up.
+        "began_at": record.last.asked_at,
         "preemptions": job.recoveries,
     }

@@ -306,8 +306,11 @@ def _times(
         )
         return {"ended_at": least}
     counted_usd = managed_usd(record, job, word, now=context.now())
+    # Where the guard counted, hours are those of the job: it may have waited for spot machines.
+    waited = {} if counted_usd is None or job.started_at is None else {"began_at": job.started_at}
     return {
-        "ended_at": job.ended_at,
+        **waited,
+        "ended_at": job.ended_at or context.now(),
         "preemptions": job.recoveries,
         "is_bound": counted_usd is None,
         "counted_usd": counted_usd,

@@ -102,6 +102,14 @@ class FakeEngine:
         if any(job.name == name for job in self._managed):
             self._close(name)
 
+    def set_up(self, name: str, seconds: float) -> None:
+        """Let machines of a managed job be set up, after which SkyPilot says it started."""
+        self.clock.pass_s(seconds)
+        self._managed = [
+            replace(job, started_at=self.clock()) if job.name == name else job
+            for job in self._managed
+        ]
+
     def time_job(self, name: str, started_at: datetime, ended_at: datetime) -> None:
         """Let the machines say from when to when the newest job of a cluster ran."""
         first, *rest = self._jobs[name]

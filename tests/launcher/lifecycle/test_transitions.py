@@ -1,5 +1,6 @@
 """From the intent to the closed account, on an engine in memory: cut off anywhere, and gone on."""
 
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -22,6 +23,7 @@ GUARDED = (
     'gpuplan-guard: {"verdict": {"why": "max-cost", "text": "reached --max-cost $50.00",'
     ' "exit_code": 4}, "spent_usd": 49.5, "step": 812, "projection": null}\n'
 )
+GUARDED_LESS = GUARDED.replace("49.5", "21.25")
 
 
 @pytest.fixture
@@ -287,6 +289,37 @@ def test_a_managed_spot_job(tmp_path: Path, context: LaunchContext, engine: Fake
     assert one.usd_per_hour is not None and not one.is_bound
     down_usd = one.usd_per_hour * MANAGED_DOWN_S / 3600
     assert spent_usd(ended, now=engine.clock()) == Decimal("21.25") + down_usd
+
+
+@pytest.mark.parametrize("log", ["the log is gone\n", GUARDED_LESS])
+@pytest.mark.parametrize("is_seen_before", [True, False])
+def test_the_set_up_of_a_managed_job_is_paid(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, log: str, is_seen_before: bool
+) -> None:
+    record = launched(context, make_record(tmp_path, engine.clock, managed=True))
+    engine.set_up(record.cluster, 1800)
+    if is_seen_before:
+        reconcile_run(context, record)
+        open_usd = spent_usd(context.ledger.get(RUN), now=engine.clock())
+        assert open_usd >= engine.billed_usd() > 18
+    engine.clock.pass_s(240)
+    engine.log = log
+    engine.end_job(record.cluster, "failed")
+    ended, _ = reconcile_run(context, context.ledger.get(RUN))
+    assert is_accounted(ended, engine)
+    assert ended.last is not None and ended.last.is_bound == (log != GUARDED_LESS)
+
+
+def test_a_managed_job_whose_end_has_no_time_costs_no_more_once_it_is_closed(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
+    record = launched(context, make_record(tmp_path, engine.clock, managed=True))
+    engine.end_job(record.cluster, "failed")
+    engine._managed = [replace(one, ended_at=None) for one in engine._managed]
+    ended, _ = reconcile_run(context, record)
+    spent = spent_usd(ended, now=engine.clock())
+    engine.clock.pass_s(86_400)
+    assert spent_usd(ended, now=engine.clock()) == spent > 0
 
 
 def test_of_two_tasks_the_second_is_resumed_on_demand(
