@@ -61,6 +61,17 @@ def compute_metrics(model: nn.Module, batch: tuple[Tensor, Tensor]) -> dict[str,
     return {"loss": loss, "accuracy": right.mean()}
 
 
+def sample(model: nn.Module, folder: Path | None) -> None:
+    """Write how a line goes on that begins with "def", character by character."""
+    device = next(model.parameters()).device
+    codes = [2, *map(ord, "def ")]
+    for _ in range(LENGTH - len(codes)):
+        logits = model(torch.tensor([codes], device=device))[0, -1]
+        codes.append(int(torch.multinomial(logits.softmax(-1), 1)))
+    if folder is not None:
+        (folder / "line.txt").write_text("".join(map(chr, codes[1:])), encoding="utf-8")
+
+
 def extra_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> "Average":
     """Return what is kept in checkpoints beside weights, optimizer and schedule."""
     return Average(model)

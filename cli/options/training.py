@@ -44,6 +44,14 @@ OPTIONS = (
     ),
     option(
         "Training",
+        "--sample-every",
+        type=Count(whole=True),
+        metavar="STEPS",
+        help="Call sample() of the file after every so many steps and at the end; what it writes is"
+        " in samples of the folder of results.",
+    ),
+    option(
+        "Training",
         "--patience",
         type=Count(whole=True),
         metavar="EVALUATIONS",
@@ -119,6 +127,8 @@ class TrainingValues:
     """Steps."""
     eval_every: int | None
     """Steps."""
+    sample_every: int | None
+    """Steps."""
     patience: int | None
     """Evaluations."""
     on_nan: str
@@ -154,6 +164,7 @@ class TrainingValues:
             schedule=self.schedule,
             warmup_steps=self.warmup or 0,
             eval_every_steps=self.eval_every,
+            sample_every_steps=self.sample_every,
             patience=self.patience,
             weights=self.weights,
             allow_missing=self.allow_missing,

@@ -15,6 +15,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -115,21 +116,13 @@ class Evaluation:
 
     def _over_all_samples(self, beat: Callable[[], None]) -> dict[str, float]:
         """Return the mean of every number over all samples, the same on every process."""
-        wrapped = _inner(self._trainer)
-        wrapped.eval()
         sums: dict[str, Tensor] = {}
-        try:
-            with torch.no_grad():
-                for batch, samples in self._batches():
-                    beat()
-                    for name, (total, weight) in self._of_batch(wrapped, batch, samples).items():
-                        both = torch.stack([total, weight])
-                        sums[name] = sums[name] + both if name in sums else both
-        finally:
-            wrapped.train()
-            for module in wrapped.modules():
-                if isinstance(module, FSDPModule):
-                    module.reshard()
+        with at_rest(self._trainer) as wrapped, torch.no_grad():
+            for batch, samples in self._batches():
+                beat()
+                for name, (total, weight) in self._of_batch(wrapped, batch, samples).items():
+                    both = torch.stack([total, weight])
+                    sums[name] = sums[name] + both if name in sums else both
         return self._means(sums)
 
     def _of_batch(
@@ -187,6 +180,20 @@ class Evaluation:
             batch = checked_batch(tuple(found) if isinstance(found, list) else found, DATASET)
             samples = len(own[turn]) if turn < len(own) else 0
             yield placed(batch, self._processes.device, dtype), samples
+
+
+@contextmanager
+def at_rest(trainer: Trainer) -> Iterator[LossModule]:
+    """Yield the module that holds the model, which does not train meanwhile."""
+    wrapped = _inner(trainer)
+    wrapped.eval()
+    try:
+        yield wrapped
+    finally:
+        wrapped.train()
+        for module in wrapped.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
 
 
 def _metrics_function(workload: Workload, model: nn.Module, dataset: Any) -> MetricsFunction:

@@ -35,6 +35,7 @@ from .reporting.metrics import Heartbeat, say
 from .reporting.profiling import StepProfiler
 from .reporting.report import Report
 from .reporting.slow_ranks import name_slow_ranks
+from .sampling import Sampling
 from .schedule import Schedule, open_schedule
 from .stopping import Stopping
 from .training import PartTimes
@@ -43,7 +44,7 @@ from .training_options import REWIND
 SETTLED_STEPS = 3
 """Steps of a run that choose kernels and make the optimizer's state; no time of theirs counts."""
 SLOW_RANK_EVERY = 50
-BESIDE = ("checkpoint", "evaluation", "profile")
+BESIDE = ("checkpoint", "evaluation", "profile", "samples")
 """Parts that are no time of the step itself."""
 
 
@@ -84,6 +85,7 @@ class Loop:
         self._own = open_own_state(workload, trainer.model, trainer.optimizer)
         self._schedule: Schedule
         self._evaluation: Evaluation
+        self._sampling: Sampling
         self._feed = Feed(job, workload, trainer, processes)
         self._unreported: deque[tuple[float, torch.Tensor | None, float | None]] = deque()
         """(Seconds that data were waited for, gradient norm, rate) of steps, oldest first."""
@@ -94,6 +96,7 @@ class Loop:
         self._checkpoints.open()
         self._schedule = self._open_schedule()
         self._evaluation = Evaluation(self._job, self._workload, self._trainer, self._processes)
+        self._sampling = Sampling(self._job, self._workload, self._trainer, self._processes)
         self._contents = self._open_contents()
         self._outcome.step = self._resume()
         self._feed.open(self._place)
@@ -167,6 +170,8 @@ class Loop:
                 if before.stop:
                     self._stopping.pass_on(steps_left=job.steps - outcome.step)
                     break
+            if self._sampling.is_due(outcome.step):
+                self._write_samples()
             is_best = self._evaluation.is_due(outcome.step) and self._evaluate()
             if is_best or (
                 before is not None
@@ -189,6 +194,11 @@ class Loop:
                 self._save()
         self._checkpoints.finish()
         self._processes.barrier()
+
+    def _write_samples(self) -> None:
+        self._sampling.run(self._outcome.step)
+        self._heartbeat.beat(self._outcome.step)
+        self._parts.mark("samples")
 
     def _evaluate(self) -> bool:
         """Evaluate; return whether it is the best so far, whose checkpoint is kept."""

@@ -28,6 +28,8 @@ class TrainingOptions:
     """In which it rises to the optimizer's own."""
     eval_every_steps: int | None = None
     """How often to evaluate on the file's `build_eval_dataset()`; None for never."""
+    sample_every_steps: int | None = None
+    """How often to call the file's `sample()`; None for never."""
     patience: int | None = None
     """Evaluations without a lower loss after which the run ends; None for any number."""
     weights: str | None = None
