@@ -38,6 +38,12 @@ class Account:
         return sum((one.quantity * one.unit_usd for one in self.entries), NOTHING)
 
     @property
+    def net_usd(self) -> Decimal:
+        """The same without the rows of tax."""
+        untaxed = (one for one in self.entries if one.kind != "tax")
+        return sum((one.quantity * one.unit_usd for one in untaxed), NOTHING)
+
+    @property
     def machine_usd(self) -> Decimal:
         """US dollars of its instance-hours, not rounded."""
         machines = (one for one in self.entries if one.unit == UNIT)
@@ -105,13 +111,15 @@ class Factors:
     price: Decimal
     """US dollars of an instance-hour."""
     other: Decimal
-    """All money / money of machines."""
+    """All money before tax / money of machines."""
+    tax: Decimal
+    """All money / all money before tax."""
 
     @property
     def usd(self) -> Decimal:
         """US dollars: the product."""
         run_hours = self.start_hours + self.work * self.flops * self.hours
-        return self.runs * run_hours * self.price * self.other
+        return self.runs * run_hours * self.price * self.other * self.tax
 
     @classmethod
     def of(cls, one: Account, old: Account) -> Factors:
@@ -127,7 +135,8 @@ class Factors:
             flops=flops,
             hours=hours / work / flops,
             price=one.machine_usd / one.hours,
-            other=one.exact_usd / one.machine_usd,
+            other=one.net_usd / one.machine_usd,
+            tax=one.exact_usd / one.net_usd,
         )
 
 
@@ -158,7 +167,8 @@ def _steps(old: Account, new: Account) -> list[tuple[CauseKind, dict[str, Decima
         found.append(("model", {"flops": now.flops}, words.model(*rows)))
         found.append(("plan", hours if is_same_machine else hours | price, words.plan(*rows)))
     found.append(("price", price, words.price(*rows, was.price, now.price)))
-    return [*found, ("other", {"other": now.other}, words.other(new.row.name))]
+    found.append(("other", {"other": now.other}, words.other(new.row.name)))
+    return [*found, ("other", {"tax": now.tax}, words.tax(new.row.name, was.tax, now.tax))]
 
 
 def _work_ratio(old: Account, new: Account, hours: Decimal) -> Decimal:

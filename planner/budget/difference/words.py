@@ -106,7 +106,17 @@ def price(old: ExperimentRow, new: ExperimentRow, old_usd: Decimal, new_usd: Dec
 
 def other(name: str) -> str:
     """Return that the lines beside machines changed."""
-    return f"data, tax and the like of {name} take another share"
+    return f"data and the like of {name} take another share"
+
+
+def tax(name: str, old: Decimal, new: Decimal) -> str:
+    """Return that the tax on all money of an experiment changed; both are 1 + its rate."""
+    before, after = (_share_of_tax(one) for one in (old, new))
+    return f"the tax on {name} is {after} instead of {before}"
+
+
+def _share_of_tax(factor: Decimal) -> str:
+    return "none" if factor == 1 else f"{float(factor - 1) * 100:.3g} %"
 
 
 def rounding(name: str) -> str:

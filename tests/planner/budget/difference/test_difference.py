@@ -57,6 +57,14 @@ def test_more_seeds_are_the_reason() -> None:
     assert found.share == pytest.approx(0.5)
 
 
+def test_a_tax_is_a_reason_of_its_own() -> None:
+    before, after = report(), report(a=make_run_cost(tax="0.19"))
+    found = difference(before, after)
+    assert [one.text for one in found.causes] == ["the tax on a is 19 % instead of none"]
+    assert difference(after, before).causes[0].text == "the tax on a is none instead of 19 %"
+    adds_up(found, before, after)
+
+
 def test_the_same_report_changes_nothing() -> None:
     found = difference(report(), report())
     assert found.causes == () and found.experiments == () and found.difference_usd == 0
