@@ -36,6 +36,10 @@ from .splits.rows import Kind
 from .splits.split_search import SplitSearch
 from .tried_layouts import tried_layouts
 
+WORTH_SPLITTING = 0.99
+"""Share of the fastest data-parallel step that one which splits the model must not take longer
+than. Within 1 % the simpler layout is planned, as the smaller of two micro-batches is."""
+
 
 class Sweep:
     """Walks the space once, yields feasible candidates and counts the others."""
@@ -183,9 +187,9 @@ class Sweep:
     ) -> Iterator[Candidate]:
         """Yield the candidates found, and for every node count the best that split the model.
 
-        Only those are yielded that are faster than every layout of the same nodes that does not.
-        Where nobody asked for precisions it is done in the 16-bit one: its kernels are no slower
-        and its activations half as large.
+        Only those are yielded that are faster than every layout of the same nodes that does not,
+        by as much as is worth it. Where nobody asked for precisions it is done in the 16-bit one:
+        its kernels are no slower and its activations half as large.
         """
         site = choices[0].one_node
         tried = precisions if self.question.choices.precisions else precisions[-1:]
@@ -194,7 +198,7 @@ class Sweep:
                 continue
             own = [i for i, one in enumerate(found) if one.nodes == nodes]
             safe = (found[i].step_s for i in own if not found[i].is_risky)
-            bound_s = min(safe, default=float("inf"))
+            bound_s = WORTH_SPLITTING * min(safe, default=float("inf"))
             for precision in tried:
                 outcome = self._splits.best(
                     site,

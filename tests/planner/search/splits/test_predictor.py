@@ -32,9 +32,11 @@ from gpuplan.planner.search.offers import survey
 from gpuplan.planner.search.search import search
 from gpuplan.planner.search.search_space import few_micro_batches, space_of
 from gpuplan.planner.search.some_layers import FRAGMENTATION, equal_layers
+from gpuplan.planner.search.splits.outcome import Outcome
 from gpuplan.planner.search.splits.predictor import SplitPredictor
 from gpuplan.planner.search.splits.rows import Kind
-from gpuplan.planner.search.sweep import Sweep
+from gpuplan.planner.search.splits.split_search import SplitSearch
+from gpuplan.planner.search.sweep import WORTH_SPLITTING, Sweep
 from gpuplan.profiles.passes.optimizers import with_optimizer
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.batch import ProfileRequest, profile_all
@@ -347,7 +349,24 @@ def test_every_split_candidate_is_counted_and_faster_than_data_parallelism(
             if other.layout.is_data_parallel_only
             and (other.choice, other.nodes) == (one.choice, one.nodes)
         ]
-        assert one.step_s < min(whole, default=float("inf"))
+        assert one.step_s < WORTH_SPLITTING * min(whole, default=float("inf"))
+
+
+def test_to_split_a_model_has_to_be_worth_it(
+    huge: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step that splits the model and is hardly faster is more work for nothing."""
+    machine = Machine(providers=("aws",), instances=("p5.48xlarge",), nodes=(8,))
+    question = Question(machine=machine, work=Work(global_batch=256))
+    bounds: list[float] = []
+
+    def best(_: SplitSearch, *asked: object, bound_s: float, **others: object) -> Outcome:
+        bounds.append(bound_s)
+        return Outcome(found=(), fitting=0, out_of_memory=0, indivisible=0, timed=0)
+
+    monkeypatch.setattr(SplitSearch, "best", best)
+    found = search(question, huge, load_catalogue())
+    assert bounds == [pytest.approx(0.99 * min(plan.step_time_s.value for plan in found.plans))]
 
 
 def test_what_fits_no_other_way_is_split_with_its_optimizer_on_the_host(huge: Profile) -> None:
