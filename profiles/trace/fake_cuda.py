@@ -61,6 +61,8 @@ FACTORIES = words(
     bartlett_window blackman_window kaiser_window empty_permuted"""
 )
 FROM_DATA = frozenset(("tensor", "as_tensor", "asarray", "from_numpy", "frombuffer"))
+CAST_FROM = (torch.float16, torch.bfloat16, torch.float32)
+"""What autocast casts: other dtypes stay."""
 READS_DATA = words("item tolist numpy __bool__ __int__ __float__ __index__ __array__ __contains__")
 
 
@@ -174,6 +176,7 @@ class Target(TorchFunctionMode):
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if name in LOWER_PRECISION:
             dtype = torch.get_autocast_dtype("cuda")
+            args = self._cast_from_host(args, dtype)
         elif name in FLOAT32:
             dtype = torch.float32
         elif name in FLOAT32_OUTPUT:
@@ -190,6 +193,21 @@ class Target(TorchFunctionMode):
         return (
             tuple(self._cast_value(value, dtype) for value in args),
             {key: self._cast_value(value, dtype) for key, value in kwargs.items()},
+        )
+
+    def _cast_from_host(self, args: tuple[Any, ...], dtype: torch.dtype) -> tuple[Any, ...]:
+        """Return the operands of a product with small tensors of the host as the device's are.
+
+        A small tensor that the step makes has values, for which it is on the host; a program that
+        trains makes it on the device.
+        """
+        if not any(isinstance(each, torch.Tensor) and each.is_meta for each in args):
+            return args
+        return tuple(
+            each.to(dtype)
+            if isinstance(each, torch.Tensor) and not each.is_meta and each.dtype in CAST_FROM
+            else each
+            for each in args
         )
 
     def _cast_value(self, value: Any, dtype: torch.dtype) -> Any:

@@ -112,8 +112,32 @@ def _rnn_shapes(
     return output, hx.new_empty((*states, out_size)), cell, reserve, weight_buf.new_empty(0)
 
 
+def _mm_shapes(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    _refuse_mixed_dtypes(a, b)
+    return torch.ops.aten.mm.default(a, b)
+
+
+def _addmm_shapes(
+    bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **factors: Any
+) -> torch.Tensor:
+    _refuse_mixed_dtypes(a, b, bias)
+    return torch.ops.aten.addmm.default(bias, a, b, **factors)
+
+
+def _refuse_mixed_dtypes(first: torch.Tensor, *others: torch.Tensor) -> None:
+    """Raise RuntimeError where a GPU does: on meta tensors torch multiplies any two dtypes."""
+    for other in others:
+        if other.dtype != first.dtype:
+            raise RuntimeError(
+                "a product takes tensors of one dtype, but got"
+                f" {str(first.dtype).removeprefix('torch.')} and"
+                f" {str(other.dtype).removeprefix('torch.')}"
+            )
+
+
 def _convolution_shapes(*args: Any) -> torch.Tensor:
     """CuDNN keeps channels_last if the input or the weight has it; torch's own rule forgets."""
+    _refuse_mixed_dtypes(args[0], args[1])
     out = torch.ops.aten.convolution.default(*args)
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     if out.dim() in formats and (_is_channels_last(args[0]) or _is_channels_last(args[1])):
@@ -184,8 +208,10 @@ SHAPE_RULES = {
     torch.ops.aten._ctc_loss_backward.default: _ctc_loss_backward_shapes,
     torch.ops.aten._ctc_loss_backward.Tensor: _ctc_loss_backward_shapes,
     torch.ops.aten._grouped_mm.default: _grouped_mm_shapes,
+    torch.ops.aten.mm.default: _mm_shapes,
+    torch.ops.aten.addmm.default: _addmm_shapes,
     torch.ops.aten.convolution.default: _convolution_shapes,
     torch.ops.aten._cudnn_rnn.default: _rnn_shapes,
     torch.ops.aten._cudnn_rnn_backward.default: _rnn_backward_shapes,
 }
-"""Operations for which torch has no shape rule of its own, or not all of it, and the rule."""
+"""Operations for which torch has no rule of its own, or not all of it, and the rule."""

@@ -24,7 +24,7 @@ from ..user_model.frozen import cast_frozen
 from ..user_model.workload import Workload
 from . import recorder as rec
 from .assemble import PairedRuns, assemble_step
-from .assumed import Assumed
+from .assumed import CHECK_PASSES, Assumed
 from .callers import calling_frame, calling_modules, is_called_by
 from .fake_cuda import GPU, Target, gpu_machine
 from .gradient_kinds import GradientKinds, expected_kinds, found_kinds, make_state
@@ -43,6 +43,9 @@ SIZES_FOR_SHARES: tuple[tuple[int, int], ...] = ((20, 40), *SIZES)
 SIXTEEN_BIT = torch.bfloat16
 MASK_CHECK = ("torch.nn.modules.transformer", "_detect_is_causal_mask")
 """Where torch compares a mask that it was given with a causal one, to take a faster kernel."""
+DISTRIBUTION = "torch.distributions.distribution"
+VALIDITY_CHECKS = ((DISTRIBUTION, "__init__"), (DISTRIBUTION, "_validate_sample"))
+"""Where torch raises a ValueError for parameters or samples outside a distribution's support."""
 
 
 def trace_workload(
@@ -347,6 +350,9 @@ class _Machine:
             stated = self.assumed.condition(frame)
             if stated is None and is_called_by(*MASK_CHECK):
                 self._note("passes a mask to nn.Transformer: the trace takes it as causal")
+                stated = True
+            elif stated is None and any(is_called_by(*one) for one in VALIDITY_CHECKS):
+                self._note(CHECK_PASSES)
                 stated = True
         elif is_whole_number(operation):
             stated = self.assumed.size(frame, None)

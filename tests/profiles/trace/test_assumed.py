@@ -103,6 +103,23 @@ def branches_on_membership(x: torch.Tensor) -> torch.Tensor:
 BRANCHES = [branches, branches_on_an_item, branches_on_equality, branches_on_membership]
 
 
+def acting(x: torch.Tensor) -> torch.Tensor:
+    """Return the log-probabilities of actions as an agent's policy has them."""
+    actions = x.argmax(-1)
+    policy = torch.distributions.Categorical(logits=x)
+    noise = torch.distributions.Normal(x, x.exp())
+    return x * (policy.log_prob(actions) + policy.entropy())[..., None] + noise.rsample()
+
+
+def test_the_checks_of_a_distribution_pass() -> None:
+    """Of its parameters, and of what it is asked the probability of."""
+    checks = "checks values and stops the step where the check fails: the trace takes it as passed"
+    asked = [line_of(acting, offset) for offset in (3, 4, 5)]
+    assert [note for note in traced(acting).notes if checks in note] == [
+        f"{place}, in acting {checks}" for place in asked
+    ]
+
+
 @pytest.mark.parametrize("function", BRANCHES)
 def test_a_condition_comes_out_as_stated(function: Function) -> None:
     place = line_of(function, 1)

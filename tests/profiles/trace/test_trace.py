@@ -209,6 +209,36 @@ def test_each_numerics_class_has_its_dtypes(example_workload: Any) -> None:
     assert norms == {"fp32"}
 
 
+def draw_noise(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Return what a layer makes of fp32 noise, as a GAN does: autocast casts it."""
+    assert isinstance(model, Mlp)
+    return x + model.layer(torch.randn(x.shape[0], WIDTH))
+
+
+def filter_noise(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    assert isinstance(model, Mlp)
+    kernel = model.layer.weight[None, None, :3, :3]
+    return x + F.conv2d(torch.randn(x.shape[0], 1, 4 * WIDTH, WIDTH), kernel, padding=1).mean()
+
+
+@pytest.mark.parametrize("make", [draw_noise, filter_noise])
+def test_a_product_of_two_dtypes_is_refused_as_on_a_gpu(make: Any) -> None:
+    """On meta tensors torch multiplies them; small noise is on the host, larger is not."""
+    own = workload(build_model=lambda: Mlp(make))
+    profile = trace_workload(own, numerics=["amp16"])
+    assert {k.dtype for k in kernels(profile.step("amp16")) if k.kind == "gemm"} == {"16bit"}
+    with pytest.raises(RuntimeError, match="one dtype, but got float32 and bfloat16"):
+        trace_workload(own, numerics=["pure16"])
+
+
+def test_a_batch_in_the_float64_of_numpy_is_refused() -> None:
+    def make_batch(size: int) -> Any:
+        return torch.from_numpy(np.zeros((size, WIDTH))), torch.randint(4, (size,))
+
+    with pytest.raises(RuntimeError, match="one dtype, but got float64 and float32"):
+        trace_workload(workload(make_batch=make_batch), numerics=["fp32"])
+
+
 def test_autocast_of_the_file_is_noted_and_taken() -> None:
     def compute_loss(model: nn.Module, batch: Any) -> torch.Tensor:
         with torch.autocast("cuda", torch.float16):
