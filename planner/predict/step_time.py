@@ -18,6 +18,7 @@ from ..software.frozen_base import (
     backward_dequantisations,
     dequantisation_traffic_bytes,
 )
+from ..software.kept_memory import keeps_gradients
 from ..step.data_parallel_comm import WireBytes, data_traffic
 from ..step.data_parallel_step import (
     StepTimes,
@@ -131,6 +132,7 @@ def data_parallel_parts(
         step_overhead_s=stack.step_overhead_s,
         grad_accum=grad_accum,
         accumulation_s=accumulation_s(cache.profile, layouts, curves, accumulation_bytes(setup)),
+        keeps_gradients=keeps_gradients(setup),
     )
     if not setup.offload:
         return parts

@@ -57,6 +57,7 @@ def step_times(
     step_overhead_s: float,
     grad_accum: Array,
     accumulation_s: Array | float = 0.0,
+    keeps_gradients: bool = False,
 ) -> StepTimes:
     """Return the parts of one optimizer step on every rank, seconds.
 
@@ -67,9 +68,10 @@ def step_times(
         step_overhead_s: host work once a step.
         grad_accum: [L, V] micro-batches per step.
         accumulation_s: adding the gradients of a further micro-batch to those before it, [L, 1].
+        keeps_gradients: whether the first micro-batch's are added to those of the step before.
     """
     compute = grad_accum * times.compute_s
-    adding = (grad_accum - 1) * accumulation_s
+    adding = (grad_accum - (0 if keeps_gradients else 1)) * accumulation_s
     memory = grad_accum * times.memory_bound_s + adding
     busy = grad_accum * (times.forward_s + times.backward_s) + adding
     return StepTimes(

@@ -65,6 +65,20 @@ def test_each_further_micro_batch_takes_the_same_time(toy: Profile, accum: int) 
     assert often.optimizer_s.item() == once.optimizer_s.item()
 
 
+def test_gradients_that_outlive_a_step_are_added_to_in_each_micro_batch(toy: Profile) -> None:
+    cache = ModelCache(toy)
+
+    def seconds(count: int, features: frozenset[str] = frozenset()) -> float:
+        setup = replace(PLAIN, grad_accum=count, features=features)
+        return step_parts(cache, site(), setup).memory_bound_s.item()
+
+    kept = frozenset({"kept-gradients"})
+    adding = seconds(2) - 2 * seconds(1)
+    assert adding > 0
+    assert seconds(1, kept) - seconds(1) == pytest.approx(adding)
+    assert seconds(3, kept) - seconds(3) == pytest.approx(adding)
+
+
 def test_without_an_optimizer_its_part_alone_is_missing(toy: Profile) -> None:
     cache = ModelCache(toy)
     whole = step_parts(cache, site(), PLAIN)
