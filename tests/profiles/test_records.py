@@ -116,3 +116,18 @@ def test_published_records_are_readable(name):
         record.measured.step_time_s or record.measured.peak_memory_gib or record.measured.oom
         for record in records
     )
+
+
+def test_runs_of_one_program_state_its_images_and_its_pass_before_training():
+    """milabench's loader is one program for every device (benchmate/dataloader.py)."""
+    published = Path(__file__).parents[1] / "published"
+    names = ("published_single_gpu.jsonl", "more_single_gpu.jsonl")
+    runs = [
+        record
+        for name in names
+        for record in read_records(published / name)
+        if record.source_group == "milabench" and record.model_name == "resnet50-noio"
+    ]
+    assert len(runs) == 28
+    assert {run.params["image"] for run in runs} == {244}
+    assert {tuple(run.features) for run in runs} == {("fp32-forward-first",)}
