@@ -160,6 +160,18 @@ def _may_hold_a_job(record: LaunchRecord, seen: Observed, cluster: Cluster) -> b
     return seen.is_silent or cluster.status == "starting"
 
 
+def silence_text(record: LaunchRecord) -> str:
+    """Return what is to be said of a launch whose machines do not answer."""
+    last = record.last
+    price = last.usd_per_hour if last is not None else None
+    costs = "" if price is None else f" They cost ${price:,.2f} an hour."
+    return (
+        "has machines that do not answer from here, or are stopped with its results: it may train,"
+        f" held by its guard and timer.{costs} `gpuplan down {record.run}` ends it, with what its"
+        " newest checkpoint does not hold."
+    )
+
+
 def is_alive(record: LaunchRecord, *, host: str | None = None) -> bool:
     """Return whether the command that launched a run still runs on this machine."""
     if record.host != (host or platform.node()) or record.pid == os.getpid():

@@ -20,7 +20,8 @@ from .context import LaunchContext
 from .engine import Cluster
 from .label_owner import Here, Holder, holder
 from .machines import count_unowned, end_unowned
-from .resume import reconcile_run, silence_text
+from .observe import silence_text
+from .resume import reconcile_run
 
 Kind = Literal[
     "settled",

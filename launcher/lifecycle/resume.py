@@ -20,7 +20,7 @@ from .context import LaunchContext
 from .engine import ENDED, EngineError, NoEngineError
 from .job_log import log_path
 from .machines import advance, end_unowned, newest_job, note_machines, tear_down
-from .observe import Finding, Observed, classify, observe
+from .observe import Finding, Observed, classify, observe, silence_text
 from .transitions import ask, attend, end, settle, this_process, wait_started
 
 LOOK_EVERY_S = 3.0
@@ -75,18 +75,6 @@ def look_at_open(context: LaunchContext) -> list[tuple[LaunchRecord, Finding]]:
     return found
 
 
-def silence_text(record: LaunchRecord) -> str:
-    """Return what is to be said of a launch whose machines do not answer."""
-    last = record.last
-    price = last.usd_per_hour if last is not None else None
-    costs = "" if price is None else f" They cost ${price:,.2f} an hour."
-    return (
-        "has machines that do not answer from here, or are stopped with its results: it may train,"
-        f" held by its guard and timer.{costs} `gpuplan down {record.run}` ends it, with what its"
-        " newest checkpoint does not hold."
-    )
-
-
 def _note_unseen(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     """Keep what machines a launch got; of those that no command has seen yet, do what is due."""
     last = record.last
@@ -134,6 +122,8 @@ def show_log(
 def stop(context: LaunchContext, record: LaunchRecord, *, wait: Wait) -> LaunchRecord:
     """End a job after a checkpoint, fetch its results and tear down the machines.
 
+    At once where its machines are still being set up, as there is nothing to save.
+
     Raises:
         UsageError: it has ended already.
         EngineError: the job does not end; the machines are left to it.
@@ -159,6 +149,8 @@ def stop(context: LaunchContext, record: LaunchRecord, *, wait: Wait) -> LaunchR
         job = newest_job(context, record)
         if job is not None and job.status in ENDED:
             return settle(context, record, job)
+        if job is not None and job.status == "waiting" and not record.managed:
+            return down(context, record, why="it had not begun to train when it was stopped")
         if job is None:
             record, _ = reconcile_run(context, context.ledger.get(record.run))
             return record
@@ -187,10 +179,20 @@ def _told(context: LaunchContext, record: LaunchRecord) -> bool:
     return True
 
 
-def down(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
+def down(
+    context: LaunchContext,
+    record: LaunchRecord,
+    *,
+    why: str = "taken down by hand; what the newest checkpoint does not hold is lost",
+) -> LaunchRecord:
     """Tear down the machines of a launch at once. A second call does nothing.
 
     Results that are to be fetched are, once, where its job has ended.
+
+    Args:
+        context: the world.
+        record: the launch.
+        why: it is, where its job has not ended.
 
     Raises:
         EngineError: they are still there.
@@ -209,7 +211,6 @@ def down(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
         context.engine.cancel_request(seen.request.request_id)
     record = note_machines(context, record)
     tear_down(context, record)
-    why = "taken down by hand; what the newest checkpoint does not hold is lost"
     had_machines = record.last is not None and record.last.began_at is not None
     return end(
         context,

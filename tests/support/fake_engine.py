@@ -126,6 +126,11 @@ class FakeEngine:
         if cluster is not None:
             self.history.insert(0, Past(cluster=cluster, ended_at=self.clock()))
 
+    def set_job_status(self, name: str, status: JobStatus) -> None:
+        """Let the newest job of a cluster be so; it waits while its machines are set up."""
+        first, *rest = self._jobs[name]
+        self._jobs[name] = [replace(first, status=status), *rest]
+
     def set_status(self, name: str, status: ClusterStatus) -> None:
         """Let the engine see the machines of a cluster so, whatever runs on them."""
         self._clusters[name] = replace(self._clusters[name], status=status)

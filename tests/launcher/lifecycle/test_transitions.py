@@ -203,6 +203,27 @@ def test_stop_lets_the_job_write_its_checkpoint(
         stop(context, ended, wait=no_wait)
 
 
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_stop_does_not_pay_for_a_set_up_that_nothing_follows(
+    tmp_path: Path,
+    context: LaunchContext,
+    engine: FakeEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    is_resumed: bool,
+) -> None:
+    record = launched(context, make_record(tmp_path, engine.clock))
+    if is_resumed:
+        engine.end_job(record.cluster, "failed")
+        record = resume(context, reconcile_run(context, record)[0], SpendingLimits())
+    monkeypatch.setattr(engine, "execute", lambda *_: None)
+    engine.set_job_status(record.cluster, "waiting")
+    waited: list[float] = []
+    ended = stop(context, record, wait=waited.append)
+    assert (ended.outcome, engine.live(), waited) == ("stopped", [], [])
+    assert "had not begun to train" in (ended.why or "")
+    assert is_accounted(ended, engine)
+
+
 def test_down_twice_does_nothing_the_second_time(
     tmp_path: Path, context: LaunchContext, engine: FakeEngine
 ) -> None:
