@@ -100,7 +100,9 @@ class Timer:
         """
         since_s = stopwatch()
         cloud, held, used_s = self._begin() if before is None else self._resume(before)
-        powers_off = bool(self._wanted.power_off) and cloud in self._wanted.power_off_on
+        # After a reboot only where cron was told to, which is only where that ends the machine.
+        may_power_off = self._shell is None or cloud in self._wanted.power_off_on
+        powers_off = bool(self._wanted.power_off) and may_power_off
         countdown = Countdown(held, used_s=used_s)
         if powers_off:
             _at_reboot(self._reboot_line())
@@ -118,8 +120,10 @@ class Timer:
     def _begin(self) -> tuple[str, Limits, float]:
         """Return the cloud, the limits, and how long the machine has cost."""
         now_s = time.time()
-        # Never more than the uptime, however the clock was set.
-        began_s = min(now_s, max(boot_s() or 0.0, self._orders.requested_at_s))
+        # Never more than the uptime, however the clock was set; where what was counted before a
+        # reboot is lost, since the request, which is at most what the machine has cost.
+        up_s = (boot_s() or 0.0) if self._shell is not None else 0.0
+        began_s = min(now_s, max(up_s, self._orders.requested_at_s))
         used_s = now_s - began_s
         orders = at_place(self._orders)
         assert orders.timer is not None
@@ -187,7 +191,11 @@ class Timer:
         self._wrote_s = used_s
         text = json.dumps({"cloud": cloud, "limits": asdict(held), "used_s": used_s})
         try:
-            (self._home / f"{STATE}.new").write_text(text, encoding="utf-8")
+            with (self._home / f"{STATE}.new").open("w", encoding="utf-8") as stream:
+                stream.write(text)
+                stream.flush()
+                # A machine that loses its power keeps the name of a file, and not its content.
+                os.fsync(stream.fileno())
             os.replace(self._home / f"{STATE}.new", self._home / STATE)
         except OSError as error:
             self._tell(f"the timer cannot write what it counts: {error}")

@@ -236,6 +236,29 @@ def test_it_goes_on_after_a_reboot_with_what_it_had_counted(node: Timed) -> None
     assert (node.home / "cron").read_text() == "@daily mine\n"
 
 
+@pytest.mark.parametrize("left", ["", None])
+def test_after_a_reboot_that_lost_its_count_it_counts_since_the_request(
+    node: Timed, left: str | None
+) -> None:
+    limits = {"max_hours": 2.0, "grace_s": 0.0}
+    node.timer(orders=limits)
+    node.begin(1 << 30)
+    wait(lambda: (node.home / "cron").exists(), "no line for cron")
+    node.timer_pid()
+    node.end()
+    wait(lambda: not node.timers(), "a timer is left")
+    state = node.log.with_name("state.json")
+    state.unlink()
+    if left is not None:
+        state.write_text(left)
+    assert not node.off.exists()
+    # The machine just came up again, after all that it may cost.
+    node.timer(orders={**limits, "requested_at_s": time.time() - 7300.0})
+    line = (node.home / "cron").read_text().replace("@reboot ", "")
+    subprocess.run(["sh", "-c", line], env={**node.environment(""), "SHELL": "/bin/sh"}, check=True)
+    wait(node.off.exists, "it was not powered off")
+
+
 @pytest.mark.parametrize("python", [*map(str, OLD), sys.executable])
 def test_it_runs_with_the_oldest_python(node: Timed, python: str) -> None:
     node.timer(unowned_s=0.1)
