@@ -11,10 +11,11 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ...profiles.profile import Profile
 from ..cost.whole_job import start_up_s
 from ..hardware.device import supported_precisions
+from ..plan.plan import Plan
 from ..plan.question import Choices, Question
 from .candidate import Candidate
 from .offers import Market
-from .runs_here import torch_build_of, why_not_run
+from .runs_here import stands_apart, torch_build_of, why_not_run
 from .search_space import Space, file_precision, precisions_for
 
 MOST_NAMED = 4
@@ -45,6 +46,23 @@ def nearest_miss(
         f" {format_money(fastest.usd)}):"
         f" give --deadline {_typed(hours * LEEWAY)}, more --max-nodes, or less work."
     )
+
+
+def others_miss(
+    candidates: Sequence[Candidate],
+    plans: Sequence[Plan],
+    question: Question,
+    profile: Profile,
+) -> Iterator[str]:
+    """Yield what the least of the machines that run the file as it is would need.
+
+    Only where money or time leaves none of them: of plans after a port alone it would not be seen.
+    """
+    if plans and all(plan.stands_apart for plan in plans):
+        own = [one for one in candidates if not stands_apart(one.one_node.accelerator, profile)]
+        least = nearest_miss(own, question, profile)
+        if least is not None:
+            yield f"no machine that runs the file as it is keeps to the limits. {least}".rstrip(".")
 
 
 def none_is_run(candidates: Sequence[Candidate], profile: Profile) -> str | None:

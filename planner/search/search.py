@@ -34,7 +34,7 @@ from .batch_rule import FEW_STEPS
 from .candidate import Candidate
 from .compile_gain import compile_gain
 from .frozen_ways import frozen_notes, refuse_nothing_frozen
-from .infeasible import nearest_miss, none_is_run, reasons
+from .infeasible import nearest_miss, none_is_run, others_miss, reasons
 from .offers import Market, refuse_unknown_place, survey
 from .progress import Progress, untold
 from .ranking import rank
@@ -219,6 +219,7 @@ def _outcome(
             *sorted(sweep.refusals),
             *_offered(question, sweep, best.plans),
             *_no_terms(question, market),
+            *others_miss(candidates, best.plans, question, cache.profile),
             *(() if best.plans else reasons(space, sweep.market, cache.profile, question.choices)),
         ),
     )

@@ -10,7 +10,7 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.vocabulary import Precision
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
-from gpuplan.planner.search.search import search
+from gpuplan.planner.search.search import SearchOutcome, search
 from gpuplan.profiles.profile import Profile
 
 H100 = Machine(accelerators=("H100:8",), nodes=(1, 2))
@@ -55,6 +55,30 @@ def test_an_answer_with_plans_gives_no_such_reason(toy: Profile, precision: Prec
 def test_an_accelerator_without_a_specification_is_named_as_the_reason(toy: Profile) -> None:
     machine = Machine(instances=("salad-gtx-1050-ti",))
     assert "no specification" in notes_of(toy, Question(machine=machine))
+
+
+def test_where_only_a_port_keeps_to_the_budget_the_others_are_told_what_they_need(
+    toy: Profile,
+) -> None:
+    def asked(budget: Decimal | None) -> SearchOutcome:
+        question = Question(
+            machine=Machine(
+                providers=("aws", "gcp"), accelerators=("H100:8", "TPU-v5e"), nodes=(1,)
+            ),
+            choices=Choices(recomputes=("none",), precisions=("bf16-amp",)),
+            work=Work(samples=1e9, global_batch=64),
+            money=Money(budget_usd=budget),
+        )
+        return search(question, toy, load_catalogue())
+
+    text = "no machine that runs the file as it is keeps to the limits. The cheapest takes about"
+    free = asked(None)
+    assert not any(text in note for note in free.notes)
+    ported = [one.run.usd for one in free.plans if one.stands_apart and one.run is not None]
+    least = min(usd for usd in ported if usd is not None)
+    limited = asked(Decimal(str(round(1.1 * float(least), 2))))
+    assert limited.plans
+    assert any(text in note for note in limited.notes)
 
 
 def missed(toy: Profile, money: Money) -> str:
