@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -14,6 +16,8 @@ from ...profiles.user_model.schedulers import Stepped
 from ...profiles.user_model.workload import Workload
 from .training_options import COSINE, LINEAR, TrainingOptions
 
+STEPS, COUNTED = "steps_of_run", "last_epoch"
+"""Keys of a schedule's state: the steps that it was made for; how often it has stepped."""
 OF_GROUPS = ("base_lrs", "_last_lr")
 """Lists of a schedule's state with a number for each parameter group, which layouts split."""
 
@@ -83,15 +87,25 @@ def open_schedule(
             " of its data is.",
             fix="let it step with 'interval': 'step', or give the data set a length.",
         )
-    return Schedule(parts, steps_per_epoch or 1)
+    return Schedule(parts, steps_per_epoch or 1, steps=steps, optimizer=optimizer)
 
 
 class Schedule:
     """The schedules of a run, stepped together; part of its checkpoints."""
 
-    def __init__(self, parts: Sequence[Stepped], steps_per_epoch: int) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Stepped],
+        steps_per_epoch: int,
+        *,
+        steps: int,
+        optimizer: torch.optim.Optimizer,
+    ) -> None:
         self._parts = parts
         self._steps_per_epoch = steps_per_epoch
+        self._steps = steps
+        self._optimizer = optimizer
+        self._first_rates = [deepcopy(group.get("lr")) for group in optimizer.param_groups]
 
     def after_step(self, step: int) -> None:
         """Set the rate of the next step.
@@ -106,11 +120,20 @@ class Schedule:
 
     def state(self) -> list[dict[str, Any]]:
         """Return the state of every part."""
-        return [one.scheduler.state_dict() for one in self._parts]
+        return [{**one.scheduler.state_dict(), STEPS: self._steps} for one in self._parts]
 
     def restore(self, state: Sequence[dict[str, Any]]) -> None:
-        """Take it back; another layout may have other parameter groups."""
-        for one, found in zip(self._parts, state, strict=False):
+        """Take it back; another layout may have other parameter groups.
+
+        A schedule keeps the length of the run in its state: where that is another now, it is gone
+        through again up to here, not read.
+        """
+        of_steps = {found.get(STEPS, self._steps) for found in state}
+        if of_steps - {self._steps} and all(COUNTED in found for found in state):
+            self._go_through([int(found[COUNTED]) for found in state])
+            return
+        for one, saved in zip(self._parts, state, strict=False):
+            found = {name: value for name, value in saved.items() if name != STEPS}
             now = one.scheduler.state_dict()
             other = {
                 name: now[name]
@@ -118,3 +141,14 @@ class Schedule:
                 if name in now and len(now[name]) != len(found.get(name, ()))
             }
             one.scheduler.load_state_dict({**found, **other})
+
+    def _go_through(self, counts: Sequence[int]) -> None:
+        """Step every part as often as it has stepped, from the rates that it began with."""
+        for group, rate in zip(self._optimizer.param_groups, self._first_rates, strict=True):
+            group["lr"] = deepcopy(rate)
+        with warnings.catch_warnings():
+            # torch warns of a schedule that steps before its optimizer has.
+            warnings.simplefilter("ignore", UserWarning)
+            for one, count in zip(self._parts, counts, strict=False):
+                for _ in range(count):
+                    one.scheduler.step()

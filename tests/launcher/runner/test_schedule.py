@@ -66,3 +66,23 @@ def test_two_schedules_are_refused(tmp_path: Path) -> None:
     job = make_job(tmp_path, OWN, plan=plan_of(), steps=2, workers=0, training=ASKED)
     done = run(job)
     assert done.returncode == 2 and "--schedule or --warmup asks for another" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [OWN, REPOSITORY / "examples" / "lines.py"])
+def test_a_run_with_more_steps_has_the_schedule_of_as_many_from_there(
+    tmp_path: Path, model: Path
+) -> None:
+    """PolynomialLR kept a rate of 0 for all further steps, OneCycleLR ended the run."""
+
+    def rates(name: str, *steps: int) -> list[float]:
+        for count in steps:
+            train(tmp_path / name, model, 1, plan=plan_of(), steps=count, workers=0)
+        return [line["learning_rate"] for line in metrics(tmp_path / name)]
+
+    straight = rates("straight", 10)
+    continued = rates("longer", 4, 10)
+
+    assert continued[:4] != straight[:4]
+    assert continued[4:] == pytest.approx(straight[4:], rel=1e-9)
+    assert min(straight[4:]) > 0
