@@ -256,6 +256,8 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "libreoffice": _has_libreoffice,
     "browser": _has_browser,
     "tensorboard": lambda: _has_all("tensorboard"),
+    "webdataset": lambda: _has_all("webdataset"),
+    "datasets": lambda: _has_all("datasets"),
     "wandb": lambda: _has_all("wandb"),
     "mlflow": lambda: _has_all("mlflow", "sqlalchemy", "alembic"),
 }
