@@ -6,6 +6,7 @@
 #   make check     lint, types and the layers
 #   make soak      kill a run repeatedly at random moments, and check that it resumes
 #   make test-report  open reports and the pages of `gpuplan ui` in Chromium, workbooks in LibreOffice
+#   make test-extras  write to real trackers, and read streams of real data set libraries
 #   make test-frameworks  train under torchrun, accelerate, Lightning and DeepSpeed, and fine-tune, in .venv-frameworks
 #   make test-cloud  launch on a simulated AWS, with real SkyPilot, and test with its click
 #   make test-clouds  ask local servers for prices and quota with the real client libraries
@@ -29,7 +30,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest
 PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo demo-report test suite unit check lint types soak test-frameworks test-cloud test-clouds test-report bench accuracy published-profiles compatibility clean base dev report frameworks sky clouds published compatibility-libraries
+.PHONY: help demo demo-report test suite unit check lint types soak test-frameworks test-cloud test-clouds test-report test-extras bench accuracy published-profiles compatibility clean base dev report extras frameworks sky clouds published compatibility-libraries
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -76,6 +77,12 @@ test-report: report
 	sh scripts/install-report-tests.sh
 	GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,browser,libreoffice" $(PYTEST) tests/cli/render/report tests/cli/pages $(PYTEST_ARGS)
 
+# What a run may use and need not: these tests skip where it is missing, and fail here.
+test-extras: extras
+	GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,tensorboard,wandb,mlflow,webdataset,datasets" \
+		$(PYTEST) tests/launcher/runner/reporting tests/launcher/runner/test_tracked_run.py \
+		tests/launcher/runner/input/test_stream_libraries.py $(PYTEST_ARGS)
+
 # SkyPilot holds click below 8.2. A home of its own, since SkyPilot writes to it as it is imported.
 # What writes reports and pages asks click for nothing, and needs libraries that are not there.
 test-cloud: sky
@@ -90,7 +97,7 @@ test-clouds: clouds
 	GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,cloud-clients" \
 		.venv-clouds/bin/python -m pytest --durations=5 tests/catalog/clouds/real_*.py $(PYTEST_ARGS)
 
-base dev report frameworks sky clouds published:
+base dev report extras frameworks sky clouds published:
 	@sh scripts/install.sh $@
 
 compatibility-libraries:

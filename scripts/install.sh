@@ -1,6 +1,7 @@
 #!/bin/sh
 # Install gpuplan into .venv:  sh scripts/install.sh base|dev
 # or, with what `make test-report` drives a browser with, there too:  sh scripts/install.sh report
+# or, with the trackers and data set libraries that a run may use, there too:  ... install.sh extras
 # or, with the libraries that launch training, into .venv-frameworks:  sh scripts/install.sh frameworks
 # or, with SkyPilot and moto, into .venv-sky:  sh scripts/install.sh sky
 # or, with the client libraries of the clouds, into .venv-clouds:  sh scripts/install.sh clouds
@@ -11,7 +12,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-want="${1:?say what to install: base, dev, report, frameworks, sky, clouds, published or compatibility}"
+want="${1:?say what to install: base, dev, report, extras, frameworks, sky, clouds, published or compatibility}"
 venv=.venv
 constraints=constraints.txt
 package=.
@@ -25,6 +26,10 @@ case "$want" in
     report)
         package='.[dev]'
         libraries=playwright
+        ;;
+    extras)
+        package='.[dev,tensorboard,wandb,mlflow]'
+        libraries='datasets webdataset'
         ;;
     frameworks)
         venv=.venv-frameworks
@@ -86,11 +91,11 @@ if [ "$(cat "$venv/made-from" 2>/dev/null)" != "$made_from" ]; then
     printf '%s\n' "$made_from" >"$venv/made-from"
 fi
 
-# `dev` holds everything that `base` does, `report` everything that `dev` does.
-holders="$want dev report"
-if [ "$want" = report ]; then
-    holders=report
-fi
+# `dev` holds everything that `base` does, `report` and `extras` everything that `dev` does.
+case "$want" in
+    report | extras) holders=$want ;;
+    *) holders="$want dev report extras" ;;
+esac
 for holder in $holders; do
     if [ "$(cat "$venv/installed-$holder" 2>/dev/null)" = "$asked_for" ]; then
         exit 0
