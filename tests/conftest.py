@@ -206,6 +206,18 @@ def _has_accelerator() -> bool:
     return torch.cuda.is_available()
 
 
+def _has_bf16_lstm() -> bool:
+    import torch
+
+    lstm, x = torch.nn.LSTM(8, 8), torch.zeros(2, 2, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        try:
+            lstm(x)
+        except RuntimeError:
+            return False
+    return True
+
+
 def _has_skypilot() -> bool:
     return importlib.util.find_spec("sky") is not None
 
@@ -249,6 +261,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "root": lambda: hasattr(os, "geteuid") and os.geteuid() == 0,
     "symlinks": _can_link,
     "accelerator": _has_accelerator,
+    "bf16-lstm": _has_bf16_lstm,
     "gathered-tables": _has_gathered_tables,
     "skypilot": _has_skypilot,
     "cloud": _can_run_a_cloud,

@@ -111,8 +111,10 @@ def acting(x: torch.Tensor) -> torch.Tensor:
     return x * (policy.log_prob(actions) + policy.entropy())[..., None] + noise.rsample()
 
 
-def test_the_checks_of_a_distribution_pass() -> None:
+def test_the_checks_of_a_distribution_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of its parameters, and of what it is asked the probability of."""
+    # torch.compile turns them off for the whole process, which other tests may share.
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)
     checks = "checks values and stops the step where the check fails: the trace takes it as passed"
     asked = [line_of(acting, offset) for offset in (3, 4, 5)]
     assert [note for note in traced(acting).notes if checks in note] == [
