@@ -337,7 +337,7 @@ def test_the_whole_command_on_the_cpu(
     chosen = (
         tiny(),
         tiny(micro_batch=10**12),
-        tiny(model="lstm.py", params=lstm, attention=None),
+        tiny(name="tiny-lstm", model="lstm.py", params=lstm, attention=None),
     )
     words = ["--cases", str(cases_file(tmp_path, *chosen)), "--device", "cpu", "--out", str(out)]
     words += ["--measure-s", "0.05"]
