@@ -197,13 +197,18 @@ def _projection(
     )
 
 
-def refuse_no_room(made: Orders) -> None:
+def refuse_no_room(made: Orders, *, known_start_s: float | None = None) -> None:
     """Refuse limits that earlier launches, the start and the end of the machines use up.
+
+    Args:
+        made: the orders with their limits.
+        known_start_s: what the same run's start took at most; None: not known, and it is assumed.
 
     Raises:
         LimitError: they do, so that machines would be paid for and nothing trained.
     """
     start_s = sum(one.value_s for one in startups())
+    start_s = start_s if known_start_s is None else min(start_s, known_start_s)
     idle_usd = (start_s + made.tail_s) * made.usd_per_s
     idle_hours = (start_s + made.tail_s) / SECONDS_PER_HOUR
     said = f"{start_s / 60:.0f} minutes to start and up to {made.tail_s / 60:.0f} idle at the end"

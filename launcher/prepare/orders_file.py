@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ...catalog.errors import UsageError
+from ...catalog.units import SECONDS_PER_HOUR
 from ..bundle import ORDERS_FILE, write_orders
 from ..guard.orders import Orders, OrdersError
-from ..store.accounting import node_hours, spent_usd
+from ..store.accounting import idle_usd, node_hours, spent_usd
 from ..store.launch_record import LaunchRecord
 from .guard_config import refuse_no_room, refuse_too_late
 
@@ -64,6 +65,18 @@ def renew_orders(
     )
     if at_most_usd is not None and not (orders.max_cost_usd or math.inf) <= at_most_usd:
         orders = replace(orders, max_cost_usd=float(at_most_usd))
-    refuse_no_room(orders)
+    refuse_no_room(orders, known_start_s=_known_start_s(earlier, now))
     refuse_too_late(orders)
     write_orders(path.parent, orders)
+
+
+def _known_start_s(earlier: LaunchRecord, now: datetime) -> float | None:
+    """Return what the newest of the attempts took beside its command, its end included.
+
+    None where that is not known.
+    """
+    last = earlier.last
+    if last is None or not last.usd_per_hour:
+        return None
+    usd = idle_usd(earlier, last, now=now)
+    return None if usd is None else float(usd / last.usd_per_hour) * SECONDS_PER_HOUR

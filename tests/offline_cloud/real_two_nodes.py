@@ -83,9 +83,9 @@ def test_two_nodes_and_a_bucket_stopped_by_hand_then_by_the_cap(
     person("down", record["run"])
     assert person.record() == record, "what has ended stays as it is"
 
-    # What is left beside the tail is for the start and some steps.
+    # What is left beside the tail is for the start, as long as that of before, and some steps.
     rate = record["places"][0]["usd_per_hour"] * record["nodes"]
-    cap = record["spent_usd"] + (TAIL_S + 70) / 3600 * rate
+    cap = record["spent_usd"] + (TAIL_S + 150) / 3600 * rate
     said = person("resume", record["run"], "--max-cost", f"{cap:.2f}", code=4)
     record = person.settled("guarded")
     assert record["guard_why"] == "max-cost"

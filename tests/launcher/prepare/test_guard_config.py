@@ -1,5 +1,6 @@
 """From a plan and what is asked for to the orders that travel with a launch."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,7 +12,7 @@ from launches import BUCKET, RUN_ID
 from gpuplan.catalog.errors import LimitError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.launcher.guard.orders import Busy, Orders
-from gpuplan.launcher.prepare.guard_config import orders, smoke_steps, tail_s
+from gpuplan.launcher.prepare.guard_config import orders, refuse_no_room, smoke_steps, tail_s
 from gpuplan.launcher.prepare.request import GuardRequest, LaunchRequest
 from gpuplan.launcher.skypilot.placement import places
 from gpuplan.planner.cost.launch_cost import launch_cost, startups
@@ -126,6 +127,15 @@ def test_a_limit_that_leaves_nothing_to_train_with_is_refused(guard: GuardReques
     with pytest.raises(LimitError, match="leaves nothing to train") as caught:
         made(guard=guard)
     assert caught.value.exit_code == 4
+
+
+def test_a_start_that_was_seen_counts_in_place_of_the_assumed_one() -> None:
+    held = replace(made(guard=GuardRequest(max_hours=9)), max_hours=0.1)
+    with pytest.raises(LimitError, match="10 minutes to start"):
+        refuse_no_room(held)
+    refuse_no_room(held, known_start_s=60.0)
+    with pytest.raises(LimitError, match="10 minutes to start"):
+        refuse_no_room(held, known_start_s=9000.0)
 
 
 def test_a_smoke_run_makes_the_steps_of_the_projection() -> None:
