@@ -130,7 +130,7 @@ def test_a_limit_that_leaves_nothing_to_train_with_is_refused(guard: GuardReques
 
 
 def test_a_start_that_was_seen_counts_in_place_of_the_assumed_one() -> None:
-    held = replace(made(guard=GuardRequest(max_hours=9)), max_hours=0.1)
+    held = replace(made(guard=GuardRequest(max_hours=9)), max_hours=0.2)
     with pytest.raises(LimitError, match="10 minutes to start"):
         refuse_no_room(held)
     refuse_no_room(held, known_start_s=60.0)
