@@ -13,10 +13,12 @@ from typing import Any
 import yaml
 from fake_engine import Clock, FakeEngine
 
-from gpuplan.launcher.lifecycle.transitions import LaunchContext
+from gpuplan.launcher.lifecycle.context import LaunchContext
+from gpuplan.launcher.lifecycle.transitions import ask, begin, wait_started
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.launch_record import LaunchRecord, PricedPlace
 from gpuplan.launcher.store.launches import Ledger
+from gpuplan.launcher.store.spending_limits import SpendingLimits
 
 RUN = "net-20261122-120000-a1b2c3"
 
@@ -77,3 +79,9 @@ def make_context(
         "write_orders": write_orders,
     }
     return LaunchContext(**{**facts, **changes})
+
+
+def launched(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
+    """Return a launch whose job is submitted."""
+    begun = begin(context, record, SpendingLimits(), spot=record.managed)
+    return wait_started(context, ask(context, begun))

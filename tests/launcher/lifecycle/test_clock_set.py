@@ -24,11 +24,6 @@ DONE = (
 
 
 @pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine(Clock())
-
-
-@pytest.fixture
 def said() -> list[str]:
     return []
 

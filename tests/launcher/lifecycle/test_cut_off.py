@@ -6,32 +6,16 @@ from pathlib import Path
 
 import pytest
 from fake_engine import Clock, FakeEngine, Killed
-from launch_records import RUN, make_context, make_record
+from launch_records import RUN, launched, make_context, make_record
 
 from gpuplan.catalog.errors import LimitError, UsageError
 from gpuplan.launcher.lifecycle.engine import EngineError, EngineJob
 from gpuplan.launcher.lifecycle.reconcile import reconcile, take_down
 from gpuplan.launcher.lifecycle.resume import down, follow, reconcile_run, resume, show_log, stop
-from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin, wait_started
+from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin
 from gpuplan.launcher.store.accounting import closing_line, spent_usd
 from gpuplan.launcher.store.launch_record import LaunchRecord
 from gpuplan.launcher.store.spending_limits import SpendingLimits
-
-
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine(Clock())
-
-
-@pytest.fixture
-def context(tmp_path: Path, engine: FakeEngine) -> LaunchContext:
-    return make_context(tmp_path, engine)
-
-
-def launched(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
-    """Return a launch whose job is submitted."""
-    begun = begin(context, record, SpendingLimits(), spot=record.managed)
-    return wait_started(context, ask(context, begun))
 
 
 def no_wait(_seconds: float) -> None:

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from fake_engine import Clock, FakeEngine, Killed
+from fake_engine import FakeEngine, Killed
 from launch_records import RUN, make_context, make_record
 
 from gpuplan.launcher.lifecycle.resume import follow, reconcile_run, resume
@@ -15,11 +15,6 @@ from gpuplan.launcher.store.launch_record import LaunchRecord
 from gpuplan.launcher.store.spending_limits import SpendingLimits
 
 WEEKEND_S = 60 * 3600.0
-
-
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine(Clock())
 
 
 def failed(context: LaunchContext, folder: Path, engine: FakeEngine, *, managed: bool) -> None:

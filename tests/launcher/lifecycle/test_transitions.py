@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fake_engine import Clock, FakeEngine
-from launch_records import RUN, make_context, make_record
+from fake_engine import FakeEngine
+from launch_records import RUN, launched, make_context, make_record
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.lifecycle.engine import EngineError, NoCapacityError
 from gpuplan.launcher.lifecycle.guard_report import MANAGED_DOWN_S
 from gpuplan.launcher.lifecycle.resume import down, reconcile_run, resume, stop
-from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin, wait_started
+from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin
 from gpuplan.launcher.store.accounting import closing_line, spent_usd
 from gpuplan.launcher.store.launch_record import LaunchRecord
 from gpuplan.launcher.store.spending_limits import SpendingLimits
@@ -24,22 +24,6 @@ GUARDED = (
     ' "exit_code": 4}, "spent_usd": 49.5, "step": 812, "projection": null}\n'
 )
 GUARDED_LESS = GUARDED.replace("49.5", "21.25")
-
-
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine(Clock())
-
-
-@pytest.fixture
-def context(tmp_path: Path, engine: FakeEngine) -> LaunchContext:
-    return make_context(tmp_path, engine)
-
-
-def launched(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
-    """Return a launch whose job is submitted."""
-    begun = begin(context, record, SpendingLimits(), spot=record.managed)
-    return wait_started(context, ask(context, begun))
 
 
 def no_wait(_seconds: float) -> None:

@@ -17,16 +17,6 @@ from gpuplan.launcher.store.launch_record import LaunchRecord
 from gpuplan.launcher.store.spending_limits import SpendingLimits
 
 
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine(Clock())
-
-
-@pytest.fixture
-def context(tmp_path: Path, engine: FakeEngine) -> LaunchContext:
-    return make_context(tmp_path, engine)
-
-
 def launched(context: LaunchContext, folder: Path) -> LaunchRecord:
     """Return a launch whose job is submitted by a command that is another process, and alive."""
     record = make_record(folder, Clock(context.now()), pid=os.getppid())

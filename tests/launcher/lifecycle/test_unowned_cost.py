@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from fake_engine import Clock, FakeEngine
-from launch_records import RUN, make_context, make_record
+from launch_records import RUN, make_record
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.lifecycle.context import LaunchContext
@@ -20,16 +20,6 @@ from gpuplan.launcher.store.spending_limits import SpendingLimits
 
 DAY_S = 86_400.0
 OTHER = "net-20261122-120000-b2b2b2"
-
-
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine(Clock())
-
-
-@pytest.fixture
-def context(tmp_path: Path, engine: FakeEngine) -> LaunchContext:
-    return make_context(tmp_path, engine)
 
 
 def closed(context: LaunchContext, folder: Path, *, managed: bool = False) -> LaunchRecord:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from fake_engine import Clock, FakeEngine
-from launch_records import RUN, make_context, make_record
+from fake_engine import FakeEngine
+from launch_records import RUN, launched, make_context, make_record
 
 from gpuplan import api
 from gpuplan.catalog.errors import UsageError
@@ -12,25 +12,9 @@ from gpuplan.launcher.lifecycle.context import LaunchContext
 from gpuplan.launcher.lifecycle.engine import ClusterStatus, EngineError
 from gpuplan.launcher.lifecycle.reconcile import reconcile
 from gpuplan.launcher.lifecycle.resume import down, reconcile_run, resume, stop
-from gpuplan.launcher.lifecycle.transitions import ask, attend, begin, wait_started
+from gpuplan.launcher.lifecycle.transitions import ask, attend, begin
 from gpuplan.launcher.store.accounting import spent_usd
-from gpuplan.launcher.store.launch_record import LaunchRecord
 from gpuplan.launcher.store.spending_limits import SpendingLimits
-
-
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine(Clock())
-
-
-@pytest.fixture
-def context(tmp_path: Path, engine: FakeEngine) -> LaunchContext:
-    return make_context(tmp_path, engine)
-
-
-def launched(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
-    """Return a launch whose job is submitted."""
-    return wait_started(context, ask(context, begin(context, record, SpendingLimits(), spot=False)))
 
 
 def hide(engine: FakeEngine, name: str, how: str) -> None:

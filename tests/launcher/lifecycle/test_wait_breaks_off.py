@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from fake_engine import Clock, FakeEngine
-from launch_records import RUN, make_context, make_record
+from launch_records import RUN, make_record
 
 from gpuplan.launcher.lifecycle.engine import EngineError
 from gpuplan.launcher.lifecycle.resume import down, follow, reconcile_run
@@ -16,11 +16,6 @@ from gpuplan.launcher.store.spending_limits import SpendingLimits
 @pytest.fixture
 def engine() -> FakeEngine:
     return FakeEngine(Clock(), wait_breaks=1)
-
-
-@pytest.fixture
-def context(tmp_path: Path, engine: FakeEngine) -> LaunchContext:
-    return make_context(tmp_path, engine)
 
 
 def break_off(context: LaunchContext, folder: Path, *, managed: bool = False) -> None:
