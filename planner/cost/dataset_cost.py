@@ -17,7 +17,7 @@ from ...catalog.units import HOURS_PER_MONTH
 from ..plan.parts import DATASET_LINES, DataLine
 from ..plan.question import Work
 from .data_cost import line_of
-from .tax import taxed
+from .tax import tax_rate, taxed
 
 KEPT, MOVED = DATASET_LINES
 HOURS = 1e6
@@ -95,7 +95,7 @@ def known_usd(lines: Iterable[DataLine], tax_percent: Decimal | None = None) -> 
 def ranked_usd(lines: Iterable[DataLine], tax_percent: Decimal | float | None = None) -> float:
     """Return what the lines of a data set count in the order of plans, with tax, dollars."""
     net = sum(_counted_usd(one) for one in lines if one.is_of_dataset)
-    return net * (1 + float(tax_percent or 0) / 100)
+    return net * float(1 + tax_rate(Decimal(str(tax_percent or 0))))
 
 
 def dataset_usd_of(
