@@ -1,4 +1,4 @@
-"""What keeping and moving data costs: `data/storage.csv`.
+"""What keeping and moving data costs: `data/storage.csv` and what `data/curated/storage.csv` adds.
 
 Prices are for a "GB", which is not the same for all sellers; `gb_bytes` says what each means. The
 tiers of a price are marginal: each applies to the bytes within it and to no others.
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Literal
 
 from ..csv_rows import build_row, columns_of, read_rows
-from ..embedded import DATA_DIR
+from ..embedded import CURATED_DIR, DATA_DIR
 from ..types import CatalogueRow
 
 COLUMNS = columns_of("provider,region,item,tier,usd,source")
-TABLE = DATA_DIR / "storage.csv"
+TABLES = (DATA_DIR / "storage.csv", CURATED_DIR / "storage.csv")
 EVERY_REGION = "*"
 
 StorageItem = Literal[
@@ -152,13 +152,17 @@ def gb_bytes(provider: str, tier: str | None = None) -> int:
     return BINARY_GB if binary else DECIMAL_GB
 
 
-def read_storage(path: Path = TABLE, *, validate: bool = False) -> list[StorageRow]:
-    """Return the rows of one table.
+def read_storage(tables: Iterable[Path] = TABLES, *, validate: bool = False) -> list[StorageRow]:
+    """Return the rows of all tables: the gathered one, and what is kept by hand beside it.
 
     Raises:
-        ValueError: its columns are others.
+        ValueError: the columns of a table are others.
     """
-    return [build_row(StorageRow, values, validate) for values in read_rows(path, COLUMNS)]
+    return [
+        build_row(StorageRow, values, validate)
+        for table in tables
+        for values in read_rows(table, COLUMNS)
+    ]
 
 
 @cache
