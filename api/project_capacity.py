@@ -103,7 +103,7 @@ def _prices(spans: Iterable[Span], catalogue: Catalogue) -> dict[str, Prices]:
     for offer in catalogue.offers:
         machine = f"{offer.provider} {offer.region} {offer.instance_type}"
         if machine in hourly and machine not in found:
-            terms = terms_of(offer, catalogue.pricebook)
+            terms = terms_of(offer, catalogue)
             paid = tuple((one.years, one.usd_per_hour) for one in terms if not one.is_held)
             if paid:
                 found[machine] = Prices(on_demand_usd=hourly[machine], terms=paid)

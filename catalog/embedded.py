@@ -15,7 +15,7 @@ from .errors import PriceError
 from .listing.ownership import Ownership
 from .listing.sources import PriceSource
 from .terms.pricebook import Pricebook
-from .types import Accelerator, Instance, Offer, Provider, Region
+from .types import Accelerator, CommitmentRow, Instance, Offer, Provider, Region
 
 DATA_DIR = Path(__file__).parent / "data"
 
@@ -46,6 +46,11 @@ class Catalogue:
     """Bought hardware of the user: what it cost, for the price and the break-even month."""
     pricebook: Pricebook = field(default_factory=Pricebook)
     """The user's own terms; discounts are taken off the offers' prices already."""
+    commitments: Mapping[tuple[str, str, str], tuple[CommitmentRow, ...]] = field(
+        default_factory=dict
+    )
+    """Prices of commitments that the user refreshed, by (provider, region, instance type); those of
+    the package are read when they are asked for."""
     price_source: PriceSource = field(default_factory=PriceSource)
     """Whether the user has refreshed prices, when, and whose."""
 

@@ -205,6 +205,20 @@ class Offer(CatalogueRow):
         return None if usd is None else usd / Decimal(str(self.accelerators))
 
 
+class CommitmentRow(CatalogueRow):
+    """The price of one instance type in one region, committed to for a term."""
+
+    provider: str
+    region: str
+    instance_type: str
+    term_years: int
+    """Years for which every hour is paid, used or not."""
+    usd_per_hour: Decimal
+    """US dollars an hour of one instance, over the whole term, paid month by month."""
+    price_date: date
+    source: str
+
+
 class Provider(CatalogueRow):
     """A seller: how it bills and where it is at home."""
 

@@ -1,4 +1,7 @@
-"""AWS, asked through boto3: price list, spot history, zones, quotas, capacity blocks. Read-only."""
+"""AWS, asked through boto3, with read-only requests.
+
+Price list, spot history, Savings Plans, zones, quotas, capacity blocks.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
+from ..types import CommitmentRow
 from .asking import Patience, ask_everywhere
 from .aws_capacity import AwsCapacity
 from .aws_client import AwsClients
-from .aws_regions import HOME_REGION, enabled_regions
+from .aws_regions import HOME_REGION, PARTITION_PREFIXES, enabled_regions
 from .aws_rows import SPOT_PRODUCT, WANTED_ATTRIBUTES, read_price_list, read_spot_history
+from .aws_savings import rates_request, read_rates
 from .interface import (
     Answers,
     Asked,
@@ -27,6 +32,8 @@ from .interface import (
 
 ACCELERATOR_TYPES = ("p*", "g*", "trn*", "inf*", "dl*")
 """Instance types with accelerators begin so."""
+MOST_RATES = 1000
+"""Of Savings Plans on one page, the most that AWS sends."""
 
 
 class Aws:
@@ -51,10 +58,11 @@ class Aws:
         self._capacity = AwsCapacity(self._aws)
 
     def offers(self, asked: Asked, tell: Tell) -> Prices:
-        """Return on-demand prices of all regions, and spot prices of those that are enabled."""
+        """Return prices on demand and committed of all regions, on spot of those enabled."""
         found = Answers()
         today = asked.now.date()
         self._price_list(asked, found, today, tell)
+        self._savings_plans(asked, found, today, tell)
         enabled, not_enabled = enabled_regions(self._aws, asked.regions)
         found.unanswered += not_enabled
         spot, silent = ask_everywhere(
@@ -110,6 +118,36 @@ class Aws:
         ]
         if not silent:
             found.answered |= {(region, "on-demand") for region in asked.regions}
+
+    def _savings_plans(self, asked: Asked, found: Answers, today: date, tell: Tell) -> None:
+        """Add the rates of Savings Plans; without them, prices are answered all the same."""
+
+        def of_region(region: str) -> list[CommitmentRow | Refused]:
+            rates = self._aws.items(
+                "savingsplans",
+                HOME_REGION,
+                "describe_savings_plans_offering_rates",
+                "searchResults",
+                token_key="nextToken",
+                maxResults=MOST_RATES,
+                **rates_request(region, asked.instances),
+            )
+            return list(read_rates(rates, today=today))
+
+        answers, silent = ask_everywhere(
+            [one for one in asked.regions if not one.startswith(PARTITION_PREFIXES)],
+            of_region,
+            question="commitments",
+            what="Savings Plans of AWS",
+            patience=self._aws.patience,
+            tell=tell,
+        )
+        for readings in answers.values():
+            found.add(readings)
+        reasons = {one.text for one in silent}
+        if silent and not answers and len(reasons) == 1:
+            silent = [silent[0].model_copy(update={"region": None})]
+        found.unanswered += silent
 
     def _spot_of(
         self, region: str, asked: Asked, today: date

@@ -105,7 +105,14 @@ class AwsClients:
         return asked_again(ask, self.patience)
 
     def items(
-        self, service: str, region: str, operation: str, key: str, **request: Any
+        self,
+        service: str,
+        region: str,
+        operation: str,
+        key: str,
+        *,
+        token_key: str = "NextToken",
+        **request: Any,
     ) -> Iterator[Any]:
         """Yield every item of every page that a request answers.
 
@@ -117,14 +124,15 @@ class AwsClients:
             region: Its region.
             operation: As boto3 calls it.
             key: Under which a page holds its items.
+            token_key: Under which it holds what the next page is asked for with.
             request: What is asked.
         """
         token: str | None = None
         while True:
-            more = {} if token is None else {"NextToken": token}
+            more = {} if token is None else {token_key: token}
             page = self.call(service, region, operation, key=key, **request, **more)
             yield from page[key]
-            following = page.get("NextToken")
+            following = page.get(token_key)
             if not following:
                 return
             if following == token:

@@ -14,10 +14,12 @@ from typing import Literal, Protocol
 
 from ..errors import GpuplanError
 from ..frozen import FrozenModel, Usd
-from ..types import Instance
+from ..types import CommitmentRow, Instance
 from ..vocabulary import OfferPurchase
 
-Question = Literal["prices", "spot prices", "zones", "quota", "use", "scores", "blocks", "held"]
+Question = Literal[
+    "prices", "spot prices", "commitments", "zones", "quota", "use", "scores", "blocks", "held"
+]
 """What is asked of one region."""
 Tell = Callable[[str, int | None, int | None], None]
 """Takes what is being done, how much of it is done, and of how much."""
@@ -130,6 +132,8 @@ class Prices:
     """What a cloud says of its prices."""
 
     rows: tuple[PriceRow, ...] = ()
+    commitments: tuple[CommitmentRow, ...] = ()
+    """Prices for which every hour of some years is paid."""
     refused: tuple[Refused, ...] = ()
     unmapped: tuple[str, ...] = ()
     """Instance types with accelerators that the catalogue does not have."""
@@ -262,16 +266,19 @@ class Answers:
     """Rows that are being gathered from many regions; turned into `Prices` at the end."""
 
     rows: list[PriceRow] = field(default_factory=list)
+    commitments: list[CommitmentRow] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     unmapped: set[str] = field(default_factory=set)
     unanswered: list[Unanswered] = field(default_factory=list)
     answered: set[tuple[str, OfferPurchase]] = field(default_factory=set)
 
-    def add(self, read: Iterable[PriceRow | Refused]) -> None:
+    def add(self, read: Iterable[PriceRow | CommitmentRow | Refused]) -> None:
         """Take readings, each a row or the refusal of one."""
         for one in read:
             if isinstance(one, Refused):
                 self.refused.append(one)
+            elif isinstance(one, CommitmentRow):
+                self.commitments.append(one)
             else:
                 self.rows.append(one)
 
@@ -279,6 +286,7 @@ class Answers:
         """Return what was gathered."""
         return Prices(
             rows=tuple(self.rows),
+            commitments=tuple(self.commitments),
             refused=tuple(self.refused),
             unmapped=tuple(sorted(self.unmapped)),
             unanswered=tuple(self.unanswered),

@@ -108,7 +108,7 @@ def _above_on_demand(kept: dict[Key, PriceRow]) -> list[Refused]:
 def _outliers(kept: dict[Key, PriceRow], catalogue: Catalogue) -> list[Refused]:
     """Take out prices that are far from what was known, and return them."""
     last = {(one.provider, one.region, one.instance_type): one for one in catalogue.offers}
-    kin = _by_accelerator(catalogue)
+    kin = middle_prices(catalogue)
     found = []
     for key, row in list(kept.items()):
         before = last.get(key[:3])
@@ -134,7 +134,7 @@ def _is_market(offer: Offer, purchase: OfferPurchase) -> bool:
     return purchase == "on-demand" or offer.spot_is_market
 
 
-def _by_accelerator(catalogue: Catalogue) -> dict[tuple[str, OfferPurchase], Decimal]:
+def middle_prices(catalogue: Catalogue) -> dict[tuple[str, OfferPurchase], Decimal]:
     """Return the middle price of one accelerator, $/h, over all who are no marketplace."""
     prices: dict[tuple[str, OfferPurchase], list[Decimal]] = {}
     purchases: tuple[OfferPurchase, ...] = ("on-demand", "spot")

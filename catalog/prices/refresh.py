@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from ..clouds.asking import one_at_a_time
 from ..clouds.connect import CLOUDS
 from ..clouds.interface import Asked, Cloud, CloudError, Prices, Tell
 from ..embedded import Catalogue
 from ..errors import PriceError
-from ..types import Instance, Offer
+from ..types import CommitmentRow, Instance, Offer
 from ..version import VERSION
+from .commitment_gate import passed_commitments
 from .gate import passed
 from .sku_map import with_sku_map
 from .snapshot import PriceSnapshot, ProviderPrices, answered, merged
@@ -45,40 +47,76 @@ def refreshed(
         PriceError: No provider answered; the message says why each did not.
     """
     catalogue, described = with_sku_map(catalogue)
-    providers = {one.provider: one for one in last.providers} if last else {}
-    offers = {_key(one): one for one in last.offers} if last else {}
+    following = _Following(catalogue, last, accept_changes=accept_changes, now=now)
     failures: dict[str, str] = {}
     asked_names = tuple(names)
     questions = [asked_of(catalogue, name, regions, now=now) for name in asked_names]
     for name, prices in zip(asked_names, _all_asked(clouds, questions, tell), strict=True):
-        if isinstance(prices, CloudError):
-            failures[name] = prices.reason
-            providers[name] = _kept(name, providers.get(name), prices, now)
-            continue
-        gate = passed(prices.rows, catalogue, accept_changes=accept_changes)
-        new = merged(catalogue, gate.rows)
-        offers |= {_key(one): one for one in new}
-        state = answered(name, prices, gate.refused, asked_at=now, rows=_count(offers, name))
-        if not gate.rows:
-            failures[name] = f"all {len(prices.rows)} prices were held back"
-            before = providers.get(name)
-            state = state.model_copy(
-                update={
-                    "is_kept": True,
-                    "why": failures[name],
-                    "prices_at": before and before.prices_at,
-                }
-            )
-        providers[name] = state
+        failure = following.take(name, prices)
+        if failure is not None:
+            failures[name] = failure
     if len(failures) == len(asked_names):
         raise _nobody(failures, last)
     return PriceSnapshot(
         gpuplan_version=VERSION,
         made_at=now.astimezone(UTC),
-        providers=tuple(providers[name] for name in sorted(providers)),
-        offers=tuple(offers[key] for key in sorted(offers)),
-        instances=_of_offers(described, last, offers.values()),
+        providers=tuple(following.providers[name] for name in sorted(following.providers)),
+        offers=tuple(following.offers[key] for key in sorted(following.offers)),
+        commitments=tuple(following.commitments[key] for key in sorted(following.commitments)),
+        instances=_of_offers(described, last, following.offers.values()),
     )
+
+
+class _Following:
+    """The snapshot that follows the last one: its rows, those of each answer over the older."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        last: PriceSnapshot | None,
+        *,
+        accept_changes: bool,
+        now: datetime,
+    ) -> None:
+        self.providers = {one.provider: one for one in last.providers} if last else {}
+        self.offers = {_key(one): one for one in last.offers} if last else {}
+        self.commitments = {_term_key(one): one for one in last.commitments} if last else {}
+        self._catalogue = catalogue
+        self._accept_changes = accept_changes
+        self._now = now
+
+    def take(self, name: str, prices: Prices | CloudError) -> str | None:
+        """Take what a provider answered; return why nothing of it is taken, if so."""
+        before = self.providers.get(name)
+        if isinstance(prices, CloudError):
+            self.providers[name] = _kept(name, before, prices, self._now)
+            return prices.reason
+        gate = passed(prices.rows, self._catalogue, accept_changes=self._accept_changes)
+        new = merged(self._catalogue, gate.rows)
+        self.offers |= {_key(one): one for one in new}
+        terms = passed_commitments(
+            prices.commitments,
+            self._catalogue,
+            self.commitments.values(),
+            _on_demand([*self._catalogue.offers, *new]),
+            accept_changes=self._accept_changes,
+        )
+        self.commitments |= {_term_key(one): one for one in terms.rows}
+        state = answered(
+            name,
+            prices,
+            [*gate.refused, *terms.refused],
+            asked_at=self._now,
+            rows=_count(self.offers, name),
+            commitments=_count(self.commitments, name),
+        )
+        failure = None if gate.rows else f"all {len(prices.rows)} prices were held back"
+        if failure is not None:
+            prices_at = None if before is None else before.prices_at
+            changes = {"is_kept": True, "why": failure, "prices_at": prices_at}
+            state = state.model_copy(update=changes)
+        self.providers[name] = state
+        return failure
 
 
 def _of_offers(
@@ -185,8 +223,18 @@ def _nobody(failures: Mapping[str, str], last: PriceSnapshot | None) -> PriceErr
     )
 
 
-def _count(offers: Mapping[tuple[str, str, str], Offer], provider: str) -> int:
-    return sum(key[0] == provider for key in offers)
+def _count(rows: Iterable[tuple[str, *tuple[object, ...]]], provider: str) -> int:
+    return sum(key[0] == provider for key in rows)
+
+
+def _on_demand(offers: Iterable[Offer]) -> dict[tuple[str, str, str], Decimal]:
+    """Return the prices on demand by their place; of two offers of one, the later holds."""
+    prices = ((_key(one), one.on_demand_usd_per_hour) for one in offers)
+    return {key: usd for key, usd in prices if usd is not None}
+
+
+def _term_key(row: CommitmentRow) -> tuple[str, str, str, int]:
+    return row.provider, row.region, row.instance_type, row.term_years
 
 
 def _key(offer: Offer) -> tuple[str, str, str]:

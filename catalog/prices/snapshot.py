@@ -12,7 +12,8 @@ from ..clouds.interface import PriceRow, Prices, Refused, Unanswered
 from ..embedded import Catalogue
 from ..frozen import FrozenModel
 from ..listing.sources import PriceSource
-from ..types import Instance, Offer
+from ..terms.commitments import by_place
+from ..types import CommitmentRow, Instance, Offer
 
 SCHEMA_VERSION = 1
 MOST_REFUSED = 200
@@ -33,6 +34,8 @@ class ProviderPrices(FrozenModel):
     """Why it did not answer."""
     rows: int = 0
     """Prices of it in this snapshot."""
+    commitments: int = 0
+    """Prices of it for which every hour of some years is paid."""
     refused: dict[str, int] = {}
     """Rows that were not taken, counted by rule."""
     examples: tuple[Refused, ...] = ()
@@ -51,6 +54,8 @@ class PriceSnapshot(FrozenModel):
     providers: tuple[ProviderPrices, ...]
     offers: tuple[Offer, ...]
     """Each with its own date: a row of an earlier refresh keeps that of the earlier one."""
+    commitments: tuple[CommitmentRow, ...] = ()
+    """Prices for which every hour of some years is paid, each with its own date."""
     instances: tuple[Instance, ...] = ()
     """Instance types that the user described (sku_map.yaml), as far as there are prices of them."""
 
@@ -95,6 +100,7 @@ def with_snapshot(catalogue: Catalogue, snapshot: PriceSnapshot) -> Catalogue:
         catalogue,
         offers=offers + new,
         instances=MappingProxyType({**described, **catalogue.instances}),
+        commitments=by_place(snapshot.commitments),
         snapshot_date=max(catalogue.snapshot_date, made_on),
         price_source=source_of(snapshot),
     )
@@ -190,6 +196,7 @@ def answered(
     *,
     asked_at: datetime,
     rows: int,
+    commitments: int = 0,
 ) -> ProviderPrices:
     """Return what is kept of a provider that answered."""
     # What the gate held back first: that is what the user may have to decide on.
@@ -203,6 +210,7 @@ def answered(
         prices_at=asked_at,
         is_kept=False,
         rows=rows,
+        commitments=commitments,
         refused=dict(sorted(counts.items())),
         examples=tuple(all_refused[:MOST_REFUSED]),
         unmapped=prices.unmapped,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
-from decimal import Decimal
+from collections.abc import Iterable
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
@@ -11,28 +10,24 @@ from pathlib import Path
 
 from ..csv_rows import build_row, columns_of, read_rows
 from ..embedded import DATA_DIR
-from ..types import CatalogueRow
+from ..types import CommitmentRow
 
 COLUMNS = columns_of("provider,region,instance_type,term_years,usd_per_hour,price_date,source")
 TABLE = DATA_DIR / "commitments.csv"
 
+Place = tuple[str, str, str]
+"""(provider, region, instance type)."""
 
-class CommitmentRow(CatalogueRow):
-    """The price of one instance type in one region, committed to for a term."""
 
-    provider: str
-    region: str
-    instance_type: str
-    term_years: int
-    """Years for which every hour is paid, used or not."""
-    usd_per_hour: Decimal
-    """US dollars an hour of one instance, over the whole term, paid month by month."""
-    price_date: date
-    source: str
+def by_place(rows: Iterable[CommitmentRow]) -> dict[Place, tuple[CommitmentRow, ...]]:
+    """Return rows by their place, those of one place by their term."""
+    place = attrgetter("provider", "region", "instance_type")
+    ordered = sorted(rows, key=lambda row: (*place(row), row.term_years))
+    return {key: tuple(group) for key, group in groupby(ordered, key=place)}
 
 
 def commitments_of(provider: str, region: str, instance_type: str) -> tuple[CommitmentRow, ...]:
-    """Return the terms a type is sold for in a region, shortest first; empty: none is known."""
+    """Return the terms the package knows of a type in a region, shortest first."""
     return _by_place().get((provider, region, instance_type), ())
 
 
@@ -46,7 +41,5 @@ def read_commitments(path: Path = TABLE, *, validate: bool = False) -> list[Comm
 
 
 @cache
-def _by_place() -> dict[tuple[str, str, str], tuple[CommitmentRow, ...]]:
-    place = attrgetter("provider", "region", "instance_type")
-    rows = sorted(read_commitments(), key=lambda row: (*place(row), row.term_years))
-    return {key: tuple(group) for key, group in groupby(rows, key=place)}
+def _by_place() -> dict[Place, tuple[CommitmentRow, ...]]:
+    return by_place(read_commitments())

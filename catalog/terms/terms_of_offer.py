@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
-from ..types import Offer
+from ..embedded import Catalogue
+from ..types import CommitmentRow, Offer
 from ..units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 from .commitments import commitments_of
-from .pricebook import Pricebook
 
 COMMITMENT, PRICEBOOK = "commitment", "pricebook"
 """`price_basis` of a commitment of the catalogue, and of what the user's pricebook states."""
@@ -46,11 +46,15 @@ class Term:
         return float(self.hours) * SECONDS_PER_HOUR
 
 
-def terms_of(offer: Offer, book: Pricebook) -> tuple[Term, ...]:
-    """Return every term the machine of an offer can be had for, the cheapest hour first."""
+def terms_of(offer: Offer, catalogue: Catalogue) -> tuple[Term, ...]:
+    """Return every term the machine of an offer can be had for, the cheapest hour first.
+
+    A price that the user refreshed goes over that of the package.
+    """
+    book = catalogue.pricebook
     percent = book.discount_percent(offer, "committed")
     found = []
-    for row in commitments_of(offer.provider, offer.region, offer.instance_type):
+    for row in _commitments(offer, catalogue):
         usd = book.discounted(row.usd_per_hour, percent)
         assert usd is not None
         found.append(
@@ -74,3 +78,10 @@ def terms_of(offer: Offer, book: Pricebook) -> tuple[Term, ...]:
             )
         )
     return tuple(sorted(found, key=lambda term: term.usd_per_hour))
+
+
+def _commitments(offer: Offer, catalogue: Catalogue) -> tuple[CommitmentRow, ...]:
+    place = (offer.provider, offer.region, offer.instance_type)
+    by_years = {row.term_years: row for row in commitments_of(*place)}
+    by_years |= {row.term_years: row for row in catalogue.commitments.get(place, ())}
+    return tuple(by_years.values())

@@ -73,6 +73,8 @@ def _state_notes(snapshot: PriceSnapshot) -> Iterator[str]:
             yield f"Held back: {len(held) - MOST_NAMED} more (--format json)."
         if held:
             yield "To take them: gpuplan prices refresh --accept-changes"
+        if one.commitments:
+            yield f"{one.provider} commitments of 1 and 3 years: {one.commitments:,} prices."
         if one.unmapped:
             named = ", ".join(one.unmapped[:MOST_NAMED])
             more = "" if len(one.unmapped) <= MOST_NAMED else " …"

@@ -69,7 +69,7 @@ def _price(
     """Return the price of a node bought as planned, and what the pricebook has taken off it."""
     book = catalogue.pricebook
     if chosen.purchase in TERMS:
-        term = _term(chosen, terms_of(offer, book))
+        term = _term(chosen, terms_of(offer, catalogue))
         return term.usd_per_hour, term.discount_percent
     if chosen.purchase == "spot":
         return offer.market_spot_usd_per_hour, book.discount_percent(offer, "spot")

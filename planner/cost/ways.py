@@ -58,7 +58,7 @@ def ways_to_pay(plan: Plan, catalogue: Catalogue) -> WaysToPay | None:
 
 
 def _terms(plan: Plan, offer: Offer, catalogue: Catalogue, hourly: Decimal) -> Iterator[BuyingWay]:
-    known = terms_of(offer, catalogue.pricebook)
+    known = terms_of(offer, catalogue)
     unknown = [years for years in USUAL_TERMS if years not in [one.years for one in known]]
     listed: Sequence[Term | Decimal] = sorted(
         [*known, *unknown], key=lambda one: one.years if isinstance(one, Term) else one

@@ -261,7 +261,7 @@ def _ways(
     hourly = min((by_the_hour(offer, wish, book) for offer in offers), key=order)
     if wish in ("on-demand", "spot", "all") or (wish == "any" and not has_amount):
         return [hourly]
-    terms = sorted(for_a_term(offers, wish, book), key=order)
+    terms = sorted(for_a_term(offers, wish, catalogue), key=order)
     if wish == "any":
         # One hour of a term that is no cheaper than an hour alone never pays.
         terms = [one for one in terms if _is_below(one, hourly)]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
+from ...catalog.embedded import Catalogue
 from ...catalog.terms.pricebook import Pricebook
 from ...catalog.terms.terms_of_offer import PRICEBOOK, Term, terms_of
 from ...catalog.types import Offer
@@ -40,7 +41,7 @@ def by_the_hour(offer: Offer, wish: PurchaseWish, book: Pricebook) -> Way:
     )
 
 
-def for_a_term(offers: Iterable[Offer], wish: PurchaseWish, book: Pricebook) -> list[Way]:
+def for_a_term(offers: Iterable[Offer], wish: PurchaseWish, catalogue: Catalogue) -> list[Way]:
     """Return every commitment or reservation that is wished and that a price is known of.
 
     A commitment that is asked for is that of a job among others: it pays its share. Bought for this
@@ -48,7 +49,7 @@ def for_a_term(offers: Iterable[Offer], wish: PurchaseWish, book: Pricebook) -> 
     """
     found = []
     for offer in offers:
-        for term in terms_of(offer, book):
+        for term in terms_of(offer, catalogue):
             if _is_wished(term, wish):
                 found.append(
                     Way(

@@ -15,6 +15,7 @@ from gpuplan.catalog.clouds.interface import (
     Reservations,
     Tell,
 )
+from gpuplan.catalog.types import CommitmentRow
 
 NOW = datetime(2026, 11, 23, 18, tzinfo=UTC)
 
@@ -30,6 +31,19 @@ def row(usd: str, region: str = "us-east-1", **changes) -> PriceRow:
         "source": "a test",
     }
     return PriceRow(**(given | changes))
+
+
+def commitment(usd: str, years: int = 1, **changes) -> CommitmentRow:
+    given = {
+        "provider": "aws",
+        "region": "us-east-1",
+        "instance_type": "p5.48xlarge",
+        "term_years": years,
+        "usd_per_hour": Decimal(usd),
+        "price_date": NOW.date(),
+        "source": "a test",
+    }
+    return CommitmentRow(**(given | changes))
 
 
 def quota(limit: float, used: float | None, **changes) -> Quota:

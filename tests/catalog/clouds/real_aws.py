@@ -64,6 +64,34 @@ def test_prices_of_every_region_and_spot_of_the_cheapest_zone(aws, world) -> Non
     assert prices.unanswered == ()
 
 
+def test_savings_plans_of_every_region(aws, world) -> None:
+    prices = aws.offers(asked(), no_tell)
+    found = sorted((one.term_years, one.usd_per_hour) for one in prices.commitments)
+    assert found == [(1, Decimal("41.5")), (3, Decimal("27.25")), (3, Decimal("31.0"))]
+    assert {one.region for one in prices.commitments} == {"us-east-1"}
+    assert world.calls.count(("savingsplans", "DescribeSavingsPlansOfferingRates", "us-east-1")) > 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (
+            aws_error("AccessDeniedException", 403, is_json=True),
+            "not permitted: needs savingsplans:DescribeSavingsPlansOfferingRates",
+        ),
+        (Answer(b'{"searchResults": [{"rate'), "the answer is cut off or damaged"),
+        (aws_error("ThrottlingException", 429, is_json=True), "AWS is too busy"),
+    ],
+    ids=["denied", "cut off", "busy"],
+)
+def test_without_savings_plans_the_other_prices_are_answered(aws, world, fault, said) -> None:
+    world.faults = lambda service, *_: fault if service == "savingsplans" else None
+    prices = aws.offers(asked(), no_tell)
+    [silent] = prices.unanswered
+    assert (silent.question, silent.region, silent.text) == ("commitments", None, said)
+    assert len(prices.rows) == 3 and prices.commitments == ()
+
+
 def test_a_region_that_is_not_enabled_is_skipped_and_named(aws, world) -> None:
     world.regions["us-west-2"] = "not-opted-in"
     prices = aws.offers(asked(), no_tell)

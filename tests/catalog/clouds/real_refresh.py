@@ -103,6 +103,11 @@ def test_one_refresh_of_all_three(worlds, capsys) -> None:
     gcp = found["gcp", "us-central1", "a3-highgpu-8g"]
     assert round(gcp["on_demand_usd_per_hour"], 2) == 88.49
     assert found["azure", "eastus", SIZE]["spot_usd_per_hour"] == 21.5
+    assert {one["provider"]: one["commitments"] for one in snapshot["providers"]} == {
+        "aws": 2,
+        "azure": 0,
+        "gcp": 0,
+    }
     assert [one["is_kept"] for one in snapshot["providers"]] == [False, False, False]
 
 

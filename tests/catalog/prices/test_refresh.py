@@ -5,7 +5,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from fake_cloud import NOW, FakeCloud, row
+from fake_cloud import NOW, FakeCloud, commitment, row
 
 from gpuplan import api
 from gpuplan.catalog.clouds.interface import CloudError, Prices
@@ -15,6 +15,8 @@ from gpuplan.catalog.price_folder import price_folder, snapshot_files
 from gpuplan.catalog.prices.files import newest_snapshot, write_snapshot
 from gpuplan.catalog.prices.sku_map import sku_map_path
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.terms.commitments import commitments_of
+from gpuplan.catalog.terms.terms_of_offer import terms_of
 
 
 def aws(*rows) -> FakeCloud:
@@ -44,6 +46,42 @@ def test_refreshed_prices_go_over_those_of_the_package() -> None:
     package = embedded_catalogue()
     assert len(catalogue.offers) == len(package.offers)
     assert offer_in("us-west-2") in package.offers
+
+
+def committed(region: str = "us-east-1") -> dict[float, Decimal]:
+    found = terms_of(offer_in(region), load_catalogue())
+    return {float(one.years): one.usd_per_hour for one in found}
+
+
+def test_refreshed_commitments_are_prices_of_terms() -> None:
+    assert committed() == {}
+    rows = (commitment("41.5"), commitment("27.25", 3), commitment("60", region="us-west-2"))
+    snapshot = refresh(FakeCloud(prices=Prices(rows=(row("60"),), commitments=rows)))
+    state = snapshot.of("aws")
+    assert state is not None and state.commitments == 2
+    assert state.refused == {"committed-above-on-demand": 1}
+    assert committed() == {1.0: Decimal("41.5"), 3.0: Decimal("27.25")}
+    refresh(aws(row("61")), days=1)
+    assert committed() == {1.0: Decimal("41.5"), 3.0: Decimal("27.25")}
+
+
+def test_a_refreshed_commitment_goes_over_that_of_the_package() -> None:
+    place: dict[str, str] = {
+        "provider": "gcp",
+        "region": "us-central1",
+        "instance_type": "a3-highgpu-8g",
+    }
+    one, three = commitments_of(*place.values())
+    answer = Prices(rows=(row("88", **place),), commitments=(commitment("70", 1, **place),))
+    refresh(FakeCloud(name="gcp", prices=answer))
+    offer = next(
+        one
+        for one in load_catalogue().offers
+        if (one.provider, one.region, one.instance_type) == tuple(place.values())
+    )
+    found = {int(each.years): each for each in terms_of(offer, load_catalogue())}
+    assert found[1].usd_per_hour == 70 != one.usd_per_hour
+    assert (found[3].usd_per_hour, found[3].source) == (three.usd_per_hour, three.source)
 
 
 def test_a_new_region_is_a_new_offer() -> None:

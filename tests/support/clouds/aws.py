@@ -70,12 +70,64 @@ def price_row(instance_type: str, region: str, usd: str, **attributes: str | Non
     )
 
 
+def rate(
+    instance_type: str,
+    region: str,
+    usd: str,
+    *,
+    years: int = 1,
+    plan: str = "EC2Instance",
+    offering: dict[str, Any] | None = None,
+    properties: dict[str, str] | None = None,
+    **changes: Any,
+) -> dict[str, Any]:
+    """A rate of a Savings Plan, in the documented shape.
+
+    https://docs.aws.amazon.com/savingsplans/latest/APIReference/API_SavingsPlanOfferingRate.html
+    """
+    shown = {
+        "region": region,
+        "instanceType": instance_type,
+        "instanceFamily": instance_type.split(".")[0],
+        "productDescription": "Linux/UNIX",
+        "tenancy": "shared",
+        **(properties or {}),
+    }
+    return {
+        "savingsPlanOffering": {
+            "offeringId": "a1b2c3d4-5678-90ab-cdef-000000000001",
+            "paymentOption": "No Upfront",
+            "planType": plan,
+            "durationSeconds": years * 31_536_000,
+            "currency": "USD",
+            "planDescription": f"{years} year No Upfront {plan} Savings Plan",
+            **(offering or {}),
+        },
+        "rate": usd,
+        "unit": "Hrs",
+        "productType": "EC2",
+        "serviceCode": "AmazonEC2",
+        "usageType": f"BoxUsage:{instance_type}",
+        "operation": "RunInstances",
+        "properties": [{"name": name, "value": one} for name, one in shown.items()],
+        **changes,
+    }
+
+
 class AwsWorld:
     """What the fake AWS has; tests change it."""
 
     def __init__(self) -> None:
         self.regions = {"us-east-1": "opt-in-not-required", "us-west-2": "opt-in-not-required"}
         self.prices = [price_row("p5.48xlarge", region, "55.0400000000") for region in self.regions]
+        self.rates = [
+            rate("p5.48xlarge", "us-east-1", usd, years=years, plan=plan)
+            for plan, years, usd in (
+                ("EC2Instance", 1, "41.5"),
+                ("EC2Instance", 3, "27.25"),
+                ("Compute", 3, "31.0"),
+            )
+        ]
         self.spot = {"us-east-1": [("us-east-1a", "21.5"), ("us-east-1b", "18.25")]}
         self.types = ["p5.48xlarge", "p9.48xlarge"]
         self.zones = {"us-east-1": ["us-east-1a", "us-east-1b"], "us-west-2": []}
@@ -93,8 +145,10 @@ class AwsWorld:
         scope = request.headers["Authorization"].split("Credential=")[1].split(",")[0].split("/")
         region, service = scope[2], scope[3]
         target = request.headers.get("X-Amz-Target")
-        if target is not None:
-            operation, asked = target.split(".")[-1], json.loads(request.body)
+        is_json = target is not None or service == "savingsplans"
+        if is_json:
+            operation = request.path.strip("/") if target is None else target.split(".")[-1]
+            asked = json.loads(request.body)
         else:
             asked = dict(parse_qsl(request.body.decode()))
             operation = asked["Action"]
@@ -103,7 +157,7 @@ class AwsWorld:
         if fault is not None:
             return fault
         answer = getattr(self, f"_{operation}")(asked, region)
-        return as_json(answer) if target is not None else _xml(operation, answer)
+        return as_json(answer) if is_json else _xml(operation, answer)
 
     def _GetProducts(self, asked: dict[str, Any], _region: str) -> dict[str, Any]:
         wanted = {one["Field"]: one["Value"] for one in asked["Filters"]}
@@ -155,6 +209,21 @@ class AwsWorld:
 
     def _DescribeCapacityReservations(self, asked: dict[str, Any], region: str) -> dict[str, Any]:
         return _page("CapacityReservations", self.held.get(region, []), asked)
+
+    def _DescribeSavingsPlansOfferingRates(
+        self, asked: dict[str, Any], _region: str
+    ) -> dict[str, Any]:
+        wanted = {one["name"]: one["values"] for one in asked["filters"]}
+        found = [
+            rate
+            for rate in self.rates
+            if all(
+                one["value"] in wanted.get(one["name"], [one["value"]])
+                for one in rate["properties"]
+            )
+        ]
+        page = _page("searchResults", found, {"NextToken": asked.get("nextToken")})
+        return {name[0].lower() + name[1:]: one for name, one in page.items()}
 
     def _DescribeInstances(self, asked: dict[str, Any], region: str) -> dict[str, Any]:
         groups = [{"Instances": [one]} for one in self.running.get(region, [])]
