@@ -90,6 +90,7 @@ def estimate(
     from .tables_on_disk import TablesOnDisk
 
     clock = now or utc_now
+    started = clock()
     book = model.catalogue.pricebook
     profile, notes = calibrated_profile(model)
     known = known_runs(model)
@@ -118,7 +119,7 @@ def estimate(
         recommended_on_large_clouds=found.recommended_on_large_clouds,
         near_miss=found.near_miss,
         prices=found.prices,
-        plans=tuple(with_own_terms(plan, book, on=clock().date()) for plan in found.plans),
+        plans=tuple(with_own_terms(plan, book, at=started) for plan in found.plans),
         feasible=found.feasible,
         rejected=found.rejected,
         hidden=found.hidden,

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
+from datetime import datetime, time, timedelta
 from decimal import Decimal
 
 from ...catalog.terms.pricebook import Credit, Pricebook
-from ...catalog.units import HOURS_PER_DAY
+from ...catalog.units import SECONDS_PER_HOUR
 from ..plan.payment import CreditUse, OwnCurrency
 from ..plan.plan import Plan
 from .run_cost import CENT
 
 
-def with_own_terms(plan: Plan, book: Pricebook, *, on: date) -> Plan:
+def with_own_terms(plan: Plan, book: Pricebook, *, at: datetime) -> Plan:
     """Return a plan with what the credits of a pricebook pay of it, and its currency.
 
     Args:
         plan: finished.
         book: the user's own terms.
-        on: the day on which the job would start.
+        at: when the job would start, with its zone.
     """
     known = book.currency
     currency = None
@@ -27,17 +27,17 @@ def with_own_terms(plan: Plan, book: Pricebook, *, on: date) -> Plan:
         currency = OwnCurrency(code=known.code, per_usd=float(known.per_usd), date=known.date)
     return plan.model_copy(
         update={
-            "credits": credits_used(plan, book.credits_of(plan.offer.provider, on), on=on),
+            "credits": credits_used(plan, book.credits_of(plan.offer.provider, at.date()), at=at),
             "currency": currency,
         }
     )
 
 
-def credits_used(plan: Plan, credits: Iterable[Credit], *, on: date) -> tuple[CreditUse, ...]:
-    """Return what credits pay of a whole job that starts on a day.
+def credits_used(plan: Plan, credits: Iterable[Credit], *, at: datetime) -> tuple[CreditUse, ...]:
+    """Return what credits pay of a whole job that starts at a time.
 
-    A credit pays what is billed until the end of its last day, at one rate an hour, and nothing
-    that one before it has paid.
+    A credit pays what is billed until the end of its last day, in the zone of `at`, at one rate an
+    hour, and nothing that one before it has paid. Of the day of the start only what is left counts.
     """
     job = plan.whole_job
     if job is None or job.usd is None:
@@ -45,8 +45,9 @@ def credits_used(plan: Plan, credits: Iterable[Credit], *, on: date) -> tuple[Cr
     used: list[CreditUse] = []
     paid = Decimal(0)
     for credit in credits:
-        days = (credit.expires - on).days + 1
-        share = min(1.0, days * HOURS_PER_DAY / job.hours)
+        end = datetime.combine(credit.expires, time(), at.tzinfo) + timedelta(days=1)
+        left_h = max(0.0, (end - at).total_seconds()) / SECONDS_PER_HOUR
+        share = min(1.0, left_h / job.hours)
         billed = (job.usd * Decimal(share)).quantize(CENT)
         covers = max(Decimal(0), min(credit.usd, billed - paid))
         paid += covers

@@ -34,7 +34,7 @@ class BillRow:
     provider: str
     account: str
     month: str
-    """2027-03, of its begin."""
+    """2027-03, of the bill where that says it, else of the charge's begin."""
     begins: str
     """ISO 8601."""
     run: str | None
@@ -93,6 +93,7 @@ def _of_focus(cells: Cells, place: Place, rates: Rates) -> BillRow:
         provider=provider,
         account=_text(cells, "SubAccountId", "BillingAccountId"),
         begins=_text(cells, "ChargePeriodStart"),
+        period=_text(cells, "BillingPeriodStart"),
         run=_run(cells, ("Tags",), place),
         billed_usd=_usd(cells, "BilledCost", place, rate),
         list_usd=_usd_or_none(cells, "ListCost", place, rate),
@@ -104,29 +105,48 @@ def _of_focus(cells: Cells, place: Place, rates: Rates) -> BillRow:
     )
 
 
-CUR_CATEGORIES = {"Tax": "Tax", "Credit": "Credit", "Refund": "Credit", "Fee": "Purchase"}
+CUR_CATEGORIES = {
+    "Tax": "Tax",
+    "Credit": "Credit",
+    "Refund": "Credit",
+    "Fee": "Purchase",
+    "RIFee": "Purchase",
+    "SavingsPlanUpfrontFee": "Purchase",
+    "SavingsPlanRecurringFee": "Purchase",
+    "SavingsPlanNegation": "Adjustment",
+    "BundledDiscount": "Adjustment",
+    "EdpDiscount": "Adjustment",
+    "PrivateRateDiscount": "Adjustment",
+    "RiVolumeDiscount": "Adjustment",
+    "Discount": "Adjustment",
+}
+"""What is no usage, and has no list price of its own, by the kind of a line."""
+CUR_EFFECTIVE = {
+    "SavingsPlanCoveredUsage": "savings_plan_savings_plan_effective_cost",
+    "DiscountedUsage": "reservation_effective_cost",
+}
+"""Columns that hold what usage costs with its share of what was paid ahead."""
 
 
 def _of_cur(cells: Cells, place: Place, rates: Rates) -> BillRow:
     rate = _rate(_text(cells, "line_item_currency_code") or "USD", place, rates)
     kind = _text(cells, "line_item_line_item_type")
-    effective = (
-        "savings_plan_savings_plan_effective_cost"
-        if kind == "SavingsPlanCoveredUsage"
-        else "reservation_effective_cost"
-        if kind == "DiscountedUsage"
-        else "line_item_unblended_cost"
-    )
+    effective = CUR_EFFECTIVE.get(kind, "line_item_unblended_cost")
+    effective_usd = _usd_or_none(cells, effective, place, rate)
+    if kind == "SavingsPlanNegation":
+        # It takes back the price on demand of usage whose effective cost does not hold that price.
+        effective_usd = Decimal(0)
     return _row(
         cells,
         place,
         provider="aws",
         account=_text(cells, "line_item_usage_account_id"),
         begins=_text(cells, "line_item_usage_start_date"),
+        period=_text(cells, "bill_billing_period_start_date"),
         run=_run(cells, ("resource_tags", "tags"), place),
         billed_usd=_usd(cells, "line_item_unblended_cost", place, rate),
         list_usd=_usd_or_none(cells, "pricing_public_on_demand_cost", place, rate),
-        effective_usd=_usd_or_none(cells, effective, place, rate),
+        effective_usd=effective_usd,
         category=CUR_CATEGORIES.get(kind, "Usage"),
         service=_text(cells, "line_item_product_code"),
         sku=_text(cells, "line_item_usage_type"),
@@ -150,6 +170,7 @@ def _of_google(cells: Cells, place: Place, rates: Rates) -> BillRow:
         provider="gcp",
         account=_text(cells, "project.id", "project_id") or _text(cells, "billing_account_id"),
         begins=_text(cells, "usage_start_time"),
+        period=_text(cells, "invoice.month", "invoice_month"),
         run=_run(cells, ("labels", "system_labels"), place),
         billed_usd=cost + off,
         list_usd=_usd_or_none(cells, "cost_at_list", place, rate),
@@ -161,20 +182,39 @@ def _of_google(cells: Cells, place: Place, rates: Rates) -> BillRow:
     )
 
 
-def _row(cells: Cells, place: Place, *, provider: str, begins: str, **facts: Any) -> BillRow:
-    """Return a row with its month, its provider as the catalogue names it, and its key."""
-    try:
-        moment = datetime.fromisoformat(begins.strip().removesuffix(" UTC").replace("Z", "+00:00"))
-    except ValueError:
-        refuse(place, f"{begins[:40]!r} is no time at which a charge begins")
+def _row(
+    cells: Cells, place: Place, *, provider: str, begins: str, period: str, **facts: Any
+) -> BillRow:
+    """Return a row with its month, its provider as the catalogue names it, and its key.
+
+    Args:
+        cells: of the file.
+        place: where they stand.
+        provider: as the bill names it.
+        begins: when the charge begins.
+        period: the month that the bill is of, as it says it; empty: that of the begin. A bill may
+            hold charges that began in an earlier month, and replaces none of that month's.
+        facts: the other fields.
+    """
+    moment = _moment(begins, place)
+    if re.fullmatch(r"\d{6}", period):
+        period = f"{period[:4]}-{period[4:]}-01"
+    month = _moment(period, place) if period else moment
     text = json.dumps(cells, sort_keys=True, default=str)
     return BillRow(
         provider=PROVIDERS.get(provider.strip().lower(), provider.strip().lower()),
-        month=f"{moment:%Y-%m}",
+        month=f"{month:%Y-%m}",
         begins=moment.isoformat(),
         key=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
         **facts,
     )
+
+
+def _moment(text: str, place: Place) -> datetime:
+    try:
+        return datetime.fromisoformat(text.strip().removesuffix(" UTC").replace("Z", "+00:00"))
+    except ValueError:
+        refuse(place, f"{text[:40]!r} is no time at which a charge begins")
 
 
 PROVIDERS = {

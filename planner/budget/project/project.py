@@ -76,7 +76,14 @@ class Project(Written):
         return self.start.plus(self.months - 1)
 
 
+SIGNS = tuple("+-−")  # noqa: RUF001
+
+
 def _signed_share(value: object) -> float:
     text = str(value).strip()
     sign = -1 if text.startswith(("-", "−")) else 1  # noqa: RUF001
-    return sign * parse_share(text.lstrip("+-−"), least=0)  # noqa: RUF001
+    try:
+        return sign * parse_share(text[1:] if text[:1] in SIGNS else text, least=0)
+    except ValueError:
+        # What was written is said with its sign: "150%" is not what stands in the file.
+        raise ValueError(f"{text!r} is no share from -1 to 1: write -0.1 or -10%.") from None

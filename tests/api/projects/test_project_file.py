@@ -118,6 +118,7 @@ def test_a_folder_stands_for_the_file_in_it(tmp_path: Path) -> None:
         ("lr: [1e-4, 3e-4]", "lr: []", 23, "lr has no values"),
         ("start: 2027-01", "start: Jan", 3, "'Jan' is not a month; write it as 2027-01"),
         ("contingency: 15%", "contingency: 15", 30, "'15' is no share from 0 to 1"),
+        ("contingency: 15%", "price_trend: -150%", 30, "'-150%' is no share from -1 to 1"),
         ("nodes: 2", "nodes: 1,2", 27, "hours are of one machine"),
         ("hours: 100", "hours: 100\n    model: a.py", 27, "model and hours are given"),
         ("hours: 100", "hours: 100\n    tokens: 5", 27, "tokens is given, and there is no model"),

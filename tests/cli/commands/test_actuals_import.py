@@ -141,6 +141,59 @@ def test_a_row_that_is_there_twice_counts_once_and_a_month_replaces_itself() -> 
     assert found.months == ("aws 123456789012 2027-03",)
 
 
+@pytest.mark.parametrize(
+    ("row", "begin", "period", "march", "april"),
+    [
+        (FOCUS, "ChargePeriodStart", "BillingPeriodStart", "2027-03-01T00:00:00Z", "2027-04-01"),
+        (CUR, "line_item_usage_start_date", "bill_billing_period_start_date",
+         "2027-03-01 00:00:00", "2027-04-01 00:00:00"),
+        (GOOGLE, "usage_start_time", "invoice", {"month": "202703"}, {"month": "202704"}),
+    ],
+)  # fmt: skip
+def test_the_next_bill_keeps_a_month_of_which_it_has_a_late_charge(
+    row: dict[str, Any], begin: str, period: str, march: Any, april: Any
+) -> None:
+    cost = next(name for name in ("BilledCost", "line_item_unblended_cost", "cost") if name in row)
+
+    def text(one: dict[str, Any]) -> str:
+        return json.dumps([one]) if row is GOOGLE else as_csv([one])
+
+    name = "bill.json" if row is GOOGLE else "bill.csv"
+    imported(name, text({**row, period: march}))
+    late = {**row, period: april, begin: "2027-03-31 23:00:00", cost: "2.00"}
+    if row is GOOGLE:
+        late |= {"credits": []}
+    found = imported(name, text(late))
+    # Calculator: 30.00 of March's bill and 2.00 of April's.
+    assert found.launches[0].billed_usd == 32
+    assert [one[-7:] for one in found.months] == ["2027-04"]
+
+
+def test_a_savings_plan_counts_its_effective_cost_and_list_price_once() -> None:
+    plan = {
+        **CUR,
+        "line_item_line_item_type": "SavingsPlanCoveredUsage",
+        "line_item_unblended_cost": "36.00",
+        "savings_plan_savings_plan_effective_cost": "22.50",
+    }
+    negation = {
+        **plan,
+        "line_item_line_item_type": "SavingsPlanNegation",
+        "line_item_unblended_cost": "-36.00",
+        "pricing_public_on_demand_cost": "",
+        "savings_plan_savings_plan_effective_cost": "",
+    }
+    discount = {**negation, "line_item_line_item_type": "EdpDiscount",
+                "line_item_unblended_cost": "-1.25"}  # fmt: skip
+    (one,) = imported("cur.csv", as_csv([plan, negation, discount])).launches
+    # Calculator: 36 - 36 - 1.25; 22.50 - 1.25; the usage alone has a list price.
+    assert (one.billed_usd, one.effective_usd, one.list_usd) == (
+        Decimal("-1.25"),
+        Decimal("21.25"),
+        36,
+    )
+
+
 def test_list_prices_that_drifted_are_flagged(capsys) -> None:
     found = imported("focus.csv", as_csv([{**FOCUS, "ListCost": "40"}]))
     assert found.launches[0].is_drifted and found.launches[0].drift == pytest.approx(1 / 9)

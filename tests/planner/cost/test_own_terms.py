@@ -1,6 +1,6 @@
 """Credits pay a part that is shown and never taken off; a currency changes no number."""
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 from answers import make_plan, make_run
@@ -12,6 +12,7 @@ from gpuplan.planner.cost.own_terms import with_own_terms
 from gpuplan.planner.plan.plan import Plan, WholeJob
 
 TODAY = date(2026, 11, 23)
+MIDNIGHT = datetime(2026, 11, 23, tzinfo=UTC)
 
 
 def plan_of(usd: str, hours: float) -> Plan:
@@ -27,8 +28,8 @@ def credit(usd: str, days: int, provider: str | None = None) -> Credit:
     return Credit(provider=seller, usd=Decimal(usd), expires=TODAY + timedelta(days=days))
 
 
-def used(plan: Plan, *credits: Credit) -> list[Decimal]:
-    found = with_own_terms(plan, Pricebook(credits=credits), on=TODAY)
+def used(plan: Plan, *credits: Credit, at: datetime = MIDNIGHT) -> list[Decimal]:
+    found = with_own_terms(plan, Pricebook(credits=credits), at=at)
     assert found.whole_job == plan.whole_job
     return [one.covers_usd for one in found.credits]
 
@@ -48,6 +49,13 @@ def test_what_is_billed_after_the_last_day_is_not_paid() -> None:
     assert used(plan_of("100", 240), credit("50", 1)) == [20]
 
 
+def test_of_the_day_of_the_start_only_what_is_left_of_it_is_paid() -> None:
+    # Calculator: from 18:00 on, 6 h of the last day; $100 in 12 h are $50 of 6 h.
+    evening = MIDNIGHT + timedelta(hours=18)
+    assert used(plan_of("100", 12), credit("80", 0), at=evening) == [50]
+    assert used(plan_of("100", 12), credit("80", 1), at=evening) == [80]
+
+
 @given(
     cents=st.integers(1, 10**9),
     amounts=st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 400)), max_size=5),
@@ -65,7 +73,7 @@ def test_credits_together_never_pay_more_than_the_job(
 
 def test_the_currency_is_that_of_the_pricebook() -> None:
     euro = Currency(code="EUR", per_usd=Decimal("0.92"), date=TODAY)
-    found = with_own_terms(plan_of("100", 10), Pricebook(currency=euro), on=TODAY)
+    found = with_own_terms(plan_of("100", 10), Pricebook(currency=euro), at=MIDNIGHT)
     assert found.currency is not None
     assert (found.currency.code, found.currency.per_usd) == ("EUR", 0.92)
-    assert with_own_terms(found, Pricebook(), on=TODAY).currency is None
+    assert with_own_terms(found, Pricebook(), at=MIDNIGHT).currency is None
