@@ -63,6 +63,11 @@ def committed_usd(record: LaunchRecord, *, now: datetime) -> Decimal:
     return max(record.reserved_usd or ZERO, spent) if record.is_open else spent
 
 
+def is_unbounded(record: LaunchRecord) -> bool:
+    """Return whether a launch may still cost money, and nobody knows how much at worst."""
+    return record.is_open and record.reserved_usd is None
+
+
 def closing_line(record: LaunchRecord, *, now: datetime) -> str:
     """Return the one line that says what a launch came to."""
     spent = spent_usd(record, now=now)

@@ -18,7 +18,7 @@ from ...catalog.errors import LimitError
 from ...catalog.frozen import FrozenModel, Usd
 from ...planner.budget.project.on_exceed import OnExceed
 from ..labels import slug
-from .accounting import ZERO, committed_usd, spent_usd
+from .accounting import ZERO, committed_usd, is_unbounded, spent_usd
 from .launch_record import LaunchRecord
 
 if TYPE_CHECKING:
@@ -76,11 +76,11 @@ class LimitStanding(FrozenModel):
     spent_usd: Usd
     """So far, by the launches that it counts."""
     open_usd: Usd
-    """What those of them that still run may cost beyond that, at worst."""
+    """What those of them that still run may cost beyond that, at worst, where that is known."""
     adds_usd: Usd | None
     """What this launch may cost at worst; None where how long it runs is not known."""
     total_usd: Usd | None
-    """All of that; None where what it adds is not known."""
+    """All of that; None where what it adds, or what an open launch may cost, is not known."""
     limit_usd: Usd
     """The most it may be."""
     is_over: bool | None
@@ -91,6 +91,8 @@ class LimitStanding(FrozenModel):
     """The project's file, as it was named."""
     line: int | None
     """Of the file, where the limit stands."""
+    open_unknown: tuple[str, ...] = ()
+    """Runs of open launches whose worst case is not known, as nothing bounds them."""
 
     @property
     def place(self) -> str:
@@ -100,6 +102,9 @@ class LimitStanding(FrozenModel):
     @property
     def over_text(self) -> str:
         """Return the sentence about a limit that is passed, or may be."""
+        if self.open_unknown and self.adds_usd is not None:
+            what = f"the limit of {self.name}, {_usd(self.limit_usd)} ({self.place}),"
+            return open_unknown(what, self.open_unknown)
         if self.total_usd is None or self.adds_usd is None:
             return (
                 f"Whether the limit of {self.name}, {_usd(self.limit_usd)} ({self.place}), is kept"
@@ -183,7 +188,8 @@ def _standing(
     may_cost = sum((committed_usd(one, now=now) for one in counted), already) - spent
     reserved = wanted.reserved_usd
     adds = None if reserved is None else max(ZERO, reserved - already)
-    total = None if adds is None else spent + may_cost + adds
+    unbounded = tuple(one.run for one in counted if is_unbounded(one))
+    total = None if adds is None or unbounded else spent + may_cost + adds
     return LimitStanding(
         name=name,
         spent_usd=spent,
@@ -195,6 +201,7 @@ def _standing(
         on_exceed=file.limits.on_exceed,
         file=str(file.path),
         line=line,
+        open_unknown=unbounded,
     )
 
 
@@ -205,8 +212,11 @@ def refuse_exceeded(limits: Iterable[LimitStanding]) -> None:
         LimitError: it would pass one, or how long it runs is not known.
     """
     held = [one for one in limits if one.on_exceed == "fail"]
-    if any(one.is_over is None for one in held):
+    if any(one.adds_usd is None for one in held):
         raise LimitError(HOW_LONG_UNKNOWN, fix=BOUND_IT)
+    unknown = next((one for one in held if one.open_unknown), None)
+    if unknown is not None:
+        raise LimitError(unknown.over_text, fix=end_those(unknown.open_unknown))
     over = [one for one in held if one.is_over]
     if over:
         tightest = min(over, key=lambda one: one.limit_usd - one.spent_usd - one.open_usd)
@@ -216,6 +226,23 @@ def refuse_exceeded(limits: Iterable[LimitStanding]) -> None:
 def warnings(limits: Iterable[LimitStanding]) -> list[str]:
     """Return a sentence for every limit that is only warned of and is passed, or may be."""
     return [one.over_text for one in limits if one.on_exceed == "warn" and one.is_over is not False]
+
+
+def open_unknown(what: str, runs: Sequence[str]) -> str:
+    """Return the sentence about open launches that a limit cannot count at their worst."""
+    listed = f"{', '.join(runs[:3])}{' …' if runs[3:] else ''}"
+    return (
+        f"Whether {what} is kept is not known: nothing bounds what {listed} may still cost, which"
+        f" {'is' if len(runs) == 1 else 'are'} open."
+    )
+
+
+def end_those(runs: Sequence[str]) -> str:
+    """Return what to do about open launches that nothing bounds."""
+    return (
+        f"end what nothing bounds, as with `gpuplan stop {runs[0]}`; `gpuplan resume {runs[0]}"
+        " --max-cost USD` then lets it go on within a bound."
+    )
 
 
 def month_of(record: LaunchRecord) -> str:

@@ -8,13 +8,15 @@ from datetime import datetime
 from decimal import Decimal
 
 from ...catalog.errors import LimitError
-from .accounting import ZERO, committed_usd, spent_usd
+from .accounting import ZERO, committed_usd, is_unbounded, spent_usd
 from .launch_record import LaunchRecord
 from .project_limits import (
     BOUND_IT,
     HOW_LONG_UNKNOWN,
     ProjectFile,
+    end_those,
     month_of,
+    open_unknown,
     refuse_exceeded,
     standings,
 )
@@ -44,7 +46,7 @@ def refuse_beyond(
     """Refuse a launch whose worst case would pass a limit, with what is committed already.
 
     Raises:
-        LimitError: it would, or its worst case is not known.
+        LimitError: it would, or the worst case of it or of an open launch is not known.
     """
     if not limits.any:
         return
@@ -55,6 +57,9 @@ def refuse_beyond(
     if scopes and wanted.reserved_usd is None:
         raise LimitError(HOW_LONG_UNKNOWN, fix=BOUND_IT)
     for scope, name, limit, counted in scopes:
+        unbounded = [one.run for one in counted if is_unbounded(one)]
+        if unbounded:
+            raise LimitError(open_unknown(f"{scope} {name}", unbounded), fix=end_those(unbounded))
         committed = sum((committed_usd(one, now=now) for one in counted), ZERO)
         already = spent_usd(wanted, now=now)
         reserved = wanted.reserved_usd or ZERO

@@ -144,6 +144,21 @@ def test_warn_says_it_and_refuses_nothing(tmp_path: Path) -> None:
     ]
 
 
+def test_an_open_launch_that_nothing_bounds_is_refused_or_said_to_be_unknown(
+    tmp_path: Path,
+) -> None:
+    still = make_record(tmp_path, Clock(), run=OTHER, reserved_usd=None)
+    warned = stands(tmp_path, still, total=1000, run=100)
+    total, run = warned["total"], warned["run"]
+    assert (total.total_usd, total.is_over, total.open_unknown) == (None, None, (OTHER,))
+    assert (run.total_usd, run.is_over, run.open_unknown) == (60, False, ())
+    (said,) = warnings(warned.values())
+    assert f"nothing bounds what {OTHER} may still cost" in said
+    with pytest.raises(LimitError, match="nothing bounds") as refused:
+        refuse_exceeded(stands(tmp_path, still, total=1000, on_exceed="fail").values())
+    assert f"gpuplan stop {OTHER}" in (refused.value.fix or "")
+
+
 def test_a_job_of_unknown_length_is_refused_or_said_to_be_unknown(tmp_path: Path) -> None:
     unknown = make_record(tmp_path, Clock(), reserved_usd=None)
     (found,) = standings(unknown, [], make_file(total=1000), now=START)

@@ -47,6 +47,20 @@ def test_a_launch_of_unknown_length_needs_a_bound_where_there_is_a_limit(tmp_pat
         refuse_beyond(unknown, [], SpendingLimits(month_usd=Decimal(1000)), now=START)
 
 
+def test_an_open_launch_that_nothing_bounds_is_not_counted_as_what_it_has_spent(
+    tmp_path: Path,
+) -> None:
+    still = make_record(tmp_path, Clock(), run="net-20261121-120000-0dd0dd", reserved_usd=None)
+    wanted = make_record(tmp_path, Clock())
+    limits = SpendingLimits(month_usd=Decimal(1000))
+    with pytest.raises(LimitError, match="nothing bounds what net-20261121-120000-0dd0dd") as said:
+        refuse_beyond(wanted, [still], limits, now=START)
+    assert "gpuplan stop net-20261121-120000-0dd0dd" in (said.value.fix or "")
+    ended = still.model_copy(update={"state": "ended"})
+    refuse_beyond(wanted, [ended], limits, now=START)
+    refuse_beyond(wanted, [still], SpendingLimits(), now=START)
+
+
 def test_of_many_launches_at_once_no_more_are_kept_than_the_limit_allows(tmp_path: Path) -> None:
     limits = SpendingLimits(month_usd=Decimal(250))
     clock = Clock()
