@@ -122,13 +122,18 @@ def _variance(row: ExperimentRow, entries: Sequence[Entry], spends: Sequence[Spe
     scope = row.run_usd * max(0, len(done) - row.runs)
     nothing_done = sum((cents(one.usd) for one in spends if not one.has_succeeded), NOTHING)
     lost = sum((cents(one.lost_usd) for one in done), NOTHING)
-    # Checkpoints stand in the same kind of line; they are written whether a run fails or not.
-    of_failures = _share(entries, lambda one: one.name == "failures and restarts")
-    planned_failures = cents(row.run_usd * of_failures * len(done))
-    failures = nothing_done + lost - planned_failures
     hour_usd = _planned_hour_usd(entries)
+    done_share = (hour_usd or NOTHING) * len(done) / row.runs
+
+    def planned_usd(is_part: Callable[[Entry], bool]) -> Decimal:
+        """Return what some lines of so many runs were planned to cost, with their tax."""
+        hours = (one.quantity for one in entries if one.unit == UNIT and is_part(one))
+        return cents(sum(hours, NOTHING) * done_share)
+
+    # Checkpoints stand in the same kind of line; they are written whether a run fails or not.
+    failures = nothing_done + lost - planned_usd(lambda one: one.name == "failures and restarts")
     price = _price_variance(hour_usd, done)
-    start = cents(row.run_usd * _share(entries, lambda one: one.kind == "start-up") * len(done))
+    start = planned_usd(lambda one: one.kind == "start-up")
     idle = _idle_variance(hour_usd, done, start)
     difference = spent - planned
     left = difference - scope - failures
@@ -176,16 +181,12 @@ def _planned_hour_usd(entries: Sequence[Entry]) -> Decimal | None:
     machines = [one for one in entries if one.unit == UNIT]
     hours = sum((one.quantity for one in machines), NOTHING)
     usd = sum((one.quantity * one.unit_usd for one in machines), NOTHING)
-    tax = sum((one.quantity * one.unit_usd for one in entries if one.kind == "tax"), NOTHING)
-    return (usd + tax) / hours if hours else None
-
-
-def _share(entries: Sequence[Entry], is_part: Callable[[Entry], bool]) -> Decimal:
-    """Return the share of a run's planned money, before tax, that some of its lines are."""
-    of_run = ("accelerators", "start-up", "evaluation", "failures", "storage")
-    lines = [one for one in entries if one.kind in of_run]
-    whole = sum((one.usd for one in lines), NOTHING)
-    return sum((one.usd for one in lines if is_part(one)), NOTHING) / whole if whole else NOTHING
+    # Disks are taxed as machines are: of the tax only the rate says what an hour costs.
+    taxed = [one for one in entries if one.kind == "tax"]
+    net = sum((one.quantity for one in taxed), NOTHING)
+    tax = sum((one.quantity * one.unit_usd for one in taxed), NOTHING)
+    rate = tax / net if net else NOTHING
+    return usd * (1 + rate) / hours if hours else None
 
 
 def _billed(spends: Sequence[Spend]) -> Decimal | None:

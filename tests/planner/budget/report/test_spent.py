@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuplan.planner.budget.planned import RunLine
 from gpuplan.planner.budget.project.months import Month
 from gpuplan.planner.budget.report.actual_rows import VarianceRow
 from gpuplan.planner.budget.report.build import build_report
@@ -115,6 +117,26 @@ def test_tax_that_was_planned_is_no_difference_of_price() -> None:
     )
     report = report.model_copy(update={"experiments": rows})
     one = spend("22", node_hour_usd=Decimal("2.2"), idle_usd=Decimal("2.2"))
+    (found,) = with_spent(report, [one]).variances
+    assert (found.price_usd, found.idle_usd, found.speed_usd, found.difference_usd) == (0, 0, 0, 0)
+
+
+def test_disks_and_early_ends_move_neither_the_price_of_an_hour_nor_the_planned_start() -> None:
+    fields: dict[str, Any] = {
+        "model": "a.py",
+        "tokens": "1B",
+        "stop_early": {"share": "50%", "at_progress": "20%"},
+        "eval": "50%",
+    }
+    usual = make_run_cost(tax="0.2", usd=Decimal(24))
+    disks = RunLine(kind="storage", name="disks", quantity=1, unit="run", unit_usd=Decimal(5))
+    cost = replace(usual, lines=(*usual.lines, disks))
+    project = make_project(experiments={"a": fields})
+    report = build_report(make_books(project, a=cost), MADE)
+    rows = tuple(row.model_copy(update={"plan_id": "p1"}) for row in report.experiments)
+    report = report.model_copy(update={"experiments": rows})
+    # Calculator: 10 h at $2 and 20 % tax are $24.00, of which the hour of the start is $2.40.
+    one = spend("24", node_hour_usd=Decimal("2.4"), idle_usd=Decimal("2.4"))
     (found,) = with_spent(report, [one]).variances
     assert (found.price_usd, found.idle_usd, found.speed_usd, found.difference_usd) == (0, 0, 0, 0)
 
