@@ -68,6 +68,9 @@ class Reservation(CatalogueRow):
     """US dollars of one instance at the start of the term."""
     count: int | None = Field(default=None, ge=1)
     """Instances that are held already; None for a price that is offered and not signed yet."""
+    id: str | None = None
+    """Its name at the provider (`cr-…` on AWS), by which machines are started in it; None where it
+    is not given."""
 
     @property
     def effective_usd_per_hour(self) -> Decimal:

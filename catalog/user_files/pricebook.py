@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 HELP = "See docs/pricebook.md."
 LONGEST_TERM_YEARS = 10
 MOST_INSTANCES = 100_000
+RESERVATION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
+WITH_IDS = ("aws", "gcp")
+"""Providers whose reservations SkyPilot 0.14 starts machines in by their names."""
 
 
 def load_pricebook(path: Path, catalogue: Catalogue) -> Pricebook:
@@ -96,8 +99,9 @@ class _Reader:
                 line=part.line_of("usd_per_hour"),
                 fix="Give what the term costs: by the hour, upfront, or both.",
             )
+        name = self._reservation_id(part, provider, is_held=count is not None)
         part.refuse_unknown()
-        self._refuse_repeat(part, "reserved price", provider, region, instance, years)
+        self._refuse_repeat(part, "reserved price", provider, region, instance, years, name)
         return Reservation(
             provider=provider,
             instance=instance,
@@ -106,7 +110,31 @@ class _Reader:
             term_years=years,
             upfront_usd=upfront,
             count=None if count is None else int(count),
+            id=name,
         )
+
+    def _reservation_id(self, part: Fields, provider: str, *, is_held: bool) -> str | None:
+        name = part.text("id")
+        if name is None:
+            return None
+        line = part.line_of("id")
+        if provider not in WITH_IDS:
+            raise part.error(
+                f"id is given, and SkyPilot starts no machines in a reservation of {provider}.",
+                line=line,
+                fix=f"Leave it out; it is for {' and '.join(WITH_IDS)}.",
+            )
+        if not is_held:
+            raise part.error(
+                "id is given without count.", line=line, fix="Give how many machines it holds."
+            )
+        if not RESERVATION_ID.fullmatch(name):
+            raise part.error(
+                f"id is {name!r}, no name of a reservation.",
+                line=line,
+                fix="Give it as the provider does: cr-0123456789abcdef0 on AWS, its name on GCP.",
+            )
+        return name
 
     def credit(self, part: Fields) -> Credit:
         part.required_text("provider")

@@ -32,6 +32,12 @@ from ..runner.input.amount import amount_words
 from ..runner.job import Job, write_atomically
 from ..skypilot.placement import Place
 from ..skypilot.prices import PriceDifference
+from ..skypilot.reservations import (
+    held_reservation,
+    refuse_more_than_held,
+    reservation_notes,
+    write_sky_config,
+)
 from ..store.measured_steps import workload_key
 from ..store.project_limits import LimitStanding, ProjectFile, warnings
 from ..store.sourced_plan import SourcedPlan
@@ -65,6 +71,8 @@ class LaunchAnswer(FrozenModel):
     task: dict[str, Any]
     then: dict[str, Any] | None = None
     """The task that follows on on-demand machines, so that a deadline is met."""
+    sky_config: dict[str, Any] | None = None
+    """SkyPilot's configuration for this launch, by which machines start in a reservation."""
     command: str
     usd_per_hour: Usd
     """All nodes."""
@@ -129,6 +137,7 @@ class Prepared:
             plan=self.plan.id,
             task=self.task.config,
             then=self.task.then,
+            sky_config=self.task.sky_config,
             command=self.task.command,
             usd_per_hour=self.cost.usd_per_hour,
             usd_expected=self.cost.usd_expected,
@@ -179,6 +188,8 @@ def prepare(
     refuse_unmounted(machines.places[0].cloud, request)
     refuse_over_budget(machines.cost, request.guard)
     refuse_past_deadline(machines.cost, request.deadline, now=now())
+    reservation = held_reservation(plan.offer, catalogue)
+    refuse_more_than_held(plan, reservation)
     run_id = f"{_name(spec, request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
     written = folder / FOLDER / run_id
     task = build_task(
@@ -191,6 +202,7 @@ def prepare(
         accelerator=machines.accelerator,
         checkpoint_bytes=_checkpoint_bytes(given),
         fallback=machines.fallback,
+        reservation=reservation,
     )
     held = orders(
         plan,
@@ -222,7 +234,13 @@ def prepare(
         workload=None if spec is None else workload_key(spec),
         billing=billing,
         orders=held,
-        notes=(*project.notes, *task.notes, *machines.late, *notes),
+        notes=(
+            *project.notes,
+            *task.notes,
+            *machines.late,
+            *notes,
+            *reservation_notes(reservation, task.sky_config),
+        ),
     )
 
 
@@ -319,6 +337,7 @@ def write(prepared: Prepared) -> Path:
             write_job_folder(job, prepared.job)
         write_guard(job)
         write_orders(job, prepared.orders)
+        write_sky_config(prepared.folder, prepared.task.sky_config)
         write_atomically(path, prepared.task.yaml)
     except OSError as error:
         raise UsageError(

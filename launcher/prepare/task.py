@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...catalog.terms.pricebook import Reservation
 from ...catalog.types import Accelerator
 from ...planner.cost.data_cost import SIZED_DISKS, disk_gb
 from ...planner.plan.plan import Plan
@@ -18,6 +19,7 @@ from ..frameworks.types import FrameworkLaunch
 from ..guard.stage import ON_DEMAND, SPOT, VARIABLE
 from ..labels import OWNER_LABEL, RUN_LABEL, slug
 from ..skypilot.placement import TPU_SLICES, Place, hardware
+from ..skypilot.reservations import CONFIG_FILE, sky_config
 from ..task_file import JOB_FOLDER, OUT_FOLDER, WORKDIR, write_tasks
 from .node_setup import setup_script, timed_setup
 from .project import Project
@@ -54,6 +56,8 @@ class Task:
     """Path of the results, absolute or relative to the working directory of a node."""
     in_bucket: bool = False
     """Whether that is in a mounted bucket."""
+    sky_config: dict[str, Any] | None = None
+    """SkyPilot's configuration for this launch; None where it needs none."""
 
     @property
     def yaml(self) -> str:
@@ -73,6 +77,7 @@ def build_task(
     accelerator: Accelerator | None,
     checkpoint_bytes: float | None,
     fallback: tuple[Place, ...] = (),
+    reservation: Reservation | None = None,
 ) -> Task:
     """Return the task that launches a plan.
 
@@ -87,6 +92,7 @@ def build_task(
         checkpoint_bytes: of one checkpoint, for the size of disks; None where unknown.
         fallback: where machines are bought on demand, if there is no spot machine in `tried`, or
             once there is no time for one to be taken away.
+        reservation: that the plan is paid by, and its machines start in; None: no such.
 
     Raises:
         UsageError: the command or the framework cannot be launched so, or no torch is known.
@@ -108,6 +114,7 @@ def build_task(
         "run": run_script(launched, request, run_id),
     }
     config = {key: value for key, value in config.items() if value is not None}
+    own_config = sky_config(reservation, tried)
     then = None
     if fallback and request.command is None:
         config, then = _two_tasks(config, {**resources, **_order(fallback, ())})
@@ -115,7 +122,14 @@ def build_task(
         cluster=cluster,
         config=config,
         then=then,
-        command=_command(cluster, request, folder / "task.yaml", spot=request.buys_spot(plan)),
+        sky_config=own_config,
+        command=_command(
+            cluster,
+            request,
+            folder / "task.yaml",
+            spot=request.buys_spot(plan),
+            config=folder / CONFIG_FILE if own_config else None,
+        ),
         notes=() if request.command is None else launched.notes,
         out_dir=out_dir(request, run_id),
         in_bucket=request.outputs is not None,
@@ -239,12 +253,15 @@ def _setup(project: Project, request: LaunchRequest, accelerator: Accelerator | 
     )
 
 
-def _command(cluster: str, request: LaunchRequest, task: Path, *, spot: bool) -> str:
+def _command(
+    cluster: str, request: LaunchRequest, task: Path, *, spot: bool, config: Path | None
+) -> str:
     """Return the shell line that starts the task, and brings back what must come back."""
     secrets = [word for name in request.secrets for word in ("--secret", name)]
     # Spot machines are taken away: then SkyPilot starts a managed job again.
     how = ["jobs", "launch", "-y", "-n"] if spot else ["launch", "-y", "-c"]
-    start = shlex.join(["sky", *how, cluster, *secrets, str(task)])
+    own = [] if config is None else ["--config", str(config)]
+    start = shlex.join(["sky", *how, cluster, *own, *secrets, str(task)])
     if request.fetch is None:
         return start
     fetch = ["rsync", "-a", f"{cluster}:{OUT_FOLDER}/", f"{request.fetch.rstrip('/') or '/'}/"]

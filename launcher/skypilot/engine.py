@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import subprocess
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib import import_module
@@ -30,6 +30,7 @@ from ..lifecycle.engine import (
 )
 from . import home
 from .errors import NothingThereError, explained
+from .reservations import read_sky_config
 from .rows import (
     JOB_CODE,
     REQUEST_STATUS,
@@ -70,7 +71,7 @@ class SkyEngine:
 
     def launch(self, task: Path, cluster: str, secrets: Mapping[str, str]) -> str:
         """Ask for machines and a job on them; return the request's id at once."""
-        with self._explained():
+        with self._explained(), self._configured(task):
             return str(self._sky.launch(self._task(task, secrets), cluster_name=cluster))
 
     def wait_launched(self, request_id: str, out: TextIO | None) -> int:
@@ -245,6 +246,18 @@ class SkyEngine:
         with self._explained():
             rows = self._sky.get(self._sky.status(names, refresh=mode))
         return [cluster_of(row) for row in rows]
+
+    def _configured(self, task: Path) -> AbstractContextManager[None]:
+        """Return SkyPilot with the configuration beside a task's file: reservations to start in."""
+        config = read_sky_config(task)
+        if config is None:
+            return nullcontext()
+        sky_config: Any = import_module("sky.skypilot_config")
+        # As `sky launch --config FILE` does, for this request alone: it goes to the server with it.
+        whole = sky_config.overlay_skypilot_config(
+            original_config=sky_config.to_dict(), override_configs=config
+        )
+        return sky_config.replace_skypilot_config_in_process(whole)
 
     def _explained(self) -> AbstractContextManager[None]:
         return explained(self._sky.exceptions)

@@ -38,6 +38,7 @@ reserved:
     term_years: 1
     upfront_usd: 8760
     count: 4
+    id: cr-0123456789abcdef0
 credits:
   - provider: google
     usd: 5_000
@@ -63,6 +64,7 @@ def test_every_term_is_read(tmp_path: Path) -> None:
     assert book.discounts[0].provider == "aws"
     (reserved,) = book.reserved
     assert (reserved.count, reserved.term_years) == (4, 1)
+    assert reserved.id == "cr-0123456789abcdef0"
     assert reserved.effective_usd_per_hour == Decimal("32.4")
     (credit,) = book.credits
     assert (credit.provider, credit.usd, credit.expires) == ("gcp", 5000, date(2026, 12, 31))

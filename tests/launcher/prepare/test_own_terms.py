@@ -1,5 +1,6 @@
 """A launch at the user's own terms: what the screen, the guard and the account count."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,9 +15,10 @@ from gpuplan.catalog.errors import PriceError, UsageError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.launcher.lifecycle.transitions import ask, begin, wait_started
 from gpuplan.launcher.prepare.intent import intent
-from gpuplan.launcher.prepare.prepare import Prepared
+from gpuplan.launcher.prepare.prepare import Prepared, write
 from gpuplan.launcher.prepare.request import GuardRequest, LaunchRequest, parse_outputs
 from gpuplan.launcher.skypilot.prices import price_differences
+from gpuplan.launcher.skypilot.reservations import read_sky_config
 from gpuplan.launcher.store.accounting import spent_usd
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.origin import origin_of
@@ -50,11 +52,14 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path("book.yaml")
 
 
-def kept(offer: ChosenOffer | None = None, *, pricebook: Path | None = None) -> Plan:
+def kept(
+    offer: ChosenOffer | None = None, *, pricebook: Path | None = None, nodes: int = 1
+) -> Plan:
     """Return a plan, by default at the list price, that the store keeps."""
     plan = make_plan(
         run=make_run(),
         runnable=True,
+        nodes=nodes,
         offer=offer or make_offer(usd_per_hour=float(LIST_USD)),
     )
     answer = make_estimate(
@@ -145,6 +150,63 @@ def test_reserved_machines_cost_what_the_pricebook_says(book: Path) -> None:
     other = reserved.model_copy(update={"term_years": 3.0})
     with pytest.raises(PriceError, match=r"for 3 year\(s\), and the pricebook has no such price"):
         launched(kept(other), book)
+
+
+def held(book: Path, entry: str, **changes: object) -> Prepared:
+    """Return a launch on a machine that is held for a year at $9.50, by an entry with an id."""
+    book.write_text(f"reserved:\n  - {{{entry}}}\n")
+    term = make_offer(
+        purchase="reserved", term_years=1.0, price_basis="pricebook", usd_per_hour=9.5
+    ).model_copy(update=changes)
+    return launched(kept(term), book)
+
+
+HELD = (
+    "provider: aws, instance: p4d.24xlarge, region: us-east-1, usd_per_hour: 8.5,"
+    " upfront_usd: 8760, term_years: 1, count: 4, id: cr-0123456789abcdef0"
+)
+
+
+def test_a_reservation_that_is_held_is_launched_into_by_its_id(book: Path) -> None:
+    prepared = held(book, HELD)
+    config = {"aws": {"specific_reservations": ["cr-0123456789abcdef0"]}}
+    # Calculator: $8.50 + $8,760 / 8,760 h.
+    assert (prepared.places[0].usd_per_hour, prepared.answer().sky_config) == (
+        Decimal("9.5"),
+        config,
+    )
+    own = prepared.folder / "sky-config.yaml"
+    assert f"--config {own} " in prepared.task.command
+    task = write(prepared)
+    assert own.is_file() and read_sky_config(task) == config
+    assert any("cr-0123456789abcdef0" in note and "on demand" in note for note in prepared.notes)
+
+
+def test_without_an_id_nothing_is_told_to_skypilot(book: Path) -> None:
+    prepared = held(book, HELD.partition(", id:")[0])
+    assert prepared.task.sky_config is None and "--config" not in prepared.task.command
+    assert read_sky_config(write(prepared)) is None
+
+
+def test_a_launch_elsewhere_or_on_spot_is_in_no_reservation(book: Path) -> None:
+    book.write_text(f"reserved:\n  - {{{HELD}}}\n")
+    term = make_offer(
+        purchase="reserved", term_years=1.0, price_basis="pricebook", usd_per_hour=9.5
+    )
+    plan = kept(term)
+    for request in (replace(REQUEST, spot=True), replace(REQUEST, regions=("us-west-2",))):
+        assert launched(plan, book, request).task.sky_config is None
+    assert launched(kept(), book).task.sky_config is None, "it is planned on demand"
+
+
+def test_more_nodes_than_are_held_are_refused(book: Path) -> None:
+    text = HELD.replace("count: 4", "count: 1")
+    book.write_text(f"reserved:\n  - {{{text}}}\n")
+    term = make_offer(
+        purchase="reserved", term_years=1.0, price_basis="pricebook", usd_per_hour=9.5
+    )
+    with pytest.raises(UsageError, match="holds 1 of them, and the plan has 2"):
+        launched(kept(term, nodes=2), book)
 
 
 def test_skypilots_list_price_is_compared_less_the_users_discount(book: Path) -> None:

@@ -3,6 +3,8 @@
 import enum
 import io
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +22,7 @@ from gpuplan.launcher.lifecycle.engine import (
     NoEngineError,
 )
 from gpuplan.launcher.skypilot.engine import SkyEngine
+from gpuplan.launcher.skypilot.reservations import write_sky_config
 
 KEY = "AKIAABCDEFGHIJKLMNOP"
 
@@ -149,6 +152,36 @@ def test_a_secret_goes_with_the_task_and_not_into_its_file(sky: Any, tmp_path: P
     assert SkyEngine().launch(path, "gp-x", {"HF_TOKEN": "canary"}) == "task on gp-x"
     assert asked["secrets"] == [("HF_TOKEN", "canary")]
     assert "canary" not in path.read_text()
+
+
+def test_a_reservation_is_told_with_the_request_and_not_kept(
+    sky: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own: Any = ModuleType("sky.skypilot_config")
+    own.now = {"jobs": {"bucket": "s3://b"}}
+    own.to_dict = lambda: dict(own.now)
+    own.overlay_skypilot_config = lambda original_config, override_configs: {
+        **original_config,
+        **override_configs,
+    }
+
+    @contextmanager
+    def replaced(config: dict[str, Any]) -> Iterator[None]:
+        before, own.now = own.now, config
+        yield
+        own.now = before
+
+    own.replace_skypilot_config_in_process = replaced
+    monkeypatch.setitem(sys.modules, "sky.skypilot_config", own)
+    seen: list[dict[str, Any]] = []
+    sky.launch = lambda task, cluster_name: seen.append(own.now) or "request"
+    task = tmp_path / "task.yaml"
+    task.write_text("run: true\n")
+    config = {"aws": {"specific_reservations": ["cr-1"]}}
+    write_sky_config(tmp_path, config)
+    SkyEngine().launch(task, "gp-net", {})
+    assert seen == [{"jobs": {"bucket": "s3://b"}, **config}]
+    assert own.now == {"jobs": {"bucket": "s3://b"}}
 
 
 def test_what_skypilot_prints_is_no_data_of_ours(sky: Any, capsys) -> None:
