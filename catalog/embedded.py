@@ -15,7 +15,7 @@ from .errors import PriceError
 from .listing.ownership import Ownership
 from .listing.sources import PriceSource
 from .terms.pricebook import Pricebook
-from .types import Accelerator, CommitmentRow, Instance, Offer, Provider, Region
+from .types import Accelerator, CommitmentRow, EvictionRow, Instance, Offer, Provider, Region
 
 DATA_DIR = Path(__file__).parent / "data"
 
@@ -51,6 +51,8 @@ class Catalogue:
     )
     """Prices of commitments that the user refreshed, by (provider, region, instance type); those of
     the package are read when they are asked for."""
+    evictions: Mapping[tuple[str, str, str], EvictionRow] = field(default_factory=dict)
+    """Chances of eviction per hour that the user refreshed, by the same place."""
     price_source: PriceSource = field(default_factory=PriceSource)
     """Whether the user has refreshed prices, when, and whose."""
 

@@ -219,6 +219,23 @@ class CommitmentRow(CatalogueRow):
     source: str
 
 
+class EvictionRow(CatalogueRow):
+    """The chance that a spot machine of one type in one region is taken away within an *hour*.
+
+    Azure states it; it is no share per month, as AWS states (`terms.interruptions`).
+    """
+
+    provider: str
+    region: str
+    instance_type: str
+    hourly_low: float
+    """Low end of the seller's band, a chance of 0..1 per hour."""
+    hourly_high: float
+    """High end of the band, a chance of 0..1 per hour; 1 where the band has no end."""
+    asked_on: date
+    source: str
+
+
 class Provider(CatalogueRow):
     """A seller: how it bills and where it is at home."""
 

@@ -1,17 +1,17 @@
-"""Azure: the public price list, and azure-mgmt-compute for what an account may use. Read-only."""
+"""Azure: the public price list, and its libraries for what an account may use. Read-only."""
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib import import_module
+from collections.abc import Callable
+from datetime import date
 from typing import Any, TypeVar
 
-from .asking import Patience, ask_everywhere, asked_again, missing_library
+from .asking import Patience, ask_everywhere, asked_again, unanswered_by
+from .azure_client import library, limits, meaning
+from .azure_evictions import eviction_records, evictions_query, read_evictions
 from .azure_prices import PRICES_URL, AzurePrices
 from .azure_rows import read_retail_prices
 from .interface import (
@@ -33,7 +33,6 @@ from .interface import (
 T = TypeVar("T")
 
 SUBSCRIPTION_VARIABLE = "AZURE_SUBSCRIPTION_ID"
-LOGIN_FIX = "log in again (`az login`), then repeat the command."
 SPOT_QUOTA = "lowPriorityCores"
 """One quota of a region counts the spot vCPUs of all families:
 https://learn.microsoft.com/azure/quotas/spot-quota (2026-11-23)."""
@@ -72,9 +71,10 @@ class Azure:
         self._options = {"base_url": base_url, "authentication_policy": authentication_policy}
         self._lock = threading.Lock()
         self._made: Any = None
+        self._graph: Any = None
 
     def offers(self, asked: Asked, tell: Tell) -> Prices:
-        """Return on-demand and spot prices of the public price list."""
+        """Return prices of the public list, and how often spot machines are taken away."""
         today = asked.now.date()
         found = Answers()
 
@@ -101,7 +101,21 @@ class Azure:
         if not silent:
             for region in asked.regions:
                 found.answered |= {(region, "on-demand"), (region, "spot")}
+        self._evictions(asked, found, today, tell)
         return found.prices()
+
+    def _evictions(self, asked: Asked, found: Answers, today: date, tell: Tell) -> None:
+        """Add the eviction rates; without an account, prices are answered all the same."""
+        tell("eviction rates of Azure", None, None)
+        try:
+            query = evictions_query(asked.instances)
+            records = list(eviction_records(self._graph_client(), query, self._patience))
+        except CloudError as error:
+            found.unanswered.append(unanswered_by(error, "evictions"))
+            return
+        regions = set(asked.regions)
+        readings = read_evictions(records, asked.instances, today=today)
+        found.add(one for one in readings if one.region in regions or not one.region)
 
     def availability(self, asked: Asked, tell: Tell) -> Availability:
         """Return the zones that offer each size, and what keeps this subscription from them."""
@@ -133,7 +147,8 @@ class Azure:
         usages = {
             one.name.value: one
             for one in self._all(
-                lambda: self._client().usage.list(region, **self._limits()), USAGES_PERMISSION
+                lambda: self._client().usage.list(region, **limits(self._patience)),
+                USAGES_PERMISSION,
             )
         }
         found, unanswered = [], []
@@ -208,7 +223,7 @@ class Azure:
         return {
             one.name: one
             for one in self._all(
-                lambda: self._client().resource_skus.list(filter=chosen, **self._limits()),
+                lambda: self._client().resource_skus.list(filter=chosen, **limits(self._patience)),
                 SKUS_PERMISSION,
             )
             if one.resource_type == "virtualMachines"
@@ -223,53 +238,31 @@ class Azure:
 
         return asked_again(read, self._patience)
 
-    def _limits(self) -> dict[str, Any]:
-        return {
-            "retry_total": 0,
-            "connection_timeout": self._patience.connect_timeout_s,
-            "read_timeout": self._patience.answer_timeout_s,
-        }
-
     def _client(self) -> Any:
         with self._lock:
             if self._made is None:
-                if self._subscription is None:
-                    raise CloudError(
-                        "no Azure subscription is named", fix=f"set {SUBSCRIPTION_VARIABLE}."
-                    )
-                credential = self._credential
-                if credential is None and self._options["authentication_policy"] is None:
-                    credential = _library("azure.identity").DefaultAzureCredential()
-                given = {name: one for name, one in self._options.items() if one is not None}
-                self._made = _library("azure.mgmt.compute").ComputeManagementClient(
+                credential, given = self._signed()
+                self._made = library("azure.mgmt.compute").ComputeManagementClient(
                     credential, self._subscription, **given
                 )
             return self._made
 
+    def _graph_client(self) -> Any:
+        with self._lock:
+            if self._graph is None:
+                # Of the whole tenant; the subscription says that there is an account to look for.
+                credential, given = self._signed()
+                module = library("azure.mgmt.resourcegraph")
+                self._graph = module.ResourceGraphClient(credential, **given)
+            return self._graph
 
-@contextmanager
-def meaning(permission: str) -> Iterator[None]:
-    """Raise what Azure's libraries raise in the block as a CloudError, without its message."""
-    errors = import_module("azure.core.exceptions")
-    try:
-        yield
-    except errors.ClientAuthenticationError as error:
-        expired = getattr(error, "status_code", None) == 401
-        why = "the Azure login has expired" if expired else "no Azure credentials"
-        raise CloudError(why, fix=LOGIN_FIX) from None
-    except (errors.ServiceRequestTimeoutError, errors.ServiceResponseTimeoutError):
-        raise CloudError("no answer in time", temporary=True) from None
-    except (errors.DecodeError, errors.IncompleteReadError, json.JSONDecodeError):
-        raise CloudError("the answer is cut off or damaged", temporary=True) from None
-    except errors.HttpResponseError as error:
-        status = error.status_code
-        if status == 403:
-            raise CloudError("not permitted", permission=permission) from None
-        if status is None or status == 429 or status >= 500:
-            raise CloudError("Azure is too busy", temporary=True) from None
-        raise CloudError(f"Azure answers HTTP {status}") from None
-    except errors.AzureError:
-        raise CloudError("no connection", temporary=True) from None
+    def _signed(self) -> tuple[Any, dict[str, Any]]:
+        """Return the credential, and what else a client is made with."""
+        if self._subscription is None:
+            raise CloudError("no Azure subscription is named", fix=f"set {SUBSCRIPTION_VARIABLE}.")
+        if self._credential is None and self._options["authentication_policy"] is None:
+            self._credential = library("azure.identity").DefaultAzureCredential()
+        return self._credential, {k: one for k, one in self._options.items() if one is not None}
 
 
 def _zones(region: str, name: str, sku: Any) -> Zones:
@@ -300,10 +293,3 @@ def _capability(sku: Any, name: str) -> float | None:
             except ValueError:
                 return None
     return None
-
-
-def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise missing_library(name, "azure") from None

@@ -14,11 +14,20 @@ from typing import Literal, Protocol
 
 from ..errors import GpuplanError
 from ..frozen import FrozenModel, Usd
-from ..types import CommitmentRow, Instance
+from ..types import CommitmentRow, EvictionRow, Instance
 from ..vocabulary import OfferPurchase
 
 Question = Literal[
-    "prices", "spot prices", "commitments", "zones", "quota", "use", "scores", "blocks", "held"
+    "prices",
+    "spot prices",
+    "commitments",
+    "evictions",
+    "zones",
+    "quota",
+    "use",
+    "scores",
+    "blocks",
+    "held",
 ]
 """What is asked of one region."""
 Tell = Callable[[str, int | None, int | None], None]
@@ -134,6 +143,8 @@ class Prices:
     rows: tuple[PriceRow, ...] = ()
     commitments: tuple[CommitmentRow, ...] = ()
     """Prices for which every hour of some years is paid."""
+    evictions: tuple[EvictionRow, ...] = ()
+    """Chances that a spot machine is taken away within an hour."""
     refused: tuple[Refused, ...] = ()
     unmapped: tuple[str, ...] = ()
     """Instance types with accelerators that the catalogue does not have."""
@@ -267,18 +278,21 @@ class Answers:
 
     rows: list[PriceRow] = field(default_factory=list)
     commitments: list[CommitmentRow] = field(default_factory=list)
+    evictions: list[EvictionRow] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     unmapped: set[str] = field(default_factory=set)
     unanswered: list[Unanswered] = field(default_factory=list)
     answered: set[tuple[str, OfferPurchase]] = field(default_factory=set)
 
-    def add(self, read: Iterable[PriceRow | CommitmentRow | Refused]) -> None:
+    def add(self, read: Iterable[PriceRow | CommitmentRow | EvictionRow | Refused]) -> None:
         """Take readings, each a row or the refusal of one."""
         for one in read:
             if isinstance(one, Refused):
                 self.refused.append(one)
             elif isinstance(one, CommitmentRow):
                 self.commitments.append(one)
+            elif isinstance(one, EvictionRow):
+                self.evictions.append(one)
             else:
                 self.rows.append(one)
 
@@ -287,6 +301,7 @@ class Answers:
         return Prices(
             rows=tuple(self.rows),
             commitments=tuple(self.commitments),
+            evictions=tuple(self.evictions),
             refused=tuple(self.refused),
             unmapped=tuple(sorted(self.unmapped)),
             unanswered=tuple(self.unanswered),

@@ -13,7 +13,7 @@ from statistics import median
 
 from ..clouds.interface import PriceRow, Refused
 from ..embedded import Catalogue
-from ..types import Offer
+from ..types import EvictionRow, Offer
 from ..vocabulary import OfferPurchase
 
 OUTLIER_RULE = "outlier"
@@ -78,6 +78,24 @@ def passed(
     if not accept_changes:
         refused += _outliers(kept, catalogue)
     return Passed(rows=tuple(kept.values()), refused=tuple(refused))
+
+
+def evictions_of(rows: Iterable[EvictionRow]) -> tuple[list[EvictionRow], list[Refused]]:
+    """Return one chance of eviction for each place, and the places of which two are stated."""
+    kept: dict[tuple[str, str, str], EvictionRow] = {}
+    refused: dict[tuple[str, str, str], Refused] = {}
+    for row in rows:
+        place = (row.provider, row.region, row.instance_type)
+        first = kept.setdefault(place, row)
+        if (first.hourly_low, first.hourly_high) != (row.hourly_low, row.hourly_high):
+            refused[place] = Refused(
+                rule="listed-twice",
+                provider=row.provider,
+                region=row.region,
+                what=row.instance_type,
+                why="two bands of its eviction rate",
+            )
+    return [row for place, row in kept.items() if place not in refused], list(refused.values())
 
 
 def _never_true(row: PriceRow, catalogue: Catalogue) -> tuple[str, str] | None:

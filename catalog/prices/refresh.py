@@ -12,10 +12,10 @@ from ..clouds.connect import CLOUDS
 from ..clouds.interface import Asked, Cloud, CloudError, Prices, Tell
 from ..embedded import Catalogue
 from ..errors import PriceError
-from ..types import CommitmentRow, Instance, Offer
+from ..types import CommitmentRow, EvictionRow, Instance, Offer
 from ..version import VERSION
 from .commitment_gate import passed_commitments
-from .gate import passed
+from .gate import evictions_of, passed
 from .sku_map import with_sku_map
 from .snapshot import PriceSnapshot, ProviderPrices, answered, merged
 
@@ -63,6 +63,7 @@ def refreshed(
         providers=tuple(following.providers[name] for name in sorted(following.providers)),
         offers=tuple(following.offers[key] for key in sorted(following.offers)),
         commitments=tuple(following.commitments[key] for key in sorted(following.commitments)),
+        evictions=tuple(following.evictions[key] for key in sorted(following.evictions)),
         instances=_of_offers(described, last, following.offers.values()),
     )
 
@@ -80,6 +81,7 @@ class _Following:
     ) -> None:
         self.providers = {one.provider: one for one in last.providers} if last else {}
         self.offers = {_key(one): one for one in last.offers} if last else {}
+        self.evictions = {_key(one): one for one in last.evictions} if last else {}
         self.commitments = {_term_key(one): one for one in last.commitments} if last else {}
         self._catalogue = catalogue
         self._accept_changes = accept_changes
@@ -102,13 +104,16 @@ class _Following:
             accept_changes=self._accept_changes,
         )
         self.commitments |= {_term_key(one): one for one in terms.rows}
+        evictions, contradictory = evictions_of(prices.evictions)
+        self.evictions |= {_key(one): one for one in evictions}
         state = answered(
             name,
             prices,
-            [*gate.refused, *terms.refused],
+            [*gate.refused, *terms.refused, *contradictory],
             asked_at=self._now,
             rows=_count(self.offers, name),
             commitments=_count(self.commitments, name),
+            evictions=_count(self.evictions, name),
         )
         failure = None if gate.rows else f"all {len(prices.rows)} prices were held back"
         if failure is not None:
@@ -237,5 +242,5 @@ def _term_key(row: CommitmentRow) -> tuple[str, str, str, int]:
     return row.provider, row.region, row.instance_type, row.term_years
 
 
-def _key(offer: Offer) -> tuple[str, str, str]:
+def _key(offer: Offer | EvictionRow) -> tuple[str, str, str]:
     return offer.provider, offer.region, offer.instance_type

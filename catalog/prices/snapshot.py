@@ -13,7 +13,7 @@ from ..embedded import Catalogue
 from ..frozen import FrozenModel
 from ..listing.sources import PriceSource
 from ..terms.commitments import by_place
-from ..types import CommitmentRow, Instance, Offer
+from ..types import CommitmentRow, EvictionRow, Instance, Offer
 
 SCHEMA_VERSION = 1
 MOST_REFUSED = 200
@@ -36,6 +36,8 @@ class ProviderPrices(FrozenModel):
     """Prices of it in this snapshot."""
     commitments: int = 0
     """Prices of it for which every hour of some years is paid."""
+    evictions: int = 0
+    """Types and regions of it whose chance of eviction per hour is known."""
     refused: dict[str, int] = {}
     """Rows that were not taken, counted by rule."""
     examples: tuple[Refused, ...] = ()
@@ -56,6 +58,8 @@ class PriceSnapshot(FrozenModel):
     """Each with its own date: a row of an earlier refresh keeps that of the earlier one."""
     commitments: tuple[CommitmentRow, ...] = ()
     """Prices for which every hour of some years is paid, each with its own date."""
+    evictions: tuple[EvictionRow, ...] = ()
+    """Chances that spot machines are taken away within an hour, each with its own date."""
     instances: tuple[Instance, ...] = ()
     """Instance types that the user described (sku_map.yaml), as far as there are prices of them."""
 
@@ -101,6 +105,7 @@ def with_snapshot(catalogue: Catalogue, snapshot: PriceSnapshot) -> Catalogue:
         offers=offers + new,
         instances=MappingProxyType({**described, **catalogue.instances}),
         commitments=by_place(snapshot.commitments),
+        evictions=MappingProxyType({_key(one): one for one in snapshot.evictions}),
         snapshot_date=max(catalogue.snapshot_date, made_on),
         price_source=source_of(snapshot),
     )
@@ -185,7 +190,7 @@ def _contradicts(on_demand: Decimal | None, spot: Decimal | None) -> bool:
     return on_demand is not None and spot is not None and spot > on_demand
 
 
-def _key(offer: Offer) -> tuple[str, str, str]:
+def _key(offer: Offer | EvictionRow) -> tuple[str, str, str]:
     return offer.provider, offer.region, offer.instance_type
 
 
@@ -197,6 +202,7 @@ def answered(
     asked_at: datetime,
     rows: int,
     commitments: int = 0,
+    evictions: int = 0,
 ) -> ProviderPrices:
     """Return what is kept of a provider that answered."""
     # What the gate held back first: that is what the user may have to decide on.
@@ -211,6 +217,7 @@ def answered(
         is_kept=False,
         rows=rows,
         commitments=commitments,
+        evictions=evictions,
         refused=dict(sorted(counts.items())),
         examples=tuple(all_refused[:MOST_REFUSED]),
         unmapped=prices.unmapped,

@@ -75,6 +75,8 @@ def _state_notes(snapshot: PriceSnapshot) -> Iterator[str]:
             yield "To take them: gpuplan prices refresh --accept-changes"
         if one.commitments:
             yield f"{one.provider} commitments of 1 and 3 years: {one.commitments:,} prices."
+        if one.evictions:
+            yield f"{one.provider} eviction rates, each a chance per hour: {one.evictions:,}."
         if one.unmapped:
             named = ", ".join(one.unmapped[:MOST_NAMED])
             more = "" if len(one.unmapped) <= MOST_NAMED else " …"

@@ -74,7 +74,15 @@ def bought(
     places, others = tried(plan, request, catalogue), fallback(plan, request, catalogue)
     bought = request.bought(plan)
     own_script = request.command is not None
-    stops = stops_bought(plan, accelerator, bought, own_stops, own_script=own_script)
+    place = (plan.offer.provider, plan.offer.region, plan.offer.instance_type)
+    stops = stops_bought(
+        plan,
+        accelerator,
+        bought,
+        own_stops,
+        own_script=own_script,
+        eviction=catalogue.evictions.get(place),
+    )
     steps = total_steps(plan, request)
     trained = min(steps, smoke_steps()) if steps and request.guard.smoke else steps
 

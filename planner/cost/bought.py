@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...catalog.types import Accelerator
+from ...catalog.types import Accelerator, EvictionRow
 from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Purchase
 from ..goodput.expected_run import expected_run, interval_s
@@ -28,6 +28,7 @@ def stops_bought(
     own: OwnStops = NO_OWN_STOPS,
     *,
     own_script: bool = False,
+    eviction: EvictionRow | None = None,
 ) -> Stops | None:
     """Return what stops a plan's run on machines bought so, by priors and the user's own runs.
 
@@ -43,6 +44,7 @@ def stops_bought(
         nodes=plan.nodes,
         purchase=purchase,
         own=own,
+        eviction=eviction,
     )
     step_s = plan.step_time_s.value if plan.runnable and not own_script else None
     state = State.of(plan.stops.checkpoint_bytes, plan.layout, step_s)

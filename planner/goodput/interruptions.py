@@ -10,23 +10,36 @@ import math
 from functools import cache
 
 from ...catalog.terms.interruptions import InterruptionRow, interruption_of
+from ...catalog.types import EvictionRow
 from .priors import RatePrior, prior, stated
-from .rates import MonthlyShare, Rate
+from .rates import HourlyChance, MonthlyShare, Rate
 from .spread import Spread, normal_below
 
 LEAST_SHARE = 0.005
 """Of the lowest band, "less than 5 % a month": its low end is not never."""
 MOST_SHARE = 0.9
 """Of the highest band, "more than 20 %", which has no end: 0.9 a month is one stop in 13 days."""
+MOST_CHANCE = 0.5
+"""Of the highest band per hour, "20+ %", which has no end: one stop in 1.4 hours. Assumed, as the
+end of the monthly band is: nobody trains where machines live less long."""
+
+
+def interruption_rate(
+    provider: str, region: str, instance_type: str, eviction: EvictionRow | None = None
+) -> RatePrior:
+    """Return how often spot machines of a type are taken away from a run in one zone.
+
+    The seller's own band, its geometric middle as the value: a chance per hour (Azure, where the
+    user has refreshed it) or a share per month (AWS Spot Advisor). Elsewhere a wide prior, whose
+    source says that it is assumed.
+    """
+    if eviction is not None:
+        return _of_hourly_band(eviction)
+    return _without_refresh(provider, region, instance_type)
 
 
 @cache
-def interruption_rate(provider: str, region: str, instance_type: str) -> RatePrior:
-    """Return how often spot machines of a type are taken away from a run in one zone.
-
-    The band of AWS Spot Advisor where there is one, its geometric middle as the value; elsewhere a
-    wide prior, whose source says that it is assumed.
-    """
+def _without_refresh(provider: str, region: str, instance_type: str) -> RatePrior:
     row = interruption_of(provider, region, instance_type)
     if row is not None:
         return _of_band(row)
@@ -45,6 +58,23 @@ def _of_band(row: InterruptionRow) -> RatePrior:
     return RatePrior(
         value=Rate(math.sqrt(low.per_s * high.per_s)), low=low, high=high, source=row.source
     )
+
+
+def _of_hourly_band(row: EvictionRow) -> RatePrior:
+    """Return the rate of a band per hour; the low end of the lowest one, 0 %, is not never."""
+    least = Rate.hourly(prior("spot").low)
+    low = max(least, HourlyChance(row.hourly_low).rate())
+    high = HourlyChance(min(row.hourly_high, MOST_CHANCE)).rate()
+    return RatePrior(
+        value=Rate(math.sqrt(low.per_s * high.per_s)),
+        low=low,
+        high=high,
+        source=f"{row.hourly_low:.0%} to {_end(row)} an hour: {row.source}, {row.asked_on}",
+    )
+
+
+def _end(row: EvictionRow) -> str:
+    return "more" if row.hourly_high >= 1 else f"{row.hourly_high:.0%}"
 
 
 def notice_s(provider: str) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from ...catalog.types import Accelerator, Offer
+from ...catalog.types import Accelerator, EvictionRow, Offer
 from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Purchase
 from ..plan.layout import Layout
@@ -59,6 +59,8 @@ class Rented:
     instance_type: str
     own: OwnStops = NO_OWN_STOPS
     """What stopped the user's own runs."""
+    eviction: EvictionRow | None = None
+    """The seller's chance per hour that spot machines of it are taken away; None: not known."""
 
     @classmethod
     def of(
@@ -70,6 +72,7 @@ class Rented:
         nodes: int,
         purchase: Purchase,
         own: OwnStops = NO_OWN_STOPS,
+        eviction: EvictionRow | None = None,
     ) -> Rented:
         """Return so many machines of an offer, bought so.
 
@@ -80,6 +83,7 @@ class Rented:
             nodes: machines.
             purchase: how they are bought, which may be another way than the offer's.
             own: what stopped the user's own runs.
+            eviction: the seller's chance per hour that spot machines of it are taken away.
         """
         return cls(
             accelerator=accelerator,
@@ -90,6 +94,7 @@ class Rented:
             region=offer.region,
             instance_type=offer.instance_type,
             own=own,
+            eviction=eviction,
         )
 
 
@@ -102,7 +107,7 @@ def rate_of(rented: Rented) -> RatePrior:
     if rented.purchase != "spot":
         return _failures(rented)
     return _failures(rented) + with_own_interruptions(
-        interruption_rate(rented.provider, rented.region, rented.instance_type),
+        interruption_rate(rented.provider, rented.region, rented.instance_type, rented.eviction),
         rented.own,
         (rented.provider, rented.region, rented.accelerator.name),
     )

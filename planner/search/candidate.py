@@ -108,6 +108,7 @@ class Candidate:
             nodes=self.nodes,
             purchase=purchase,
             own=self.choice.own_stops,
+            eviction=self.choice.eviction,
         )
 
     @property

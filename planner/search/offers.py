@@ -15,7 +15,7 @@ from ...catalog.listing.query import OfferFilter, parse_filter, select_offers
 from ...catalog.snapshot import Catalogue
 from ...catalog.spot import spot_status
 from ...catalog.terms.terms_of_offer import Term
-from ...catalog.types import Accelerator, Instance, Offer, Provider, Region
+from ...catalog.types import Accelerator, EvictionRow, Instance, Offer, Provider, Region
 from ...catalog.vocabulary import Purchase
 from ..cost.dataset_cost import NO_DATASET, DatasetUsd, dataset_usd_of
 from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
@@ -61,6 +61,8 @@ class PricedInstance:
     """Whether the cost of a job holds what of the term it leaves unused."""
     own_stops: OwnStops = NO_OWN_STOPS
     """What stopped the user's own runs, on whatever machines."""
+    eviction: EvictionRow | None = None
+    """The seller's chance per hour that spot machines of it are taken away; None: not known."""
     dataset: DatasetUsd = NO_DATASET
     """What the data set of the work counts there."""
 
@@ -322,6 +324,7 @@ def _choice(way: Way, catalogue: Catalogue, work: Work, own_stops: OwnStops) -> 
         tax_percent=tax_percent,
         dataset=_dataset(way, work, tax_percent),
         own_stops=own_stops,
+        eviction=catalogue.evictions.get((offer.provider, offer.region, offer.instance_type)),
         term=way.term,
         pays_rest=way.pays_rest,
     )

@@ -15,7 +15,7 @@ from gpuplan.catalog.clouds.interface import (
     Reservations,
     Tell,
 )
-from gpuplan.catalog.types import CommitmentRow
+from gpuplan.catalog.types import CommitmentRow, EvictionRow
 
 NOW = datetime(2026, 11, 23, 18, tzinfo=UTC)
 
@@ -44,6 +44,19 @@ def commitment(usd: str, years: int = 1, **changes) -> CommitmentRow:
         "source": "a test",
     }
     return CommitmentRow(**(given | changes))
+
+
+def eviction(low: float, high: float, **changes) -> EvictionRow:
+    given = {
+        "provider": "azure",
+        "region": "eastus",
+        "instance_type": "Standard_ND96isr_H100_v5",
+        "hourly_low": low,
+        "hourly_high": high,
+        "asked_on": NOW.date(),
+        "source": "a test",
+    }
+    return EvictionRow(**(given | changes))
 
 
 def quota(limit: float, used: float | None, **changes) -> Quota:

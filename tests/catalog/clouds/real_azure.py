@@ -7,10 +7,12 @@ from decimal import Decimal
 import pytest
 from clouds.azure import (
     CANARY_TOKEN,
+    GRAPH_PATH,
     SIZE,
     SUBSCRIPTION,
     AzureWorld,
     azure_error,
+    eviction,
     meter,
     policy,
 )
@@ -22,6 +24,7 @@ from gpuplan.catalog.clouds.interface import Asked, CloudError
 from gpuplan.catalog.embedded import embedded_catalogue
 
 NOW = datetime(2026, 11, 23, 18, tzinfo=UTC)
+DAMAGED = "the answer is cut off or damaged"
 HASTY = Patience(first_pause_s=0.0, answer_timeout_s=10.0, connect_timeout_s=10.0)
 
 
@@ -87,7 +90,45 @@ def test_a_page_at_another_address_is_not_followed(azure, world) -> None:
 
 def test_prices_need_no_subscription(server) -> None:
     azure = Azure(subscription=None, patience=HASTY, prices_url=f"{server.url}/prices")
-    assert len(azure.offers(asked(), no_tell).rows) == 3
+    prices = azure.offers(asked(), no_tell)
+    assert len(prices.rows) == 3 and prices.evictions == ()
+    [silent] = prices.unanswered
+    assert (silent.question, silent.why) == ("evictions", "no Azure subscription is named")
+
+
+def test_eviction_rates_over_pages_are_chances_per_hour(azure, world) -> None:
+    prices = azure.offers(asked(), no_tell)
+    found = {one.region: (one.hourly_low, one.hourly_high) for one in prices.evictions}
+    assert found == {"eastus": (0.15, 0.2), "westus3": (0.0, 0.05)}
+    assert {one.instance_type for one in prices.evictions} == {SIZE}
+    assert world.paths.count(f"POST {GRAPH_PATH}") == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (azure_error(403), "not permitted: needs Microsoft.ResourceGraph/resources/read"),
+        (azure_error(401), "the Azure login has expired"),
+        (azure_error(429), "Azure is too busy"),
+        (Answer(b'{"data": [{"sku'), DAMAGED),
+        (Answer(b'{"totalRecords": 2, "count": 2, "data": []}'), DAMAGED),
+        (Answer(b'{"totalRecords": 2}'), DAMAGED),
+    ],
+    ids=["denied", "expired", "busy", "cut off", "fewer rows", "no rows"],
+)
+def test_without_eviction_rates_the_prices_are_answered(azure, world, fault, said) -> None:
+    world.faults = lambda path: fault if path == GRAPH_PATH else None
+    prices = azure.offers(asked(), no_tell)
+    [silent] = prices.unanswered
+    assert (silent.question, silent.text) == ("evictions", said)
+    assert len(prices.rows) == 3 and prices.evictions == ()
+
+
+def test_a_band_of_another_spelling_is_refused_by_name(azure, world) -> None:
+    world.evictions = [eviction("up to 5", "eastus"), eviction("0-5", "westus3")]
+    prices = azure.offers(asked(), no_tell)
+    assert [one.region for one in prices.evictions] == ["westus3"]
+    assert "azure-eviction-band" in [one.rule for one in prices.refused]
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -155,7 +196,8 @@ def test_only_read_requests_are_made(azure, world) -> None:
     azure.offers(asked(), no_tell)
     azure.quota(asked(), no_tell)
     azure.availability(asked(), no_tell)
-    assert {path.partition(" ")[0] for path in world.paths} == {"GET"}
+    posts = {path for path in world.paths if not path.startswith("GET ")}
+    assert posts == {f"POST {GRAPH_PATH}"}, "a query, which changes nothing"
 
 
 def test_wrong_prices_are_refused_by_name(azure, world) -> None:

@@ -108,6 +108,7 @@ def test_one_refresh_of_all_three(worlds, capsys) -> None:
         "azure": 0,
         "gcp": 0,
     }
+    assert [one["evictions"] for one in snapshot["providers"]] == [0, 4, 0]
     assert [one["is_kept"] for one in snapshot["providers"]] == [False, False, False]
 
 

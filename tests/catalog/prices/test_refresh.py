@@ -5,7 +5,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from fake_cloud import NOW, FakeCloud, commitment, row
+from fake_cloud import NOW, FakeCloud, commitment, eviction, row
 
 from gpuplan import api
 from gpuplan.catalog.clouds.interface import CloudError, Prices
@@ -82,6 +82,23 @@ def test_a_refreshed_commitment_goes_over_that_of_the_package() -> None:
     found = {int(each.years): each for each in terms_of(offer, load_catalogue())}
     assert found[1].usd_per_hour == 70 != one.usd_per_hour
     assert (found[3].usd_per_hour, found[3].source) == (three.usd_per_hour, three.source)
+
+
+def test_refreshed_eviction_rates_are_kept_by_place() -> None:
+    place = {"provider": "azure", "region": "eastus", "instance_type": "Standard_ND96isr_H100_v5"}
+    rates = (
+        eviction(0.15, 0.2),
+        eviction(0.0, 0.05, region="westus3"),
+        eviction(0.2, 1.0, region="westus3"),
+    )
+    snapshot = refresh(
+        FakeCloud(name="azure", prices=Prices(rows=(row("98", **place),), evictions=rates))
+    )
+    state = snapshot.of("azure")
+    assert state is not None and state.evictions == 1
+    assert state.refused == {"listed-twice": 1}
+    assert load_catalogue().evictions == {tuple(place.values()): rates[0]}
+    assert embedded_catalogue().evictions == {}
 
 
 def test_a_new_region_is_a_new_offer() -> None:

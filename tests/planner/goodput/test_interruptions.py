@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from fake_cloud import eviction
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.terms.interruptions import InterruptionRow, read_interruptions
 from gpuplan.planner.goodput.expected_run import expected_run
 from gpuplan.planner.goodput.interruptions import interruption_rate, notice_s, saved_chance
+from gpuplan.planner.goodput.rates import HourlyChance
 from gpuplan.planner.goodput.stops import Rented, State, rate_of, stops_of
 from gpuplan.planner.plan.parts import Estimated
 
@@ -38,6 +40,28 @@ def test_without_a_figure_the_prior_is_wide_and_says_that_it_is_assumed() -> Non
     rate = interruption_rate("gcp", "us-central1", "a3-highgpu-8g")
     assert rate.high.per_hour / rate.low.per_hour > 100
     assert "assumed" in rate.source
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [(0.0, 0.05, "0% to 5%"), (0.15, 0.2, "15% to 20%"), (0.2, 1.0, "20% to more")],
+)
+def test_an_eviction_rate_is_a_chance_an_hour(low: float, high: float, text: str) -> None:
+    row = eviction(low, high)
+    rate = interruption_rate(row.provider, row.region, row.instance_type, row)
+    assert rate.low < rate.value < rate.high
+    assert rate.high == HourlyChance(min(high, 0.5)).rate()
+    assert rate.source == f"{text} an hour: a test, 2026-11-23"
+    monthly = interruption_rate("aws", "us-east-1", "p5.48xlarge")
+    assert rate.high.per_hour > 15 * monthly.high.per_hour
+
+
+def test_the_chance_of_a_place_is_that_of_its_spot_machines_alone() -> None:
+    often = replace(spot(1, "azure"), eviction=eviction(0.2, 1.0))
+    assumed = rate_of(spot(1, "azure")).value.per_hour
+    assert rate_of(often).value.per_hour > 10 * assumed
+    steady = replace(often, purchase="on-demand")
+    assert rate_of(steady) == rate_of(replace(steady, eviction=None))
 
 
 def test_nodes_of_a_zone_are_taken_away_together() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -12,6 +13,7 @@ from .server import Answer, Request, as_json
 PAGE = 3
 SUBSCRIPTION = "00000000-0000-0000-0000-00000000cafe"
 CANARY_TOKEN = "eyJcanarytokencanarytokencanarytoken"
+GRAPH_PATH = "/providers/Microsoft.ResourceGraph/resources"
 SIZE = "Standard_ND96isr_H100_v5"
 
 
@@ -52,6 +54,15 @@ def meter(usd: float, region: str = "eastus", **changes: Any) -> dict[str, Any]:
     }
 
 
+def eviction(band: str, region: str, size: str = SIZE.lower()) -> dict[str, Any]:
+    """A row of Resource Graph's answer, as the query projects it.
+
+    https://learn.microsoft.com/azure/virtual-machines/spot-vms#azure-resource-graph
+    https://learn.microsoft.com/rest/api/azureresourcegraph/resourcegraph/resources/resources
+    """
+    return {"skuName": size, "location": region, "evictionRate": band}
+
+
 class AzureWorld:
     """What the fake Azure has; tests change it."""
 
@@ -66,6 +77,12 @@ class AzureWorld:
             "eastus": {"standardNDSH100v5Family": (96, 192), "lowPriorityCores": (0, 96)},
             "westus3": {"standardNDSH100v5Family": (0, 0), "lowPriorityCores": (0, 0)},
         }
+        self.evictions = [
+            eviction("15-20", "eastus"),
+            eviction("0-5", "westus3"),
+            eviction("20+", "northeurope"),
+            eviction("5-10", "westeurope"),
+        ]
         self.restricted: dict[str, str] = {}
         self.faults: Callable[[str], Answer | None] = lambda _path: None
         self.paths: list[str] = []
@@ -79,6 +96,8 @@ class AzureWorld:
         asked = {name: values[0] for name, values in parse_qs(request.query).items()}
         if request.path == "/prices":
             return as_json(self._prices(asked))
+        if request.path == GRAPH_PATH:
+            return as_json(self._graph(json.loads(request.body)))
         if request.path.endswith("/skus"):
             return as_json(self._skus(asked))
         return as_json(self._usages(request.path.split("/")[-2]))
@@ -90,6 +109,21 @@ class AzureWorld:
             following = f"{self.url}/prices?$skip={start + PAGE}"
         rows = self.meters[start : start + PAGE]
         return {"BillingCurrency": "USD", "Items": rows, "NextPageLink": following}
+
+    def _graph(self, asked: dict[str, Any]) -> Any:
+        # The table is empty for a query of single subscriptions.
+        rows = [] if asked.get("subscriptions") else self.evictions
+        start = int(asked["options"].get("$skipToken") or 0)
+        page = rows[start : start + PAGE]
+        more = {"$skipToken": str(start + PAGE)} if start + PAGE < len(rows) else {}
+        return {
+            "totalRecords": len(rows),
+            "count": len(page),
+            "resultTruncated": "false",
+            "facets": [],
+            "data": page,
+            **more,
+        }
 
     def _skus(self, asked: dict[str, str]) -> Any:
         region = asked["$filter"].split("'")[1]

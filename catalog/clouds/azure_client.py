@@ -1,0 +1,56 @@
+"""Azure's client libraries at the edge: how they are loaded, and one meaning for each error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from .asking import Patience, missing_library
+from .interface import CloudError
+
+LOGIN_FIX = "log in again (`az login`), then repeat the command."
+
+
+def library(name: str) -> Any:
+    """Return a module of Azure's libraries; raise CloudError where it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise missing_library(name, "azure") from None
+
+
+def limits(patience: Patience) -> dict[str, Any]:
+    """Return the options that hold one request to its time; gpuplan itself asks again."""
+    return {
+        "retry_total": 0,
+        "connection_timeout": patience.connect_timeout_s,
+        "read_timeout": patience.answer_timeout_s,
+    }
+
+
+@contextmanager
+def meaning(permission: str) -> Iterator[None]:
+    """Raise what Azure's libraries raise in the block as a CloudError, without its message."""
+    errors = import_module("azure.core.exceptions")
+    try:
+        yield
+    except errors.ClientAuthenticationError as error:
+        expired = getattr(error, "status_code", None) == 401
+        why = "the Azure login has expired" if expired else "no Azure credentials"
+        raise CloudError(why, fix=LOGIN_FIX) from None
+    except (errors.ServiceRequestTimeoutError, errors.ServiceResponseTimeoutError):
+        raise CloudError("no answer in time", temporary=True) from None
+    except (errors.DecodeError, errors.IncompleteReadError, json.JSONDecodeError):
+        raise CloudError("the answer is cut off or damaged", temporary=True) from None
+    except errors.HttpResponseError as error:
+        status = error.status_code
+        if status == 403:
+            raise CloudError("not permitted", permission=permission) from None
+        if status is None or status == 429 or status >= 500:
+            raise CloudError("Azure is too busy", temporary=True) from None
+        raise CloudError(f"Azure answers HTTP {status}") from None
+    except errors.AzureError:
+        raise CloudError("no connection", temporary=True) from None
