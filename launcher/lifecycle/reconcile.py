@@ -7,98 +7,21 @@ launches. `take_down` tears machines down, and only those of this store unless t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
-from typing import Literal
 
 from ...catalog.errors import GpuplanError, UsageError
 from ..labels import slug, this_user
 from ..store.launch_record import LaunchRecord
 from ..store.launches import OvertakenError
 from .context import LaunchContext
+from .discrepancy import LAST, Discrepancy, LabelledMachine, Listing, Skipped
 from .engine import Cluster
 from .label_owner import Here, Holder, holder
 from .machines import count_unowned, end_unowned
 from .observe import silence_text
 from .resume import reconcile_run
-
-Kind = Literal[
-    "settled",
-    "running",
-    "orphan-cluster",
-    "orphan-instance",
-    "unattributed",
-    "others",
-    "unknown",
-    "controller",
-    "skipped",
-]
-"""A launch that was brought up to date; one that runs as it should; machines of this store that
-the engine knows and no open launch owns; machines of this store that only the cloud knows; machines
-with gpuplan's label whose owner is not known; machines of another store or owner;
-what could not be checked; SkyPilot's own machine, from which it runs the managed jobs of everybody
-who uses its server; where nothing was listed, since the account has nothing there."""
-LAST: dict[Kind, int] = {"others": 1, "controller": 2, "skipped": 3}
-"""What is listed for information, after what may cost this user money."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelledMachine:
-    """A machine with gpuplan's labels, as its cloud lists it."""
-
-    cloud: str
-    region: str
-    instance_id: str
-    instance_type: str | None
-    run: str
-    launched_at: datetime | None
-    store_id: str | None = None
-    owner: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Skipped:
-    """Regions of a cloud in which no machines were looked for."""
-
-    cloud: str
-    regions: tuple[str, ...]
-    why: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Listing:
-    """The machines that a cloud lists, and where it was not asked or gave no answer."""
-
-    instances: tuple[LabelledMachine, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Discrepancy:
-    """One line of what was found."""
-
-    kind: Kind
-    run: str | None
-    text: str
-    cluster: str | None = None
-    instances: tuple[LabelledMachine, ...] = ()
-    usd_per_hour: Decimal | None = None
-    store_id: str | None = None
-    """Id of the store, from the label."""
-    owner: str | None = None
-    """Owner, from the label."""
-    infra: str | None = None
-    since: datetime | None = None
-    """From when they can have cost, where that is known."""
-    by_hand: tuple[str, ...] = ()
-    """Commands that end machines which are not this store's for sure."""
-
-    @property
-    def is_orphan(self) -> bool:
-        """Return whether it costs money, is this store's, and no open launch owns it."""
-        return self.kind in ("orphan-cluster", "orphan-instance")
-
+from .unattributed import count_unattributed
 
 Instances = Callable[[], Listing]
 
@@ -166,18 +89,22 @@ def take_down(
             else "look whose it is, then end it by"
             f" hand: {'; '.join(orphan.by_hand) or 'in the console of its cloud'}.",
         )
-    known = {slug(one.run): one for one in context.ledger.all()} if orphan.is_orphan else {}
+    known = {slug(one.run): one for one in context.ledger.all()}
     record = None if orphan.run is None else known.get(slug(orphan.run))
-    if record is not None and record.is_open:
+    is_its_cluster = record is not None and orphan.cluster == record.cluster
+    # Beside the machines of a run that trains there may be some that it does not have.
+    if record is not None and record.is_open and (orphan.is_orphan or is_its_cluster):
         raise OvertakenError(record)
-    if record is not None and orphan.cluster == record.cluster:
+    if record is not None and is_its_cluster:
         end_unowned(context, record)
         return
     if orphan.cluster is not None:
         context.engine.down(orphan.cluster)
     if orphan.instances:
         terminate(orphan.instances)
-    if record is not None:
+    if record is None or record.is_open:
+        count_unattributed(context, orphan, record)
+    else:
         count_unowned(context, record, _facts(record, orphan), since=orphan.since)
 
 
@@ -315,6 +242,7 @@ def _left_beside(
                 store_id=away[0].store_id,
                 owner=away[0].owner,
                 by_hand=_terminations(away),
+                since=_since(away),
             )
         )
     if len(here) > cluster.nodes:
@@ -330,7 +258,7 @@ def _left_beside(
 
 def _unknown_to_engine(machines: Sequence[LabelledMachine], here: Here) -> Discrepancy:
     """Return the line on the machines of one run, of one store and one owner."""
-    first, since = machines[0], [one.launched_at for one in machines]
+    first = machines[0]
     holds = _holder(first, here)
     text = f"{len(machines)} x {first.instance_type} in {first.cloud}/{first.region}: "
     text += holds.text if holds.text else "SkyPilot does not know them"
@@ -339,11 +267,17 @@ def _unknown_to_engine(machines: Sequence[LabelledMachine], here: Here) -> Discr
         run=first.run,
         instances=tuple(machines),
         text=text,
-        since=None if None in since else min(one for one in since if one is not None),
+        since=_since(machines),
         store_id=first.store_id,
         owner=first.owner,
         by_hand=_terminations(machines) if holds.standing == "unattributed" else (),
     )
+
+
+def _since(machines: Sequence[LabelledMachine]) -> datetime | None:
+    """Return from when machines can have cost; None where that of one is not known."""
+    since = [one.launched_at for one in machines]
+    return None if None in since else min(one for one in since if one is not None)
 
 
 def _holder(machines: Cluster | LabelledMachine, here: Here) -> Holder:

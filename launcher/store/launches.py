@@ -57,12 +57,14 @@ class Ledger:
         """
         with self._store.transaction("IMMEDIATE") as connection:
             refuse_beyond(record, _all_for(connection, limits), limits, now=self._now())
-            connection.execute(
-                f"INSERT INTO launches ({', '.join(COLUMNS)})"
-                f" VALUES ({', '.join(f':{name}' for name in COLUMNS)})",
-                _row(record),
-            )
+            _insert(connection, record)
             self._note(connection, record.run, "intended")
+
+    def keep_ended(self, record: LaunchRecord, *, what: str) -> None:
+        """Keep a launch that has ended before the store knew it, and note what happened."""
+        with self._store.transaction("IMMEDIATE") as connection:
+            _insert(connection, record)
+            self._note(connection, record.run, what)
 
     def begin_attempt(
         self,
@@ -370,6 +372,13 @@ def _damaged(run: str, so: str = "") -> StoreError:
         f"The record of {run} in the store cannot be read{so}.",
         fix="upgrade gpuplan if a later one wrote it; else look for its machines with `sky status`"
         " and in the console of its cloud.",
+    )
+
+
+def _insert(connection: sqlite3.Connection, record: LaunchRecord) -> None:
+    values = ", ".join(f":{name}" for name in COLUMNS)
+    connection.execute(
+        f"INSERT INTO launches ({', '.join(COLUMNS)}) VALUES ({values})", _row(record)
     )
 
 

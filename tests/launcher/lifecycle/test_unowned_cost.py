@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from fake_engine import Clock, FakeEngine
-from launch_records import RUN, make_record
+from launch_records import RUN, make_context, make_record
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.lifecycle.context import LaunchContext
@@ -146,3 +146,81 @@ def test_machines_of_a_run_that_was_launched_again_since_they_were_found_are_lef
     with pytest.raises(UsageError, match="launched again"):
         take_down(context, orphan, terminate=lambda _machines: pytest.fail("not its own"))
     assert engine.live() == [record.cluster]
+
+
+@pytest.mark.parametrize("labelled", ["no-store", "copied-store"])
+def test_machines_whose_owner_is_not_known_are_counted_once_they_are_torn_down(
+    context: LaunchContext, engine: FakeEngine, labelled: str
+) -> None:
+    since = engine.clock()
+    machine = LabelledMachine(
+        cloud="aws",
+        region="us-east-1",
+        instance_id="i-0",
+        instance_type="p4d.24xlarge",
+        run="old-20261101-100000-0000ff",
+        launched_at=since,
+        store_id=None if labelled == "no-store" else context.ledger.store_id(),
+        owner="ann",
+    )
+    engine.clock.pass_s(DAY_S)
+    listing = Listing(instances=(machine,))
+    (found,) = reconcile(context, instances=lambda: listing, owner="ann")
+    assert found.kind == "unattributed"
+    take_down(context, found, terminate=lambda _machines: None, confirmed=True)
+    (kept,) = context.ledger.all()
+    assert (kept.state, kept.owner, kept.run.startswith(machine.run)) == ("ended", "ann", True)
+    assert kept.last is not None and kept.last.is_bound
+    # 24 hours of a machine that costs more than $20 an hour on demand.
+    spent = spent_usd(kept, now=engine.clock())
+    assert spent >= 24 * 20
+    (summed,) = context.ledger.sums(Wanted(), "owner")
+    assert (summed.name, summed.spent_usd, summed.is_bound) == ("ann", spent, True)
+    assert reconcile(context, owner="ann") == []
+
+
+def test_machines_beside_a_run_that_trains_are_counted_beside_it(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
+    record = make_record(tmp_path, engine.clock)
+    begun = ask(context, begin(context, record, SpendingLimits(), spot=False))
+    running = wait_started(context, begun)
+    left = LabelledMachine(
+        cloud="aws",
+        region="us-west-2",
+        instance_id="i-left",
+        instance_type="p4d.24xlarge",
+        run=RUN,
+        launched_at=engine.clock(),
+        store_id=context.ledger.store_id(),
+        owner="ann",
+    )
+    engine.clock.pass_s(3600)
+    listing = Listing(instances=(left,))
+    _, found = reconcile(context, instances=lambda: listing, owner="ann")
+    take_down(context, found, terminate=lambda _machines: None, confirmed=True)
+    beside = next(one for one in context.ledger.all() if one.run != RUN)
+    assert (beside.project, beside.owner) == (running.project, running.owner)
+    assert spent_usd(beside, now=engine.clock()) > 20
+    assert context.ledger.get(RUN).is_open and engine.live() == [running.cluster]
+
+
+def test_machines_whose_price_is_not_known_are_said_to_be_in_no_account(
+    tmp_path: Path, engine: FakeEngine
+) -> None:
+    said: list[str] = []
+    context = make_context(tmp_path, engine, tell=said.append)
+    machine = LabelledMachine(
+        cloud="aws",
+        region="us-east-1",
+        instance_id="i-0",
+        instance_type="no.such-type",
+        run="old-1",
+        launched_at=engine.clock(),
+        owner="ann",
+    )
+    listing = Listing(instances=(machine,))
+    (found,) = reconcile(context, instances=lambda: listing, owner="ann")
+    take_down(context, found, terminate=lambda _machines: None, confirmed=True)
+    assert "in no account, as their price is not known" in said[-1]
+    assert context.ledger.all() == []
