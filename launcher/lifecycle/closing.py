@@ -6,8 +6,8 @@ from datetime import datetime
 
 from ..store.launch_record import LaunchRecord, Outcome
 from .context import LaunchContext
-from .engine import EngineError, NoCapacityError
-from .machines import advance, end_unowned, note_machines, tear_down
+from .engine import EngineError, NoCapacityError, NoEngineError
+from .machines import advance, cost_of_failed_start, end_unowned, note_machines, tear_down
 from .observe import Finding, Observed, rented
 from .transitions import end
 
@@ -18,6 +18,14 @@ def close_lost(
     """Return the launch, ended; machines that are still there are torn down first."""
     if finding == "never-asked":
         return end(context, record, "cancelled", "its command ended before anything was asked for")
+    request = seen.request
+    if finding == "not-started" and request is not None and request.status == "failed":
+        outcome, why = _why_not_started(context, seen)
+        if outcome == "no-capacity":
+            cost = cost_of_failed_start(
+                context, record, no_capacity=True, ended_at=request.ended_at
+            )
+            return end(context, record, outcome, why, **cost)
     if finding in ("not-started", "gone"):
         record, went = _note_past(context, record, seen)
         if finding == "gone" or went:
@@ -84,6 +92,8 @@ def _why_not_started(context: LaunchContext, seen: Observed) -> tuple[Outcome, s
         context.engine.wait_launched(seen.request.request_id, None)
     except NoCapacityError as error:
         return "no-capacity", error.message
+    except NoEngineError:
+        raise  # It says nothing of the launch.
     except EngineError as error:
         return "failed", error.message
     return "failed", "its machines are gone, and its job was never seen"

@@ -33,6 +33,13 @@ class NoEngineError(EngineError):
     exit_code = 2
 
 
+class LostTouchError(NoEngineError):
+    """The connection to SkyPilot's server broke off, or it gave no answer in time.
+
+    What it was asked it may have done, or still do.
+    """
+
+
 class NoAccessError(EngineError):
     """No cloud is enabled, or not the one that is asked for."""
 
@@ -104,6 +111,8 @@ class EngineRequest:
     request_id: str
     status: RequestStatus
     asked_at: datetime
+    ended_at: datetime | None = None
+    """When the engine was done with it; None while it runs, or where that is not known."""
 
 
 class Engine(Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from ..store.launch_record import Attempt, LaunchRecord
@@ -17,6 +18,9 @@ from .engine import ENDED, EngineError, EngineJob
 from .observe import job_of, rented
 
 Changes = dict[str, Any]
+ALL_OR_NONE = ("aws",)
+"""Clouds of which SkyPilot 0.14 asks all nodes in one request that gives all of them or none
+(sky/provision/aws/instance.py: MinCount is MaxCount). Others give them one by one."""
 
 
 def advance(
@@ -94,6 +98,46 @@ def tear_down(context: LaunchContext, record: LaunchRecord) -> None:
             f"The machines of {record.run} are still there after they were torn down.",
             fix=f"try again with `gpuplan down {record.run}`, then look with `gpuplan reconcile`.",
         )
+
+
+def cost_of_failed_start(
+    context: LaunchContext,
+    record: LaunchRecord,
+    *,
+    no_capacity: bool,
+    ended_at: datetime | None = None,
+) -> Changes:
+    """Return what an attempt keeps of nodes that came up before its start failed, as at most.
+
+    SkyPilot tears them down itself, and tells of none. Without capacity one node at least was
+    missing in every place.
+
+    Args:
+        context: the world.
+        record: the launch, whose machines are gone.
+        no_capacity: whether that is why its start failed.
+        ended_at: when it had failed; None: now.
+    """
+    last = record.last
+    if last is None or last.began_at is not None or record.managed:
+        return {}
+    partial = [one for one in record.places if one.infra.partition("/")[0] not in ALL_OR_NONE]
+    places, nodes = (partial, record.nodes - 1) if no_capacity else (record.places, record.nodes)
+    usd_per_hour = max((one.usd_per_hour for one in places), default=Decimal(0)) * nodes
+    if not usd_per_hour:
+        return {}
+    if not no_capacity:
+        past = [one for one in context.engine.past(record.cluster) if one.ended_at >= last.asked_at]
+        if not past:
+            return {}
+        ended_at = max(one.ended_at for one in past)
+    ended_at = max(last.asked_at, min(ended_at or context.now(), context.now()))
+    return {
+        "usd_per_hour": usd_per_hour,
+        "began_at": last.asked_at,
+        "ended_at": ended_at,
+        "is_bound": True,
+    }
 
 
 def end_unowned(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:

@@ -87,7 +87,8 @@ def goes_on(record: LaunchRecord, engine: Engine) -> bool:
         seen = observe(record, engine)
     except EngineError:
         return True
-    return classify(record, seen) in ("starting", "training", "unreachable")
+    # Of a job that has ended in the meantime, a later command fetches the results.
+    return classify(record, seen) in ("starting", "training", "job-ended", "unreachable")
 
 
 def requests_of(record: LaunchRecord, engine: Engine) -> list[EngineRequest]:

@@ -25,7 +25,14 @@ from ..store.launches import OvertakenError
 from ..store.spending_limits import SpendingLimits
 from ..task_file import label_task
 from .context import LaunchContext
-from .engine import ENDED, EngineError, EngineJob, NoCapacityError
+from .engine import (
+    ENDED,
+    EngineError,
+    EngineJob,
+    LostTouchError,
+    NoCapacityError,
+    NoEngineError,
+)
 from .guard_report import (
     GuardReport,
     command_usd,
@@ -40,6 +47,7 @@ from .machines import (
     Changes,
     advance,
     as_it_stands,
+    cost_of_failed_start,
     end_unowned,
     newest_job,
     note_machines,
@@ -98,7 +106,7 @@ def ask(
     except OvertakenError:
         raise
     except (GpuplanError, OSError) as error:
-        if is_sent and _may_be_asked(context, record):
+        if is_sent and (isinstance(error, LostTouchError) or _may_be_asked(context, record)):
             raise
         end(context, record, "cancelled", f"nothing was asked for: {_first_line(error)}")
         raise
@@ -122,7 +130,8 @@ def wait_started(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
     """Wait until the machines are there and the job is submitted.
 
     Raises:
-        NoCapacityError: there are none; the launch has ended and cost nothing.
+        NoCapacityError: there are none; the launch has ended, and what some of its nodes may have
+            cost until then is counted as at most.
         EngineError: they could not be started, and what was started is torn down; or the wait
             broke off, and the launch is still open.
         OvertakenError: another command has ended it; no machines are left.
@@ -135,15 +144,17 @@ def wait_started(context: LaunchContext, record: LaunchRecord) -> LaunchRecord:
             job_id = wait(last.request_id, context.log)
     except NoCapacityError as error:
         tear_down(context, record)
-        end(context, record, "no-capacity", error.message)
+        cost = cost_of_failed_start(context, record, no_capacity=True)
+        end(context, record, "no-capacity", error.message, **cost)
         raise
     except EngineError as error:
         # A connection that is lost, as of a laptop that sleeps, ends nothing in the engine.
-        if goes_on(record, context.engine):
+        if isinstance(error, NoEngineError) or goes_on(record, context.engine):
             raise _broke_off(record, error) from None
         record = note_machines(context, record)
         tear_down(context, record)
-        end(context, record, "failed", error.message, trained=False)
+        cost = cost_of_failed_start(context, record, no_capacity=False)
+        end(context, record, "failed", error.message, trained=False, **cost)
         raise
     record = note_machines(context, record)
     try:

@@ -91,6 +91,7 @@ class SkyEngine:
                 request_id=one.request_id,
                 status=REQUEST_STATUS.get(one.status, "running"),
                 asked_at=datetime.fromtimestamp(one.created_at, UTC),
+                ended_at=moment(getattr(one, "finished_at", None)),
             )
             for one in rows
         ]

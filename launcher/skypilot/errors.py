@@ -5,14 +5,60 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..lifecycle.engine import EngineError, NoAccessError, NoCapacityError, NoEngineError
+from ...catalog.errors import GpuplanError
+from ..lifecycle.engine import (
+    EngineError,
+    LostTouchError,
+    NoAccessError,
+    NoCapacityError,
+    NoEngineError,
+)
 from ..redaction import redacted
 
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 LONGEST_SAID = 600
+
+HTTP_LIBRARIES = ("requests", "urllib3", "http", "aiohttp")
+"""By which SkyPilot's own library asks its server; it hands on what they raise."""
+LOST: Mapping[str, str] = {
+    "ConnectTimeout": "it could not be reached in time",
+    "ConnectTimeoutError": "it could not be reached in time",
+    "ReadTimeout": "it did not answer in time",
+    "ReadTimeoutError": "it did not answer in time",
+    "Timeout": "it did not answer in time",
+    "TimeoutError": "it did not answer in time",
+    "ServerTimeoutError": "it did not answer in time",
+    "SSLError": "no secure connection to it was made",
+    "ProxyError": "the proxy on the way to it does not answer",
+    "ChunkedEncodingError": "its answer broke off",
+    "ContentDecodingError": "its answer cannot be read",
+    "IncompleteRead": "its answer broke off",
+    "ProtocolError": "its answer broke off",
+    "JSONDecodeError": "its answer cannot be read",
+    "NewConnectionError": "no connection to it was made",
+    "NameResolutionError": "the name of its machine is not known",
+    "HTTPError": "it answered with an error",
+    "TooManyRedirects": "it sends the question elsewhere without end",
+    "RetryError": "it was asked several times in vain",
+    "MaxRetryError": "it was asked several times in vain",
+    "InvalidURL": "its address is not valid",
+    "InvalidSchema": "its address is not valid",
+    "MissingSchema": "its address is not valid",
+    "ServerTemporarilyUnavailableError": "it is not available for the moment",
+    "RequestInterruptedError": "it was interrupted, as by a restart",
+    "ConnectionError": "the connection was lost",
+}
+"""How a connection was lost, by the class of the error, its own or one that it is a kind of."""
+LOST_ELSEWHERE = (
+    "ConnectionError",
+    "TimeoutError",
+    "ServerTemporarilyUnavailableError",
+    "RequestInterruptedError",
+)
+"""The same from Python itself and from `sky.exceptions`."""
 
 
 class NothingThereError(EngineError):
@@ -46,13 +92,39 @@ def explained(errors: Any) -> Iterator[None]:
         raise NothingThereError(_said(error)) from None
     except errors.RequestCancelled as error:
         raise EngineError(f"The request was cancelled: {_said(error)}") from None
-    except EngineError:
+    except GpuplanError:
         raise
-    except (ValueError, RuntimeError, *_own_errors(errors)) as error:
-        raise EngineError(
-            f"SkyPilot refused: {_said(error)}",
-            fix="nothing more was asked of it; `gpuplan status` says what is rented.",
-        ) from None
+    except Exception as error:
+        raise _other(error, errors) from None
+
+
+def _other(error: Exception, errors: Any) -> EngineError:
+    """Return the error for all that has no class of its own.
+
+    What its server raises is raised again here, whatever it is.
+    """
+    lost = _lost(error)
+    if lost is not None:
+        return LostTouchError(
+            f"The connection to SkyPilot's server was lost: {lost} ({_said(error)})",
+            fix="what it was asked may have been done: look with `gpuplan status`; `sky api info`"
+            " tells whether the server is there.",
+        )
+    fix = "nothing more was asked of it; `gpuplan status` says what is rented."
+    if isinstance(error, (ValueError, RuntimeError, *_own_errors(errors))):
+        return EngineError(f"SkyPilot refused: {_said(error)}", fix=fix)
+    name = type(error).__name__
+    return EngineError(f"SkyPilot failed with {name}: {_said(error)}", fix=fix)
+
+
+def _lost(error: Exception) -> str | None:
+    """Return how a connection was lost; None of an error of another kind."""
+    kinds = type(error).__mro__
+    names = [one.__name__ for one in kinds]
+    is_of_http = any(one.__module__.partition(".")[0] in HTTP_LIBRARIES for one in kinds)
+    if not is_of_http and not any(name in LOST_ELSEWHERE for name in names):
+        return None
+    return next((LOST[name] for name in names if name in LOST), LOST["ConnectionError"])
 
 
 def _own_errors(errors: Any) -> tuple[type[Exception], ...]:

@@ -69,6 +69,10 @@ class FakeEngine:
     """How often the wait for machines breaks off from now on; their request goes on."""
     silent: bool = False
     """Whether the machines answer nothing, though the cloud lists them."""
+    partial_s: float = 0.0
+    """For how long all nodes but one are up, and paid, in a start that ends without capacity."""
+    tears_down_failed: bool = False
+    """Whether machines of a failed start are torn down by the engine itself, before it says so."""
     breaks_while_starting: bool = False
     cut: Callable[[str], None] = lambda _call: None
     """Called before ("launch") and after ("launch done") every call; may raise `Killed`."""
@@ -307,10 +311,10 @@ class FakeEngine:
         request, name = self._requests[request_id], self._names[request_id]
         if request.status != "running":
             return
-        failed = self.no_capacity
-        self._requests[request_id] = replace(request, status="failed" if failed else "succeeded")
-        if failed:
+        if self.no_capacity:
+            self._fail(request_id)
             return
+        self._requests[request_id] = replace(request, status="succeeded")
         is_managed = bool(self.tasks[-1]["resources"].get("use_spot"))
         self.clock.pass_s(90)
         job = EngineJob(
@@ -329,9 +333,24 @@ class FakeEngine:
                 owner=labels.get("gpuplan-owner"),
             )
         if self.breaks_while_starting:
-            self._requests[request_id] = replace(request, status="failed")
+            if self.tears_down_failed:
+                self.clock.pass_s(300)
+                self.take_machines(name)
+            self._requests[request_id] = replace(request, status="failed", ended_at=self.clock())
             return
         self._jobs.setdefault(name, []).insert(0, job)
+
+    def _fail(self, request_id: str) -> None:
+        """Let a start end without capacity, with the nodes that were there until then paid."""
+        name, nodes = self._names[request_id], int(self.tasks[-1]["num_nodes"])
+        if self.partial_s and nodes > 1:
+            machines = Machines(name, self.clock(), (nodes - 1) * self.usd_per_hour / nodes)
+            self.clock.pass_s(self.partial_s)
+            machines.ended_at = self.clock()
+            self.books.append(machines)
+        self._requests[request_id] = replace(
+            self._requests[request_id], status="failed", ended_at=self.clock()
+        )
 
     def _new_cluster(
         self, name: str, *, run: str | None, store_id: str | None, owner: str | None

@@ -56,7 +56,12 @@ def make_record(folder: Path, clock: Clock, *, run: str = RUN, **changes: Any) -
     resources: dict[str, Any] = {"labels": {"gpuplan-run": run, "gpuplan-owner": record.owner}}
     if record.managed:
         resources["use_spot"] = True
-    task = {"name": record.cluster, "num_nodes": 1, "resources": resources, "run": "true"}
+    task = {
+        "name": record.cluster,
+        "num_nodes": record.nodes,
+        "resources": resources,
+        "run": "true",
+    }
     (path / "task.yaml").write_text(yaml.safe_dump(task))
     return record
 

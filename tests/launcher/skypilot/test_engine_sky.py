@@ -17,6 +17,7 @@ from gpuplan.catalog.errors import GpuplanError
 from gpuplan.launcher.lifecycle.engine import (
     EngineError,
     EngineJob,
+    LostTouchError,
     NoAccessError,
     NoCapacityError,
     NoEngineError,
@@ -48,6 +49,10 @@ class Errors:
     class RequestCancelled(Exception): ...
 
     class StorageError(Exception): ...
+
+    class ServerTemporarilyUnavailableError(Exception): ...
+
+    class RequestInterruptedError(Exception): ...
 
 
 class Mode(enum.Enum):
@@ -119,6 +124,55 @@ def test_each_failure_is_one_clear_error(
     assert caught.value.exit_code == code
     assert said in caught.value.message
     assert fix is None or fix in str(caught.value.fix)
+
+
+def of_http(name: str, *kinds: type[Exception], module: str = "requests.exceptions") -> Any:
+    """Return an error as the libraries have it by which SkyPilot asks its server."""
+    return type(name, kinds or (OSError,), {"__module__": module})
+
+
+REQUEST_ERROR = of_http("RequestException")
+LOST_CONNECTION = of_http("ConnectionError", REQUEST_ERROR)
+TIMEOUT = of_http("Timeout", REQUEST_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (LOST_CONNECTION, "the connection was lost"),
+        (of_http("ConnectTimeout", LOST_CONNECTION, TIMEOUT), "could not be reached in time"),
+        (of_http("ReadTimeout", TIMEOUT), "did not answer in time"),
+        (of_http("ChunkedEncodingError", REQUEST_ERROR), "its answer broke off"),
+        (of_http("JSONDecodeError", REQUEST_ERROR, ValueError), "its answer cannot be read"),
+        (of_http("HTTPError", REQUEST_ERROR), "it answered with an error"),
+        (of_http("SSLError", LOST_CONNECTION), "no secure connection"),
+        (of_http("ProxyError", LOST_CONNECTION), "the proxy on the way"),
+        (of_http("StreamConsumedError", REQUEST_ERROR, TypeError), "the connection was lost"),
+        (of_http("ReadTimeoutError", Exception, module="urllib3.exceptions"), "answer in time"),
+        (of_http("ClientOSError", OSError, module="aiohttp.client_exceptions"), "was lost"),
+        (ConnectionResetError, "the connection was lost"),
+        (TimeoutError, "did not answer in time"),
+        (Errors.ServerTemporarilyUnavailableError, "not available for the moment"),
+        (Errors.RequestInterruptedError, "interrupted, as by a restart"),
+    ],
+)
+def test_a_connection_that_is_lost_is_named_and_says_nothing_of_the_launch(
+    sky: Any, kind: type[Exception], said: str
+) -> None:
+    sky.stream_and_get = raising(kind("HTTPConnectionPool(host='127.0.0.1', port=46580)"))
+    with pytest.raises(LostTouchError) as caught:
+        SkyEngine().wait_launched("request", None)
+    assert said in caught.value.message and "port=46580" in caught.value.message
+    assert "gpuplan status" in str(caught.value.fix)
+
+
+@pytest.mark.parametrize("kind", [AssertionError, TypeError, OSError, KeyError])
+def test_whatever_its_server_raises_is_an_error_and_no_traceback(
+    sky: Any, kind: type[Exception]
+) -> None:
+    sky.stream_and_get = raising(kind("no such row"))
+    with pytest.raises(EngineError, match=f"SkyPilot failed with {kind.__name__}: .*no such row"):
+        SkyEngine().wait_launched("request", None)
 
 
 def test_errors_hold_no_keys_colours_or_line_breaks(sky: Any) -> None:

@@ -1,0 +1,94 @@
+"""A connection to SkyPilot's server that is lost: it ends nothing, whatever was asked."""
+
+import io
+from pathlib import Path
+
+import pytest
+from fake_engine import FakeEngine
+from launch_records import RUN, launched, make_record
+
+from gpuplan.launcher.lifecycle.context import LaunchContext
+from gpuplan.launcher.lifecycle.engine import LostTouchError
+from gpuplan.launcher.lifecycle.resume import follow, reconcile_run
+from gpuplan.launcher.lifecycle.transitions import ask, begin, wait_started
+from gpuplan.launcher.store.spending_limits import SpendingLimits
+
+
+def lose(*_: object, **__: object) -> int:
+    raise LostTouchError("it did not answer in time")
+
+
+@pytest.mark.parametrize("managed", [False, True])
+def test_a_wait_that_loses_the_server_leaves_a_job_that_has_ended_to_be_settled(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, managed: bool
+) -> None:
+    record = make_record(tmp_path, engine.clock, managed=managed, fetch=None)
+    asked = ask(context, begin(context, record, SpendingLimits(), spot=managed))
+    wait = "wait_managed" if managed else "wait_launched"
+    whole = getattr(engine, wait)
+
+    def wait_and_lose(request_id: str, out: io.StringIO) -> int:
+        whole(request_id, out)
+        engine.end_job(record.cluster)
+        return lose()
+
+    setattr(engine, wait, wait_and_lose)
+    with pytest.raises(Exception, match="broke off"):
+        wait_started(context, asked)
+    assert context.ledger.get(RUN).is_open
+    setattr(engine, wait, whole)
+    after, finding = reconcile_run(context, context.ledger.get(RUN))
+    assert (finding, after.outcome, engine.live()) == ("job-ended", "succeeded", [])
+
+
+def test_a_request_that_may_still_arrive_keeps_its_launch_open(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
+    begun = begin(context, make_record(tmp_path, engine.clock), SpendingLimits(), spot=False)
+    whole, late = engine.launch, []
+
+    def launch(*given: object) -> str:
+        late.append(given)
+        return str(lose())
+
+    engine.launch = launch  # type: ignore[method-assign]
+    with pytest.raises(LostTouchError):
+        ask(context, begun)
+    assert context.ledger.get(RUN).is_open, "the server does not know it yet, and may in a moment"
+    whole(*late[0])
+    engine.finish_requests()
+    ended = follow(context, context.ledger.get(RUN))
+    assert (ended.outcome, engine.live(), len(engine.books)) == ("succeeded", [], 1)
+
+
+def test_a_server_that_is_lost_while_it_is_asked_why_a_start_failed_says_nothing_of_it(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
+    engine.no_capacity = True
+    begun = begin(context, make_record(tmp_path, engine.clock), SpendingLimits(), spot=False)
+    record = ask(context, begun)
+    engine.finish_requests()
+    whole = engine.wait_launched
+    engine.wait_launched = lose  # type: ignore[method-assign]
+    with pytest.raises(LostTouchError):
+        reconcile_run(context, record)
+    assert context.ledger.get(RUN).is_open
+    engine.wait_launched = whole  # type: ignore[method-assign]
+    assert reconcile_run(context, record)[0].outcome == "no-capacity"
+
+
+@pytest.mark.parametrize("call", ["requests", "cluster", "jobs", "down", "tail"])
+def test_a_server_that_is_lost_at_any_call_ends_no_launch(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, call: str
+) -> None:
+    record = launched(context, make_record(tmp_path, engine.clock))
+    engine.end_job(record.cluster)
+    whole = getattr(engine, call)
+    setattr(engine, call, lose)
+    try:
+        reconcile_run(context, record)
+    except LostTouchError:
+        assert context.ledger.get(RUN).is_open
+    setattr(engine, call, whole)
+    after, _ = reconcile_run(context, context.ledger.get(RUN))
+    assert (after.outcome, engine.live()) == ("succeeded", [])
