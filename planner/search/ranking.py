@@ -11,7 +11,7 @@ from ..plan.plan import Plan
 from ..plan.question import HIDDEN_ABOVE, By, Money, Question, Sort
 from .candidate import Candidate, sort_key
 from .offers import LARGE_CLOUDS
-from .recommended import MOST_OF_CHEAPEST, cost_of, weight_of
+from .recommended import cost_of, most_sensible_usd, weight_of
 
 TRIES_PER_GROUP = 6
 """Candidates of one group that are checked exactly before it is given up."""
@@ -193,9 +193,9 @@ def _extremes(
     devices = [one for one in candidates if not one.one_node.accelerator.is_cpu]
     if not devices:
         return []
-    cheapest = min(one.usd for one in devices)
     priced = [one for one in devices if one.usd < float("inf")]
-    near = [one for one in priced if one.usd <= MOST_OF_CHEAPEST * cheapest]
+    limit = most_sensible_usd([(one.usd, _waited(one)) for one in priced if not one.is_risky])
+    near = [one for one in priced if one.usd <= limit]
     large = [
         one
         for one in (*priced, *dear)
@@ -230,12 +230,22 @@ def _by_weight(candidates: Sequence[Candidate], money: Money) -> list[Candidate]
     """Return the candidates as `recommended` orders plans."""
 
     def key(one: Candidate) -> tuple[bool, float]:
-        hours = one.seconds / SECONDS_PER_HOUR
         return one.is_risky, weight_of(
-            one.usd, hours, one.nodes, money, is_reserved=one.is_reserved
+            one.usd,
+            one.seconds / SECONDS_PER_HOUR,
+            one.nodes,
+            money,
+            is_reserved=one.is_reserved,
+            in_dollars=one.limited_by is None,
         )
 
     return sorted(candidates, key=key)
+
+
+def _waited(one: Candidate) -> float:
+    """Return the hours that somebody waits for the job, where its cost is a sum of dollars."""
+    is_job = one.steps is not None and one.limited_by is None
+    return one.seconds / SECONDS_PER_HOUR if is_job else 0.0
 
 
 def _first_plans(candidates: Sequence[Candidate], wanted: int, plan_of: PlanOf) -> list[Plan]:

@@ -6,10 +6,10 @@ docs/how-to-read-an-answer.md has the rules of this file as a table.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ...catalog.types import CPU_PREFIX
-from ...catalog.units import SECONDS_PER_HOUR
+from ...catalog.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 from ..cost.dataset_cost import ranked_usd
 from ..plan.plan import Plan, Recommended
 from ..plan.question import Money
@@ -17,12 +17,17 @@ from ..plan.runnable import RUN_STACKS
 
 FEWEST_STEPS = 500
 """Of a plan with a batch of its own: fewer leave a learning rate no schedule."""
-MOST_HOURS = 60 * 24.0
+MOST_HOURS = 60 * HOURS_PER_DAY
 """Unless the deadline is later: nobody waits longer for a run without saying so."""
 MOST_OF_CHEAPEST = 2.0
-"""Cost over that of the cheapest plan, unless a deadline is given."""
-PATIENCE_HOURS = 7 * 24.0
+"""Cost over the least that a plan costs with its waiting, unless a deadline is given."""
+PATIENCE_HOURS = 7 * HOURS_PER_DAY
 """Waiting so long weighs as much as the cost itself; with a deadline, all the time until then."""
+LEAST_USD_PER_DAY = 20.0
+"""What a day of waiting weighs at least: somebody looks at a run for a quarter of an hour a day, at
+the $70 an hour of a software developer (mean of May 2024, U.S. Bureau of Labor Statistics,
+https://www.bls.gov/oes/current/oes151252.htm), rounded. Without it $18 for five days on one old
+device would come before $70 for four hours. The quarter of an hour is a judgement."""
 DOUBLING = 0.05
 """What twice the nodes weigh, as a share of the cost: each must be had at the same moment, in one
 place, and any of them may fail. A judgement, not a measurement."""
@@ -64,8 +69,8 @@ def sensible(
         found = [p for p in found if p.run is None or p.run.steps >= FEWEST_STEPS] or found
     if money.deadline_s is None:
         found = [p for p in found if p.whole_job is None or p.whole_job.hours <= MOST_HOURS]
-        costs = [usd for plan in found if (usd := cost_of(plan)) is not None]
-        limit = MOST_OF_CHEAPEST * min(costs, default=0.0)
+        jobs = [(usd, _hours(plan)) for plan in found if (usd := cost_of(plan)) is not None]
+        limit = most_sensible_usd(jobs, in_dollars=not any(_limited(plan) for plan in found))
         found = [p for p in found if (usd := cost_of(p)) is None or usd <= limit]
     return tuple(found)
 
@@ -76,7 +81,7 @@ def cost_of(plan: Plan) -> float | None:
     With those of a data set whose size was stated, at the highest price where none is known.
     Where limits say how much is trained: the reciprocal of the samples, which ranks alike.
     """
-    if plan.run is not None and plan.run.limited_by is not None and plan.run.trained_samples:
+    if _limited(plan) and plan.run is not None and plan.run.trained_samples:
         return 1 / plan.run.trained_samples
     if plan.whole_job is not None:
         usd = plan.whole_job.usd
@@ -89,25 +94,59 @@ def cost_of(plan: Plan) -> float | None:
 def weight(plan: Plan, money: Money) -> float:
     """Return what a plan weighs; the lightest is recommended.
 
-    The cost, times 1 + hours over patience, times 1 + a share for every doubling of the nodes, and
-    more where machines are usually had by reservation only; infinite where the price or the amount
-    of work is not known.
+    The cost and the waiting, times 1 + a share for every doubling of the nodes, and more where
+    machines are usually had by reservation only; infinite where the price or the amount of work is
+    not known.
     """
     usd = cost_of(plan)
     if usd is None or plan.whole_job is None:
         return math.inf
     return weight_of(
-        usd, plan.whole_job.hours, plan.nodes, money, is_reserved=plan.usually_reserved
+        usd,
+        plan.whole_job.hours,
+        plan.nodes,
+        money,
+        is_reserved=plan.usually_reserved,
+        in_dollars=not _limited(plan),
     )
 
 
-def weight_of(usd: float, hours: float, nodes: int, money: Money, *, is_reserved: bool) -> float:
-    """Return what a job weighs that costs and takes so much on so many nodes (`weight`)."""
+def weight_of(
+    usd: float,
+    hours: float,
+    nodes: int,
+    money: Money,
+    *,
+    is_reserved: bool,
+    in_dollars: bool = True,
+) -> float:
+    """Return what a job weighs that costs and takes so much on so many nodes (`weight`).
+
+    All its hours weigh the share of the cost that they are of the patience, and at least
+    `LEAST_USD_PER_DAY`; only the share where `usd` is no sum of dollars.
+    """
     patience = PATIENCE_HOURS
     if money.deadline_s is not None:
         patience = money.deadline_s / SECONDS_PER_HOUR
+    waiting = usd * hours / patience
+    if in_dollars:
+        waiting = max(waiting, waiting_usd(hours))
     hard_to_get = 1 + RESERVED if is_reserved else 1.0
-    return hard_to_get * usd * (1 + hours / patience) * (1 + DOUBLING * math.log2(nodes))
+    return hard_to_get * (usd + waiting) * (1 + DOUBLING * math.log2(nodes))
+
+
+def waiting_usd(hours: float) -> float:
+    """Return the dollars that so many hours of waiting weigh at least."""
+    return LEAST_USD_PER_DAY * hours / HOURS_PER_DAY
+
+
+def most_sensible_usd(jobs: Iterable[tuple[float, float]], *, in_dollars: bool = True) -> float:
+    """Return what a sensible plan costs at most, from the cost and hours of each that fits.
+
+    What is cheap only because it takes weeks sets no limit to what ends today.
+    """
+    whole = (usd + waiting_usd(hours) if in_dollars else usd for usd, hours in jobs)
+    return MOST_OF_CHEAPEST * min(whole, default=0.0)
 
 
 def recommended(plans: Sequence[Plan], money: Money) -> Recommended | None:
@@ -127,6 +166,16 @@ def recommended(plans: Sequence[Plan], money: Money) -> Recommended | None:
         reason=_reason(plan, cheapest, gap),
         gap_to_cheapest=gap,
     )
+
+
+def _limited(plan: Plan) -> bool:
+    """Return whether limits say how much is trained: then what `cost_of` returns is no sum."""
+    return plan.run is not None and plan.run.limited_by is not None
+
+
+def _hours(plan: Plan) -> float:
+    """Return the hours of the whole job; 0 without an amount of work, where nobody waits for it."""
+    return 0.0 if plan.whole_job is None else plan.whole_job.hours
 
 
 def keeps_limits(plan: Plan) -> float:
@@ -163,12 +212,7 @@ def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
     elif plan.id == cheapest.id:
         parts.append("the cheapest of the sensible plans")
     else:
-        cost = (
-            "costs what the cheapest does"
-            if gap < ALIKE
-            else f"{gap * 100:.0f} % above the cheapest"
-        )
-        parts.append(f"{cost}, {_advantage(plan, cheapest)}")
+        parts.append(_against(plan, cheapest, gap))
     if plan.p_oom is not None:
         parts.append(f"{_sure(plan.p_oom)} sure to fit")
     doubts = limit_chances(plan).items()
@@ -200,12 +244,26 @@ def _share_of_most(gap: float, share_of_time: float) -> str:
     return found if share_of_time > 0.9 else f"{found}, in {100 * share_of_time:.0f} % of its time"
 
 
+def _against(plan: Plan, cheapest: Plan, gap: float) -> str:
+    """Return what a plan costs and has beside the cheapest; in dollars where it is twice that."""
+    advantage = _advantage(plan, cheapest)
+    if gap < ALIKE:
+        return f"costs what the cheapest does, {advantage}"
+    if gap < 1:
+        return f"{gap * 100:.0f} % above the cheapest, {advantage}"
+    more = (cost_of(plan) or 0.0) - (cost_of(cheapest) or 0.0)
+    hours = _hours(cheapest)
+    takes = f"{hours:.0f} h" if hours < 2 * HOURS_PER_DAY else f"{hours / HOURS_PER_DAY:.0f} days"
+    return f"{advantage}, for ${more:,.0f} more than the cheapest, which takes {takes}"
+
+
 def _advantage(plan: Plan, cheapest: Plan) -> str:
     """Return what a plan has before the cheapest, each of which may make it the lighter."""
     assert plan.whole_job is not None and cheapest.whole_job is not None
     ratio = cheapest.whole_job.hours / plan.whole_job.hours
     if ratio >= 1.1:
-        return "twice as fast" if 1.9 <= ratio <= 2.1 else f"{ratio:.1f} times as fast"
+        times = f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
+        return "twice as fast" if 1.9 <= ratio <= 2.1 else f"{times} times as fast"
     if cheapest.usually_reserved and not plan.usually_reserved:
         return "usually had without a reservation"
     if keeps_limits(plan) > keeps_limits(cheapest) + SURER:

@@ -15,7 +15,7 @@ def plans(count: int) -> list[Plan]:
     """Return plans that get dearer and faster."""
     found = []
     for place in range(1, count + 1):
-        usd, hours = 10.0 * (1 + place / 100), 100.0 - place
+        usd, hours = 1000.0 * (1 + place / 100), 100.0 - place
         run = make_run(
             hours=hours, hours_low=hours, hours_high=hours, usd=usd, usd_low=usd, usd_high=usd
         )

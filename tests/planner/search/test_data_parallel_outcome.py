@@ -8,6 +8,7 @@ import pytest
 
 from gpuplan.catalog.embedded import Catalogue
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Machine, Money, Question, Work
 from gpuplan.planner.search import sweep
 from gpuplan.planner.search.data_parallel_outcome import BestVariant, DataParallelOutcome
@@ -129,9 +130,20 @@ def test_other_prices_are_those_of_the_plans_that_were_kept(
     catalogue, shelf = load_catalogue(), Shelf(content)
     refuse_to_try(monkeypatch)
     dearer = search(QUESTION, small_decoder, with_prices_doubled(catalogue), kept=shelf)
-    prices = [plan.offer.usd_per_hour for plan in dearer.plans]
-    assert prices == [2 * (plan.offer.usd_per_hour or 0) for plan in first.plans]
+    prices, before = ({_rented(plan): _usd(plan) for plan in one.plans} for one in (dearer, first))
+    # Waiting weighs in dollars, so that the plan beside the cheapest ones may be another.
+    both = set(prices) & set(before)
+    assert len(both) >= len(before) - 1
+    assert all(prices[one] == 2 * before[one] for one in both)
     assert dearer.plans[0].step_time_s == first.plans[0].step_time_s
+
+
+def _rented(plan: Plan) -> tuple[str, str, int]:
+    return plan.offer.region, plan.offer.instance_type, plan.nodes
+
+
+def _usd(plan: Plan) -> float:
+    return plan.offer.usd_per_hour or 0.0
 
 
 def with_slower_memory(catalogue: Catalogue, name: str) -> Catalogue:

@@ -42,6 +42,25 @@ def test_what_saves_nobody_any_time_is_not_worth_its_money() -> None:
     assert chosen(cheap, fast)[0] is cheap
 
 
+def test_days_on_one_old_device_are_not_worth_the_tens_of_dollars_they_save() -> None:
+    old, new = plan(18, 130.0), plan(68, 4.0, position=2)
+    best, reason = chosen(old, new)
+    assert best is new
+    assert reason == (
+        "31 times as fast, for $50 more than the cheapest, which takes 5 days; 99.9 % sure to fit"
+    )
+    # Of machines of one's own too: neither costs anything, and one ends today.
+    owned = plan(0, 130.0), plan(0, 4.0, position=2)
+    assert chosen(*owned)[0] is owned[1]
+
+
+def test_a_week_of_a_large_job_weighs_by_its_cost() -> None:
+    """A day weighs a seventh of the cost, where that is more than what somebody's minutes cost."""
+    week, day = plan(1000, 168.0), plan(1900, 24.0, position=2)
+    assert chosen(week, day)[0] is week
+    assert chosen(week, plan(1600, 24.0, position=2))[0] is not week
+
+
 def test_more_nodes_must_be_worth_their_risk() -> None:
     one, two = plan(1600, 29.0), plan(1650, 14.6, nodes=2, position=2)
     assert chosen(one, two, money=Money(deadline_s=10 * 86400.0))[0] is one
