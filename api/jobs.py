@@ -154,8 +154,8 @@ def launch(
     Nothing is written, and nothing is rented: `start` does both.
 
     Args:
-        plan: As for `run`; None: the cheapest of the last estimate made in this folder. One of an
-            estimate that was not kept (`keep`) does not say its model: give it too.
+        plan: As for `run`; None: the recommended one of the last estimate made in this folder. One
+            of an estimate that was not kept (`keep`) does not say its model: give it too.
         request: How; a place for results must be given.
         model: The model, where the plan does not say; it must be the one it was made for.
         params: Values for the functions of the file, for such a model.

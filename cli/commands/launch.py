@@ -31,10 +31,10 @@ FORMATS = ("yaml", "json")
 def command(plan_id: str | None, **options: Any) -> int:
     """Run a plan on machines that SkyPilot rents (docs/launching.md).
 
-    PLAN-ID is as `gpuplan plans` prints it, or a plan's file; without it, the cheapest plan of the
-    last estimate made in this folder. The worst-case cost is shown, and you are asked, before
-    anything is rented. Ctrl-C leaves the job running: `gpuplan status`, `logs`, `stop` and `down`
-    find it again.
+    PLAN-ID is as `gpuplan plans` prints it, or a plan's file; without it, the recommended plan of
+    the last estimate made in this folder, else the cheapest that surely fits. The worst-case cost
+    is shown, and you are asked, before anything is rented. Ctrl-C leaves the job running:
+    `gpuplan status`, `logs`, `stop` and `down` find it again.
 
     \b
     Examples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
@@ -11,6 +12,7 @@ from ...catalog.errors import NoFeasiblePlanError, PriceError, UsageError
 from ...catalog.listing.sources import PriceSource
 from ...catalog.snapshot import Catalogue, load_catalogue
 from ...planner.plan.plan import Estimate, Plan
+from ...planner.plan.question import MOST_OOM
 from ...profiles.user_model.spec import ModelSpec
 from ..skypilot.placement import Place, own_place, places
 from ..store.estimates import Store
@@ -98,15 +100,21 @@ def _is_launchable(plan: Plan, request: LaunchRequest) -> bool:
 def cheapest(estimate: Estimate, request: LaunchRequest, *, catalogue: Catalogue) -> Plan:
     """Return the plan of an estimate that trains for the least money where it would be launched.
 
+    One that may run out of memory with a larger chance than was accepted is for a person to name.
+
     Raises:
         NoFeasiblePlanError: there is none.
         PriceError: no price is known.
     """
     providers = request.providers
+    risky: list[Plan] = []
     priced: list[tuple[float, int, Plan]] = []
     unpriced: list[PriceError] = []
     for plan in estimate.plans:
         if not _is_launchable(plan, request):
+            continue
+        if _may_not_fit(plan, estimate):
+            risky.append(plan)
             continue
         try:
             priced.append((_usd_per_sample(plan, request, catalogue), plan.position, plan))
@@ -118,11 +126,31 @@ def cheapest(estimate: Estimate, request: LaunchRequest, *, catalogue: Catalogue
         return min(priced, key=lambda one: one[:2])[2]
     if unpriced:
         raise unpriced[0]
+    if risky:
+        raise _only_risky(risky)
     on = f" on {' or '.join(providers)}" if providers else ""
     wanted = f" --provider {','.join(providers)}" if providers else ""
     raise NoFeasiblePlanError(
         f"The last estimate made in this folder has no priced plan{on} that gpuplan runs.",
         fix=f"estimate again with{wanted or ' other machines'}, or name a plan.",
+    )
+
+
+def _may_not_fit(plan: Plan, estimate: Estimate) -> bool:
+    """Return whether it may run out of memory with a larger chance than the question accepts."""
+    asked = estimate.question
+    accepted = MOST_OOM if asked is None else asked.limits.max_oom
+    return plan.p_oom is not None and plan.p_oom > accepted
+
+
+def _only_risky(plans: Iterable[Plan]) -> NoFeasiblePlanError:
+    plan = min(plans, key=lambda one: (one.p_oom or 0.0, one.position))
+    chance = f"{math.ceil((plan.p_oom or 0.0) * 1000) / 10:g} %"
+    return NoFeasiblePlanError(
+        "Every plan of the last estimate that gpuplan would launch may run out of memory; plan"
+        f" {plan.id} does with a chance of {chance}, the least of them.",
+        fix=f"name the plan to accept that (`gpuplan launch {plan.id}`), or estimate again with"
+        " other machines.",
     )
 
 

@@ -52,6 +52,13 @@ class Work:
         for one in fields(self):
             if one.name != "dataset_at":
                 _refuse_no_amount(one.name, getattr(self, one.name))
+        for name in ("tokens", "samples"):
+            amount = getattr(self, name)
+            if amount is not None and amount < 1:
+                raise UsageError(
+                    f"{name}={amount!r} is less than one of them.",
+                    fix=f"give how many {name} are trained on in all, such as 300M.",
+                )
         if self.dataset_at is not None and self.dataset_bytes is None:
             raise UsageError(
                 "Where the data set is was given, and not how large it is.",

@@ -173,6 +173,19 @@ def test_the_cheapest_plan_of_the_last_estimate_here_is_taken(folder: Path) -> N
         choose(folder, "aws", plan=other.id)
 
 
+def test_a_plan_that_may_run_out_of_memory_is_taken_only_by_its_name(folder: Path) -> None:
+    risky = make_plan(1, run=make_run(usd=1.0), runnable=True, p_oom=0.14)
+    keep(risky, where=folder)
+    with pytest.raises(NoFeasiblePlanError, match=r"run out of memory; plan \w+ does .* 14 %") as e:
+        choose(folder)
+    assert f"gpuplan launch {risky.id}" in str(e.value)
+    assert choose(folder, plan=risky.id) == risky
+    dearer = make_offer(instance_type="p4d.24xlarge", usd_per_hour=90.0)
+    safe = make_plan(2, run=make_run(), runnable=True, p_oom=0.01, offer=dearer)
+    keep(risky, safe, where=folder, generated_at="2026-11-21T10:00:00+00:00")
+    assert choose(folder) == safe
+
+
 def test_no_estimate_here(folder: Path) -> None:
     with pytest.raises(UsageError, match="no estimate was made in this folder"):
         choose(folder)

@@ -17,6 +17,8 @@ from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Wor
         (Work, {"tokens": -1}, "tokens=-1 is not a number above zero"),
         (Work, {"steps": True}, "steps=True is not a number"),
         (Work, {"samples": float("nan")}, "samples=nan is not a number"),
+        (Work, {"samples": 0.0001}, "samples=0.0001 is less than one of them"),
+        (Work, {"tokens": 0.5}, "tokens=0.5 is less than one of them"),
         (Machine, {"accelerators": "H100"}, "accelerators='H100' is one word"),
         (Machine, {"max_nodes": 0}, "max_nodes=0 is not a number above zero"),
         (Choices, {"precisions": "bf16"}, "precisions='bf16' is one word"),
