@@ -7,24 +7,26 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..types import Instance
-from .asking import ask_everywhere, unanswered_by
+from .asking import unanswered_by
+from .gcp_advice import COMPUTE, GcpAdvice
 from .gcp_client import GcpClients
 from .gcp_quota import QUOTA_ID_OF_FAMILIES, QuotaName, quota_of, used_gpus
 from .interface import (
     Asked,
     Availability,
+    CalendarWindow,
     CloudError,
     Quota,
     Quotas,
     Reservation,
     Reservations,
     Score,
+    SpotHistory,
     Tell,
     Unanswered,
     Zones,
 )
 
-COMPUTE = "google.cloud.compute_v1"
 QUOTAS = "google.cloud.cloudquotas_v1"
 RUNNING = frozenset(("PROVISIONING", "STAGING", "RUNNING"))
 
@@ -38,17 +40,25 @@ class GcpCapacity:
 
     def __init__(self, gcp: GcpClients) -> None:
         self._gcp = gcp
+        self._advice = GcpAdvice(gcp)
 
     def availability(self, asked: Asked, tell: Tell) -> Availability:
-        """Return the zones that offer each machine type."""
+        """Return the zones that offer each machine type, and what Google advises of them."""
         try:
             zones = self.machine_zones(asked.instances.values(), tell)
         except CloudError as error:
             return Availability(unanswered=(unanswered_by(error, "zones"),))
         unanswered: list[Unanswered] = []
         scores: list[Score] = []
+        histories: list[SpotHistory] = []
+        windows: list[CalendarWindow] = []
         if asked.purchase == "spot":
-            scores, unanswered = self._scores(asked, zones, tell)
+            scores, unanswered = self._advice.scores(asked, zones, tell)
+            histories, silent = self._advice.histories(asked, zones, tell)
+            unanswered += silent
+        if asked.block_hours is not None:
+            windows, silent = self._advice.windows(asked, zones, tell)
+            unanswered += silent
         by_place: dict[tuple[str, str], set[str]] = {
             (region, name): set() for region in asked.regions for name in asked.instances
         }
@@ -62,57 +72,9 @@ class GcpCapacity:
                 for (region, name), found in by_place.items()
             ),
             scores=tuple(scores),
+            histories=tuple(histories),
+            windows=tuple(windows),
             unanswered=tuple(unanswered),
-        )
-
-    def _scores(
-        self, asked: Asked, zones: set[tuple[str, str]], tell: Tell
-    ) -> tuple[list[Score], list[Unanswered]]:
-        """Return how likely so many spot machines are to be had in each region, by Google."""
-        places = {(zone.rsplit("-", 1)[0], name) for name, zone in zones}
-        regions = [one for one in asked.regions if any(place[0] == one for place in places)]
-        answers, silent = ask_everywhere(
-            regions,
-            lambda region: [
-                score
-                for name in asked.instances
-                if (region, name) in places
-                and (score := self._score(region, name, asked.nodes)) is not None
-            ],
-            question="scores",
-            what="capacity advice of Google Cloud",
-            patience=self._gcp.patience,
-            tell=tell,
-        )
-        return [one for found in answers.values() for one in found], silent
-
-    def _score(self, region: str, name: str, nodes: int) -> Score | None:
-        selection = {"machine_types": [name]}
-        answer = self._gcp.one(
-            COMPUTE,
-            "AdviceClient",
-            "capacity",
-            "the method compute.advice.capacity",
-            {
-                "project": self._gcp.project,
-                "region": region,
-                "capacity_advice_request_resource": {
-                    "instance_properties": {"scheduling": {"provisioning_model": "SPOT"}},
-                    "instance_flexibility_policy": {"instance_selections": {"one": selection}},
-                    "size": nodes,
-                },
-            },
-        )
-        found = [one.scores.obtainability for one in answer.recommendations]
-        if not found:
-            return None
-        return Score(
-            region=region,
-            zone=None,
-            instance_type=name,
-            score=max(found),
-            of=1.0,
-            source="Compute Engine advice.capacity, obtainability from 0 to 1",
         )
 
     def machine_zones(self, instances: Iterable[Instance], tell: Tell) -> set[tuple[str, str]]:

@@ -26,10 +26,15 @@ Question = Literal[
     "quota",
     "use",
     "scores",
+    "histories",
+    "windows",
     "blocks",
     "held",
 ]
 """What is asked of one region."""
+WindowStatus = Literal[
+    "recommended", "possible", "no capacity", "conditions not met", "not supported"
+]
 Tell = Callable[[str, int | None, int | None], None]
 """Takes what is being done, how much of it is done, and of how much."""
 
@@ -191,12 +196,52 @@ class Block(FrozenModel):
     """What buys it."""
 
 
+class SpotHistory(FrozenModel):
+    """How spot machines of one type fared in one region lately, as the provider counts it."""
+
+    region: str
+    instance_type: str
+    begins: datetime
+    """When what was counted begins."""
+    preempted_last: float | None
+    """Share of the spot machines that stopped which the provider had taken away, 0 to 1, newest.
+
+    It says why they stopped, not how often: there is no rate in it."""
+    preempted_low: float | None
+    """The lowest such share of all intervals that the provider counts."""
+    preempted_high: float | None
+    """The highest."""
+    usd_low: Usd | None
+    """The lowest spot price of one machine in the same time, per hour."""
+    usd_high: Usd | None
+    """The highest."""
+    source: str
+
+
+class CalendarWindow(FrozenModel):
+    """What the provider answers to a wish for machines at a fixed time: where, and when."""
+
+    region: str
+    zone: str
+    instance_type: str
+    instances: int
+    status: WindowStatus
+    """`recommended`: with times; `possible`: another zone is better; else why there is none."""
+    starts: datetime | None = None
+    ends: datetime | None = None
+    command: str | None = None
+    """What reserves it. It is paid from its start to its end, used or not."""
+    source: str
+
+
 class Availability(FrozenModel):
     """Where a cloud offers what is asked, how likely it is to be had, and what can be booked."""
 
     zones: tuple[Zones, ...] = ()
     scores: tuple[Score, ...] = ()
     blocks: tuple[Block, ...] = ()
+    histories: tuple[SpotHistory, ...] = ()
+    windows: tuple[CalendarWindow, ...] = ()
     unanswered: tuple[Unanswered, ...] = ()
 
 

@@ -14,11 +14,13 @@ from typing import Literal
 from ..clouds.interface import (
     Availability,
     Block,
+    CalendarWindow,
     Quota,
     Quotas,
     Reservation,
     Reservations,
     Score,
+    SpotHistory,
     Unanswered,
     Zones,
 )
@@ -70,6 +72,10 @@ class CapacityLine(FrozenModel):
     """How likely spot machines are to be had, in the provider's own measure."""
     held: tuple[Reservation, ...]
     blocks: tuple[Block, ...]
+    spot_history: SpotHistory | None = None
+    """How spot machines fared there lately; None where nobody says."""
+    windows: tuple[CalendarWindow, ...] = ()
+    """When so many machines can be reserved there for a fixed time, zone by zone."""
     usd_per_hour: Usd | None
     """Of all nodes, at the price of the catalogue."""
     unknown: tuple[str, ...]
@@ -216,6 +222,19 @@ def _line(
         blocks=tuple(
             one
             for one in said.availability.blocks
+            if (one.region, one.instance_type) == (region, name)
+        ),
+        spot_history=next(
+            (
+                one
+                for one in said.availability.histories
+                if (one.region, one.instance_type) == (region, name)
+            ),
+            None,
+        ),
+        windows=tuple(
+            one
+            for one in said.availability.windows
             if (one.region, one.instance_type) == (region, name)
         ),
         usd_per_hour=None if usd_per_hour is None else usd_per_hour * nodes,

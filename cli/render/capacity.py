@@ -106,6 +106,38 @@ def _notes(found: CapacityAnswer, shown: int) -> Iterator[str]:
             f" {count_text(block.hours)} h from {block.starts:%Y-%m-%d %H:%M} UTC,"
             f" ${usd_text(block.upfront_usd)} paid today: {block.command}"
         )
+    yield from _windows(found)
+    yield from _histories(found)
+
+
+def _windows(found: CapacityAnswer) -> Iterator[str]:
+    """Yield what can be reserved for a fixed time, the earliest first, and where nothing can."""
+    windows = [window for line in found.lines for window in line.windows]
+    advised = [one for one in windows if one.starts is not None and one.ends is not None]
+    for one in sorted(advised, key=lambda each: (each.starts, each.zone))[:MOST_COMMANDS]:
+        yield (
+            f"Calendar mode: {one.instances} × {one.instance_type} in {one.zone}"  # noqa: RUF001
+            f" from {one.starts:%Y-%m-%d %H:%M} to {one.ends:%Y-%m-%d %H:%M} UTC, paid whole from"
+            f" its start, not to be taken back: {one.command}"
+        )
+    without = [f"{one.zone} ({one.status})" for one in windows if one.starts is None]
+    if without:
+        more = f" and {len(without) - MOST_COMMANDS} more" if len(without) > MOST_COMMANDS else ""
+        yield f"Calendar mode elsewhere: {', '.join(without[:MOST_COMMANDS])}{more}."
+
+
+def _histories(found: CapacityAnswer) -> Iterator[str]:
+    known = [line.spot_history for line in found.lines if line.spot_history is not None]
+    for one in known[:MOST_COMMANDS]:
+        parts = []
+        if one.preempted_low is not None and one.preempted_high is not None:
+            parts.append(
+                f"of {one.instance_type} on spot that stopped, {one.preempted_low:.0%} to"
+                f" {one.preempted_high:.0%} were taken away (why they stop, not how often)"
+            )
+        if one.usd_low is not None and one.usd_high is not None:
+            parts.append(f"${usd_text(one.usd_low)} to ${usd_text(one.usd_high)} an hour")
+        yield f"Since {one.begins:%Y-%m-%d} in {one.region}: {'; '.join(parts)}."
 
 
 def _reasons(found: CapacityAnswer) -> Iterator[str]:

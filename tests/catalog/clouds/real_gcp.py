@@ -5,7 +5,15 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
-from clouds.gcp import CANARY_TOKEN, PROJECT, GcpWorld, credentials, gcp_error
+from clouds.gcp import (
+    CANARY_TOKEN,
+    PROJECT,
+    GcpWorld,
+    calendar_advice,
+    capacity_history,
+    credentials,
+    gcp_error,
+)
 from clouds.server import Answer, Server
 
 from gpuplan.catalog.clouds.asking import Patience
@@ -147,4 +155,67 @@ def test_only_read_requests_are_made(gcp, world) -> None:
     world.paths.clear()
     gcp.availability(asked(purchase="spot"), no_tell)
     posted = [path for path in world.paths if path.startswith("POST")]
-    assert [path.rpartition("/advice/")[2] for path in posted] == ["capacity"]  # Advice alone.
+    advice = [path.rpartition("/advice/")[2] for path in posted]
+    assert sorted(advice) == ["capacity", "capacityHistory"]  # Advice alone.
+
+
+def test_spot_history_says_why_machines_stopped_and_what_they_cost(gcp, world) -> None:
+    [found] = gcp.availability(asked(purchase="spot"), no_tell).histories
+    assert (found.region, found.preempted_last) == ("us-central1", 0.31)
+    assert (found.preempted_low, found.preempted_high) == (0.25, 0.4)
+    assert (found.usd_low, found.usd_high) == (Decimal("22.5"), Decimal("27.5"))
+    sent = dict(world.bodies)["capacityHistory"]
+    assert sent["instanceProperties"]["scheduling"]["provisioningModel"] == "SPOT"
+    assert sent["types"] == ["PREEMPTION", "PRICE"]
+    world.history = capacity_history((float("nan"), 1.7, -0.1), ())
+    assert gcp.availability(asked(purchase="spot"), no_tell).histories == ()
+    world.history = {}
+    assert gcp.availability(asked(purchase="spot"), no_tell).histories == ()
+
+
+def test_calendar_mode_says_when_and_where(gcp, world) -> None:
+    found = gcp.availability(asked(nodes=4, block_hours=168), no_tell).windows
+    assert {one.zone: one.status for one in found} == {
+        "us-central1-a": "recommended",
+        "us-central1-b": "no capacity",
+        "us-central1-c": "possible",
+        "us-central1-f": "not supported",
+    }
+    [advised] = [one for one in found if one.starts is not None]
+    assert advised.starts == datetime(2026, 12, 1, 8, tzinfo=UTC)
+    assert advised.command == (
+        "gcloud compute future-reservations create gpuplan-a3-highgpu-8g-20261201"
+        f" --project={PROJECT} --zone=us-central1-a --machine-type=a3-highgpu-8g --total-count=4"
+        " --start-time=2026-12-01T08:00:00Z --end-time=2026-12-08T08:00:00Z"
+        " --reservation-mode=CALENDAR --deployment-type=DENSE"
+        " --auto-delete-auto-created-reservations --require-specific-reservation"
+        " --planning-status=SUBMITTED"
+    )
+    spec = dict(world.bodies)["calendarMode"]["futureResourcesSpecs"]["wanted"]
+    assert spec["targetResources"]["specificSkuResources"]["machineType"] == "a3-highgpu-8g"
+    assert spec["timeRangeSpec"]["minDuration"] == "604800s"
+    assert gcp.availability(asked(), no_tell).windows == ()
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (gcp_error(403), "not permitted: needs the method compute.advice.calendarMode"),
+        (gcp_error(400), "Google answers BadRequest"),
+        (gcp_error(503), "Google is too busy"),
+        (Answer(b'{"recommendations": [{'), "the answer is cut off or damaged"),
+    ],
+    ids=["denied", "not for this type", "busy", "cut off"],
+)
+def test_without_advice_the_zones_are_answered(gcp, world, fault, said) -> None:
+    world.faults = lambda path: fault if path.endswith("/calendarMode") else None
+    found = gcp.availability(asked(block_hours=24), no_tell)
+    [silent] = found.unanswered
+    assert (silent.question, silent.text) == ("windows", said)
+    assert found.zones and found.windows == ()
+
+
+def test_times_that_are_none_are_no_window(gcp, world) -> None:
+    world.calendar = calendar_advice(startTime="soon")
+    found = gcp.availability(asked(block_hours=24), no_tell)
+    assert found.windows == () and found.unanswered[0].why == "the answer is cut off or damaged"

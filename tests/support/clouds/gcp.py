@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -73,6 +74,58 @@ def sku(
     }
 
 
+def capacity_history(
+    rates: tuple[Any, ...] = (0.25, 0.4, 0.31), usd: tuple[str, ...] = ("22", "27")
+) -> dict[str, Any]:
+    """The history of a spot machine, in the documented shape.
+
+    https://cloud.google.com/compute/docs/reference/rest/v1/advice/capacityHistory
+    """
+
+    def interval(day: int) -> dict[str, str]:
+        return {
+            "startTime": f"2026-11-{day:02}T00:00:00Z",
+            "endTime": f"2026-11-{day + 1:02}T00:00:00Z",
+        }
+
+    return {
+        "location": "https://www.googleapis.com/compute/v1/projects/p/regions/us-central1",
+        "machineType": "a3-highgpu-8g",
+        "preemptionHistory": [
+            {"interval": interval(day), "preemptionRate": rate}
+            for day, rate in enumerate(rates, start=10)
+        ],
+        "priceHistory": [
+            {
+                "interval": interval(day),
+                "listPrice": {"currencyCode": "USD", "units": one, "nanos": 500_000_000},
+            }
+            for day, one in enumerate(usd, start=10)
+        ],
+    }
+
+
+def calendar_advice(**changes: Any) -> dict[str, Any]:
+    """Advice of Calendar mode, in the documented shape.
+
+    https://cloud.google.com/compute/docs/reference/rest/v1/advice/calendarMode
+    """
+    advised = {
+        "recommendationId": "0e6c5b1e-0000-0000-0000-000000000001",
+        "recommendationType": "FUTURE_RESERVATION",
+        "location": "zones/us-central1-a",
+        "startTime": "2026-12-01T08:00:00Z",
+        "endTime": "2026-12-08T08:00:00Z",
+        "otherLocations": {
+            "zones/us-central1-b": {"status": "NO_CAPACITY", "details": "none"},
+            "zones/us-central1-c": {"status": "RECOMMENDED"},
+            "zones/us-central1-f": {"status": "NOT_SUPPORTED"},
+        },
+        **changes,
+    }
+    return {"recommendations": [{"recommendationsPerSpec": {"wanted": advised}}]}
+
+
 class GcpWorld:
     """What the fake Google Cloud has; tests change it."""
 
@@ -83,6 +136,9 @@ class GcpWorld:
         self.running = [("us-central1-a", "a3-highgpu-8g", 8)]
         self.metrics = {"us-central1": {"NVIDIA_A100_GPUS": (16.0, 8.0)}}
         self.obtainability = 0.7
+        self.history = capacity_history()
+        self.calendar = calendar_advice()
+        self.bodies: list[tuple[str, Any]] = []
         self.faults: Callable[[str], Answer | None] = lambda _path: None
         self.paths: list[str] = []
 
@@ -92,6 +148,8 @@ class GcpWorld:
         if fault is not None:
             return fault
         last = request.path.rpartition("/")[2]
+        if request.body:
+            self.bodies.append((last, json.loads(request.body)))
         asked = {name: values[0] for name, values in parse_qs(request.query).items()}
         answers: dict[str, Callable[[dict[str, str]], Any]] = {
             "skus": self._skus,
@@ -102,6 +160,8 @@ class GcpWorld:
             "capacity": lambda _asked: {
                 "recommendations": [{"scores": {"obtainability": self.obtainability}}]
             },
+            "capacityHistory": lambda _asked: self.history,
+            "calendarMode": lambda _asked: self.calendar,
             QUOTA: self._quota,
             PROJECT: lambda _asked: {
                 "quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": 8.0, "usage": 8.0}]
