@@ -21,6 +21,9 @@ USER_PRICE_BASES = ("user", "owned")
 
 
 OLDEST_COMPUTE_CAPABILITY = 5.0
+OLDEST_FOR_TRITON = 7.0
+"""Below it torch.compile raises GPUTooOldForTriton (torch/_inductor/scheduler.py, create_backend;
+torch 2.13: "Triton only supports devices of CUDA Capability >= 7.0")."""
 
 
 class CatalogueRow(BaseModel):
@@ -77,6 +80,12 @@ class Accelerator(CatalogueRow):
             return False
         capability = self.compute_capability if self.vendor == "NVIDIA" else None
         return capability is None or float(capability) >= OLDEST_COMPUTE_CAPABILITY
+
+    @property
+    def can_compile(self) -> bool:
+        """Whether torch.compile runs on it: not on NVIDIA before Volta."""
+        capability = self.compute_capability if self.vendor == "NVIDIA" else None
+        return capability is None or float(capability) >= OLDEST_FOR_TRITON
 
     @property
     def needs_xla(self) -> bool:

@@ -160,7 +160,7 @@ def _recompute(today: Setting, profile: Profile) -> Iterator[Proposal]:
 
 
 def _compile(today: Setting) -> Iterator[Proposal]:
-    if today.setup.stack == "torch-eager":
+    if today.setup.stack == "torch-eager" and today.choice.accelerator.can_compile:
         yield Proposal(
             kind="compile",
             text="torch.compile",

@@ -37,6 +37,8 @@ def compile_gain(
     asked = question.choices
     if asked.compile is not None or asked.stack is not None or plan.stack != "torch-eager":
         return None
+    if not candidate.one_node.accelerator.can_compile:
+        return None
     base = replace(candidate.base, stack="torch-compile", compile=True)
     compiled = replace(candidate, base=base)
     step_s = planned_step_s(cache, compiled.site, compiled.setup)

@@ -39,7 +39,7 @@ from .offers import Market, refuse_unknown_place, survey
 from .progress import Progress, untold
 from .ranking import rank
 from .runs_here import is_run, stands_apart
-from .search_space import Space, asked_batch, refuse_other_devices, space_of
+from .search_space import Space, asked_batch, asked_stack, refuse_other_devices, space_of
 from .some_layers import equal_layers, further_share
 from .sweep import Sweep
 from .to_plan import as_plan
@@ -118,8 +118,10 @@ def search(
         own_stops=own_stops,
         work=question.work,
     )
-    if question.choices.stack is not None:
-        refuse_other_devices(question.choices.stack, [one.accelerator for one in market.choices])
+    devices = [one.accelerator for one in market.choices]
+    stack = asked_stack(profile, question.choices, devices)
+    if stack is not None:
+        refuse_other_devices(stack, devices)
     asked = question.choices.offload
     sweep = Sweep(
         question,

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from ...catalog.errors import UsageError
-from ...catalog.types import Accelerator
+from ...catalog.types import OLDEST_FOR_TRITON, Accelerator
 from ...catalog.vocabulary import PRECISIONS, STACKS, Precision, Recompute, Stack
 from ...profiles.profile import Profile
 from ..cost.run_cost import given_samples
@@ -164,8 +164,18 @@ def stack_for(accelerator: Accelerator, profile: Profile, choices: Choices) -> S
         return choices.stack
     if accelerator.needs_xla:
         return "xla"
-    compiled = profile.file_compiles if choices.compile is None else choices.compile
-    return "torch-compile" if compiled else "torch-eager"
+    return "torch-compile" if _compiles(profile, choices) else "torch-eager"
+
+
+def asked_stack(profile: Profile, choices: Choices, devices: Iterable[Accelerator]) -> Stack | None:
+    """Return the stack that the options or the file ask for; None: neither does, or any runs."""
+    if choices.stack is None and any(one.needs_xla for one in devices):
+        return None  # Those are planned with XLA, whatever the file compiles elsewhere.
+    return choices.stack or ("torch-compile" if _compiles(profile, choices) else None)
+
+
+def _compiles(profile: Profile, choices: Choices) -> bool:
+    return profile.file_compiles if choices.compile is None else choices.compile
 
 
 def drives(stack: Stack, accelerator: Accelerator) -> bool:
@@ -173,9 +183,14 @@ def drives(stack: Stack, accelerator: Accelerator) -> bool:
 
     TPUs, Trainium and Inferentia run it through XLA alone (torch/XLA, torch-neuronx), and torch/XLA
     runs on no GPU any more: CUDA was deprecated in its release 2.8 and taken out after it
-    (github.com/pytorch/xla/pull/9598). A host processor is not judged.
+    (github.com/pytorch/xla/pull/9598). torch.compile writes Triton, which GPUs before Volta do not
+    run. A host processor is not judged.
     """
-    return accelerator.is_cpu or (stack == "xla") == accelerator.needs_xla
+    if accelerator.is_cpu:
+        return True
+    if stack == "torch-compile" and not accelerator.can_compile:
+        return False
+    return (stack == "xla") == accelerator.needs_xla
 
 
 def refuse_other_devices(stack: Stack, devices: Iterable[Accelerator]) -> None:
@@ -186,6 +201,12 @@ def refuse_other_devices(stack: Stack, devices: Iterable[Accelerator]) -> None:
     named = sorted(by_name)
     able = [one for one in STACKS if (one == "xla") != (stack == "xla")]
     listed = ", ".join(named[:MOST_NAMED]) + (" …" if len(named) > MOST_NAMED else "")
+    if stack == "torch-compile" and not any(by_name[one].needs_xla for one in named):
+        raise UsageError(
+            f"torch.compile does not run on {listed}: Triton, in which it writes kernels, needs"
+            f" compute capability {OLDEST_FOR_TRITON} or newer.",
+            fix="leave --compile and --stack out (give --no-compile where the file compiles).",
+        )
     raise UsageError(
         f"The stack {stack} does not run torch code on {listed}.",
         fix=f"leave --stack out, or give {' or '.join(able)}, which run it there."

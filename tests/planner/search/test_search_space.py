@@ -16,6 +16,7 @@ from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.search.search_space import (
     LARGEST_FREE_MICRO_BATCH,
     Space,
+    asked_stack,
     drives,
     node_counts,
     precisions_for,
@@ -209,6 +210,19 @@ def test_xla_drives_tpus_and_the_other_stacks_gpus() -> None:
     assert drives("xla", tpu) and not drives("xla", gpu)
     for stack in ("torch-eager", "torch-compile", "megatron"):
         assert drives(stack, gpu) and not drives(stack, tpu)
+
+
+def test_torch_compile_runs_on_volta_and_newer_alone(small_decoder: Profile) -> None:
+    old, new, tpu = (DEVICES[one] for one in ("P100-16GB-PCIe", "V100-16GB-SXM2", "TPU-v5e"))
+    assert drives("torch-compile", new) and not drives("torch-compile", old)
+    assert drives("torch-eager", old) and DEVICES["MI300X"].can_compile
+    with pytest.raises(UsageError, match=r"on P100-16GB-PCIe: Triton.* capability 7\.0 or newer"):
+        refuse_other_devices("torch-compile", [old])
+    refuse_other_devices("torch-compile", [old, new])
+    compiled = Choices(compile=True)
+    assert asked_stack(small_decoder, compiled, [old]) == "torch-compile"
+    assert asked_stack(small_decoder, compiled, [old, tpu]) is None
+    assert asked_stack(small_decoder, Choices(), [old]) is None
 
 
 def test_a_stack_that_drives_none_of_the_devices_is_refused_with_those_that_do() -> None:
