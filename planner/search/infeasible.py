@@ -28,6 +28,8 @@ def nearest_miss(
 ) -> str | None:
     """Return the least that would be feasible, where money or time rules every candidate out."""
     money = question.money
+    if question.asks_for_work:
+        return _no_step(candidates)
     priced = [one for one in candidates if one.steps is not None and one.usd < float("inf")]
     if not priced or (money.budget_usd is None and money.deadline_s is None):
         return None
@@ -42,7 +44,7 @@ def nearest_miss(
     assert money.deadline_s is not None
     hours = fastest.seconds / SECONDS_PER_HOUR
     return (
-        f"The fastest takes about {format_duration(hours)} ({_rented(fastest)}, about"
+        f"The fastest takes about {format_duration(hours)} ({rented(fastest)}, about"
         f" {format_money(fastest.usd)}):"
         f" give --deadline {_typed(hours * LEEWAY)}, more --max-nodes, or less work."
     )
@@ -78,13 +80,30 @@ def none_is_run(candidates: Sequence[Candidate], profile: Profile) -> str | None
     count = sum(one.variants_that_fit for one in candidates)
     return (
         f"{count:,} plans fit, and gpuplan runs none of them: leave --runnable out to see them."
-        f" The first is on {_rented(first)}. {why or ''}"
+        f" The first is on {rented(first)}. {why or ''}"
     ).rstrip()
+
+
+def _no_step(candidates: Sequence[Candidate]) -> str | None:
+    """Return what one step costs at least, where limits do not even leave that."""
+    priced = [one for one in candidates if one.usd_per_hour < float("inf")]
+    if not priced:
+        return None
+
+    def hours(one: Candidate) -> float:
+        return (start_up_s() + one.step_s) / SECONDS_PER_HOUR
+
+    least = min(priced, key=lambda one: hours(one) * one.usd_per_hour)
+    usd = format_money(hours(least) * least.usd_per_hour)
+    return (
+        f"The set-up and one step take at least about {usd} and"
+        f" {format_duration(hours(least))} ({rented(least)}): give more."
+    )
 
 
 def _too_dear(least: Candidate, budget_usd: float, question: Question, profile: Profile) -> str:
     text = (
-        f"The cheapest takes about {format_money(least.usd)} ({_rented(least)},"
+        f"The cheapest takes about {format_money(least.usd)} ({rented(least)},"
         f" {format_duration(least.seconds / SECONDS_PER_HOUR)}): give --budget"
         f" {math.ceil(least.usd * LEEWAY)}"
     )
@@ -99,7 +118,8 @@ def _too_dear(least: Candidate, budget_usd: float, question: Question, profile: 
     return f"{text}, or {format_money(budget_usd)} trains about {format_count(samples)} samples."
 
 
-def _rented(candidate: Candidate) -> str:
+def rented(candidate: Candidate) -> str:
+    """Return what is rented: "aws 2 × p4d.24xlarge"."""  # noqa: RUF002
     offer = candidate.choice.offer
     return f"{offer.provider} {candidate.nodes} × {offer.instance_type}"  # noqa: RUF001
 

@@ -32,7 +32,7 @@ from .across_samples import across_samples_warnings, kept_micro_batch
 from .answer import answer_of, asked_question, price_dates
 from .batch_rule import FEW_STEPS
 from .candidate import Candidate
-from .compile_gain import compile_gain
+from .compile_gain import compile_gain, kept_by_compiling
 from .frozen_ways import frozen_notes, refuse_nothing_frozen
 from .infeasible import nearest_miss, none_is_run, others_miss, reasons
 from .offers import Market, refuse_unknown_place, survey
@@ -200,6 +200,7 @@ def _outcome(
     if not best.plans:
         missed = not_run or market.no_match
         missed = missed or nearest_miss(candidates, question, cache.profile)
+        missed = " ".join(filter(None, (missed, kept_by_compiling(candidates, question, cache))))
     return SearchOutcome(
         question=asked_question(question, cache.profile, space.batch),
         plans=best.plans,

@@ -81,6 +81,38 @@ def test_where_only_a_port_keeps_to_the_budget_the_others_are_told_what_they_nee
     assert any(text in note for note in limited.notes)
 
 
+def test_where_compiling_keeps_to_the_budget_that_is_said(small_decoder: Profile) -> None:
+    free = Question(machine=H100, work=Work(samples=1e9, global_batch=1024))
+    catalogue = load_catalogue()
+
+    def usd(choices: Choices) -> Decimal:
+        job = search(replace(free, choices=choices), small_decoder, catalogue).plans[0].whole_job
+        assert job is not None and job.usd is not None
+        return job.usd
+
+    eager, compiled = usd(Choices()), usd(Choices(compile=True))
+    assert compiled < eager * Decimal("0.8"), "the case is no case"
+    between = (9 * eager + compiled) / 10
+    limited = replace(free, money=Money(budget_usd=between))
+    said = search(limited, small_decoder, catalogue).nearest_miss or ""
+    assert "With torch.compile (--compile)" in said and "within what you gave" in said
+    named = replace(limited, choices=Choices(compile=False))
+    assert "--compile" not in (search(named, small_decoder, catalogue).nearest_miss or "")
+    penny = replace(limited, money=Money(budget_usd=Decimal("0.0001")))
+    assert "--compile" not in (search(penny, small_decoder, catalogue).nearest_miss or "")
+
+
+def test_a_budget_that_buys_no_step_is_told_what_one_costs(toy: Profile) -> None:
+    question = Question(
+        machine=H100,
+        choices=Choices(recomputes=("none",)),
+        work=Work(global_batch=64),
+        money=Money(budget_usd=Decimal("0.01")),
+    )
+    said = search(question, toy, load_catalogue()).nearest_miss or ""
+    assert said.startswith("The set-up and one step take at least about $")
+
+
 def missed(toy: Profile, money: Money) -> str:
     choices = Choices(recomputes=("none",), precisions=("bf16-amp",))
     question = Question(
