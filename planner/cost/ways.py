@@ -19,6 +19,7 @@ from ...catalog.units import HOURS_PER_MONTH, MONTHS_PER_YEAR
 from ..plan.payment import BuyingWay, UseCost, WaysToPay
 from ..plan.plan import Plan
 from .run_cost import CENT
+from .tax import tax_rate
 
 USES = tuple(Decimal(percent) / 100 for percent in (10, 25, 50, 75, 100))
 """Shares of all hours in use at which the ways are compared."""
@@ -52,7 +53,8 @@ def ways_to_pay(plan: Plan, catalogue: Catalogue) -> WaysToPay | None:
             job_usd=None if job is None else job.spot_usd,
         ),
         *_terms(plan, offers[0], catalogue, hourly),
-        *_owned(plan, catalogue, hourly),
+        # Hardware of one's own is bought once, without the tax that every rented hour has.
+        *_owned(plan, catalogue, hourly * (1 + tax_rate(_tax_percent(plan)))),
     ]
     return WaysToPay(plan_id=plan.id, ways=tuple(ways))
 
@@ -81,8 +83,18 @@ def _terms(plan: Plan, offer: Offer, catalogue: Catalogue, hourly: Decimal) -> I
         )
 
 
+def _tax_percent(plan: Plan) -> Decimal:
+    return Decimal(str(plan.offer.tax_percent or 0))
+
+
 def _owned(plan: Plan, catalogue: Catalogue, hourly: Decimal) -> Iterator[BuyingWay]:
-    """Yield the user's bought machines with the plan's accelerator, as many of them as it has."""
+    """Yield the user's bought machines with the plan's accelerator, as many of them as it has.
+
+    Args:
+        plan: on demand.
+        catalogue: with the user's machines.
+        hourly: what an hour of a rented node costs, US dollars with tax.
+    """
     for (provider, kind), owned in catalogue.ownership.items():
         instance = catalogue.instances.get((provider, kind))
         if instance is None or instance.accelerator != plan.offer.accelerator:

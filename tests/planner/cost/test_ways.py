@@ -106,6 +106,24 @@ def test_bought_hardware_pays_where_its_hour_of_use_costs_what_renting_does() ->
     assert one.break_even_month is not None
 
 
+def test_bought_hardware_is_compared_with_renting_with_its_tax() -> None:
+    plan = plan_on("p5.48xlarge", "us-east-1", nodes=1)
+    taxed = plan.model_copy(update={"offer": plan.offer.model_copy(update={"tax_percent": 25.0})})
+    dearer = plan.model_copy(
+        update={
+            "offer": plan.offer.model_copy(update={"usd_per_hour": plan.offer.usd_per_hour * 1.25})
+        }
+    )
+    with_tax, at_once, without = (
+        next(way for (kind, _), way in ways_of(one).items() if kind == "owned")
+        for one in (taxed, dearer, plan)
+    )
+    assert with_tax.break_even_share == pytest.approx(at_once.break_even_share)
+    assert with_tax.break_even_month == at_once.break_even_month
+    assert without.break_even_month is not None and with_tax.break_even_month is not None
+    assert with_tax.break_even_month < without.break_even_month
+
+
 def test_there_is_nothing_beside_machines_that_are_not_rented_on_demand() -> None:
     plan = plan_on(TYPE, REGION)
     spot = plan.model_copy(update={"offer": plan.offer.model_copy(update={"purchase": "spot"})})
