@@ -82,7 +82,10 @@ def run_lines(one: PlannedRuns, option: OptionName | None = None) -> list[RunLin
 
 
 def _of_all_runs(one: PlannedRuns, line: RunLine) -> RunLine:
-    share = one.work_share if line.unit == UNIT and line.kind != "start-up" else 1.0
+    if line.unit != UNIT:
+        # Disks and the like are there while machines are, of runs begun again or tried too.
+        return replace(line, quantity=line.quantity * one.runs_expected)
+    share = 1.0 if line.kind == "start-up" else one.work_share
     return replace(line, quantity=line.quantity * one.runs * share)
 
 

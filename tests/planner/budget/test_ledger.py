@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gpuplan.planner.budget.fixed_rows import IdlePrice
 from gpuplan.planner.budget.ledger import Books, ledger, run_lines, total_usd
 from gpuplan.planner.budget.money import rounded_usd
+from gpuplan.planner.budget.planned import RunLine
 from gpuplan.planner.budget.project.months import Month
 from gpuplan.planner.budget.schedule import too_late
 from gpuplan.planner.budget.sums import (
@@ -65,6 +66,24 @@ def test_runs_stopped_early_save_their_training_but_not_their_start() -> None:
 
 def test_development_is_a_multiple_of_everything_else() -> None:
     assert total(development=2) == Decimal("60.00")
+
+
+@pytest.mark.parametrize(
+    ("fields", "usd"),
+    [
+        ({}, "5.00"),
+        ({"development": 2}, "15.00"),
+        # Half of the runs end at 20 %; one attempt for three runs fails half-way.
+        ({"stop_early": {"share": "50%", "at_progress": "20%"}}, "3.00"),
+        ({"retry": {"failed_share": "25%", "mean_progress_at_failure": "50%"}}, "5.83"),
+    ],
+)
+def test_disks_are_paid_while_machines_are_there(fields: dict[str, object], usd: str) -> None:
+    usual = make_run_cost()
+    disks = RunLine(kind="storage", name="disks", quantity=1, unit="run", unit_usd=Decimal(5))
+    cost = replace(usual, lines=(*usual.lines, disks))
+    rows = ledger(make_books(project_with(**fields), a=cost))
+    assert total_usd(row for row in rows if row.kind == "storage") == Decimal(usd)
 
 
 def test_evaluation_is_a_share_of_the_training_time() -> None:
