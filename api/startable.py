@@ -74,7 +74,8 @@ def refuse_without_capacity(
 ) -> tuple[CapacityLine, ...]:
     """Return what is known of the places of a launch; raise where none of them can start it.
 
-    Nothing is refused for want of an answer: what is not known stays allowed.
+    Nothing is refused for want of an answer: what is not known stays allowed. Of a reservation that
+    machines are to start in, fewer free machines than are needed are a no.
 
     Raises:
         NoCapacityError: Every place says no; the message says why, and what asks for more quota.
@@ -90,6 +91,7 @@ def refuse_without_capacity(
     purchase: OfferPurchase = "spot" if prepared.request.buys_spot(plan) else "on-demand"
     regions = [place.region for place in prepared.all_places if place.region is not None]
     lines = question.lines(plan, regions or [plan.offer.region], purchase)
+    _refuse_too_few_held(prepared, lines)
     if not lines or any(line.startable != "no" for line in lines):
         return tuple(lines)
     reasons = "; ".join(f"{line.region}: {_why_not(line)}" for line in lines)
@@ -102,6 +104,26 @@ def refuse_without_capacity(
         f" ({reasons}); nothing was rented.",
         fix=fix,
     )
+
+
+def _refuse_too_few_held(prepared: Prepared, lines: Iterable[CapacityLine]) -> None:
+    """Refuse a launch into a reservation with too few free machines: the rest is paid on demand.
+
+    Raises:
+        NoCapacityError: it has fewer; the message says how many.
+    """
+    from ..launcher.lifecycle.engine import NoCapacityError
+
+    config = prepared.task.sky_config or {}
+    wanted = {name for one in config.values() for name in one["specific_reservations"]}
+    for held in (one for line in lines for one in line.held):
+        if held.id in wanted and held.free is not None and held.free < prepared.plan.nodes:
+            raise NoCapacityError(
+                f"{held.free} of {held.instances} machines of reservation {held.id} are free, and"
+                f" {prepared.plan.nodes} are needed: the rest would be rented on demand; nothing"
+                " was rented.",
+                fix="wait until they are free, or launch with --no-check-capacity.",
+            )
 
 
 @dataclass

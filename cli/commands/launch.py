@@ -78,15 +78,21 @@ def _prepared(plan_id: str | None, request: LaunchRequest, asked: LaunchOptions)
 
 
 def _check_capacity(prepared: Prepared, asked: LaunchOptions) -> None:
-    """Refuse, before any money is spent, what the account cannot start; say what is not known."""
-    if not asked.check_capacity:
+    """Refuse, before any money is spent, what the account cannot start.
+
+    What is not known is said to one who asked for the look.
+    """
+    wanted = not asked.dryrun if asked.check_capacity is None else asked.check_capacity
+    if not wanted:
         return
     from ... import api
     from ..terminal.progress import counted_progress
 
     with counted_progress("Asking the cloud …", quiet=asked.quiet) as tell:
         lines = api.refuse_without_capacity(prepared, on_progress=tell)
-    if not asked.quiet and not any(line.startable == "yes" for line in lines):
+    if asked.quiet or not asked.check_capacity:
+        return
+    if not any(line.startable == "yes" for line in lines):
         reasons = dict.fromkeys(reason for line in lines for reason in line.unknown)
         why = f" ({'; '.join(reasons)})" if reasons else ""
         click.echo(f"Note: whether your account can start it is not known{why}.", err=True)

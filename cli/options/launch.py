@@ -260,10 +260,10 @@ OPTIONS = (
     option("Output", "--detach", is_flag=True, help="Return once the job is submitted."),
     option(
         "Machine",
-        "--check-capacity",
-        is_flag=True,
+        "--check-capacity/--no-check-capacity",
+        default=None,
         help="Ask the cloud first whether your account can start the machines; refuse where it"
-        " says no.",
+        " says no. Default: before machines are rented, not for --dryrun.",
     ),
     option(
         "Machine",

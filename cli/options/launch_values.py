@@ -41,7 +41,8 @@ class LaunchOptions(LimitOptions, TrainingValues, OutputOptions):
     region: tuple[str, ...]
     zone: tuple[str, ...]
     infra: str | None
-    check_capacity: bool
+    check_capacity: bool | None
+    """None: where machines are rented."""
     image: str | None
     disk_size: int | None
     """GB."""

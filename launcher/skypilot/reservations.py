@@ -66,8 +66,8 @@ def reservation_notes(reservation: Reservation | None, config: object) -> tuple[
         return ()
     return (
         f"machines start in your reservation {reservation.id}; where fewer are free in it than are"
-        " asked for, SkyPilot rents the rest on demand, which is in none of these sums (`gpuplan"
-        " launch --check-capacity` looks before)",
+        " asked for, SkyPilot rents the rest on demand, which is in none of these sums. The launch"
+        " asks AWS or Google Cloud before, unless it is told not to",
     )
 
 

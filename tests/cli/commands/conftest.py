@@ -8,6 +8,8 @@ import pytest
 from answers import make_estimate, make_offer, make_plan, make_run
 from fake_engine import Clock, FakeEngine
 
+from gpuplan.catalog.clouds import connect as connecting
+from gpuplan.catalog.clouds.interface import CloudError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.launcher.lifecycle import cloud_instances
 from gpuplan.launcher.skypilot import engine as sky_engine
@@ -45,4 +47,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     monkeypatch.setattr(sky_engine, "SkyEngine", lambda: fake)
     monkeypatch.setattr(cloud_instances, "terminate_on_power_off", lambda _run, _regions: ["i-1"])
     monkeypatch.setattr(prices, "skypilot_prices", lambda _task: [None])
+    # Whether an account may start machines is asked before they are rented, of nobody here.
+    nobody = CloudError("no credentials", fix="log in.")
+    monkeypatch.setattr(connecting, "connect", lambda _name: nobody)
     return fake

@@ -1,15 +1,28 @@
 """`launch --check-capacity`, `estimate --check-capacity` and `estimate --reprice`."""
 
 import json
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from answers import make_estimate, make_offer, make_plan, make_run
 from fake_cloud import FakeCloud, quota, row
 from fake_engine import FakeEngine
 
 from gpuplan.catalog.clouds import connect as connecting
-from gpuplan.catalog.clouds.interface import Availability, CloudError, Prices, Quotas, Zones
+from gpuplan.catalog.clouds.interface import (
+    Availability,
+    CloudError,
+    Prices,
+    Quotas,
+    Reservation,
+    Reservations,
+    Zones,
+)
+from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.cli.main import run
-from gpuplan.planner.plan.plan import Plan
+from gpuplan.launcher.store.estimates import Store
+from gpuplan.planner.plan.plan import CatalogueFacts, Plan
 
 OUTPUTS = ("--outputs", "s3://results/team")
 
@@ -56,6 +69,61 @@ def test_what_is_not_known_is_said_and_refuses_nothing(plan: Plan, aws, capsys) 
     words = ["launch", plan.id, *OUTPUTS, "--dryrun", "--check-capacity"]
     assert run(words) == 0
     assert "Note: whether your account can start it is not known" in capsys.readouterr().err
+
+
+def test_a_launch_that_rents_asks_unless_told_otherwise(
+    plan: Plan, engine: FakeEngine, aws, capsys
+) -> None:
+    aws["aws"] = cloud(0, "us-east-1")
+    words = ["launch", plan.id, *OUTPUTS, "--region", "us-east-1", "-y"]
+    assert run(words) == 3
+    assert "Your account cannot start" in capsys.readouterr().err
+    assert engine.tasks == []
+    run([*words, "--no-check-capacity"])
+    assert engine.tasks != []
+
+
+def test_a_cloud_that_cannot_be_asked_unasked_is_no_word(
+    plan: Plan, engine: FakeEngine, aws, capsys
+) -> None:
+    run(["launch", plan.id, *OUTPUTS, "-y"])
+    assert "whether your account" not in capsys.readouterr().err
+    assert engine.tasks != []
+
+
+def test_too_few_free_machines_of_a_reservation_are_refused(
+    plan: Plan, engine: FakeEngine, aws, capsys, tmp_path: Path
+) -> None:
+    held = cloud(9999, "us-east-1")
+    free = Reservation(
+        region="us-east-1", zone="a", id="cr-1", instance_type="p4d.24xlarge", kind="reservation",
+        instances=4, free=0, starts=None, ends=None,
+    )  # fmt: skip
+    held.held = Reservations(held=(free,))
+    aws["aws"] = held
+    book = tmp_path / "book.yaml"
+    book.write_text(
+        "reserved:\n  - {provider: aws, instance: p4d.24xlarge, region: us-east-1,"
+        " usd_per_hour: 9.5, term_years: 1, count: 4, id: cr-1}\n"
+    )
+    offer = make_offer(
+        purchase="reserved", term_years=1.0, price_basis="pricebook", usd_per_hour=9.5
+    )
+    reserved = make_plan(run=make_run(), runnable=True, offer=offer)
+    answer = make_estimate(
+        reserved,
+        catalog=CatalogueFacts(snapshot_date=load_catalogue().snapshot_date, offers=1),
+        generated_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    Store().keep(answer, inputs_hash="b")
+    words = ["launch", reserved.id, *OUTPUTS, "--pricebook", str(book), "-y", "--steps", "10"]
+    words += ["--command", "train.py"]
+    Path("train.py").write_text("")
+    assert run(words) == 3
+    assert "0 of 4 machines of reservation cr-1 are free, and 1 are needed" in (
+        capsys.readouterr().err
+    )
+    assert engine.tasks == []
 
 
 def test_nobody_is_asked_unasked(plan: Plan, aws, capsys) -> None:
