@@ -334,12 +334,14 @@ def _adopt(context: LaunchContext, record: LaunchRecord, seen: Observed) -> Laun
         return record
     if seen.request is None and seen.job is None:
         return record
-    return advance(
-        context,
-        record,
-        lambda one: one.with_last(**changes).model_copy(update={"state": state}),
-        what=f"reconciled: {state}",
-    )
+
+    def adopt(one: LaunchRecord) -> LaunchRecord | None:
+        # Another command may have closed it since this one looked.
+        if not one.is_open:
+            return None
+        return one.with_last(**changes).model_copy(update={"state": state})
+
+    return advance(context, record, adopt, what=f"reconciled: {state}")
 
 
 def _keep_request(context: LaunchContext, record: LaunchRecord, seen: Observed) -> LaunchRecord:

@@ -286,7 +286,9 @@ def end(
         if last is not None:
             is_unseen = last.is_bound and last.outcome in UNSEEN
             if last.outcome is not None and (not is_unseen or outcome in UNSEEN):
-                return None
+                # An earlier version opened again what another command had closed.
+                closed = {"state": "ended", "outcome": last.outcome}
+                return one.model_copy(update=closed) if one.is_open else None
             ended_at = last.ended_at
             if ended_at is None and last.began_at is not None:
                 ended_at = max(context.now(), last.began_at)

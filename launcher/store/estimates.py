@@ -58,6 +58,13 @@ class Store:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or data_dir() / STORE_FILE
 
+    def exists(self) -> bool:
+        """Return whether anything was ever kept."""
+        try:
+            return self.path.exists()
+        except OSError as error:  # Of a folder that may not be entered.
+            raise _unusable(self.path, error) from error
+
     def id(self) -> str:
         """Return the random id of this store, made with it and kept in it."""
         with self.transaction("IMMEDIATE") as connection:
@@ -65,7 +72,7 @@ class Store:
 
     def known_id(self) -> str | None:
         """Return the id of this store without making one; None where there is no store yet."""
-        if not self.path.exists():
+        if not self.exists():
             return None
         with self.transaction() as connection:
             return _read_id(connection)
@@ -111,7 +118,7 @@ class Store:
             limit: how many; None: all.
             leave_out: called with each estimate or plan that cannot be read.
         """
-        if not self.path.exists():
+        if not self.exists():
             return []
         with self.transaction() as connection:
             rows = connection.execute(
@@ -123,7 +130,7 @@ class Store:
 
     def newest_of(self, folder: Path) -> KeptEstimate | None:
         """Return the newest estimate that was made in a folder; None if there is none."""
-        if not self.path.exists():
+        if not self.exists():
             return None
         with self.transaction() as connection:
             row = connection.execute(
@@ -139,7 +146,7 @@ class Store:
 
     def origins(self) -> list[Origin]:
         """Return what kept estimates were made from, newest first, as far as it can be read."""
-        if not self.path.exists():
+        if not self.exists():
             return []
         with self.transaction() as connection:
             rows = connection.execute(
@@ -162,7 +169,7 @@ class Store:
             raise UsageError(
                 f"{prefix!r} is too short for a plan id.", fix="Give two characters or more."
             )
-        if not self.path.exists():
+        if not self.exists():
             raise _unknown_plan(prefix)
         with self.transaction() as connection:
             found = connection.execute(
@@ -197,14 +204,18 @@ class Store:
                 yield connection
                 connection.execute("COMMIT")
         except (OSError, sqlite3.Error) as error:
-            reason = str(error)
-            fix = "Make room or give write permission there"
-            if "not a database" in reason or "malformed" in reason:
-                fix = "Move this damaged file away"
-            raise StoreError(
-                f"The plan store {self.path} cannot be used: {reason}.",
-                fix=f"{fix}, or choose another folder with GPUPLAN_HOME.",
-            ) from error
+            raise _unusable(self.path, error) from error
+
+
+def _unusable(path: Path, error: Exception) -> StoreError:
+    reason = str(error)
+    fix = "Make room or give write permission there"
+    if "not a database" in reason or "malformed" in reason:
+        fix = "Move this damaged file away"
+    return StoreError(
+        f"The plan store {path} cannot be used: {reason}.",
+        fix=f"{fix}, or choose another folder with GPUPLAN_HOME.",
+    )
 
 
 def _read_id(connection: sqlite3.Connection) -> str:

@@ -70,7 +70,7 @@ def launch_sums(store: Store, wanted: Wanted, by: By, *, now: datetime) -> list[
     Raises:
         StoreError: the store cannot be read.
     """
-    if not store.path.exists():
+    if not store.exists():
         return []
     _sum_up_ended(store)
     condition, values = condition_of(wanted)

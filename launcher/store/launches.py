@@ -183,7 +183,7 @@ class Ledger:
         Raises:
             StoreError: one cannot be read, and a limit may refuse a launch for what it costs.
         """
-        if not self._store.path.exists():
+        if not self._store.exists():
             return []
         with self._store.transaction() as connection:
             return _all_for(connection, limits)
@@ -193,7 +193,7 @@ class Ledger:
         return [run for run, record in self._rows() if record is None]
 
     def _rows(self) -> list[tuple[str, LaunchRecord | None]]:
-        if not self._store.path.exists():
+        if not self._store.exists():
             return []
         with self._store.transaction() as connection:
             return _records(connection)
@@ -229,7 +229,7 @@ class Ledger:
             name: of the project; names are compared as the labels of machines are.
             file: its file, absolute: launches that were made for it are its own by any name.
         """
-        if not self._store.path.exists():
+        if not self._store.exists():
             return []
         with self._store.transaction() as connection:
             known = connection.execute("SELECT DISTINCT project FROM launches").fetchall()
@@ -251,7 +251,7 @@ class Ledger:
 
     def not_in_sums(self) -> list[str]:
         """Return the runs that `sums` leaves out, as their records cannot be read."""
-        if not self._store.path.exists():
+        if not self._store.exists():
             return []
         with self._store.transaction() as connection:
             rows = connection.execute(
@@ -262,7 +262,7 @@ class Ledger:
     def _where(
         self, condition: str, values: Sequence[str], limit: int | None = None
     ) -> list[LaunchRecord]:
-        if not self._store.path.exists():
+        if not self._store.exists():
             return []
         with self._store.transaction() as connection:
             rows = connection.execute(
@@ -273,7 +273,7 @@ class Ledger:
 
     def events(self, run: str) -> list[tuple[datetime, str]]:
         """Return what happened to a launch, oldest first."""
-        if not self._store.path.exists():
+        if not self._store.exists():
             return []
         with self._store.transaction() as connection:
             rows = connection.execute(

@@ -101,7 +101,7 @@ class KeptStep:
 
 def kept_steps(store: Store) -> list[KeptStep]:
     """Return every measured step that is kept, oldest first."""
-    if not store.path.exists():
+    if not store.exists():
         return []
     with store.transaction() as connection:
         rows = connection.execute(
@@ -121,7 +121,7 @@ def models_of(store: Store) -> dict[str, ModelSpec]:
 
 def known_runs(store: Store, workload: str) -> KnownRuns:
     """Return what earlier runs of a workload measured, by plan."""
-    if not store.path.exists():
+    if not store.exists():
         return {}
     with store.transaction() as connection:
         rows = connection.execute(

@@ -78,7 +78,7 @@ def keep_bills(store: Store, rows: Iterable[BillRow], *, at: str) -> Imported:
 
 def billed_by_run(store: Store) -> Mapping[str, Billed]:
     """Return what was billed for each launch, by its label; tax and credits included."""
-    if not store.path.exists():
+    if not store.exists():
         return {}
     with store.transaction() as connection:
         rows = connection.execute(

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from fake_engine import Clock, FakeEngine
 from launch_records import RUN, make_context, make_record
 
-from gpuplan.catalog.errors import UsageError
+from gpuplan.catalog.errors import GpuplanError, UsageError
 from gpuplan.launcher.lifecycle.resume import down, reconcile_run, resume, stop
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin, wait_started
 from gpuplan.launcher.store.accounting import spent_usd
@@ -124,3 +125,36 @@ def test_machines_noted_late_are_not_those_of_the_next_attempt(
     ended, _ = reconcile_run(context, record)
     again = resume(make_context(tmp_path, engine, on_orders=note), ended, SpendingLimits())
     assert (again.is_open, len(again.attempts), len(engine.live())) == (True, 2, 1)
+
+
+@pytest.mark.parametrize("managed", [False, True])
+def test_a_launch_that_another_look_has_closed_is_not_opened_again(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, managed: bool
+) -> None:
+    record = make_record(tmp_path, engine.clock, managed=managed)
+    wait_started(context, ask(context, begin(context, record, SpendingLimits(), spot=managed)))
+    # The command that launched it died before it kept its job.
+    context.ledger.update(
+        RUN,
+        lambda one: one.with_last(job_id=None).model_copy(update={"state": "requested"}),
+        what="never written",
+    )
+    engine.end_job(record.cluster)
+    call = "managed_jobs done" if managed else "jobs done"
+    at(engine, call, lambda: reconcile_run(context, context.ledger.get(RUN)))
+    with suppress(GpuplanError):
+        reconcile_run(context, context.ledger.get(RUN))
+    after = context.ledger.get(RUN)
+    assert (after.state, after.outcome, engine.live()) == ("ended", "succeeded", [])
+
+
+def test_a_launch_that_an_earlier_version_opened_again_is_closed(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
+    ended = attend(context, launched(context, tmp_path))
+    opened = context.ledger.update(
+        RUN, lambda one: one.model_copy(update={"state": "running"}), what="reconciled: running"
+    )
+    after, _ = reconcile_run(context, opened)
+    assert (after.state, after.outcome) == ("ended", ended.outcome)
+    assert spent_usd(after, now=engine.clock()) == spent_usd(ended, now=engine.clock())

@@ -269,3 +269,13 @@ def test_a_launch_of_an_estimate_that_cannot_be_read_is_refused(store: Store) ->
         connection.execute("UPDATE plans SET content = '{}'")
     with pytest.raises(StoreError, match=f"The kept plan {plan.id} cannot be read"):
         store.newest_of(Path(origin.folder))
+
+
+def test_a_store_in_a_folder_that_may_not_be_entered_is_an_error_and_no_traceback(
+    home_without_privileges: Path,
+) -> None:
+    folder = home_without_privileges / "closed"
+    folder.mkdir()
+    folder.chmod(0)
+    with pytest.raises(StoreError, match="cannot be used: .*Permission denied"):
+        Store(folder / "gpuplan.sqlite3").estimates()
