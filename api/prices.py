@@ -41,7 +41,8 @@ def refresh(
     Only read requests are made. A provider that does not answer keeps its older rows.
 
     Args:
-        providers: aws, gcp, azure; none: all three.
+        providers: aws, gcp, azure, and those of gpuhunt by name (lambda, nebius, oci, runpod,
+            verda); none: the first three.
         regions: Only these.
         accept_changes: Whether prices far from the last ones are taken, too.
         clouds: By provider, to be asked instead of those of the user's own accounts.

@@ -44,7 +44,7 @@ case "$want" in
     clouds)
         venv=.venv-clouds
         constraints=constraints-clouds.txt
-        package='.[aws,gcp,azure]'
+        package='.[aws,gcp,azure,sellers]'
         libraries='moto[ec2,iam] hypothesis pytest pytest-timeout'
         ;;
     published)

@@ -7,26 +7,28 @@ from collections.abc import Iterable
 from importlib import import_module
 
 from ..errors import UsageError, did_you_mean
+from .hosted import SELLERS, HostedSeller
 from .interface import Cloud, CloudError
 
 CLOUDS = {"aws": "Aws", "gcp": "Gcp", "azure": "Azure"}
 """Provider → class in the module of that name."""
-CHATTY = ("azure", "boto3", "botocore", "google", "urllib3")
+CHATTY = ("azure", "boto3", "botocore", "google", "gpuhunt", "urllib3")
 """Libraries that log what they do."""
 
 
 def known_clouds(names: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the providers that are meant; none given: all that can be asked.
+    """Return the providers that are meant; none given: the clouds with an account.
 
     Raises:
         UsageError: One of them has no client here.
     """
     wanted = tuple(dict.fromkeys(names)) or tuple(CLOUDS)
+    known = (*CLOUDS, *SELLERS)
     for name in wanted:
-        if name not in CLOUDS:
+        if name not in CLOUDS and name not in SELLERS:
             raise UsageError(
-                f"{name} cannot be asked for prices or quota.{did_you_mean(name, CLOUDS)}",
-                fix=f"give one of {', '.join(CLOUDS)}; the prices of others are those of the"
+                f"{name} cannot be asked for prices or quota.{did_you_mean(name, known)}",
+                fix=f"give one of {', '.join(known)}; the prices of others are those of the"
                 " package, or of your --offers file.",
             )
     return wanted
@@ -38,8 +40,10 @@ def connect(name: str) -> Cloud | CloudError:
         # Python prints warnings of a logger without a handler, and these are about nothing that
         # the user can act on; what went wrong is in the answer.
         logging.getLogger(library).addHandler(logging.NullHandler())
-    module = import_module(f".{name}", __package__)
     try:
+        if name in SELLERS:
+            return HostedSeller(name)
+        module = import_module(f".{name}", __package__)
         cloud: Cloud = getattr(module, CLOUDS[name])()
     except CloudError as error:
         return error

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from ..clouds.asking import one_at_a_time
 from ..clouds.connect import CLOUDS
+from ..clouds.hosted import SELLERS
 from ..clouds.interface import Asked, Cloud, CloudError, Prices, Tell
 from ..embedded import Catalogue
 from ..errors import PriceError
@@ -148,7 +149,7 @@ def _all_asked(
         except CloudError as error:
             return error
 
-    pool = ThreadPoolExecutor(max_workers=len(CLOUDS))
+    pool = ThreadPoolExecutor(max_workers=len(CLOUDS) + len(SELLERS))
     try:
         return list(pool.map(ask, clouds, questions))
     finally:

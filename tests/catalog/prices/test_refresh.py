@@ -165,8 +165,8 @@ def test_a_second_refresh_of_one_region_keeps_the_others() -> None:
 
 
 def test_a_provider_without_a_client_is_refused() -> None:
-    with pytest.raises(UsageError, match="lambda cannot be asked"):
-        api.prices.refresh(providers=["lambda"])
+    with pytest.raises(UsageError, match="salad cannot be asked"):
+        api.prices.refresh(providers=["salad"])
 
 
 def test_a_type_that_the_user_describes_is_taken() -> None:

@@ -1,0 +1,104 @@
+"""gpuhunt itself against a local server: `make test-clouds`."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from clouds.hosted import HostedWorld, hosted
+from clouds.server import Answer, Server
+
+from gpuplan.catalog.clouds import hosted as hosting
+from gpuplan.catalog.clouds.asking import Patience
+from gpuplan.catalog.clouds.hosted import HostedSeller
+from gpuplan.catalog.clouds.interface import CloudError
+from gpuplan.catalog.embedded import embedded_catalogue
+from gpuplan.catalog.price_folder import snapshot_files
+from gpuplan.catalog.prices.refresh import asked_of
+from gpuplan.cli.main import run
+
+NOW = datetime(2026, 11, 23, 18, tzinfo=UTC)
+HASTY = Patience(answer_timeout_s=1.0, connect_timeout_s=1.0, regions_timeout_s=10.0)
+
+
+@pytest.fixture(autouse=True)
+def _needs(require) -> None:
+    require("cloud-clients", "gpuhunt is not installed: make test-clouds installs it")
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostedWorld]:
+    found = HostedWorld()
+    monkeypatch.setattr(hosting, "_MADE", {})
+    with Server(found) as server:
+        monkeypatch.setenv("GPUHUNT_CATALOG_URL", server.url)
+        yield found
+
+
+def offers(name: str):
+    asked = asked_of(embedded_catalogue(), name, now=NOW)
+    return HostedSeller(name, patience=HASTY).offers(asked, lambda *_: None)
+
+
+def test_prices_of_a_seller_with_the_date_of_their_catalogue(world) -> None:
+    prices = offers("lambda")
+    found = {one.instance_type: one.usd_per_hour for one in prices.rows}
+    assert found == {
+        "gpu_8x_h100_sxm5": Decimal("31.92"),
+        "lambda-h100-sxm-on-demand": Decimal("4.29"),
+    }
+    assert {one.price_date.isoformat() for one in prices.rows} == {"2026-11-22"}
+    assert prices.unmapped == ("gpu_4x_h100_sxm5 (4 x H100, on-demand)",)
+
+
+def test_one_table_is_read_once_for_all_sellers(world) -> None:
+    offers("lambda")
+    assert {one.purchase for one in offers("nebius").rows} == {"on-demand", "spot"}
+    assert sum(path.endswith("lambdalabs/20261122-7/catalog.zip") for path in world.paths) == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Answer(b"", 404),
+        Answer(b"busy", 503),
+        Answer(b"PK\x03\x04 cut"),
+        Answer(b"PK", claimed_bytes=900),
+        Answer(b"", delay_s=60.0),
+    ],
+    ids=["gone", "busy", "damaged", "cut off", "hangs"],
+)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_table_that_is_not_whole_is_no_price(world, fault) -> None:
+    world.faults = lambda path: fault if "lambdalabs" in path else None
+    with pytest.raises(CloudError, match="does not answer for it"):
+        offers("lambda")
+    assert len(offers("nebius").rows) == 2
+
+
+def test_when_nothing_is_hosted_the_reason_is_said(world) -> None:
+    world.faults = lambda _path: Answer(b"", 403)
+    with pytest.raises(CloudError, match="catalogue does not answer"):
+        offers("verda")
+
+
+def test_prices_without_a_date_are_none(world) -> None:
+    world.version = "latest"
+    with pytest.raises(CloudError, match="has no date"):
+        offers("lambda")
+
+
+def test_a_refresh_goes_through_the_same_gate(world, capsys) -> None:
+    world.tables["lambdalabs"] = [
+        hosted("gpu_8x_h100_sxm5", "us-east-1", "31.92"),
+        hosted("gpu_1x_a10", "us-east-1", "129.0", 1, gpu_name="A10", gpu_memory="24.0"),
+        hosted("gpu_8x_v100_n", "us-east-1", "0", gpu_name="V100", gpu_memory="16.0"),
+    ]
+    command = ["prices", "refresh", "--provider", "lambda,nebius", "--format", "json"]
+    assert run(command) == 0
+    said = json.loads(capsys.readouterr().out)
+    states = {one["provider"]: one for one in said["providers"]}
+    assert states["lambda"]["refused"] == {"not-positive": 1, "outlier": 1}
+    assert states["lambda"]["rows"] == 1 and states["nebius"]["rows"] == 1
+    assert len(snapshot_files()) == 1
