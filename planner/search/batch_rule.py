@@ -16,6 +16,8 @@ from ...profiles.profile import Profile
 from ..plan.asked import AskedBatch
 from ..plan.question import Work
 
+IMAGE_DIMENSIONS = 3
+"""Of one sample: channels, height, width."""
 FEWEST_STEPS = 500
 """A batch that the rule chooses leaves at least so many steps; below, a schedule of the learning
 rate has no room."""
@@ -98,7 +100,8 @@ def _rule(profile: Profile) -> _Rule:
             source=row["source"],
         )
     kinds = {k.kind for s in profile.steps[0].segments for k in s.kernels}
-    if "convolution" in kinds and "rnn" not in kinds:  # Both are in models of speech.
+    # Models of speech have convolutions before an RNN, or over samples of one long dimension.
+    if "convolution" in kinds and "rnn" not in kinds and _may_be_images(profile):
         return _Rule(**_samples(table["images"], "of images"))
     if profile.batch_bytes.per_sample <= LARGEST_ROW_BYTES and not profile.blocks:
         return _Rule(**_samples(table["rows"], "of table rows"))
@@ -108,6 +111,12 @@ def _rule(profile: Profile) -> _Rule:
 def _samples(row: dict[str, Any], what: str) -> dict[str, Any]:
     words = f"{row['samples']:,} samples {what}".rstrip()
     return {"samples": row["samples"], "words": words, "source": row["source"]}
+
+
+def _may_be_images(profile: Profile) -> bool:
+    """Return whether a tensor has channels, height and width; True if no tensor is known."""
+    shapes = [one.sample_shape for one in profile.batch_tensors]
+    return not shapes or max(map(len, shapes)) >= IMAGE_DIMENSIONS
 
 
 def _trains_adapters(profile: Profile) -> bool:

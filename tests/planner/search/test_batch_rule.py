@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuplan.catalog.errors import UsageError
 from gpuplan.planner.plan.question import Work
 from gpuplan.planner.search.batch_rule import FEWEST_STEPS, NEAR, global_batch_of
-from gpuplan.profiles.profile import Affine, Profile
+from gpuplan.profiles.profile import Affine, BatchTensor, Profile
 
 
 def language(toy: Profile, parameters: float, **changes: object) -> Profile:
@@ -50,6 +50,31 @@ def test_convolutions_before_an_rnn_are_no_images(
     kernels = [segment.kernels[0].model_copy(update={"kind": kind}) for kind in kinds]
     changed = segment.model_copy(update={"kernels": (*kernels, *segment.kernels)})
     steps = (step.model_copy(update={"segments": (changed, *step.segments[1:])}),)
+    batch = global_batch_of(profile.model_copy(update={"steps": steps}), Work(samples=1e9), 1e9)
+    assert batch.rule == rule
+
+
+@pytest.mark.parametrize(
+    ("shape", "rule"),
+    [
+        ((16_000,), "256 samples"),
+        ((1, 16_000), "256 samples"),
+        ((3, 64, 64), "256 samples of images"),
+    ],
+)
+def test_sound_is_not_called_images(
+    make_decoder: Callable[..., Profile], shape: tuple[int, ...], rule: str
+) -> None:
+    profile = make_decoder().model_copy(
+        update={
+            "tokens_per_sample": None,
+            "batch_tensors": (BatchTensor(sample_shape=shape, dtype="float32"),),
+        }
+    )
+    step = profile.steps[0]
+    kernel = step.segments[0].kernels[0].model_copy(update={"kind": "convolution"})
+    segments = (step.segments[0].model_copy(update={"kernels": (kernel,)}), *step.segments[1:])
+    steps = (step.model_copy(update={"segments": segments}),)
     batch = global_batch_of(profile.model_copy(update={"steps": steps}), Work(samples=1e9), 1e9)
     assert batch.rule == rule
 
