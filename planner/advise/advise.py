@@ -14,6 +14,7 @@ from ..plan.question import Machine, Question
 from ..search.progress import Progress, untold
 from .answer import Change, Verdict
 from .changes import Proposal, proposals
+from .embedding_note import embedding_notes
 from .judgement import best_sizes, cost_of, is_risky, judged, ranked
 from .other_machines import everything_free, other_machines
 from .setting import Replanner, Setting, fits
@@ -93,7 +94,12 @@ def advise(
         assumed=assumed,
         changes=changes,
         together=together,
-        notes=(*profile.notes, *_risk_notes(plan, max_oom), *_attention_notes(profile)),
+        notes=(
+            *profile.notes,
+            *_risk_notes(plan, max_oom),
+            *_attention_notes(profile),
+            *embedding_notes(profile, setting.setup),
+        ),
     )
 
 
