@@ -11,6 +11,7 @@ from ..errors import UsageError, did_you_mean
 from ..names import match_accelerators, resolve_provider, resolve_region
 from ..types import Offer
 from ..vocabulary import OfferWish
+from .price_gaps import missing_type
 
 # fmt: off
 EU_MEMBERS = frozenset((
@@ -214,8 +215,10 @@ def resolve_instance_type(name: str, catalogue: Catalogue) -> str:
     by_folded = {known.casefold(): known for known in types}
     found = by_folded.get(name.strip().casefold())
     if found is None:
+        gap = missing_type(name.strip())
+        why = did_you_mean(name, types) if gap is None else f" It is {gap.text}."
         raise UsageError(
-            f"There is no instance type {name!r}.{did_you_mean(name, types)}",
+            f"There is no instance type {name!r}.{why}",
             fix="See the names with `gpuplan offers`, or add your own with --offers.",
         )
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...catalog.listing.no_match import no_match_text
 from ...catalog.listing.offers import OfferLine, OfferList
+from ...catalog.listing.price_gaps import PriceGap, gap_of, missing_types
 from ...catalog.units import GIB, GIGABIT_BYTES
 from ..terminal.output import Screen
 from .text.answer import (
@@ -105,8 +106,26 @@ def _offer_notes(listed: OfferList) -> list[str]:
         legend.append("( ) a spot price that promises no discount")
     if listed.offers:
         lines.append("; ".join(legend) + ".")
+    lines += _gaps(listed)
     lines.append(dated(listed.snapshot_date, listed.oldest_price, listed.newest_price))
     return lines
+
+
+def _gaps(listed: OfferList) -> list[str]:
+    """Return why prices, or whole types, are missing where that is known; each once."""
+    found: list[PriceGap | None] = [] if listed.offers else [*missing_types(listed.asked)]
+    for line in listed.offers:
+        if line.on_demand_usd_per_hour is None:
+            found.append(gap_of(line.provider, line.instance_type, "on-demand"))
+        if line.spot_usd_per_hour is None and not _is_not_sold(line):
+            found.append(gap_of(line.provider, line.instance_type, "spot"))
+    texts: dict[str, list[str]] = {}
+    for gap in dict.fromkeys(one for one in found if one is not None):
+        what = f"{gap.provider} {gap.instance_type}"
+        texts.setdefault(gap.text, []).append(
+            what if gap.missing == "type" else f"{what} {gap.missing}"
+        )
+    return [f"{', '.join(which)}: {text}." for text, which in texts.items()]
 
 
 def _break_even(line: OfferLine) -> str:
