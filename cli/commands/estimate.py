@@ -282,13 +282,14 @@ def command(model: str, **options: Any) -> int:
             f"There is no plan {asked.explain}; there are {len(answer.plans)}.",
             fix=f"give --explain a number from 1 to {len(answer.plans)}.",
         )
+    # Before it is shown: a reader that closes the pipe early (`| head`) has an id that is known.
+    _keep(answer, inputs, question, quiet=asked.quiet)
     if asked.pareto and form == "table":
         _draw(inputs, question, answer, asked)
     else:
         _write(model, answer, plan if asked.explain else None, asked)
     if asked.trace and plan is not None:
         _write_trace(inputs, plan, asked.trace)
-    _keep(answer, inputs, question, quiet=asked.quiet)
     return 0 if answer.plans else NoFeasiblePlanError.exit_code
 
 
@@ -402,7 +403,7 @@ def _write_trace(inputs: Inputs, plan: Plan, path: str) -> None:
 
 
 def _keep(answer: Estimate, inputs: Inputs, question: Question, *, quiet: bool) -> None:
-    """Store the estimate; if that fails, the answer above is still valid."""
+    """Store the estimate; if that fails, the answer is still valid."""
     from ... import api
 
     try:

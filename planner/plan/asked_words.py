@@ -28,7 +28,7 @@ def work_items(asked: AskedQuestion, tokens_per_sample: float | None) -> list[st
     items = amount_items(asked)
     items.append(_batch(asked.global_batch, tokens_per_sample))
     if asked.work.steps is not None and asked.work.kind != "steps":
-        items.append(f"{asked.work.steps:,} steps")
+        items.append(f"{asked.work.steps:,} {'step' if asked.work.steps == 1 else 'steps'}")
     return items
 
 

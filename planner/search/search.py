@@ -330,7 +330,7 @@ def _notes(question: Question, space: Space, profile: Profile) -> Iterator[str]:
         steps = steps_of(samples, batch.samples)
         if steps < FEW_STEPS and work.steps is None:
             yield (
-                f"a global batch of {batch.samples:,} samples leaves {steps:,} optimizer steps,"
-                " which is few for a schedule of the learning rate; tokens are written"
-                " --global-batch 0.5M-tokens"
+                f"a global batch of {batch.samples:,} samples leaves {steps:,} optimizer"
+                f" {'step' if steps == 1 else 'steps'}, which is few for a schedule of the learning"
+                " rate; tokens are written --global-batch 0.5M-tokens"
             )

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from gpuplan.cli.render.estimate import SCREEN_LINES, render_estimate
 from gpuplan.cli.render.explain import render_plan
 from gpuplan.cli.render.markdown import render_markdown
 from gpuplan.cli.render.text.columns import to_text
+from gpuplan.cli.terminal import output
 from gpuplan.launcher.store.estimates import Store, StoreError
 from gpuplan.planner.plan.plan import (
     CompileGain,
@@ -365,6 +367,18 @@ def test_the_answer_stands_when_it_cannot_be_kept(asked: Asked, monkeypatch, cap
     out, err = capsys.readouterr()
     assert "Recommended" in out
     assert err.startswith("Warning: this estimate is not kept. The plan store")
+
+
+def test_an_answer_whose_reader_leaves_early_is_kept(asked: Asked, monkeypatch) -> None:
+    """`gpuplan estimate … | head` shows ids that `show` and `launch` must know."""
+
+    def closed(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(output, "write_output", closed)
+    with suppress(BrokenPipeError):
+        run(["estimate", "model.py"])
+    assert Store().estimates() == [asked.answer]
 
 
 def test_the_form_follows_the_name_of_the_file(asked: Asked, tmp_path: Path, capsys) -> None:
