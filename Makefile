@@ -4,7 +4,7 @@
 #   make test      check, and the whole test suite: 14 minutes on two cores, installation included
 #   make unit      only the quick tests: 2 minutes
 #   make check     lint, types and the layers
-#   make soak      kill a run repeatedly at random moments, and check that it resumes
+#   make soak      200 faults of launches, guards and checkpoints; kill a run at random moments, and check that it resumes
 #   make test-report  open reports and the pages of `gpuplan ui` in Chromium, workbooks in LibreOffice
 #   make test-extras  write to real trackers, and read streams of real data set libraries
 #   make test-frameworks  train under torchrun, accelerate, Lightning and DeepSpeed, and fine-tune, in .venv-frameworks
@@ -64,7 +64,7 @@ types: dev
 	$(BIN)/basedpyright --level error
 
 soak: dev
-	$(PYTEST) -rP tests/launcher/runner/soak_*.py $(SOAK_ARGS)
+	$(PYTEST) -rP tests/launcher/soak_*.py tests/launcher/runner/soak_*.py $(SOAK_ARGS)
 
 bench: base
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)

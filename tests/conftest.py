@@ -151,9 +151,9 @@ def soak_seed(request: pytest.FixtureRequest) -> int:
     return int(request.config.option.soak_seed)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def soak_until_s(request: pytest.FixtureRequest) -> float:
-    """Return the time.monotonic() after which a soak begins no further round."""
+    """Return the time.monotonic() after which no soak begins a further round."""
     return time.monotonic() + float(request.config.option.soak_seconds)
 
 

@@ -79,6 +79,8 @@ def _note_past(
 
 
 def _why_gone(record: LaunchRecord) -> tuple[Outcome, str]:
+    if record.last is not None and record.last.seen is not None:
+        return record.last.seen, "its job was seen to end, and its machines are gone"
     again = f"`gpuplan resume {record.run}` continues from the newest checkpoint"
     if record.last is not None and record.last.spot:
         return "preempted", f"its machines were taken away; {again}"

@@ -77,6 +77,22 @@ def newest_job(context: LaunchContext, record: LaunchRecord) -> EngineJob | None
     return job_of(record, jobs)
 
 
+def with_times(context: LaunchContext, record: LaunchRecord, job: EngineJob) -> EngineJob:
+    """Return a job that has ended with when it ran, if the engine says so.
+
+    One whose log was followed has none, and without the guard's report nothing else tells how long
+    its machines ran where the clock here was set.
+    """
+    if job.ended_at is not None:
+        return job
+    try:
+        found = newest_job(context, record)
+    except EngineError:
+        return job
+    is_it = found is not None and found.job_id == job.job_id and found.status in ENDED
+    return found if found is not None and is_it else job
+
+
 def tear_down(context: LaunchContext, record: LaunchRecord) -> None:
     """Tear down the machines of a launch, and check that they are gone.
 

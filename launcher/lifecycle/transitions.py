@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...catalog.errors import GpuplanError, UsageError
+from ..store.estimates import StoreError
 from ..store.launch_record import Attempt, LaunchRecord, Outcome
 from ..store.launches import OvertakenError
 from ..store.spending_limits import SpendingLimits
@@ -52,6 +53,7 @@ from .machines import (
     newest_job,
     note_machines,
     tear_down,
+    with_times,
 )
 from .observe import goes_on, requests_of
 
@@ -231,12 +233,12 @@ def settle(
         context.engine, record, job, followed if word_in_log(followed) is not None else None
     )
     word, run = word_in_log(log), run_in_log(log)
+    job = with_times(context, record, job) if word is None else job
     if run is not None:
         context.keep_run(record, run)
     if record.fetch is not None and is_fetched:
         context.engine.copy_back(record.cluster, record.out_dir, Path(record.fetch))
         advance(context, record, lambda one: one, what=f"results brought to {record.fetch}")
-    tear_down(context, record)
     outcome, why = _outcome(job, word)
     if record.fetch is not None and not is_fetched:
         why += "; its results were not brought here"
@@ -246,12 +248,19 @@ def settle(
             " Its last results did not all arrive in their bucket;"
             f" `gpuplan resume {record.run}` goes on from the newest checkpoint that did."
         )
-    record = advance(
-        context,
-        record,
-        lambda one: one.model_copy(update={"guard_why": None if word is None else word.why}),
-        what=f"job {job.job_id} {job.status}",
-    )
+    seen: Changes = {"guard_why": None if word is None else word.why}
+    # Before its machines go: a command that then looks must not take it for lost.
+    try:
+        record = advance(
+            context,
+            record,
+            lambda one: one.with_last(seen=outcome).model_copy(update=seen),
+            what=f"job {job.job_id} {job.status}",
+        )
+    except StoreError:  # They go even where nothing can be kept.
+        tear_down(context, record)
+        raise
+    tear_down(context, record)
     return end(
         context,
         record,
@@ -284,7 +293,7 @@ def end(
     def close(one: LaunchRecord) -> LaunchRecord | None:
         last = one.last
         if last is not None:
-            is_unseen = last.is_bound and last.outcome in UNSEEN
+            is_unseen = last.is_bound and last.outcome in (*UNSEEN, last.seen)
             if last.outcome is not None and (not is_unseen or outcome in UNSEEN):
                 # An earlier version opened again what another command had closed.
                 closed = {"state": "ended", "outcome": last.outcome}

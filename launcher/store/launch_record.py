@@ -55,6 +55,8 @@ class Attempt(FrozenModel):
     outcome: Outcome | None = None
     guard_why: str | None = None
     """What its guard ended it for, in a word; None where it did not, or that is not known."""
+    seen: Outcome | None = None
+    """How its job was seen to end, kept before its machines are torn down; None: it was not."""
     trained: bool | None = None
     """Whether it did a step; None where that is not known, as of a script of the user's own."""
 

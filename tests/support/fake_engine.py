@@ -318,11 +318,14 @@ class FakeEngine:
         is_managed = bool(self.tasks[-1]["resources"].get("use_spot"))
         self.clock.pass_s(90)
         job = EngineJob(
-            job_id=len(self._jobs) + len(self._managed) + 1, status="running", name=name
+            job_id=len(self._jobs) + len(self._managed) + 1,
+            status="running",
+            name=name,
+            started_at=self.clock(),
         )
         if is_managed:
             self._book(name)
-            self._managed.insert(0, replace(job, started_at=self.clock()))
+            self._managed.insert(0, job)
             return
         if name not in self._clusters:
             labels = self.tasks[-1]["resources"]["labels"]

@@ -7,7 +7,6 @@ the user's file keeps) by the first one, in a file that is read without running 
 from __future__ import annotations
 
 import os
-import pickle
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -142,9 +141,13 @@ def read_small(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        return torch.load(path, weights_only=True, map_location="cpu")
-    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise ValueError(f"{SMALL_FILE}: {str(error).splitlines()[0]}") from None
+        state = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as error:  # A damaged file fails in whatever way its reader has.
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(f"{SMALL_FILE}: {said[0]}") from None
+    if not isinstance(state, dict):
+        raise ValueError(f"{SMALL_FILE}: it holds no names")
+    return state
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def build_without_memory(workload: Workload) -> nn.Module:
             model = workload.build_model()
         hidden = _hidden_tensors(model)
     except (NotImplementedError, RuntimeError) as error:
-        hidden, reason = [], str(error).splitlines()[0]
+        hidden, reason = [], (str(error).splitlines() or [type(error).__name__])[0]
     else:
         if not hidden:
             return model

@@ -98,8 +98,9 @@ def load_pretrained(
     try:
         read_into(held, found.stored)
     except (OSError, RuntimeError, ValueError) as error:
+        said = str(error).splitlines() or [type(error).__name__]
         raise GpuplanError(
-            f"The weights in {weights.place} could not be read: {str(error).splitlines()[0]}",
+            f"The weights in {weights.place} could not be read: {said[0]}",
             fix="check that the files are whole.",
         ) from None
     if processes.is_first:

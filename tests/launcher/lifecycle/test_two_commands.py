@@ -7,13 +7,14 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from fake_engine import Clock, FakeEngine
+from fake_engine import Clock, FakeEngine, Killed
 from launch_records import RUN, make_context, make_record
 
 from gpuplan.catalog.errors import GpuplanError, UsageError
 from gpuplan.launcher.lifecycle.resume import down, reconcile_run, resume, stop
 from gpuplan.launcher.lifecycle.transitions import LaunchContext, ask, attend, begin, wait_started
 from gpuplan.launcher.store.accounting import spent_usd
+from gpuplan.launcher.store.estimates import StoreError
 from gpuplan.launcher.store.launch_record import LaunchRecord
 from gpuplan.launcher.store.spending_limits import SpendingLimits
 
@@ -158,3 +159,51 @@ def test_a_launch_that_an_earlier_version_opened_again_is_closed(
     after, _ = reconcile_run(context, opened)
     assert (after.state, after.outcome) == ("ended", ended.outcome)
     assert spent_usd(after, now=engine.clock()) == spent_usd(ended, now=engine.clock())
+
+
+def test_a_run_that_has_trained_is_not_launched_again_while_its_machines_are_torn_down(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
+    record = launched(context, tmp_path)
+
+    def launch_again() -> None:
+        with pytest.raises(UsageError, match="has trained all its steps"):
+            resume(context, context.ledger.get(RUN), SpendingLimits())
+
+    at(engine, "down done", launch_again)
+    ended = attend(context, record)
+    assert (ended.outcome, len(engine.books), engine.live()) == ("succeeded", 1, [])
+    assert ended.last is not None and not ended.last.is_bound, "whoever saw it end knows better"
+
+
+def test_a_command_that_is_killed_while_it_tears_down_does_not_lose_a_success(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
+    record = launched(context, tmp_path)
+
+    def die() -> None:
+        raise Killed
+
+    at(engine, "down done", die)
+    with pytest.raises(Killed):
+        attend(context, record)
+    after, _ = reconcile_run(context, context.ledger.get(RUN))
+    assert (after.outcome, engine.live()) == ("succeeded", [])
+    assert spent_usd(after, now=engine.clock()) >= engine.billed_usd()
+
+
+def test_machines_go_where_the_end_of_their_job_cannot_be_kept(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = launched(context, tmp_path)
+
+    def refuse(*_: object, **__: object) -> LaunchRecord:
+        raise StoreError("the disk is full")
+
+    at(engine, "tail done", lambda: monkeypatch.setattr(context.ledger, "update", refuse))
+    with pytest.raises(StoreError, match="full"):
+        attend(context, record)
+    assert engine.live() == []
+    monkeypatch.undo()
+    after, _ = reconcile_run(context, context.ledger.get(RUN))
+    assert not after.is_open and spent_usd(after, now=engine.clock()) >= engine.billed_usd()
