@@ -38,6 +38,7 @@ from .groups import (
 from .memory import memory_part
 from .programmes import Programme
 from .programmes_part import programmes_part
+from .published_best_part import published_best_part
 from .regret import Sweep, find_sweeps
 from .regret_part import regret_part
 from .speed import Speed
@@ -132,6 +133,7 @@ def page(
             bias_by_precision(records, evaluated["source"], groups),
         ),
         regret_part(find_sweeps(records, evaluated["configuration"]), on_networks),
+        published_best_part(),
         _one_device_part(evaluated, records),
         memory_part(evaluated[None], records),
         _truths_part(truths),

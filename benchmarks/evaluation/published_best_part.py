@@ -1,0 +1,91 @@
+"""The part of docs/accuracy.md about layouts that somebody tuned, beside ours: one line a cell."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from .tables import DASH, percent, row_of, signed
+
+CELLS = Path(__file__).with_name("published_best.json")
+CAUSES = Path(__file__).with_name("published_best.toml")
+NEAR = 1.10
+"""Published ÷ best, predicted: as good as our best."""
+WANTED = 0.80
+"""Share of the cells that are near."""
+SHOWN = 0.015
+"""Parts that differ by less of a step are not told."""
+INTRODUCTION = """\
+## Layouts that somebody tuned
+
+A cell is a dense model, machines, global batch, precision and software for which a vendor published
+the configuration it tuned, without a time. *Longer* is how much longer that step is predicted to be
+than the best layout of our search there, and *where* in which parts, as shares of our step. Memory
+is the share of a device that is predicted to be taken, theirs and ours. Where a row does not state
+what is recomputed, it is taken to recompute as few layers as our memory prediction makes it. Nobody
+measured our layouts: a long step says that the vendor knew better, or tuned less. {near} of {cells}
+cells are within {bound} (wanted: {wanted}). Made by `benchmarks/evaluation/published_best.py`;
+nothing is fitted to them."""
+
+
+def published_best_part() -> str:
+    """Return the table of the cells that are kept, worst first; nothing where none are."""
+    if not CELLS.exists():
+        return ""
+    kept = json.loads(CELLS.read_text(encoding="utf-8"))
+    causes = tomllib.loads(CAUSES.read_text(encoding="utf-8"))["cause"]
+    return table_part(kept["cells"], kept["left_out"], causes)
+
+
+def table_part(
+    cells: Sequence[Mapping[str, Any]],
+    left_out: Sequence[str],
+    causes: Sequence[Mapping[str, str]],
+) -> str:
+    """Return the part of the page.
+
+    Args:
+        cells: as `published_best.Cell` has them.
+        left_out: one line for each row that has no cell.
+        causes: `cell`, a pattern as in a shell, and `text`; the first that fits counts.
+    """
+    near = sum(cell["ratio"] <= NEAR for cell in cells)
+    headings = "cell", "published", "ours", "longer", "where", "memory", "cause"
+    lines = [row_of(headings), row_of(("---", "---", "---", "--:", "---", "--:", "---"))]
+    for cell in sorted(cells, key=lambda one: -one["ratio"]):
+        fills = (percent(cell[name], 0) for name in ("published_fill", "best_fill"))
+        lines.append(
+            row_of(
+                (
+                    cell["name"],
+                    cell["published"],
+                    cell["best"],
+                    signed(cell["ratio"] - 1),
+                    _where(cell["longer"]),
+                    ", ".join(fills),
+                    DASH if cell["ratio"] <= NEAR else _cause_of(cell["name"], causes),
+                )
+            )
+        )
+    said = INTRODUCTION.format(
+        near=near, cells=len(cells), bound=percent(NEAR - 1, 0), wanted=percent(WANTED, 0)
+    )
+    parts = [said, "\n".join(lines)]
+    if left_out:
+        parts += ["No cell:", "\n".join(sorted(set(left_out)))]
+    return "\n\n".join(parts)
+
+
+def _where(longer: Mapping[str, float]) -> str:
+    told = sorted(longer.items(), key=lambda one: -abs(one[1]))
+    words = [f"{name} {signed(share)}" for name, share in told if abs(share) >= SHOWN]
+    return ", ".join(words) or DASH
+
+
+def _cause_of(name: str, causes: Sequence[Mapping[str, str]]) -> str:
+    found = (one["text"] for one in causes if fnmatch(name.lower(), one["cell"].lower()))
+    return next(found, "unknown")

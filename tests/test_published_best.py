@@ -1,0 +1,123 @@
+"""Layouts that somebody tuned, set beside ours: what rows leave open, and the table of the page."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.profiles.tracing_process.service import make_profile
+from gpuplan.profiles.user_model.spec import parse_model_spec
+
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "benchmarks"))  # As `make accuracy` runs.
+published_best = importlib.import_module("evaluation.published_best")
+published_best_part = importlib.import_module("evaluation.published_best_part")
+
+LAYERS = 4
+
+
+def row(**changed: Any) -> dict[str, Any]:
+    """Return a published configuration of a small decoder on half a rack."""
+    return {
+        "source": "made up",
+        "date": "2026-01",
+        "model": "tiny",
+        "task": "Pre-Training Performance",
+        "dims": {"layers": LAYERS, "hidden": 256, "heads": 4, "kv_heads": 4, "vocab": 512},
+        "seq_len": 4096,
+        "accelerator": "GB200",
+        "devices": 32,
+        "layout": {"tp": 1, "pp": 1, "cp": 1, "ep": 1, "dp": 32, "vpp": 1, "fsdp": None},
+        "micro_batch": 1,
+        "global_batch": 64,
+        "precision": "BF16",
+        "recompute": None,
+        **changed,
+    }
+
+
+def test_gb200_of_a_vendors_table_are_one_rack() -> None:
+    record = published_best.run_of(row())
+    assert record.per_node == 72
+    assert record.inter_node_gbit_s == 72 * 400
+
+
+def test_nodes_of_other_devices_stay_as_they_are_sold() -> None:
+    record = published_best.run_of(row(accelerator="H100-80GB-SXM"))
+    assert record.per_node is None
+    assert record.inter_node_gbit_s is None
+
+
+@pytest.fixture(scope="module")
+def cache() -> ModelCache:
+    params = {
+        "layers": LAYERS,
+        "hidden": 256,
+        "heads": 4,
+        "kv_heads": 4,
+        "vocab": 512,
+        "seq_len": 4096,
+    }
+    spec = parse_model_spec(str(ROOT / "examples" / "decoder.py"), params=params)
+    return ModelCache(make_profile(spec, numerics=("amp16", "pure16")))
+
+
+@pytest.mark.parametrize("layers_that_must", [1, 2, 3])
+def test_as_few_layers_are_recomputed_as_must_be(
+    cache: ModelCache, monkeypatch: pytest.MonkeyPatch, layers_that_must: int
+) -> None:
+    def fits(_cache: Any, _site: Any, setup: Any) -> bool:
+        return bool(setup.recompute_share >= layers_that_must / LAYERS)
+
+    monkeypatch.setattr(published_best, "_fits", fits)
+    catalogue = load_catalogue()
+    stated = published_best.state_run(
+        published_best.run_of(row()), catalogue.accelerators["GB200"], instances=()
+    )
+    found = list(published_best._of_some_layers(row(), stated.setup, cache, stated.site))
+    assert {one.recompute_share for one in found} == {layers_that_must / LAYERS}
+    stated_row = row(recompute="full")
+    assert not list(published_best._of_some_layers(stated_row, stated.setup, cache, stated.site))
+
+
+def test_rows_of_adapters_have_no_cell() -> None:
+    cells, left_out = published_best.cells_of([row(task="LoRA Performance")])
+    assert not cells
+    assert left_out == ["- tiny: LoRA Performance: this decoder has no adapters"]
+
+
+@pytest.mark.parametrize(("pipeline", "stages"), [(1, {3}), (2, {2, 3})])
+def test_fsdp_keeps_what_it_gathered_between_the_micro_batches_of_a_pipeline(
+    pipeline: int, stages: set[int]
+) -> None:
+    layout = {"tp": 1, "pp": pipeline, "cp": 1, "ep": 1, "dp": 32 // pipeline, "vpp": 1, "fsdp": 1}
+    given = row(layout=layout, micro_batch=2, source="pytorch/torchtitan")
+    stated = published_best.state_run(
+        published_best.run_of(given), load_catalogue().accelerators["GB200"], instances=()
+    )
+    ways = published_best._ways_of(given, stated.setup)
+    assert {one.layout.zero_stage for one in ways} == stages
+
+
+def test_the_table_counts_near_cells_and_says_where_time_goes_and_why() -> None:
+    cell = {
+        "name": "LLAMA on 8 H100 FP8, batch 8",
+        "published": "dp8 mb1 rc=full",
+        "best": "dp4.tp2 mb1 rc=none",
+        "ratio": 1.3,
+        "published_fill": 0.5,
+        "best_fill": 0.9,
+        "longer": {"kernels": 0.31, "pipeline": -0.01, "data parallel": 0.0},
+    }
+    near = {**cell, "name": "other", "ratio": 1.1}
+    text = published_best_part.table_part(
+        [near, cell], ["- x: fits nowhere"], [{"cell": "llama on*", "text": "held back"}]
+    )
+    assert "1 of 2" in text
+    assert "| +30.0 % | kernels +31.0 % | 50 %, 90 % | held back |" in text
+    assert text.index("LLAMA") < text.index("| other |")
+    assert "- x: fits nowhere" in text
