@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,7 +119,9 @@ def estimate(
         recommended_on_large_clouds=found.recommended_on_large_clouds,
         near_miss=found.near_miss,
         prices=found.prices,
-        plans=tuple(with_own_terms(plan, book, at=started) for plan in found.plans),
+        plans=tuple(
+            with_own_terms(plan, book, at=started) for plan in _with_moving_prices(found.plans)
+        ),
         feasible=found.feasible,
         rejected=found.rejected,
         hidden=found.hidden,
@@ -130,6 +132,29 @@ def estimate(
     if question.money.purchase != "all":
         return answer
     return answer.model_copy(update={"ways_to_pay": _ways_to_pay(answer, model.catalogue)})
+
+
+def _with_moving_prices(plans: Iterable[Plan]) -> Iterator[Plan]:
+    """Yield plans, those on spot machines with what the user's snapshots say of their price."""
+    from ..catalog.prices.spot_history import spot_history
+    from ..planner.cost.spot_moves import spot_price_range, with_moving_price
+
+    every = list(plans)
+    places = {_place(plan) for plan in every if plan.offer.purchase == "spot"}
+    known = spot_history(places)
+    for plan in every:
+        job, prices = plan.whole_job, known.get(_place(plan), {})
+        moves = None
+        if job is not None and plan.offer.purchase == "spot":
+            moves = spot_price_range(prices, job.hours)
+        if job is None or moves is None:
+            yield plan
+        else:
+            yield plan.model_copy(update={"whole_job": with_moving_price(job, moves)})
+
+
+def _place(plan: Plan) -> tuple[str, str, str]:
+    return plan.offer.provider, plan.offer.region, plan.offer.instance_type
 
 
 def _ways_to_pay(answer: Estimate, catalogue: Catalogue) -> tuple[WaysToPay, ...]:

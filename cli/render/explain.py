@@ -199,7 +199,7 @@ def origins(plan: Plan, answer: Estimate | None, sources: Mapping[str, str]) -> 
     return {
         "step time": BASIS_OF_TIME[plan.step_time_s.basis],
         "memory": BASIS_OF_MEMORY[plan.peak_memory_bytes.basis],
-        "price": f"{offer.purchase}, basis {offer.price_basis}{dated}{snapshot}{_terms(offer)}",
+        "price": f"{offer.purchase}, basis {offer.price_basis}{dated}{snapshot}{_terms(plan)}",
         **_stops_origin(plan),
         **energy,
         **sources,
@@ -220,15 +220,23 @@ def _stops_origin(plan: Plan) -> dict[str, str]:
     return found
 
 
-def _terms(offer: ChosenOffer) -> str:
+def _terms(plan: Plan) -> str:
     """Return what the user's pricebook changes of a price, behind its basis, and what moves it."""
-    terms = ""
+    offer, terms = plan.offer, ""
     if offer.discount_percent is not None:
         listed = format_price(offer.list_usd_per_hour)
         terms += f", {offer.discount_percent:g} % off {listed} by your pricebook"
     if offer.tax_percent:
         terms += f", before {offer.tax_percent:g} % tax"
-    return terms + (SPOT_MOVES if offer.purchase == "spot" else "")
+    moves = None if plan.whole_job is None else plan.whole_job.spot_price
+    if offer.purchase != "spot":
+        return terms
+    if moves is None:
+        return terms + SPOT_MOVES
+    return (
+        f"{terms}; it moves while a job runs, 80 % ×{moves.low:.2f} to {moves.high:.2f} by your"  # noqa: RUF001
+        f" snapshots' prices of {moves.prices} days: the interval of the cost holds it"
+    )
 
 
 def notes_of(plan: Plan) -> tuple[str, ...]:

@@ -314,6 +314,19 @@ class PlanEnergy(FrozenModel):
     """The same for a million tokens; None for a model without tokens."""
 
 
+class SpotPriceRange(FrozenModel):
+    """How far the price of spot machines moves while a job runs, by prices that were seen."""
+
+    low: float
+    """Low end of 80 % of the price over that of the job's begin, at most 1."""
+    high: float
+    """High end of the same, at least 1."""
+    prices: int
+    """Days with a price that this rests on."""
+    days: int
+    """From the first of them to the last."""
+
+
 class WholeJob(FrozenModel):
     """The run with everything that is paid for around it, as `launch` counts it.
 
@@ -335,6 +348,9 @@ class WholeJob(FrozenModel):
     """High end of the 80 % interval, US dollars."""
     spot_usd: Usd | None = None
     """US dollars on the spot market of the plan's region, its interruptions counted."""
+    spot_price: SpotPriceRange | None = None
+    """How far the price of a spot plan moves, which its interval holds; None where that is not
+    known, or it is no spot plan."""
     cost_lines: tuple[CostLine, ...] = ()
     """What the dollars are made of."""
     data_lines: tuple[DataLine, ...] = ()

@@ -3,6 +3,7 @@
 from answers import make_offer, make_plan, make_run, make_stops
 
 from gpuplan.cli.render.explain import origins
+from gpuplan.planner.plan.parts import SpotPriceRange
 from gpuplan.planner.plan.plan import DataLine
 
 
@@ -25,4 +26,11 @@ def test_a_spot_price_is_said_to_move_and_no_other_is() -> None:
     spot = origins(make_plan(offer=make_offer(purchase="spot", discount_percent=12)), None, {})
     assert spot["price"].endswith("no history of it is known")
     assert "12 % off" in spot["price"]
+    plan = make_plan(offer=make_offer(purchase="spot"), run=make_run())
+    assert plan.whole_job is not None
+    moves = SpotPriceRange(low=0.8, high=1.25, prices=9, days=60)
+    known = plan.model_copy(
+        update={"whole_job": plan.whole_job.model_copy(update={"spot_price": moves})}
+    )
+    assert "×0.80 to 1.25 by your snapshots' prices of 9 days" in origins(known, None, {})["price"]  # noqa: RUF001
     assert "it moves" not in origins(make_plan(offer=make_offer()), None, {})["price"]
