@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..launcher.skypilot.check import SkyCheck
     from ..planner.goodput.own_stops import OwnStops
     from ..planner.predict.fits import FitsAnswer
-    from ..planner.predict.known_runs import KnownRuns
+    from ..planner.predict.measured.known_runs import KnownRuns
     from ..planner.predict.timeline import Span
     from ..planner.validation.errors import Validation
     from ..planner.validation.folds import Protocol
@@ -335,7 +335,7 @@ def calibrated_profile(inputs: Inputs) -> tuple[Profile, tuple[str, ...]]:
     if not isinstance(inputs.profile, MeasuredProfile):
         return inputs.profile, ()
     from ..catalog.names import resolve_accelerator
-    from ..planner.predict.calibration import calibrated
+    from ..planner.predict.measured.calibration import calibrated
 
     try:
         name = resolve_accelerator(inputs.profile.measured.device.name, catalogue=inputs.catalogue)

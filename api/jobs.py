@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ..launcher.local.actuals import Actuals
     from ..launcher.local.export_weights import ExportedWeights
     from ..launcher.local.run_request import RunRequest, RunResult
-    from ..launcher.prepare.export import Exported
     from ..launcher.prepare.prepare import Prepared
     from ..launcher.prepare.request import LaunchRequest
+    from ..launcher.prepare.task.export import Exported
     from ..launcher.runner.weights.formats import WeightDtype, WeightFormat
     from ..launcher.store.sourced_plan import SourcedPlan
     from ..planner.plan.plan import Plan
@@ -78,7 +78,7 @@ def _keep_step(result: RunResult, spec: ModelSpec) -> None:
     """Let later estimates of the plan rest on its run, if it ran on the planned devices."""
     from ..launcher.store.estimates import Store
     from ..launcher.store.measured_steps import is_on_planned, keep_step, workload_key
-    from ..planner.predict.known_runs import run_key
+    from ..planner.predict.measured.known_runs import run_key
 
     record, plan = result.record, result.plan
     # Processors of two machines are hardly ever the same, and a driver does not name them.
@@ -183,8 +183,8 @@ def launch(
 
     from ..launcher.prepare import plan_choice, project
     from ..launcher.prepare import prepare as launching
-    from ..launcher.prepare.own_terms import at_own_terms
-    from ..launcher.prepare.project_money import held_to_project
+    from ..launcher.prepare.money.own_terms import at_own_terms
+    from ..launcher.prepare.money.project_money import held_to_project
     from ..launcher.prepare.request import LaunchRequest
     from ..launcher.store.estimates import Store
     from ..launcher.store.launches import Ledger
@@ -245,10 +245,10 @@ def export(
             which can.
         PriceError: SkyPilot would rent where no price is known.
     """
-    from ..launcher.prepare.export import ExportJob
-    from ..launcher.prepare.export import export as write
     from ..launcher.prepare.plan_choice import catalogue_of
     from ..launcher.prepare.project import read_project
+    from ..launcher.prepare.task.export import ExportJob
+    from ..launcher.prepare.task.export import export as write
     from ..launcher.store.plan_file import given_plan
 
     given = given_plan(plan)

@@ -46,7 +46,7 @@ def context(
     from ..launcher.lifecycle.cloud_instances import terminate_on_power_off
     from ..launcher.lifecycle.context import LaunchContext
     from ..launcher.lifecycle.shutdown_behavior import TerminateOnPowerOff
-    from ..launcher.prepare.orders_file import renew_orders
+    from ..launcher.prepare.task.orders_file import renew_orders
     from ..launcher.skypilot.engine import SkyEngine
     from ..launcher.store.launches import default_ledger
 
@@ -174,7 +174,7 @@ def rent(
         EngineError: SkyPilot refused or failed; what was started is given back.
     """
     from ..launcher.lifecycle.engine import NoCapacityError
-    from ..launcher.prepare.project_money import held_to_project
+    from ..launcher.prepare.money.project_money import held_to_project
 
     tried: list[Prepared] = []
     while True:

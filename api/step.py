@@ -100,7 +100,7 @@ def _kernel_s(
     import numpy as np
 
     from ..catalog.snapshot import load_catalogue
-    from ..planner.predict.model_cache import ModelCache
+    from ..planner.predict.kept.model_cache import ModelCache
     from ..planner.step.kernel_times import KernelTable
     from ..profiles.analysis.costliest_kernels import kernels_of
 

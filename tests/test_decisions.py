@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuplan import api
-from gpuplan.cli.render.estimate import render_estimate
+from gpuplan.cli.render.plans.estimate import render_estimate
 from gpuplan.planner.plan.plan import Estimate, Plan
 
 pytestmark = pytest.mark.slow

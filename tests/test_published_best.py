@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.profiles.tracing_process.service import make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ...catalog.errors import GpuplanError
 from ...planner.plan.setup import Setup
-from ...planner.predict.model_cache import ModelCache
+from ...planner.predict.kept.model_cache import ModelCache
 from ...planner.predict.peak_memory import is_roomy, memory_parts
 from ...planner.validation.folds import Protocol, held_out_accelerators, held_out_constants
 from ...planner.validation.unstated_recompute import recompute_to_fit

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...catalog.errors import GpuplanError
 from ...planner.hardware.device import peak_flops
 from ...planner.plan.plan import Estimated
-from ...planner.predict.model_cache import ModelCache
+from ...planner.predict.kept.model_cache import ModelCache
 from ...planner.predict.peak_memory import memory_parts
 from ...planner.predict.predict import Prediction, predict
 from ...planner.validation.errors import Observation, Verdict

@@ -12,7 +12,7 @@ from ...catalog.version import VERSION
 from ...planner.constants import Constants
 from ...planner.hardware.cluster import Site
 from ...planner.plan.setup import Setup
-from ...planner.predict.model_cache import ModelCache
+from ...planner.predict.kept.model_cache import ModelCache
 from ...planner.predict.step_time import doubts_of, planned_step_s, step_parts
 from ...planner.validation.errors import Observation, Validation, prediction_errors
 from ...planner.validation.folds import Protocol

@@ -29,17 +29,21 @@ from gpuplan.planner.hardware.device import capacity_bytes
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.plan.setup import Setup
-from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.setup import RECOMPUTE_PER_OP
 from gpuplan.planner.predict.step_time import planned_step_s, step_parts
-from gpuplan.planner.search.data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
+from gpuplan.planner.search.layouts.data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
+from gpuplan.planner.search.layouts.some_layers import (
+    FRAGMENTATION,
+    equal_layers,
+    recomputed_layers,
+)
+from gpuplan.planner.search.layouts.tried_layouts import tried_layouts
 from gpuplan.planner.search.search_space import space_of
-from gpuplan.planner.search.some_layers import FRAGMENTATION, equal_layers, recomputed_layers
 from gpuplan.planner.search.splits.outcome import Found
 from gpuplan.planner.search.splits.predictor import SplitPredictor
 from gpuplan.planner.search.splits.rows import Kind
-from gpuplan.planner.search.tried_layouts import tried_layouts
 from gpuplan.planner.validation.record_defaults import state_run
 from gpuplan.profiles.records import RunRecord
 from gpuplan.profiles.tracing_process.service import make_profile

@@ -92,7 +92,7 @@ def command(
 
 def _of_run(run: str, form: str, out_file: str | None) -> str:
     from ... import api
-    from ..render.actuals import render_lines, render_markdown
+    from ..render.runs.actuals import render_lines, render_markdown
     from ..render.text.columns import to_text
 
     answer = api.actuals(run)
@@ -107,7 +107,7 @@ def _imported(
     files: Sequence[str], rates: dict[str, Decimal], form: str, out_file: str | None
 ) -> str:
     from ... import api
-    from ..render.billing import render_lines, render_markdown
+    from ..render.runs.billing import render_lines, render_markdown
     from ..render.text.columns import to_text
 
     if not files:

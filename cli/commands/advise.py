@@ -141,7 +141,7 @@ def command(model: str, **options: Any) -> int:
 def _rendered(answer: Advice, form: str, asked: AdviseOptions) -> str:
     if form == "json":
         return answer.model_dump_json() + "\n"
-    from ..render.advise import advice_markdown, render_advice
+    from ..render.plans.advise import advice_markdown, render_advice
     from ..render.text.columns import comfortable, to_text
     from ..terminal.output import screen_for
 

@@ -118,7 +118,7 @@ def command(
     from ..render.calibrate import render_calibration, render_check
 
     if from_store:
-        from ..render.own_runs import render_own_runs
+        from ..render.runs.own_runs import render_own_runs
 
         _refuse_to_measure()
         click.echo(render_own_runs(api.calibrate_from_store(name=name, out=out), form), nl=False)

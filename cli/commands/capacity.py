@@ -96,7 +96,7 @@ def command(
             fix="gpuplan capacity gpuplan.yaml --have H100:64.",
         )
     from ... import api
-    from ..render.capacity import render_capacity
+    from ..render.market.capacity import render_capacity
     from ..terminal.output import chosen_format, screen_for, write_output
 
     with counted_progress("Asking the clouds …", quiet=quiet) as tell:
@@ -129,7 +129,7 @@ def _of_project(
     project: str, have: tuple[str, ...], form: str | None, out_file: str | None, *, quiet: bool
 ) -> int:
     from ... import api
-    from ..render.capacity_over_time import render_capacity_over_time
+    from ..render.market.capacity_over_time import render_capacity_over_time
     from ..terminal.output import chosen_format, screen_for, write_output
 
     there = _counts(have) if have else None

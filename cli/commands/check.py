@@ -19,7 +19,7 @@ def command(form: str | None, out_file: str | None, quiet: bool) -> int:
     key is shown or kept. The exit code is 0 when at least one can be used, else 1.
     """
     from ... import api
-    from ..render.check import render_check
+    from ..render.market.check import render_check
     from ..render.text.columns import comfortable, to_text
     from ..terminal.output import chosen_format, screen_for, write_output
 

@@ -354,21 +354,21 @@ def _rendered(
     if form == "json":
         return answer.model_dump_json() + "\n"
     if form == "csv":
-        from ..render.csv import render_csv
+        from ..render.plans.csv import render_csv
 
         return render_csv(answer)
     if form == "markdown":
-        from ..render.markdown import render_markdown
+        from ..render.plans.markdown import render_markdown
 
         return render_markdown(answer)
-    from ..render.estimate import render_estimate
+    from ..render.plans.estimate import render_estimate
     from ..render.text.columns import comfortable, to_text
     from ..terminal.output import screen_for
 
     screen = screen_for(asked.out_file)
     width = comfortable(screen.width)
     if plan is None:
-        from ..render.ways_to_pay import render_ways
+        from ..render.plans.ways_to_pay import render_ways
 
         lines = [
             *render_estimate(answer, model=model, width=width),
@@ -376,7 +376,7 @@ def _rendered(
         ]
         return to_text(lines, colour=screen.color)
     from ... import api
-    from ..render.explain import render_plan
+    from ..render.plans.explain import render_plan
 
     sources = api.sources(plan, offers=asked.offers, curves=given_curves(asked.curves))
     lines = render_plan(plan, answer, sources=sources, width=width)
@@ -385,7 +385,7 @@ def _rendered(
 
 def _draw(inputs: Inputs, question: Question, answer: Estimate, asked: EstimateOptions) -> None:
     from ... import api
-    from ..render.pareto import render_pareto
+    from ..render.plans.pareto import render_pareto
     from ..terminal.output import screen_for, write_output
 
     with counted_progress("Comparing numbers of nodes …", quiet=asked.quiet) as tell:
@@ -396,7 +396,7 @@ def _draw(inputs: Inputs, question: Question, answer: Estimate, asked: EstimateO
 
 def _write_trace(inputs: Inputs, plan: Plan, path: str) -> None:
     from ... import api
-    from ..render.trace import render_trace
+    from ..render.plans.trace import render_trace
     from ..terminal.output import write_output
 
     write_output(render_trace(api.timeline(inputs, plan), plan), path, option="--trace")

@@ -85,6 +85,6 @@ def command(
     if printed == "json":
         write_output(written.model_dump_json(indent=2) + "\n")
     else:
-        from ..render.weights import render_weights
+        from ..render.runs.weights import render_weights
 
         write_output(render_weights(written))

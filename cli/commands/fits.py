@@ -157,7 +157,7 @@ def refuse_count(on: str) -> None:
 def _rendered(answer: FitsAnswer, form: str, out_file: str | None) -> str:
     if form == "json":
         return answer.model_dump_json() + "\n"
-    from ..render.fits import render_fits
+    from ..render.plans.fits import render_fits
     from ..render.text.columns import comfortable, to_text
     from ..terminal.output import screen_for
 

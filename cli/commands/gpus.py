@@ -34,7 +34,7 @@ def command(
     from ... import api
     from ...catalog.names import ambiguous_members, assumption_about
     from ...catalog.snapshot import load_catalogue
-    from ..render import accelerators as render
+    from ..render.market import accelerators as render
     from ..terminal.output import chosen_format, screen_for, write_output
 
     form = chosen_format(form, out_file, FORMATS)

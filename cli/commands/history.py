@@ -75,7 +75,7 @@ def command(run: str | None, **options: Any) -> int:
     """  # noqa: D301
     from ... import api
     from ..options.launches import make_context, say_unreadable
-    from ..render.launches import launches_csv, launches_json, render_history, render_one
+    from ..render.runs.launches import launches_csv, launches_json, render_history, render_one
     from ..render.text.columns import to_text
     from ..terminal.output import chosen_format, screen_for, write_output
 
@@ -117,7 +117,7 @@ def _sums(context: LaunchContext, asked: HistoryOptions, form: str) -> str:
     """Return the sums as text."""
     from ... import api
     from ..options.launches import say_unreadable
-    from ..render import launch_sums
+    from ..render.runs import launch_sums
     from ..render.text.columns import to_text
     from ..terminal.output import screen_for
 

@@ -225,7 +225,7 @@ def _write_record(record: LaunchRecord, asked: LaunchOptions) -> None:
 
 
 def _say_money(prepared: Prepared) -> None:
-    from ..render.launch import render_launch
+    from ..render.runs.launch import render_launch
     from ..render.text.columns import to_text
 
     click.echo(to_text(render_launch(prepared), colour=False), err=True, nl=False)

@@ -139,7 +139,7 @@ def _list(asked: OffersOptions) -> int:
     """Print the offers; return 0, or the exit code for no offer."""
     from ... import api
     from ...catalog.listing.no_match import no_match_text
-    from ..render import offers as render
+    from ..render.market import offers as render
     from ..terminal.output import chosen_format, screen_for, write_output
 
     form = chosen_format(asked.form, asked.out_file, FORMATS)
@@ -168,7 +168,7 @@ def _list(asked: OffersOptions) -> int:
 
 def _export(folder: Path, asked: OffersOptions) -> None:
     from ... import api
-    from ..render.sky_tables import render_export
+    from ..render.market.sky_tables import render_export
     from ..terminal.output import write_output
 
     done = api.export_prices(folder, offers=asked.offers_file)

@@ -81,7 +81,7 @@ def _refuse_options_of_one_answer(asked: EstimateOptions) -> None:
 
 
 def _rendered(answer: Sweep, form: str, asked: EstimateOptions) -> str:
-    from ..render.param_sweep import render_sweep, render_sweep_csv, render_sweep_markdown
+    from ..render.plans.param_sweep import render_sweep, render_sweep_csv, render_sweep_markdown
 
     if form == "json":
         return answer.model_dump_json() + "\n"

@@ -48,7 +48,7 @@ def command(**options: Any) -> None:
     Every estimate is stored with its first 100 plans; `gpuplan show PLAN-ID` shows one in full.
     """
     from ... import api
-    from ..render.plans import render_kept, render_kept_csv, render_kept_markdown
+    from ..render.plans.plans import render_kept, render_kept_csv, render_kept_markdown
     from ..render.text.columns import comfortable, to_text
     from ..terminal.output import chosen_format, screen_for, write_output
 

@@ -41,7 +41,7 @@ def command(context: click.Context) -> None:
 def state(form: str | None, out_file: str | None, quiet: bool) -> None:
     """Show which snapshot is in use, and what each provider answered."""
     from ... import api
-    from ..render.prices import render_snapshot
+    from ..render.market.prices import render_snapshot
     from ..terminal.output import chosen_format, screen_for, write_output
 
     form = chosen_format(form, out_file, STATE_FORMATS)
@@ -76,7 +76,7 @@ def refresh(
     nobody answers; older snapshots stay as they are, whatever happens.
     """
     from ... import api
-    from ..render.prices import render_snapshot
+    from ..render.market.prices import render_snapshot
     from ..terminal.output import chosen_format, screen_for, write_output
 
     if offline:
@@ -116,7 +116,7 @@ def diff(
 ) -> None:
     """Show which prices changed from an older snapshot to the newest, the largest change first."""
     from ... import api
-    from ..render.prices import render_difference
+    from ..render.market.prices import render_difference
     from ..terminal.output import chosen_format, screen_for, write_output
 
     found = api.prices.diff(_day(since))
@@ -144,13 +144,13 @@ def history(
     NAME:8 is instances of eight. A file that ends in .svg gets a picture.
     """
     from ... import api
-    from ..render.prices import render_history
+    from ..render.market.prices import render_history
     from ..terminal.output import chosen_format, screen_for, write_output
 
     found = api.prices.history(accelerator, providers=provider)
     form = chosen_format(form, out_file, HISTORY_FORMATS)
     if form == "svg":
-        from ..render.price_chart import history_svg
+        from ..render.market.price_chart import history_svg
 
         write_output(history_svg(found), out_file)
         return

@@ -278,7 +278,7 @@ def _run_model(model: str, asked: RunOptions) -> int:
 
         write_output(json.dumps(result.record, indent=1) + "\n", out_file)
     else:
-        from ..render.run import render_result
+        from ..render.runs.run import render_result
         from ..render.text.columns import to_text
 
         lines = render_result(result)

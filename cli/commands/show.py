@@ -18,7 +18,7 @@ def command(plan_id: str, form: str | None, out_file: str | None, quiet: bool) -
     PLAN-ID is as `gpuplan estimate` and `gpuplan plans` print it, or its first characters.
     """
     from ... import api
-    from ..render.explain import render_plan
+    from ..render.plans.explain import render_plan
     from ..render.text.columns import comfortable, to_text
     from ..terminal.output import chosen_format, screen_for, write_output
 
@@ -28,7 +28,7 @@ def command(plan_id: str, form: str | None, out_file: str | None, quiet: bool) -
         write_output(kept.plan.model_dump_json() + "\n", out_file)
         return
     if form == "markdown":
-        from ..render.explain_markdown import plan_markdown
+        from ..render.plans.explain_markdown import plan_markdown
 
         text = plan_markdown(kept.plan, kept.estimate, sources=api.sources(kept.plan))
         write_output(text, out_file)

@@ -69,7 +69,7 @@ def command(runs: tuple[str, ...], **options: Any) -> int:
 def _write(
     context: LaunchContext, found: list[tuple[LaunchRecord, Finding]], asked: StatusOptions
 ) -> None:
-    from ..render.launches import launches_json, render_status
+    from ..render.runs.launches import launches_json, render_status
     from ..render.text.columns import to_text
     from ..terminal.output import chosen_format, screen_for, write_output
 

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from ... import api
 from ...catalog.errors import GpuplanError, UsageError
-from ..render.report.html import render_html
+from ..render.report.formats.html import render_html
 from . import launch_views, price_views, project_views, views
 from .door import Door
 from .page import Lines, View, asset, render, style

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from ...catalog.text.money import format_money
 from ...launcher.store.burn_down import BurnDown
-from ..render.report.burn_down import UntilMonth
+from ..render.report.tables.burn_down import UntilMonth
 from .drawing import (
     Place,
     Scale,

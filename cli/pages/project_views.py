@@ -17,8 +17,8 @@ from ...api.projects.spending import with_launches
 from ...launcher.store.launch_record import LaunchRecord
 from ...planner.budget.report.report import BudgetReport
 from ...planner.budget.report.rows import ExperimentRow
-from ..render.report.burn_down import burn_down
 from ..render.report.figures import about_usd, usd
+from ..render.report.tables.burn_down import burn_down
 from .burn_charts import budget_burn_down
 from .launch_rows import attempt_spans
 from .page import Amount, Cell, Figure, Link, Rows, Tile, Tiles, View

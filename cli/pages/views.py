@@ -16,7 +16,7 @@ from ...catalog.text.money import format_money
 from ...catalog.text.quantity import UNKNOWN, format_bytes, format_gib, format_seconds
 from ...planner.budget.report.report import BudgetReport
 from ...planner.plan.plan import Estimate, Plan
-from ..render.explain import MEMORY_PARTS, STEP_PARTS, parts_of, setup_items
+from ..render.plans.explain import MEMORY_PARTS, STEP_PARTS, parts_of, setup_items
 from ..render.report.figures import about_usd, usd
 from ..render.text.wording import chance_text
 from .drawing import Bar, bars, part_bars

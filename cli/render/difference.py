@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ...planner.budget.difference.causes import Cause, Difference, ExperimentDifference
 from .report.figures import NOTHING, UNKNOWN, clean, cut, usd
-from .report.markdown import escaped
+from .report.formats.markdown import escaped
 from .text.columns import Align, aligned, column_widths
 
 HEADINGS = ("", "before", "after", "difference")

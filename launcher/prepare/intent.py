@@ -9,14 +9,14 @@ from decimal import Decimal
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ...planner.cost.run_cost import CENT
-from ...planner.predict.known_runs import run_key
+from ...planner.predict.measured.known_runs import run_key
 from ..lifecycle.transitions import this_process
 from ..skypilot.placement import Place
 from ..store.launch_record import LaunchRecord, PricedPlace
 from ..task_file import OUT_FOLDER
 from .prepare import Prepared
 from .request import LaunchRequest
-from .task import idle_minutes
+from .task.task import idle_minutes
 
 
 def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:

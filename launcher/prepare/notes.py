@@ -12,9 +12,9 @@ from ...planner.plan.plan import DataLine, Plan
 from ..guard.orders import Orders
 from ..lifecycle.shutdown_behavior import loses_nothing
 from ..skypilot.placement import TPU_SLICES
-from .purchase import Bought
+from .money.purchase import Bought
+from .money.unowned_cost import unowned_notes
 from .request import LaunchRequest
-from .unowned_cost import unowned_notes
 
 
 def launch_notes(

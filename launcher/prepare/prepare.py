@@ -42,8 +42,7 @@ from ..store.measured_steps import workload_key
 from ..store.project_limits import LimitStanding, ProjectFile, warnings
 from ..store.sourced_plan import SourcedPlan
 from ..training_data import launched_data
-from .guard_config import orders
-from .job import launch_job
+from .money.purchase import Bought, bought
 from .notes import launch_notes
 from .plan_choice import refuse_stale
 from .preflight import (
@@ -54,9 +53,10 @@ from .preflight import (
     refuse_unmounted,
 )
 from .project import Project
-from .purchase import Bought, bought
 from .request import LaunchRequest
-from .task import Task, build_task
+from .task.guard_config import orders
+from .task.job import launch_job
+from .task.task import Task, build_task
 
 FOLDER = "gpuplan-launches"
 """Below the folder where the command is run."""

@@ -13,7 +13,7 @@ from ...catalog.errors import UsageError
 from ...profiles.user_model.file_text import installed_imports
 from ...profiles.user_model.spec import ModelSpec
 from ..labels import this_user
-from .node_setup import Environment, Found
+from .task.node_setup import Environment, Found
 
 ENVIRONMENT_FILES: tuple[Found, ...] = ("uv.lock", "requirements.txt", "pyproject.toml")
 """The first that is there is taken."""

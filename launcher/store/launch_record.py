@@ -93,7 +93,7 @@ class LaunchRecord(FrozenModel):
     workload: str | None = None
     """What tells one model, with its params, from another (`measured_steps.py`)."""
     plan_key: str | None = None
-    """What tells one plan's step from another's (`planner/predict/known_runs.py`)."""
+    """What tells one plan's step from another's (`planner/predict/measured/known_runs.py`)."""
     managed: bool
     """Whether the engine recovers the job by itself (spot machines)."""
     nodes: int

@@ -13,7 +13,7 @@ from ...catalog.errors import GpuplanError
 from ...catalog.names import resolve_accelerator
 from ...catalog.snapshot import load_catalogue
 from ...catalog.types import CPU_PREFIX
-from ...planner.predict.known_runs import KnownRuns, KnownStep
+from ...planner.predict.measured.known_runs import KnownRuns, KnownStep
 from ...profiles.user_model.spec import ModelSpec
 from .estimates import Store
 from .origin import files_hash

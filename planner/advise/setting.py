@@ -15,12 +15,12 @@ from ..plan.errors import UnsupportedError
 from ..plan.plan import Plan
 from ..plan.question import Money, Question, Work
 from ..plan.setup import Setup
-from ..predict.model_cache import ModelCache
+from ..predict.kept.model_cache import ModelCache
 from ..predict.predict import predict
+from ..search.answer.to_plan import as_plan
 from ..search.candidate import Candidate
-from ..search.offers import PricedInstance
+from ..search.machines.offers import PricedInstance
 from ..search.progress import Progress, untold
-from ..search.to_plan import as_plan
 from ..software.checkpoint_size import checkpoint_bytes
 from ..software.stack import casts_layers
 

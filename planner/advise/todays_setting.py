@@ -15,9 +15,9 @@ from ..plan.plan import Plan
 from ..plan.question import Choices, Machine, Money, Question, Work
 from ..plan.setup import Setup
 from ..search.frozen_ways import KEPT_AS
-from ..search.offers import PricedInstance, survey
+from ..search.layouts.some_layers import asked_share
+from ..search.machines.offers import PricedInstance, survey
 from ..search.search_space import file_precision, stack_for
-from ..search.some_layers import asked_share
 from .setting import Setting
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..hardware.cluster import Site
 from ..offload.host_memory import steps_on_host
 from ..plan.setup import Setup
-from .model_cache import ModelCache
+from .kept.model_cache import ModelCache
 from .setup import accumulation_bytes, recompute_policies, stack_facts
 
 

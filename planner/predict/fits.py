@@ -20,7 +20,7 @@ from ..plan.plan import SCHEMA_VERSION, EstimatedHostMemory, EstimatedMemory, Me
 from ..plan.setup import Setup
 from ..software.frozen_base import why_not_kept
 from ..software.stack import casts_layers
-from .model_cache import ModelCache
+from .kept.model_cache import ModelCache
 from .predict import Prediction, predict
 
 LARGEST_TRIED = 2**30

@@ -6,7 +6,7 @@ from ..parallelism.legal_layouts import Shape
 from ..parallelism.rank_parameters import RankUnits, split_units
 from ..parallelism.rank_trace import Split
 from ..plan.setup import Setup
-from .model_cache import ModelCache
+from .kept.model_cache import ModelCache
 
 
 def units_by_stage(cache: ModelCache, setup: Setup) -> list[RankUnits]:

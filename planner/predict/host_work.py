@@ -14,7 +14,7 @@ from ..plan.layout import Layout
 from ..plan.plan import EstimatedHostMemory
 from ..plan.setup import Setup
 from .fullest_rank import stepped_parameters
-from .model_cache import ModelCache
+from .kept.model_cache import ModelCache
 
 
 def data_parallel_host_work(

@@ -31,7 +31,7 @@ from ..step.model_parallel_step import boundary_bytes
 from .fullest_rank import units_by_stage
 from .host_work import staging_bytes
 from .interval import safe_peak_bytes
-from .model_cache import ModelCache
+from .kept.model_cache import ModelCache
 from .setup import RECOMPUTE_MODES, recompute_policies, setup_residence, wire_bytes
 from .warm_up import warm_up_bytes
 

@@ -21,7 +21,7 @@ from .bandwidth import bandwidth_share
 from .host_work import host_memory_of
 from .input_wait import after_waiting, input_wait_s, waiting_notes
 from .interval import memory_interval, oom_probability, step_interval, was_seen
-from .model_cache import ModelCache
+from .kept.model_cache import ModelCache
 from .peak_memory import framework_of, memory_parts, reserved_bytes
 from .step_time import doubts_of, step_parts
 from .supported import refuse_unsupported

@@ -17,7 +17,7 @@ from ..parallelism.rank_parameters import expert_data_layout
 from ..plan.layout import Layout
 from ..plan.setup import Setup
 from .fullest_rank import units_by_stage
-from .model_cache import ModelCache
+from .kept.model_cache import ModelCache
 from .peak_memory import memory_share, state_of
 from .setup import wire_bytes
 

@@ -32,7 +32,7 @@ from ..step.model_parallel_step import (
     slowest_stages,
     stage_counts_of,
 )
-from .model_cache import ModelCache
+from .kept.model_cache import ModelCache
 from .setup import accumulation_bytes, recompute_policies, stack_facts
 
 

@@ -31,7 +31,7 @@ from ..step.model_parallel_step import boundary_bytes, hybrid_rows, hybrid_traff
 from .fullest_rank import fullest_rank, stepped_parameters
 from .host_work import activations_on_host, data_parallel_host_work
 from .interval import step_doubts
-from .model_cache import ModelCache
+from .kept.model_cache import ModelCache
 from .setup import accumulation_bytes, recompute_policies, stack_facts, wire_bytes
 from .split_step import (
     Candidates,

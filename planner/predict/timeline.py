@@ -15,7 +15,7 @@ from ..plan.plan import Plan
 from ..plan.setup import Setup
 from ..software.stack import casts_layers
 from ..step.kernel_totals import SegmentTimes
-from .model_cache import ModelCache
+from .kept.model_cache import ModelCache
 from .setup import stack_facts
 
 

@@ -19,7 +19,7 @@ from ..plan.question import Money, Sort
 from ..plan.runnable import RUN_STACKS
 from ..plan.setup import Setup
 from ..software.torch_builds import capacity_note
-from .offers import PricedInstance
+from .machines.offers import PricedInstance
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from ..memory.framework_memory import communicators, framework_bytes
 from ..plan.errors import UnsupportedError
 from ..plan.layout import Layout
 from ..plan.setup import Setup
-from ..predict.model_cache import ModelCache
+from ..predict.kept.model_cache import ModelCache
 from ..predict.peak_memory import memory_parts
 from ..predict.step_time import step_parts
 from ..predict.supported import refuse_unsupported

@@ -22,27 +22,27 @@ from ..plan.asked import AskedQuestion
 from ..plan.plan import Hidden, NearMiss, Plan, PriceDates, Recommended, Rejected
 from ..plan.question import Question
 from ..predict.input_wait import unknown_input_notes
-from ..predict.kept_tables import KeptTables
-from ..predict.known_runs import KnownRuns, as_measured, run_key
-from ..predict.model_cache import ModelCache
+from ..predict.kept.kept_tables import KeptTables
+from ..predict.kept.model_cache import ModelCache
+from ..predict.measured.known_runs import KnownRuns, as_measured, run_key
 from ..predict.peak_memory import is_roomy, is_safe, memory_parts
 from ..predict.predict import assemble
 from ..predict.step_time import step_parts
 from .across_samples import across_samples_warnings, kept_micro_batch
-from .answer import answer_of, asked_question, price_dates
+from .answer.answer import answer_of, asked_question, price_dates
+from .answer.compile_gain import compile_gain, kept_by_compiling
+from .answer.infeasible import nearest_miss, none_is_run, others_miss, reasons
+from .answer.ranking import rank
+from .answer.to_plan import as_plan
 from .batch_rule import FEW_STEPS
 from .candidate import Candidate
-from .compile_gain import compile_gain, kept_by_compiling
 from .frozen_ways import frozen_notes, refuse_nothing_frozen
-from .infeasible import nearest_miss, none_is_run, others_miss, reasons
-from .offers import Market, refuse_unknown_place, survey
+from .layouts.some_layers import equal_layers, further_share
+from .machines.offers import Market, refuse_unknown_place, survey
+from .machines.runs_here import is_run, stands_apart
 from .progress import Progress, untold
-from .ranking import rank
-from .runs_here import is_run, stands_apart
 from .search_space import Space, asked_batch, asked_stack, refuse_other_devices, space_of
-from .some_layers import equal_layers, further_share
 from .sweep import Sweep
-from .to_plan import as_plan
 
 LAST_RESORTS: tuple[frozenset[Offloaded], ...] = (
     frozenset({"optimizer"}),

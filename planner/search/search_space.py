@@ -20,7 +20,7 @@ from ..plan.layout import Layout
 from ..plan.question import Choices, Machine, Question
 from .across_samples import kept_micro_batch
 from .batch_rule import global_batch_of
-from .some_layers import asked_share
+from .layouts.some_layers import asked_share
 
 LARGEST_FREE_MICRO_BATCH = 1024
 """Where no global batch bounds it."""

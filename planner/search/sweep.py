@@ -17,24 +17,24 @@ from ..plan.plan import Rejected
 from ..plan.question import Question
 from ..plan.setup import Setup
 from ..predict.input_wait import is_input_known
-from ..predict.model_cache import ModelCache
+from ..predict.kept.model_cache import ModelCache
 from ..software.checkpoint_size import checkpoint_bytes
 from ..software.stack import casts_layers
+from .answer.ranking import grouping
 from .candidate import Candidate
-from .data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
-from .data_parallel_outcome import DataParallelOutcome
-from .equal_machines import Sellers, by_machine
 from .frozen_ways import Way, keeps_frozen, ways_to_try, without_needless_nf4
+from .layouts.data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
+from .layouts.data_parallel_outcome import DataParallelOutcome
+from .layouts.tried_layouts import tried_layouts
+from .machines.equal_machines import Sellers, by_machine
+from .machines.offers import Market, PricedInstance
 from .model_parallel import HandLayouts
-from .offers import Market, PricedInstance
 from .progress import Progress, untold
-from .ranking import grouping
 from .search_space import Space, drives, precisions_for, stack_for
 from .splits.kept_outcomes import KeptOutcomes, layouts_text
 from .splits.outcome import Found, Outcome
 from .splits.rows import Kind
 from .splits.split_search import SplitSearch
-from .tried_layouts import tried_layouts
 
 WORTH_SPLITTING = 0.99
 """Share of the fastest data-parallel step that one which splits the model must not take longer

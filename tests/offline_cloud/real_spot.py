@@ -12,7 +12,7 @@ from offline_cloud.cloud import Cloud
 from offline_cloud.person import Person, until, whole_checkpoints
 
 from gpuplan.launcher.guard.handover import RESTARTS
-from gpuplan.launcher.prepare.guard_config import restart_s
+from gpuplan.launcher.prepare.task.guard_config import restart_s
 
 LAUNCH = ("launch", "--provider", "aws", "--shared", "/shared", "--synthetic", "-y")
 STEPS = 600

@@ -12,7 +12,7 @@ from gpuplan.planner.constants import Constants, known_constants
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
-from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.predict import Prediction, predict
 from gpuplan.profiles.profile import Profile
 

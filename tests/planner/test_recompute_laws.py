@@ -12,7 +12,7 @@ from gpuplan.catalog.types import Link
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
-from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.predict import predict
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.service import make_profile

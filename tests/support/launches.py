@@ -9,10 +9,10 @@ from typing import Any
 from answers import make_offer, make_plan
 
 from gpuplan.catalog.snapshot import Catalogue, load_catalogue
-from gpuplan.launcher.prepare.node_setup import Environment
 from gpuplan.launcher.prepare.project import Project
 from gpuplan.launcher.prepare.request import LaunchRequest, parse_data, parse_outputs
-from gpuplan.launcher.prepare.task import Task, build_task
+from gpuplan.launcher.prepare.task.node_setup import Environment
+from gpuplan.launcher.prepare.task.task import Task, build_task
 from gpuplan.launcher.skypilot.placement import own_place, places
 from gpuplan.planner.plan.plan import Plan
 

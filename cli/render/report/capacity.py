@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from ....planner.budget.report.capacity_rows import AcceleratorNeed, CapacityOverTime, JobTimes
 from ....planner.budget.report.report import BudgetReport
 from ....planner.budget.report.rows import AcceleratorUse
-from .drawing import (
+from .charts.drawing import (
     BAND,
     COLOURS,
     INK,
@@ -22,7 +22,7 @@ from .drawing import (
     time_axis,
 )
 from .figures import clean
-from .tables import Column, Table, without_empty
+from .tables.tables import Column, Table, without_empty
 
 MOST_TIMES = 80
 """Sets of runs in the chart: those that end latest against what is wanted."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from ....planner.budget.report.report import BudgetReport
 from . import capacity
-from . import money_tables as money
-from . import run_tables as runs
-from . import spent_tables as spent
-from .burn_down import burn_down_table
-from .tables import Table
-from .way_tables import ways_table
+from .tables import money_tables as money
+from .tables import run_tables as runs
+from .tables import spent_tables as spent
+from .tables.burn_down import burn_down_table
+from .tables.tables import Table
+from .tables.way_tables import ways_table
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,15 @@ from pathlib import PurePath
 from typing import Literal
 
 from ....planner.budget.report.report import BudgetReport
-from .calculator import render_calculator
-from .chargeback import chargeback, render_chargeback_csv
-from .csv import render_csv
-from .document import document_html, document_markdown
-from .focus import render_focus
-from .grant import grant
-from .html import render_html
-from .markdown import render_markdown
-from .xlsx import render_xlsx
+from .formats.calculator import render_calculator
+from .formats.chargeback import chargeback, render_chargeback_csv
+from .formats.csv import render_csv
+from .formats.document import document_html, document_markdown
+from .formats.focus import render_focus
+from .formats.grant import grant
+from .formats.html import render_html
+from .formats.markdown import render_markdown
+from .formats.xlsx import render_xlsx
 
 TextFormat = Literal["md", "csv", "json", "focus", "html"]
 Format = Literal["md", "csv", "json", "focus", "html", "xlsx"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...plan.plan import Plan
-from ...predict.known_runs import run_key
+from ...predict.measured.known_runs import run_key
 from ..ledger import Books, total_usd
 from ..planned import PlannedRuns, RunCostOf
 from ..ranges import Ranges

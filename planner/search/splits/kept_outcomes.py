@@ -18,8 +18,8 @@ from ....profiles.curves.user_curves import user_curves_digest
 from ...hardware.cluster import Site
 from ...plan.layout import Layout
 from ...plan.setup import Setup
-from ...predict.kept_values import KeptValues, plain, setup_text
-from ...predict.model_cache import ModelCache
+from ...predict.kept.kept_values import KeptValues, plain, setup_text
+from ...predict.kept.model_cache import ModelCache
 from ..search_space import Space
 from .outcome import Found, Outcome
 

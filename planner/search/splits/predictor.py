@@ -22,15 +22,15 @@ from ...plan.layout import Layout
 from ...plan.runnable import why_not_runnable
 from ...plan.setup import Setup
 from ...predict.interval import safe_allocator_bytes, usual_sigma
-from ...predict.model_cache import ModelCache
+from ...predict.kept.model_cache import ModelCache
 from ...predict.split_step import Candidates, split_parts
 from ...predict.step_time import wire_of
 from ...software.stack import casts_layers
 from ...step.kernel_totals import MicroBatchTimes
 from ...step.model_parallel_step import SECONDS, hybrid_traffic
-from ..data_parallel import USUAL_FRAGMENTATION
+from ..layouts.data_parallel import USUAL_FRAGMENTATION
+from ..layouts.some_layers import FRAGMENTATION, ends_of, equal_layers, least_share
 from ..search_space import Space, few_micro_batches
-from ..some_layers import FRAGMENTATION, ends_of, equal_layers, least_share
 from .candidates import Fitting, Needed
 from .outcome import Found, Outcome
 from .rows import Kind, SplitRows

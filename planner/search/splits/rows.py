@@ -17,7 +17,7 @@ from ...plan.layout import Layout
 from ...plan.setup import Setup
 from ...predict.fullest_rank import fullest_rank
 from ...predict.interval import oom_margin, split_sigma
-from ...predict.model_cache import ModelCache
+from ...predict.kept.model_cache import ModelCache
 from ...predict.split_memory import shards_of
 from ...predict.step_time import accumulated_parameters
 from ...step.data_parallel_comm import TrafficRows

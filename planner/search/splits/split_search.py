@@ -13,8 +13,8 @@ from ...hardware.cluster import Site
 from ...hardware.device import capacity_bytes
 from ...plan.layout import Layout
 from ...plan.setup import Setup
-from ...predict.kept_values import setup_text
-from ...predict.model_cache import ModelCache
+from ...predict.kept.kept_values import setup_text
+from ...predict.kept.model_cache import ModelCache
 from ...predict.peak_memory import memory_parts
 from ...software.stack import casts_layers
 from ..progress import Progress, untold

@@ -12,8 +12,8 @@ from ....catalog.vocabulary import Recompute
 from ...hardware.cluster import Site
 from ...plan.errors import UnsupportedError
 from ...plan.setup import Setup
-from ...predict.kept_tables import kept_array
-from ...predict.model_cache import ModelCache
+from ...predict.kept.kept_tables import kept_array
+from ...predict.kept.model_cache import ModelCache
 from ...predict.split_memory import accumulations, split_peaks, stages_of
 from ...predict.split_step import slowest_stages_of, split_shares
 from ...step.model_parallel_step import SECONDS, boundary_bytes

@@ -20,7 +20,7 @@ from gpuplan.launcher.store.measured_steps import workload_key
 from gpuplan.launcher.store.origin import origin_of
 from gpuplan.launcher.store.spending_limits import SpendingLimits
 from gpuplan.planner.plan.question import Question
-from gpuplan.planner.predict.known_runs import run_key
+from gpuplan.planner.predict.measured.known_runs import run_key
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
 NOW = datetime(2027, 3, 20, tzinfo=UTC)

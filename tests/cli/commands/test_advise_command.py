@@ -13,7 +13,7 @@ from answers import make_plan, make_run
 
 from gpuplan import api
 from gpuplan.cli.main import run
-from gpuplan.cli.render.advise import advice_markdown, render_advice
+from gpuplan.cli.render.plans.advise import advice_markdown, render_advice
 from gpuplan.cli.render.text.columns import to_text
 from gpuplan.planner.advise.answer import Advice, Change
 from gpuplan.planner.plan.plan import CatalogueFacts, Plan, WorkloadFacts

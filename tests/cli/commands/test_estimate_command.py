@@ -21,10 +21,10 @@ from answers import (
 from gpuplan import api
 from gpuplan.api.pareto import Frontier
 from gpuplan.cli.main import run
-from gpuplan.cli.render.csv import render_csv
-from gpuplan.cli.render.estimate import SCREEN_LINES, render_estimate
-from gpuplan.cli.render.explain import render_plan
-from gpuplan.cli.render.markdown import render_markdown
+from gpuplan.cli.render.plans.csv import render_csv
+from gpuplan.cli.render.plans.estimate import SCREEN_LINES, render_estimate
+from gpuplan.cli.render.plans.explain import render_plan
+from gpuplan.cli.render.plans.markdown import render_markdown
 from gpuplan.cli.render.text.columns import to_text
 from gpuplan.cli.terminal import output
 from gpuplan.launcher.store.estimates import Store, StoreError

@@ -11,7 +11,7 @@ from answers import make_plan
 from gpuplan import api
 from gpuplan.catalog.units import GIB
 from gpuplan.cli.main import run
-from gpuplan.cli.render.fits import render_fits
+from gpuplan.cli.render.plans.fits import render_fits
 from gpuplan.cli.render.text.columns import to_text
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.plan import EstimatedMemory

@@ -12,7 +12,7 @@ from answers import make_estimate, make_plan, make_ranked_estimate, make_unworke
 
 from gpuplan import api
 from gpuplan.cli.main import run
-from gpuplan.cli.render.plans import render_kept
+from gpuplan.cli.render.plans.plans import render_kept
 from gpuplan.cli.render.text.columns import to_text
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.planner.plan.plan import Estimate, Plan

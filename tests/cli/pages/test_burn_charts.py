@@ -10,7 +10,7 @@ import pytest
 from kept_pages import launch
 
 from gpuplan.cli.pages.burn_charts import budget_burn_down, launch_burn_down
-from gpuplan.cli.render.report.burn_down import UntilMonth
+from gpuplan.cli.render.report.tables.burn_down import UntilMonth
 from gpuplan.launcher.store.burn_down import burn_down
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

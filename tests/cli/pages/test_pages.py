@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from gpuplan import api
 from gpuplan.cli.pages import views
 from gpuplan.cli.pages.app import make_app
-from gpuplan.cli.render.report.html import render_html
+from gpuplan.cli.render.report.formats.html import render_html
 from gpuplan.launcher.lifecycle.transitions import ask, begin, wait_started
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.reports import keep_report

@@ -20,7 +20,7 @@ from gpuplan.launcher.bundle import GUARD, ORDERS_FILE
 from gpuplan.launcher.guard.orders import TimerOrders
 from gpuplan.launcher.guard.processes import is_alive, kill, started_with
 from gpuplan.launcher.lifecycle.guard_report import word_in_log
-from gpuplan.launcher.prepare.node_setup import timed_setup
+from gpuplan.launcher.prepare.task.node_setup import timed_setup
 
 WITHIN_S = 20.0
 OLD = sorted((Path.home() / ".pyenv" / "versions").glob("3.8*/bin/python3"))[:1]

@@ -15,7 +15,7 @@ from torch import nn
 from gpuplan.catalog.errors import UsageError
 from gpuplan.cli.main import run
 from gpuplan.launcher.prepare.request import LaunchRequest, parse_data
-from gpuplan.launcher.prepare.weights import weights_on_node
+from gpuplan.launcher.prepare.task.weights import weights_on_node
 from gpuplan.launcher.runner.training_options import TrainingOptions
 
 MODEL = """

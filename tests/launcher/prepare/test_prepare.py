@@ -19,10 +19,10 @@ from gpuplan.catalog.errors import LimitError, NoFeasiblePlanError, PriceError, 
 from gpuplan.catalog.listing.sources import PriceSource
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.launcher.prepare import plan_choice, project
-from gpuplan.launcher.prepare.guard_config import restart_s
 from gpuplan.launcher.prepare.intent import reserved_usd
 from gpuplan.launcher.prepare.prepare import Prepared, at_higher_prices, prepare, write
 from gpuplan.launcher.prepare.request import GuardRequest, LaunchRequest
+from gpuplan.launcher.prepare.task.guard_config import restart_s
 from gpuplan.launcher.runner.job import read_job
 from gpuplan.launcher.skypilot.prices import PriceDifference
 from gpuplan.launcher.store.estimates import Store

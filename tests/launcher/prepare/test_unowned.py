@@ -10,10 +10,10 @@ from answers import make_offer, make_plan, make_run
 from launches import BUCKET, RUN_ID
 
 from gpuplan.launcher.guard.orders import Orders
-from gpuplan.launcher.prepare.guard_config import SETUP_S, orders
-from gpuplan.launcher.prepare.power_off import POWER_OFF, power_off, powered_off_on
+from gpuplan.launcher.prepare.money.power_off import POWER_OFF, power_off, powered_off_on
+from gpuplan.launcher.prepare.money.unowned_cost import unowned_notes
 from gpuplan.launcher.prepare.request import GuardRequest, LaunchRequest
-from gpuplan.launcher.prepare.unowned_cost import unowned_notes
+from gpuplan.launcher.prepare.task.guard_config import SETUP_S, orders
 from gpuplan.launcher.skypilot.clouds import CLOUDS
 from gpuplan.launcher.skypilot.placement import Place
 from gpuplan.planner.cost.launch_cost import launch_cost

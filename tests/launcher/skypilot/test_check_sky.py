@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuplan.cli.main import run
-from gpuplan.cli.render.check import render_check
+from gpuplan.cli.render.market.check import render_check
 from gpuplan.launcher.redaction import redacted
 from gpuplan.launcher.skypilot import check as sky_check
 from gpuplan.launcher.skypilot.check import SkyCheck, check, reasons_in

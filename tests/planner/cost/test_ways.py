@@ -109,10 +109,10 @@ def test_bought_hardware_pays_where_its_hour_of_use_costs_what_renting_does() ->
 def test_bought_hardware_is_compared_with_renting_with_its_tax() -> None:
     plan = plan_on("p5.48xlarge", "us-east-1", nodes=1)
     taxed = plan.model_copy(update={"offer": plan.offer.model_copy(update={"tax_percent": 25.0})})
+    usd_per_hour = plan.offer.usd_per_hour
+    assert usd_per_hour is not None
     dearer = plan.model_copy(
-        update={
-            "offer": plan.offer.model_copy(update={"usd_per_hour": plan.offer.usd_per_hour * 1.25})
-        }
+        update={"offer": plan.offer.model_copy(update={"usd_per_hour": usd_per_hour * 1.25})}
     )
     with_tax, at_once, without = (
         next(way for (kind, _), way in ways_of(one).items() if kind == "owned")

@@ -7,7 +7,7 @@ from gpuplan.planner.memory.no_sync import NO_SYNC, kept_gradient_bytes, unsynce
 from gpuplan.planner.parallelism.fsdp import Made, Moment, Sharding, Unit
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
-from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import memory_parts
 from gpuplan.profiles.profile import CATEGORIES, Profile
 

@@ -9,7 +9,7 @@ from gpuplan.planner.parallelism.fsdp import units_of
 from gpuplan.planner.parallelism.rank_parameters import RankUnits, rank_units
 from gpuplan.planner.parallelism.rank_trace import Split, split_trace
 from gpuplan.planner.plan.layout import Layout
-from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.software.state_bytes import AS_TRACED
 from gpuplan.profiles.profile import Profile
 

@@ -22,7 +22,7 @@ from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import Choices, Machine, Question
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.fullest_rank import stepped_parameters
-from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.predict import Prediction, predict
 from gpuplan.planner.search.search import search
 from gpuplan.profiles.profile import Profile

@@ -10,9 +10,9 @@ from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.question import Machine, Money
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.bandwidth import bandwidth_share
-from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.predict import predict
-from gpuplan.planner.search.offers import survey
+from gpuplan.planner.search.machines.offers import survey
 from gpuplan.profiles.profile import Profile
 
 SITE = survey(load_catalogue(), Machine(instances=("p4d.24xlarge",)), Money()).choices[0].one_node

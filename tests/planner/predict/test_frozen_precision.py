@@ -16,7 +16,7 @@ from gpuplan.planner.plan.errors import UnsupportedError
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.fits import fits
-from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import data_parallel_memory
 from gpuplan.planner.predict.predict import Prediction, predict
 from gpuplan.planner.software.frozen_base import NF4_BYTES

@@ -11,7 +11,7 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Link
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.plan.layout import Layout
-from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.setup import Setup
 from gpuplan.planner.predict.step_time import (
     data_parallel_parts,

@@ -7,7 +7,7 @@ import pytest
 
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.setup import Setup
-from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import memory_parts, reserved_bytes
 from gpuplan.planner.predict.warm_up import FP32_FORWARD_FIRST, warm_up_bytes
 from gpuplan.profiles.profile import Profile

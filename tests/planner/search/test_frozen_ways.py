@@ -22,7 +22,7 @@ from gpuplan.planner.search.frozen_ways import (
     ways_to_try,
     without_needless_nf4,
 )
-from gpuplan.planner.search.offers import survey
+from gpuplan.planner.search.machines.offers import survey
 from gpuplan.planner.search.search import SearchOutcome, search
 from gpuplan.profiles.profile import Profile
 

@@ -8,7 +8,7 @@ from answers import make_plan, make_run
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
-from gpuplan.planner.search.recommended import recommended, sensible
+from gpuplan.planner.search.answer.recommended import recommended, sensible
 from gpuplan.planner.search.search import SearchOutcome, search
 from gpuplan.profiles.profile import Profile
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from gpuplan.catalog.embedded import embedded_catalogue
 from gpuplan.catalog.types import CommitmentRow
-from gpuplan.planner.search.ways_to_buy import for_a_term
+from gpuplan.planner.search.machines.ways_to_buy import for_a_term
 
 PLACE = ("aws", "us-east-1", "p5.48xlarge")
 

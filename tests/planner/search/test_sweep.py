@@ -12,10 +12,10 @@ from gpuplan.catalog.types import Link
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.plan import Offloaded
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
-from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.step_time import planned_step_s
 from gpuplan.planner.search.candidate import Candidate
-from gpuplan.planner.search.offers import Market, PricedInstance, survey
+from gpuplan.planner.search.machines.offers import Market, PricedInstance, survey
 from gpuplan.planner.search.search_space import space_of
 from gpuplan.planner.search.sweep import Sweep
 from gpuplan.profiles.missing_numerics import NEVER_TRACED

@@ -6,7 +6,7 @@ import pytest
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.setup import Setup
-from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.setup import stack_facts
 from gpuplan.planner.step.data_parallel_step import optimizer_s
 from gpuplan.profiles.profile import Profile

@@ -4,7 +4,7 @@ from budget_reports import bare_report, empty_report, small_report
 from capacity_reports import DELAY_DAYS, HAVE
 
 from gpuplan.cli.render.report import capacity
-from gpuplan.cli.render.report.charts import CHARTS
+from gpuplan.cli.render.report.charts.charts import CHARTS
 from gpuplan.cli.render.report.sections import sections
 from gpuplan.cli.render.report.table import render_table
 from gpuplan.planner.budget.report.report import BudgetReport

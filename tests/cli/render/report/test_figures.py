@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from gpuplan.cli.render.report.figures import about_usd, as_text, clean, cut, number, unit_usd, usd
-from gpuplan.cli.render.report.tables import Column, Table, added, without_empty
+from gpuplan.cli.render.report.tables.tables import Column, Table, added, without_empty
 from gpuplan.planner.budget.project.months import Month
 from gpuplan.planner.budget.report.summary import dollars
 

@@ -20,7 +20,7 @@ from openpyxl import load_workbook
 from gpuplan.cli.render.report.figures import usd
 from gpuplan.cli.render.report.sections import sections
 from gpuplan.cli.render.report.table import render_table
-from gpuplan.cli.render.report.tables import added
+from gpuplan.cli.render.report.tables.tables import added
 from gpuplan.cli.render.report.write import SUFFIXES, as_text, as_xlsx, format_of
 from gpuplan.planner.budget.report.report import BudgetReport
 

@@ -14,9 +14,9 @@ import browser as engine
 import pytest
 from budget_reports import bare_report, hostile_report, large_report, small_report
 
-from gpuplan.cli.render.report.charts import CHARTS
+from gpuplan.cli.render.report.charts.charts import CHARTS
 from gpuplan.cli.render.report.figures import usd
-from gpuplan.cli.render.report.html import render_html
+from gpuplan.cli.render.report.formats.html import render_html
 from gpuplan.cli.render.report.write import as_template
 
 if TYPE_CHECKING:

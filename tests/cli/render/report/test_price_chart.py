@@ -5,7 +5,7 @@ import pytest
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.listing.price_changes import PriceHistory, PricePoint
-from gpuplan.cli.render.price_chart import history_svg
+from gpuplan.cli.render.market.price_chart import history_svg
 
 
 def point(day: int, usd: str, spot: str | None = None) -> PricePoint:

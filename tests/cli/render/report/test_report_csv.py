@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from budget_reports import hostile_report, large_report, small_report
 
-from gpuplan.cli.render.report.csv import FORMULA_STARTS, csv_cell, render_csv
+from gpuplan.cli.render.report.formats.csv import FORMULA_STARTS, csv_cell, render_csv
 from gpuplan.planner.budget.report.rows import Entry
 
 

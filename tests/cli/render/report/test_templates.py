@@ -16,11 +16,11 @@ from budget_reports import (
     small_report,
 )
 
-from gpuplan.cli.render.report.calculator import calculator_lines
 from gpuplan.cli.render.report.figures import usd
-from gpuplan.cli.render.report.grant import MET, UNANSWERED, grant
-from gpuplan.cli.render.report.grant_tables import quarters_table, resources_table
-from gpuplan.cli.render.report.tables import Table, added
+from gpuplan.cli.render.report.formats.calculator import calculator_lines
+from gpuplan.cli.render.report.formats.grant import MET, UNANSWERED, grant
+from gpuplan.cli.render.report.tables.grant_tables import quarters_table, resources_table
+from gpuplan.cli.render.report.tables.tables import Table, added
 from gpuplan.cli.render.report.write import TEMPLATE_FORMATS, as_template
 from gpuplan.planner.budget.report import assumptions
 

@@ -7,15 +7,15 @@ import pytest
 from answers import make_asked, make_estimate, make_plan, make_run
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.cli.render.estimate import render_estimate
-from gpuplan.cli.render.explain import render_plan
-from gpuplan.cli.render.explain_markdown import plan_markdown
-from gpuplan.cli.render.markdown import render_markdown
+from gpuplan.cli.render.plans.estimate import render_estimate
+from gpuplan.cli.render.plans.explain import render_plan
+from gpuplan.cli.render.plans.explain_markdown import plan_markdown
+from gpuplan.cli.render.plans.markdown import render_markdown
 from gpuplan.cli.render.text.energy import CARBON_MARK, energy_items
 from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Machine, Money
-from gpuplan.planner.search.electricity import Electricity, with_energy
-from gpuplan.planner.search.offers import survey
+from gpuplan.planner.search.machines.electricity import Electricity, with_energy
+from gpuplan.planner.search.machines.offers import survey
 
 
 def electricity() -> Electricity:

@@ -13,7 +13,7 @@ from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import Machine, Question, Work
 from gpuplan.planner.plan.setup import Setup
-from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.search.search import search
 from gpuplan.planner.search.search_space import space_of
 from gpuplan.planner.search.splits.kept_outcomes import KeptOutcomes

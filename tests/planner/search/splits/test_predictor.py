@@ -18,7 +18,7 @@ from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.host_work import host_memory_of
 from gpuplan.planner.predict.interval import oom_probability
-from gpuplan.planner.predict.model_cache import ModelCache
+from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.split_memory import (
     accumulations,
@@ -27,11 +27,11 @@ from gpuplan.planner.predict.split_memory import (
     stages_of,
 )
 from gpuplan.planner.predict.step_time import planned_step_s, step_parts
-from gpuplan.planner.search.data_parallel import USUAL_FRAGMENTATION
-from gpuplan.planner.search.offers import survey
+from gpuplan.planner.search.layouts.data_parallel import USUAL_FRAGMENTATION
+from gpuplan.planner.search.layouts.some_layers import FRAGMENTATION, equal_layers
+from gpuplan.planner.search.machines.offers import survey
 from gpuplan.planner.search.search import search
 from gpuplan.planner.search.search_space import few_micro_batches, space_of
-from gpuplan.planner.search.some_layers import FRAGMENTATION, equal_layers
 from gpuplan.planner.search.splits.outcome import Outcome
 from gpuplan.planner.search.splits.predictor import SplitPredictor
 from gpuplan.planner.search.splits.rows import Kind

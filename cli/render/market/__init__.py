@@ -1,0 +1,1 @@
+"""What is sold, at which price, and what an account may start."""

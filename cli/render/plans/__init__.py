@@ -1,0 +1,1 @@
+"""Plans: the answers of `estimate`, `plans`, `show`, `fits` and `advise`."""

@@ -1,0 +1,266 @@
+"""An Estimate as text for a terminal: the question, what to rent and why, then a row a plan."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.text import Text
+
+from ....catalog.text.money import format_money
+from ....catalog.text.quantity import UNKNOWN
+from ....catalog.types import port_of
+from ....planner.plan.plan import Estimate, Plan, Recommended
+from ..text.columns import packed
+from ..text.energy import CARBON_HEADING, CARBON_MARK, carbon_cell
+from ..text.wording import REJECTIONS, describe_cost, describe_rejected, per_million, spot_marks
+from .plan_table import TIE, USE, PlanTable, rate_cell, split_blocks
+
+BEYOND_THE_USER = ("indivisible", "no_price", "no_spec", "no_topology", "unsupported")
+LABEL_WIDTH = 20
+SCREEN_LINES = 24
+"""What an answer of ten rows is to fit on."""
+NEXT_SEPARATORS = ("   ·   ", "  ·  ")
+BANDWIDTH_MARK = "bw: share of memory bandwidth, which bounds the step"
+LOWER_BOUND_MARK = "≥: a price beside it is not known"
+DATASET_MARK = "cost: with the data set"
+NOT_RUN = "gpuplan cannot run it (gpuplan show)"
+NOT_COUNTED = "not in these sums: disks, storage, egress (gpuplan show)"
+
+
+def render_estimate(answer: Estimate, *, model: str, width: int) -> list[Text]:
+    """Return the default view of an estimate, as lines.
+
+    Args:
+        answer: The estimate.
+        model: The model as it was typed, for the command to type next.
+        width: Columns of the terminal.
+    """
+    asked = list(_asked(answer, width))
+    if not answer.plans:
+        return [*asked, Text(), *_no_plan(answer, model, width)]
+    own, apart, cpus = split_blocks(answer.plans)
+    table = PlanTable.of(answer, width)
+    rows = [table.header(), *table.rows(own), *table.rows(apart)]
+    if cpus:
+        rows.append(Text("On host processors alone, for comparison:"))
+        rows += table.rows(cpus)
+    rest = [*_footer(answer, width, table.headings), *_next_step(answer, model, width)]
+    return _spaced([asked, list(_first_lines(answer, width)), rows], rest)
+
+
+def _spaced(parts: list[list[Text]], rest: list[Text]) -> list[Text]:
+    """Return the parts with an empty line between them, as far as one screen has room for it."""
+    used = sum(map(len, parts)) + len(rest)
+    spare = len(parts) if used > SCREEN_LINES + len(parts) else max(0, SCREEN_LINES - used)
+    lines: list[Text] = []
+    for part in filter(None, parts):
+        if lines and spare:
+            lines.append(Text())
+            spare -= 1
+        lines += part
+    return lines + rest
+
+
+def marks(answer: Estimate, headings: Sequence[str]) -> list[str]:
+    """Return what the marks of a table with these columns mean, as far as it has them."""
+    found = []
+    if any(plan.tie_with_previous for plan in answer.plans):
+        found.append(f"{TIE} cannot be told from the row above")
+    max_oom = 1.0 if answer.question is None else answer.question.limits.max_oom
+    if any(plan.p_oom is not None and plan.p_oom > max_oom for plan in answer.plans):
+        found.append("%: runs out of memory")
+    if any(plan.is_lower_bound for plan in answer.plans):
+        found.append(LOWER_BOUND_MARK)
+    if answer.question is not None and answer.question.work.dataset_bytes is not None:
+        found.append(DATASET_MARK)
+    if any(plan.usually_reserved for plan in answer.plans):
+        found.append("quota: mostly by reservation")
+    if any(plan.needs_build in ("other", "older") for plan in answer.plans):
+        found.append("torch: needs another build")
+    if any(plan.runnable is False and not plan.needs_port for plan in answer.plans):
+        found.append("not run: see show")
+    if any(plan.frozen_precision == "nf4" for plan in answer.plans):
+        found.append("nf4: frozen base in 4 bits (QLoRA)")
+    ports = {port_of(plan.offer.accelerator) or "XLA" for plan in answer.plans if plan.needs_port}
+    if ports:
+        found.append(f"port: to {' or '.join(sorted(ports, reverse=True))} first")
+    if any(heading.startswith("spot") for heading in headings):
+        found += spot_marks(answer.plans)
+    if any(heading.startswith(CARBON_HEADING) for heading in headings) and any(
+        carbon_cell(plan) == UNKNOWN for plan in answer.plans
+    ):
+        found.append(CARBON_MARK)
+    if USE in headings and any(plan.is_bandwidth_bound for plan in answer.plans):
+        found.append(BANDWIDTH_MARK)
+    return found
+
+
+def not_counted(plans: Iterable[Plan]) -> list[str]:
+    """Return what the costs of plans leave out, as one item; nothing without an amount of work."""
+    jobs = [plan for plan in plans if plan.run]
+    if any(plan.offer.purchase == "spot" for plan in jobs):
+        return [NOT_COUNTED.replace("disks,", "disks, controller,")]
+    return [NOT_COUNTED] if jobs else []
+
+
+def counts(answer: Estimate) -> str:
+    """Return how many plans fit, and how many are not shown, by the reasons that users can act on.
+
+    The two largest of these are named.
+    """
+    found: list[tuple[int, str]] = []
+    if answer.hidden.above_cost:
+        is_limited = answer.plans and answer.plans[0].amount_text is not None
+        why = "train less than a fifth of the most" if is_limited else "above 5 × the best cost"  # noqa: RUF001
+        found.append((answer.hidden.above_cost, why))
+    rejected = dict(answer.rejected)
+    others = sum(rejected.pop(name) for name in BEYOND_THE_USER)
+    found += [(count, REJECTIONS[name]) for name, count in rejected.items() if count]
+    found.sort(reverse=True)
+    others += sum(count for count, _ in found[2:])
+    named = [f"{count:,} {why}" for count, why in found[:2]]
+    named += [f"{others:,} others"] if others else []
+    fit = f"{answer.feasible:,} plans fit"
+    return f"{fit}; not shown: {', '.join(named)}" if named else fit
+
+
+def _asked(answer: Estimate, width: int) -> Iterator[Text]:
+    for line in packed(answer.asked_text, width=width, indent=0):
+        yield Text(line, style="bold")
+    for line in packed(answer.limits_text, width=width, indent=0):
+        yield Text(line)
+    for warning in answer.warnings:
+        for line in packed(f"Warning: {warning}.".split(), width=width, indent=0, separator=" "):
+            yield Text(line, style="bold yellow")
+
+
+def _first_lines(answer: Estimate, width: int) -> Iterator[Text]:
+    """Yield the plan to rent with the reason, and where the others are that people look for.
+
+    Without an amount of work nothing is recommended, and those are shown in full.
+    """
+    by_id = {plan.id: plan for plan in answer.plans}
+    best, large = answer.recommended, answer.recommended_on_large_clouds
+    named = {name: by_id[plan_id] for name, plan_id in answer.headlines if plan_id in by_id}
+    if best is None or best.id not in by_id:
+        for name, plan in named.items():
+            yield from _named(name.capitalize(), plan, width)
+        yield from _nearest(answer, "Not recommended", width)
+        return
+    places: dict[int, list[str]] = {}
+    for name, one in named.items():
+        if one.id != best.id:
+            places.setdefault(one.position, []).append(name)
+    others = ", ".join(f"{' and '.join(names)} #{place}" for place, names in places.items())
+    reason = f"{best.reason}; {others}" if others else best.reason
+    if LABEL_WIDTH + len(reason) > width:
+        reason = best.reason
+    yield from _named("Recommended", by_id[best.id], width, reason=reason)
+    yield from _with_compile(best, width)
+    yield from _nearest(answer, "Nearest that runs", width)
+    if large is not None and large.id in by_id:
+        plan = by_id[large.id]
+        doubt = NOT_RUN if plan.runnable is False else None
+        yield from _named("On aws, gcp, azure", plan, width, reason=doubt)
+
+
+def _with_compile(best: Recommended, width: int) -> Iterator[Text]:
+    """Yield what --compile would gain on the recommended plan, where that is much."""
+    gain = best.with_compile
+    if gain is None:
+        return
+    # Two digits: more would promise what the interval does not.
+    cost = "" if gain.usd is None else f", {format_money(float(f'{gain.usd:.2g}'))}"
+    text = f"with torch.compile (--compile): about {gain.times_as_fast:.1f} times as fast{cost}"
+    for line in packed(text.split(), width=width, indent=LABEL_WIDTH, separator=" "):
+        yield Text(line)
+
+
+def _nearest(answer: Estimate, label: str, width: int) -> Iterator[Text]:
+    """Yield the plan that comes nearest to a recommendation, and what to give for it."""
+    if answer.near_miss is not None and answer.nearest is not None:
+        yield from _named(label, answer.nearest, width, reason=answer.near_miss.reason)
+
+
+def _named(label: str, plan: Plan, width: int, *, reason: str | None = None) -> Iterator[Text]:
+    indent = LABEL_WIDTH
+    place = f"{plan.place} ({plan.devices})"
+    head = f"{label:<{indent}}"
+    first, *more = packed([place, *_facts(plan)], width=width, indent=indent, separator="   ")
+    line = Text(f"{head}{first.strip()}")
+    line.stylize("bold green", 0, len(label))
+    yield line
+    yield from (Text(rest) for rest in more)
+    if reason is not None:
+        for rest in packed(reason.split(), width=width, indent=indent, separator=" "):
+            yield Text(rest)
+
+
+def _facts(plan: Plan) -> list[str]:
+    bound = [] if plan.bandwidth_text is None else [plan.bandwidth_text]
+    if plan.amount_text is not None:
+        trains = f"trains about {plan.amount_text}"
+        return [trains, f"in {plan.hours_text}", describe_cost(plan), *bound]
+    if plan.run is not None:
+        return [plan.hours_text, describe_cost(plan), *bound]
+    what, usd = per_million(plan)
+    cost = "price unknown" if usd == UNKNOWN else f"{usd} per 1M {what}"
+    return [f"{rate_cell(plan)} {what}/s", cost, *bound]
+
+
+def _no_plan(answer: Estimate, model: str, width: int) -> Iterator[Text]:
+    yield Text("No plan is feasible.", style="bold red")
+    for line in packed((answer.nearest_miss or "").split(), width=width, indent=0, separator=" "):
+        yield Text(line)
+    for line in packed(describe_rejected(answer.rejected), width=width, indent=0, separator=", "):
+        yield Text(line)
+    limits = answer.rejected.past_deadline or answer.rejected.over_budget
+    if answer.rejected.out_of_memory and not limits and answer.nearest_miss is None:
+        yield Text(f"Next: gpuplan fits {shlex.quote(model)} --on H200   (what would make it fit)")
+
+
+def _footer(answer: Estimate, width: int, headings: Sequence[str]) -> Iterator[Text]:
+    items = [
+        *marks(answer, headings),
+        *not_counted(answer.plans),
+    ]
+    for line in packed(items, width=width, indent=0, separator="; "):
+        yield Text(line, style="dim")
+    for line in packed(counts(answer).split(), width=width, indent=0, separator=" "):
+        yield Text(line, style="dim")
+
+
+def _next_step(answer: Estimate, model: str, width: int) -> Iterator[Text]:
+    has_work = any(plan.run for plan in answer.plans)
+    commands = [*_first_command(answer, model), f"gpuplan show {_first_look(answer).id}"]
+    missed = answer.near_miss
+    if missed is not None and missed.options is not None:
+        commands.append(f"the same with {missed.options}")
+    else:
+        commands.append("the same with --top all")
+    separator = NEXT_SEPARATORS[0]
+    if missed is None and has_work and answer.plans[0].amount_text is None:
+        with_pareto = [*commands[:-1], f"{commands[-1]} or --pareto"]
+        fitting = [one for one in NEXT_SEPARATORS if len(one.join(with_pareto)) + 6 <= width]
+        if fitting:
+            commands, separator = with_pareto, fitting[0]
+    first, *more = packed(commands, width=width, indent=6, separator=separator)
+    yield Text(f"Next: {first.strip()}")
+    yield from (Text(line) for line in more)
+
+
+def _first_command(answer: Estimate, model: str) -> Iterator[str]:
+    """Yield how to launch what is recommended, where `launch` would not refuse it."""
+    if not any(plan.run for plan in answer.plans):
+        amount = "--samples 1M" if answer.workload.tokens_per_sample is None else "--tokens 10B"
+        yield f"gpuplan estimate {shlex.quote(model)} {amount}"
+        return
+    plan = _first_look(answer)
+    if answer.near_miss is None and plan.runnable is not False and not plan.needs_port:
+        yield f"gpuplan launch {plan.id}"
+
+
+def _first_look(answer: Estimate) -> Plan:
+    """Return the recommended plan, else the nearest to that, else the first."""
+    return answer.best or answer.nearest or answer.plans[0]

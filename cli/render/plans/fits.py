@@ -1,0 +1,77 @@
+"""Whether a step fits, as text for a terminal: yes or no, how much, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from ....catalog.text.quantity import format_gib, format_samples
+from ..text.columns import packed
+from .explain import memory_bars
+
+if TYPE_CHECKING:
+    from ....planner.predict.fits import FitsAnswer
+
+
+def render_fits(answer: FitsAnswer, *, width: int) -> list[Text]:
+    """Return the answer as lines; the first word is Yes or No."""
+    lines = [*_verdict(answer, width), *_largest(answer), Text()]
+    lines += memory_bars(answer.peak_memory_bytes, answer.memory_breakdown_bytes, width)
+    if not answer.fits:
+        lines += [Text(), *_remedies(answer)]
+    if answer.notes:
+        lines.append(Text())
+    for note in answer.notes:
+        first, *more = packed(f"Note: {note}".split(), width=width, indent=0, separator=" ")
+        lines += [Text(first), *(Text(f"  {line}") for line in more)]
+    return lines
+
+
+def _verdict(answer: FitsAnswer, width: int) -> Iterator[Text]:
+    peak = answer.peak_memory_bytes
+    size = f"{format_gib(peak.value)} of {format_gib(peak.capacity)}"
+    difference = format_gib(abs(answer.spare_bytes))
+    word, style, rest = "No", "bold red", "too much"
+    if answer.fits:
+        word, style, rest = "Yes", "bold green", "to spare"
+    facts = f", it takes {size} on {answer.accelerator}: {difference} {rest}."
+    yield Text.assemble((word, style), facts)
+    source = answer.micro_batch_source
+    how = [
+        f"{format_samples(answer.micro_batch)} per accelerator{_MICRO_BATCH_FROM[source]}",
+        answer.precision,
+        *([f"frozen {answer.frozen_precision}"] if answer.frozen_precision else []),
+        str(answer.layout),
+        answer.optimizer,
+        f"recompute {answer.recompute}",
+        *([f"offload {'+'.join(answer.offloaded)}"] if answer.offloaded else []),
+    ]
+    for line in packed(how, width=width, indent=0):
+        yield Text(line, style="dim")
+
+
+_MICRO_BATCH_FROM = {
+    "option": "",
+    "file": " (the default of make_batch)",
+    "default": " (--micro-batch sets another)",
+}
+
+
+def _largest(answer: FitsAnswer) -> Iterator[Text]:
+    if answer.largest_micro_batch is None:
+        yield Text("Not even one sample fits so.")
+    else:
+        yield Text(f"Largest micro-batch that fits: {answer.largest_micro_batch:,}.")
+
+
+def _remedies(answer: FitsAnswer) -> Iterator[Text]:
+    if not answer.remedies:
+        yield Text("Nothing that was tried makes it fit here; see `gpuplan estimate` for others.")
+        return
+    yield Text("It would fit with any one of", style="bold")
+    widest = max(len(remedy.text) for remedy in answer.remedies)
+    for remedy in answer.remedies:
+        peak = format_gib(remedy.peak_bytes)
+        yield Text(f"  {remedy.text:<{widest}}  {peak}, {format_samples(remedy.micro_batch)} each")

@@ -1,0 +1,197 @@
+"""The table of plans: its columns, the blocks of rows, and what each cell says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from ....catalog.text.money import format_price
+from ....catalog.text.quantity import (
+    UNKNOWN,
+    format_count,
+    format_seconds,
+    format_share,
+    format_spread,
+)
+from ....catalog.types import CPU_PREFIX
+from ....planner.plan.plan import Estimate, Plan
+from ..text.columns import GAP, Align, column_widths, padded, total_width
+from ..text.energy import CARBON_HEADING, carbon_cell
+from ..text.wording import describe_spot, describe_use, per_million, unknown_spot
+
+TIE = "≈"
+USE = "MFU"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column of the table of plans."""
+
+    heading: str
+    cell: Callable[[Plan], str]
+    align: Align = "right"
+    gives_way: int = 0
+    """Where the lines are too long, columns leave in this order, 1 first; 0 always stays."""
+    is_dim: bool = False
+
+
+def plan_columns(answer: Estimate) -> list[Column]:
+    """Return the columns that suit an answer: hours and dollars, or rates without work."""
+    max_oom = 1.0 if answer.question is None else answer.question.limits.max_oom
+    # Bought on the spot market, the price of a plan is that of the market already.
+    only_spot = all(plan.offer.purchase == "spot" for plan in answer.plans)
+    risks = any(_risk(plan, max_oom) for plan in answer.plans)
+    what, _ = per_million(answer.plans[0])
+    risk = Column(heading="risk", cell=lambda plan: _risk(plan, max_oom))
+    columns = [
+        Column(heading="#", cell=_position),
+        Column(heading="rent", cell=lambda plan: plan.place, align="left"),
+        Column(heading="on", cell=lambda plan: plan.devices, align="left", gives_way=6),
+    ]
+    if any(plan.run for plan in answer.plans):
+        spot = Column(heading="spot", cell=describe_spot, gives_way=5)
+        columns += [
+            *_amount(answer),
+            Column(heading="time", cell=lambda plan: plan.hours_text),
+            Column(heading="cost", cell=lambda plan: plan.cost_text),
+            *_carbon(answer),
+            *(() if only_spot else (spot,)),
+            *((risk,) if risks else ()),
+            Column(heading=f"{what}/s", cell=rate_cell, gives_way=4),
+        ]
+    else:
+        spot = Column(heading="spot $/h", cell=_spot_per_hour, gives_way=5)
+        columns += [
+            Column(heading=f"{what}/s", cell=rate_cell),
+            Column(heading="$/h", cell=_usd_per_hour, gives_way=7),
+            Column(heading=f"$ per 1M {what}", cell=lambda plan: per_million(plan)[1]),
+            *_carbon(answer),
+            *(() if only_spot else (spot,)),
+            *((risk,) if risks else ()),
+        ]
+    return [
+        *columns,
+        Column(heading="step", cell=_step_time, gives_way=2),
+        Column(heading=USE, cell=describe_use, gives_way=1),
+        Column(heading="layout", cell=_layout, align="left", gives_way=3, is_dim=True),
+    ]
+
+
+def _amount(answer: Estimate) -> list[Column]:
+    """Return the column of what is trained, where the limits decide that."""
+    if answer.plans[0].amount_text is None:
+        return []
+    return [Column(heading="trains", cell=lambda plan: plan.amount_text or UNKNOWN)]
+
+
+def _carbon(answer: Estimate) -> list[Column]:
+    """Return the column of emissions, where plans are ordered by them."""
+    if answer.question is None or answer.question.sort != "carbon":
+        return []
+    per = "" if any(plan.run for plan in answer.plans) else " per 1M samples"
+    return [Column(heading=f"{CARBON_HEADING}{per}", cell=carbon_cell)]
+
+
+def split_blocks(plans: Sequence[Plan]) -> tuple[list[Plan], list[Plan], list[Plan]]:
+    """Return the plans that run as they are, those that need a port, and those on CPUs alone."""
+    cpus = [plan for plan in plans if plan.offer.accelerator.startswith(CPU_PREFIX)]
+    rest = [plan for plan in plans if not plan.offer.accelerator.startswith(CPU_PREFIX)]
+    return (
+        [plan for plan in rest if not plan.stands_apart],
+        [plan for plan in rest if plan.stands_apart],
+        cpus,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanTable:
+    """Columns of one width for every block of plans; what has no room is left to `show`."""
+
+    columns: tuple[Column, ...]
+    widths: tuple[int, ...]
+
+    @classmethod
+    def of(cls, answer: Estimate, width: int) -> PlanTable:
+        """Return the table for all plans of an answer; optional columns give way in their order."""
+        columns = plan_columns(answer)
+        widths = _widths(columns, answer.plans)
+        while total_width(widths) > width and any(one.gives_way for one in columns):
+            columns.remove(min((c for c in columns if c.gives_way), key=lambda c: c.gives_way))
+            widths = _widths(columns, answer.plans)
+        return cls(columns=tuple(columns), widths=tuple(widths))
+
+    @property
+    def headings(self) -> list[str]:
+        """The headings of the columns that have room."""
+        return [column.heading for column in self.columns]
+
+    def header(self) -> Text:
+        """Return the line of headings."""
+        return Text(self._line([column.heading for column in self.columns]).plain, style="bold")
+
+    def rows(self, plans: Iterable[Plan]) -> Iterator[Text]:
+        """Yield one line for each of these plans."""
+        for plan in plans:
+            yield self._line([column.cell(plan) for column in self.columns])
+
+    def _line(self, cells: Sequence[str]) -> Text:
+        line = Text()
+        found = padded(cells, self.widths, [column.align for column in self.columns])
+        for column, cell in zip(self.columns, found, strict=True):
+            line.append(GAP if line else "")
+            line.append(cell, style="dim" if column.is_dim else "")
+        line.rstrip()
+        return line
+
+
+def _widths(columns: Sequence[Column], plans: Iterable[Plan]) -> list[int]:
+    headings = [column.heading for column in columns]
+    return column_widths([headings, *([column.cell(plan) for column in columns] for plan in plans)])
+
+
+def _position(plan: Plan) -> str:
+    return f"{TIE if plan.tie_with_previous else ''}{plan.position}"
+
+
+def _layout(plan: Plan) -> str:
+    return plan.string
+
+
+def _risk(plan: Plan, max_oom: float) -> str:
+    found = []
+    if plan.p_oom is not None and plan.p_oom > max_oom:
+        found.append(_over(plan.p_oom, max_oom))
+    found += ["quota"] if plan.usually_reserved else []
+    found += ["torch"] if plan.needs_build in ("other", "older") else []
+    found += ["port"] if plan.needs_port else []
+    found += [plan.frozen_precision] if plan.frozen_precision == "nf4" else []
+    found += ["not run"] if plan.runnable is False and not plan.needs_port else []
+    return ", ".join(found)
+
+
+def _over(chance: float, limit: float) -> str:
+    """Return a chance that is over a limit, with a decimal where it would read as the limit."""
+    text = format_share(chance)
+    return f"{math.ceil(chance * 1000) / 10:g} %" if text == format_share(limit) else text
+
+
+def _step_time(plan: Plan) -> str:
+    time = plan.step_time_s
+    return f"{format_seconds(time.value)} {format_spread(time.value, time.low, time.high)}"
+
+
+def _usd_per_hour(plan: Plan) -> str:
+    return format_price(plan.usd_per_hour)
+
+
+def _spot_per_hour(plan: Plan) -> str:
+    spot = plan.offer.spot_usd_per_hour
+    return unknown_spot(plan) if spot is None else format_price(spot * plan.nodes)
+
+
+def rate_cell(plan: Plan) -> str:
+    """Return samples or tokens a second, without the unit."""
+    return format_count(plan.samples_per_s if plan.tokens_per_s is None else plan.tokens_per_s)

@@ -1,0 +1,1 @@
+"""Launches and runs: before, while and after they cost."""

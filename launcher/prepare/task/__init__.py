@@ -1,0 +1,1 @@
+"""What a launch writes for the nodes: task, scripts, job, orders."""

@@ -1,0 +1,82 @@
+"""The guard's orders in a job folder, brought up to date each time that machines are asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from ....catalog.errors import UsageError
+from ....catalog.units import SECONDS_PER_HOUR
+from ...bundle import ORDERS_FILE, write_orders
+from ...guard.orders import Orders, OrdersError
+from ...store.accounting import idle_usd, node_hours, spent_usd
+from ...store.launch_record import LaunchRecord
+from .guard_config import refuse_no_room, refuse_too_late
+
+
+def orders_path(record: LaunchRecord) -> Path:
+    """Return where a launch keeps the orders that are sent to its machines."""
+    return Path(record.folder) / "job" / ORDERS_FILE
+
+
+def renew_orders(
+    record: LaunchRecord,
+    now: datetime,
+    *,
+    changes: Mapping[str, Any] | None = None,
+    at_most_usd: Decimal | None = None,
+) -> None:
+    """Write the orders of the newest attempt: its time, and what the earlier ones took.
+
+    Args:
+        record: the launch.
+        now: when machines are asked for.
+        changes: fields of `Orders` that the user changes; `action` is the projection's.
+        at_most_usd: of all attempts together, where a limit counts the launch at that.
+
+    Raises:
+        UsageError: the folder of the launch is gone or damaged.
+        LimitError: the limits leave nothing to train with.
+    """
+    path = orders_path(record)
+    try:
+        orders = Orders.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, OrdersError) as error:
+        raise UsageError(
+            f"{path} cannot be used ({error}), and it says what stops the run.",
+            fix="launch the plan again.",
+        ) from None
+    fields = dict(changes or {})
+    action = fields.pop("action", None)
+    if action is not None and orders.projection is not None:
+        fields["projection"] = replace(orders.projection, action=action)
+    earlier = record.model_copy(update={"attempts": record.attempts[:-1]})
+    orders = replace(
+        orders,
+        requested_at_s=now.timestamp(),
+        spent_before_usd=float(spent_usd(earlier, now=now)),
+        hours_before=node_hours(earlier, now=now) / record.nodes,
+        **fields,
+    )
+    if at_most_usd is not None and not (orders.max_cost_usd or math.inf) <= at_most_usd:
+        orders = replace(orders, max_cost_usd=float(at_most_usd))
+    refuse_no_room(orders, known_start_s=_known_start_s(earlier, now))
+    refuse_too_late(orders)
+    write_orders(path.parent, orders)
+
+
+def _known_start_s(earlier: LaunchRecord, now: datetime) -> float | None:
+    """Return what the newest of the attempts took beside its command, its end included.
+
+    None where that is not known.
+    """
+    last = earlier.last
+    if last is None or not last.usd_per_hour:
+        return None
+    usd = idle_usd(earlier, last, now=now)
+    return None if usd is None else float(usd / last.usd_per_hour) * SECONDS_PER_HOUR

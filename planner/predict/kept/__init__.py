@@ -1,0 +1,1 @@
+"""What is derived from a model once, and kept from search to search."""

@@ -1,0 +1,1 @@
+"""What measurements of one's own change in a prediction."""

@@ -1,0 +1,1 @@
+"""From candidates to the answer: ranked, recommended, written as plans, or why there is none."""

@@ -1,0 +1,326 @@
+"""Rank candidates: by money, time, memory; the best of every group; ties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from ....catalog.units import SECONDS_PER_HOUR
+from ...plan.plan import Plan
+from ...plan.question import HIDDEN_ABOVE, By, Money, Question, Sort
+from ..candidate import Candidate, sort_key
+from ..machines.offers import LARGE_CLOUDS
+from .recommended import cost_of, most_sensible_usd, weight_of
+
+TRIES_PER_GROUP = 6
+"""Candidates of one group that are checked exactly before it is given up."""
+CHECKED_PER_GROUP = 2
+"""Finished plans of one group that are compared; the exact check may change their order."""
+MOST_PLANS = 100
+SHOWN_APART = 1
+"""Plans on accelerators that stand apart which are shown beside a number that was asked for."""
+FEW_PROVIDERS = 4
+"""Of so many providers that are named, each has a plan on every accelerator it sells."""
+
+PlanOf = Callable[[Candidate], Plan | None]
+SpanOf = Callable[[Plan], tuple[float, float] | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """The plans in order, and the candidates that are not shown for what they cost."""
+
+    plans: list[Plan]
+    above_cost: int
+
+
+def rank(
+    candidates: list[Candidate],
+    question: Question,
+    plan_of: PlanOf,
+    *,
+    runs: Callable[[Candidate], bool],
+    stands_apart: Callable[[Candidate], bool],
+) -> Ranked:
+    """Return plans in order: one per group, or all of them on request.
+
+    Plans that may run out of memory come after the others, and last those on accelerators that
+    run the file only after a port, or with torch built from source.
+    The plans that the first lines of an answer name are added where they are not among the best:
+    the fastest, the smallest, and what may be recommended.
+
+    Args:
+        candidates: within the limits of the question.
+        question: what was asked.
+        plan_of: finishes a candidate; None where it does not fit after all.
+        runs: whether gpuplan's runner carries a candidate out.
+        stands_apart: whether its accelerator needs a port, or torch built from source.
+    """
+    sort: Sort = question.money.sort or "cost"
+    in_order = sorted(candidates, key=lambda one: one.order(sort))
+    # Whoever asks for host processors compares with them, whatever they cost.
+    cpus = [one for one in in_order if one.one_node.accelerator.is_cpu]
+    ordered = [one for one in in_order if not one.one_node.accelerator.is_cpu]
+    dear: list[Candidate] = []
+    if question.top is not None and sort != "carbon":
+        ordered, dear = _without_the_dear(ordered, stands_apart)
+    own = [one for one in ordered if not stands_apart(one)]
+    apart = [one for one in ordered if stands_apart(one)]
+    top = question.top or MOST_PLANS
+    few = min(top, SHOWN_APART) if question.top else top
+    # Beside plans on accelerators one is enough; where there are none, they are the plans.
+    most_cpus = few if own or apart else top
+    if question.all_variants:
+        chosen = _first_plans(own, top, plan_of)
+        chosen += _first_plans(apart, few, plan_of)
+        chosen += _first_plans(cpus, most_cpus, plan_of)
+    else:
+        by = grouping(question)
+        chosen = _best_of_groups(own, by, sort, top, plan_of)
+        chosen += _best_of_groups(apart, by, sort, few, plan_of)
+        chosen += _best_of_groups(cpus, by, sort, most_cpus, plan_of)
+    chosen += _extremes(
+        own, [one for one in dear if not stands_apart(one)], chosen, question.money, plan_of, runs
+    )
+    # The exact check may have shrunk a plan's micro-batch, so that plans are ordered again.
+    max_oom = question.money.max_oom
+    chosen.sort(key=lambda plan: (plan.stands_apart, *_plan_order(plan, sort, max_oom)))
+    return Ranked(plans=chosen, above_cost=sum(one.variants_that_fit for one in dear))
+
+
+def grouping(question: Question) -> By | None:
+    """Return what there is one plan for; None: for each provider and accelerator."""
+    named = [name for name in question.machine.providers if name != "all"]
+    if question.by is None and 1 < len(named) <= FEW_PROVIDERS:
+        return None
+    return question.by or "accelerator"
+
+
+def _group_of(candidate: Candidate, by: By | None) -> tuple[str, ...]:
+    offer = candidate.choice.offer
+    accelerator = candidate.one_node.accelerator.name
+    return {
+        "accelerator": (accelerator,),
+        "provider": (offer.provider,),
+        "instance": (offer.provider, offer.instance_type),
+        "region": (offer.provider, offer.region),
+        None: (offer.provider, accelerator),
+    }[by]
+
+
+def _without_the_dear(
+    ordered: list[Candidate], stands_apart: Callable[[Candidate], bool]
+) -> tuple[list[Candidate], list[Candidate]]:
+    """Return the candidates of at most so many times the cheapest cost, and the others.
+
+    The cheapest is one that may be recommended, where there is any.
+    """
+    own = [one for one in ordered if not stands_apart(one)] or ordered
+    safe = [one.usd for one in own if not one.is_risky]
+    limit = HIDDEN_ABOVE * min(safe or [one.usd for one in own], default=float("inf"))
+    near = [one for one in ordered if one.usd <= limit]
+    return near, [one for one in ordered if one.usd > limit]
+
+
+def _best_of_groups(
+    ordered: list[Candidate], by: By | None, sort: Sort, top: int, plan_of: PlanOf
+) -> list[Plan]:
+    """Return the best plans of so many groups, whose first candidates come first."""
+    groups: dict[tuple[str, ...], list[Candidate]] = {}
+    for candidate in ordered:
+        groups.setdefault(_group_of(candidate, by), []).append(candidate)
+    chosen: list[Plan] = []
+    for group in groups.values():
+        if len(chosen) == top:
+            break
+        chosen += _best_plan(group[:TRIES_PER_GROUP], sort, plan_of)
+    return chosen
+
+
+def _best_plan(ordered: list[Candidate], sort: Sort, plan_of: PlanOf) -> list[Plan]:
+    """Return the best finished plan, or nothing.
+
+    The first that passes the exact check as it was is the best; one whose micro-batch had to be
+    shrunk is compared with the next.
+    """
+    finished: list[Plan] = []
+    for candidate in ordered:
+        plan = plan_of(candidate)
+        if plan is None:
+            continue
+        finished.append(plan)
+        if plan.micro_batch == candidate.micro_batch or len(finished) == CHECKED_PER_GROUP:
+            break
+    return sorted(finished, key=lambda plan: _plan_order(plan, sort, 1.0))[:1]
+
+
+def _plan_order(plan: Plan, sort: Sort, max_oom: float) -> tuple[float, ...]:
+    """Return the sort key of a finished plan, as `Candidate.order` does before."""
+    unknown = float("inf")
+    cost, price, job = cost_of(plan), plan.usd_per_hour, plan.whole_job
+    return plan.p_oom is not None and plan.p_oom > max_oom, *sort_key(
+        sort,
+        cost=unknown if cost is None else cost,
+        price=unknown if price is None else price,
+        seconds=1 / plan.samples_per_s if job is None else job.hours,
+        size=plan.accelerators,
+        carbon=_carbon_of(plan),
+    )
+
+
+def _carbon_of(plan: Plan) -> float:
+    """Return kg CO2e as `Candidate.kg_co2e` counts them; infinite where not known."""
+    run, energy = plan.run, plan.energy
+    if run is None:
+        kg = None if energy is None else energy.kg_co2e_per_million_samples
+    elif run.kg_co2e is not None and run.limited_by is not None:
+        kg = run.kg_co2e / (run.trained_samples or 1.0)
+    else:
+        kg = run.kg_co2e
+    return float("inf") if kg is None else kg
+
+
+def _extremes(
+    candidates: list[Candidate],
+    dear: list[Candidate],
+    chosen: list[Plan],
+    money: Money,
+    plan_of: PlanOf,
+    runs: Callable[[Candidate], bool],
+) -> list[Plan]:
+    """Return the plans that the first lines may name where they are not among the chosen."""
+    devices = [one for one in candidates if not one.one_node.accelerator.is_cpu]
+    if not devices:
+        return []
+    priced = [one for one in devices if one.usd < float("inf")]
+    limit = most_sensible_usd([(one.usd, _waited(one)) for one in priced if not one.is_risky])
+    near = [one for one in priced if one.usd <= limit]
+    large = [
+        one
+        for one in (*priced, *dear)
+        if one.choice.offer.provider in LARGE_CLOUDS
+        and not one.one_node.accelerator.is_cpu
+        and one.usd < float("inf")
+    ]
+    wanted = (
+        sorted(near or devices, key=lambda one: one.order("time")),
+        sorted(devices, key=lambda one: one.order("memory")),
+        *([_by_weight(near, money), _by_weight(large, money)] if near and near[0].steps else []),
+    )
+    known = {_rented(plan) for plan in chosen}
+    extra: list[Plan] = []
+    for ordered in wanted:
+        tried = list(islice(filter(runs, ordered), TRIES_PER_GROUP)) or ordered[:TRIES_PER_GROUP]
+        for plan in _first_plans(tried, 1, plan_of):
+            if _rented(plan) not in known:
+                known.add(_rented(plan))
+                extra.append(plan)
+    return extra
+
+
+def _rented(plan: Plan) -> tuple[object, ...]:
+    """Return what a reader sees of a plan: two of the same machines say the same twice."""
+    offer = plan.offer
+    machines = offer.provider, offer.instance_type, offer.region, offer.purchase, plan.nodes
+    return *machines, plan.runnable
+
+
+def _by_weight(candidates: Sequence[Candidate], money: Money) -> list[Candidate]:
+    """Return the candidates as `recommended` orders plans."""
+
+    def key(one: Candidate) -> tuple[bool, float]:
+        return one.is_risky, weight_of(
+            one.usd,
+            one.seconds / SECONDS_PER_HOUR,
+            one.nodes,
+            money,
+            is_reserved=one.is_reserved,
+            in_dollars=one.limited_by is None,
+        )
+
+    return sorted(candidates, key=key)
+
+
+def _waited(one: Candidate) -> float:
+    """Return the hours that somebody waits for the job, where its cost is a sum of dollars."""
+    is_job = one.steps is not None and one.limited_by is None
+    return one.seconds / SECONDS_PER_HOUR if is_job else 0.0
+
+
+def _first_plans(candidates: Sequence[Candidate], wanted: int, plan_of: PlanOf) -> list[Plan]:
+    plans: list[Plan] = []
+    for candidate in candidates:
+        if len(plans) == wanted:
+            break
+        plan = plan_of(candidate)
+        if plan is not None:
+            plans.append(plan)
+    return plans
+
+
+def mark_ties(plans: list[Plan], sort: Sort | None = None) -> tuple[Plan, ...]:
+    """Return the plans numbered from 1, each marked when it cannot be told from the one before.
+
+    Where they are ordered by carbon that is what they emit, else what they cost.
+    """
+    span = _carbon_span if sort == "carbon" else _span
+    marked: list[Plan] = []
+    for position, plan in enumerate(plans, start=1):
+        tie = bool(marked) and _overlap(marked[-1], plan, span)
+        marked.append(plan.model_copy(update={"position": position, "tie_with_previous": tie}))
+    return tuple(marked)
+
+
+def _overlap(first: Plan, second: Plan, span: SpanOf) -> bool:
+    """Return whether the intervals of two plans of the same block overlap."""
+    if first.stands_apart != second.stands_apart:
+        return False
+    spans = span(first), span(second)
+    if spans[0] is None or spans[1] is None:
+        return False
+    (low_a, high_a), (low_b, high_b) = spans[0], spans[1]
+    return low_a <= high_b and low_b <= high_a
+
+
+def _carbon_span(plan: Plan) -> tuple[float, float] | None:
+    """Return the interval of what `_carbon_of` is the likely value of, from power and time."""
+    energy, time, kg = plan.energy, plan.step_time_s, _carbon_of(plan)
+    if energy is None or kg == float("inf"):
+        return None
+    low = energy.node_power_w_low / energy.node_power_w * time.low / time.value
+    return kg * low, kg * energy.node_power_w_high / energy.node_power_w * time.high / time.value
+
+
+def _span(plan: Plan) -> tuple[float, float] | None:
+    """Return the 80 % interval of what `cost_of` is the likely value of."""
+    job, time = plan.whole_job, plan.step_time_s
+    is_limited = plan.run is not None and plan.run.limited_by is not None
+    if job is not None and not is_limited and job.usd_low is not None and job.usd_high is not None:
+        return float(job.usd_low), float(job.usd_high)
+    usd = cost_of(plan)
+    return None if usd is None else (usd * time.low / time.value, usd * time.high / time.value)
+
+
+def headlines(plans: Sequence[Plan]) -> dict[str, str]:
+    """Return ids of the cheapest, the fastest and the smallest of these plans."""
+    if not plans:
+        return {}
+    lines = {
+        "fastest": min(plans, key=_by_time).id,
+        "smallest": min(plans, key=_by_size).id,
+    }
+    known = [plan for plan in plans if cost_of(plan) is not None]
+    if known:
+        lines["cheapest"] = min(known, key=lambda plan: cost_of(plan) or 0.0).id
+    return lines
+
+
+def _by_time(plan: Plan) -> float:
+    return 1 / plan.samples_per_s if plan.whole_job is None else plan.whole_job.hours
+
+
+def _by_size(plan: Plan) -> tuple[float, ...]:
+    """Return the key of the smallest plan; of equals, the one whose training costs least."""
+    usd = cost_of(plan)
+    return plan.accelerators, usd is None, usd or 0.0

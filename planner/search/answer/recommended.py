@@ -1,0 +1,276 @@
+"""The plan that a person would rent: a knee of cost against time among the sensible plans.
+
+docs/how-to-read-an-answer.md has the rules of this file as a table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from ....catalog.types import CPU_PREFIX
+from ....catalog.units import HOURS_PER_DAY, SECONDS_PER_HOUR
+from ...cost.dataset_cost import ranked_usd
+from ...plan.plan import Plan, Recommended
+from ...plan.question import Money
+from ...plan.runnable import RUN_STACKS
+
+FEWEST_STEPS = 500
+"""Of a plan with a batch of its own: fewer leave a learning rate no schedule."""
+MOST_HOURS = 60 * HOURS_PER_DAY
+"""Unless the deadline is later: nobody waits longer for a run without saying so."""
+MOST_OF_CHEAPEST = 2.0
+"""Cost over the least that a plan costs with its waiting, unless a deadline is given."""
+PATIENCE_HOURS = 7 * HOURS_PER_DAY
+"""Waiting so long weighs as much as the cost itself; with a deadline, all the time until then."""
+LEAST_USD_PER_DAY = 20.0
+"""What a day of waiting weighs at least: somebody looks at a run for a quarter of an hour a day, at
+the $70 an hour of a software developer (mean of May 2024, U.S. Bureau of Labor Statistics,
+https://www.bls.gov/oes/current/oes151252.htm), rounded. Without it $18 for five days on one old
+device would come before $70 for four hours. The quarter of an hour is a judgement."""
+DOUBLING = 0.05
+"""What twice the nodes weigh, as a share of the cost: each must be had at the same moment, in one
+place, and any of them may fail. A judgement, not a measurement."""
+RESERVED = 0.25
+"""What it weighs, as a share of the cost, that machines are usually had by reservation only. A
+judgement."""
+LIKELY = 0.9
+"""Chance of keeping to a limit from which it is not mentioned."""
+SURE = 0.8
+"""Chance of keeping to a limit below which a surer plan is taken, and the chance is said first."""
+NEARLY = 0.1
+"""Cost over that of the lightest plan, as a share, that a surer one may have. A judgement."""
+SURER = 0.05
+"""Difference of chances that is worth a word."""
+ALIKE = 0.02
+"""Costs that differ by less are the same to a reader."""
+
+
+def sensible(
+    plans: Sequence[Plan], money: Money, *, is_batch_free: bool = False
+) -> tuple[Plan, ...]:
+    """Return the plans that a person would consider; the headlines are chosen among them.
+
+    Args:
+        plans: finished plans.
+        money: limits that were given, and the risk of running out of memory that is accepted.
+        is_batch_free: whether each plan has a global batch of its own.
+    """
+    found = [
+        plan
+        for plan in plans
+        if not plan.stands_apart
+        and not plan.offer.accelerator.startswith(CPU_PREFIX)
+        and (plan.p_oom is None or plan.p_oom <= money.max_oom)
+        and plan.needs_build != "older"
+    ]
+    found = [plan for plan in found if plan.runnable is not False] or found
+    if is_batch_free:
+        found = [p for p in found if p.run is None or p.run.steps >= FEWEST_STEPS] or found
+    if money.deadline_s is None:
+        found = [p for p in found if p.whole_job is None or p.whole_job.hours <= MOST_HOURS]
+        jobs = [(usd, _hours(plan)) for plan in found if (usd := cost_of(plan)) is not None]
+        limit = most_sensible_usd(jobs, in_dollars=not any(_limited(plan) for plan in found))
+        found = [p for p in found if (usd := cost_of(p)) is None or usd <= limit]
+    return tuple(found)
+
+
+def cost_of(plan: Plan) -> float | None:
+    """Return dollars of the whole job, or of a million samples; None where no price is known.
+
+    With those of a data set whose size was stated, at the highest price where none is known.
+    Where limits say how much is trained: the reciprocal of the samples, which ranks alike.
+    """
+    if _limited(plan) and plan.run is not None and plan.run.trained_samples:
+        return 1 / plan.run.trained_samples
+    if plan.whole_job is not None:
+        usd = plan.whole_job.usd
+        if usd is None:
+            return None
+        return float(usd) + ranked_usd(plan.whole_job.data_lines, plan.offer.tax_percent)
+    return plan.usd_per_million_samples
+
+
+def weight(plan: Plan, money: Money) -> float:
+    """Return what a plan weighs; the lightest is recommended.
+
+    The cost and the waiting, times 1 + a share for every doubling of the nodes, and more where
+    machines are usually had by reservation only; infinite where the price or the amount of work is
+    not known.
+    """
+    usd = cost_of(plan)
+    if usd is None or plan.whole_job is None:
+        return math.inf
+    return weight_of(
+        usd,
+        plan.whole_job.hours,
+        plan.nodes,
+        money,
+        is_reserved=plan.usually_reserved,
+        in_dollars=not _limited(plan),
+    )
+
+
+def weight_of(
+    usd: float,
+    hours: float,
+    nodes: int,
+    money: Money,
+    *,
+    is_reserved: bool,
+    in_dollars: bool = True,
+) -> float:
+    """Return what a job weighs that costs and takes so much on so many nodes (`weight`).
+
+    All its hours weigh the share of the cost that they are of the patience, and at least
+    `LEAST_USD_PER_DAY`; only the share where `usd` is no sum of dollars.
+    """
+    patience = PATIENCE_HOURS
+    if money.deadline_s is not None:
+        patience = money.deadline_s / SECONDS_PER_HOUR
+    waiting = usd * hours / patience
+    if in_dollars:
+        waiting = max(waiting, waiting_usd(hours))
+    hard_to_get = 1 + RESERVED if is_reserved else 1.0
+    return hard_to_get * (usd + waiting) * (1 + DOUBLING * math.log2(nodes))
+
+
+def waiting_usd(hours: float) -> float:
+    """Return the dollars that so many hours of waiting weigh at least."""
+    return LEAST_USD_PER_DAY * hours / HOURS_PER_DAY
+
+
+def most_sensible_usd(jobs: Iterable[tuple[float, float]], *, in_dollars: bool = True) -> float:
+    """Return what a sensible plan costs at most, from the cost and hours of each that fits.
+
+    What is cheap only because it takes weeks sets no limit to what ends today.
+    """
+    whole = (usd + waiting_usd(hours) if in_dollars else usd for usd, hours in jobs)
+    return MOST_OF_CHEAPEST * min(whole, default=0.0)
+
+
+def recommended(plans: Sequence[Plan], money: Money) -> Recommended | None:
+    """Return the lightest of the sensible plans with its reason, or None if there is none."""
+    priced = [plan for plan in plans if math.isfinite(weight(plan, money))]
+    if not priced:
+        return None
+    # Of equally light plans the first, which is the one that stands higher in the list.
+    plan = _surer(min(priced, key=lambda one: weight(one, money)), priced, money)
+    cheapest = min(priced, key=lambda one: cost_of(one) or 0.0)
+    least = cost_of(cheapest)
+    # Machines of one's own may cost nothing; then so does the lightest plan.
+    gap = (cost_of(plan) or 0.0) / least - 1 if least else 0.0
+    return Recommended(
+        id=plan.id,
+        position=plan.position,
+        reason=_reason(plan, cheapest, gap),
+        gap_to_cheapest=gap,
+    )
+
+
+def _limited(plan: Plan) -> bool:
+    """Return whether limits say how much is trained: then what `cost_of` returns is no sum."""
+    return plan.run is not None and plan.run.limited_by is not None
+
+
+def _hours(plan: Plan) -> float:
+    """Return the hours of the whole job; 0 without an amount of work, where nobody waits for it."""
+    return 0.0 if plan.whole_job is None else plan.whole_job.hours
+
+
+def keeps_limits(plan: Plan) -> float:
+    """Return the chance that a plan keeps to deadline and budget, whichever is the less likely."""
+    return min(limit_chances(plan).values(), default=1.0)
+
+
+def limit_chances(plan: Plan) -> dict[str, float]:
+    """Return the chance of keeping to each limit that was given: "the deadline", "the budget".
+
+    Where limits say how much is trained there is none.
+    """
+    run = plan.run
+    if run is None or run.limited_by is not None:
+        return {}
+    found = {"the deadline": run.deadline_probability, "the budget": run.budget_probability}
+    return {limit: chance for limit, chance in found.items() if chance is not None}
+
+
+def _surer(lightest: Plan, priced: Sequence[Plan], money: Money) -> Plan:
+    """Return the lightest plan, or one that is surer of the limits and costs nearly the same."""
+    if keeps_limits(lightest) >= SURE:
+        return lightest
+    most = (1 + NEARLY) * (cost_of(lightest) or 0.0)
+    sure = [one for one in priced if keeps_limits(one) >= SURE and (cost_of(one) or 0.0) <= most]
+    return min(sure, key=lambda one: weight(one, money), default=lightest)
+
+
+def _reason(plan: Plan, cheapest: Plan, gap: float) -> str:
+    assert plan.whole_job is not None and cheapest.whole_job is not None
+    parts = []
+    if plan.run is not None and plan.run.limited_by is not None:
+        parts.append(_share_of_most(gap, plan.whole_job.hours / cheapest.whole_job.hours))
+    elif plan.id == cheapest.id:
+        parts.append("the cheapest of the sensible plans")
+    else:
+        parts.append(_against(plan, cheapest, gap))
+    if plan.p_oom is not None:
+        parts.append(f"{_sure(plan.p_oom)} sure to fit")
+    doubts = limit_chances(plan).items()
+    first = [f"only {_sure_of(limit, p)}" for limit, p in doubts if p < SURE]
+    last = [_sure_of(limit, p) for limit, p in doubts if SURE <= p < LIKELY]
+    return "; ".join([*first, *parts, *last, *_not_run(plan)])
+
+
+def _sure_of(limit: str, chance: float) -> str:
+    return f"{chance * 100:.0f} % sure to keep to {limit}"
+
+
+def _not_run(plan: Plan) -> Iterator[str]:
+    """Yield that gpuplan cannot run a plan, and what can."""
+    if plan.runnable is not False:
+        return
+    tool = None if plan.stack in RUN_STACKS else plan.stack
+    if plan.frozen_precision == "nf4":
+        tool = "bitsandbytes"
+    of = "" if tool is None else f" with {tool}"
+    yield f"gpuplan cannot run it, a script of your own{of} can (gpuplan show)"
+
+
+def _share_of_most(gap: float, share_of_time: float) -> str:
+    """Return how much a plan trains of what the sensible plan that trains the most does."""
+    if gap < ALIKE:
+        return "trains the most of the sensible plans"
+    found = f"trains {100 / (1 + gap):.0f} % of the most"
+    return found if share_of_time > 0.9 else f"{found}, in {100 * share_of_time:.0f} % of its time"
+
+
+def _against(plan: Plan, cheapest: Plan, gap: float) -> str:
+    """Return what a plan costs and has beside the cheapest; in dollars where it is twice that."""
+    advantage = _advantage(plan, cheapest)
+    if gap < ALIKE:
+        return f"costs what the cheapest does, {advantage}"
+    if gap < 1:
+        return f"{gap * 100:.0f} % above the cheapest, {advantage}"
+    more = (cost_of(plan) or 0.0) - (cost_of(cheapest) or 0.0)
+    hours = _hours(cheapest)
+    takes = f"{hours:.0f} h" if hours < 2 * HOURS_PER_DAY else f"{hours / HOURS_PER_DAY:.0f} days"
+    return f"{advantage}, for ${more:,.0f} more than the cheapest, which takes {takes}"
+
+
+def _advantage(plan: Plan, cheapest: Plan) -> str:
+    """Return what a plan has before the cheapest, each of which may make it the lighter."""
+    assert plan.whole_job is not None and cheapest.whole_job is not None
+    ratio = cheapest.whole_job.hours / plan.whole_job.hours
+    if ratio >= 1.1:
+        times = f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
+        return "twice as fast" if 1.9 <= ratio <= 2.1 else f"{times} times as fast"
+    if cheapest.usually_reserved and not plan.usually_reserved:
+        return "usually had without a reservation"
+    if keeps_limits(plan) > keeps_limits(cheapest) + SURER:
+        return "surer to keep to what is allowed"
+    return "on fewer nodes" if plan.nodes < cheapest.nodes else "as fast"
+
+
+def _sure(p_oom: float) -> str:
+    """Return the chance of fitting, never rounded up to certainty."""
+    return f"{min(math.floor((1 - p_oom) * 1000) / 10, 99.9):g} %"

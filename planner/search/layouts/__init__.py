@@ -1,0 +1,1 @@
+"""Data-parallel layouts: what fits of all that is tried, and how fast it is."""

@@ -1,0 +1,118 @@
+"""What became of data-parallel layouts on one kind of machine: the best variants, and counts.
+
+It is all of `TriedLayouts` that candidates are made of, and small enough to be kept from search to
+search. No price changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+from ....catalog.vocabulary import Recompute
+from ...plan.layout import Layout
+from ...plan.setup import Setup
+from ...software.stack import casts_layers
+from .best_variant import Best
+from .tried_layouts import TriedLayouts
+
+
+class BestVariant(NamedTuple):
+    """The best variant of a layout."""
+
+    row: int
+    """Of the layout among those that were tried."""
+    micro_batch: int
+    grad_accum: int
+    recompute: Recompute
+    recompute_share: float
+    step_s: float
+    global_batch: int
+    is_risky: bool
+    """Whether it may run out of memory with a larger chance than is accepted."""
+    fitting: int
+    """How many variants that fit it stands for."""
+
+
+class DataParallelOutcome(NamedTuple):
+    """What became of data-parallel layouts with every variant on one kind of machine."""
+
+    best: tuple[BestVariant, ...]
+    tried: int
+    indivisible: int
+    out_of_memory: int
+
+    @classmethod
+    def of(
+        cls, tried: TriedLayouts, layouts: tuple[Layout, ...], base: Setup, *, all_variants: bool
+    ) -> DataParallelOutcome:
+        """Return what became of layouts that were tried.
+
+        Args:
+            tried: the layouts with every variant.
+            layouts: the same, [L].
+            base: what runs on one rank.
+            all_variants: whether every layout is shown that fits.
+        """
+        best = tried.best
+        shown = _fitting_shown(layouts, best, base, all_variants=all_variants)
+        return cls(
+            best=tuple(_best_of(tried, best, row, fitting) for row, fitting in shown.items()),
+            tried=tried.tried,
+            indivisible=tried.indivisible,
+            out_of_memory=tried.out_of_memory,
+        )
+
+    @classmethod
+    def kept(
+        cls,
+        known: Callable[[Callable[[], object]], object],
+        make: Callable[[], DataParallelOutcome],
+    ) -> DataParallelOutcome:
+        """Return an outcome that may be known, as JSON holds it: with lists for tuples.
+
+        Args:
+            known: returns what is known, else what it is handed makes.
+            make: computes it.
+        """
+        best, *counts = cast(Any, known(make))
+        return cls(tuple(map(BestVariant._make, best)), *counts)
+
+
+def _best_of(tried: TriedLayouts, best: Best, row: int, fitting: int) -> BestVariant:
+    column = int(best.column[row])
+    return BestVariant(
+        row=row,
+        micro_batch=int(tried.micro_batch[column]),
+        grad_accum=int(tried.accum[row, column]),
+        recompute=tried.recompute[column],
+        recompute_share=float(tried.share[row, column]),
+        step_s=float(tried.step_s[row, column]),
+        global_batch=int(tried.global_batch[row, column]),
+        is_risky=not best.is_safe[row],
+        fitting=fitting,
+    )
+
+
+def _fitting_shown(
+    layouts: tuple[Layout, ...], best: Best, base: Setup, *, all_variants: bool
+) -> dict[int, int]:
+    """Return rows of layouts to show, with how many variants that fit each stands for.
+
+    The same nodes cost the same, so a slower layout of them is neither cheaper nor faster: only
+    the fastest is shown of those that hold whole parameters and of those that shard them,
+    unless all variants are asked for.
+    """
+    fitting = best.fitting
+    rows = [row for row in range(len(layouts)) if fitting[row]]
+    if all_variants:
+        return {row: int(fitting[row]) for row in rows}
+    groups: dict[tuple[int, bool], list[int]] = {}
+    for row in rows:
+        layout = layouts[row]
+        key = (layout.accelerators, casts_layers(base.stack, layout, base.offload))
+        groups.setdefault(key, []).append(row)
+    return {
+        max(group, key=lambda row: (best.is_safe[row], best.rate[row])): int(fitting[group].sum())
+        for group in groups.values()
+    }

@@ -1,0 +1,335 @@
+"""Which machines are on offer for a question, and what each costs at its cheapest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import cached_property
+
+from ....catalog.errors import UsageError, did_you_mean
+from ....catalog.listing.no_match import no_match_text
+from ....catalog.listing.offers import OfferView, list_offers
+from ....catalog.listing.ownership import Ownership
+from ....catalog.listing.query import OfferFilter, parse_filter, select_offers
+from ....catalog.snapshot import Catalogue
+from ....catalog.spot import spot_status
+from ....catalog.terms.terms_of_offer import Term
+from ....catalog.types import Accelerator, EvictionRow, Instance, Offer, Provider, Region
+from ....catalog.vocabulary import Purchase
+from ...cost.dataset_cost import NO_DATASET, DatasetUsd, dataset_usd_of
+from ...goodput.own_stops import NO_OWN_STOPS, OwnStops
+from ...hardware.cluster import Site
+from ...plan.plan import ChosenOffer
+from ...plan.question import Machine, Money, Work
+from .electricity import Electricity
+from .ways_to_buy import Way, by_the_hour, for_a_term
+
+NO_WORK = Work()
+LARGE_CLOUDS = ("aws", "azure", "gcp")
+"""Sellers that most people who train already have an account with."""
+
+
+INSTEAD = {"launchable": "with --provider all"}
+"""What `estimate` is given to drop a wish that has an option of its own in `offers` alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PricedInstance:
+    """One instance type and its cheapest region."""
+
+    instance: Instance
+    accelerator: Accelerator
+    offer: Offer
+    purchase: Purchase
+    usd_per_hour: Decimal | None
+    spot_usd_per_hour: Decimal | None
+    """The market's spot price of this type in this very region; None where it is not known."""
+    billing: Provider | None = None
+    """The seller, with what it rounds its bills to."""
+    region: Region | None = None
+    """Where it stands, with what its grid emits; None where that is not known."""
+    owned: Ownership | None = None
+    """What is stated of bought hardware."""
+    discount_percent: Decimal | None = None
+    """What the user's pricebook has taken off `usd_per_hour`; None: nothing."""
+    tax_percent: Decimal | None = None
+    """Tax on what is rented, which no price here holds; None: none is counted."""
+    term: Term | None = None
+    """The term that `usd_per_hour` is the price of; None where it is rented by the hour."""
+    pays_rest: bool = False
+    """Whether the cost of a job holds what of the term it leaves unused."""
+    own_stops: OwnStops = NO_OWN_STOPS
+    """What stopped the user's own runs, on whatever machines."""
+    eviction: EvictionRow | None = None
+    """The seller's chance per hour that spot machines of it are taken away; None: not known."""
+    dataset: DatasetUsd = NO_DATASET
+    """What the data set of the work counts there."""
+
+    @property
+    def paid_whole_s(self) -> float | None:
+        """Seconds that a job pays for in whole, used or not; None where it pays what it uses."""
+        return self.term.seconds if self.term is not None and self.pays_rest else None
+
+    @property
+    def way(self) -> tuple[object, ...] | None:
+        """What keeps one way of paying for a machine apart from the others; None by the hour."""
+        return None if self.term is None else (self.term.years, self.term.count)
+
+    @property
+    def taxed(self) -> Decimal:
+        """What a dollar of rent costs with its tax, dollars."""
+        return 1 + (self.tax_percent or Decimal(0)) / 100
+
+    @property
+    def list_usd_per_hour(self) -> Decimal | None:
+        """The price before the user's discount, $/h; None without one."""
+        if self.usd_per_hour is None or self.discount_percent is None:
+            return None
+        return self.usd_per_hour * 100 / (100 - self.discount_percent)
+
+    @cached_property
+    def one_node(self) -> Site:
+        """One such machine, as a place to run."""
+        instance = self.instance
+        return Site(
+            accelerator=self.accelerator,
+            per_node=int(instance.accelerators),
+            nodes=1,
+            intra_link=instance.intra_link,
+            inter_link=instance.inter_link,
+            link_domain=instance.link_domain_accelerators,
+            host_memory_bytes=instance.memory_bytes,
+            vcpus=instance.vcpus,
+        )
+
+    @cached_property
+    def electricity(self) -> Electricity:
+        """What is known of what it draws, and of what that emits."""
+        return Electricity(
+            accelerator=self.accelerator,
+            instance=self.instance,
+            seller=self.billing,
+            region=self.region,
+            owned=self.owned,
+        )
+
+    def chosen(self) -> ChosenOffer:
+        """Return the offer as a plan states it."""
+        spot, term, offer = self.spot_usd_per_hour, self.term, self.offer
+        return ChosenOffer(
+            provider=self.offer.provider,
+            region=self.offer.region,
+            instance_type=self.offer.instance_type,
+            accelerator=self.accelerator.name,
+            accelerators_per_node=int(self.instance.accelerators),
+            purchase=self.purchase,
+            usd_per_hour=None if self.usd_per_hour is None else float(self.usd_per_hour),
+            spot_usd_per_hour=None if spot is None else float(spot),
+            spot_status=spot_status(self.offer, self.instance),
+            term_years=None if term is None else float(term.years),
+            price_basis=offer.price_basis if term is None else term.price_basis,
+            price_date=offer.price_date if term is None else term.price_date,
+            price_date_precision=offer.price_date_precision if term is None else None,
+            list_usd_per_hour=_float(self.list_usd_per_hour),
+            discount_percent=_float(self.discount_percent),
+            tax_percent=_float(self.tax_percent),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Market:
+    """The machines of a question, and how many offers could not be used."""
+
+    choices: tuple[PricedInstance, ...]
+    without_spec: int
+    without_price: int
+    cannot_train: int
+    """Offers of a slice of a device (vGPU), or of a device that only infers."""
+    no_match: str | None = None
+    """Where nobody sells what is asked for: that, and what nearby is sold, as one sentence."""
+
+
+def survey(
+    catalogue: Catalogue,
+    machine: Machine,
+    money: Money,
+    *,
+    with_cpus: bool = False,
+    by_region: bool = False,
+    has_amount: bool = False,
+    own_stops: OwnStops = NO_OWN_STOPS,
+    work: Work = NO_WORK,
+) -> Market:
+    """Return one choice per instance type: its cheapest region for the way of buying.
+
+    With `by_region` there is one for every region; of reserved machines one for every reservation.
+    Where anything may be bought for a job that is known (`has_amount`), there is one more for every
+    term a type is sold for: whether the job fills it is seen when its hours are known. Where plans
+    are ordered by carbon, it is the region with the cleanest grid of those with a price, not the
+    cheapest.
+
+    Where the work says where its data set is, that region is one more choice. Of regions at one
+    price it is the one with the cheapest spot machines, and then the first by name. A type
+    without any price stays as a choice when nothing of it is priced, so that the user sees that it
+    exists; it is counted in `without_price` and cannot be ranked by money.
+    """
+    everywhere = "all" in machine.providers
+    named = tuple(p for p in machine.providers if p != "all")
+    wanted = parse_filter(
+        catalogue,
+        accelerators=machine.accelerators,
+        providers=named,
+        regions=machine.regions,
+        jurisdictions=machine.jurisdictions,
+        instance_types=machine.instances,
+        launchable_only=not (everywhere or named or machine.instances),
+    )
+    offers = select_offers(catalogue, wanted)
+    no_match = None if offers else _no_match(catalogue, wanted)
+    if with_cpus:
+        offers += list(catalogue.cpu_offers)
+    by_type: dict[tuple[str, ...], list[Offer]] = {}
+    without_spec = cannot_train = 0
+    for offer in offers:
+        instance = catalogue.instance_of(offer)
+        accelerator = catalogue.accelerator_of(offer)
+        if accelerator is None or instance is None:
+            without_spec += 1
+        elif instance.is_fractional or not accelerator.can_train:
+            cannot_train += 1
+        else:
+            region = (offer.region,) if by_region else ()
+            key = (offer.provider, offer.instance_type, *region)
+            by_type.setdefault(key, []).append(offer)
+    choices = []
+    without_price = 0
+    for group in by_type.values():
+        found = _ways(group, catalogue, money, has_amount=has_amount)
+        without_price += found[0].usd_per_hour is None
+        # Where the data set is, it need not be moved, which may be worth a dearer hour.
+        near = [one for one in group if (one.provider, one.region) == work.dataset_place]
+        if near and all(way.offer.region != near[0].region for way in found):
+            found += _ways(near, catalogue, money, has_amount=has_amount)
+        choices += [_choice(way, catalogue, work, own_stops) for way in found]
+    return Market(
+        choices=tuple(choices),
+        without_spec=without_spec,
+        without_price=without_price,
+        cannot_train=cannot_train,
+        no_match=no_match,
+    )
+
+
+def _no_match(catalogue: Catalogue, wanted: OfferFilter) -> str:
+    listed = list_offers(catalogue, wanted, OfferView(everything=True))
+    return f"{no_match_text(listed, instead=INSTEAD)}."
+
+
+def refuse_unknown_place(work: Work, catalogue: Catalogue) -> None:
+    """Raise UsageError where the data set is said to be in a place that the catalogue lacks."""
+    place = work.dataset_place
+    if place is None:
+        return
+    provider, region = place
+    if provider not in catalogue.providers:
+        near = did_you_mean(provider, sorted(catalogue.providers))
+        raise UsageError(
+            f"There is no provider {provider!r} to have the data set.{near}",
+            fix="give a provider of `gpuplan offers` and its region, such as aws/us-east-1.",
+        )
+    regions = sorted(of for name, of in catalogue.regions if name == provider)
+    if regions and region not in regions:
+        raise UsageError(
+            f"{provider} has no region {region!r}.{did_you_mean(region, regions)}",
+            fix=f"take one of {', '.join(regions[:5])}, …"
+            if len(regions) > 5
+            else f"take one of {', '.join(regions)}.",
+        )
+
+
+def _ways(
+    offers: list[Offer], catalogue: Catalogue, money: Money, *, has_amount: bool
+) -> list[Way]:
+    """Return the ways of paying for one instance type that become choices; one at least."""
+    wish, book = money.purchase, catalogue.pricebook
+
+    def order(way: Way) -> tuple[bool, float, Decimal, bool, Decimal, str]:
+        usd, offer = way.usd_per_hour, way.offer
+        spot = offer.market_spot_usd_per_hour
+        dirt = _grid(offer, catalogue) if money.sort == "carbon" else 0.0
+        return usd is None, dirt, usd or Decimal(0), spot is None, spot or Decimal(0), offer.region
+
+    hourly = min((by_the_hour(offer, wish, book) for offer in offers), key=order)
+    if wish in ("on-demand", "spot", "all") or (wish == "any" and not has_amount):
+        return [hourly]
+    terms = sorted(for_a_term(offers, wish, catalogue), key=order)
+    if wish == "any":
+        # One hour of a term that is no cheaper than an hour alone never pays.
+        terms = [one for one in terms if _is_below(one, hourly)]
+        return [hourly, *_first_of_each(terms)]
+    unpriced = replace(hourly, usd_per_hour=None, discount_percent=None)
+    return _first_of_each(terms) or [unpriced]
+
+
+def _dataset(way: Way, work: Work, tax_percent: Decimal | None) -> DatasetUsd:
+    if work.dataset_bytes is None:
+        return NO_DATASET
+    return dataset_usd_of(
+        work,
+        way.offer.provider,
+        way.offer.region,
+        is_owned=way.purchase == "owned",
+        tax_percent=tax_percent,
+    )
+
+
+def _is_below(way: Way, other: Way) -> bool:
+    usd, least = way.usd_per_hour, other.usd_per_hour
+    return usd is not None and (least is None or usd < least)
+
+
+def _first_of_each(ways: Iterable[Way]) -> list[Way]:
+    """Return the first way of each term; of those that are held, one for every number of them."""
+    found: dict[object, Way] = {}
+    for way in ways:
+        assert way.term is not None
+        found.setdefault((way.term.years, way.term.count), way)
+    return list(found.values())
+
+
+def _grid(offer: Offer, catalogue: Catalogue) -> float:
+    region = catalogue.regions.get((offer.provider, offer.region))
+    known = None if region is None else region.grid_kg_co2e_per_kwh
+    return float("inf") if known is None else known
+
+
+def _choice(way: Way, catalogue: Catalogue, work: Work, own_stops: OwnStops) -> PricedInstance:
+    offer = way.offer
+    tax_percent = None if way.purchase == "owned" else catalogue.pricebook.tax_percent
+    accelerator = catalogue.accelerator_of(offer)
+    instance = catalogue.instance_of(offer)
+    assert accelerator is not None and instance is not None
+    return PricedInstance(
+        instance=instance,
+        accelerator=accelerator,
+        offer=offer,
+        purchase=way.purchase,
+        usd_per_hour=way.usd_per_hour,
+        spot_usd_per_hour=offer.market_spot_usd_per_hour,
+        billing=catalogue.providers.get(offer.provider),
+        region=catalogue.regions.get((offer.provider, offer.region)),
+        owned=catalogue.ownership.get((offer.provider, offer.instance_type)),
+        discount_percent=way.discount_percent,
+        tax_percent=tax_percent,
+        dataset=_dataset(way, work, tax_percent),
+        own_stops=own_stops,
+        eviction=catalogue.evictions.get((offer.provider, offer.region, offer.instance_type)),
+        term=way.term,
+        pays_rest=way.pays_rest,
+    )
+
+
+def _float(number: Decimal | None) -> float | None:
+    """Return a number as a plan states it: to 12 digits, which no source has."""
+    return None if number is None else float(f"{number:.12g}")

@@ -1,0 +1,68 @@
+"""The order of plans: of equally many accelerators the cheaper training is the smaller plan."""
+
+from collections.abc import Callable
+
+from answers import make_plan
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.types import CPU_PREFIX
+from gpuplan.planner.plan.plan import Plan
+from gpuplan.planner.plan.question import HIDDEN_ABOVE, Choices, Machine, Question, Work
+from gpuplan.planner.search.answer.ranking import headlines
+from gpuplan.planner.search.answer.recommended import cost_of
+from gpuplan.planner.search.candidate import sort_key
+from gpuplan.planner.search.search import search
+from gpuplan.profiles.profile import Profile
+
+
+def priced(plan_id: str, usd_per_hour: float | None, usd_per_million: float | None) -> Plan:
+    changes = {"usd_per_hour": usd_per_hour, "usd_per_million_samples": usd_per_million}
+    return make_plan().model_copy(update={"id": plan_id, **changes})
+
+
+def test_a_slow_network_is_no_bargain_at_fewer_dollars_an_hour() -> None:
+    slow, fast = priced("slow", 220, 900), priced("fast", 350, 1)
+    assert headlines((slow, fast))["smallest"] == "fast"
+    key_of_slow = sort_key("memory", cost=9e-4, price=220, seconds=1.5e-2, size=64)
+    key_of_fast = sort_key("memory", cost=1e-6, price=350, seconds=1e-5, size=64)
+    assert key_of_fast < key_of_slow
+
+
+def test_an_unknown_price_is_not_the_smallest_of_equals() -> None:
+    unknown, known = priced("unknown", None, None), priced("known", 350, 1)
+    assert headlines((unknown, known))["smallest"] == "known"
+
+
+def test_host_processors_that_are_asked_for_are_shown_whatever_they_cost(
+    make_decoder: Callable[..., Profile],
+) -> None:
+    question = Question(
+        machine=Machine(providers=("aws", "gcp"), max_nodes=1),
+        choices=Choices(recomputes=("none",)),
+        work=Work(tokens=1e11, global_batch=64),
+        top=1,
+        vs_cpu=True,
+    )
+    outcome = search(question, make_decoder(layers=12, hidden=1024), load_catalogue())
+    plans = {plan.offer.accelerator.startswith(CPU_PREFIX): plan for plan in outcome.plans}
+    assert set(plans) == {True, False}
+    cpu, device = cost_of(plans[True]), cost_of(outcome.plans[0])
+    assert cpu is not None
+    assert device is not None
+    assert cpu > HIDDEN_ABOVE * device, "a device as dear would not be shown"
+
+
+def test_where_only_host_processors_are_left_each_of_them_is_a_plan(
+    make_decoder: Callable[..., Profile],
+) -> None:
+    """A type of one's own seller must not be hidden by another seller's that is cheaper."""
+    question = Question(
+        machine=Machine(accelerators=("K80",), max_nodes=1),  # No torch trains on it.
+        choices=Choices(recomputes=("none",)),
+        work=Work(tokens=1e9, global_batch=64),
+        top=10,
+        vs_cpu=True,
+    )
+    outcome = search(question, make_decoder(layers=2), load_catalogue())
+    assert all(plan.offer.accelerator.startswith(CPU_PREFIX) for plan in outcome.plans)
+    assert len({plan.offer.provider for plan in outcome.plans}) > 1

@@ -1,0 +1,232 @@
+"""Ways of paying: a commitment is paid whole, and wins where the work fills it alone."""
+
+import math
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+
+import pytest
+
+from gpuplan.catalog.embedded import Catalogue, embedded_catalogue
+from gpuplan.catalog.snapshot import at_terms
+from gpuplan.catalog.terms.commitments import commitments_of
+from gpuplan.catalog.terms.pricebook import Credit, Discount, Pricebook, Reservation
+from gpuplan.planner.cost.launch_cost import launch_cost
+from gpuplan.planner.plan.plan import Estimated, Plan
+from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
+from gpuplan.planner.search.machines.offers import survey
+from gpuplan.planner.search.search import SearchOutcome, search
+from gpuplan.profiles.profile import Profile
+
+TYPE, REGION = "a2-highgpu-8g", "us-central1"
+HOURS_PER_YEAR = 8760
+
+
+def without_spot() -> Catalogue:
+    real = embedded_catalogue()
+    offers = tuple(one.model_copy(update={"spot_usd_per_hour": None}) for one in real.offers)
+    return replace(real, offers=offers)
+
+
+NO_SPOT = without_spot()
+
+
+def asked(
+    profile: Profile, steps: int | None, catalogue: Catalogue = NO_SPOT, nodes: int = 1, **money
+) -> SearchOutcome:
+    question = Question(
+        work=Work(steps=steps, global_batch=64),
+        machine=Machine(
+            providers=("gcp", "aws"),
+            regions=(REGION, "us-east-1"),
+            instances=(TYPE, "p5.48xlarge"),
+            nodes=(nodes,),
+        ),
+        choices=Choices(recomputes=("none",), precisions=("bf16-amp",)),
+        money=Money(deadline_s=1e12, **money),
+        by="instance",
+    )
+    return search(question, profile, catalogue)
+
+
+def plan_on(found: SearchOutcome, kind: str = TYPE) -> Plan:
+    return next(plan for plan in found.plans if plan.offer.instance_type == kind)
+
+
+def prices() -> tuple[Decimal, Decimal, Decimal]:
+    """Return the price of an hour on demand, committed for one and for three years."""
+    offer = next(o for o in NO_SPOT.offers if (o.instance_type, o.region) == (TYPE, REGION))
+    one, three = commitments_of("gcp", REGION, TYPE)
+    assert offer.on_demand_usd_per_hour is not None
+    return offer.on_demand_usd_per_hour, one.usd_per_hour, three.usd_per_hour
+
+
+def steps_of_hours(profile: Profile, hours: float) -> int:
+    plan = plan_on(asked(profile, 10**9))
+    assert plan.whole_job is not None
+    return round(hours / plan.whole_job.hours * 10**9)
+
+
+@pytest.mark.parametrize("used", [0.03, 0.5, 0.65, 0.75, 0.9])
+def test_a_commitment_wins_only_where_the_work_fills_it(toy: Profile, used: float) -> None:
+    on_demand, one_year, three_years = prices()
+    plan = plan_on(asked(toy, steps_of_hours(toy, used * HOURS_PER_YEAR), purchase="any"))
+    job = plan.whole_job
+    assert job is not None and job.usd is not None
+    hours = Decimal(job.hours)
+    costs = {
+        None: on_demand * hours,
+        1.0: one_year * HOURS_PER_YEAR,
+        3.0: three_years * 3 * HOURS_PER_YEAR,
+    }
+    best = min(costs, key=lambda term: costs[term])
+    assert plan.offer.term_years == best
+    assert plan.offer.purchase == ("on-demand" if best is None else "committed")
+    assert float(job.usd) == pytest.approx(float(costs[best]), rel=1e-4)
+    assert job.usd == sum(line.usd for line in job.cost_lines)
+    assert (plan.commitment is None) == (best is None)
+    if plan.commitment is not None:
+        assert plan.commitment.unused_is_counted
+        assert plan.commitment.used_share == pytest.approx(used, rel=0.01)
+
+
+def test_a_job_longer_than_a_term_pays_the_next_one_too() -> None:
+    year_s = HOURS_PER_YEAR * 3600.0
+    step = Estimated(value=1.02 * year_s, low=year_s, high=1.1 * year_s, basis="analytic")
+    cost = launch_cost(
+        step,
+        nodes=2,
+        usd_per_hour=Decimal(3),
+        dearest_usd_per_hour=Decimal(3),
+        billing=None,
+        paid_whole_s=year_s,
+    )
+    assert cost.usd_expected == sum(line.usd for line in cost.lines) == 2 * 2 * 3 * HOURS_PER_YEAR
+    assert cost.lines[-1].name == "unused commitment"
+    assert cost.hours_expected == pytest.approx(1.02 * HOURS_PER_YEAR, rel=1e-3)
+
+
+@pytest.mark.parametrize(("wish", "years"), [("committed-1y", 1), ("committed-3y", 3)])
+def test_a_commitment_that_is_asked_for_costs_its_share_and_shows_the_rest(
+    toy: Profile, wish: str, years: int
+) -> None:
+    hourly = prices()[years if years == 1 else 2]
+    plan = plan_on(asked(toy, steps_of_hours(toy, 300), purchase=wish))
+    job, use = plan.whole_job, plan.commitment
+    assert plan.offer.purchase == "committed" and plan.offer.term_years == years
+    assert plan.offer.price_basis == "commitment" and plan.offer.price_date is not None
+    assert job is not None and job.usd is not None and use is not None
+    assert float(job.usd) == pytest.approx(float(hourly) * job.hours, rel=1e-3)
+    assert not use.unused_is_counted
+    assert use.unused_usd == use.usd - job.usd
+    assert float(use.usd) == pytest.approx(float(hourly) * years * HOURS_PER_YEAR, abs=0.01)
+    assert use.used_share == pytest.approx(job.hours / (years * HOURS_PER_YEAR))
+
+
+def test_where_no_commitment_is_known_none_is_made_up(toy: Profile) -> None:
+    found = asked(toy, 1000, purchase="committed-1y")
+    assert "p5.48xlarge" not in {plan.offer.instance_type for plan in found.plans}
+    found = asked(toy, 1000, purchase="reserved")
+    assert not found.plans
+    assert any("no reserved price" in note for note in found.notes)
+
+
+RESERVED = Reservation(
+    provider="aws",
+    instance="p5.48xlarge",
+    region="us-east-1",
+    usd_per_hour=Decimal("10"),
+    upfront_usd=Decimal("87600"),
+    term_years=Decimal(1),
+    count=2,
+)
+
+
+def test_a_held_reservation_costs_its_share_also_beside_other_ways(toy: Profile) -> None:
+    mine = at_terms(NO_SPOT, Pricebook(reserved=(RESERVED,)))
+    for wish in ("reserved", "any"):
+        plan = plan_on(asked(toy, 10**6, mine, purchase=wish), "p5.48xlarge")
+        assert plan.offer.purchase == "reserved"
+        assert plan.offer.usd_per_hour == pytest.approx(20)
+        assert plan.offer.price_basis == "pricebook"
+        assert plan.commitment is not None and plan.commitment.nodes_held == 2
+        assert not plan.commitment.unused_is_counted
+        assert not plan.usually_reserved
+
+
+@pytest.mark.parametrize(("nodes", "fits"), [(1, True), (2, True), (3, False)])
+def test_no_more_is_planned_than_is_held(toy: Profile, nodes: int, fits: bool) -> None:
+    mine = at_terms(NO_SPOT, Pricebook(reserved=(RESERVED,)))
+    found = asked(toy, 10**6, mine, nodes=nodes, purchase="reserved")
+    assert bool(found.plans) == fits
+    assert fits or found.rejected.no_price > 0
+
+
+def test_a_budget_buys_whole_terms_and_no_part_of_one(toy: Profile) -> None:
+    """The dollars of a term are sure: what is left to chance is whether one is enough."""
+    _, one_year, three_years = prices()
+    year_usd = one_year * HOURS_PER_YEAR
+    found = plan_on(asked(toy, 10**8, purchase="committed-1y"))
+    assert found.run is not None
+    # As many steps as take nearly a year, so that any hour more than the term is a second one.
+    steps = int(10**8 * 0.93 * HOURS_PER_YEAR / (found.run.expected_hours or 0))
+
+    def chance(budget_usd: Decimal) -> float:
+        plans = asked(toy, steps, purchase="any", budget_usd=budget_usd).plans
+        plan = next(one for one in plans if one.commitment is not None)
+        assert plan.commitment is not None and plan.commitment.unused_is_counted
+        assert (plan.commitment.term_years, plan.commitment.terms) == (1.0, 1)
+        assert plan.run is not None and plan.run.budget_probability is not None
+        return plan.run.budget_probability
+
+    one = chance(Decimal(math.ceil(year_usd)))
+    assert 0.05 < one < 0.999, "it may take longer than a year"
+    assert chance(year_usd * Decimal("1.9")) == one
+    assert chance(2 * year_usd + 1) > 0.999 > one
+    assert three_years < one_year
+
+
+def test_a_price_that_is_offered_and_not_signed_is_a_commitment(toy: Profile) -> None:
+    offered = RESERVED.model_copy(update={"count": None})
+    mine = at_terms(NO_SPOT, Pricebook(reserved=(offered,)))
+    plan = plan_on(asked(toy, 10**6, mine, purchase="committed-1y"), "p5.48xlarge")
+    assert plan.offer.purchase == "committed" and plan.offer.price_basis == "pricebook"
+
+
+def test_a_discount_on_commitments_is_taken_off_them_alone(toy: Profile) -> None:
+    on_demand, one_year, _ = prices()
+    book = Pricebook(discounts=(Discount(percent=Decimal(10), purchase="committed"),))
+    mine = at_terms(NO_SPOT, book)
+    plan = plan_on(asked(toy, 1000, mine, purchase="committed-1y"))
+    assert plan.offer.usd_per_hour == pytest.approx(float(one_year) * 0.9)
+    assert plan.offer.discount_percent == 10
+    assert plan.offer.list_usd_per_hour == pytest.approx(float(one_year))
+    plan = plan_on(asked(toy, 1000, mine))
+    assert plan.offer.usd_per_hour == pytest.approx(float(on_demand))
+    assert plan.offer.discount_percent is None
+
+
+def test_tax_and_discount_are_in_what_ranks_and_in_what_is_shown(toy: Profile) -> None:
+    on_demand, _, _ = prices()
+    book = Pricebook(
+        discounts=(Discount(percent=Decimal(50), instance=TYPE),),
+        tax_percent=Decimal(20),
+        credits=(Credit(provider="gcp", usd=Decimal(5), expires=date(2030, 1, 1)),),
+    )
+    plain = plan_on(asked(toy, 10**6))
+    plan = plan_on(asked(toy, 10**6, at_terms(NO_SPOT, book)))
+    assert plan.offer.usd_per_hour == pytest.approx(float(on_demand) / 2)
+    assert plan.offer.tax_percent == 20
+    assert plan.whole_job is not None and plain.whole_job is not None
+    assert plan.whole_job.cost_lines[-1].name == "tax"
+    assert plan.whole_job.usd == sum(line.usd for line in plan.whole_job.cost_lines)
+    assert float(plan.whole_job.usd or 0) == pytest.approx(
+        float(plain.whole_job.usd or 0) * 0.5 * 1.2, abs=0.1
+    )
+
+
+def test_without_an_amount_of_work_no_commitment_is_compared() -> None:
+    machine = Machine(providers=("gcp",))
+    for has_amount in (False, True):
+        market = survey(NO_SPOT, machine, Money(purchase="any"), has_amount=has_amount)
+        assert any(one.term is not None for one in market.choices) == has_amount
