@@ -148,7 +148,7 @@ def stop(context: LaunchContext, record: LaunchRecord, *, wait: Wait) -> LaunchR
     while waited_s < STOP_WAIT_S:
         job = newest_job(context, record)
         if job is not None and job.status in ENDED:
-            return settle(context, record, job)
+            return settle(context, record, job, is_told=True)
         if job is not None and job.status == "waiting" and not record.managed:
             return down(context, record, why="it had not begun to train when it was stopped")
         if job is None:

@@ -215,6 +215,7 @@ def settle(
     *,
     followed: str = "",
     is_fetched: bool = True,
+    is_told: bool = False,
 ) -> LaunchRecord:
     """Fetch the results of a job that has ended, tear down its machines, and record the cost.
 
@@ -224,6 +225,7 @@ def settle(
         job: its newest, which has ended.
         followed: its log as it was shown; it is asked for again where its end is not in it.
         is_fetched: whether its results are fetched, where they are to be.
+        is_told: whether it was told to stop, which ends it as if its work were done.
 
     Raises:
         OvertakenError: the run was launched again since; nothing of that is touched.
@@ -239,7 +241,7 @@ def settle(
     if record.fetch is not None and is_fetched:
         context.engine.copy_back(record.cluster, record.out_dir, Path(record.fetch))
         advance(context, record, lambda one: one, what=f"results brought to {record.fetch}")
-    outcome, why = _outcome(job, word)
+    outcome, why = _outcome(job, word, is_told=is_told)
     if record.fetch is not None and not is_fetched:
         why += "; its results were not brought here"
     if lacks_results(log):
@@ -349,9 +351,13 @@ def _trained(record: LaunchRecord, log: str, word: GuardReport | None) -> bool |
     return word is not None and bool(word.step)
 
 
-def _outcome(job: EngineJob, word: GuardReport | None) -> tuple[Outcome, str]:
+def _outcome(
+    job: EngineJob, word: GuardReport | None, *, is_told: bool = False
+) -> tuple[Outcome, str]:
     if word is not None:
         return word.outcome, word.text
+    if job.status == "succeeded" and is_told:
+        return "stopped", "it was told to stop; its guard's report could not be read"
     if job.status == "succeeded":
         return "succeeded", "the job ended well"
     if job.status == "cancelled":

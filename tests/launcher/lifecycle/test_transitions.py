@@ -187,6 +187,25 @@ def test_stop_lets_the_job_write_its_checkpoint(
         stop(context, ended, wait=no_wait)
 
 
+def test_a_run_that_was_stopped_can_be_resumed_where_its_log_could_not_be_read(
+    tmp_path: Path,
+    context: LaunchContext,
+    engine: FakeEngine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record = launched(context, make_record(tmp_path, engine.clock))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise EngineError("the connection was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "tail", refuse)
+        ended = stop(context, record, wait=no_wait)
+    assert (ended.outcome, engine.live()) == ("stopped", [])
+    assert "told to stop" in (ended.why or "")
+    assert resume(context, ended, SpendingLimits()).is_open
+
+
 @pytest.mark.parametrize("is_resumed", [False, True])
 def test_stop_does_not_pay_for_a_set_up_that_nothing_follows(
     tmp_path: Path,
