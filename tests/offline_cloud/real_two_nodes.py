@@ -85,7 +85,9 @@ def test_two_nodes_and_a_bucket_stopped_by_hand_then_by_the_cap(
 
     # What is left beside the tail is for the start, as long as that of before, and some steps.
     rate = record["places"][0]["usd_per_hour"] * record["nodes"]
+    idle_usd = record["spent_usd"] - record["attempts"][0]["command_usd"]
     cap = record["spent_usd"] + (TAIL_S + 150) / 3600 * rate
+    cap = max(cap, record["spent_usd"] + idle_usd + (TAIL_S + 60) / 3600 * rate)
     said = person("resume", record["run"], "--max-cost", f"{cap:.2f}", code=4)
     record = person.settled("guarded")
     assert record["guard_why"] == "max-cost"
