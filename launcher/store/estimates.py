@@ -29,8 +29,8 @@ __all__ = ["KEPT_PLANS", "KeptEstimate", "Store", "StoreError"]
 KEPT_PLANS = 100
 STORE_FILE = "gpuplan.sqlite3"
 LOCK_TIMEOUT_S = 30.0
-"""SQLite asks again at intervals and lets nobody queue: of many commands at once, on a busy machine,
-one may wait for more than ten seconds."""
+"""SQLite asks again at intervals and lets nobody queue: of many commands at once, on a busy
+machine, one may wait for more than ten seconds."""
 SHORTEST_PREFIX = 2
 
 TransactionKind = Literal["DEFERRED", "IMMEDIATE"]
