@@ -158,8 +158,11 @@ def test_four_times_the_work_is_never_faster(name, m, n, k, axis):
     dims = [m, n, k]
     larger = [4 * d if i == axis else d for i, d in enumerate(dims)]
     before, after = (float(device.gemm_s(*d, dtype=dtype)) for d in (dims, larger))
-    # Measured kernels are not monotone at every step: launch-sized ones vary by a third.
-    assert after >= before * (0.95 if before > 20e-6 else 0.6)
+    # Measured kernels are not monotone at every step: launch-sized ones vary by a third. So does
+    # what is carried to a device without products of its own: in 1 of 800 draws beyond 5 %, by up
+    # to 37 % (Inferentia1, processors of hosts), where memory is that of another kind.
+    is_sure = before > 20e-6 and name in WITH_GRIDS
+    assert after >= before * (0.95 if is_sure else 0.6)
 
 
 @given(
