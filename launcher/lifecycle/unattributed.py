@@ -122,9 +122,12 @@ def _on_demand_usd(machine: LabelledMachine, record: LaunchRecord | None) -> Dec
 
     That which the launch was planned with, else the catalogue's.
     """
-    there = f"{machine.cloud}/{machine.region}"
-    places = () if record is None else record.places
-    planned = [one.usd_per_hour for one in places if one.infra.startswith(there) and not one.spot]
+    there = [machine.cloud, machine.region]
+    planned = [
+        one.usd_per_hour
+        for one in (() if record is None else record.places)
+        if one.infra.split("/")[:2] == there and not one.spot
+    ]
     if planned:
         return max(planned)
     offers = [

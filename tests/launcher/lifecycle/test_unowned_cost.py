@@ -10,11 +10,13 @@ from launch_records import RUN, make_context, make_record
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.launcher.lifecycle.context import LaunchContext
+from gpuplan.launcher.lifecycle.discrepancy import Discrepancy
 from gpuplan.launcher.lifecycle.reconcile import LabelledMachine, Listing, reconcile, take_down
 from gpuplan.launcher.lifecycle.resume import down, reconcile_run, resume
 from gpuplan.launcher.lifecycle.transitions import ask, attend, begin, wait_started
+from gpuplan.launcher.lifecycle.unattributed import count_unattributed
 from gpuplan.launcher.store.accounting import closing_line, spent_usd
-from gpuplan.launcher.store.launch_record import LaunchRecord
+from gpuplan.launcher.store.launch_record import LaunchRecord, PricedPlace
 from gpuplan.launcher.store.launch_sums import Wanted
 from gpuplan.launcher.store.spending_limits import SpendingLimits
 
@@ -177,6 +179,32 @@ def test_machines_whose_owner_is_not_known_are_counted_once_they_are_torn_down(
     (summed,) = context.ledger.sums(Wanted(), "owner")
     assert (summed.name, summed.spent_usd, summed.is_bound) == ("ann", spent, True)
     assert reconcile(context, owner="ann") == []
+
+
+def test_a_machine_costs_what_was_planned_in_its_own_region_alone(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
+    elsewhere = PricedPlace(infra="gcp/europe-west12", usd_per_hour=Decimal(999))
+    record = make_record(tmp_path, engine.clock).model_copy(update={"places": (elsewhere,)})
+    machine = LabelledMachine(
+        cloud="gcp",
+        region="europe-west1",
+        instance_id="1",
+        instance_type="g2-standard-4",
+        run=record.run,
+        launched_at=engine.clock(),
+    )
+    found = Discrepancy(
+        kind="unattributed",
+        run=record.run,
+        text="a machine",
+        instances=(machine,),
+        since=engine.clock(),
+    )
+    count_unattributed(context, found, record)
+    (kept,) = context.ledger.all()
+    assert kept.last is not None and kept.last.usd_per_hour is not None
+    assert 0 < kept.last.usd_per_hour < 10
 
 
 def test_machines_beside_a_run_that_trains_are_counted_beside_it(
