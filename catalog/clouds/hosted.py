@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -84,7 +85,7 @@ class HostedSeller:
         """Return the seller's rows, and the day on which they were gathered."""
         seller = SELLERS[self.name]
         with _LOADING, _timeout(self._patience.answer_timeout_s):
-            catalog = _shared(self._gpuhunt)
+            catalog = shared_catalogue()
             try:
                 catalog.load()
             except (self._gpuhunt.GPUHuntError, OSError, ValueError):
@@ -118,12 +119,10 @@ def _library() -> Any:
         raise missing_library("gpuhunt", "sellers") from None
 
 
-_MADE: dict[int, Any] = {}
-
-
-def _shared(gpuhunt: Any) -> Any:
+@cache
+def shared_catalogue() -> Any:
     """Return one catalogue for all sellers: it reads a seller again only if there is news of it."""
-    return _MADE.setdefault(id(gpuhunt), gpuhunt.Catalog(auto_reload=False))
+    return _library().Catalog(auto_reload=False)
 
 
 @contextmanager

@@ -33,6 +33,9 @@ MEMORY_TOLERANCE = 0.15
 """GB and GiB, and what is reserved, differ by up to this share; 40 GB and 80 GB by far more."""
 ANYWHERE = "global"
 
+Place = tuple[str, str, OfferPurchase]
+"""(instance type, region or location, purchase)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Hosted:
@@ -68,7 +71,7 @@ def read_hosted(
         unmapped: Takes the names of types that the catalogue does not have.
     """
     wanted = frozenset(regions)
-    by_location: dict[tuple[str, str, OfferPurchase], set[Hosted]] = {}
+    by_location: dict[Place, set[Hosted]] = {}
     for item in items:
         read = _read(item, provider, instances, memory_bytes)
         if isinstance(read, str):
@@ -78,7 +81,7 @@ def read_hosted(
         elif read is not None:
             place = (read.instance_type, read.location, read.purchase)
             by_location.setdefault(place, set()).add(read)
-    by_place: dict[tuple[str, str, OfferPurchase], list[Hosted]] = {}
+    by_place: dict[Place, list[Hosted]] = {}
     for (name, location, purchase), several in by_location.items():
         region = ANYWHERE if ANYWHERE in wanted else location
         if len(several) > 1:
@@ -89,20 +92,26 @@ def read_hosted(
             )
         elif region in wanted:
             by_place.setdefault((name, region, purchase), []).extend(several)
-    for (instance_type, region, purchase), found in sorted(by_place.items()):
-        lowest = min(found, key=lambda one: (one.usd_per_hour, one.location))
-        highest = max(one.usd_per_hour for one in found)
-        note = f"in {lowest.location}; up to ${highest} elsewhere"
-        yield PriceRow(
-            provider=provider,
-            region=region,
-            instance_type=instance_type,
-            purchase=purchase,
-            usd_per_hour=lowest.usd_per_hour,
-            price_date=published,
-            source="the seller's API, gathered by gpuhunt",
-            note=note if highest > lowest.usd_per_hour else None,
-        )
+    for place, found in sorted(by_place.items()):
+        yield _lowest(provider, place, found, published)
+
+
+def _lowest(provider: str, place: Place, found: Iterable[Hosted], published: date) -> PriceRow:
+    """Return the lowest of the prices of one type and region, with the highest in its note."""
+    instance_type, region, purchase = place
+    by_price = sorted(found, key=lambda one: (one.usd_per_hour, one.location))
+    lowest, highest = by_price[0], by_price[-1].usd_per_hour
+    note = f"in {lowest.location}; up to ${highest} elsewhere"
+    return PriceRow(
+        provider=provider,
+        region=region,
+        instance_type=instance_type,
+        purchase=purchase,
+        usd_per_hour=lowest.usd_per_hour,
+        price_date=published,
+        source="the seller's API, gathered by gpuhunt",
+        note=note if highest > lowest.usd_per_hour else None,
+    )
 
 
 def _read(

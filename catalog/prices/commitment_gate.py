@@ -9,10 +9,8 @@ from decimal import Decimal
 from ..clouds.interface import Refused
 from ..embedded import Catalogue
 from ..types import CommitmentRow
-from .gate import FARTHEST_FROM_KIN, OUTLIER_RULE, middle_prices
+from .gate import FARTHEST_FROM_KIN, LARGEST_CHANGE, OUTLIER_RULE, middle_prices
 
-LARGEST_CHANGE = Decimal(2)
-"""As of an on-demand price (`gate.LARGEST_CHANGE`), from which commitments are discounted."""
 LEAST_SHARE = Decimal("0.2")
 """Of the on-demand price. The largest discount that a seller states is 72 %, of AWS's EC2 Instance
 Savings Plans: https://aws.amazon.com/savingsplans/compute-pricing/ (recalled, 2026-11-25)."""
@@ -99,7 +97,8 @@ def _far(
     row: CommitmentRow, last: CommitmentRow | None, without: Decimal | None, kin: Decimal | None
 ) -> str | None:
     """Return why a price is an outlier; None where it is none, or nothing is there to compare."""
-    usd, most = row.usd_per_hour, LARGEST_CHANGE
+    # A commitment is a discount on the on-demand price, and moves with it.
+    usd, most = row.usd_per_hour, LARGEST_CHANGE["on-demand"]
     if last is not None:
         known, least, what = last.usd_per_hour, 1 / most, "the last"
     elif without is not None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...catalog.errors import GpuplanError, UsageError
+from ..runner.error_text import first_line
 from ..store.estimates import StoreError
 from ..store.launch_record import Attempt, LaunchRecord, Outcome
 from ..store.launches import OvertakenError
@@ -110,7 +111,7 @@ def ask(
     except (GpuplanError, OSError) as error:
         if is_sent and (isinstance(error, LostTouchError) or _may_be_asked(context, record)):
             raise
-        end(context, record, "cancelled", f"nothing was asked for: {_first_line(error)}")
+        end(context, record, "cancelled", f"nothing was asked for: {first_line(error)}")
         raise
     try:
         return advance(
@@ -390,10 +391,6 @@ def _broke_off(record: LaunchRecord, error: EngineError) -> EngineError:
         fix=f"follow it with `gpuplan logs -f {record.run}`; `gpuplan down {record.run}` takes it"
         " back.",
     )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def this_process() -> tuple[int, str]:

@@ -14,6 +14,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from ...catalog.errors import UsageError
 from ...planner.plan.layout import Layout
+from .error_text import first_line
 
 MESH_NAMES = ("pipeline", "replicate", "shard", "tensor")
 """Outermost first: neighbours in the last lie closest, on the fastest links."""
@@ -94,7 +95,7 @@ def _join(device: torch.device, timeout_s: float) -> None:
     except (dist.DistError, RuntimeError, ValueError) as error:
         place = f"{os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
         raise UsageError(
-            f"The processes did not find each other at {place}: {_first_line(error)}",
+            f"The processes did not find each other at {place}: {first_line(error)}",
             fix="check that the port is free and open between the nodes, or give another one.",
         ) from None
 
@@ -160,7 +161,3 @@ def _device(asked: str | None, local_rank: int, per_node: int) -> torch.device:
         )
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -23,6 +23,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 
+from ..error_text import first_line
 from ..numerics import LossScaler
 
 SMALL_FILE = "state.pt"
@@ -143,8 +144,7 @@ def read_small(folder: Path) -> dict[str, Any]:
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
     except Exception as error:  # A damaged file fails in whatever way its reader has.
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        raise ValueError(f"{SMALL_FILE}: {said[0]}") from None
+        raise ValueError(f"{SMALL_FILE}: {first_line(error)}") from None
     if not isinstance(state, dict):
         raise ValueError(f"{SMALL_FILE}: it holds no names")
     return state

@@ -19,6 +19,7 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_
 
 from ....catalog.errors import UserFileError
 from ....profiles.user_model.workload import Workload
+from ..error_text import first_line
 from ..job import Execution, Job
 from ..processes import Processes
 
@@ -55,7 +56,7 @@ def build_without_memory(workload: Workload) -> nn.Module:
             model = workload.build_model()
         hidden = _hidden_tensors(model)
     except (NotImplementedError, RuntimeError) as error:
-        hidden, reason = [], (str(error).splitlines() or [type(error).__name__])[0]
+        hidden, reason = [], first_line(error)
     else:
         if not hidden:
             return model

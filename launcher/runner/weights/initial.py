@@ -21,6 +21,7 @@ from torch.distributed.checkpoint.state_dict import get_model_state_dict
 from ....catalog.errors import GpuplanError, UserFileError
 from ....profiles.user_model.checks import described
 from ....profiles.user_model.workload import Workload, bound_function
+from ..error_text import first_line
 from ..job import Job
 from ..processes import Processes
 from ..reporting.metrics import say
@@ -98,9 +99,8 @@ def load_pretrained(
     try:
         read_into(held, found.stored)
     except (OSError, RuntimeError, ValueError) as error:
-        said = str(error).splitlines() or [type(error).__name__]
         raise GpuplanError(
-            f"The weights in {weights.place} could not be read: {said[0]}",
+            f"The weights in {weights.place} could not be read: {first_line(error)}",
             fix="check that the files are whole.",
         ) from None
     if processes.is_first:

@@ -30,7 +30,7 @@ def _needs(require) -> None:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostedWorld]:
     found = HostedWorld()
-    monkeypatch.setattr(hosting, "_MADE", {})
+    hosting.shared_catalogue.cache_clear()
     with Server(found) as server:
         monkeypatch.setenv("GPUHUNT_CATALOG_URL", server.url)
         yield found
