@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from unittest import mock
 
 from fake_engine import Clock, FakeEngine
 from launch_fault_cases import HOUR_S, Case, Fault
@@ -340,6 +341,6 @@ def _nothing(_call: str) -> None:
 
 def play(case: Case, folder: Path) -> list[str]:
     """Return what is wrong after one case; nothing, where all is well."""
-    estimates.LOCK_TIMEOUT_S = LOCK_S
-    steps = World(folder / "counted", case).count()
-    return World(folder / "played", case).play(steps)
+    with mock.patch.object(estimates, "LOCK_TIMEOUT_S", LOCK_S):
+        steps = World(folder / "counted", case).count()
+        return World(folder / "played", case).play(steps)

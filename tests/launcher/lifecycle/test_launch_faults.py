@@ -7,6 +7,8 @@ import pytest
 from launch_fault_cases import COMMANDS, FAULTS, Case, cases
 from launch_faults import play
 
+from gpuplan.launcher.store import estimates
+
 SEED = 7
 DRAWN = cases(SEED, len(COMMANDS) * len(FAULTS))
 """Every fault meets every command once."""
@@ -23,6 +25,13 @@ def folder(tmp_path: Path) -> Path:
 def test_nothing_is_left_lost_or_launched_twice(folder: Path, case: Case, require) -> None:
     require("posix", "" if hasattr(os, "fork") else "no processes are forked here")
     assert play(case, folder) == []
+
+
+def test_a_case_leaves_the_patience_of_the_store_as_it_was(folder: Path, require) -> None:
+    require("posix", "" if hasattr(os, "fork") else "no processes are forked here")
+    before = estimates.LOCK_TIMEOUT_S
+    play(PART[0], folder)
+    assert before == estimates.LOCK_TIMEOUT_S
 
 
 def test_a_seed_draws_the_same_cases_again() -> None:
