@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from ..planner.search.progress import Progress, untold
 from .answers import utc_now
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from ..catalog.snapshot import Catalogue
     from ..planner.budget.report.capacity_rows import CapacityOverTime
     from ..planner.budget.schedule import Span
@@ -88,10 +87,13 @@ def capacity_of(
 
 
 def _prices(spans: Iterable[Span], catalogue: Catalogue) -> dict[str, Prices]:
-    """Return the prices of machines on demand that somebody states a commitment for."""
+    """Return the prices of machines on demand that somebody states a commitment for, with tax."""
     from ..catalog.terms.terms_of_offer import terms_of
     from ..planner.capacity.commitments import Prices
     from ..planner.capacity.jobs import machine_of
+    from ..planner.cost.tax import tax_rate
+
+    taxed = 1 + tax_rate(catalogue.pricebook.tax_percent or Decimal(0))
 
     hourly: dict[str, Decimal] = {}
     for span in spans:
@@ -104,9 +106,9 @@ def _prices(spans: Iterable[Span], catalogue: Catalogue) -> dict[str, Prices]:
         machine = f"{offer.provider} {offer.region} {offer.instance_type}"
         if machine in hourly and machine not in found:
             terms = terms_of(offer, catalogue)
-            paid = tuple((one.years, one.usd_per_hour) for one in terms if not one.is_held)
+            paid = tuple((one.years, one.usd_per_hour * taxed) for one in terms if not one.is_held)
             if paid:
-                found[machine] = Prices(on_demand_usd=hourly[machine], terms=paid)
+                found[machine] = Prices(on_demand_usd=hourly[machine] * taxed, terms=paid)
     return found
 
 

@@ -23,6 +23,7 @@ from .planned import RunCostOf
 from .project.defaults import default
 from .project.months import Month
 from .report.rows import Entry, MoneyRange
+from .taxed_rows import taxed_rows
 
 DRAWS = 4000
 SEED = 1
@@ -80,8 +81,8 @@ def simulate(
         tries = one.runs * one.spec.times
         again = _failures(random, tries, one.repeated)
         cost = np.zeros(DRAWS)
-        for row in rows:
-            usd = float(row.usd)
+        for row, taxed_usd in taxed_rows(rows):
+            usd = float(taxed_usd)
             if row.kind == "retries":
                 drawn = usd * factor * again
             elif row.kind in ("storage", "commitment"):

@@ -14,6 +14,7 @@ from .planned import PlannedRuns
 from .project.experiment import Experiment, Retry
 from .ranges import high_factor
 from .report.rows import Entry, Sensitivity
+from .taxed_rows import taxed_rows
 
 SHOWN = 5
 OWN_ERRORS = 2
@@ -91,19 +92,19 @@ def _of_speed(name: str, total: Decimal, usd: Decimal, low: Decimal, high: Decim
 
 
 def _timed_usd(entries: Sequence[Entry], name: str) -> Decimal:
-    return total_usd(
-        row for row in entries if row.experiment == name and row.kind not in FIXED_KINDS
-    )
+    own = taxed_rows(row for row in entries if row.experiment == name)
+    return sum((usd for row, usd in own if row.kind not in FIXED_KINDS), NOTHING)
 
 
 def _prices(books: Books, entries: Sequence[Entry]) -> _Assumption:
     """Return what all sums are if machines cost otherwise; what is signed or paid does not."""
     agreed = {one.name for one in books.planned if one.chosen(books.option).is_price_agreed}
-    machines = total_usd(
-        row
-        for row in entries
+    rented = (
+        usd
+        for row, usd in taxed_rows(entries)
         if row.sku is not None and row.kind != "storage" and row.experiment not in agreed
     )
+    machines = sum(rented, NOTHING)
     total, step = total_usd(entries), machines * Decimal(str(PRICE_STEP))
     return _Assumption(
         name="prices of machines (what if)",

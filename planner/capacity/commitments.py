@@ -24,7 +24,7 @@ from .place import Placed
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """What a node of one type costs an hour, US dollars."""
+    """What a node of one type costs an hour, US dollars with the pricebook's tax."""
 
     on_demand_usd: Decimal
     terms: tuple[tuple[Decimal, Decimal], ...]

@@ -106,7 +106,7 @@ class CommitmentMix(FrozenModel):
     """Share of the committed hours that are used; without any, of the term by the node that is used
     most."""
     usd: Usd
-    """Of all its hours within the project, commitments and on demand."""
+    """Of all its hours within the project, commitments and on demand, with the pricebook's tax."""
     on_demand_usd: Usd
     """The same, all on demand."""
 

@@ -1,5 +1,6 @@
 """Ranges of a project's cost: highs are not added up, and do not cancel out either."""
 
+from dataclasses import replace
 from decimal import Decimal
 from statistics import NormalDist
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpuplan.planner.budget.ledger import ledger, total_usd
+from gpuplan.planner.budget.planned import RunLine
 from gpuplan.planner.budget.project.defaults import default
 from gpuplan.planner.budget.ranges import DRAWS, high_factor, simulate
 from gpuplan.planner.budget.sums import months_of
@@ -110,6 +112,18 @@ def test_failed_runs_are_drawn_with_their_own_chance() -> None:
     assert drawn.mean() == pytest.approx(again, rel=0.06)
     # The variance of so many failures before n successes is n f / (1 - f)²; its mean n f / (1 - f).
     assert drawn.std() / again == pytest.approx(1 / (4 * 0.3) ** 0.5, rel=0.06)
+
+
+def test_the_tax_on_disks_has_no_range_and_that_on_failed_runs_has_theirs() -> None:
+    """$20 of machines, $10 of disks, 20 % of tax: $24 move with the time, $12 do not."""
+    cost = make_run_cost(spread=1.5, tax="0.2")
+    disks = RunLine(kind="storage", name="disks", quantity=1, unit="run", unit_usd=Decimal(10))
+    books = make_books(make_project(), a=replace(cost, lines=(*cost.lines, disks)))
+    rows = ledger(books)
+    found = simulate(books, rows, months_of(books.project, rows)).of_project(total_usd(rows))
+    assert found.usd == Decimal("36.00")
+    assert float(found.p90_usd) == pytest.approx(12 + 24 * 1.5, rel=0.02)
+    assert float(found.p10_usd) == pytest.approx(12 + 24 / 1.5, rel=0.02)
 
 
 def test_what_is_spent_until_a_month_only_grows_and_ends_at_the_total() -> None:

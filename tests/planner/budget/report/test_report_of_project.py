@@ -10,7 +10,8 @@ from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.terms.pricebook import Credit
 from gpuplan.planner.budget.fixed_rows import IdlePrice
-from gpuplan.planner.budget.planned import run_cost_of_machine
+from gpuplan.planner.budget.planned import RunLine, run_cost_of_machine
+from gpuplan.planner.budget.ranges import high_factor
 from gpuplan.planner.budget.report.build import build_report
 from gpuplan.planner.budget.report.report import BudgetReport
 from tests.support.projects import (
@@ -229,6 +230,21 @@ def test_sensitivities_say_what_the_total_becomes() -> None:
     assert by_name["prices of machines (what if)"] == (72, 88)
     assert by_name["development runs"] == (60, 100)
     assert by_name["seeds of every setting (what if)"] == (40, 120)
+
+
+def test_a_price_of_machines_moves_the_tax_on_machines_alone() -> None:
+    """$20 of machines, $10 of disks and $6 of tax: 10 % of the price are $2.40, not $2.60."""
+    cost = make_run_cost(tax="0.2", spread=1.5)
+    disks = RunLine(kind="storage", name="disks", quantity=1, unit="run", unit_usd=Decimal(10))
+    found = report(a=replace(cost, lines=(*cost.lines, disks)))
+    by_name = {one.name: (one.low_usd, one.high_usd) for one in found.sensitivities}
+    assert found.total.usd == Decimal("36.00")
+    assert by_name["prices of machines (what if)"] == (Decimal("33.60"), Decimal("38.40"))
+    low, high = high_factor(cost)
+    assert by_name["how fast all runs train"] == (
+        round(12 + 24 * Decimal(low), 2),
+        round(12 + 24 * Decimal(high), 2),
+    )
 
 
 def test_the_same_project_has_the_same_hash_and_another_has_not() -> None:
