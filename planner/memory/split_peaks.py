@@ -48,6 +48,8 @@ class Stages:
     """[A, K] micro-batches that a stage holds at most, under each way of accumulating."""
     accumulates: Array
     """[A, K] whether a step has several micro-batches."""
+    received: Array
+    """[A, K, B] bytes of what a stage received, which DeepSpeed's pipeline keeps."""
 
     @cached_property
     def rows(self) -> Array:

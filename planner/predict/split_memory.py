@@ -16,6 +16,8 @@ from ..parallelism.pipeline_stages import in_flight
 from ..parallelism.rank_parameters import expert_data_layout
 from ..plan.layout import Layout
 from ..plan.setup import Setup
+from ..software.deepspeed_engine import engine_bytes, received_bytes, runs_deepspeed
+from ..step.model_parallel_step import boundary_bytes
 from .fullest_rank import units_by_stage
 from .kept.model_cache import ModelCache
 from .peak_memory import memory_share, state_of
@@ -70,13 +72,15 @@ def stages_of(
             flights.append([in_flight(stage, layout, count) for count in counts])
             accumulates.append([count > 1 for count in counts])
             owners.append(k)
+    in_flights = np.array(flights).T
     stages = Stages(
         profile=cache.profile,
         moments_in_order=streams.moments,
         shapes=shapes,
         units=units,
-        in_flight=np.array(flights).T,
+        in_flight=in_flights,
         accumulates=np.array(accumulates).T,
+        received=received_bytes(boundary_bytes(share) * micro_batches, in_flights[:, :, None]),
     )
     return stages, np.array(owners)
 
@@ -93,13 +97,15 @@ def split_peaks(
 
     Args:
         cache: the model.
-        setup: precision and software.
+        setup: precision, software, and tensor, context and expert degrees.
         stages: of pipelines [K] (`stages_of`), with
         owners: which pipeline each is of.
         zero_stage: of the data dimensions.
         shards: [Z] all of one rank, or all of more.
     """
     numerics = cache.numerics(setup.precision, autocast=setup.autocast)
+    layouts = [_data_layout(setup.layout, zero_stage, one) for one in shards]
+    setup = replace(setup, layout=layouts[0])
     found = peak_bytes(
         stages,
         zero_stage,
@@ -107,5 +113,27 @@ def split_peaks(
         compute_bytes=wire_bytes(setup.precision).gather,
         state=state_of(setup, numerics, cache.profile),
     )
+    if runs_deepspeed(setup.stack, setup.software_date, setup.layout):
+        found = found + _engine_bytes(cache, setup, stages, layouts)
     first = np.flatnonzero(np.diff(owners, prepend=-1))
     return np.maximum.reduceat(found, first, axis=2)
+
+
+def _data_layout(split: Layout, zero_stage: int, shards: Shards) -> Layout:
+    """Return a split with another data dimension."""
+    data = shards.ranks // split.context
+    return replace(split, data=data, shard=shards.shard, zero_stage=zero_stage)
+
+
+def _engine_bytes(
+    cache: ModelCache, setup: Setup, stages: Stages, layouts: Sequence[Layout]
+) -> np.ndarray:
+    """Return [A, Z, K, B] bytes that DeepSpeed's engine and its pipeline hold in every stage."""
+    buffers = [
+        [
+            engine_bytes(cache.profile, layout, setup.precision, trainable=one.trainable)
+            for one in stages.units
+        ]
+        for layout in layouts
+    ]
+    return np.array(buffers)[None, :, :, None] + stages.received[:, None]

@@ -13,12 +13,11 @@ import numpy as np
 
 from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes
-from ..memory.framework_memory import communicators, framework_bytes
 from ..plan.errors import UnsupportedError
 from ..plan.layout import Layout
 from ..plan.setup import Setup
 from ..predict.kept.model_cache import ModelCache
-from ..predict.peak_memory import memory_parts
+from ..predict.peak_memory import framework_of, memory_parts
 from ..predict.step_time import step_parts
 from ..predict.supported import refuse_unsupported
 from .search_space import Space, few_micro_batches
@@ -64,9 +63,8 @@ class HandLayouts:
         """
         best, best_rate, best_s = None, 0.0, 0.0
         fitting = short = uneven = 0
-        room = headroom * capacity_bytes(site.accelerator) - framework_bytes(
-            site.accelerator, communicators=communicators(layout, base.stack)
-        )
+        outside = framework_of(site, replace(base, layout=layout))
+        room = headroom * capacity_bytes(site.accelerator) - outside
         try:
             for setup in self._setups(base, layout):
                 if setup is None:

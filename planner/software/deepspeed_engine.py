@@ -9,12 +9,17 @@ where those gradients are free by then. Source: DeepSpeed 0.5-0.6, runtime/zero/
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+import numpy as np
+
 from ...catalog.vocabulary import Precision, Stack
 from ...profiles.profile import Profile
 from ..plan.layout import Layout
 from ..plan.setup import Date
 from .versions import DISTRIBUTED_OPTIMIZER
 
+Bytes = TypeVar("Bytes", float, np.ndarray)
 REDUCE_BUCKET_ELEMENTS = 500_000_000
 """`reduce_bucket_size`, the default and what published configurations leave."""
 SIXTEEN_BIT_BYTES = 2
@@ -53,7 +58,7 @@ def engine_bytes(
     return SIXTEEN_BIT_BYTES * bucket + DOUBLE_BYTES * min(largest, trainable / layout.shard)
 
 
-def received_bytes(boundary_bytes: float, in_flight: float) -> float:
+def received_bytes(boundary_bytes: Bytes, in_flight: Bytes) -> Bytes:
     """Return bytes of what a stage received, kept beside the copies that it ran on.
 
     Args:

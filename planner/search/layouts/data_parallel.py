@@ -18,6 +18,7 @@ from ....catalog.vocabulary import Recompute, Stack
 from ...hardware.cluster import Site
 from ...hardware.device import capacity_bytes
 from ...memory.framework_memory import communicators
+from ...memory.no_sync import NO_SYNC
 from ...plan.layout import Layout
 from ...plan.setup import Setup
 from ...predict.host_work import host_bytes
@@ -129,10 +130,11 @@ class DataParallelPredictor:
 
     def peak_bytes(self, layouts: tuple[Layout, ...], base: Setup, accum: np.ndarray) -> np.ndarray:
         """Return [L, V] allocated peaks of all variants, which accumulate so many micro-batches."""
-        peak = self._peaks_of(layouts, base, accumulates=False)
-        if (accum > 1).any():
-            peak = np.where(accum > 1, self._peaks_of(layouts, base, accumulates=True), peak)
-        return peak
+        # Memory tells one micro-batch from several; under `no_sync` also two from more.
+        passes = np.minimum(accum, 3 if NO_SYNC in base.features else 2)
+        counts = np.unique(passes).tolist()
+        peaks = {count: self._peaks_of(layouts, base, passes=count) for count in counts}
+        return np.select([passes == count for count in counts], list(peaks.values()))
 
     def step_s(
         self, site: Site, layouts: tuple[Layout, ...], variants: Variants, accum: np.ndarray
@@ -195,9 +197,7 @@ class DataParallelPredictor:
         }
         return np.array([[held[count]] for count in opened])
 
-    def _peaks_of(
-        self, layouts: tuple[Layout, ...], base: Setup, *, accumulates: bool
-    ) -> np.ndarray:
+    def _peaks_of(self, layouts: tuple[Layout, ...], base: Setup, *, passes: int) -> np.ndarray:
         """Return [L, V] allocated peaks; many sites share the same layouts."""
         key = (
             layouts,
@@ -205,15 +205,15 @@ class DataParallelPredictor:
             base.frozen_precision,
             base.stack,
             base.autocast,
-            accumulates,
+            passes,
         )
         if key not in self._peaks:
             self._peaks[key] = np.array(
-                [self._layout_peak(layout, base, accumulates=accumulates) for layout in layouts]
+                [self._layout_peak(layout, base, passes=passes) for layout in layouts]
             )
         return self._peaks[key]
 
-    def _layout_peak(self, layout: Layout, base: Setup, *, accumulates: bool) -> np.ndarray:
+    def _layout_peak(self, layout: Layout, base: Setup, *, passes: int) -> np.ndarray:
         """Return [V] allocated peaks; they do not depend on the device."""
         key = (
             base.precision,
@@ -223,10 +223,10 @@ class DataParallelPredictor:
             layout.zero_stage,
             layout.shard,
             layout.data > 1,
-            accumulates,
+            passes,
         )
         if key not in self._layout_peaks:
-            setup = replace(base, layout=layout, grad_accum=2 if accumulates else 1)
+            setup = replace(base, layout=layout, grad_accum=passes)
             policies = [replace(setup, recompute=one) for one in self.space.recomputes]
 
             def made() -> list[float]:

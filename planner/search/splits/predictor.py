@@ -139,7 +139,7 @@ class SplitPredictor:
         needed = self.cache.shared(
             ("needed", id(self), base, rows.tobytes()), lambda: self._needed(base, rows)
         )
-        outside = framework_bytes(site.accelerator, communicators=0)
+        outside = framework_bytes(site.accelerator, communicators=0, date=base.software_date)
         outside = outside + facts["communicators"][rows] * COMMUNICATOR_BYTES
         room = safe_allocator_bytes(
             capacity_bytes(site.accelerator),

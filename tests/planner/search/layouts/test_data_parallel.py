@@ -51,6 +51,12 @@ KINDS: dict[str, Setup] = {
         "compiled file": {"precision": "bf16-amp", "stack": "torch-compile"},
         "megatron": {"precision": "bf16-amp", "stack": "megatron"},
         "xla": {"precision": "bf16-amp", "stack": "xla"},
+        "DeepSpeed of 2021": {
+            "precision": "fp16-amp",
+            "stack": "megatron",
+            "software_date": (2021, 6),
+        },
+        "reduced once a step": {"precision": "bf16-amp", "features": frozenset({"no-sync"})},
         "optimizer on host": {"precision": "bf16-amp", "offload": frozenset({"optimizer"})},
         "activations on host": {"precision": "fp32", "offload": frozenset({"activations"})},
         "parameters and activations on host": {

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.catalog.vocabulary import Offloaded
+from gpuplan.catalog.vocabulary import Offloaded, Stack
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.hardware.device import capacity_bytes
-from gpuplan.planner.parallelism.legal_layouts import legal_layouts
+from gpuplan.planner.parallelism.legal_layouts import Shape, legal_layouts
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
-from gpuplan.planner.plan.setup import Setup
+from gpuplan.planner.plan.setup import Date, Setup
 from gpuplan.planner.predict.host_work import host_memory_of
 from gpuplan.planner.predict.interval import oom_probability
 from gpuplan.planner.predict.kept.model_cache import ModelCache
@@ -37,6 +37,7 @@ from gpuplan.planner.search.splits.predictor import SplitPredictor
 from gpuplan.planner.search.splits.rows import Kind
 from gpuplan.planner.search.splits.split_search import SplitSearch
 from gpuplan.planner.search.sweep import WORTH_SPLITTING, Sweep
+from gpuplan.planner.software.stack import casts_layers
 from gpuplan.profiles.passes.optimizers import with_optimizer
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.batch import ProfileRequest, profile_all
@@ -51,6 +52,11 @@ HUGE = {**DENSE, "layers": 40, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn"
 FEW_LAYERS = {**DENSE, "layers": 4}
 MODELS = (FEW_LAYERS, MIXTURE, DENSE, UNEVEN)
 BATCHES = np.array([1, 2, 4, 8])
+SOFTWARE: tuple[tuple[Stack, Date | None], ...] = (
+    ("torch-eager", None),
+    ("megatron", None),
+    ("megatron", (2021, 6)),  # DeepSpeed's engine, whose buffers count, and a larger context.
+)
 
 
 def profiles_of(*models: dict) -> list[Profile]:
@@ -105,14 +111,20 @@ def sites() -> list[Site]:
     return found
 
 
-def predictor_of(cache: ModelCache, site: Site, nodes: int, **given: object) -> SplitPredictor:
+def predictor_of(
+    cache: ModelCache,
+    site: Site,
+    nodes: int,
+    software: tuple[Stack, Date | None] = SOFTWARE[0],
+    **given: object,
+) -> SplitPredictor:
     work = Work(global_batch=given.pop("global_batch", 64))  # pyright: ignore[reportArgumentType]
     question = Question(
         work=work,
         machine=Machine(nodes=(nodes,)),
         choices=Choices(micro_batches=tuple(BATCHES.tolist())),
     )
-    base = Setup(layout=Layout(), precision="bf16-amp", micro_batch=1)
+    base = bases(software=software)[-1]
     found = SplitPredictor.of(
         cache, space_of(question, cache.profile), base, [Kind(site.per_node, site.domain)]
     )
@@ -123,10 +135,21 @@ def predictor_of(cache: ModelCache, site: Site, nodes: int, **given: object) -> 
 OPTIMIZER: frozenset[Offloaded] = frozenset({"optimizer"})
 
 
-def bases(offload: frozenset[Offloaded] = frozenset()) -> list[Setup]:
-    base = Setup(layout=Layout(), precision="bf16-amp", micro_batch=1, offload=offload)
+def bases(
+    offload: frozenset[Offloaded] = frozenset(),
+    software: tuple[Stack, Date | None] = SOFTWARE[0],
+) -> list[Setup]:
+    """Return the setups whose kernels differ: without casts and, for some torch layouts, with."""
+    base = Setup(
+        layout=Layout(),
+        precision="bf16-amp",
+        micro_batch=1,
+        stack=software[0],
+        software_date=software[1],
+        offload=offload,
+    )
     without_casts = replace(base, autocast=False)
-    return [without_casts] if offload else [without_casts, base]
+    return [without_casts] if offload or software[0] == "megatron" else [without_casts, base]
 
 
 @settings(max_examples=40)
@@ -142,17 +165,24 @@ def test_the_peaks_of_many_layouts_are_those_of_each(caches, data) -> None:
     assert predictor is not None
     layouts = list(legal_layouts(predictor.rows.limits, nodes=8, per_node=8, domain=8))
     layout = data.draw(st.sampled_from(layouts))
+    stack, date = data.draw(st.sampled_from(SOFTWARE))
     setup = Setup(
         layout=layout,
         precision=data.draw(st.sampled_from(["bf16-amp", "fp32", "fp16-amp"])),
         micro_batch=1,
         recompute=data.draw(st.sampled_from(["none", "selective", "full"])),
+        stack=stack,
+        software_date=date,
+        features=data.draw(st.sampled_from([frozenset(), frozenset({"reduce-bf16"})])),
         autocast=data.draw(st.booleans()),
         offload=data.draw(st.sampled_from([frozenset(), OPTIMIZER])),
     )
     pipelines = [(layout.pipeline, layout.virtual_stages)]
-    stages, owners = stages_of(cache, setup, pipelines, BATCHES)
-    peaks = split_peaks(cache, setup, stages, owners, layout.zero_stage, [shards_of(layout)])
+    # As the tables ask: for the split alone, whose data dimension is another.
+    split = Shape.of(layout)._replace(pipeline=1, virtual_stages=1).smallest()
+    asked = replace(setup, layout=split)
+    stages, owners = stages_of(cache, asked, pipelines, BATCHES)
+    peaks = split_peaks(cache, asked, stages, owners, layout.zero_stage, [shards_of(layout)])
     for way, accum in enumerate(accumulations(*pipelines[0])):
         for size, peak in zip(BATCHES.tolist(), peaks[way, 0, 0], strict=True):
             one = replace(setup, micro_batch=size, grad_accum=accum)
@@ -170,9 +200,11 @@ def test_the_best_is_that_of_trying_every_layout(caches, sites, data) -> None:
     offload = data.draw(st.sampled_from([frozenset(), OPTIMIZER]))
     if offload:
         site = replace(site, host_memory_bytes=data.draw(st.sampled_from([None, 2e9, 4e9])))
-    predictor = predictor_of(cache, site, 1, global_batch=batch)
-    outcome = predictor.best(site, bases(offload), 1, bound_s=float("inf"), max_oom=max_oom)
-    tried = tried_one_by_one(cache, site, predictor, batch, max_oom, offload)
+    software = data.draw(st.sampled_from(SOFTWARE))
+    predictor = predictor_of(cache, site, 1, software=software, global_batch=batch)
+    tried_with = bases(offload, software)
+    outcome = predictor.best(site, tried_with, 1, bound_s=float("inf"), max_oom=max_oom)
+    tried = tried_one_by_one(cache, site, predictor, batch, max_oom, tried_with[0])
     assert outcome.fitting == len(tried)
     if not tried:
         assert outcome.found == ()
@@ -205,7 +237,7 @@ def tried_one_by_one(
     predictor: SplitPredictor,
     batch: int,
     max_oom: float,
-    offload: frozenset[Offloaded],
+    base: Setup,
 ) -> list[float]:
     """Return the step times of all setups that fit but for such a chance of running out."""
     found = []
@@ -220,19 +252,18 @@ def tried_one_by_one(
                 whole = not rest and accum >= layout.pipeline
                 if not whole or (layout.virtual_stages > 1 and accum % layout.pipeline):
                     continue
-                setup = Setup(
+                setup = replace(
+                    base,
                     layout=layout,
-                    precision="bf16-amp",
                     micro_batch=size,
                     grad_accum=accum,
                     recompute=recompute,
-                    autocast=layout.zero_stage < 2 and not offload,
-                    offload=offload,
+                    autocast=casts_layers(base.stack, layout, base.offload),
                 )
                 if not is_safe(USUAL_FRAGMENTATION, cache, site, setup, max_oom):
                     continue
                 found.append(step_parts(cache, site, setup).total_s.item())
-        found += some_layers_one_by_one(cache, site, layout, batch, max_oom, offload)
+        found += some_layers_one_by_one(cache, site, layout, batch, max_oom, base)
     return found
 
 
@@ -265,7 +296,7 @@ def some_layers_one_by_one(
     layout: Layout,
     batch: int,
     max_oom: float,
-    offload: frozenset[Offloaded],
+    base: Setup,
 ) -> list[float]:
     """Return the step times with the fewest layers recomputed that fit, by trying 0, 1, 2 …"""
     found = []
@@ -276,15 +307,14 @@ def some_layers_one_by_one(
         if not whole or (layout.virtual_stages > 1 and accum % layout.pipeline):
             continue
         for again in range(layers):
-            setup = Setup(
+            setup = replace(
+                base,
                 layout=layout,
-                precision="bf16-amp",
                 micro_batch=size,
                 grad_accum=accum,
                 recompute="full" if again else "none",
                 recompute_share=again / layers if again else 1.0,
-                autocast=layout.zero_stage < 2 and not offload,
-                offload=offload,
+                autocast=casts_layers(base.stack, layout, base.offload),
             )
             if is_safe(FRAGMENTATION, cache, site, setup, max_oom):
                 found += [step_parts(cache, site, setup).total_s.item()] if again else []
