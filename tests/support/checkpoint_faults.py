@@ -17,7 +17,6 @@ from gpuplan.launcher.runner.job import CheckpointPolicy
 from gpuplan.launcher.runner.processes import Processes
 
 Damage = Literal["cut short", "bytes changed", "gone", "empty", "garbage"]
-"""What torch can see: it reads no checksum of the bytes inside a tensor (2.13)."""
 DAMAGES: tuple[Damage, ...] = get_args(Damage)
 ALONE = Processes(
     rank=0,
@@ -116,9 +115,8 @@ def _damage(how: Damage, path: Path, chosen: random.Random) -> None:
     if how == "cut short":
         content = content[: chosen.randrange(len(content))]
     elif how == "bytes changed":
-        head = min(len(content), 64)
-        for _ in range(8):
-            content[chosen.randrange(head)] ^= 0xFF
+        for _ in range(chosen.choice((1, 8))):
+            content[chosen.randrange(len(content))] ^= 1 << chosen.randrange(8)
     elif how == "empty":
         content.clear()
     else:

@@ -6,6 +6,8 @@ whole. Keys are the names of the model's parameters, so it is read back under an
 
     checkpoints/step-00000200/.metadata  *.distcp  state.pt  run.json
 
+`run.json` has the digest of each of the others, so that bytes which changed since are noticed.
+
 In a mounted bucket there are no renames worth the name: the files have theirs from the start, and a
 checkpoint is whole when every file is there that its run.json, written last, lists.
 """
@@ -23,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from ....catalog.errors import GpuplanError, UsageError
@@ -33,7 +34,16 @@ from ..numerics import LossScaler
 from ..processes import Processes
 from ..reporting.metrics import say
 from .contents import SMALL_FILE, Contents, write_small
-from .folder import NAME, RUN_FILE, file_sizes, make_durable, open_folder, whole_checkpoints
+from .digests import DIGESTS, DigestedWriter, file_digest, signed
+from .folder import (
+    METADATA_FILE,
+    NAME,
+    RUN_FILE,
+    file_sizes,
+    make_durable,
+    open_folder,
+    whole_checkpoints,
+)
 from .reading import FAILURES, Resumed, read_first, reason
 
 # One process saves alone on purpose.
@@ -50,6 +60,7 @@ class Checkpoints:
         self._policy = policy
         self._processes = processes
         self._saving: Future[Any] | None = None
+        self._writer: DigestedWriter
         self._facts: dict[str, Any] = {}
         self._small: dict[str, Any] = {}
         self._saved_step = -1
@@ -171,9 +182,10 @@ class Checkpoints:
         if self._processes.is_first:
             # In a bucket this may be a checkpoint that was found not to be whole.
             (partial / RUN_FILE).unlink(missing_ok=True)
+        self._writer = DigestedWriter(partial)
         self._saving = async_save(
             contents.tensors(),
-            storage_writer=FileSystemWriter(partial, sync_files=True),
+            storage_writer=self._writer,
             process_group=self._processes.checkpoint_group,
             no_dist=self._processes.world == 1,
         )  # pyright: ignore[reportAttributeAccessIssue]
@@ -226,6 +238,8 @@ class Checkpoints:
         if self._policy.in_bucket:
             sizes = {**file_sizes(partial), SMALL_FILE: small_bytes}
             self._facts = {**self._facts, "files": sizes}
+        beside = {name: file_digest(partial / name) for name in (METADATA_FILE, SMALL_FILE)}
+        self._facts = signed({**self._facts, DIGESTS: self._writer.digests | beside})
         write_atomically(partial / RUN_FILE, json.dumps(self._facts, indent=1) + "\n")
         make_durable(partial)
         if not self._policy.in_bucket:

@@ -17,6 +17,8 @@ from ..processes import Processes
 
 RUN_FILE = "run.json"
 """The last file of a checkpoint that is written."""
+METADATA_FILE = ".metadata"
+"""Where torch says which tensors lie where."""
 NAME = "step-{:08d}"
 
 

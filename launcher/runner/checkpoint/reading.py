@@ -15,6 +15,7 @@ from ..numerics import all_finite
 from ..processes import Processes
 from ..reporting.metrics import say
 from .contents import Contents, read_small
+from .digests import is_as_written, why_damaged
 from .folder import RUN_FILE, agreed
 
 FAILURES = (Exception, dcp.api.CheckpointException)
@@ -46,6 +47,8 @@ def read_first(paths: Sequence[Path], contents: Contents, processes: Processes) 
     problems: list[str] = []
     for path in paths:
         facts, small, problem = _facts(path)
+        if problem is None:
+            problem = why_damaged(path, facts, part=processes.rank, parts=processes.world)
         problem = agreed(problem, processes) or _read(path, contents, processes)
         if problem is not None:
             problems.append(problem)
@@ -77,6 +80,8 @@ def _facts(path: Path) -> tuple[dict[str, Any], dict[str, Any], str | None]:
         known = {"step": int(facts["step"]), "elapsed_s": float(facts["elapsed_s"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         return {}, {}, f"{RUN_FILE}: {type(error).__name__}: {reason(error)}"
+    if not is_as_written(facts):
+        return {}, {}, f"{RUN_FILE} is not as it was written: its bytes have changed since"
     try:
         return facts | known, read_small(path), None
     except (OSError, ValueError) as error:

@@ -23,6 +23,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from ....catalog.errors import GpuplanError, UsageError
+from ..checkpoint.digests import why_damaged
 from ..checkpoint.reading import FAILURES, reason
 from .files import METADATA
 from .formats import HUGGING_FACE, SAFETENSORS, WeightDtype, WeightFormat
@@ -91,6 +92,9 @@ def write_export(
             " model of transformers, or an earlier version of gpuplan wrote it.",
             fix="give --to safetensors; or return transformers' model itself from build_model().",
         )
+    changed = why_damaged(checkpoint, facts)
+    if changed is not None:
+        raise _damaged(checkpoint, changed)
     stored = _stored(checkpoint)
     tied = _tied(facts, stored)
     merged = facts.get(ADAPTERS) or {} if form == HUGGING_FACE else {}
@@ -121,7 +125,7 @@ def _stored(checkpoint: Path) -> dict[str, TensorStorageMetadata]:
     try:
         found = FileSystemReader(checkpoint).read_metadata().state_dict_metadata
     except FAILURES as error:
-        raise _damaged(checkpoint, error) from None
+        raise _damaged(checkpoint, reason(error)) from None
     return {
         name.removeprefix(MODEL): one
         for name, one in found.items()
@@ -141,7 +145,7 @@ def _read(
             {"model": model}, checkpoint_id=checkpoint, no_dist=True
         )
     except FAILURES as error:
-        raise _damaged(checkpoint, error) from None
+        raise _damaged(checkpoint, reason(error)) from None
     return model
 
 
@@ -223,8 +227,8 @@ def _beside(
     return [path, *(Path(shutil.copyfile(source / name, folder / name)) for name in found)]
 
 
-def _damaged(checkpoint: Path, error: BaseException) -> GpuplanError:
+def _damaged(checkpoint: Path, problem: str) -> GpuplanError:
     return GpuplanError(
-        f"{checkpoint} could not be read: {reason(error)}",
+        f"{checkpoint} could not be read: {problem}",
         fix="export another checkpoint of the run with --checkpoint.",
     )

@@ -49,7 +49,9 @@ def test_files_have_their_names_from_the_start_and_a_missing_one_is_noticed(
     assert [one.name for one in whole_checkpoints(folder)] == ["step-00000006", "step-00000009"]
     # One rank's part of the newest is damaged, at its full size: both ranks go back.
     part = folder / "step-00000009" / "__1_0.distcp"
-    part.write_bytes(bytes(part.stat().st_size))
+    content = bytearray(part.read_bytes())
+    content[len(content) // 2] ^= 1
+    part.write_bytes(content)
     assert trained(tmp_path / "parts", 9) == pytest.approx(whole, abs=1e-6)
 
 

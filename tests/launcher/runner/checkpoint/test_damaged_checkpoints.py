@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,12 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.distributed.checkpoint.filesystem import FileSystemWriter
 
 from gpuplan.catalog.errors import GpuplanError, UsageError
 from gpuplan.launcher.runner.checkpoint import checkpoint
 from gpuplan.launcher.runner.checkpoint.checkpoint import Checkpoints
-from gpuplan.launcher.runner.checkpoint.contents import Contents
+from gpuplan.launcher.runner.checkpoint.contents import SMALL_FILE, Contents
+from gpuplan.launcher.runner.checkpoint.digests import DIGESTS, OWN_DIGEST, DigestedWriter
 from gpuplan.launcher.runner.checkpoint.folder import RUN_FILE, whole_checkpoints
 from gpuplan.launcher.runner.job import CheckpointPolicy
 from gpuplan.launcher.runner.numerics import all_finite
@@ -70,6 +72,26 @@ def flip(path: Path) -> None:
     part.write_bytes(content)
 
 
+def change_weight(path: Path) -> None:
+    """Change a number inside a tensor, which torch reads without a word."""
+    (part,) = path.glob("*.distcp")
+    content = part.read_bytes()
+    weight = struct.pack("<f", 4.0)
+    assert weight * 8 in content
+    part.write_bytes(content.replace(weight * 8, weight * 7 + struct.pack("<f", 5.0), 1))
+
+
+def change_small_state(path: Path) -> None:
+    content = bytearray((path / SMALL_FILE).read_bytes())
+    content[-1] ^= 1  # The length of a comment, which no reader of zip files misses.
+    (path / SMALL_FILE).write_bytes(content)
+
+
+def change_step(path: Path) -> None:
+    text = (path / RUN_FILE).read_text()
+    (path / RUN_FILE).write_text(text.replace('"step": 4', '"step": 3'))
+
+
 def garble_metadata(path: Path) -> None:
     (path / ".metadata").write_bytes(b"not a pickle")
 
@@ -87,7 +109,10 @@ def without_step(path: Path) -> None:
     (path / RUN_FILE).write_text("{}")
 
 
-DAMAGES = (truncate, flip, garble_metadata, without_metadata, without_part, without_step)
+DAMAGES = (
+    *(truncate, flip, garble_metadata, without_metadata, without_part, without_step),
+    *(change_weight, change_small_state, change_step),
+)
 
 
 @pytest.mark.parametrize("in_bucket", [False, True], ids=["folder", "bucket"])
@@ -108,6 +133,16 @@ def test_a_damaged_one_is_left_for_the_one_before_it(
     if newest in whole_checkpoints(tmp_path):
         assert "step-00000004 cannot be used: " in said
         assert "going back to the one before it" in said
+
+
+def test_one_that_an_earlier_version_wrote_is_read_without_digests(tmp_path: Path) -> None:
+    newest = save(tmp_path, 4.0, step=4)
+    facts = json.loads((newest / RUN_FILE).read_text())
+    assert set(facts[DIGESTS]) == {"__0_0.distcp", ".metadata", SMALL_FILE}
+    old = {name: one for name, one in facts.items() if name not in (DIGESTS, OWN_DIGEST)}
+    (newest / RUN_FILE).write_text(json.dumps(old))
+    found = saver(tmp_path).resume(contents(0.0))
+    assert found is not None and found.facts["step"] == 4
 
 
 def test_weights_that_are_no_number_are_not_gone_on_with(tmp_path: Path, capsys) -> None:
@@ -159,12 +194,12 @@ def test_a_damaged_one_does_not_push_out_what_is_saved_after_going_back(tmp_path
 def test_a_full_disk_is_told_and_the_one_before_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class FullDisk(FileSystemWriter):
+    class FullDisk(DigestedWriter):
         def write_data(self, plan: Any, planner: Any) -> Any:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     whole = save(tmp_path, 2.0, step=2)
-    monkeypatch.setattr(checkpoint, "FileSystemWriter", FullDisk)
+    monkeypatch.setattr(checkpoint, "DigestedWriter", FullDisk)
     with pytest.raises(GpuplanError, match=r"of step 4 could not be written .* No space left"):
         save(tmp_path, 4.0, step=4)
     assert whole_checkpoints(tmp_path) == [whole]
