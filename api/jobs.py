@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -186,11 +187,14 @@ def launch(
     from ..launcher.prepare.money.own_terms import at_own_terms
     from ..launcher.prepare.money.project_money import held_to_project
     from ..launcher.prepare.request import LaunchRequest
+    from ..launcher.skypilot.controller import has_controller_machine
     from ..launcher.store.estimates import Store
     from ..launcher.store.launches import Ledger
     from .projects.limits import project_of_launch
 
     request = request or LaunchRequest()
+    if request.has_controller and not has_controller_machine(os.environ, Path.home()):
+        request = replace(request, has_controller=False)
     folder = Path.cwd()
     clock = now or datetime.now
 

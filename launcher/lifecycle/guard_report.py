@@ -9,6 +9,7 @@ from typing import Any
 
 from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.units import SECONDS_PER_HOUR
+from ...planner.cost.launch_cost import CONTROLLER_IDLE_HOURS
 from ...planner.cost.run_cost import CENT
 from ..store.accounting import ZERO, attempt_usd
 from ..store.launch_record import LaunchRecord, Outcome
@@ -128,15 +129,29 @@ def managed_usd(
 
     what its guards counted, without earlier launches of the run
     + (1 + machines that were replaced) × the tear-down × the price of all nodes
+    + SkyPilot's controller while the job waits for machines, and until it stops
 
-    The guard counts only while machines are paid for, but none of it sees them go.
+    The guard counts only while machines are paid for, but none of it sees them go. Its price holds
+    the controller's.
     """
     last = record.last
     if word is None or word.spent_usd is None or last is None or last.usd_per_hour is None:
         return None
     earlier = sum((attempt_usd(record, one, now=now) for one in record.attempts[:-1]), ZERO)
     downs = (1 + job.recoveries) * Decimal(MANAGED_DOWN_S) / Decimal(SECONDS_PER_HOUR)
-    return (max(ZERO, word.spent_usd - earlier) + downs * last.usd_per_hour).quantize(CENT)
+    counted = max(ZERO, word.spent_usd - earlier) + downs * last.usd_per_hour
+    paid_hours = counted / last.usd_per_hour if last.usd_per_hour else ZERO
+    return (counted + _controller_usd(record, job, paid_hours)).quantize(CENT)
+
+
+def _controller_usd(record: LaunchRecord, job: EngineJob, paid_hours: Decimal) -> Decimal:
+    """Return what the controller of a managed job costs while no machine of the job is paid for."""
+    rate, last = record.controller_usd_per_hour, record.last
+    if rate is None or last is None:
+        return ZERO
+    elapsed_s = 0.0 if job.ended_at is None else (job.ended_at - last.asked_at).total_seconds()
+    elapsed_hours = Decimal(str(elapsed_s)) / Decimal(SECONDS_PER_HOUR)
+    return rate * (max(ZERO, elapsed_hours - paid_hours) + CONTROLLER_IDLE_HOURS)
 
 
 def _word(text: str) -> GuardReport | None:

@@ -232,6 +232,7 @@ def _facts_of_job(record: LaunchRecord, job: EngineJob | None) -> Changes:
     if job is None or record.last is None:
         return {}
     dearest = max(place.usd_per_hour for place in record.places) * record.nodes
+    dearest += record.controller_usd_per_hour or Decimal(0)
     return {
         "job_id": job.job_id,
         "infra": job.infra,

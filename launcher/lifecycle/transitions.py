@@ -320,9 +320,9 @@ def _times(
     own count holds. Between two machines of a job that the engine recovered by itself nothing is
     paid: the guard counts what was paid, and without its report the dollars are an upper bound.
     """
+    began_at = None if record.last is None else record.last.began_at
+    least = began_at and began_at + timedelta(seconds=counted_s(job, word))
     if not record.managed:
-        began_at = None if record.last is None else record.last.began_at
-        least = began_at and began_at + timedelta(seconds=counted_s(job, word))
         if least is None or least <= context.now():
             return {}
         context.tell(
@@ -333,9 +333,13 @@ def _times(
     counted_usd = managed_usd(record, job, word, now=context.now())
     # Where the guard counted, hours are those of the job: it may have waited for spot machines.
     waited = {} if counted_usd is None or job.started_at is None else {"began_at": job.started_at}
+    ended_at = job.ended_at or context.now()
+    if least is not None and ended_at < least and not waited:
+        # The clock here was set forward before it was asked for: it says the end too.
+        ended_at = max(least, context.now())
     return {
         **waited,
-        "ended_at": job.ended_at or context.now(),
+        "ended_at": ended_at,
         "preemptions": job.recoveries,
         "is_bound": counted_usd is None,
         "counted_usd": counted_usd,

@@ -16,6 +16,7 @@ from ..store.launch_record import LaunchRecord, PricedPlace
 from ..task_file import OUT_FOLDER
 from .prepare import Prepared
 from .request import LaunchRequest
+from .task.guard_config import taxed_rate
 from .task.task import idle_minutes
 
 
@@ -40,6 +41,7 @@ def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:
         workload=prepared.workload,
         plan_key=run_key(plan),
         managed=request.buys_spot(plan),
+        controller_usd_per_hour=taxed_rate(cost.controller_usd_per_hour, plan) or None,
         nodes=plan.nodes,
         secrets=request.secrets,
         places=(
@@ -77,6 +79,7 @@ def reserved_usd(prepared: Prepared) -> Decimal | None:
     if guard.max_hours is not None:
         dearest = max(place.paid_usd_per_hour for place in prepared.all_places)
         dearest *= prepared.plan.nodes
+        dearest += taxed_rate(cost.controller_usd_per_hour, prepared.plan)
         idle_hours = idle_minutes(prepared.request) * 60 / SECONDS_PER_HOUR
         hours = Decimal(str(guard.max_hours + idle_hours))
         bounds.append((dearest * hours).quantize(CENT))

@@ -6,7 +6,6 @@ Pure: nothing is read, written or asked.
 from __future__ import annotations
 
 from ...catalog.types import Provider
-from ...planner.cost.beside import controller_line
 from ...planner.cost.data_cost import data_lines
 from ...planner.plan.plan import DataLine, Plan
 from ..guard.orders import Orders
@@ -15,6 +14,13 @@ from ..skypilot.placement import TPU_SLICES
 from .money.purchase import Bought
 from .money.unowned_cost import unowned_notes
 from .request import LaunchRequest
+
+_CONTROLLER = (
+    "SkyPilot runs spot launches from a controller, a machine of 4 vCPUs or more: it is counted as"
+    " if it ran this launch alone. It is stopped after 10 idle minutes, and its disk of 50 GB is"
+    " billed until it is ended, which is not counted: `gpuplan reconcile` names it"
+)
+_NO_CONTROLLER = "SkyPilot's server runs spot launches itself (jobs.controller.consolidation_mode)"
 
 
 def launch_notes(
@@ -80,7 +86,7 @@ def _beside(plan: Plan, hours: float | None, *, managed: bool) -> tuple[DataLine
     )
     if plan.whole_job is not None:
         lines += tuple(line for line in plan.whole_job.data_lines if line.is_of_dataset)
-    return (*lines, controller_line(provider, region, hours)) if managed else lines
+    return lines
 
 
 def _of_spot(plan: Plan, request: LaunchRequest) -> tuple[str, ...]:
@@ -89,8 +95,5 @@ def _of_spot(plan: Plan, request: LaunchRequest) -> tuple[str, ...]:
     return (
         "after an interruption of spot machines SkyPilot starts the job again, and it continues"
         " from its newest checkpoint",
-        "SkyPilot runs spot launches from a controller, a machine of 4 vCPUs or more with a"
-        " disk of 50 GB, if its server does not do so itself; that is not in these sums. It is"
-        " stopped after 10 idle minutes, and its disk is billed until it is ended:"
-        " `gpuplan reconcile` names it",
+        _CONTROLLER if request.has_controller else _NO_CONTROLLER,
     )

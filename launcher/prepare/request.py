@@ -128,6 +128,8 @@ class LaunchRequest:
     """Names of variables whose values SkyPilot takes from the user's own environment."""
     command: str | None = None
     framework: str | None = None
+    has_controller: bool = True
+    """Whether SkyPilot runs managed jobs from a machine that is paid for, not from its server."""
 
     def bought(self, plan: Plan) -> Purchase:
         """Return how the machines are bought: as planned, or as the request has it."""

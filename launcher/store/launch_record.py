@@ -96,6 +96,8 @@ class LaunchRecord(FrozenModel):
     """What tells one plan's step from another's (`planner/predict/measured/known_runs.py`)."""
     managed: bool
     """Whether the engine recovers the job by itself (spot machines)."""
+    controller_usd_per_hour: Usd | None = None
+    """The engine's controller of such a job, with its tax; None where none is paid for."""
     nodes: int
     secrets: tuple[str, ...] = ()
     """Names."""

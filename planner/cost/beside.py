@@ -15,13 +15,10 @@ from ...catalog.terms.storage import dearest_usd_per_gb
 from ..plan.parts import CostLine, DataLine
 from .data_cost import CHECKPOINTS, DISKS
 from .dataset_cost import KEPT, MOVED, dearest_usd
+from .launch_cost import CONTROLLER, CONTROLLER_IDLE_HOURS
 from .run_cost import CENT
 from .tax import TAX, tax_rate, tax_usd
 
-CONTROLLER = "SkyPilot's controller"
-CONTROLLER_IDLE_HOURS = Decimal(10) / 60
-"""How long a controller waits for more jobs before it stops (SkyPilot 0.14.1,
-sky/jobs/constants.py: CONTROLLER_AUTOSTOP)."""
 SPARES = "spares of NVL72"
 RACK_ACCELERATORS = 72
 TRAINING_NODES, SPARE_NODES = 16, 2

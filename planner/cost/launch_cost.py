@@ -17,6 +17,10 @@ from ..plan.plan import CostLine, Estimated
 from .run_cost import CENT, UNIT
 from .tax import taxed, with_tax
 
+CONTROLLER = "SkyPilot's controller"
+CONTROLLER_IDLE_HOURS = Decimal(10) / 60
+"""How long a controller waits for more jobs before it stops (SkyPilot 0.14.1,
+sky/jobs/constants.py: CONTROLLER_AUTOSTOP)."""
 UNUSED = "unused commitment"
 """The line of what is paid of a commitment and not used."""
 MICROSECONDS_PER_SECOND = 10**6
@@ -42,6 +46,8 @@ class LaunchCost:
     """Add up to `usd_expected`; without a known training time, only the start."""
     usd_per_hour: Decimal
     """All nodes, where they are tried first."""
+    controller_usd_per_hour: Decimal = Decimal(0)
+    """SkyPilot's controller, counted as if it ran this job alone; 0 where there is none."""
     usd_expected: Decimal | None = None
     usd_low: Decimal | None = None
     usd_high: Decimal | None = None
@@ -64,6 +70,7 @@ def launch_cost(
     stops: Stops | None = None,
     idle_s: float = 0.0,
     paid_whole_s: float | None = None,
+    controller_usd_per_hour: Decimal = Decimal(0),
     tax_percent: Decimal | None = None,
 ) -> LaunchCost:
     """Return the cost of a launch, line by line.
@@ -80,6 +87,7 @@ def launch_cost(
         idle_s: idle time after the job until autodown, where no command tears the machines down.
         paid_whole_s: of each node, paid used or not (a commitment for this job alone); None: what
             is used is paid.
+        controller_usd_per_hour: SkyPilot's controller of a managed job; 0 where there is none.
         tax_percent: on everything that is billed; None: none is counted.
     """
     parts = [(one.name, _us(one.value_s)) for one in startups()]
@@ -87,7 +95,11 @@ def launch_cost(
     rate = usd_per_hour * nodes
     if training_s is None:
         lines = _lines(parts, nodes, usd_per_hour)
-        return LaunchCost(lines=with_tax(lines, tax_percent), usd_per_hour=rate)
+        return LaunchCost(
+            lines=with_tax(lines, tax_percent),
+            usd_per_hour=rate,
+            controller_usd_per_hour=controller_usd_per_hour,
+        )
     run = None if stops is None else expected_run(training_s, stops)
     parts += _training_parts(training_s, run)
     ran_us = sum(us for _, us in parts)
@@ -97,7 +109,13 @@ def launch_cost(
         parts.append(("billing increment", expected_us - ran_us))
     if paid_whole_s is not None:
         parts.append((UNUSED, _whole_us(expected_us, paid_whole_s) - expected_us))
-    lines = with_tax(_lines(parts, nodes, usd_per_hour), tax_percent)
+    beside = _controller_lines(expected_us, controller_usd_per_hour)
+    lines = with_tax((*_lines(parts, nodes, usd_per_hour), *beside), tax_percent)
+
+    def usd(us: int, node_usd_per_hour: Decimal) -> Decimal:
+        machines = _usd(us, nodes, node_usd_per_hour)
+        return taxed(machines + _controller_usd(us, controller_usd_per_hour), tax_percent)
+
     # Parts are rounded one by one, so that their sum may be a microsecond beyond an end.
     low_us = min(start_us + _us(low_s), ran_us)
     high_us = max(start_us + _us(high_s), ran_us)
@@ -109,14 +127,34 @@ def launch_cost(
     return LaunchCost(
         lines=lines,
         usd_per_hour=rate,
+        controller_usd_per_hour=controller_usd_per_hour,
         usd_expected=sum((line.usd for line in lines), Decimal(0)),
-        usd_low=taxed(_usd(low_us, nodes, usd_per_hour), tax_percent),
-        usd_high=taxed(_usd(high_us, nodes, usd_per_hour), tax_percent),
-        usd_worst=taxed(_usd(worst_us, nodes, dearest_usd_per_hour), tax_percent),
+        usd_low=usd(low_us, usd_per_hour),
+        usd_high=usd(high_us, usd_per_hour),
+        usd_worst=usd(worst_us, dearest_usd_per_hour),
         hours_expected=_hours(expected_us),
         hours_worst=_hours(worst_us),
         run=run,
     )
+
+
+def _controller_usd(us: int, usd_per_hour: Decimal) -> Decimal:
+    """Return what a controller costs for a job of so many microseconds, and until it stops."""
+    hours = Decimal(us) / Decimal(MICROSECONDS_PER_SECOND * SECONDS_PER_HOUR)
+    return ((hours + CONTROLLER_IDLE_HOURS) * usd_per_hour).quantize(CENT)
+
+
+def _controller_lines(us: int, usd_per_hour: Decimal) -> tuple[CostLine, ...]:
+    if not usd_per_hour:
+        return ()
+    line = CostLine(
+        name=CONTROLLER,
+        quantity=_hours(us) + float(CONTROLLER_IDLE_HOURS),
+        unit=UNIT,
+        unit_usd=usd_per_hour,
+        usd=_controller_usd(us, usd_per_hour),
+    )
+    return (line,)
 
 
 def _training_parts(training_s: Estimated, run: ExpectedRun | None) -> list[tuple[str, int]]:

@@ -17,6 +17,7 @@ from ..plan_choice import tried
 from ..request import LaunchRequest
 from ..task.guard_config import restart_s, smoke_steps, total_steps
 from ..task.task import idle_minutes
+from .controller import controller_usd_per_hour
 from .deadline import bought_in_time, fallback
 
 
@@ -130,6 +131,7 @@ def _cost(
         stops=stops,
         # Handed over to others, machines are started twice.
         idle_s=idle_minutes(request) * 60.0 + (restart_s() if others else 0.0),
+        controller_usd_per_hour=controller_usd_per_hour(plan, request, places),
         tax_percent=_tax_percent(plan),
     )
 

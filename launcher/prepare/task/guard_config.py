@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 
 from ....catalog.errors import LimitError
 from ....catalog.units import SECONDS_PER_HOUR
@@ -85,7 +86,9 @@ def orders(
     guard = request.guard
     own_runner = request.command is None
     quiet_s = SILENT_STEPS * plan.step_time_s.high
-    spot, others = _rates(places, plan.nodes), _rates(fallback, plan.nodes)
+    # SkyPilot's controller goes with the job, wherever its machines are.
+    beside = float(taxed_rate(cost.controller_usd_per_hour, plan))
+    spot, others = _rates(places, plan.nodes, beside), _rates(fallback, plan.nodes, beside)
     dearest = max((*spot.values(), *others.values()))
     made = Orders(
         run_id=slug(run_id),
@@ -150,8 +153,14 @@ def tail_s(request: LaunchRequest) -> float:
     return idle_minutes(request) * 60.0 + AUTODOWN_POLL_S
 
 
-def _rates(places: tuple[Place, ...], nodes: int) -> dict[str, float]:
-    return {place.infra: float(place.paid_usd_per_hour) * nodes for place in places}
+def taxed_rate(usd_per_hour: Decimal, plan: Plan) -> Decimal:
+    """Return a price with the tax that is paid on a plan's machines, $/h."""
+    return usd_per_hour * (1 + Decimal(str(plan.offer.tax_percent or 0)) / 100)
+
+
+def _rates(places: tuple[Place, ...], nodes: int, beside: float) -> dict[str, float]:
+    """Return what all that a job has in a place costs, $/h."""
+    return {place.infra: float(place.paid_usd_per_hour) * nodes + beside for place in places}
 
 
 def _hand_over(plan: Plan, request: LaunchRequest, slower: float) -> HandOver | None:
@@ -179,7 +188,7 @@ def _projection(
     if steps is None:
         return None
     # What was estimated holds the tax, and so does the rate.
-    first = float(cost.usd_per_hour) * (1 + (plan.offer.tax_percent or 0.0) / 100)
+    first = float(taxed_rate(cost.usd_per_hour + cost.controller_usd_per_hour, plan))
     share = rate / first if first else 1.0
     tail_usd = tail_s(request) / SECONDS_PER_HOUR * rate
     slower_s = sum(one.high_s - one.value_s for one in startups())

@@ -1,6 +1,6 @@
 """A clock that is set, or stands still while a laptop sleeps: the machines' own count holds."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,7 +12,9 @@ from gpuplan.launcher.lifecycle.context import LaunchContext
 from gpuplan.launcher.lifecycle.resume import down, reconcile_run
 from gpuplan.launcher.lifecycle.transitions import ask, begin, wait_started
 from gpuplan.launcher.store.accounting import node_hours, spent_usd
+from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.launch_record import LaunchRecord
+from gpuplan.launcher.store.launches import Ledger
 from gpuplan.launcher.store.spending_limits import SpendingLimits
 
 HOUR_S = 3600.0
@@ -63,6 +65,25 @@ def test_hours_that_this_clock_missed_are_paid(
     assert 8 <= node_hours(ended, now=later) < 8.1
     assert Decimal(8 * 36) <= spent_usd(ended, now=later) < Decimal(8 * 36) + 4
     assert "clock" in said[-1]
+
+
+def test_a_clock_set_forward_before_a_managed_job_loses_none_of_its_hours(
+    tmp_path: Path, engine: FakeEngine
+) -> None:
+    ahead = timedelta(hours=5)
+
+    def now() -> datetime:
+        return engine.clock() + ahead
+
+    ledger = Ledger(Store(tmp_path / "store.sqlite3"), now=now)
+    context = make_context(tmp_path, engine, ledger=ledger, now=now)
+    record = make_record(tmp_path, Clock(now()), managed=True)
+    begun = begin(context, record, SpendingLimits(), spot=True)
+    record = wait_started(context, ask(context, begun))
+    engine.clock.pass_s(HOUR_S)
+    engine.end_job(record.cluster)
+    ended, _ = reconcile_run(context, context.ledger.get(RUN))
+    assert spent_usd(ended, now=now()) >= engine.billed_usd() > 35
 
 
 def test_a_clock_that_goes_right_changes_nothing(

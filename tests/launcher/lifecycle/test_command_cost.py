@@ -81,6 +81,19 @@ def test_what_earlier_launches_cost_is_not_counted_again(tmp_path: Path) -> None
     assert managed_usd(record, JOB, word, now=START) == Decimal("6.30")
 
 
+def test_the_controller_of_a_managed_job_is_paid_while_it_waits_and_until_it_stops(
+    tmp_path: Path,
+) -> None:
+    record = at_36(tmp_path, managed=True, controller_usd_per_hour=Decimal(6))
+    # An hour of machines in three; half a minute until they were gone, ten until it stopped.
+    job = replace(JOB, ended_at=START + timedelta(hours=3))
+    alone = managed_usd(at_36(tmp_path, managed=True), job, word_in_log(line()), now=START)
+    beside = managed_usd(record, job, word_in_log(line()), now=START)
+    assert alone is not None and beside is not None
+    assert alone == Decimal("36.30")
+    assert beside - alone == Decimal("12.95")
+
+
 @pytest.mark.parametrize("log", ["", line(spent_usd=None)])
 def test_without_the_guards_word_a_managed_job_is_not_counted(tmp_path: Path, log: str) -> None:
     assert managed_usd(at_36(tmp_path), JOB, word_in_log(log), now=START) is None

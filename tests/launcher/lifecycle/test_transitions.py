@@ -315,6 +315,16 @@ def test_a_managed_spot_job(tmp_path: Path, context: LaunchContext, engine: Fake
     assert spent_usd(ended, now=engine.clock()) == Decimal("21.25") + down_usd
 
 
+def test_a_managed_job_is_counted_with_its_controller_while_it_runs(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
+    controller = Decimal("0.20")
+    record = make_record(tmp_path, engine.clock, managed=True, controller_usd_per_hour=controller)
+    record, _ = reconcile_run(context, launched(context, record))
+    assert record.last is not None
+    assert record.last.usd_per_hour == Decimal(36) + controller
+
+
 @pytest.mark.parametrize("log", ["the log is gone\n", GUARDED_LESS])
 @pytest.mark.parametrize("is_seen_before", [True, False])
 def test_the_set_up_of_a_managed_job_is_paid(

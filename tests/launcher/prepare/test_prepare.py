@@ -19,7 +19,7 @@ from gpuplan.catalog.errors import LimitError, NoFeasiblePlanError, PriceError, 
 from gpuplan.catalog.listing.sources import PriceSource
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.launcher.prepare import plan_choice, project
-from gpuplan.launcher.prepare.intent import reserved_usd
+from gpuplan.launcher.prepare.intent import intent, reserved_usd
 from gpuplan.launcher.prepare.prepare import Prepared, at_higher_prices, prepare, write
 from gpuplan.launcher.prepare.request import GuardRequest, LaunchRequest
 from gpuplan.launcher.prepare.task.guard_config import restart_s
@@ -457,14 +457,27 @@ def test_a_job_trains_in_the_folders_that_a_node_has(folder: Path, require) -> N
     assert (record["steps"], record["accelerators"]) == (5, 2)
 
 
-def test_a_spot_launch_says_what_its_controller_costs_beside(folder: Path) -> None:
-    for spot in (True, False):
-        launch = prepared(given_plan(), LaunchRequest(outputs=BUCKET, spot=spot))
-        assert any("controller" in note for note in launch.notes) is spot
+@pytest.mark.parametrize(
+    ("spot", "has_controller", "is_paid"),
+    [(True, True, True), (True, False, False), (False, True, False)],
+)
+def test_a_spot_launch_counts_its_controller(
+    folder: Path, spot: bool, has_controller: bool, is_paid: bool
+) -> None:
     plan = make_plan(run=make_run()).model_copy(update={"stops": make_stops()})
-    launch = prepared(given_plan(plan), LaunchRequest(outputs=BUCKET, spot=True))
-    (beside,) = [note for note in launch.notes if note.startswith("disks, buckets")]
-    assert "SkyPilot's controller $" in beside
+    request = LaunchRequest(outputs=BUCKET, spot=spot, has_controller=has_controller)
+    launch = prepared(given_plan(plan), request)
+    record = intent(launch, now=lambda: NOW)
+    lines = [line for line in launch.cost.lines if line.name == "SkyPilot's controller"]
+    assert any("counted as if it ran this launch alone" in one for one in launch.notes) is is_paid
+    assert bool(lines) is (record.controller_usd_per_hour is not None) is is_paid
+    machines = max(place.paid_usd_per_hour for place in launch.all_places) * plan.nodes
+    rate = record.controller_usd_per_hour or 0
+    assert launch.orders.usd_per_hour == pytest.approx(float(machines + rate))
+    if is_paid:
+        assert (launch.cost.hours_expected or 0) < lines[0].quantity
+        assert lines[0].usd > 0
+        assert launch.cost.usd_expected == sum(line.usd for line in launch.cost.lines)
 
 
 def test_a_deadline_lets_spot_machines_be_replaced(folder: Path) -> None:
@@ -498,7 +511,7 @@ def test_a_deadline_lets_spot_machines_be_replaced(folder: Path) -> None:
 
 def test_what_a_deadline_may_cost(folder: Path) -> None:
     soon = NOW.astimezone() + timedelta(hours=12)
-    request = LaunchRequest(outputs=BUCKET, spot=True, deadline=soon)
+    request = LaunchRequest(outputs=BUCKET, spot=True, deadline=soon, has_controller=False)
     launch = prepared(given_plan(), request)
     on_demand = prepared(given_plan(), replace(request, spot=False))
     (spot,), (other,) = launch.places, launch.fallback

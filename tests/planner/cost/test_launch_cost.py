@@ -42,6 +42,18 @@ def test_the_lines_are_the_start_the_training_and_the_increment() -> None:
     assert names == ["provisioning", "setup", "staging", "training", "billing increment"]
 
 
+def test_a_controller_is_paid_until_ten_minutes_after_the_job() -> None:
+    alone, beside = cost(2), cost(2, controller_usd_per_hour=Decimal("0.60"))
+    *lines, line = beside.lines
+    assert tuple(lines) == alone.lines and line.name == "SkyPilot's controller"
+    assert line.quantity == pytest.approx((alone.hours_expected or 0) + 1 / 6)
+    for name, hours in (("usd_expected", line.quantity), ("usd_worst", 1 / 6)):
+        more = getattr(beside, name) - getattr(alone, name)
+        assert float(more) >= hours * 0.6 - 0.005
+    assert beside.usd_low is not None and beside.usd_high is not None
+    assert beside.usd_low <= (beside.usd_expected or 0) <= beside.usd_high
+
+
 @given(st.floats(0.001, 2000), st.sampled_from([AWS, VERDA, UNKNOWN]))
 @example(1.1, AWS)
 def test_lines_add_up_and_the_worst_is_no_less(hours: float, billing: object) -> None:
