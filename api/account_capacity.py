@@ -56,7 +56,7 @@ def capacity(
     from ..catalog.errors import UsageError
     from ..catalog.listing.capacity import CapacityAnswer, capacity_lines, in_order
     from ..catalog.listing.query import parse_filter
-    from ..catalog.prices.refresh import asked_of, sellers_in
+    from ..catalog.prices.refresh import asked_of, sellers_in, sold_elsewhere
     from ..catalog.snapshot import load_catalogue
 
     if (plan is None) == (accelerator is None):
@@ -78,7 +78,10 @@ def capacity(
     moment = now or datetime.now(UTC)
     unknown: dict[str, str] = {}
     lines = []
-    names = sellers_in(catalogue, sorted(asked.providers) or list(CLOUDS), asked.regions)
+    meant = sorted(asked.providers) or list(CLOUDS)
+    names = sellers_in(catalogue, meant, asked.regions)
+    for name in asked.providers - set(names):
+        unknown[name] = sold_elsewhere(catalogue, name, asked.regions).reason
     for name in names:
         instances = {
             kind: row

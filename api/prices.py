@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..catalog.clouds.interface import Cloud
+    from ..catalog.clouds.interface import Cloud, CloudError
     from ..catalog.listing.price_changes import PriceDifference, PriceHistory
     from ..catalog.prices.snapshot import PriceSnapshot
 
@@ -56,14 +56,23 @@ def refresh(
     from ..catalog.clouds.connect import connect, known_clouds
     from ..catalog.listing.query import parse_filter
     from ..catalog.prices.files import newest_snapshot, write_snapshot
-    from ..catalog.prices.refresh import refreshed, sellers_in
+    from ..catalog.prices.refresh import refreshed, sellers_in, sold_elsewhere
     from ..catalog.snapshot import load_catalogue
 
     catalogue = load_catalogue()
     asked = parse_filter(catalogue, providers=providers, regions=regions)
-    names = sellers_in(catalogue, known_clouds(sorted(asked.providers)), asked.regions)
+    meant = known_clouds(sorted(asked.providers))
+    selling = sellers_in(catalogue, meant, asked.regions)
+    # One that was named and sells elsewhere is answered; of all, only those that sell there count.
+    names = meant if asked.providers else selling
+
+    def ask(name: str) -> Cloud | CloudError:
+        if name not in selling:
+            return sold_elsewhere(catalogue, name, asked.regions)
+        return clouds[name] if clouds and name in clouds else connect(name)
+
     snapshot = refreshed(
-        [clouds[name] if clouds and name in clouds else connect(name) for name in names],
+        [ask(name) for name in names],
         catalogue,
         newest_snapshot(),
         names=names,

@@ -151,7 +151,7 @@ def resolve_region(
             raise UsageError(
                 f"{name} is a region of {' and '.join(owners)}, not of {asked}."
                 f"{did_you_mean(name, regions)}",
-                fix=f"give --provider {owners[0]}, or a region of {asked}.",
+                fix=f"give --provider {owners[0]}, or a region of {asked}{in_brackets(regions)}.",
             )
         whose = f" of {asked}" if asked else ""
         raise UsageError(
@@ -159,6 +159,18 @@ def resolve_region(
             fix="Leave --region out, or see the names with `gpuplan offers --format csv`.",
         )
     return found
+
+
+def in_brackets(regions: Collection[str], most: int = 12) -> str:
+    """Return the regions in brackets, the first of them where they are many; "" for none.
+
+    >>> in_brackets({"b", "a"}), in_brackets({"b", "a"}, 1), in_brackets(())
+    (' (a, b)', ' (a, … 1 more)', '')
+    """
+    names = sorted(regions)
+    more = len(names) - most
+    listed = ", ".join((*names[:most], *([f"… {more} more"] if more > 0 else [])))
+    return f" ({listed})" if listed else ""
 
 
 def match_family(name: str, known: Iterable[str]) -> tuple[str, ...]:

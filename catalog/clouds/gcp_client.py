@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from .asking import Patience, asked_again, missing_library
+from .google_services import client_class
 from .interface import CloudError
 
 T = TypeVar("T")
@@ -55,8 +56,7 @@ class GcpClients:
 
     def client(self, module: str, name: str) -> Any:
         """Return a client of one service, made anew: it is cheap, and no two threads share one."""
-        library = _library(module)
-        return getattr(library, name)(
+        return _client_class(module, name)(
             credentials=self._credentials, transport="rest", client_options=self._options
         )
 
@@ -134,6 +134,13 @@ def _default_credentials() -> tuple[Any, str | None]:
     except CloudError as error:
         raise CloudError("no Google credentials", fix=error.fix or LOGIN_FIX) from None
     return found
+
+
+def _client_class(module: str, name: str) -> Any:
+    try:
+        return client_class(module, name)
+    except ImportError:
+        raise missing_library(module, "gcp") from None
 
 
 def _library(name: str) -> Any:

@@ -13,6 +13,7 @@ from ..clouds.hosted import SELLERS
 from ..clouds.interface import Asked, Cloud, CloudError, Prices, Tell
 from ..embedded import Catalogue
 from ..errors import PriceError
+from ..names import in_brackets
 from ..types import CommitmentRow, EvictionRow, Instance, Offer
 from ..version import VERSION
 from .commitment_gate import passed_commitments
@@ -198,6 +199,12 @@ def sellers_in(
     return tuple(
         name for name in names if not regions or any((name, one) in sold for one in regions)
     )
+
+
+def sold_elsewhere(catalogue: Catalogue, name: str, regions: Iterable[str]) -> CloudError:
+    """Return that a provider which was asked for has none of these regions, and which it has."""
+    theirs = {one.region for one in catalogue.offers if one.provider == name}
+    return CloudError(f"it has no {' or '.join(sorted(regions))}, only{in_brackets(theirs)}")
 
 
 def _not_empty(prices: Prices) -> Prices:

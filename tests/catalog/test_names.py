@@ -96,5 +96,11 @@ def test_providers_and_regions():
         UsageError, match=r"region of gcp and nebius, not of aws or azure\."
     ) as error:
         resolve_region("us-central1", providers=["azure", "aws"])
-    assert error.value.fix == "give --provider gcp, or a region of aws or azure."
+    assert error.value.fix is not None
+    assert error.value.fix.startswith(
+        "give --provider gcp, or a region of aws or azure (af-south-1, "
+    )
+    with pytest.raises(UsageError) as error:
+        resolve_region("us-east-1", providers=["lambda"])
+    assert error.value.fix == "give --provider aws, or a region of lambda (global)."
     assert resolve_region("us-central1", providers=["aws", "gcp"]) == "us-central1"

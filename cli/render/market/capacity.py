@@ -73,14 +73,19 @@ def _places(count: int) -> str:
     return "1 place" if count == 1 else f"{count} places"
 
 
+def _counted(found: CapacityAnswer) -> str:
+    """Return in how many places they can be started, in how many not, and where nobody knows."""
+    said = {"yes": "can be started in", "no": "cannot in", "unknown": "unknown in"}
+    counts = {one: sum(line.startable == one for line in found.lines) for one in said}
+    if not found.lines:
+        return "nobody who was asked sells it"
+    parts = [f"{words} {_places(counts[one])}" for one, words in said.items() if counts[one]]
+    return ", ".join(parts)
+
+
 def _notes(found: CapacityAnswer, shown: int) -> Iterator[str]:
     nodes = "1 node" if found.nodes == 1 else f"{found.nodes} nodes"
-    starts = sum(one.startable == "yes" for one in found.lines)
-    unknown = sum(one.startable == "unknown" for one in found.lines)
-    yield (
-        f"{nodes} of {found.accelerator}, {found.purchase}: can be started in {_places(starts)},"
-        f" not in {_places(len(found.lines) - starts - unknown)}, unknown in {_places(unknown)}."
-    )
+    yield f"{nodes} of {found.accelerator}, {found.purchase}: {_counted(found)}."
     if shown < len(found.lines):
         yield f"{len(found.lines) - shown:,} more places (--top)."
     for provider, why in found.providers_unknown.items():

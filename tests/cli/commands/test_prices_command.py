@@ -126,6 +126,18 @@ def test_a_region_is_asked_of_those_who_have_it(clouds, capsys) -> None:
     assert clouds["gcp"].asked[-1].regions == ("us-central1",)
 
 
+def test_a_provider_that_was_named_and_sells_elsewhere_is_answered(clouds, capsys) -> None:
+    clouds["aws"], clouds["lambda"] = aws(), FakeCloud(name="lambda")
+    where = ["--provider", "aws,lambda", "--region", "us-east-1"]
+    assert run(["prices", "refresh", *where]) == 0
+    assert "it has no us-east-1, only (global)" in capsys.readouterr().out
+    assert clouds["lambda"].asked == []
+    assert run(["capacity", "--accelerator", "H100:8", *where]) == 0
+    assert "lambda unknown: it has no us-east-1, only (global)." in capsys.readouterr().out
+    assert run(["capacity", "--accelerator", "GB300", "--provider", "aws", "--offline"]) == 3
+    assert "nobody who was asked sells it" in capsys.readouterr().out
+
+
 def test_capacity_of_a_kept_plan_is_of_its_machines(plan, clouds, capsys) -> None:
     clouds["aws"] = FakeCloud()
     assert run(["capacity", plan.id, "--format", "json"]) == 0
@@ -170,7 +182,7 @@ def test_capacity_shows_blocks_with_the_command_that_buys_them(clouds, capsys) -
 def test_without_credentials_capacity_is_unknown(clouds, capsys) -> None:
     assert run(["capacity", "--accelerator", "H100:8"]) == 0
     text = capsys.readouterr().out
-    assert "can be started in 0 places" in text
+    assert "on-demand: unknown in " in text and " 0 places" not in text
     assert "aws unknown: no credentials (log in)." in text
 
 
