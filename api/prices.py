@@ -42,7 +42,7 @@ def refresh(
 
     Args:
         providers: aws, gcp, azure, and those of gpuhunt by name (lambda, nebius, oci, runpod,
-            verda); none: the first three.
+            verda, vultr, vast-ai); none: the first three.
         regions: Only these.
         accept_changes: Whether prices far from the last ones are taken, too.
         clouds: By provider, to be asked instead of those of the user's own accounts.

@@ -1,4 +1,7 @@
-"""Smaller sellers, whose prices gpuhunt gathers and hosts. No account is needed. Read-only."""
+"""Smaller sellers through gpuhunt: of the table that it hosts, or of their own lists. Read-only.
+
+None of them needs an account, and none gets one.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +22,32 @@ from .interface import (
     Asked,
     Availability,
     CloudError,
+    PriceRow,
     Prices,
     Quota,
     Quotas,
+    Refused,
     Reservations,
     Tell,
     Unanswered,
 )
+from .marketplace_rows import read_marketplace
 
-SELLERS = {
+HOSTED = {
     "lambda": "lambdalabs",
     "nebius": "nebius",
     "oci": "oci",
     "runpod": "runpod",
     "verda": "verda",
 }
-"""Our name of a seller → gpuhunt's."""
+"""Our name of a seller → gpuhunt's, of those whose rows it hosts."""
+LIVE = {
+    "vast-ai": ("vastai", "VastAIProvider"),
+    "vultr": ("vultr", "VultrProvider"),
+}
+"""Our name → gpuhunt's module and class, of those whose public list it reads when it is asked."""
+SELLERS = (*HOSTED, *LIVE)
+MARKETPLACES = frozenset(("vast-ai",))
 NO_ACCOUNT = "its quota and capacity are not asked for"
 _LOADING = threading.Lock()
 
@@ -56,7 +69,7 @@ class HostedSeller:
         """Return the prices that the hosted catalogue has of the seller."""
         answers, silent = ask_everywhere(
             (self.name,),
-            lambda _name: self._items(),
+            lambda _name: self._listed() if self.name in LIVE else self._items(),
             question="prices",
             what=f"prices of {self.name}",
             patience=self._patience,
@@ -65,25 +78,41 @@ class HostedSeller:
         if silent:
             raise CloudError(silent[0].why)
         items, published = answers[self.name]
-        memory = {one.name: one.memory_bytes for one in embedded_catalogue().accelerators.values()}
         found = Answers()
-        found.add(
-            read_hosted(
-                items,
-                self.name,
-                asked.instances,
-                memory,
-                regions=asked.regions,
-                published=min(published, asked.now.date()),
-                unmapped=found.unmapped,
-            )
-        )
+        found.add(self._read(items, asked, published, found.unmapped))
         found.answered |= {(region, "on-demand") for region in asked.regions}
         return found.prices()
 
-    def _items(self) -> tuple[list[Any], date]:
+    def _read(
+        self, items: list[Any], asked: Asked, published: date | None, unmapped: set[str]
+    ) -> Iterator[PriceRow | Refused]:
+        memory = {one.name: one.memory_bytes for one in embedded_catalogue().accelerators.values()}
+        today = asked.now.date()
+        given = (items, self.name, asked.instances, memory)
+        if self.name in MARKETPLACES:
+            return read_marketplace(*given, regions=asked.regions, today=today, unmapped=unmapped)
+        day = min(published or today, today)
+        return read_hosted(*given, regions=asked.regions, published=day, unmapped=unmapped)
+
+    def _listed(self) -> tuple[list[Any], date | None]:
+        """Return the offers of the seller's own public list, which are of today."""
+        module, name = LIVE[self.name]
+        # Without a size, gpuhunt adds the rent of a whole disk to the price of each machine.
+        wanted = self._gpuhunt.QueryFilter(min_disk_size=1, min_gpu_count=1)
+        requests = import_module("requests.exceptions")
+        try:
+            reader = getattr(import_module(f"gpuhunt.providers.{module}"), name)()
+            return list(reader.get(wanted)), None
+        except requests.Timeout:
+            raise CloudError("no answer in time") from None
+        except (requests.RequestException, OSError):
+            raise CloudError("its list of prices does not answer") from None
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise CloudError("the answer is cut off or damaged") from None
+
+    def _items(self) -> tuple[list[Any], date | None]:
         """Return the seller's rows, and the day on which they were gathered."""
-        seller = SELLERS[self.name]
+        seller = HOSTED[self.name]
         with _LOADING, _timeout(self._patience.answer_timeout_s):
             catalog = shared_catalogue()
             try:

@@ -166,7 +166,7 @@ def _our_type(
     for name in (str(item.instance_name), same):
         if name in instances:
             return name
-    for row in _seller_types().get(provider, ()):
+    for row in types_by_seller(provider):
         if (
             row["purchase"] == purchase
             and int(row["accelerators"]) == item.gpu_count
@@ -175,6 +175,11 @@ def _our_type(
         ):
             return row["instance_type"]
     return None
+
+
+def types_by_seller(provider: str) -> list[dict[str, str]]:
+    """Return the rows of the table that say which of a seller's types is which of ours."""
+    return _seller_types().get(provider, [])
 
 
 @cache

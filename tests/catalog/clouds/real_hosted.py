@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
-from clouds.hosted import HostedWorld, hosted
+from clouds.hosted import HostedWorld, ListedWorld, hosted, plan
 from clouds.server import Answer, Server
 
 from gpuplan.catalog.clouds import hosted as hosting
@@ -102,3 +102,77 @@ def test_a_refresh_goes_through_the_same_gate(world, capsys) -> None:
     assert states["lambda"]["refused"] == {"not-positive": 1, "outlier": 1}
     assert states["lambda"]["rows"] == 1 and states["nebius"]["rows"] == 1
     assert len(snapshot_files()) == 1
+
+
+CANARY_KEY = "VULTRCANARYKEY0123456789"
+
+
+@pytest.fixture
+def lists(monkeypatch: pytest.MonkeyPatch) -> Iterator[ListedWorld]:
+    found = ListedWorld()
+    monkeypatch.setenv("VULTR_API_KEY", CANARY_KEY)
+    with Server(found) as server:
+        monkeypatch.setattr("gpuhunt.providers.vastai.bundles_url", f"{server.url}/bundles/")
+        monkeypatch.setattr("gpuhunt.providers.vultr.API_URL", server.url)
+        yield found
+
+
+def test_a_marketplace_has_the_middle_of_what_is_asked_and_no_bid(lists) -> None:
+    prices = offers("vast-ai")
+    [row] = prices.rows
+    assert row.instance_type == "vast-ai-rtx-4090-on-demand"
+    # Of its disk there is a gigabyte in the price, not all of its terabytes.
+    assert float(row.usd_per_hour) == pytest.approx(0.31, abs=0.001)
+    assert [one.rule for one in prices.refused] == ["marketplace-bid"]
+
+
+def test_plans_of_vultr_are_those_of_the_table(lists) -> None:
+    lists.plans.append(plan("vcg-l40s-2c-8g-6vram", 0.2, "NVIDIA_L40S", 6))
+    prices = offers("vultr")
+    assert [(one.instance_type, one.usd_per_hour) for one in prices.rows] == [
+        ("vultr-l40s-on-demand", Decimal("1.67"))
+    ]
+    assert prices.unmapped == ("vcg-l40s-2c-8g-6vram (1 x L40S, on-demand)",)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Answer(CANARY_KEY.encode(), 403),
+        Answer(b"busy", 503),
+        Answer(b'{"offers": [{"id"'),
+        Answer(b"{}"),
+        Answer(b'{"offers": 7, "plans": 7, "plans_metal": 7}'),
+        Answer(b"{", claimed_bytes=900),
+    ],
+    ids=["denied", "busy", "damaged", "empty", "odd", "cut off"],
+)
+@pytest.mark.parametrize("name", ["vast-ai", "vultr"])
+def test_a_list_that_fails_is_no_price_and_no_secret_is_sent_or_said(
+    lists, fault, name: str, capsys
+) -> None:
+    lists.fault = fault
+    assert run(["prices", "refresh", "--provider", name]) == 5
+    said = capsys.readouterr()
+    assert f"{name}: " in said.err and "Traceback" not in said.err
+    assert CANARY_KEY not in said.out + said.err
+    assert not any(CANARY_KEY in str(headers) for headers in lists.headers)
+    assert snapshot_files() == []
+
+
+def test_a_list_that_hangs_is_not_waited_for(lists) -> None:
+    lists.fault = Answer(b"", delay_s=60.0)
+    hasty = Patience(regions_timeout_s=0.2)
+    asked = asked_of(embedded_catalogue(), "vast-ai", now=NOW)
+    with pytest.raises(CloudError, match="no answer within"):
+        HostedSeller("vast-ai", patience=hasty).offers(asked, lambda *_: None)
+
+
+def test_a_refreshed_marketplace_is_still_one(lists, capsys) -> None:
+    assert run(["prices", "refresh", "--provider", "vast-ai,vultr", "--format", "json"]) == 0
+    capsys.readouterr()
+    words = ["offers", "--provider", "vast-ai", "--accelerator", "RTX-4090", "--format", "json"]
+    assert run(words) == 0
+    found = json.loads(capsys.readouterr().out)["offers"]
+    fresh = [one for one in found if one["price_basis"] == "refreshed"]
+    assert [one["marketplace"] for one in fresh] == [True]

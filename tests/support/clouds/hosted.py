@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable
 from typing import Any
 
-from .server import Answer, Request
+from .server import Answer, Request, as_json
 
 VERSION = "20261122-7"
 SELLERS = ("aws", "azure", "cloudrift", "gcp", "lambdalabs", "nebius", "oci", "runpod", "verda")
@@ -71,6 +71,65 @@ class HostedWorld:
         if request.path.endswith("/version"):
             return Answer(f"{self.version}\n".encode(), kind="text/plain")
         return Answer(zipped(seller, self.tables.get(seller, [])), kind="application/zip")
+
+
+class ListedWorld:
+    """The public lists of Vast.ai and Vultr, in the shapes that gpuhunt reads.
+
+    https://docs.vast.ai/api-reference/search/search-offers and
+    https://www.vultr.com/api/#tag/plans (recalled, 2026-11-25).
+    """
+
+    def __init__(self) -> None:
+        self.offers = [bid(1, 0.25), bid(2, 0.31, min_bid=0.1), bid(3, 0.9)]
+        self.plans = [plan("vcg-l40s-16c-180g-48vram", 1.67, "NVIDIA_L40S", 48)]
+        self.fault: Answer | None = None
+        self.headers: list[dict[str, str]] = []
+
+    def __call__(self, request: Request) -> Answer:
+        self.headers.append(request.headers)
+        if self.fault is not None:
+            return self.fault
+        if request.path.endswith("/plans-metal"):
+            return as_json({"plans_metal": []})
+        if request.path.endswith("/plans"):
+            return as_json({"plans": self.plans})
+        return as_json({"offers": self.offers})
+
+
+def bid(number: int, usd: float, **changes: Any) -> dict[str, Any]:
+    """An offer of one machine on Vast.ai."""
+    given = {
+        "id": number,
+        "cpu_cores": 64,
+        "cpu_cores_effective": 16.0,
+        "cpu_ram": 257_000,
+        "disk_space": 4000.0,
+        "storage_cost": 0.15,
+        "dph_base": usd,
+        "geolocation": "Texas, US",
+        "gpu_name": "RTX 4090",
+        "gpu_ram": 24564,
+        "num_gpus": 1,
+        "rentable": True,
+        "rented": False,
+    }
+    return given | changes
+
+
+def plan(name: str, usd: float, gpu: str, gpu_gb: int) -> dict[str, Any]:
+    """A plan of Vultr with an accelerator."""
+    return {
+        "id": name,
+        "type": "vcg",
+        "vcpu_count": 16,
+        "ram": 184_320,
+        "disk": 1200,
+        "hourly_cost": usd,
+        "gpu_type": gpu,
+        "gpu_vram_gb": gpu_gb,
+        "locations": ["ewr", "ord"],
+    }
 
 
 def zipped(seller: str, rows: list[dict[str, Any]]) -> bytes:
