@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import os
 import platform
-from datetime import timedelta
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -35,18 +35,10 @@ from .engine import (
     NoCapacityError,
     NoEngineError,
 )
-from .guard_report import (
-    GuardReport,
-    command_usd,
-    counted_s,
-    lacks_results,
-    managed_usd,
-    run_in_log,
-    word_in_log,
-)
+from .guard_report import run_in_log, word_in_log
+from .job_end import JobEnd
 from .job_log import Copied, keep_log
 from .machines import (
-    Changes,
     advance,
     as_it_stands,
     cost_of_failed_start,
@@ -242,38 +234,36 @@ def settle(
     if record.fetch is not None and is_fetched:
         context.engine.copy_back(record.cluster, record.out_dir, Path(record.fetch))
         advance(context, record, lambda one: one, what=f"results brought to {record.fetch}")
-    outcome, why = _outcome(job, word, is_told=is_told)
-    if record.fetch is not None and not is_fetched:
-        why += "; its results were not brought here"
-    if lacks_results(log):
-        outcome = "failed" if outcome == "succeeded" else outcome
-        why += (
-            " Its last results did not all arrive in their bucket;"
-            f" `gpuplan resume {record.run}` goes on from the newest checkpoint that did."
-        )
-    seen: Changes = {"guard_why": None if word is None else word.why}
-    # Before its machines go: a command that then looks must not take it for lost.
+    ended = JobEnd(record=record, job=job, log=log, word=word)
+    outcome, why = ended.outcome(is_fetched=is_fetched, is_told=is_told)
+    record = _tear_down_seen(context, record, job, outcome, ended.guard_why)
+    facts = replace(ended, record=record).facts(now=context.now(), tell=context.tell)
+    return end(context, record, outcome, why, **facts)
+
+
+def _tear_down_seen(
+    context: LaunchContext,
+    record: LaunchRecord,
+    job: EngineJob,
+    outcome: Outcome,
+    guard_why: str | None,
+) -> LaunchRecord:
+    """Keep how a job was seen to end, then tear down its machines.
+
+    Before its machines go: a command that then looks must not take it for lost.
+    """
     try:
         record = advance(
             context,
             record,
-            lambda one: one.with_last(seen=outcome).model_copy(update=seen),
+            lambda one: one.with_last(seen=outcome).model_copy(update={"guard_why": guard_why}),
             what=f"job {job.job_id} {job.status}",
         )
     except StoreError:  # They go even where nothing can be kept.
         tear_down(context, record)
         raise
     tear_down(context, record)
-    return end(
-        context,
-        record,
-        outcome,
-        why,
-        guard_why=None if word is None else word.why,
-        trained=_trained(record, log, word),
-        command_usd=command_usd(record, job, word),
-        **_times(context, record, job, word),
-    )
+    return record
 
 
 def end(
@@ -309,65 +299,6 @@ def end(
         return one.model_copy(update={"state": "ended", "outcome": outcome, "why": why})
 
     return advance(context, record, close, what=f"ended: {outcome}: {why}")
-
-
-def _times(
-    context: LaunchContext, record: LaunchRecord, job: EngineJob, word: GuardReport | None
-) -> Changes:
-    """Return when the machines of an attempt were gone, and what the guard counted.
-
-    The clock here may have been set, or have stood still while a laptop slept: then the machines'
-    own count holds. Between two machines of a job that the engine recovered by itself nothing is
-    paid: the guard counts what was paid, and without its report the dollars are an upper bound.
-    """
-    began_at = None if record.last is None else record.last.began_at
-    least = began_at and began_at + timedelta(seconds=counted_s(job, word))
-    if not record.managed:
-        if least is None or least <= context.now():
-            return {}
-        context.tell(
-            f"the clock here says less time than the machines of {record.run} counted themselves,"
-            " which is what their cost is taken from"
-        )
-        return {"ended_at": least}
-    counted_usd = managed_usd(record, job, word, now=context.now())
-    # Where the guard counted, hours are those of the job: it may have waited for spot machines.
-    waited = {} if counted_usd is None or job.started_at is None else {"began_at": job.started_at}
-    ended_at = job.ended_at or context.now()
-    if least is not None and ended_at < least and not waited:
-        # The clock here was set forward before it was asked for: it says the end too.
-        ended_at = max(least, context.now())
-    return {
-        **waited,
-        "ended_at": ended_at,
-        "preemptions": job.recoveries,
-        "is_bound": counted_usd is None,
-        "counted_usd": counted_usd,
-    }
-
-
-def _trained(record: LaunchRecord, log: str, word: GuardReport | None) -> bool | None:
-    """Return whether an attempt did a step; None of a script of one's own, or without its log.
-
-    A job whose log has no word of the guard ended in its set-up, which runs before it.
-    """
-    if record.workload is None or not log:
-        return None
-    return word is not None and bool(word.step)
-
-
-def _outcome(
-    job: EngineJob, word: GuardReport | None, *, is_told: bool = False
-) -> tuple[Outcome, str]:
-    if word is not None:
-        return word.outcome, word.text
-    if job.status == "succeeded" and is_told:
-        return "stopped", "it was told to stop; its guard's report could not be read"
-    if job.status == "succeeded":
-        return "succeeded", "the job ended well"
-    if job.status == "cancelled":
-        return "stopped", "the job was cancelled"
-    return "failed", job.why or "the job failed; see its log with `gpuplan logs`"
 
 
 def _secrets(record: LaunchRecord) -> dict[str, str]:

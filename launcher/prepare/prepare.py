@@ -17,6 +17,7 @@ from typing import Any, Literal
 from ...catalog.errors import UsageError
 from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.snapshot import Catalogue
+from ...catalog.terms.pricebook import Reservation
 from ...catalog.types import Provider
 from ...planner.cost.launch_cost import LaunchCost
 from ...planner.cost.run_cost import CENT
@@ -184,21 +185,17 @@ def prepare(
     refuse_stale(given, catalogue)
     refuse_request(plan, request, needs=_needs(spec, project, request))
     machines = bought(plan, request, catalogue, now=now(), own_stops=own_stops)
-    request = machines.request
-    refuse_unmounted(machines.places[0].cloud, request)
-    refuse_over_budget(machines.cost, request.guard)
-    refuse_past_deadline(machines.cost, request.deadline, now=now())
     reservation = held_reservation(plan.offer, catalogue)
-    refuse_more_than_held(plan, reservation)
+    _refuse_machines(plan, machines, reservation, now=now())
+    request = machines.request
     run_id = f"{_name(spec, request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
-    written = folder / FOLDER / run_id
     task = build_task(
         plan,
         project,
         request,
         machines.places,
         run_id=run_id,
-        folder=written,
+        folder=folder / FOLDER / run_id,
         accelerator=machines.accelerator,
         checkpoint_bytes=_checkpoint_bytes(given),
         fallback=machines.fallback,
@@ -216,7 +213,6 @@ def prepare(
     )
     job, data = _trained(given, spec, project, task, machines, run_id)
     billing = catalogue.providers.get(plan.offer.provider)
-    notes = launch_notes(plan, machines, held, billing=billing)
     return Prepared(
         run_id=run_id,
         plan=plan,
@@ -227,7 +223,7 @@ def prepare(
         job=job,
         data=data,
         parameters=None if given.workload is None else given.workload.parameters,
-        folder=written,
+        folder=folder / FOLDER / run_id,
         request=request,
         project=project,
         model=None if spec is None else spec.name,
@@ -238,10 +234,26 @@ def prepare(
             *project.notes,
             *task.notes,
             *machines.late,
-            *notes,
+            *launch_notes(plan, machines, held, billing=billing),
             *reservation_notes(reservation, task.sky_config),
         ),
     )
+
+
+def _refuse_machines(
+    plan: Plan, machines: Bought, reservation: Reservation | None, *, now: datetime
+) -> None:
+    """Refuse machines that cannot hold the results, cost too much, end too late or are not held.
+
+    Raises:
+        UsageError: results would be lost, or a reservation holds fewer machines.
+        LimitError: the worst case costs more, or ends later, than is allowed.
+    """
+    request = machines.request
+    refuse_unmounted(machines.places[0].cloud, request)
+    refuse_over_budget(machines.cost, request.guard)
+    refuse_past_deadline(machines.cost, request.deadline, now=now)
+    refuse_more_than_held(plan, reservation)
 
 
 def _trained(
