@@ -19,6 +19,8 @@ _BATCHED_COMPUTE_SHARE = 0.6
 _BATCHED_MEMORY_SHARE = 0.8
 """What batched products of attention reach at least, from published eager-attention steps."""
 _LARGEST_PADDED_TILE = 64.0
+_LARGEST_ROWS, _LARGEST_SIDE = 2.0**22, 2.0**18
+"""Tokens of a pass, and the widest vocabularies: carried curves keep their order up to there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,8 @@ def grid_gemm_s(grid: GemmGrid, measured: Machine, target: Machine, shapes: Gemm
 
     Inside the grid and on the measured device this interpolates the measured times. Outside the
     grid, for batched operands and on another device, the nearest measured time is moved by the
-    ratio of the two rooflines, so that what is bound by bytes scales with bytes.
+    ratio of the two rooflines, so that what is bound by bytes scales with bytes. Where that leaves
+    a product slower than a larger one, it takes the time of the larger one, to which it is padded.
     """
     time, at_grid = _nearest_measured_s(grid, measured, shapes)
     m, n, k, batch = shapes.m, shapes.n, shapes.k, shapes.batch
@@ -79,6 +82,9 @@ def grid_gemm_s(grid: GemmGrid, measured: Machine, target: Machine, shapes: Gemm
     # A batch of small matrices pads each of them to whole tiles; one tall matrix pads once.
     padding = np.where(batch > 1, _padding(m, _LARGEST_PADDED_TILE), 1.0)
     moved = time * target.roofline_s(flops * padding, size_bytes) / at_grid
+    gain = _log_gain_of_padding(grid, measured, target)
+    if gain is not None:
+        moved = moved * np.exp(_corners(grid, shapes).value(gain))
     # A thin product in the grid fills its pipeline once per tile; batched kernels overlap that.
     overlapped = np.maximum(
         flops * padding / (_BATCHED_COMPUTE_SHARE * target.level * target.peak_flops),
@@ -99,8 +105,59 @@ def _nearest_measured_s(
     rows = shapes.batch * shapes.m
     inside = (_clamp(rows, grid.m), _clamp(shapes.n, grid.n), _clamp(shapes.k, grid.k))
     time = np.exp(interpolate((grid.m, grid.n, grid.k), grid.log_time, inside))
-    size_bytes = measured.gemm_bytes(*inside, np.ones(()))
-    return time, measured.roofline_s(2 * inside[0] * inside[1] * inside[2], size_bytes)
+    return time, _one_product_s(measured, *inside)
+
+
+@lru_cache(maxsize=1024)
+def _log_gain_of_padding(grid: GemmGrid, measured: Machine, target: Machine) -> Array | None:
+    """Return ln(time as the larger product ÷ own time) at the nodes of the wide grid; None: 0.
+
+    No product is slower than a larger one that it could be padded to, which holds of the measured
+    times. Carried ones broke it: what a product with too few tiles loses against the roofline of
+    the measured device was carried to one where its bytes decide, and a larger one loses nothing.
+    """
+    wide, axes = _wide_axes(grid), (grid.m, grid.n, grid.k)
+    pairs = list(zip(wide, axes, strict=True))
+    nodes = np.ix_(*(np.searchsorted(axis, _clamp(one, axis)) for one, axis in pairs))
+    m, n, k = np.ix_(*wide)
+    inside = (_clamp(m, grid.m), _clamp(n, grid.n), _clamp(k, grid.k))
+    ratio = _one_product_s(target, m, n, k) / _one_product_s(measured, *inside)
+    own = padded = grid.log_time[nodes] + np.log(ratio)
+    for axis in range(own.ndim):
+        from_large = np.flip(padded, axis)
+        padded = np.flip(np.minimum.accumulate(from_large, axis), axis)
+    return padded - own if np.any(padded < own) else None
+
+
+def _one_product_s(machine: Machine, m: Array, n: Array, k: Array) -> Array:
+    """Return what the roofline says of one product."""
+    return machine.roofline_s(2 * m * n * k, machine.gemm_bytes(m, n, k, np.ones(())))
+
+
+@lru_cache(maxsize=64)
+def _wide_axes(grid: GemmGrid) -> tuple[Array, Array, Array]:
+    """Return the nodes of the grid, with one for each doubling before and after them."""
+    return (
+        _widened(grid.m, _LARGEST_ROWS),
+        _widened(grid.n, _LARGEST_SIDE),
+        _widened(grid.k, _LARGEST_SIDE),
+    )
+
+
+def _widened(axis: Array, most: float) -> Array:
+    first, last = float(axis[0]), float(axis[-1])
+    before = first / 2.0 ** np.arange(np.ceil(np.log2(max(first, 1.0))), 0, -1)
+    after = last * 2.0 ** np.arange(1, np.ceil(np.log2(max(most / last, 1.0))) + 1)
+    return np.concatenate([before, axis, after])
+
+
+@lru_cache(maxsize=256)
+def _corners(grid: GemmGrid, shapes: GemmShapes) -> Corners:
+    """Return where shapes lie in the wide grid: the same for all relatives, hence kept."""
+    asked = (shapes.batch * shapes.m, shapes.n, shapes.k)
+    axes = _wide_axes(grid)
+    m, n, k = (_clamp(one, axis) for one, axis in zip(asked, axes, strict=True))
+    return corners_of(axes, (m, n, k))
 
 
 def tile_gemm_s(tiles: TileModel, target: Machine, shapes: GemmShapes) -> Array:
@@ -132,11 +189,32 @@ def tile_kernel_s(
 
 def interpolate(axes: tuple[Array, ...], values: Array, points: tuple[Array, ...]) -> Array:
     """Return `values` interpolated linearly in the logarithm of every axis; points lie inside."""
+    return corners_of(axes, points).value(values)
+
+
+@dataclass(frozen=True, eq=False)
+class Corners:
+    """The nodes around points, as places in a flat table, and the weight of each."""
+
+    index: Array
+    """[points, corners]"""
+    weights: Array
+    """[points, corners]"""
+    shape: tuple[int, ...]
+    """Of the points."""
+
+    def value(self, values: Array) -> Array:
+        """Return `values` interpolated at the points."""
+        return (values.ravel()[self.index] * self.weights).sum(axis=-1).reshape(self.shape)
+
+
+def corners_of(axes: tuple[Array, ...], points: tuple[Array, ...]) -> Corners:
+    """Return the nodes around points, which lie inside the axes."""
     shape = np.broadcast_shapes(*(np.shape(point) for point in points))
+    strides = np.cumprod([1, *(len(axis) for axis in axes[:0:-1])])[::-1]
     base: Array | int = 0
     corners, weights = np.zeros(1, dtype=int), np.ones((1, 1))
-    for i, (axis, point) in enumerate(zip(axes, points, strict=True)):
-        stride = int(np.prod(values.shape[i + 1 :]))
+    for axis, point, stride in zip(axes, points, strides.tolist(), strict=True):
         log_point = np.broadcast_to(np.log(point), shape).ravel()
         lower, share = _bracket(np.log(axis), log_point)
         base = base + lower * stride
@@ -144,7 +222,7 @@ def interpolate(axes: tuple[Array, ...], values: Array, points: tuple[Array, ...
         corners = (corners[:, None] + np.array([0, step])).ravel()
         pair = np.stack([1 - share, share])
         weights = (weights[:, None] * pair[None]).reshape(len(corners), -1)
-    return (values.ravel()[base + corners[:, None]] * weights).sum(axis=0).reshape(shape)
+    return Corners((np.asarray(base) + corners[:, None]).T, weights.T, shape)
 
 
 def _bracket(log_axis: Array, log_point: Array) -> tuple[Array, Array]:

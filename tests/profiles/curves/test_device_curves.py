@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dtypes import multiplies_in
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpuplan.catalog import price_folder
@@ -150,19 +150,39 @@ def test_gemm_is_never_faster_than_the_machine(name, m, n, k):
         assert time >= size_bytes / machine.bandwidth_bytes_per_s * 0.999
 
 
-@given(name=st.sampled_from(EVERY_NAME), m=size, n=size, k=size, axis=st.integers(0, 2))
-@settings(max_examples=150, deadline=None)
-def test_four_times_the_work_is_never_faster(name, m, n, k, axis):
+@pytest.mark.parametrize(
+    ("name", "small", "axis"),
+    [
+        # These were faster four times as deep: 0.66, 0.72, 0.73 and 0.73 of the time.
+        ("Inferentia1", (25936, 7128, 120), 2),
+        ("TPU-v6e", (20608, 5176, 72), 2),
+        ("Gaudi3", (20608, 5176, 72), 2),
+        ("CPU-2x-Xeon-8488C", (20608, 5176, 72), 2),
+    ],
+)
+def test_a_carried_product_is_not_slower_than_one_four_times_larger(name, small, axis):
     device = curves(name)
+    larger = [4 * d if i == axis else d for i, d in enumerate(small)]
     dtype = next(d for d in ("bf16", "fp16", "fp32") if multiplies_in(device.device, d))
+    assert device.gemm_s(*larger, dtype=dtype) >= 0.95 * device.gemm_s(*small, dtype=dtype)
+
+
+@given(
+    name=st.sampled_from(EVERY_NAME),
+    m=size,
+    n=size,
+    k=size,
+    axis=st.integers(0, 2),
+    dtype=st.sampled_from(GEMM_DTYPES),
+)
+@settings(max_examples=300, deadline=None)
+def test_four_times_the_work_is_never_faster(name, m, n, k, axis, dtype):
+    device = curves(name)
+    assume(multiplies_in(device.device, dtype))
     dims = [m, n, k]
     larger = [4 * d if i == axis else d for i, d in enumerate(dims)]
     before, after = (float(device.gemm_s(*d, dtype=dtype)) for d in (dims, larger))
-    # Measured kernels are not monotone at every step: launch-sized ones vary by a third. So does
-    # what is carried to a device without products of its own: in 1 of 800 draws beyond 5 %, by up
-    # to 37 % (Inferentia1, processors of hosts), where memory is that of another kind.
-    is_sure = before > 20e-6 and name in WITH_GRIDS
-    assert after >= before * (0.95 if is_sure else 0.6)
+    assert after >= 0.95 * before
 
 
 @given(
