@@ -282,6 +282,7 @@ def end(
     Raises:
         OvertakenError: the run was launched again since.
     """
+    now = context.now()  # Once: the clock may be set while the store is waited for.
 
     def close(one: LaunchRecord) -> LaunchRecord | None:
         last = one.last
@@ -293,7 +294,7 @@ def end(
                 return one.model_copy(update=closed) if one.is_open else None
             ended_at = last.ended_at
             if ended_at is None and last.began_at is not None:
-                ended_at = max(context.now(), last.began_at)
+                ended_at = max(now, last.began_at)
             facts = {"ended_at": ended_at, "outcome": outcome, "is_bound": is_bound, **changes}
             one = one.with_last(**facts)
         return one.model_copy(update={"state": "ended", "outcome": outcome, "why": why})

@@ -1,8 +1,10 @@
 """A clock that is set, or stands still while a laptop sleeps: the machines' own count holds."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_engine import Clock, FakeEngine
@@ -109,3 +111,20 @@ def test_no_hour_is_below_none(tmp_path: Path, context: LaunchContext, engine: F
     assert node_hours(ended, now=engine.clock()) == 0
     running = ended.with_last(ended_at=None)
     assert node_hours(running, now=engine.clock()) == 0
+
+
+def test_a_clock_set_back_while_a_launch_is_closed_loses_none_of_its_hours(
+    tmp_path: Path, context: LaunchContext, engine: FakeEngine
+) -> None:
+    launched(context, tmp_path)
+    engine.clock.pass_s(RAN_S)
+
+    class Late(Ledger):
+        def update(self, *given: Any, **named: Any) -> LaunchRecord:
+            if str(named.get("what")).startswith("ended"):
+                engine.clock.pass_s(-RAN_S)
+            return super().update(*given, **named)
+
+    late = Late(Store(tmp_path / "store.sqlite3"), now=engine.clock)
+    ended = down(replace(context, ledger=late), context.ledger.get(RUN))
+    assert spent_usd(ended, now=engine.clock()) >= Decimal(8 * 36)
