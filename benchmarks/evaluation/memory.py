@@ -16,7 +16,10 @@ Causes of the largest errors, found in the sources; where none is proven it says
 
 - milabench, BERT: in fp32 a constant is missing, 0.41 GiB on an L40S at any batch from 8 to 72, 0.3
   on an H100, 0.47 on an H200 (ResNet-50 on an L40S: 0.55). It is the context with the kernels that
-  training loads, of which `planner/memory/framework_memory.py` counts the smaller part. In fp16
+  training loads, of which `planner/memory/framework_memory.py` counts the smaller part. An MI325X
+  lacks the same 0.42, for ROCm's context and Hopper's are stated relative to Ada's from this very
+  program; no other open source shows a whole device under torch that loads kernels when they first
+  run, so that nothing is added for one. In fp16
   2 bytes a token and vocabulary entry are too many. torch's log-softmax reads fp16 and writes fp32
   on CUDA devices, so that no fp32 copy of the logits exists; `examples/bert.py` makes one. Replayed
   without it, batches of 8 and 24 are right to 10 MiB, those of 16, 48 and 96 one such copy in 16

@@ -7,8 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.types import Link
+from gpuplan.catalog.vocabulary import Precision, Stack
 from gpuplan.planner.constants import Constants
-from gpuplan.planner.plan.layout import parse_layout
+from gpuplan.planner.hardware.cluster import Site
+from gpuplan.planner.plan.layout import Layout, parse_layout
+from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.interval import (
     doubt,
     memory_sigma,
@@ -19,8 +24,12 @@ from gpuplan.planner.predict.interval import (
     step_interval,
     was_seen,
 )
+from gpuplan.planner.predict.kept.model_cache import ModelCache
+from gpuplan.planner.predict.predict import predict
 from gpuplan.planner.validation.folds import fitted_accelerators
-from gpuplan.profiles.curves.choice import USUAL_CURVES
+from gpuplan.profiles.curves.choice import USUAL_CURVES, CurveChoice
+from gpuplan.profiles.curves.files import measured_accelerators
+from gpuplan.profiles.profile import Profile
 
 FORM = {"form.torch-eager": 1.0}
 USUAL = Constants.shipped()
@@ -52,6 +61,43 @@ def test_an_accelerator_that_no_published_run_used_is_never_surer():
 
 def test_a_device_that_is_judged_as_unknown_counts_as_unseen():
     assert not was_seen("A100-80GB-SXM", USUAL_CURVES.without(["A100-80GB-SXM"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "stack"),
+    [
+        ("H100-80GB-SXM", "bf16-amp", "torch-eager"),
+        ("A100-80GB-SXM", "bf16-amp", "torch-eager"),
+        ("L4", "bf16-amp", "torch-eager"),
+        ("T4", "fp16-amp", "torch-eager"),
+        ("MI300X", "bf16-amp", "torch-eager"),
+        ("TPU-v5e", "bf16-amp", "xla"),
+    ],
+)
+def test_a_newcomer_is_never_surer_than_what_was_measured(
+    toy: Profile, name: str, precision: Precision, stack: Stack
+) -> None:
+    """As `--hold-out accelerator`, of which docs/accuracy.md says how often it holds."""
+    device = load_catalogue().accelerators[name]
+    link = Link(name="link", bytes_per_s=device.link_bytes_per_s)
+    alone = Site(accelerator=device, per_node=1, nodes=1, intra_link=link, inter_link=link)
+    setup = Setup(
+        layout=Layout(),
+        precision=precision,
+        micro_batch=32,
+        stack=stack,
+        autocast=stack != "xla",
+    )
+
+    def half_width(choice: CurveChoice) -> float:
+        cache = ModelCache(toy, curve_choice=choice)
+        time = predict(toy, alone, setup, cache=cache).step_time_s
+        assert time.high is not None
+        return time.high / time.value
+
+    known, new = half_width(USUAL_CURVES), half_width(USUAL_CURVES.without([name]))
+    has_measurements = name in measured_accelerators() or name == "MI300X"  # Its level is measured.
+    assert new > known if has_measurements else new == pytest.approx(known)
 
 
 def test_an_unknown_doubt_is_refused():

@@ -294,6 +294,17 @@ def test_derived_curves_say_so():
     assert curves("A100-80GB-SXM").basis == "measured"
 
 
+@pytest.mark.parametrize("name", EVERY_NAME)
+def test_no_device_is_surer_than_the_one_that_its_curves_are_of(name):
+    device = curves(name)
+    for kind, dtype in itertools.product(("gemm", "memory_bound"), GEMM_DTYPES):
+        if multiplies_in(device.device, dtype):
+            relative = curves(device.relative_of(kind, dtype))
+            if relative.multiplies(dtype):
+                own, its = (one.relative_error(kind, dtype) for one in (device, relative))
+                assert own >= its
+
+
 def test_a_power_capped_card_is_slower_by_the_stated_rule():
     capped = curves("H100-96GB-HBM2e-SXM-500W").gemm_s(8192, 8192, 8192, dtype="bf16")
     full = curves("H100-80GB-SXM").gemm_s(8192, 8192, 8192, dtype="bf16")
