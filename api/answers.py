@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..planner.predict.fits import FitsAnswer
     from ..planner.predict.measured.known_runs import KnownRuns
     from ..planner.predict.timeline import Span
+    from ..planner.search.machines.offers import SpotPrices
     from ..planner.validation.errors import Validation
     from ..planner.validation.folds import Protocol
     from ..profiles.doctor.checks import Diagnosis
@@ -102,6 +103,7 @@ def estimate(
         curve_choice=model.curve_choice,
         kept=TablesOnDisk(),
         own_stops=known_stops(),
+        spot_prices=_spot_prices(question, model.catalogue),
         on_progress=tell,
     )
     answer = Estimate(
@@ -119,9 +121,7 @@ def estimate(
         recommended_on_large_clouds=found.recommended_on_large_clouds,
         near_miss=found.near_miss,
         prices=found.prices,
-        plans=tuple(
-            with_own_terms(plan, book, at=started) for plan in _with_moving_prices(found.plans)
-        ),
+        plans=tuple(with_own_terms(plan, book, at=started) for plan in found.plans),
         feasible=found.feasible,
         rejected=found.rejected,
         hidden=found.hidden,
@@ -134,27 +134,14 @@ def estimate(
     return answer.model_copy(update={"ways_to_pay": _ways_to_pay(answer, model.catalogue)})
 
 
-def _with_moving_prices(plans: Iterable[Plan]) -> Iterator[Plan]:
-    """Yield plans, those on spot machines with what the user's snapshots say of their price."""
+def _spot_prices(question: Question, catalogue: Catalogue) -> SpotPrices:
+    """Return what the user's snapshots say of spot prices by day, where spot may be bought."""
     from ..catalog.prices.spot_history import spot_history
-    from ..planner.cost.spot_moves import spot_price_range, with_moving_price
 
-    every = list(plans)
-    places = {_place(plan) for plan in every if plan.offer.purchase == "spot"}
-    known = spot_history(places)
-    for plan in every:
-        job, prices = plan.whole_job, known.get(_place(plan), {})
-        moves = None
-        if job is not None and plan.offer.purchase == "spot":
-            moves = spot_price_range(prices, job.hours)
-        if job is None or moves is None:
-            yield plan
-        else:
-            yield plan.model_copy(update={"whole_job": with_moving_price(job, moves)})
-
-
-def _place(plan: Plan) -> tuple[str, str, str]:
-    return plan.offer.provider, plan.offer.region, plan.offer.instance_type
+    if question.money.purchase not in ("spot", "any"):
+        return {}
+    sold = (one for one in catalogue.offers if one.market_spot_usd_per_hour is not None)
+    return spot_history({(one.provider, one.region, one.instance_type) for one in sold})
 
 
 def _ways_to_pay(answer: Estimate, catalogue: Catalogue) -> tuple[WaysToPay, ...]:

@@ -3,6 +3,7 @@
 Run it with `make accuracy`, or name record files of your own:
     .venv/bin/python benchmarks/accuracy.py runs.jsonl --out /tmp/accuracy.md
 
+`--only-programmes` makes the part on whole programmes anew, in seconds, and leaves the others.
 `--speed` also measures how long the evaluation takes, which needs minutes; else the last figures
 are kept.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 from evaluation.groups import split_groups
 from evaluation.page import PLOTS, page
 from evaluation.programmes import programmes
+from evaluation.programmes_part import with_programmes
 from evaluation.published_records import OPEN_RECORDS
 from evaluation.regret import find_sweeps, on_other_networks
 from evaluation.scatter import draw
@@ -34,6 +36,11 @@ def main() -> None:
     options = parse_options()
     started_s = time.perf_counter()
     traces = KeptTraces()
+    if options.only_programmes:
+        known = options.out.read_text(encoding="utf-8")
+        text = with_programmes(known, programmes(traces.profiles))
+        options.out.write_text(text, encoding="utf-8")
+        return
     runs = RecordedRuns(options.runs, profiler=traces.profiles)
     print(f"{len(runs.records)} records: {time.perf_counter() - started_s:.1f} s", flush=True)
     evaluated = {}
@@ -69,6 +76,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("runs", nargs="*", type=Path, default=list(OPEN_RECORDS))
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "accuracy.md")
     parser.add_argument("--speed", action="store_true", help="measure how long this takes")
+    parser.add_argument(
+        "--only-programmes", action="store_true", help="make only the part on whole programmes anew"
+    )
     return parser.parse_args()
 
 

@@ -43,8 +43,11 @@ def _seconds(what: Callable[[], object]) -> float:
 def _plans(count: int) -> ManyRuns:
     rng = np.random.default_rng(1)
     per_hour = np.exp(rng.uniform(np.log(1e-5), np.log(0.1), count))
+    training_s = SECONDS_PER_HOUR * np.exp(rng.uniform(0, np.log(2000), count))
     return ManyRuns(
-        training_s=SECONDS_PER_HOUR * np.exp(rng.uniform(0, np.log(2000), count)),
+        training_s=training_s,
+        training_s_low=training_s / 1.2,
+        training_s_high=training_s * 1.2,
         per_hour=per_hour,
         per_hour_low=per_hour / 4,
         per_hour_high=per_hour * 3,
@@ -66,7 +69,12 @@ def _one(many: ManyRuns, place: int) -> object:
         restart_s=many.restart_s[place],
         wait_s=many.wait_s[place],
     )
-    steps = Estimated(value=seconds, low=0.9 * seconds, high=1.1 * seconds, basis="analytic")
+    steps = Estimated(
+        value=seconds,
+        low=float(many.training_s_low[place]),
+        high=float(many.training_s_high[place]),
+        basis="analytic",
+    )
     return expected_run(steps, stops)
 
 

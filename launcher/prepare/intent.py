@@ -9,11 +9,13 @@ from decimal import Decimal
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ...planner.cost.run_cost import CENT
+from ...planner.cost.spot_moves import moved_ends
 from ...planner.predict.measured.known_runs import run_key
 from ..lifecycle.transitions import this_process
 from ..skypilot.placement import Place
 from ..store.launch_record import LaunchRecord, PricedPlace
 from ..task_file import OUT_FOLDER
+from .money.purchase import spot_moves
 from .prepare import Prepared
 from .request import LaunchRequest
 from .task.guard_config import taxed_rate
@@ -23,6 +25,7 @@ from .task.task import idle_minutes
 def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:
     """Return the record of a launch that is about to be asked for, with its worst case reserved."""
     plan, request, cost = prepared.plan, prepared.request, prepared.cost
+    usd_low, usd_high = _interval(prepared)
     pid, host = this_process()
     return LaunchRecord(
         run=prepared.run_id,
@@ -49,8 +52,8 @@ def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:
             *(_priced(place, spot=False) for place in prepared.fallback),
         ),
         usd_expected=cost.usd_expected,
-        usd_low=cost.usd_low,
-        usd_high=cost.usd_high,
+        usd_low=usd_low,
+        usd_high=usd_high,
         usd_worst=cost.usd_worst,
         reserved_usd=reserved_usd(prepared),
         billing_increment_s=None
@@ -63,6 +66,19 @@ def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:
         pid=pid,
         host=host,
     )
+
+
+def _interval(prepared: Prepared) -> tuple[Decimal | None, Decimal | None]:
+    """Return 80 % of what is paid, with how the price of spot machines moves.
+
+    The guard holds the pace of the steps alone against the interval, which is then another.
+    """
+    cost = prepared.cost
+    moves = spot_moves(prepared.plan, prepared.request)
+    likely, low, high = cost.usd_expected, cost.usd_low, cost.usd_high
+    if moves is None or likely is None or high is None or not low:
+        return low, high
+    return moved_ends(likely, low, high, moves)
 
 
 def _priced(place: Place, *, spot: bool) -> PricedPlace:

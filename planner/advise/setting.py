@@ -96,6 +96,7 @@ class Replanner:
             grad_accum=setup.grad_accum,
             recompute=setup.recompute,
             step_s=prediction.step_time_s.value,
+            over_likely=1.0,  # The plan takes it from the prediction.
             global_batch=setting.global_batch,
             steps=None if samples is None else steps_of(samples, setting.global_batch),
             checkpoint_bytes=checkpoint_bytes(

@@ -73,7 +73,7 @@ def deadline_ways(
 
 
 def _mix(found: Ways) -> Way:
-    """Return the mix with times that stand beside the others', which are at the likely step time.
+    """Return the mix with times that stand beside the others', which are in closed form.
 
     One that has no time to begin on spot machines is the run on demand.
     """
@@ -82,9 +82,9 @@ def _mix(found: Ways) -> Way:
         return found.on_demand
     return replace(
         mix,
-        elapsed_s=mix.elapsed_s / found.over_likely,
-        spot_s=mix.spot_s / found.over_likely,
-        on_demand_s=mix.on_demand_s / found.over_likely,
+        elapsed_s=mix.elapsed_s / found.over_closed,
+        spot_s=mix.spot_s / found.over_closed,
+        on_demand_s=mix.on_demand_s / found.over_closed,
     )
 
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 
 from ...catalog.types import Provider
 from ...catalog.units import SECONDS_PER_HOUR
-from ..goodput.expected_run import ExpectedRun, expected_run
+from ..goodput.expected_run import ExpectedRun, expected_run, mean_training_s
 from ..plan.parts import Stops
 from ..plan.plan import CostLine, Estimated
 from .run_cost import CENT, UNIT
@@ -159,14 +159,14 @@ def _controller_lines(us: int, usd_per_hour: Decimal) -> tuple[CostLine, ...]:
 
 def _training_parts(training_s: Estimated, run: ExpectedRun | None) -> list[tuple[str, int]]:
     """Return what is billed between the first step and the last, in whole microseconds."""
-    parts = [("training", _us(training_s.value))]
-    if run is not None:
-        parts += [
-            ("evaluation and slow steps", _us(run.beside_s)),
-            ("checkpoints", _us(run.checkpoints_s)),
-            ("failures and restarts", _us(run.stopped_s)),
-        ]
-    return parts
+    if run is None:
+        return [("training", _us(mean_training_s(training_s)))]
+    return [
+        ("training", _us(run.training_s)),
+        ("evaluation and slow steps", _us(run.beside_s)),
+        ("checkpoints", _us(run.checkpoints_s)),
+        ("failures and restarts", _us(run.stopped_s)),
+    ]
 
 
 def _billed_range_s(training_s: Estimated, run: ExpectedRun | None) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from ...catalog.types import Provider
 from ...catalog.units import SECONDS_PER_HOUR
-from ..goodput.expected_run import ExpectedRun, training_s_in
+from ..goodput.expected_run import ExpectedRun, mean_training_s, training_s_in
 from ..goodput.restarts import Conditions
 from ..plan.parts import Stops
 from ..plan.plan import Estimated, WholeJob
@@ -138,5 +138,6 @@ def whole_job(
 
 def _ends(time_s: Estimated, run: ExpectedRun | None) -> tuple[float, float, float]:
     if run is None:
-        return time_s.value, time_s.low, time_s.high
+        mean_s = mean_training_s(time_s)
+        return mean_s, min(time_s.low, mean_s), max(time_s.high, mean_s)
     return run.elapsed_s, *run.ends_s

@@ -46,7 +46,7 @@ class ExpectedRun:
     """A run with its checkpoints and stops, from its first step to its last; seconds."""
 
     training_s: float
-    """Steps alone."""
+    """Steps alone: the mean over what a step may take."""
     beside_s: float
     """Evaluation, and steps that are slower than usual."""
     checkpoints_s: float
@@ -84,19 +84,40 @@ class ExpectedRun:
         return self.training_s + self.beside_s + self.checkpoints_s + self.stopped_s
 
 
+def mean_training_s(training_s: Estimated) -> float:
+    """Return the mean of what steps take, seconds.
+
+    Not the likely time, which is the middle of its interval: that is as wide to either side in
+    logarithms, and so wider above in seconds. Here alone the interval of a step becomes an
+    expectation; `many_runs.py` does the same for arrays.
+    """
+    if training_s.value <= 0:
+        return training_s.value
+    spread = Spread.of(training_s.value, training_s.low, training_s.high)
+    return training_s.value * spread.whole_mean
+
+
 def interval_s(of: Conditions) -> float:
     """Return the time between checkpoints that is proposed: the best, half an hour at most."""
     return min(best_interval_s(of.rate_per_s, of.stall_s), MOST_INTERVAL_S)
 
 
 def elapsed_s(training_s: float, of: Conditions) -> float:
-    """Return the mean time of a run with checkpoints and stops; searches ask thousands of times."""
+    """Return the mean time of a run with checkpoints and stops; searches ask thousands of times.
+
+    Args:
+        training_s: mean of what its steps take (`mean_training_s`).
+        of: what stops it.
+    """
     work_s = training_s * beside_steps_mean()
     return mean_s(work_s, segments_of(work_s, interval_s(of)), of)
 
 
 def training_s_in(paid_s: float, of: Conditions) -> float:
-    """Return how much training fits into a time with checkpoints and stops; 0 where none does."""
+    """Return how much training fits into a time with checkpoints and stops; 0 where none does.
+
+    Of a step so much fits as takes this on average (`mean_training_s`).
+    """
     if paid_s <= 0:
         return 0.0
     trained_s = paid_s
@@ -121,7 +142,8 @@ def expected_run(training_s: Estimated, stops: Stops) -> ExpectedRun:
     """
     of = as_conditions(stops)
     beside = prior("beside_steps")
-    work_s = training_s.value * beside_steps_mean()
+    steps_s = mean_training_s(training_s)
+    work_s = steps_s * beside_steps_mean()
     segments = segments_of(work_s, interval_s(of))
     mean = elapsed(work_s, segments, of)
     held_s = segments * of.stall_s
@@ -136,8 +158,8 @@ def expected_run(training_s: Estimated, stops: Stops) -> ExpectedRun:
         losses=_losses(middle_s, segments_of_middle, of, stops),
     )
     return ExpectedRun(
-        training_s=training_s.value,
-        beside_s=work_s - training_s.value,
+        training_s=steps_s,
+        beside_s=work_s - steps_s,
         checkpoints_s=held_s,
         stopped_s=mean.mean_s - mean.waited_s - work_s - held_s,
         waited_s=mean.waited_s,

@@ -33,6 +33,9 @@ class ManyRuns:
 
     training_s: Array
     """Steps alone, at the likely step time."""
+    training_s_low: Array
+    training_s_high: Array
+    """Ends of the interval of 80 %."""
     per_hour: Array
     """Likely stops per hour of the whole job, above 0."""
     per_hour_low: Array
@@ -83,7 +86,8 @@ def expected_runs(runs: ManyRuns) -> ManyExpected:
         saved_share=runs.saved_share,
     )
     interval_s = np.minimum(best_intervals_s(rate_per_s, runs.stall_s), MOST_INTERVAL_S)
-    work_s = runs.training_s * beside_steps_mean()
+    steps_s = mean_trainings_s(runs.training_s, runs.training_s_low, runs.training_s_high)
+    work_s = steps_s * beside_steps_mean()
     found = elapsed(work_s, np.maximum(1.0, np.round(work_s / interval_s)), of, np)
     billed_s = found.mean_s - found.waited_s
     return ManyExpected(
@@ -92,8 +96,15 @@ def expected_runs(runs: ManyRuns) -> ManyExpected:
         usd=billed_s / SECONDS_PER_HOUR * runs.usd_per_hour,
         interval_s=interval_s,
         stops=found.stops,
-        goodput=runs.training_s / found.mean_s,
+        goodput=steps_s / found.mean_s,
     )
+
+
+def mean_trainings_s(value: Array, low: Array, high: Array) -> Array:
+    """Return `expected_run.mean_training_s` of arrays."""
+    up = np.log(np.maximum(1.0, high / value)) / DECILE
+    down = np.log(np.maximum(1.0, value / low)) / DECILE
+    return value * (_whole_halves(up) + _whole_halves(-down))
 
 
 def best_intervals_s(rate_per_s: Array, stall_s: Array) -> Array:
@@ -121,6 +132,10 @@ def typical_rates(value: Array, low: Array, high: Array, again_s: Array) -> Arra
         x = x - (x - wanted * np.exp(-x)) / (1 + x)
     rarely = value * np.exp(CUT * up) * again_s < FEW_EVENTS
     return np.where(rarely, mean, x / again_s)
+
+
+def _whole_halves(width: Array) -> Array:
+    return np.exp(width**2 / 2) * normal_below_all(width)
 
 
 def _halves(width: Array) -> Array:

@@ -50,9 +50,9 @@ class Ways:
     spot: Way
     on_demand: Way
     mix: Way
-    over_likely: float
-    """The mean time on spot over the step time, over that at the likely step time: by so much the
-    times of `mix`, which are means, are above those of the others."""
+    over_closed: float
+    """The mean time on spot as the mix sums it, at points of the step time, over that of `spot`, in
+    closed form: by so much the times of `mix` are off beside those of the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,14 +77,14 @@ class Purchase:
 def ways(plan: Purchase) -> Ways:
     """Return what a plan takes, costs and risks on spot, on demand, and as the launcher mixes them.
 
-    Time and cost on spot and on demand are those of `expected_run`, at the likely step time; those
-    of the mix are means over the step time too, since they depend on it by the deadline.
+    Time and cost on spot and on demand are those of `expected_run`; those of the mix are summed at
+    points of the step time, since they depend on it by the deadline.
     """
     on_spot = expected_run(plan.training_s, plan.spot)
     steady = expected_run(plan.training_s, plan.on_demand)
     run = _Mixed.of(plan)
     return Ways(
-        over_likely=run.unmoved(run.spot)[0] / on_spot.elapsed_s,
+        over_closed=run.unmoved(run.spot)[0] / on_spot.elapsed_s,
         spot=_way(
             plan, on_spot.elapsed_s, on_spot.billed_s, 0.0, on_spot.chance_within(plan.deadline_s)
         ),

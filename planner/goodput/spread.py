@@ -55,6 +55,11 @@ class Spread:
         """Mean of the factor."""
         return _half(self.up) + _half(-self.down)
 
+    @property
+    def whole_mean(self) -> float:
+        """Mean of the factor where neither half is cut off, as that of a step time is not."""
+        return whole_half(self.up) + whole_half(-self.down)
+
 
 @lru_cache(4096)
 def typical_rate(value: float, low: float, high: float, again_s: float) -> float:
@@ -86,6 +91,11 @@ def typical_rate(value: float, low: float, high: float, again_s: float) -> float
 def normal_points(count: int) -> tuple[float, ...]:
     """Return the middles of `count` equally likely parts of a standard normal distribution."""
     return tuple(NORMAL.inv_cdf((i + 0.5) / count) for i in range(count))
+
+
+def whole_half(width: float) -> float:
+    """Return the part of the mean from one half of the distribution, up to its very end."""
+    return math.exp(width**2 / 2) * normal_below(width)
 
 
 def normal_below(z: float) -> float:

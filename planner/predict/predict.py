@@ -12,7 +12,7 @@ from ..hardware.cluster import Site
 from ..hardware.device import capacity_bytes, device_notes, memory_notes, peak_flops
 from ..hardware.host_links import host_bytes_per_s
 from ..memory.rank_memory import RankMemory
-from ..offload.host_memory import offload_notes, steps_on_host
+from ..offload.host_memory import offload_notes
 from ..plan.plan import Breakdown, Estimated, EstimatedHostMemory, EstimatedMemory, MemoryBreakdown
 from ..plan.setup import Setup
 from ..software.frozen_base import NF4_NOTE
@@ -20,10 +20,10 @@ from ..step.data_parallel_step import StepTimes
 from .bandwidth import bandwidth_share
 from .host_work import host_memory_of
 from .input_wait import after_waiting, input_wait_s, waiting_notes
-from .interval import memory_interval, oom_probability, step_interval, was_seen
+from .interval import memory_interval, oom_probability
 from .kept.model_cache import ModelCache
 from .peak_memory import framework_of, memory_parts, reserved_bytes
-from .step_time import doubts_of, step_parts
+from .step_time import estimated_step_s, step_parts
 from .supported import refuse_unsupported
 
 TIGHT_NOTE = (
@@ -102,8 +102,6 @@ def assemble(
     breakdown = _breakdown(parts)
     waited_s = input_wait_s(cache.profile, site, setup, parts.total_s.item())
     breakdown = breakdown.model_copy(update={"input_wait": waited_s})
-    by_host_s = breakdown.host_comm_exposed
-    by_host_s += breakdown.optimizer if steps_on_host(setup.offload) else 0.0
     total_s = parts.total_s.item()
     allocated = memory.peak_bytes.item()
     framework = framework_of(site, setup)
@@ -115,16 +113,7 @@ def assemble(
     mfu, hfu = utilisation(cache, site, setup, step_s)
     on_host = host_memory_of(cache, site, setup) if setup.offload else None
     return Prediction(
-        step_time_s=after_waiting(
-            step_interval(
-                total_s,
-                doubts_of(cache, site, setup, parts, host_s=by_host_s),
-                cache.constants,
-                seen=was_seen(device.name, cache.curve_choice),
-                calibration=cache.calibration.weight(device) if cache.calibration else None,
-            ),
-            waited_s,
-        ),
+        step_time_s=after_waiting(estimated_step_s(cache, site, setup, parts), waited_s),
         breakdown_s=breakdown,
         peak_memory_bytes=peak,
         memory_breakdown_bytes=_memory_breakdown(memory, framework, reserved),

@@ -10,8 +10,10 @@ import numpy as np
 from ...catalog.types import Accelerator
 from ...catalog.vocabulary import Recompute
 from ..hardware.cluster import Site
+from ..offload.host_memory import steps_on_host
 from ..parallelism.rank_parameters import RankUnits
 from ..plan.layout import Layout
+from ..plan.plan import Estimated
 from ..plan.setup import Setup
 from ..software.frozen_base import (
     NF4_RATE_DOUBT,
@@ -30,7 +32,7 @@ from ..step.kernel_totals import MicroBatchTimes
 from ..step.model_parallel_step import boundary_bytes, hybrid_rows, hybrid_traffic
 from .fullest_rank import fullest_rank, stepped_parameters
 from .host_work import activations_on_host, data_parallel_host_work
-from .interval import step_doubts
+from .interval import step_doubts, step_interval, was_seen
 from .kept.model_cache import ModelCache
 from .setup import accumulation_bytes, recompute_policies, stack_facts, wire_bytes
 from .split_step import (
@@ -191,6 +193,27 @@ def doubts_of(
         spent_s = setup.grad_accum * passes * dequantisation_s(cache, site.accelerator)
         found["memory"] += NF4_RATE_DOUBT * spent_s / parts.total_s.item()
     return found
+
+
+def estimated_step_s(cache: ModelCache, site: Site, setup: Setup, parts: StepTimes) -> Estimated:
+    """Return the step time of a setup with its interval, before any wait for its input.
+
+    Args:
+        cache: the model.
+        site: the nodes it runs on, all of them.
+        setup: layout, precision and the rest.
+        parts: of its step, [1, 1].
+    """
+    device = site.accelerator
+    by_host_s = np.asarray(parts.host_comm_exposed_s).item()
+    by_host_s += np.asarray(parts.optimizer_s).item() if steps_on_host(setup.offload) else 0.0
+    return step_interval(
+        parts.total_s.item(),
+        doubts_of(cache, site, setup, parts, host_s=by_host_s),
+        cache.constants,
+        seen=was_seen(device.name, cache.curve_choice),
+        calibration=cache.calibration.weight(device) if cache.calibration else None,
+    )
 
 
 def _split_parts(cache: ModelCache, site: Site, setup: Setup) -> StepTimes:

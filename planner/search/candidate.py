@@ -39,6 +39,9 @@ class Candidate:
     recompute_share: float = 1.0
     """Part of the layers that are recomputed."""
     step_s: float
+    """The likely time of a step."""
+    over_likely: float
+    """The mean of that time over it: what is expected is counted with the mean."""
     global_batch: int
     steps: int | None
     """Of the whole work; None where no amount of it was given."""
@@ -122,12 +125,17 @@ class Candidate:
         """How often it is stopped, and what stops and checkpoints take."""
         return conditions_of(self.rented, self.state, start_s=start_up_s())
 
+    @property
+    def mean_step_s(self) -> float:
+        """Mean of what a step may take."""
+        return self.step_s * self.over_likely
+
     @cached_property
     def seconds(self) -> float:
         """The whole job from its request, or one sample where no amount of work was given."""
         if self.steps is None:
             return self.step_s / self.global_batch
-        return start_up_s() + elapsed_s(self.steps * self.step_s, self.stops)
+        return start_up_s() + elapsed_s(self.steps * self.mean_step_s, self.stops)
 
     @cached_property
     def usd_per_hour(self) -> float:
@@ -152,7 +160,7 @@ class Candidate:
         billed_s = self.seconds
         if stops.wait_s:  # Nobody bills a wait for machines.
             stops = replace(stops, wait_s=0.0)
-            billed_s = start_up_s() + elapsed_s(self.steps * self.step_s, stops)
+            billed_s = start_up_s() + elapsed_s(self.steps * self.mean_step_s, stops)
         return expected_usd(
             billed_s,
             nodes=self.nodes,
@@ -177,7 +185,7 @@ class Candidate:
         in_training, before = rates
         if self.steps is None:
             return in_training * self.nodes * self.seconds
-        kg = self.nodes * (in_training * self.steps * self.step_s + before * start_up_s())
+        kg = self.nodes * (in_training * self.steps * self.mean_step_s + before * start_up_s())
         return kg if self.limited_by is None else kg / (self.steps * self.global_batch)
 
     def within(self, money: Money) -> Candidate:
@@ -189,11 +197,14 @@ class Candidate:
             deadline_s=money.deadline_s,
             budget_usd=float(money.budget_usd) - self.choice.dataset.moved,
             nodes=self.nodes,
-            usd_per_hour=float(usd * self.choice.taxed),
+            # The data set is kept for every hour of the job.
+            usd_per_hour=float(usd * self.choice.taxed)
+            + self.choice.dataset.kept_per_hour / self.nodes,
             billing=self.choice.billing,
             stops=self.stops,
         )
-        return replace(self, steps=max(0, int(training_s // self.step_s)), limited_by=limit)
+        steps = max(0, int(training_s // self.mean_step_s))
+        return replace(self, steps=steps, limited_by=limit)
 
     def breaks(self, money: Money) -> Literal["past_deadline", "over_budget"] | None:
         """Return the limit of the question that this candidate breaks, if any."""

@@ -21,6 +21,7 @@ from ..predict.peak_memory import framework_of, memory_parts
 from ..predict.step_time import step_parts
 from ..predict.supported import refuse_unsupported
 from .search_space import Space, few_micro_batches
+from .step_doubt import mean_over_likely
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,8 @@ class Trial:
 
     best: Setup | None
     step_s: float
+    over_likely: float
+    """Mean of the step time over `step_s`, its likely value."""
     fitting: int
     out_of_memory: int
     indivisible: int
@@ -61,7 +64,7 @@ class HandLayouts:
             usual: reserved over allocated bytes that the search assumes.
             headroom: share of the device's memory that may be used.
         """
-        best, best_rate, best_s = None, 0.0, 0.0
+        best, best_rate = None, 0.0
         fitting = short = uneven = 0
         outside = framework_of(site, replace(base, layout=layout))
         room = headroom * capacity_bytes(site.accelerator) - outside
@@ -75,22 +78,24 @@ class HandLayouts:
                     short += 1
                     continue
                 fitting += 1
-                seconds = step_parts(self.cache, site, setup).total_s.item()
-                rate = setup.micro_batch * setup.grad_accum / seconds
+                parts = step_parts(self.cache, site, setup)
+                rate = setup.micro_batch * setup.grad_accum / parts.total_s.item()
                 if rate > best_rate:
-                    best, best_rate, best_s = setup, rate, seconds
+                    best, best_rate = (setup, parts), rate
         except UnsupportedError as error:
             return Trial(
                 best=None,
                 step_s=0.0,
+                over_likely=1.0,
                 fitting=0,
                 out_of_memory=0,
                 indivisible=0,
                 refusal=error.message.removesuffix("."),
             )
         return Trial(
-            best=best,
-            step_s=best_s,
+            best=None if best is None else best[0],
+            step_s=0.0 if best is None else best[1].total_s.item(),
+            over_likely=1.0 if best is None else mean_over_likely(self.cache, site, *best),
             fitting=fitting,
             out_of_memory=short,
             indivisible=uneven,

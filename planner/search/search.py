@@ -38,7 +38,7 @@ from .batch_rule import FEW_STEPS
 from .candidate import Candidate
 from .frozen_ways import frozen_notes, refuse_nothing_frozen
 from .layouts.some_layers import equal_layers, further_share
-from .machines.offers import Market, refuse_unknown_place, survey
+from .machines.offers import NO_SPOT_PRICES, Market, SpotPrices, refuse_unknown_place, survey
 from .machines.runs_here import is_run, stands_apart
 from .progress import Progress, untold
 from .search_space import Space, asked_batch, asked_stack, refuse_other_devices, space_of
@@ -82,6 +82,7 @@ def search(
     curve_choice: CurveChoice = USUAL_CURVES,
     kept: KeptTables | None = None,
     own_stops: OwnStops = NO_OWN_STOPS,
+    spot_prices: SpotPrices = NO_SPOT_PRICES,
     on_progress: Progress = untold,
 ) -> SearchOutcome:
     """Return the plans that answer a question, best first.
@@ -96,6 +97,7 @@ def search(
         kept: where tables that no device or price changes are kept from search to search; None for
             nowhere.
         own_stops: what stopped the user's own runs; what is expected of plans rests on it too.
+        spot_prices: by place and day; the interval and the chances of spot plans rest on them.
         on_progress: told how many of the kinds of machine are compared, and what follows.
 
     Raises:
@@ -117,6 +119,7 @@ def search(
         has_amount=_has_amount(question),
         own_stops=own_stops,
         work=question.work,
+        spot_prices=spot_prices,
     )
     devices = [one.accelerator for one in market.choices]
     stack = asked_stack(profile, question.choices, devices)

@@ -244,6 +244,7 @@ class Sweep:
                     recompute=one.recompute,
                     recompute_share=one.recompute_share,
                     step_s=one.step_s,
+                    over_likely=one.over_likely,
                     global_batch=batch,
                     steps=self._steps(batch),
                     checkpoint_bytes=self._saved_bytes(one.base),
@@ -299,6 +300,7 @@ class Sweep:
                 recompute=tried.best.recompute,
                 recompute_share=base.recompute_share,
                 step_s=tried.step_s,
+                over_likely=tried.over_likely,
                 global_batch=batch,
                 steps=self._steps(batch),
                 checkpoint_bytes=self._saved_bytes(base),
@@ -330,6 +332,7 @@ class Sweep:
                     recompute=best.recompute,
                     recompute_share=best.recompute_share,
                     step_s=best.step_s,
+                    over_likely=best.over_likely,
                     global_batch=best.global_batch,
                     steps=self._steps(best.global_batch),
                     is_risky=best.is_risky,
@@ -345,7 +348,9 @@ class Sweep:
 
         def make() -> DataParallelOutcome:
             tried = tried_layouts(self._data_parallel, site, layouts, base, max_oom=max_oom)
-            return DataParallelOutcome.of(tried, layouts, base, all_variants=all_variants)
+            return DataParallelOutcome.of(
+                tried, self.cache, site, layouts, base, all_variants=all_variants
+            )
 
         asked = layouts_text(layouts, base)
         key = ("data-parallel", self._kept.site(site), asked, all_variants, max_oom)

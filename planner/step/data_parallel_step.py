@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -47,6 +47,12 @@ class StepTimes:
             + self.pipeline_bubble_s
             + self.host_comm_exposed_s
         )
+
+    def at(self, *place: int) -> StepTimes:
+        """Return the step in one place of the arrays, [1, 1]."""
+        shape = np.shape(self.total_s)
+        parts = (np.broadcast_to(getattr(self, one.name), shape) for one in fields(self))
+        return StepTimes(*(one[place].reshape(1, 1) for one in parts))
 
 
 def step_times(

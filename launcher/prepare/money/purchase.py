@@ -11,6 +11,7 @@ from ....catalog.types import Accelerator
 from ....planner.cost.bought import slower_than_steps, stops_bought
 from ....planner.cost.launch_cost import LaunchCost, launch_cost
 from ....planner.goodput.own_stops import NO_OWN_STOPS, OwnStops
+from ....planner.plan.parts import SpotPriceRange
 from ....planner.plan.plan import Estimated, Plan, Stops
 from ...skypilot.placement import Place
 from ..plan_choice import tried
@@ -114,6 +115,10 @@ def _cost(
     stops: Stops | None,
 ) -> LaunchCost:
     step = plan.step_time_s
+    moves = spot_moves(plan, request)
+    # The price of spot machines may rise while they train, to the top of what was seen.
+    top = Decimal(1) if moves is None else Decimal(str(moves.high))
+    prices = [*(one.usd_per_hour * top for one in places), *(one.usd_per_hour for one in others)]
     training = None
     if steps is not None:
         training = Estimated(
@@ -126,7 +131,7 @@ def _cost(
         training,
         nodes=plan.nodes,
         usd_per_hour=places[0].usd_per_hour,
-        dearest_usd_per_hour=max(place.usd_per_hour for place in (*places, *others)),
+        dearest_usd_per_hour=max(prices),
         billing=catalogue.providers.get(plan.offer.provider),
         stops=stops,
         # Handed over to others, machines are started twice.
@@ -134,6 +139,12 @@ def _cost(
         controller_usd_per_hour=controller_usd_per_hour(plan, request, places),
         tax_percent=_tax_percent(plan),
     )
+
+
+def spot_moves(plan: Plan, request: LaunchRequest) -> SpotPriceRange | None:
+    """Return how far the price of a launch's machines moves; None on demand, or not known."""
+    job = plan.whole_job
+    return job.spot_price if job is not None and request.buys_spot(plan) else None
 
 
 def _tax_percent(plan: Plan) -> Decimal | None:

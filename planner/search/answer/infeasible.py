@@ -91,7 +91,7 @@ def _no_step(candidates: Sequence[Candidate]) -> str | None:
         return None
 
     def hours(one: Candidate) -> float:
-        return (start_up_s() + one.step_s) / SECONDS_PER_HOUR
+        return (start_up_s() + one.mean_step_s) / SECONDS_PER_HOUR
 
     least = min(priced, key=lambda one: hours(one) * one.usd_per_hour)
     usd = format_money(hours(least) * least.usd_per_hour)
@@ -111,7 +111,7 @@ def _too_dear(least: Candidate, budget_usd: float, question: Question, profile: 
     trained_s = budget_usd / rate - start_up_s()
     if trained_s <= 0 or question.work.steps is not None:
         return f"{text}."
-    samples = trained_s / least.step_s * least.global_batch
+    samples = trained_s / least.mean_step_s * least.global_batch
     if profile.tokens_per_sample is not None:
         tokens = format_count(samples * profile.tokens_per_sample)
         return f"{text}, or {format_money(budget_usd)} trains about {tokens} tokens."

@@ -21,8 +21,9 @@ from ...cost.data_cost import data_lines
 from ...cost.dataset_cost import dataset_lines, known_usd
 from ...cost.deadline_ways import deadline_ways
 from ...cost.run_cost import run_cost, samples_of
+from ...cost.spot_moves import chance_while_moving, spot_price_range, with_moving_price
 from ...cost.whole_job import ROUNDED_USD, Job, start_up_s, whole_job
-from ...goodput.expected_run import ExpectedRun
+from ...goodput.expected_run import ExpectedRun, mean_training_s
 from ...goodput.stops import stops_of
 from ...offload.host_memory import ordered
 from ...plan.ids import plan_id
@@ -52,7 +53,9 @@ def as_plan(
     told = (torch_build.note, reserved)
     rates = _rates(candidate, global_batch / step.value, profile.tokens_per_sample)
     if question.asks_for_work:
-        candidate = replace(candidate, step_s=step.value).within(question.money)
+        over_likely = mean_training_s(step) / step.value
+        candidate = replace(candidate, step_s=step.value, over_likely=over_likely)
+        candidate = candidate.within(question.money)
     run = _run(candidate, step, global_batch, profile.tokens_per_sample, question.work)
     stops = stops_of(candidate.rented, candidate.state, start_s=start_up_s())
     job = _whole_job(candidate, step, run, stops)
@@ -169,8 +172,7 @@ def _expected(run: RunCost, job: Job | None, candidate: Candidate, money: Money)
     if money.deadline_s is not None:
         chance = found.chance_within(money.deadline_s - start_up_s())
     if money.budget_usd is not None and whole.usd:
-        paid_s = _paid_within_s(money.budget_usd, candidate, found, whole.usd)
-        budget_chance = found.chance_within(paid_s - start_up_s())
+        budget_chance = _budget_chance(money.budget_usd, candidate, found, whole)
     return run.model_copy(
         update={
             "expected_hours": whole.hours,
@@ -181,6 +183,25 @@ def _expected(run: RunCost, job: Job | None, candidate: Candidate, money: Money)
             "budget_probability": budget_chance,
         }
     )
+
+
+def _budget_chance(
+    budget_usd: Decimal, candidate: Candidate, run: ExpectedRun, whole: WholeJob
+) -> float:
+    """Return the chance that a job costs no more than a budget, its data set and moving price in.
+
+    What a data set costs does not depend on how long the steps take, but for its being kept.
+    """
+    dataset_usd = candidate.choice.dataset.of(whole.hours)
+    assert whole.usd is not None
+    paid_s = _paid_within_s(budget_usd - Decimal(dataset_usd), candidate, run, whole.usd)
+
+    def chance_of(seconds: float) -> float:
+        return run.chance_within(seconds - start_up_s())
+
+    if whole.spot_price is None:
+        return chance_of(paid_s)
+    return chance_while_moving(chance_of, paid_s, whole.spot_price)
 
 
 def _paid_within_s(
@@ -205,7 +226,7 @@ def _whole_job(
     """Return the run with its start and its bill; None where no amount of work was given."""
     if run is None:
         return None
-    return whole_job(
+    job = whole_job(
         _training_s(run, step),
         nodes=candidate.site.nodes,
         usd_per_hour=candidate.choice.usd_per_hour,
@@ -216,6 +237,8 @@ def _whole_job(
         paid_whole_s=candidate.choice.paid_whole_s,
         tax_percent=candidate.choice.tax_percent,
     )
+    moves = spot_price_range(candidate.choice.spot_prices or {}, job.whole.hours)
+    return job if moves is None else job._replace(whole=with_moving_price(job.whole, moves))
 
 
 def _with_data(whole: WholeJob, candidate: Candidate, work: Work) -> WholeJob:

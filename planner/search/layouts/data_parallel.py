@@ -27,6 +27,7 @@ from ...predict.kept.kept_values import setup_text
 from ...predict.kept.model_cache import ModelCache
 from ...predict.peak_memory import data_parallel_memory, framework_of
 from ...predict.step_time import Variants, data_parallel_parts, variants_of
+from ...step.data_parallel_step import StepTimes
 from ..search_space import Space
 from .some_layers import FRAGMENTATION, ends_of, equal_layers, least_share
 
@@ -42,7 +43,7 @@ class SomeLayers:
     """[L, B] the least part of the layers; NaN where there is none."""
     accum: np.ndarray
     """[L, B]"""
-    step_s: np.ndarray
+    parts: StepTimes
     """[L, B]"""
 
 
@@ -136,11 +137,11 @@ class DataParallelPredictor:
         peaks = {count: self._peaks_of(layouts, base, passes=count) for count in counts}
         return np.select([passes == count for count in counts], list(peaks.values()))
 
-    def step_s(
+    def parts(
         self, site: Site, layouts: tuple[Layout, ...], variants: Variants, accum: np.ndarray
-    ) -> np.ndarray:
-        """Return [L, V] step times."""
-        return data_parallel_parts(self.cache, site, layouts, variants, accum).total_s
+    ) -> StepTimes:
+        """Return [L, V] steps."""
+        return data_parallel_parts(self.cache, site, layouts, variants, accum)
 
     def some_layers(
         self,
@@ -186,7 +187,7 @@ class DataParallelPredictor:
         times = variants.times.between(none, full, np.nan_to_num(share, nan=1.0))
         some = replace(variants, times=times, micro_batch=variants.micro_batch[full])
         own = accum[:, full]
-        return SomeLayers(share=share, accum=own, step_s=self.step_s(site, layouts, some, own))
+        return SomeLayers(share=share, accum=own, parts=self.parts(site, layouts, some, own))
 
     def _framework_bytes(self, site: Site, layouts: tuple[Layout, ...], base: Setup) -> np.ndarray:
         """Return [L, 1] bytes that a process holds outside the allocator's pool."""

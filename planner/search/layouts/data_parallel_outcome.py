@@ -7,12 +7,16 @@ search. No price changes it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from ....catalog.vocabulary import Recompute
+from ...hardware.cluster import Site
 from ...plan.layout import Layout
 from ...plan.setup import Setup
+from ...predict.kept.model_cache import ModelCache
 from ...software.stack import casts_layers
+from ..step_doubt import mean_over_likely
 from .best_variant import Best
 from .tried_layouts import TriedLayouts
 
@@ -27,6 +31,8 @@ class BestVariant(NamedTuple):
     recompute: Recompute
     recompute_share: float
     step_s: float
+    over_likely: float
+    """Mean of the step time over `step_s`, its likely value."""
     global_batch: int
     is_risky: bool
     """Whether it may run out of memory with a larger chance than is accepted."""
@@ -44,20 +50,44 @@ class DataParallelOutcome(NamedTuple):
 
     @classmethod
     def of(
-        cls, tried: TriedLayouts, layouts: tuple[Layout, ...], base: Setup, *, all_variants: bool
+        cls,
+        tried: TriedLayouts,
+        cache: ModelCache,
+        one_node: Site,
+        layouts: tuple[Layout, ...],
+        base: Setup,
+        *,
+        all_variants: bool,
     ) -> DataParallelOutcome:
         """Return what became of layouts that were tried.
 
         Args:
             tried: the layouts with every variant.
+            cache: the model.
+            one_node: of the machine.
             layouts: the same, [L].
             base: what runs on one rank.
             all_variants: whether every layout is shown that fits.
         """
         best = tried.best
         shown = _fitting_shown(layouts, best, base, all_variants=all_variants)
+
+        def over_likely(one: BestVariant) -> float:
+            setup = replace(
+                base,
+                layout=layouts[one.row],
+                micro_batch=one.micro_batch,
+                grad_accum=one.grad_accum,
+                recompute=one.recompute,
+                recompute_share=one.recompute_share,
+            )
+            site = replace(one_node, nodes=setup.layout.accelerators // one_node.per_node)
+            parts = tried.parts_at(one.row, int(best.column[one.row]))
+            return mean_over_likely(cache, site, setup, parts)
+
+        made = [_best_of(tried, best, row, fitting) for row, fitting in shown.items()]
         return cls(
-            best=tuple(_best_of(tried, best, row, fitting) for row, fitting in shown.items()),
+            best=tuple(one._replace(over_likely=over_likely(one)) for one in made),
             tried=tried.tried,
             indivisible=tried.indivisible,
             out_of_memory=tried.out_of_memory,
@@ -88,6 +118,7 @@ def _best_of(tried: TriedLayouts, best: Best, row: int, fitting: int) -> BestVar
         recompute=tried.recompute[column],
         recompute_share=float(tried.share[row, column]),
         step_s=float(tried.step_s[row, column]),
+        over_likely=1.0,
         global_batch=int(tried.global_batch[row, column]),
         is_risky=not best.is_safe[row],
         fitting=fitting,

@@ -15,6 +15,7 @@ from ...hardware.cluster import Site
 from ...plan.layout import Layout
 from ...plan.setup import Setup
 from ...predict.input_wait import input_s
+from ...step.data_parallel_step import StepTimes
 from .best_variant import Best
 from .data_parallel import DataParallelPredictor, SomeLayers, data_ranks
 
@@ -37,6 +38,9 @@ class TriedLayouts:
     """[L, V]"""
     step_s: np.ndarray
     """[L, V]"""
+    parts: tuple[StepTimes, ...]
+    """The steps side by side, [L, V] in all, before any wait for their input; empty where nothing
+    fits."""
     fits: np.ndarray
     """[L, V]"""
     is_safe: np.ndarray
@@ -56,6 +60,15 @@ class TriedLayouts:
         """The best variant of every layout."""
         rate = self.global_batch / self.step_s
         return Best.of(rate, self.fits, self.is_safe, self.micro_batch)
+
+    def parts_at(self, row: int, column: int) -> StepTimes:
+        """Return one step, [1, 1]."""
+        for parts in self.parts:
+            width = np.shape(parts.total_s)[1]
+            if column < width:
+                return parts.at(row, column)
+            column -= width
+        raise IndexError("no such column")
 
 
 def tried_layouts(
@@ -77,10 +90,11 @@ def tried_layouts(
     """
     accum, divides = predictor.accumulation(layouts, predictor.micro_batch)
     fits, is_safe = predictor.fits(site, layouts, base, accum, max_oom=max_oom)
-    some, step_s = None, np.full(accum.shape, np.inf)
+    some, parts, step_s = None, (), np.full(accum.shape, np.inf)
     if fits.any():  # Recompute of some layers fits only where that of all does.
         variants = predictor.variants(site.accelerator, base)
-        step_s = predictor.step_s(site, layouts, variants, accum)
+        parts = (predictor.parts(site, layouts, variants, accum),)
+        step_s = parts[0].total_s
         # No step with recompute is faster than one without: it need not be timed where even that
         # would not beat what fits.
         rate = predictor.micro_batch * accum / step_s
@@ -97,6 +111,7 @@ def tried_layouts(
         fits & divides & is_safe,
     )
     if some is not None:
+        parts = (*parts, some.parts)
         columns = columns.beside(some, predictor.space.micro_batches, divides)
     batch = columns.micro_batch * data_ranks(layouts) * columns.accum
     nodes = np.array([[layout.accelerators / site.per_node] for layout in layouts])
@@ -109,6 +124,7 @@ def tried_layouts(
         accum=columns.accum,
         global_batch=batch,
         step_s=step_s if input_needed_s is None else np.maximum(step_s, input_needed_s),
+        parts=parts,
         fits=columns.fits,
         is_safe=columns.is_safe,
         indivisible=int((~divides).sum()),
@@ -138,7 +154,7 @@ class _Columns:
             recompute=self.recompute + FULL * len(sizes),
             share=joined(self.share, np.where(own, some.share, 1.0)),
             accum=joined(self.accum, some.accum),
-            step_s=joined(self.step_s, some.step_s),
+            step_s=joined(self.step_s, some.parts.total_s),
             fits=joined(self.fits, own),
             is_safe=joined(self.is_safe, own),
         )

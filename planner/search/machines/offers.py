@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import date
 from decimal import Decimal
 from functools import cached_property
+from types import MappingProxyType
 
 from ....catalog.errors import UsageError, did_you_mean
 from ....catalog.listing.no_match import no_match_text
@@ -26,6 +28,9 @@ from .electricity import Electricity
 from .ways_to_buy import Way, by_the_hour, for_a_term
 
 NO_WORK = Work()
+SpotPrices = Mapping[tuple[str, str, str], Mapping[date, Decimal]]
+"""Provider, region and instance type → US dollars an hour by the day on which they were seen."""
+NO_SPOT_PRICES: SpotPrices = MappingProxyType({})
 LARGE_CLOUDS = ("aws", "azure", "gcp")
 """Sellers that most people who train already have an account with."""
 
@@ -65,6 +70,9 @@ class PricedInstance:
     """The seller's chance per hour that spot machines of it are taken away; None: not known."""
     dataset: DatasetUsd = NO_DATASET
     """What the data set of the work counts there."""
+    spot_prices: Mapping[date, Decimal] | None = None
+    """Of its spot machines by the day on which they were seen; None where it is not bought so, or
+    none are known."""
 
     @property
     def paid_whole_s(self) -> float | None:
@@ -160,6 +168,7 @@ def survey(
     has_amount: bool = False,
     own_stops: OwnStops = NO_OWN_STOPS,
     work: Work = NO_WORK,
+    spot_prices: SpotPrices = NO_SPOT_PRICES,
 ) -> Market:
     """Return one choice per instance type: its cheapest region for the way of buying.
 
@@ -211,7 +220,7 @@ def survey(
         near = [one for one in group if (one.provider, one.region) == work.dataset_place]
         if near and all(way.offer.region != near[0].region for way in found):
             found += _ways(near, catalogue, money, has_amount=has_amount)
-        choices += [_choice(way, catalogue, work, own_stops) for way in found]
+        choices += [_choice(way, catalogue, work, own_stops, spot_prices) for way in found]
     return Market(
         choices=tuple(choices),
         without_spec=without_spec,
@@ -304,8 +313,11 @@ def _grid(offer: Offer, catalogue: Catalogue) -> float:
     return float("inf") if known is None else known
 
 
-def _choice(way: Way, catalogue: Catalogue, work: Work, own_stops: OwnStops) -> PricedInstance:
+def _choice(
+    way: Way, catalogue: Catalogue, work: Work, own_stops: OwnStops, spot_prices: SpotPrices
+) -> PricedInstance:
     offer = way.offer
+    place = (offer.provider, offer.region, offer.instance_type)
     tax_percent = None if way.purchase == "owned" else catalogue.pricebook.tax_percent
     accelerator = catalogue.accelerator_of(offer)
     instance = catalogue.instance_of(offer)
@@ -324,7 +336,8 @@ def _choice(way: Way, catalogue: Catalogue, work: Work, own_stops: OwnStops) -> 
         tax_percent=tax_percent,
         dataset=_dataset(way, work, tax_percent),
         own_stops=own_stops,
-        eviction=catalogue.evictions.get((offer.provider, offer.region, offer.instance_type)),
+        eviction=catalogue.evictions.get(place),
+        spot_prices=spot_prices.get(place) if way.purchase == "spot" else None,
         term=way.term,
         pays_rest=way.pays_rest,
     )

@@ -20,6 +20,8 @@ class Found:
     recompute: Recompute
     recompute_share: float
     step_s: float
+    over_likely: float
+    """Mean of the step time over `step_s`, its likely value."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ its step time is arithmetic over arrays of candidates (`predict/split_step.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,11 +26,13 @@ from ...predict.kept.model_cache import ModelCache
 from ...predict.split_step import Candidates, split_parts
 from ...predict.step_time import wire_of
 from ...software.stack import casts_layers
+from ...step.data_parallel_step import StepTimes
 from ...step.kernel_totals import MicroBatchTimes
 from ...step.model_parallel_step import SECONDS, hybrid_traffic
 from ..layouts.data_parallel import USUAL_FRAGMENTATION
 from ..layouts.some_layers import FRAGMENTATION, ends_of, equal_layers, least_share
 from ..search_space import Space, few_micro_batches
+from ..step_doubt import mean_over_likely
 from .candidates import Fitting, Needed
 from .outcome import Found, Outcome
 from .rows import Kind, SplitRows
@@ -292,18 +294,42 @@ class SplitPredictor:
         chosen = [known[True]]
         if known[False][0] < known[True][0]:
             chosen.append(known[False])
-        found = [self._found(bases, these, at, seconds) for seconds, at in chosen if at >= 0]
+        found = [
+            self._found(site, bases, these, at, seconds, rows) for seconds, at in chosen if at >= 0
+        ]
         return tuple(found), timed
 
-    def _found(self, bases: Sequence[Setup], these: Fitting, at: int, seconds: float) -> Found:
-        return Found(
+    def _found(
+        self,
+        site: Site,
+        bases: Sequence[Setup],
+        these: Fitting,
+        at: int,
+        seconds: float,
+        rows: np.ndarray,
+    ) -> Found:
+        """Return the candidate in one place, whose step takes so many seconds."""
+        base = bases[these.base[at]]
+        setup = replace(
+            base,
             layout=self.rows.layout(self.rows.rows[these.row[at]]),
-            base=bases[these.base[at]],
             micro_batch=int(self.tables.micro_batches[these.size[at]]),
             grad_accum=int(these.accum[at]),
             recompute=self.space.recomputes[these.recompute[at]],
             recompute_share=float(these.share[at]),
+        )
+        one = Fitting(*(column[at : at + 1] for column in these))
+        parts = self._parts(site, base, one, rows).at(0)
+        placed = replace(site, nodes=setup.layout.accelerators // site.per_node)
+        return Found(
+            layout=setup.layout,
+            base=base,
+            micro_batch=setup.micro_batch,
+            grad_accum=setup.grad_accum,
+            recompute=setup.recompute,
+            recompute_share=setup.recompute_share,
             step_s=seconds,
+            over_likely=mean_over_likely(self.cache, placed, setup, parts),
         )
 
     def _least_s(self, site: Site, bases: Sequence[Setup], these: Fitting) -> np.ndarray:
@@ -344,10 +370,11 @@ class SplitPredictor:
             own = np.flatnonzero(these.base[part] == i)
             if len(own):
                 chosen = Fitting(*(column[part[own]] for column in these))
-                seconds[own] = self._step_s(site, base, chosen, rows)
+                seconds[own] = self._parts(site, base, chosen, rows).total_s
         return seconds
 
-    def _step_s(self, site: Site, base: Setup, these: Fitting, rows: np.ndarray) -> np.ndarray:
+    def _parts(self, site: Site, base: Setup, these: Fitting, rows: np.ndarray) -> StepTimes:
+        """Return the steps of candidates of one software, [candidates]."""
         facts = {name: column[these.row] for name, column in self.rows.facts.items()}
         stages = self.tables.stages(site, base)
         taken = {name: these.seconds(stages.seconds[name]) for name in SECONDS}
@@ -373,7 +400,7 @@ class SplitPredictor:
             accumulated=facts["accumulated"],
             grad_accum=these.accum,
         )
-        return split_parts(self.cache, site, base, candidates).total_s
+        return split_parts(self.cache, site, base, candidates)
 
     def _runnable(self, base: Setup) -> np.ndarray:
         """Return [rows] whether gpuplan's runner runs a layout."""

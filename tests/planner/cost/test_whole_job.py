@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.cost.launch_cost import launch_cost
 from gpuplan.planner.cost.whole_job import expected_usd, start_up_s, training_s_within, whole_job
+from gpuplan.planner.goodput.expected_run import mean_training_s
 from gpuplan.planner.plan.plan import Estimated
 
 PROVIDERS = load_catalogue().providers
@@ -35,12 +36,15 @@ def test_the_ranking_the_plan_and_the_launch_count_the_same(
     )
     assert job.usd == launched.usd_expected == sum(line.usd for line in job.cost_lines)
     ranked = expected_usd(
-        start_up_s() + training_s, nodes=nodes, usd_per_hour=float(price), billing=billing
+        start_up_s() + mean_training_s(step),
+        nodes=nodes,
+        usd_per_hour=float(price),
+        billing=billing,
     )
     assert float(job.usd or 0) == pytest.approx(ranked, rel=1e-6, abs=0.006)
     assert job.usd_low is not None and job.usd is not None and job.usd_high is not None
     assert job.usd_low <= job.usd <= job.usd_high
-    assert job.hours * 3600 == pytest.approx(start_up_s() + training_s)
+    assert job.hours * 3600 == pytest.approx(start_up_s() + mean_training_s(step))
 
 
 @given(seconds=st.floats(1, 1e6), per_hour=st.floats(1e-6, 0.5), wait_s=st.floats(0, 3600))

@@ -1,5 +1,9 @@
 """What a run is expected to take, its interval, and the chance of ending in time."""
 
+import math
+from statistics import NormalDist
+
+import numpy as np
 import pytest
 from answers import make_stops
 from hypothesis import given
@@ -9,8 +13,11 @@ from gpuplan.planner.goodput.expected_run import (
     as_conditions,
     elapsed_s,
     expected_run,
+    mean_training_s,
     training_s_in,
 )
+from gpuplan.planner.goodput.simulation import drawn_factors
+from gpuplan.planner.goodput.spread import Spread
 from gpuplan.planner.plan.parts import Estimated, Stops
 
 HOUR = 3600.0
@@ -42,9 +49,36 @@ def test_the_lines_are_the_mean_and_the_search_asks_for_the_same(
     run = expected_run(a_run(hours * HOUR), stops)
     lines = run.training_s + run.beside_s + run.checkpoints_s + run.stopped_s + run.waited_s
     assert run.elapsed_s == pytest.approx(lines)
-    assert elapsed_s(hours * HOUR, as_conditions(stops)) == pytest.approx(run.elapsed_s, rel=1e-9)
+    searched_s = elapsed_s(mean_training_s(a_run(hours * HOUR)), as_conditions(stops))
+    assert searched_s == pytest.approx(run.elapsed_s, rel=1e-9)
     assert min(run.beside_s, run.checkpoints_s, run.waited_s) >= 0
     assert run.stopped_s >= -1e-6 * run.training_s
+
+
+@given(value=st.floats(1, 1e8), up=st.floats(1, 3), down=st.floats(1, 3))
+def test_what_steps_take_on_average_is_the_mean_of_their_interval(
+    value: float, up: float, down: float
+) -> None:
+    """Closed form beside draws; no less than the likely time where it reaches as far up as down."""
+    mean_s = mean_training_s(
+        Estimated(value=value, low=value / down, high=value * up, basis="analytic")
+    )
+    spread = Spread.of(value, value / down, value * up)
+    drawn = drawn_factors([spread], 20_000, np.random.default_rng(0), cut=np.inf)
+    assert mean_s == pytest.approx(value * float(drawn.mean()), rel=2e-3)
+    if up >= down:
+        assert mean_s >= value * (1 - 1e-12)
+    exact = Estimated(value=value, low=value, high=value, basis="analytic")
+    assert mean_training_s(exact) == pytest.approx(value, rel=1e-12)
+
+
+@given(value=st.floats(1, 1e8), factor=st.floats(1, 3))
+def test_of_an_interval_alike_to_both_sides_it_is_that_of_a_log_normal(
+    value: float, factor: float
+) -> None:
+    sigma = math.log(factor) / NormalDist().inv_cdf(0.9)
+    mean_s = mean_training_s(a_run(value, factor))
+    assert mean_s == pytest.approx(value * math.exp(sigma**2 / 2), rel=1e-9)
 
 
 @given(hours=st.floats(0.1, 5000), per_hour=rates)

@@ -17,8 +17,11 @@ def some_plans(count: int) -> ManyRuns:
     """Return plans of an hour to half a year, stopped once in 2 hours to once in a century."""
     rng = np.random.default_rng(1)
     per_hour = np.exp(rng.uniform(np.log(1e-6), np.log(0.5), count))
+    training_s = HOUR * np.exp(rng.uniform(0, np.log(4000), count))
     return ManyRuns(
-        training_s=HOUR * np.exp(rng.uniform(0, np.log(4000), count)),
+        training_s=training_s,
+        training_s_low=training_s / rng.uniform(1, 1.5, count),
+        training_s_high=training_s * rng.uniform(1, 1.5, count),
         per_hour=per_hour,
         per_hour_low=per_hour / rng.uniform(1, 20, count),
         per_hour_high=np.minimum(0.5, per_hour * rng.uniform(1, 10, count)),
@@ -37,7 +40,10 @@ def test_each_is_priced_as_if_it_were_alone() -> None:
         training_s = float(many.training_s[place])
         run = expected_run(
             Estimated(
-                value=training_s, low=0.9 * training_s, high=1.2 * training_s, basis="analytic"
+                value=training_s,
+                low=float(many.training_s_low[place]),
+                high=float(many.training_s_high[place]),
+                basis="analytic",
             ),
             Stops(
                 per_hour=many.per_hour[place],

@@ -99,6 +99,7 @@ def some_candidates() -> tuple[Candidate, Candidate]:
         grad_accum=1,
         recompute="none",
         step_s=1.0,
+        over_likely=1.0,
         global_batch=1,
         steps=None,
         checkpoint_bytes=1e9,

@@ -9,10 +9,12 @@ import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Link
+from gpuplan.planner.goodput.expected_run import mean_training_s
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.plan import Offloaded
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.predict.kept.model_cache import ModelCache
+from gpuplan.planner.predict.predict import predict
 from gpuplan.planner.predict.step_time import planned_step_s
 from gpuplan.planner.search.candidate import Candidate
 from gpuplan.planner.search.machines.offers import Market, PricedInstance, survey
@@ -129,6 +131,8 @@ def test_a_candidate_is_the_fastest_of_its_layout_and_its_time_is_the_prediction
     assert len({(one.nodes, one.layout) for one in found}) == len(found) > 4
     for one in found:
         assert one.step_s == pytest.approx(planned_step_s(sweep.cache, one.site, one.setup))
+        step = predict(sweep.cache.profile, one.site, one.setup, cache=sweep.cache).step_time_s
+        assert one.mean_step_s == pytest.approx(mean_training_s(step), rel=1e-9)
         assert one.global_batch == 64
         for size in (1, 2, 4):
             if 64 % (size * one.layout.data) == 0:

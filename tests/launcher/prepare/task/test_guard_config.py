@@ -16,6 +16,7 @@ from gpuplan.launcher.prepare.request import GuardRequest, LaunchRequest
 from gpuplan.launcher.prepare.task.guard_config import orders, refuse_no_room, smoke_steps, tail_s
 from gpuplan.launcher.skypilot.placement import places
 from gpuplan.planner.cost.launch_cost import launch_cost, startups
+from gpuplan.planner.goodput.expected_run import mean_training_s
 from gpuplan.planner.plan.plan import Estimated
 
 ASKED = datetime(2026, 11, 21, 23, 26, 38, tzinfo=UTC)
@@ -105,7 +106,8 @@ def test_the_interval_holds_the_start_and_the_end_of_the_machines() -> None:
         return (seconds + held.tail_s) * held.usd_per_s
 
     cent = pytest.approx
-    assert wanted.expected_usd == cent(usd(start_s + steps * step.value), abs=0.03)
+    mean_s = mean_training_s(step)
+    assert wanted.expected_usd == cent(usd(start_s + steps * mean_s), abs=0.03)
     assert wanted.low_usd == cent(usd(start_s + steps * step.low), abs=0.03)
     assert wanted.high_usd == cent(usd(slow_s + steps * step.high), abs=0.03)
 

@@ -22,9 +22,10 @@ from gpuplan.planner.predict.interval import oom_probability
 from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.setup import Setup, stack_facts
-from gpuplan.planner.predict.step_time import planned_step_s
+from gpuplan.planner.predict.step_time import planned_step_s, step_parts
 from gpuplan.planner.search.layouts.data_parallel import USUAL_FRAGMENTATION, DataParallelPredictor
 from gpuplan.planner.search.search_space import Space, space_of
+from gpuplan.planner.search.step_doubt import mean_over_likely
 from gpuplan.planner.software.stack import casts_layers
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process.service import make_profile
@@ -143,7 +144,7 @@ def test_the_search_takes_a_step_for_as_long_as_the_prediction(
     accums = st.sampled_from([1, 2, 5])
     accum = np.array([[data.draw(accums)] * columns for _ in layouts])
     variants = predictor.variants(where.accelerator, base)
-    seconds = predictor.step_s(where, layouts, variants, accum)
+    parts = predictor.parts(where, layouts, variants, accum)
     peaks = predictor.peak_bytes(layouts, base, accum)
     row = data.draw(st.integers(0, len(layouts) - 1))
     for column in {data.draw(st.integers(0, columns - 1)) for _ in range(2)}:
@@ -151,7 +152,10 @@ def test_the_search_takes_a_step_for_as_long_as_the_prediction(
         assert variants.recompute[column] == setup.recompute
         assert variants.micro_batch[column] == setup.micro_batch
         alone_s = planned_step_s(cache, where, setup)
-        assert seconds[row, column] == pytest.approx(alone_s, rel=SAME, abs=0)
+        assert parts.total_s[row, column] == pytest.approx(alone_s, rel=SAME, abs=0)
+        alone = mean_over_likely(cache, where, setup, step_parts(cache, where, setup))
+        found = mean_over_likely(cache, where, setup, parts.at(row, column))
+        assert found == pytest.approx(alone, rel=SAME, abs=0)
         alone_bytes = memory_parts(cache, setup).peak_bytes.item()
         assert peaks[row, column] == pytest.approx(alone_bytes, rel=SAME, abs=0)
 
@@ -208,7 +212,7 @@ def test_a_recompute_setting_that_mixes_policies_is_mixed_in_the_search_too(
     kept, again = (part.micro_batch().compute_s.item() for part in policies)
     assert selective == pytest.approx(2 / 3 * kept + 1 / 3 * again, rel=SAME)
     setup = replace(KINDS["xla"], recompute="selective", micro_batch=8)
-    seconds = predictor.step_s(where, (Layout(),), variants, one)
+    seconds = predictor.parts(where, (Layout(),), variants, one).total_s
     assert seconds[0, 1] == pytest.approx(planned_step_s(traced, where, setup), rel=SAME)
 
 

@@ -92,7 +92,8 @@ def test_a_commitment_wins_only_where_the_work_fills_it(toy: Profile, used: floa
 
 def test_a_job_longer_than_a_term_pays_the_next_one_too() -> None:
     year_s = HOURS_PER_YEAR * 3600.0
-    step = Estimated(value=1.02 * year_s, low=year_s, high=1.1 * year_s, basis="analytic")
+    exactly = {"value": 1.02 * year_s, "low": 1.02 * year_s, "high": 1.02 * year_s}
+    step = Estimated(**exactly, basis="analytic")
     cost = launch_cost(
         step,
         nodes=2,

@@ -36,6 +36,7 @@ OUTCOME = Outcome(
             recompute="full",
             recompute_share=0.25,
             step_s=0.1 + 0.2,
+            over_likely=1.1 / 3,
         ),
     ),
     fitting=3,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.vocabulary import Offloaded, Stack
+from gpuplan.planner.goodput.expected_run import mean_training_s
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.hardware.device import capacity_bytes
 from gpuplan.planner.parallelism.legal_layouts import Shape, legal_layouts
@@ -20,6 +21,7 @@ from gpuplan.planner.predict.host_work import host_memory_of
 from gpuplan.planner.predict.interval import oom_probability
 from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
+from gpuplan.planner.predict.predict import predict
 from gpuplan.planner.predict.split_memory import (
     accumulations,
     shards_of,
@@ -222,6 +224,9 @@ def test_the_best_is_that_of_trying_every_layout(caches, sites, data) -> None:
         )
         near = nearness(one.recompute_share)
         assert one.step_s == pytest.approx(planned_step_s(cache, site, setup), rel=near)
+        step = predict(cache.profile, site, setup, cache=cache).step_time_s
+        over_likely = mean_training_s(step) / step.value
+        assert one.over_likely == pytest.approx(over_likely, rel=max(near, 1e-9))
 
 
 def with_memory(site: Site, share: float) -> Site:

@@ -1,0 +1,25 @@
+"""How far the mean time of a step lies above its likely one: expected costs count with the mean."""
+
+from __future__ import annotations
+
+from ..goodput.expected_run import mean_training_s
+from ..hardware.cluster import Site
+from ..plan.setup import Setup
+from ..predict.input_wait import after_waiting, input_wait_s
+from ..predict.kept.model_cache import ModelCache
+from ..predict.step_time import estimated_step_s
+from ..step.data_parallel_step import StepTimes
+
+
+def mean_over_likely(cache: ModelCache, site: Site, setup: Setup, parts: StepTimes) -> float:
+    """Return the mean time of a step over its likely one, as the finished plan has it.
+
+    Args:
+        cache: the model.
+        site: the nodes it runs on, all of them.
+        setup: layout, precision and the rest.
+        parts: of its step, [1, 1].
+    """
+    waited_s = input_wait_s(cache.profile, site, setup, parts.total_s.item())
+    step = after_waiting(estimated_step_s(cache, site, setup, parts), waited_s)
+    return mean_training_s(step) / step.value
