@@ -33,7 +33,7 @@ OfferPurchase = Literal["on-demand", "spot"]
 OfferWish = Literal["on-demand", "spot", "any"]
 """Which prices of offers a person asks for."""
 PurchaseWish = Literal[
-    "on-demand", "spot", "any", "committed-1y", "committed-3y", "reserved", "all"
+    "on-demand", "spot", "any", "committed-1y", "committed-3y", "reserved", "block", "all"
 ]
 """How a person wants to buy; "any" takes the cheapest for this job, "all" ranks on demand and lists
 the other ways beside it."""

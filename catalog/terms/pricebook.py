@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainSerializer
 
 from ..types import CatalogueRow, Offer
-from ..units import HOURS_PER_YEAR
+from ..units import HOURS_PER_DAY, HOURS_PER_YEAR
 
 DiscountOf = Literal["on-demand", "spot", "committed"]
 """The prices that a discount is taken off."""
@@ -78,6 +78,31 @@ class Reservation(CatalogueRow):
         return self.usd_per_hour + self.upfront_usd / (self.term_years * HOURS_PER_YEAR)
 
 
+class CapacityBlock(CatalogueRow):
+    """A price that a seller quoted for a capacity block: machines for whole days, paid upfront."""
+
+    provider: str
+    """Who sells it."""
+    instance: str
+    """Instance type, as the provider names it."""
+    region: str
+    """As the provider names it."""
+    days: int | None = Field(default=None, ge=1, le=3650)
+    """Length of the block that was quoted; None: the hourly rate holds for every length sold."""
+    upfront_usd: Number | None = Field(default=None, gt=0)
+    """US dollars of one instance for the block; needs `days`. Either this or `usd_per_hour`."""
+    usd_per_hour: Number | None = Field(default=None, gt=0)
+    """US dollars of one instance for every hour of the block, which are paid upfront too."""
+
+    @property
+    def effective_usd_per_hour(self) -> Decimal:
+        """US dollars of one instance for an hour of the block."""
+        if self.usd_per_hour is not None:
+            return self.usd_per_hour
+        assert self.upfront_usd is not None and self.days is not None
+        return self.upfront_usd / (self.days * HOURS_PER_DAY)
+
+
 class Credit(CatalogueRow):
     """Money that a seller gave, to be spent with it until a day."""
 
@@ -107,6 +132,8 @@ class Pricebook(CatalogueRow):
     """Percent off; of those that cover a price the most specific alone is taken."""
     reserved: tuple[Reservation, ...] = ()
     """Prices for a term."""
+    blocks: tuple[CapacityBlock, ...] = ()
+    """Prices that were quoted for capacity blocks."""
     credits: tuple[Credit, ...] = ()
     """Money to be spent with a seller."""
     currency: Currency | None = None
@@ -144,6 +171,12 @@ class Pricebook(CatalogueRow):
         """Return the reserved prices of the machine of an offer, the cheapest first."""
         key = offer.provider, offer.region, offer.instance_type
         found = [one for one in self.reserved if (one.provider, one.region, one.instance) == key]
+        return tuple(sorted(found, key=lambda one: one.effective_usd_per_hour))
+
+    def blocks_of(self, offer: Offer) -> tuple[CapacityBlock, ...]:
+        """Return the quoted blocks of the machine of an offer, the cheapest hour first."""
+        key = offer.provider, offer.region, offer.instance_type
+        found = [one for one in self.blocks if (one.provider, one.region, one.instance) == key]
         return tuple(sorted(found, key=lambda one: one.effective_usd_per_hour))
 
     def credits_of(self, provider: str, on: date) -> tuple[Credit, ...]:

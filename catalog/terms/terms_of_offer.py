@@ -8,7 +8,8 @@ from decimal import Decimal
 
 from ..embedded import Catalogue
 from ..types import CommitmentRow, Offer
-from ..units import HOURS_PER_YEAR, SECONDS_PER_HOUR
+from ..units import HOURS_PER_DAY, HOURS_PER_YEAR, SECONDS_PER_HOUR
+from .blocks import block_days, block_lost_s
 from .commitments import commitments_of
 
 COMMITMENT, PRICEBOOK = "commitment", "pricebook"
@@ -29,6 +30,10 @@ class Term:
     """What the user's pricebook has taken off it; None: nothing."""
     count: int | None = None
     """Instances that are held already; None where it is not signed yet."""
+    block_days: tuple[int, ...] = ()
+    """Lengths in which it can be had, where it is a capacity block; its years are the longest."""
+    lost_s: float = 0.0
+    """Seconds at the end of a block in which machines are ended already."""
 
     @property
     def is_held(self) -> bool:
@@ -78,6 +83,27 @@ def terms_of(offer: Offer, catalogue: Catalogue) -> tuple[Term, ...]:
             )
         )
     return tuple(sorted(found, key=lambda term: term.usd_per_hour))
+
+
+def blocks_of(offer: Offer, catalogue: Catalogue) -> tuple[Term, ...]:
+    """Return the capacity blocks that the user states a quoted price of, the cheapest hour first.
+
+    One with a rate for every length that its seller has is one term with all of them.
+    """
+    found = []
+    for one in catalogue.pricebook.blocks_of(offer):
+        days = block_days(one.provider) if one.days is None else (one.days,)
+        found.append(
+            Term(
+                years=Decimal(days[-1]) * HOURS_PER_DAY / HOURS_PER_YEAR,
+                usd_per_hour=one.effective_usd_per_hour,
+                price_basis=PRICEBOOK,
+                source="your pricebook",
+                block_days=days,
+                lost_s=block_lost_s(one.provider),
+            )
+        )
+    return tuple(found)
 
 
 def _commitments(offer: Offer, catalogue: Catalogue) -> tuple[CommitmentRow, ...]:

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, get_args
 
 from ..errors import UsageError, did_you_mean
 from ..names import resolve_provider, resolve_region
-from ..terms.pricebook import Credit, Currency, Discount, DiscountOf, Pricebook, Reservation
+from ..terms.blocks import block_days
+from ..terms.pricebook import (
+    CapacityBlock,
+    Credit,
+    Currency,
+    Discount,
+    DiscountOf,
+    Pricebook,
+    Reservation,
+)
 from ..text.secrets import SECRET_NAME, looks_secret
 from .fields import Fields
 from .tree import Branch, Items, Leaf, Tree, read_tree
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
 
 HELP = "See docs/pricebook.md."
 LONGEST_TERM_YEARS = 10
+LONGEST_BLOCK_DAYS = 3650
 MOST_INSTANCES = 100_000
 RESERVATION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 WITH_IDS = ("aws", "gcp")
@@ -44,6 +54,7 @@ def load_pricebook(path: Path, catalogue: Catalogue) -> Pricebook:
     book = Pricebook(
         discounts=tuple(map(reader.discount, top.parts("discounts"))),
         reserved=tuple(map(reader.reservation, top.parts("reserved"))),
+        blocks=tuple(map(reader.block, top.parts("blocks"))),
         credits=tuple(map(reader.credit, top.parts("credits"))),
         currency=_currency(top.part("currency")),
         tax_percent=top.number("tax_percent", least=0, most=100),
@@ -135,6 +146,45 @@ class _Reader:
                 fix="Give it as the provider does: cr-0123456789abcdef0 on AWS, its name on GCP.",
             )
         return name
+
+    def block(self, part: Fields) -> CapacityBlock:
+        for name in ("provider", "region", "instance"):
+            part.required_text(name)
+        provider, region, instance = self._place(part)
+        assert provider is not None and region is not None and instance is not None
+        days = part.number("days", above=0, most=LONGEST_BLOCK_DAYS)
+        upfront = part.number("upfront_usd", above=0)
+        hourly = part.number("usd_per_hour", above=0)
+        if (upfront is None) == (hourly is None):
+            raise part.error(
+                "a block has either upfront_usd or usd_per_hour.",
+                fix="Give the fee of one instance with its `days`, or the rate of an hour of it.",
+            )
+        self._refuse_other_length(part, provider, days, needs_days=upfront is not None)
+        part.refuse_unknown()
+        self._refuse_repeat(part, "block", provider, region, instance, days)
+        return CapacityBlock(
+            provider=provider,
+            instance=instance,
+            region=region,
+            days=None if days is None else int(days),
+            upfront_usd=upfront,
+            usd_per_hour=hourly,
+        )
+
+    def _refuse_other_length(
+        self, part: Fields, provider: str, days: Decimal | None, *, needs_days: bool
+    ) -> None:
+        sold = block_days(provider)
+        if days is None and (needs_days or not sold):
+            why = "upfront_usd is of some days" if sold else f"{provider} states no lengths"
+            raise part.error(f"days is not given, and {why}.", fix="Add `days: …`.")
+        if days is not None and (days % 1 or (sold and int(days) not in sold)):
+            raise part.error(
+                f"days is {days}, no length that {provider} sells a block for.",
+                line=part.line_of("days"),
+                fix=f"Give one of {', '.join(map(str, sold))}." if sold else "Give whole days.",
+            )
 
     def credit(self, part: Fields) -> Credit:
         part.required_text("provider")

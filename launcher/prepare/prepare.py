@@ -36,6 +36,7 @@ from ..skypilot.prices import PriceDifference
 from ..skypilot.reservations import (
     held_reservation,
     refuse_more_than_held,
+    refuse_unbought_block,
     reservation_notes,
     write_sky_config,
 )
@@ -182,6 +183,7 @@ def prepare(
         LimitError: the worst case costs more than is allowed.
     """
     plan = given.plan
+    refuse_unbought_block(plan)
     refuse_stale(given, catalogue)
     refuse_request(plan, request, needs=_needs(spec, project, request))
     machines = bought(plan, request, catalogue, now=now(), own_stops=own_stops)

@@ -45,6 +45,21 @@ def held_reservation(chosen: ChosenOffer, catalogue: Catalogue) -> Reservation |
     return None
 
 
+def refuse_unbought_block(plan: Plan) -> None:
+    """Refuse a plan in capacity blocks: one is bought before machines can be started in it.
+
+    Raises:
+        UsageError: it is.
+    """
+    if plan.offer.purchase == "block":
+        raise UsageError(
+            f"Plan {plan.id} is paid by a capacity block, which {plan.offer.provider} sells and"
+            " gpuplan does not buy.",
+            fix="buy it, state it under `reserved:` of a --pricebook file with its `count` and `id`"
+            " (docs/pricebook.md), and launch a plan of --purchase reserved.",
+        )
+
+
 def refuse_more_than_held(plan: Plan, reservation: Reservation | None) -> None:
     """Refuse a plan of more nodes than its reservation holds: the rest would be paid on demand.
 

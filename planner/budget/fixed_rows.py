@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from ...catalog.terms.storage import PriceTier, storage_prices, tiered_usd
 from ...catalog.units import GB
-from ..cost.launch_cost import UNIT
+from ..cost.run_cost import UNIT
 from ..cost.tax import TAX, tax_rate
 from .money import quantum, rounded_usd
 from .project.lines import Egress, Storage

@@ -6,12 +6,13 @@ half up to the cent, as a spreadsheet rounds. All sums of a report are sums of r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from ...catalog.terms.pricebook import Credit
-from ..cost.launch_cost import UNIT
+from ..cost.run_cost import UNIT
 from ..cost.tax import TAX
 from .fixed_rows import IdlePrice, fixed_rows
 from .money import NOTHING, quantum, rounded_usd
@@ -19,7 +20,7 @@ from .planned import PlannedRuns, RunCostOf, RunLine
 from .project.months import Month, shares_by_month
 from .project.project import Project
 from .report.rows import Entry, EntryKind, OptionName
-from .schedule import Span, schedule
+from .schedule import Span, month_at, schedule
 from .trend import trend_of
 
 
@@ -85,7 +86,7 @@ def _of_all_runs(one: PlannedRuns, line: RunLine) -> RunLine:
     if line.unit != UNIT:
         # Disks and the like are there while machines are, of runs begun again or tried too.
         return replace(line, quantity=line.quantity * one.runs_expected)
-    share = 1.0 if line.kind == "start-up" else one.work_share
+    share = 1.0 if line.kind in ("start-up", "commitment") else one.work_share
     return replace(line, quantity=line.quantity * one.runs * share)
 
 
@@ -102,15 +103,21 @@ def _hours(kind: EntryKind, name: str, hours: float, cost: RunCostOf) -> RunLine
 
 
 def _rows_of_span(span: Span, books: Books) -> Iterator[Entry]:
-    """Yield the rows of one occurrence: its lines, spread evenly over its time; tax behind them."""
+    """Yield the rows of one occurrence, tax behind them.
+
+    Its lines are spread evenly over its time; capacity blocks are paid on the first day of a run.
+    """
     one, project = span.of, books.project
     cost = one.chosen(books.option)
     tax = next((line.unit_usd for line in cost.lines if line.name == TAX), None)
     lines = [*run_lines(one, books.option), *_unused_term(span, books.option)]
-    for month, share in shares_by_month(project.start, span.begin_h, span.end_h):
+    even = dict(shares_by_month(project.start, span.begin_h, span.end_h))
+    first = _shares_of_begins(span, project) if cost.is_paid_first else {}
+    for month in sorted({*even, *first}):
         rows: list[Entry] = []
         for line in lines:
-            quantity = quantum(line.quantity * share)
+            shares = first if cost.is_paid_first and line.unit == UNIT else even
+            quantity = quantum(line.quantity * shares.get(month, 0.0))
             if quantity:
                 priced = line if cost.is_price_agreed else _at(month, line, project)
                 rows.append(_row(one, cost, month, _in_quanta(priced), quantity))
@@ -126,6 +133,18 @@ def _rows_of_span(span: Span, books: Books) -> Iterator[Entry]:
                 list_unit_usd=_list_tax(tax, rows, net),
             )
             yield _row(one, cost, month, line, net)
+
+
+def _shares_of_begins(span: Span, project: Project) -> dict[Month, float]:
+    """Return the share of runs that begin in each month: they go on in waves."""
+    runs, found = span.of.runs, dict[Month, float]()
+    waves = math.ceil(runs / span.at_once)
+    for wave in range(waves):
+        begin_h = span.begin_h + wave * (span.end_h - span.begin_h) / waves
+        month = month_at(project.start, begin_h)
+        count = min(span.at_once, runs - wave * span.at_once)
+        found[month] = found.get(month, 0.0) + count / runs
+    return found
 
 
 def _list_tax(tax: Decimal, rows: Sequence[Entry], net_usd: Decimal) -> Decimal | None:

@@ -9,8 +9,8 @@ from decimal import Decimal
 
 from ...catalog.types import Offer
 from ...catalog.units import HOURS_PER_YEAR
-from ..cost.launch_cost import UNIT, UNUSED
-from ..cost.run_cost import CENT
+from ..cost.paid_whole import UNUSED, UNUSED_BLOCK
+from ..cost.run_cost import CENT, UNIT
 from ..cost.tax import TAX, tax_rate, taxed
 from ..plan.plan import Plan
 from .project.experiment import Experiment
@@ -26,6 +26,7 @@ KINDS: Mapping[str, EntryKind] = {
     "checkpoints": "failures",
     "failures and restarts": "failures",
     UNUSED: "commitment",
+    UNUSED_BLOCK: "commitment",
     TAX: "tax",
 }
 """Cost lines of a plan → what the ledger says they pay for."""
@@ -80,6 +81,8 @@ class RunCostOf:
     no trend of prices moves it."""
     term_hours: float | None = None
     """Hours of a commitment that is bought for these runs alone, and paid used or not."""
+    is_paid_first: bool = False
+    """Whether its machines are paid when it begins: those of a capacity block."""
 
     @property
     def whole_usd(self) -> Decimal | None:
@@ -208,7 +211,8 @@ def run_cost_of(plan: Plan) -> RunCostOf:
         price_date_precision=offer.price_date_precision,
         is_spot=offer.purchase == "spot",
         is_price_agreed=offer.purchase not in ("on-demand", "spot"),
-        term_hours=term * HOURS_PER_YEAR if whole_term else None,
+        term_hours=term * HOURS_PER_YEAR if whole_term and term else None,
+        is_paid_first=offer.purchase == "block",
     )
 
 

@@ -6,9 +6,10 @@ import math
 from decimal import Decimal
 
 from ...catalog.terms.terms_of_offer import Term
+from ...catalog.units import HOURS_PER_DAY, HOURS_PER_YEAR, SECONDS_PER_HOUR
 from ..plan.parts import WholeJob
 from ..plan.payment import CommitmentUse
-from .launch_cost import UNUSED
+from .paid_whole import REST_LINES, SECONDS_PER_DAY, UNUSED, PaidWhole
 from .run_cost import CENT
 from .tax import taxed
 
@@ -24,6 +25,8 @@ def commitment_use(
         nodes: how many are rented.
         tax_percent: on everything that is billed; None: none is counted.
     """
+    if term.block_days:
+        return _block_use(term, job, nodes=nodes, tax_percent=tax_percent)
     one_usd = (term.hours * term.usd_per_hour * nodes).quantize(CENT)
     if job is None or job.usd is None:
         return CommitmentUse(
@@ -48,4 +51,28 @@ def commitment_use(
         unused_usd=left,
         unused_is_counted=is_counted,
         nodes_held=term.count,
+    )
+
+
+def _block_use(
+    term: Term, job: WholeJob | None, *, nodes: int, tax_percent: Decimal | None
+) -> CommitmentUse:
+    """Return what a job uses of the capacity blocks that it rents; without one, of the shortest."""
+    whole = PaidWhole.of(term)
+    is_known = job is not None and job.usd is not None
+    hours = job.hours if is_known and job is not None else 0.0
+    paid_s = whole.paid_s(hours * SECONDS_PER_HOUR) or whole.lengths_s[0]
+    days = round(paid_s / SECONDS_PER_DAY)
+    net = (Decimal(days * HOURS_PER_DAY) * term.usd_per_hour * nodes).quantize(CENT)
+    lines = job.cost_lines if is_known and job is not None else ()
+    unused = sum((line.usd for line in lines if line.name in REST_LINES), Decimal(0))
+    return CommitmentUse(
+        term_years=float(Decimal(days * HOURS_PER_DAY) / HOURS_PER_YEAR),
+        terms=whole.count(hours * SECONDS_PER_HOUR),
+        usd=job.usd if is_known and job is not None and job.usd else taxed(net, tax_percent),
+        used_share=hours * SECONDS_PER_HOUR / paid_s if is_known else None,
+        unused_usd=taxed(unused, tax_percent) if is_known else None,
+        unused_is_counted=is_known,
+        nodes_held=None,
+        block_days=days,
     )

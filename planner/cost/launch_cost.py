@@ -14,6 +14,7 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ..goodput.expected_run import ExpectedRun, expected_run, mean_training_s
 from ..plan.parts import Stops
 from ..plan.plan import CostLine, Estimated
+from .paid_whole import MICROSECONDS_PER_SECOND, PaidWhole
 from .run_cost import CENT, UNIT
 from .tax import taxed, with_tax
 
@@ -21,11 +22,6 @@ CONTROLLER = "SkyPilot's controller"
 CONTROLLER_IDLE_HOURS = Decimal(10) / 60
 """How long a controller waits for more jobs before it stops (SkyPilot 0.14.1,
 sky/jobs/constants.py: CONTROLLER_AUTOSTOP)."""
-UNUSED = "unused commitment"
-"""The line of what is paid of a commitment and not used."""
-MICROSECONDS_PER_SECOND = 10**6
-"""Time is added and rounded up in whole microseconds: sums of float seconds are off by their last
-digits, which would bill a whole increment too much, or a negative one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +65,7 @@ def launch_cost(
     billing: Provider | None,
     stops: Stops | None = None,
     idle_s: float = 0.0,
-    paid_whole_s: float | None = None,
+    paid_whole: PaidWhole | None = None,
     controller_usd_per_hour: Decimal = Decimal(0),
     tax_percent: Decimal | None = None,
 ) -> LaunchCost:
@@ -85,7 +81,7 @@ def launch_cost(
         stops: what stops the run, and what its checkpoints take; None where that is not known, and
             then no line counts it.
         idle_s: idle time after the job until autodown, where no command tears the machines down.
-        paid_whole_s: of each node, paid used or not (a commitment for this job alone); None: what
+        paid_whole: terms or blocks of each node, paid used or not (for this job alone); None: what
             is used is paid.
         controller_usd_per_hour: SkyPilot's controller of a managed job; 0 where there is none.
         tax_percent: on everything that is billed; None: none is counted.
@@ -107,8 +103,8 @@ def launch_cost(
     low_s, high_s = _billed_range_s(training_s, run)
     if billing is not None and billing.billing_increment_s is not None:
         parts.append(("billing increment", expected_us - ran_us))
-    if paid_whole_s is not None:
-        parts.append((UNUSED, _whole_us(expected_us, paid_whole_s) - expected_us))
+    if paid_whole is not None:
+        parts.append((paid_whole.rest, paid_whole.paid_us(expected_us) - expected_us))
     beside = _controller_lines(expected_us, controller_usd_per_hour)
     lines = with_tax((*_lines(parts, nodes, usd_per_hour), *beside), tax_percent)
 
@@ -119,11 +115,11 @@ def launch_cost(
     # Parts are rounded one by one, so that their sum may be a microsecond beyond an end.
     low_us = min(start_us + _us(low_s), ran_us)
     high_us = max(start_us + _us(high_s), ran_us)
-    low_us = _whole_us(_billed_us(low_us, billing), paid_whole_s)
-    high_us = _whole_us(_billed_us(high_us, billing), paid_whole_s)
+    low_us = _whole_us(_billed_us(low_us, billing), paid_whole)
+    high_us = _whole_us(_billed_us(high_us, billing), paid_whole)
     slowest_start_us = sum(_us(one.high_s) for one in startups())
     worst_us = _billed_us(slowest_start_us + _us(high_s) + _us(idle_s), billing)
-    worst_us = _whole_us(worst_us, paid_whole_s)
+    worst_us = _whole_us(worst_us, paid_whole)
     return LaunchCost(
         lines=lines,
         usd_per_hour=rate,
@@ -222,14 +218,9 @@ def _rounded_up_us(us: int, *, increment_s: float | None, minimum_s: float | Non
     return max(whole_us, _us(minimum_s or 0))
 
 
-def _whole_us(us: int, paid_whole_s: float | None) -> int:
-    """Return time rounded up to whole terms of a commitment; as it is without one."""
-    return us if paid_whole_s is None else -(-us // _us(paid_whole_s)) * _us(paid_whole_s)
-
-
-def whole_terms_s(seconds: float, term_s: float) -> float:
-    """Return the seconds of as many whole terms as a job of so many seconds takes."""
-    return _whole_us(_us(seconds), term_s) / MICROSECONDS_PER_SECOND
+def _whole_us(us: int, paid_whole: PaidWhole | None) -> int:
+    """Return time rounded up to whole terms or blocks; as it is without one."""
+    return us if paid_whole is None else paid_whole.paid_us(us)
 
 
 def _lines(

@@ -13,16 +13,19 @@ from ...catalog.listing.ownership import (
     running_usd_per_month,
     usd_per_used_hour,
 )
-from ...catalog.terms.terms_of_offer import Term, terms_of
+from ...catalog.terms.terms_of_offer import Term, blocks_of, terms_of
 from ...catalog.types import Offer
-from ...catalog.units import HOURS_PER_MONTH, MONTHS_PER_YEAR
+from ...catalog.units import HOURS_PER_MONTH, MONTHS_PER_YEAR, SECONDS_PER_HOUR
 from ..plan.payment import BuyingWay, UseCost, WaysToPay
 from ..plan.plan import Plan
+from .paid_whole import PaidWhole
 from .run_cost import CENT
-from .tax import tax_rate
+from .tax import tax_rate, taxed
 
 USES = tuple(Decimal(percent) / 100 for percent in (10, 25, 50, 75, 100))
 """Shares of all hours in use at which the ways are compared."""
+BLOCK_CLASS = "capacity-block"
+"""Class of use of a type that is sold in capacity blocks."""
 USUAL_TERMS = (Decimal(1), Decimal(3))
 """Years that are listed also where nobody states a price."""
 
@@ -53,6 +56,7 @@ def ways_to_pay(plan: Plan, catalogue: Catalogue) -> WaysToPay | None:
             job_usd=None if job is None else job.spot_usd,
         ),
         *_terms(plan, offers[0], catalogue, hourly),
+        *_blocks(plan, offers[0], catalogue, hourly),
         # Hardware of one's own is bought once, without the tax that every rented hour has.
         *_owned(plan, catalogue, hourly * (1 + tax_rate(_tax_percent(plan)))),
     ]
@@ -80,6 +84,28 @@ def _terms(plan: Plan, offer: Offer, catalogue: Catalogue, hourly: Decimal) -> I
             whole_usd=(term.hours * term.usd_per_hour * plan.nodes).quantize(CENT),
             break_even_share=float(share),
             break_even_month=int(month) if share <= 1 else None,
+        )
+
+
+def _blocks(plan: Plan, offer: Offer, catalogue: Catalogue, hourly: Decimal) -> Iterator[BuyingWay]:
+    """Yield the capacity blocks that a price is known of; where it is sold so, without one too."""
+    job, instance = plan.whole_job, catalogue.instance_of(offer)
+    terms = blocks_of(offer, catalogue)
+    if not terms and instance is not None and BLOCK_CLASS in instance.usage_classes:
+        yield BuyingWay(way="block", usd_per_hour=None)
+    for term in terms:
+        usd = None
+        if job is not None:
+            hours = Decimal(PaidWhole.of(term).paid_s(job.hours * SECONDS_PER_HOUR))
+            net = hours / SECONDS_PER_HOUR * term.usd_per_hour * plan.nodes
+            usd = taxed(net.quantize(CENT), _tax_percent(plan))
+        yield BuyingWay(
+            way="block",
+            usd_per_hour=float(term.usd_per_hour),
+            by_use=_by_use(float(term.usd_per_hour)),
+            job_usd=usd,
+            whole_usd=usd,
+            break_even_share=float(term.usd_per_hour / hourly),
         )
 
 

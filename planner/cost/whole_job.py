@@ -12,7 +12,8 @@ from ..goodput.expected_run import ExpectedRun, mean_training_s, training_s_in
 from ..goodput.restarts import Conditions
 from ..plan.parts import Stops
 from ..plan.plan import Estimated, WholeJob
-from .launch_cost import LaunchCost, billed_s, launch_cost, startups, whole_terms_s
+from .launch_cost import LaunchCost, billed_s, launch_cost, startups
+from .paid_whole import PaidWhole
 
 ROUNDED_USD = 0.02
 """A bill may be less than this above its exact sum: it and its tax are rounded to a cent."""
@@ -29,15 +30,15 @@ def expected_usd(
     nodes: int,
     usd_per_hour: float,
     billing: Provider | None,
-    paid_whole_s: float | None = None,
+    paid_whole: PaidWhole | None = None,
 ) -> float:
     """Return what machines cost that run so long, start included, as the provider bills them.
 
     Equals `WholeJob.usd` to its rounding to a cent; a search asks thousands of times.
     """
     paid_s = billed_s(elapsed_s, billing)
-    if paid_whole_s is not None:
-        paid_s = whole_terms_s(paid_s, paid_whole_s)
+    if paid_whole is not None:
+        paid_s = paid_whole.paid_s(paid_s)
     return nodes * usd_per_hour * paid_s / SECONDS_PER_HOUR
 
 
@@ -49,6 +50,7 @@ def training_s_within(
     usd_per_hour: float,
     billing: Provider | None,
     stops: Conditions | None = None,
+    paid_whole: PaidWhole | None = None,
 ) -> tuple[float, Literal["budget", "deadline"]]:
     """Return for how many seconds a job may train within its limits, and which limit ends it.
 
@@ -66,6 +68,9 @@ def training_s_within(
         billable_s = math.floor(billable_s / increment_s) * increment_s
     if billing is not None and billable_s < (billing.minimum_s or 0.0):
         billable_s = 0.0
+    if paid_whole is not None:
+        paid_s = (budget_usd + ROUNDED_USD) * SECONDS_PER_HOUR / (nodes * usd_per_hour)
+        billable_s = paid_whole.usable_s(paid_s)
     if deadline_s is not None and deadline_s < billable_s:
         return trained_s(deadline_s), "deadline"
     return trained_s(billable_s), "budget"
@@ -87,7 +92,7 @@ def whole_job(
     billing: Provider | None,
     stops: Stops | None = None,
     spot_stops: Stops | None = None,
-    paid_whole_s: float | None = None,
+    paid_whole: PaidWhole | None = None,
     tax_percent: Decimal | None = None,
 ) -> Job:
     """Return what a run takes and costs from its request to the end of its machines.
@@ -100,12 +105,12 @@ def whole_job(
         billing: the provider, with its increment and minimum.
         stops: what stops the run on machines bought as planned, and what its checkpoints take.
         spot_stops: the same on spot machines.
-        paid_whole_s: of each node, paid used or not (a commitment for this job alone).
+        paid_whole: terms or blocks of each node, paid used or not (for this job alone).
         tax_percent: on everything that is billed; None: none is counted.
     """
 
     def cost(
-        node_usd_per_hour: Decimal, of: Stops | None, whole_s: float | None = None
+        node_usd_per_hour: Decimal, of: Stops | None, whole: PaidWhole | None = None
     ) -> LaunchCost:
         return launch_cost(
             training_s,
@@ -114,12 +119,12 @@ def whole_job(
             dearest_usd_per_hour=node_usd_per_hour,
             billing=billing,
             stops=of,
-            paid_whole_s=whole_s,
+            paid_whole=whole,
             tax_percent=tax_percent,
         )
 
     # Without a price the hours are still known: at no price they are the same.
-    timed = cost(usd_per_hour or Decimal(0), stops, paid_whole_s)
+    timed = cost(usd_per_hour or Decimal(0), stops, paid_whole)
     found = None if usd_per_hour is None else timed
     on_spot = None if spot_usd_per_hour is None else cost(spot_usd_per_hour, spot_stops)
     hours = [(start_up_s() + s) / SECONDS_PER_HOUR for s in _ends(training_s, timed.run)]

@@ -19,6 +19,7 @@ PURCHASES = {
     "committed-1y": "committed for 1 year",
     "committed-3y": "committed for 3 years",
     "reserved": "on reserved machines",
+    "block": "in capacity blocks",
     "all": "on demand",
 }
 

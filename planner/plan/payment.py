@@ -33,6 +33,9 @@ class CommitmentUse(FrozenModel):
     job alone. Else they are its share of use."""
     nodes_held: int | None
     """Instances that are reserved already; None where the commitment is not signed yet."""
+    block_days: int | None = None
+    """Days that are rented of a capacity block, all blocks of the job together, and paid on the
+    first of them; None for a term of years."""
 
 
 class UseCost(FrozenModel):

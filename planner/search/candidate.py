@@ -166,7 +166,7 @@ class Candidate:
             nodes=self.nodes,
             usd_per_hour=float(usd * self.choice.taxed),
             billing=self.choice.billing,
-            paid_whole_s=self.choice.paid_whole_s,
+            paid_whole=self.choice.paid_whole,
         )
 
     @property
@@ -202,6 +202,7 @@ class Candidate:
             + self.choice.dataset.kept_per_hour / self.nodes,
             billing=self.choice.billing,
             stops=self.stops,
+            paid_whole=self.choice.paid_whole,
         )
         steps = max(0, int(training_s // self.mean_step_s))
         return replace(self, steps=steps, limited_by=limit)

@@ -315,6 +315,12 @@ def _no_terms(question: Question, market: Market) -> Iterator[str]:
             " the catalogue has those of Google Cloud alone; state yours under `reserved:` of a"
             " file for --pricebook, without a count"
         )
+    if wish == "block":
+        yield (
+            "no price of a capacity block of these machines is known: sellers quote one for each"
+            " date (`gpuplan capacity --block` asks AWS); state it under `blocks:` of a file for"
+            " --pricebook"
+        )
     if wish == "reserved":
         yield (
             "no reserved price of these machines is known: state it under `reserved:` of a file"

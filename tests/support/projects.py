@@ -11,7 +11,7 @@ from gpuplan.planner.budget.planned import PlannedRuns, RunCostOf, RunLine
 from gpuplan.planner.budget.project.experiment import Experiment
 from gpuplan.planner.budget.project.project import Project
 from gpuplan.planner.budget.report.build import Made
-from gpuplan.planner.cost.launch_cost import UNIT
+from gpuplan.planner.cost.run_cost import UNIT
 
 MADE = Made(
     gpuplan_version="1",

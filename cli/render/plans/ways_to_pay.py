@@ -21,8 +21,9 @@ DEADLINE_WAYS = {
     "spot-then-on-demand": "on spot, then on demand",
 }
 EXPLAINED = (
-    "this job: its share of a term. pays above: share of all hours in use from which it costs less"
-    " than on demand; dearer to rent from: month on demand at full use (docs/pricebook.md)"
+    "this job: its share of a term, a capacity block whole. pays above: share of all hours in use"
+    " from which it costs less than on demand; dearer to rent from: month on demand at full use"
+    " (docs/pricebook.md)"
 )
 
 
@@ -83,5 +84,5 @@ def _name(way: BuyingWay) -> str:
     if way.way == "owned":
         return f"bought: {way.name}, {way.term_years:g} years"
     if way.term_years is None:
-        return {"on-demand": "on demand"}.get(way.way, way.way)
+        return {"on-demand": "on demand", "block": "capacity block"}.get(way.way, way.way)
     return f"{way.way}, {way.term_years:g} year{'' if way.term_years == 1 else 's'}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ....catalog.text.money import format_money, format_money_interval, format_price
 from ....catalog.text.quantity import UNKNOWN, format_duration, format_seconds, format_share
 from ....catalog.units import SECONDS_PER_HOUR
+from ....planner.plan.payment import CommitmentUse
 from ....planner.plan.plan import AT_LEAST, CostLine, Plan, RunCost
 from .wording import chance_text, describe_cost, describe_spot, per_million, unknown_spot
 
@@ -44,6 +45,8 @@ def terms_items(plan: Plan) -> list[str]:
     use = plan.commitment
     if use is None:
         return []
+    if use.block_days is not None:
+        return _block_items(use)
     years = f"{use.term_years:g} year{'' if use.term_years == 1 else 's'}"
     if use.terms > 1:
         years = f"{use.terms} times {years}"
@@ -54,6 +57,16 @@ def terms_items(plan: Plan) -> list[str]:
     items.append(f"this job uses {chance_text(use.used_share)} of it")
     counted = "counted here" if use.unused_is_counted else "not counted here"
     return [*items, f"unused rest {format_money(use.unused_usd)}, {counted}"]
+
+
+def _block_items(use: CommitmentUse) -> list[str]:
+    days = f"{use.block_days} day{'' if use.block_days == 1 else 's'}"
+    blocks = "capacity block" if use.terms == 1 else f"{use.terms} capacity blocks"
+    items = [f"{blocks}: {days} for {format_money(use.usd)}, paid on the first"]
+    if use.used_share is None or use.unused_usd is None:
+        return [*items, "the shortest that is sold"]
+    items.append(f"this job uses {chance_text(use.used_share)} of it")
+    return [*items, f"unused rest {format_money(use.unused_usd)}, counted here"]
 
 
 def own_items(plan: Plan) -> list[str]:

@@ -213,11 +213,11 @@ def _paid_within_s(
     the whole terms that the budget buys.
     """
     choice = candidate.choice
-    term = choice.term
-    if choice.paid_whole_s is None or term is None or choice.usd_per_hour is None:
+    if choice.paid_whole is None or choice.usd_per_hour is None:
         return float(budget_usd / job_usd) * (start_up_s() + run.elapsed_s)
-    term_usd = term.hours * choice.usd_per_hour * candidate.nodes * choice.taxed
-    return int((budget_usd + Decimal(str(ROUNDED_USD))) / term_usd) * choice.paid_whole_s
+    hourly_usd = choice.usd_per_hour * candidate.nodes * choice.taxed
+    paid_hours = (budget_usd + Decimal(str(ROUNDED_USD))) / hourly_usd
+    return choice.paid_whole.usable_s(float(paid_hours) * SECONDS_PER_HOUR)
 
 
 def _whole_job(
@@ -234,7 +234,7 @@ def _whole_job(
         billing=candidate.choice.billing,
         stops=stops,
         spot_stops=_on_spot(candidate),
-        paid_whole_s=candidate.choice.paid_whole_s,
+        paid_whole=candidate.choice.paid_whole,
         tax_percent=candidate.choice.tax_percent,
     )
     moves = spot_price_range(candidate.choice.spot_prices or {}, job.whole.hours)

@@ -20,6 +20,7 @@ from ....catalog.terms.terms_of_offer import Term
 from ....catalog.types import Accelerator, EvictionRow, Instance, Offer, Provider, Region
 from ....catalog.vocabulary import Purchase
 from ...cost.dataset_cost import NO_DATASET, DatasetUsd, dataset_usd_of
+from ...cost.paid_whole import PaidWhole
 from ...goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ...hardware.cluster import Site
 from ...plan.plan import ChosenOffer
@@ -75,14 +76,15 @@ class PricedInstance:
     none are known."""
 
     @property
-    def paid_whole_s(self) -> float | None:
-        """Seconds that a job pays for in whole, used or not; None where it pays what it uses."""
-        return self.term.seconds if self.term is not None and self.pays_rest else None
+    def paid_whole(self) -> PaidWhole | None:
+        """What a job pays for in whole, used or not; None where it pays what it uses."""
+        return PaidWhole.of(self.term) if self.term is not None and self.pays_rest else None
 
     @property
     def way(self) -> tuple[object, ...] | None:
         """What keeps one way of paying for a machine apart from the others; None by the hour."""
-        return None if self.term is None else (self.term.years, self.term.count)
+        term = self.term
+        return None if term is None else (term.years, term.count, term.block_days)
 
     @property
     def taxed(self) -> Decimal:
@@ -135,7 +137,7 @@ class PricedInstance:
             usd_per_hour=None if self.usd_per_hour is None else float(self.usd_per_hour),
             spot_usd_per_hour=None if spot is None else float(spot),
             spot_status=spot_status(self.offer, self.instance),
-            term_years=None if term is None else float(term.years),
+            term_years=None if term is None or term.block_days else float(term.years),
             price_basis=offer.price_basis if term is None else term.price_basis,
             price_date=offer.price_date if term is None else term.price_date,
             price_date_precision=offer.price_date_precision if term is None else None,
@@ -278,6 +280,8 @@ def _ways(
         terms = [one for one in terms if _is_below(one, hourly)]
         return [hourly, *_first_of_each(terms)]
     unpriced = replace(hourly, usd_per_hour=None, discount_percent=None)
+    if wish == "block":
+        unpriced = replace(unpriced, purchase="block")
     return _first_of_each(terms) or [unpriced]
 
 
@@ -303,7 +307,7 @@ def _first_of_each(ways: Iterable[Way]) -> list[Way]:
     found: dict[object, Way] = {}
     for way in ways:
         assert way.term is not None
-        found.setdefault((way.term.years, way.term.count), way)
+        found.setdefault((way.term.years, way.term.count, way.term.block_days), way)
     return list(found.values())
 
 

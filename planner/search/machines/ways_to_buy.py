@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from ....catalog.embedded import Catalogue
 from ....catalog.terms.pricebook import Pricebook
-from ....catalog.terms.terms_of_offer import PRICEBOOK, Term, terms_of
+from ....catalog.terms.terms_of_offer import PRICEBOOK, Term, blocks_of, terms_of
 from ....catalog.types import Offer
 from ....catalog.vocabulary import COMMITTED_YEARS, Purchase, PurchaseWish
 
@@ -42,13 +42,15 @@ def by_the_hour(offer: Offer, wish: PurchaseWish, book: Pricebook) -> Way:
 
 
 def for_a_term(offers: Iterable[Offer], wish: PurchaseWish, catalogue: Catalogue) -> list[Way]:
-    """Return every commitment or reservation that is wished and that a price is known of.
+    """Return every commitment, block or reservation that is wished and that a price is known of.
 
     A commitment that is asked for is that of a job among others: it pays its share. Bought for this
     job, which is what "any" compares, it is paid whole; a reservation that is held is paid already.
     """
     found = []
     for offer in offers:
+        if wish in ("block", "any"):
+            found += [_block(offer, term) for term in blocks_of(offer, catalogue)]
         for term in terms_of(offer, catalogue):
             if _is_wished(term, wish):
                 found.append(
@@ -62,6 +64,12 @@ def for_a_term(offers: Iterable[Offer], wish: PurchaseWish, catalogue: Catalogue
                     )
                 )
     return found
+
+
+def _block(offer: Offer, term: Term) -> Way:
+    """Return a capacity block, which is always rented for this job and paid whole."""
+    usd = term.usd_per_hour
+    return Way(offer=offer, purchase="block", usd_per_hour=usd, term=term, pays_rest=True)
 
 
 def _is_wished(term: Term, wish: PurchaseWish) -> bool:

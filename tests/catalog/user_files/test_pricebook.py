@@ -20,6 +20,12 @@ from gpuplan.catalog.user_files.pricebook import load_pricebook
 from gpuplan.planner.plan.schema import schema_of
 
 DOCS = Path(__file__).parents[3] / "docs"
+A_BLOCK = """\
+blocks:
+  - provider: aws
+    instance: p5.48xlarge
+    region: us-east-1
+"""
 WHOLE = """\
 discounts:
   - percent: 12
@@ -72,6 +78,14 @@ def test_every_term_is_read(tmp_path: Path) -> None:
     assert book.tax_percent == 19
 
 
+def test_quoted_blocks_are_read_by_their_fee_or_their_rate(tmp_path: Path) -> None:
+    """By hand: $5,040 for 7 days of 24 hours are $30 an hour."""
+    book = load(tmp_path, f"{A_BLOCK}    upfront_usd: 5040\n    days: 7\n")
+    assert book.blocks[0].effective_usd_per_hour == 30
+    book = load(tmp_path, f"{A_BLOCK}    usd_per_hour: 31.5\n")
+    assert (book.blocks[0].days, book.blocks[0].effective_usd_per_hour) == (None, Decimal("31.5"))
+
+
 def test_the_most_specific_discount_is_taken_and_none_is_added(tmp_path: Path) -> None:
     path = tmp_path / "pricebook.yaml"
     path.write_text(WHOLE, "utf-8")
@@ -105,6 +119,9 @@ def test_nothing_is_taken_off_a_price_that_the_user_states(tmp_path: Path) -> No
     [
         ("discounts:\n  - provider: aws\n", 2, "has no percent", "Add `percent"),
         ("discounts:\n  - percent: 100\n", 2, "below 100", ""),
+        (f"{A_BLOCK}    upfront_usd: 5300\n", 2, "days is not given", "Add `days"),
+        (f"{A_BLOCK}    days: 7\n", 2, "either upfront_usd or usd_per_hour", "fee of one"),
+        (f"{A_BLOCK}    upfront_usd: 5300\n    days: 15\n", 6, "no length that aws", "21"),
         ("discounts:\n  - percent: -3\n", 2, "above 0", ""),
         ("discounts:\n  - percent: much\n", 2, "'much', not a number", ""),
         ("discounts:\n  - percent: 5\n    provider: amazn\n", 3, "no provider 'amazn'", "aws"),
@@ -250,6 +267,7 @@ def example_of_the_page() -> str:
 
 
 REQUIRED = {
+    "CapacityBlock": ["provider", "instance", "region"],
     "Discount": ["percent"],
     "Reservation": ["provider", "instance", "region", "usd_per_hour", "term_years"],
     "Credit": ["provider", "usd", "expires"],

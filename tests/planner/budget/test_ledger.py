@@ -157,6 +157,21 @@ def test_a_term_that_is_bought_for_the_runs_is_paid_whole() -> None:
     assert [row.usd for row in rows if row.kind == "commitment"] == [Decimal("140.00")]
 
 
+def test_a_capacity_block_is_booked_whole_in_the_month_of_its_first_day() -> None:
+    """Two runs of 500 h one after another, each in a block of 21 days: $1,008 in two months."""
+    cost = make_run_cost(hours=500, is_paid_first=True, sku="p5.48xlarge block")
+    rest = replace(cost.lines[0], kind="commitment", name="unused capacity block", quantity=4.0)
+    disks = RunLine(kind="storage", name="disks", quantity=1, unit="run", unit_usd=Decimal(7))
+    cost = replace(cost, lines=(*cost.lines, rest, disks))
+    project = project_with(runs={"seeds": 2}, parallel=1, start="2027-01")
+    rows = ledger(make_books(project, a=cost))
+    hours = [(str(row.month), row.usd) for row in rows if row.unit == "instance-hour"]
+    assert sum(usd for _, usd in hours) == 2 * 504 * 2
+    # The second run begins after 500 h, on 21 January, and goes on until 11 February.
+    assert {month for month, _ in hours} == {"2027-01"}
+    assert {str(row.month) for row in rows if row.kind == "storage"} == {"2027-01", "2027-02"}
+
+
 def test_storage_is_paid_from_its_first_month_to_the_end_of_the_project() -> None:
     project = make_project(
         storage=[

@@ -2,6 +2,7 @@
 
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from answers import make_plan, make_run
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from gpuplan.catalog.terms.pricebook import Credit, Currency, Pricebook
 from gpuplan.planner.cost.own_terms import with_own_terms
+from gpuplan.planner.plan.payment import CommitmentUse
 from gpuplan.planner.plan.plan import Plan, WholeJob
 
 TODAY = date(2026, 11, 23)
@@ -54,6 +56,26 @@ def test_of_the_day_of_the_start_only_what_is_left_of_it_is_paid() -> None:
     evening = MIDNIGHT + timedelta(hours=18)
     assert used(plan_of("100", 12), credit("80", 0), at=evening) == [50]
     assert used(plan_of("100", 12), credit("80", 1), at=evening) == [80]
+
+
+def committed(usd: str, hours: float, **use: Any) -> Plan:
+    """Return a plan whose term is bought for its job alone."""
+    facts = {"terms": 1, "usd": Decimal(usd), "used_share": 0.1, "unused_usd": Decimal(1)}
+    paid = CommitmentUse(**{**facts, "unused_is_counted": True, "nodes_held": None, **use})
+    return plan_of(usd, hours).model_copy(update={"commitment": paid})
+
+
+def test_a_term_that_is_bought_for_the_job_is_billed_over_all_its_hours() -> None:
+    # By hand: $87,600 for a year are $10 an hour; until the end of the 10th day 240 h are billed.
+    year = committed("87600", 100, term_years=1.0)
+    assert used(year, credit("50000", 9)) == [2400]
+    shared = committed("87600", 100, term_years=1.0, unused_is_counted=False)
+    assert used(shared, credit("50000", 9)) == [50000]
+
+
+def test_a_capacity_block_is_billed_at_once() -> None:
+    block = committed("5040", 160, term_years=7 / 365, block_days=7)
+    assert used(block, credit("9000", 0)) == [5040]
 
 
 @given(

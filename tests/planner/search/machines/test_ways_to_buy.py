@@ -10,8 +10,15 @@ import pytest
 from gpuplan.catalog.embedded import Catalogue, embedded_catalogue
 from gpuplan.catalog.snapshot import at_terms
 from gpuplan.catalog.terms.commitments import commitments_of
-from gpuplan.catalog.terms.pricebook import Credit, Discount, Pricebook, Reservation
+from gpuplan.catalog.terms.pricebook import (
+    CapacityBlock,
+    Credit,
+    Discount,
+    Pricebook,
+    Reservation,
+)
 from gpuplan.planner.cost.launch_cost import launch_cost
+from gpuplan.planner.cost.paid_whole import PaidWhole
 from gpuplan.planner.plan.plan import Estimated, Plan
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.planner.search.machines.offers import survey
@@ -100,7 +107,7 @@ def test_a_job_longer_than_a_term_pays_the_next_one_too() -> None:
         usd_per_hour=Decimal(3),
         dearest_usd_per_hour=Decimal(3),
         billing=None,
-        paid_whole_s=year_s,
+        paid_whole=PaidWhole(lengths_s=(year_s,)),
     )
     assert cost.usd_expected == sum(line.usd for line in cost.lines) == 2 * 2 * 3 * HOURS_PER_YEAR
     assert cost.lines[-1].name == "unused commitment"
@@ -231,3 +238,56 @@ def test_without_an_amount_of_work_no_commitment_is_compared() -> None:
     for has_amount in (False, True):
         market = survey(NO_SPOT, machine, Money(purchase="any"), has_amount=has_amount)
         assert any(one.term is not None for one in market.choices) == has_amount
+
+
+BLOCK = CapacityBlock(
+    provider="aws", instance="p5.48xlarge", region="us-east-1", usd_per_hour=Decimal(20)
+)
+
+
+def test_a_capacity_block_is_paid_whole_and_its_rest_is_a_line(toy: Profile) -> None:
+    """By hand: 30 hours fit into two days; 48 h x $20 and 10 % of tax are $1,056."""
+    mine = at_terms(NO_SPOT, Pricebook(blocks=(BLOCK,), tax_percent=Decimal(10)))
+    steps = 10**9
+    first = plan_on(asked(toy, steps, mine, purchase="block"), "p5.48xlarge").whole_job
+    assert first is not None
+    steps = round(30 / first.hours * steps)
+    plan = plan_on(asked(toy, steps, mine, purchase="block"), "p5.48xlarge")
+    job, use = plan.whole_job, plan.commitment
+    assert job is not None and use is not None and job.hours == pytest.approx(30, rel=0.02)
+    assert (plan.offer.purchase, plan.offer.term_years) == ("block", None)
+    assert job.usd == sum(line.usd for line in job.cost_lines) == Decimal("1056.00")
+    rest = {line.name: line for line in job.cost_lines}["unused capacity block"]
+    assert rest.quantity == pytest.approx(48 - job.hours, abs=0.01)
+    assert (use.block_days, use.terms, use.usd, use.unused_is_counted) == (2, 1, job.usd, True)
+    assert float(use.unused_usd or 0) == pytest.approx(1.1 * float(rest.usd), abs=0.01)
+    assert use.used_share == pytest.approx(job.hours / 48)
+
+
+def test_a_block_wins_only_where_the_job_fills_it(toy: Profile) -> None:
+    """$20 an hour for whole days beside $55 on demand: above 9 hours of the day."""
+    mine = at_terms(NO_SPOT, Pricebook(blocks=(BLOCK,)))
+    whole = plan_on(asked(toy, 10**9, mine), "p5.48xlarge")
+    assert whole.whole_job is not None and whole.offer.usd_per_hour is not None
+    pays_from = 24 * 20 / whole.offer.usd_per_hour
+    for hours, way in ((pays_from - 1, "on-demand"), (pays_from + 1, "block")):
+        steps = round(hours / whole.whole_job.hours * 10**9)
+        plan = plan_on(asked(toy, steps, mine, purchase="any"), "p5.48xlarge")
+        assert plan.offer.purchase == way
+
+
+def test_a_budget_buys_whole_blocks(toy: Profile) -> None:
+    mine = at_terms(NO_SPOT, Pricebook(blocks=(BLOCK,)))
+    for usd, days in ((479, 0), (480, 1), (1000, 2)):
+        found = asked(toy, None, mine, purchase="block", budget_usd=Decimal(usd))
+        plans = [one for one in found.plans if one.offer.instance_type == "p5.48xlarge"]
+        assert bool(plans) == bool(days)
+        for plan in plans:
+            assert plan.whole_job is not None and plan.whole_job.usd == days * 480
+            assert days * 24 - 1 < plan.whole_job.hours <= days * 24 - 0.5
+
+
+def test_without_a_quoted_price_a_block_is_unknown(toy: Profile) -> None:
+    found = asked(toy, 1000, purchase="block")
+    assert not found.plans
+    assert any("no price of a capacity block" in note for note in found.notes)

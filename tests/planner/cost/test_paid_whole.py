@@ -1,0 +1,62 @@
+"""Whole terms and capacity blocks: what a job pays, by hand and for any lengths."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuplan.catalog.terms.blocks import block_days, block_lost_s
+from gpuplan.catalog.terms.terms_of_offer import Term
+from gpuplan.planner.cost.paid_whole import SECONDS_PER_DAY, PaidWhole
+
+HOUR = 3600.0
+AWS = PaidWhole.of(
+    Term(
+        years=Decimal(182) / 365,
+        usd_per_hour=Decimal(30),
+        price_basis="pricebook",
+        source="your pricebook",
+        block_days=block_days("aws"),
+        lost_s=block_lost_s("aws"),
+    )
+)
+
+
+def test_aws_sells_days_up_to_two_weeks_and_then_weeks() -> None:
+    days = block_days("aws")
+    assert days[:14] == tuple(range(1, 15)) and days[14:16] == (21, 28) and days[-1] == 182
+    assert block_lost_s("aws") == 1800 and block_days("gcp") == ()
+
+
+@pytest.mark.parametrize(
+    ("hours", "days", "blocks"),
+    [
+        (1, 1, 1),
+        (23.5, 1, 1),
+        # Machines are ended half an hour before the end.
+        (23.6, 2, 1),
+        (14 * 24 - 0.5, 14, 1),
+        (14 * 24, 21, 1),
+        (181 * 24, 182, 1),
+        (182 * 24, 183, 2),
+    ],
+)
+def test_a_job_rents_the_shortest_block_it_fits_into(hours: float, days: int, blocks: int) -> None:
+    assert AWS.paid_s(hours * HOUR) == days * SECONDS_PER_DAY
+    assert AWS.count(hours * HOUR) == blocks
+
+
+@given(
+    lengths=st.lists(st.integers(2, 400), min_size=1, max_size=8, unique=True).map(sorted),
+    lost_h=st.floats(0, 1),
+    hours=st.floats(0.01, 3000),
+)
+def test_what_is_paid_is_enough_and_what_it_lets_run_is_paid(
+    lengths: list[int], lost_h: float, hours: float
+) -> None:
+    whole = PaidWhole(lengths_s=tuple(one * HOUR for one in lengths), lost_s=lost_h * HOUR)
+    paid_s = whole.paid_s(hours * HOUR)
+    assert whole.usable_s(paid_s) >= hours * HOUR - 1e-3
+    assert whole.paid_s(whole.usable_s(paid_s) - 1e-3) <= paid_s
+    assert whole.usable_s(paid_s - 1) <= whole.usable_s(paid_s)
