@@ -44,7 +44,7 @@ from ..store.measured_steps import workload_key
 from ..store.project_limits import LimitStanding, ProjectFile, warnings
 from ..store.sourced_plan import SourcedPlan
 from ..training_data import launched_data
-from .money.purchase import Bought, bought
+from .money.purchase import Bought, bought, spot_moves
 from .notes import launch_notes
 from .plan_choice import refuse_stale
 from .preflight import (
@@ -126,6 +126,11 @@ class Prepared:
     def all_places(self) -> tuple[Place, ...]:
         """Return all places, in the order in which the task tries them."""
         return (*self.places, *self.fallback)
+
+    @property
+    def price_moves(self) -> bool:
+        """Whether its worst case is at the highest price that its spot machines were seen at."""
+        return spot_moves(self.plan, self.request) is not None
 
     @property
     def warnings(self) -> list[str]:

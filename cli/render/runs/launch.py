@@ -9,7 +9,6 @@ from rich.text import Text
 
 from ....catalog.text.quantity import UNKNOWN, format_count
 from ....catalog.units import SECONDS_PER_HOUR
-from ....launcher.prepare.money.purchase import spot_moves
 from ....launcher.prepare.prepare import Prepared
 from ....launcher.skypilot.placement import Place
 from ....planner.plan.plan import CostLine
@@ -65,7 +64,7 @@ def _sums(prepared: Prepared) -> Iterator[Text]:
         return
     worst = f"{_span(cost.hours_worst * SECONDS_PER_HOUR):>12}  {_usd(cost.usd_worst):>12}"
     why = "slowest start, top of the 80 % interval, idle end"
-    if spot_moves(prepared.plan, prepared.request) is not None:
+    if prepared.price_moves:
         why += ", highest spot price seen"
     if guard.max_cost_usd is not None and cost.usd_worst > guard.max_cost_usd:
         why += f"; its guard ends it before {_usd(guard.max_cost_usd)}"
