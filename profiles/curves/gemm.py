@@ -79,8 +79,7 @@ def grid_gemm_s(grid: GemmGrid, measured: Machine, target: Machine, shapes: Gemm
     m, n, k, batch = shapes.m, shapes.n, shapes.k, shapes.batch
     flops = 2 * (batch * m) * n * k
     size_bytes = target.gemm_bytes(m, n, k, batch)
-    # A batch of small matrices pads each of them to whole tiles; one tall matrix pads once.
-    padding = np.where(batch > 1, _padding(m, _LARGEST_PADDED_TILE), 1.0)
+    padding = _rows(shapes) / np.maximum(batch * m, 1.0)
     moved = time * target.roofline_s(flops * padding, size_bytes) / at_grid
     gain = _log_gain_of_padding(grid, measured, target)
     if gain is not None:
@@ -102,8 +101,7 @@ def _nearest_measured_s(
 
     The same for all relatives of a measured device, hence kept.
     """
-    rows = shapes.batch * shapes.m
-    inside = (_clamp(rows, grid.m), _clamp(shapes.n, grid.n), _clamp(shapes.k, grid.k))
+    inside = (_clamp(_rows(shapes), grid.m), _clamp(shapes.n, grid.n), _clamp(shapes.k, grid.k))
     time = np.exp(interpolate((grid.m, grid.n, grid.k), grid.log_time, inside))
     return time, _one_product_s(measured, *inside)
 
@@ -151,10 +149,19 @@ def _widened(axis: Array, most: float) -> Array:
     return np.concatenate([before, axis, after])
 
 
+def _rows(shapes: GemmShapes) -> Array:
+    """Return the rows that are computed: small matrices of a batch each pad to whole tiles.
+
+    One tall matrix pads once.
+    """
+    rows = shapes.batch * shapes.m
+    return rows * np.where(shapes.batch > 1, _padding(shapes.m, _LARGEST_PADDED_TILE), 1.0)
+
+
 @lru_cache(maxsize=256)
 def _corners(grid: GemmGrid, shapes: GemmShapes) -> Corners:
     """Return where shapes lie in the wide grid: the same for all relatives, hence kept."""
-    asked = (shapes.batch * shapes.m, shapes.n, shapes.k)
+    asked = (_rows(shapes), shapes.n, shapes.k)
     axes = _wide_axes(grid)
     m, n, k = (_clamp(one, axis) for one, axis in zip(asked, axes, strict=True))
     return corners_of(axes, (m, n, k))
