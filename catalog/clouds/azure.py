@@ -9,10 +9,12 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any, TypeVar
 
+from ..types import CommitmentRow
 from .asking import Patience, ask_everywhere, asked_again, unanswered_by
 from .azure_client import library, limits, meaning
 from .azure_evictions import eviction_records, evictions_query, read_evictions
 from .azure_prices import PRICES_URL, AzurePrices
+from .azure_reserved import held_by_subscription
 from .azure_rows import read_retail_prices
 from .interface import (
     Answers,
@@ -78,7 +80,7 @@ class Azure:
         today = asked.now.date()
         found = Answers()
 
-        def of_type(name: str) -> list[PriceRow | Refused]:
+        def of_type(name: str) -> list[PriceRow | CommitmentRow | Refused]:
             return list(read_retail_prices(self._prices.of(name), today=today))
 
         answers, silent = ask_everywhere(
@@ -181,9 +183,12 @@ class Azure:
         return found, unanswered
 
     def reservations(self, asked: Asked, tell: Tell) -> Reservations:
-        """Return that Azure's reserved capacity is not read: which machines it holds is unknown."""
-        why = "capacity reservation groups of Azure are not read yet"
-        return Reservations(unanswered=(Unanswered(question="held", why=why),))
+        """Return the capacity reservations of the subscription, and what of them is free."""
+        try:
+            client = self._client()
+            return held_by_subscription(client, self._all, asked, self._patience, tell)
+        except CloudError as error:
+            return Reservations(unanswered=(unanswered_by(error, "held"),))
 
     def quota_command(self, quota: Quota, wanted: float) -> str:
         """Return the command that asks Azure for a higher quota."""

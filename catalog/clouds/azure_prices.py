@@ -35,10 +35,7 @@ class AzurePrices:
 
     def of(self, instance_type: str) -> list[Mapping[str, Any]]:
         """Return every row of one instance type, of all regions and ways of buying."""
-        chosen = (
-            "serviceName eq 'Virtual Machines' and priceType eq 'Consumption'"
-            f" and armSkuName eq '{instance_type}'"
-        )
+        chosen = f"serviceName eq 'Virtual Machines' and armSkuName eq '{instance_type}'"
         query = urllib.parse.urlencode({"currencyCode": "'USD'", "$filter": chosen})
         return [row for page in self._pages(f"{self._url}?{query}") for row in page]
 

@@ -8,20 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
+from decimal import Decimal
 from typing import Any
 
 from ..text.money_cells import decimal_of
+from ..types import CommitmentRow
+from ..units import HOURS_PER_YEAR
 from ..vocabulary import OfferPurchase
 from .interface import PriceRow, Refused
 
 PROVIDER = "azure"
 SOURCE = "Azure Retail Prices API"
+MICRO_USD = Decimal("0.000001")
 
 WINDOWS_RULE = "azure-windows"
 LOW_PRIORITY_RULE = "azure-low-priority"
 """Low Priority is another, older product of scale sets, sold beside Spot at its own price."""
 TYPE_RULE = "azure-price-type"
-"""DevTestConsumption is for subscribers of Visual Studio alone, Reservation is paid for years."""
+"""DevTestConsumption is for subscribers of Visual Studio alone."""
+TERM_RULE = "azure-reservation-term"
+"""A reservation of other terms than one and three years, or of none."""
+YEARS = {"1 Year": 1, "3 Years": 3}
+RESERVATION = "Reservation"
+RESERVATION_SOURCE = "Azure Retail Prices API (a reservation's price of the whole term ÷ its hours)"
 PLACEHOLDER_RULE = "azure-placeholder"
 """A meter that is announced but not sold yet costs $0."""
 TIER_RULE = "azure-tier"
@@ -33,13 +42,13 @@ SERVICE_RULE = "azure-other-service"
 
 def read_retail_prices(
     items: Iterable[Mapping[str, Any]], *, today: date
-) -> Iterator[PriceRow | Refused]:
-    """Yield the on-demand or spot price of each row, or why it is not taken."""
+) -> Iterator[PriceRow | CommitmentRow | Refused]:
+    """Yield the price of each row: on demand, spot or reserved; or why it is not taken."""
     for item in items:
         yield _row_of(item, today)
 
 
-def _row_of(item: Mapping[str, Any], today: date) -> PriceRow | Refused:
+def _row_of(item: Mapping[str, Any], today: date) -> PriceRow | CommitmentRow | Refused:
     instance_type = str(item.get("armSkuName") or item.get("skuName") or "?")
     region = item.get("armRegionName")
 
@@ -56,6 +65,8 @@ def _row_of(item: Mapping[str, Any], today: date) -> PriceRow | Refused:
         return refused("not-a-number", f"the price is {item.get('retailPrice')!r}")
     if usd == 0:
         return refused(PLACEHOLDER_RULE, f"meter {item.get('meterName')} costs $0")
+    if item.get("type") == RESERVATION:
+        return _reserved(str(region), instance_type, str(item.get("reservationTerm")), usd, today)
     purchase: OfferPurchase = (
         "spot" if str(item.get("skuName", "")).endswith(" Spot") else "on-demand"
     )
@@ -70,11 +81,36 @@ def _row_of(item: Mapping[str, Any], today: date) -> PriceRow | Refused:
     )
 
 
+def _reserved(
+    region: str, instance_type: str, term: str, usd: Decimal, today: date
+) -> CommitmentRow | Refused:
+    """Return the price of an hour of a reservation, whose row has that of its whole term.
+
+    The unit of such a row is "1 Hour" all the same:
+    https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices#api-response-examples
+    """
+    years = YEARS.get(term)
+    if years is None:
+        why = f"the term is {term}"
+        return Refused(
+            rule=TERM_RULE, provider=PROVIDER, region=region, what=instance_type, why=why
+        )
+    return CommitmentRow(
+        provider=PROVIDER,
+        region=region,
+        instance_type=instance_type,
+        term_years=years,
+        usd_per_hour=(usd / (years * HOURS_PER_YEAR)).quantize(MICRO_USD),
+        price_date=today,
+        source=RESERVATION_SOURCE,
+    )
+
+
 def _not_wanted(item: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the rule that refuses a row before its price is looked at, and why."""
     product, sku = str(item.get("productName", "")), str(item.get("skuName", ""))
-    if item.get("type") != "Consumption":
-        return TYPE_RULE, f"type is {item.get('type')}, not Consumption"
+    if item.get("type") not in ("Consumption", RESERVATION):
+        return TYPE_RULE, f"type is {item.get('type')}, not Consumption or {RESERVATION}"
     if item.get("serviceName") != "Virtual Machines" or "Dedicated Host" in product:
         return SERVICE_RULE, f"{item.get('serviceName')}: {product}"
     if "Cloud Services" in product or "CloudServices" in product:

@@ -15,6 +15,7 @@ from clouds.azure import (
     eviction,
     meter,
     policy,
+    reserved,
 )
 from clouds.server import Answer, Server
 
@@ -186,6 +187,40 @@ def test_zones_and_what_keeps_a_subscription_out(azure, world) -> None:
     assert west.restricted == "restricted: NotAvailableForSubscription"
 
 
+def test_reserved_capacity_and_what_of_it_is_free(azure, world) -> None:
+    world.reserved["training"][1].append(reserved("other", 2, 0, "Standard_D2s_v5"))
+    world.reserved["far"] = ("North Europe", [reserved("h100", 9, 0)])
+    failed = reserved("failed", 8, 0)
+    failed["properties"]["provisioningState"] = "Failed"
+    world.reserved["training"][1].append(failed)
+    [held] = azure.reservations(asked(), no_tell).held
+    assert (held.region, held.zone, held.id, held.kind) == ("eastus", "1", "h100", "reservation")
+    assert (held.instances, held.free) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("part", "permission"),
+    [
+        ("capacityReservationGroups", "Microsoft.Compute/capacityReservationGroups/read"),
+        (
+            "capacityReservations",
+            "Microsoft.Compute/capacityReservationGroups/capacityReservations/read",
+        ),
+    ],
+)
+def test_without_a_permission_what_is_held_is_unknown(azure, world, part, permission) -> None:
+    world.faults = lambda path: azure_error(403) if f"/{part}" in path else None
+    found = azure.reservations(asked(), no_tell)
+    [silent] = found.unanswered
+    assert found.held == () and silent.permission == permission
+    assert CANARY_TOKEN not in silent.text
+
+
+def test_reservations_prices_are_those_of_an_hour(azure) -> None:
+    [row] = azure.offers(asked(), no_tell).commitments
+    assert (row.region, row.term_years, row.usd_per_hour) == ("eastus", 1, Decimal(63))
+
+
 def test_without_a_subscription_one_error_says_so(server) -> None:
     azure = Azure(subscription=None, patience=HASTY, base_url=server.url)
     with pytest.raises(CloudError, match="no Azure subscription"):
@@ -196,6 +231,7 @@ def test_only_read_requests_are_made(azure, world) -> None:
     azure.offers(asked(), no_tell)
     azure.quota(asked(), no_tell)
     azure.availability(asked(), no_tell)
+    azure.reservations(asked(), no_tell)
     posts = {path for path in world.paths if not path.startswith("GET ")}
     assert posts == {f"POST {GRAPH_PATH}"}, "a query, which changes nothing"
 

@@ -8,6 +8,7 @@ from clouds.azure import meter
 
 from gpuplan.catalog.clouds.azure_rows import read_retail_prices
 from gpuplan.catalog.clouds.interface import PriceRow, Refused
+from gpuplan.catalog.types import CommitmentRow
 
 TODAY = date(2026, 11, 23)
 
@@ -16,6 +17,18 @@ def test_spot_and_on_demand_are_told_apart() -> None:
     rows = [meter(98.32), meter(21.5, skuName="ND96isr H100 v5 Spot")]
     reads = list(read_retail_prices(rows, today=TODAY))
     assert [one.purchase for one in reads if isinstance(one, PriceRow)] == ["on-demand", "spot"]
+
+
+# The price is of the whole term, though the unit is an hour:
+# https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices
+@pytest.mark.parametrize(
+    ("term", "usd", "years", "usd_per_hour"),
+    [("1 Year", 551_880.0, 1, "63"), ("3 Years", 1_051_200.0, 3, "40")],
+)
+def test_a_reservation_is_its_whole_price_over_its_hours(term, usd, years, usd_per_hour) -> None:
+    [read] = read_retail_prices([meter(usd, type="Reservation", reservationTerm=term)], today=TODAY)
+    assert isinstance(read, CommitmentRow)
+    assert (read.term_years, read.usd_per_hour) == (years, Decimal(usd_per_hour))
 
 
 def test_a_price_that_is_a_float_is_exact() -> None:
@@ -31,7 +44,13 @@ def test_a_price_that_is_a_float_is_exact() -> None:
         (0.0, {}, "azure-placeholder"),
         (30.0, {"skuName": "ND96isr H100 v5 Low Priority"}, "azure-low-priority"),
         (60.0, {"type": "DevTestConsumption"}, "azure-price-type"),
-        (500_000.0, {"type": "Reservation"}, "azure-price-type"),
+        (900_000.0, {"type": "Reservation"}, "azure-reservation-term"),
+        (
+            900_000.0,
+            {"type": "Reservation", "reservationTerm": "5 Years"},
+            "azure-reservation-term",
+        ),
+        (0.0, {"type": "Reservation", "reservationTerm": "1 Year"}, "azure-placeholder"),
         (102.7, {"productName": "Virtual Machines NDsr H100 v5 Series Windows"}, "azure-windows"),
         (98.32, {"tierMinimumUnits": 100.0}, "azure-tier"),
         (0.0, {"currencyCode": "EUR"}, "currency"),

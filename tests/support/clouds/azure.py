@@ -14,6 +14,10 @@ PAGE = 3
 SUBSCRIPTION = "00000000-0000-0000-0000-00000000cafe"
 CANARY_TOKEN = "eyJcanarytokencanarytokencanarytoken"
 GRAPH_PATH = "/providers/Microsoft.ResourceGraph/resources"
+GROUPS_PATH = (
+    f"/subscriptions/{SUBSCRIPTION}/resourceGroups/research/providers/Microsoft.Compute"
+    "/capacityReservationGroups"
+)
 SIZE = "Standard_ND96isr_H100_v5"
 
 
@@ -63,6 +67,24 @@ def eviction(band: str, region: str, size: str = SIZE.lower()) -> dict[str, Any]
     return {"skuName": size, "location": region, "evictionRate": band}
 
 
+def reserved(name: str, capacity: int, used: int, size: str = SIZE) -> dict[str, Any]:
+    """A capacity reservation, in the documented shape.
+
+    https://learn.microsoft.com/rest/api/compute/capacity-reservations/get
+    """
+    machines = [{"id": f"/subscriptions/{SUBSCRIPTION}/vm{one}"} for one in range(used)]
+    use = {"currentCapacity": capacity, "virtualMachinesAllocated": machines}
+    return {
+        "name": name,
+        "sku": {"name": size, "capacity": capacity},
+        "zones": ["1"],
+        "properties": {
+            "provisioningState": "Succeeded",
+            "instanceView": {"utilizationInfo": use, "statuses": []},
+        },
+    }
+
+
 class AzureWorld:
     """What the fake Azure has; tests change it."""
 
@@ -71,6 +93,7 @@ class AzureWorld:
             meter(98.32),
             meter(98.32, "westus3"),
             meter(21.5, skuName="ND96isr H100 v5 Spot", meterName="ND96isr H100 v5 Spot"),
+            meter(551_880.0, type="Reservation", reservationTerm="1 Year"),
             meter(102.7, productName="Virtual Machines NDsr H100 v5 Series Windows"),
         ]
         self.usages = {
@@ -84,6 +107,7 @@ class AzureWorld:
             eviction("5-10", "westeurope"),
         ]
         self.restricted: dict[str, str] = {}
+        self.reserved = {"training": ("East US", [reserved("h100", 4, 1)])}
         self.faults: Callable[[str], Answer | None] = lambda _path: None
         self.paths: list[str] = []
         self.url = ""
@@ -100,6 +124,8 @@ class AzureWorld:
             return as_json(self._graph(json.loads(request.body)))
         if request.path.endswith("/skus"):
             return as_json(self._skus(asked))
+        if "/capacityReservationGroups" in request.path:
+            return as_json(self._reserved(request.path.rpartition("/capacityReservationGroups")[2]))
         return as_json(self._usages(request.path.split("/")[-2]))
 
     def _prices(self, asked: dict[str, str]) -> Any:
@@ -141,6 +167,28 @@ class AzureWorld:
                     "capabilities": [{"name": "vCPUs", "value": "96"}],
                     "restrictions": restrictions,
                 }
+            ]
+        }
+
+    def _reserved(self, path: str) -> Any:
+        if not path:
+            return {
+                "value": [
+                    {"id": f"{GROUPS_PATH}/{name}", "name": name, "location": region}
+                    for name, (region, _) in self.reserved.items()
+                ]
+            }
+        _, group, _, *name = path.split("/")
+        region, members = self.reserved[group]
+        whole = [{"location": region, **one} for one in members]
+        if name:
+            return next(one for one in whole if one["name"] == name[0])
+        # A list has no view of the instances.
+        view = "instanceView"
+        return {
+            "value": [
+                one | {"properties": {k: v for k, v in one["properties"].items() if k != view}}
+                for one in whole
             ]
         }
 
