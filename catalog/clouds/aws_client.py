@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from .asking import Patience, asked_again, missing_library
+from .aws_session import reading_session
 from .interface import CloudError
 
 THROTTLED = frozenset(
@@ -193,8 +194,8 @@ def _permission(service: str, operation: str) -> str:
 
 def _session() -> Any:
     try:
-        boto3 = import_module("boto3")
+        import_module("boto3")
     except ImportError:
         raise missing_library("boto3", "aws") from None
     with meaning("sts:GetCallerIdentity"):
-        return boto3.Session()
+        return reading_session()

@@ -13,6 +13,7 @@ from clouds.server import Server
 from gpuplan.catalog.clouds.asking import Patience
 from gpuplan.catalog.clouds.aws import Aws
 from gpuplan.catalog.clouds.aws_client import AwsClients
+from gpuplan.catalog.clouds.aws_session import READS
 from gpuplan.catalog.clouds.interface import Asked, CloudError
 from gpuplan.catalog.embedded import embedded_catalogue
 
@@ -45,6 +46,18 @@ def asked() -> Asked:
         block_hours=24,
         now=datetime(2026, 11, 23, tzinfo=UTC),
     )
+
+
+def test_clients_know_the_requests_of_the_policy_alone() -> None:
+    known = {
+        f"{service.replace('-', '')}:{name}" for service, names in READS.items() for name in names
+    }
+    assert known == actions()
+    given = session()
+    ec2 = given.client("ec2")
+    assert hasattr(ec2, "describe_regions")
+    assert not hasattr(ec2, "run_instances") and not hasattr(ec2, "purchase_capacity_block")
+    assert hasattr(given.client("sts"), "assume_role"), "what logs a user in is whole"
 
 
 def test_the_policy_names_what_is_asked_and_nothing_else() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
+from gpuplan.catalog.clouds.aws_session import reading_session
+
 from .server import Answer, Request, as_json
 
 PAGE = 2
@@ -20,7 +22,7 @@ CANARY_SECRET = "canarysecretcanarysecretcanarysecret0000"
 
 
 def session() -> Any:
-    return import_module("boto3").Session(
+    return reading_session(
         aws_access_key_id=CANARY_KEY, aws_secret_access_key=CANARY_SECRET, region_name="us-east-1"
     )
 
