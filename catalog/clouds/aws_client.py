@@ -40,6 +40,7 @@ BAD_KEY = frozenset(
         "InvalidSignatureException",
     )
 )
+PROFILE_FIX = "see `aws configure list-profiles`, AWS_PROFILE and ~/.aws/config."
 LOGIN_FIX = "log in again (`aws sso login`, `aws configure`), then repeat the command."
 
 
@@ -64,7 +65,9 @@ class AwsClients:
         self._endpoint_url = endpoint_url
         self._lock = threading.Lock()
         self._made: dict[tuple[str, str], Any] = {}
-        if self._session.get_credentials() is None:
+        with meaning("sts:GetCallerIdentity"):
+            given = self._session.get_credentials()
+        if given is None:
             raise CloudError("no AWS credentials", fix=LOGIN_FIX)
 
     def client(self, service: str, region: str) -> Any:
@@ -150,8 +153,14 @@ def meaning(permission: str) -> Iterator[None]:
         yield
     except errors.ClientError as error:
         raise _client_error(error, permission) from None
-    except (errors.NoCredentialsError, errors.PartialCredentialsError):
+    except errors.PartialCredentialsError:
+        raise CloudError("a part of the AWS credentials is missing", fix=LOGIN_FIX) from None
+    except errors.NoCredentialsError:
         raise CloudError("no AWS credentials", fix=LOGIN_FIX) from None
+    except errors.ProfileNotFound:
+        raise CloudError("the AWS profile that is named does not exist", fix=PROFILE_FIX) from None
+    except errors.ConfigParseError:
+        raise CloudError("the AWS configuration cannot be read", fix=PROFILE_FIX) from None
     except (errors.CredentialRetrievalError, errors.TokenRetrievalError, errors.SSOError):
         raise CloudError("the AWS login has expired", fix=LOGIN_FIX) from None
     except (errors.ConnectTimeoutError, errors.ReadTimeoutError):

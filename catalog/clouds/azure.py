@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ..types import CommitmentRow
 from .asking import Patience, ask_everywhere, asked_again, unanswered_by
-from .azure_client import library, limits, meaning
+from .azure_client import default_credential, library, limits, meaning
 from .azure_evictions import eviction_records, evictions_query, read_evictions
 from .azure_prices import PRICES_URL, AzurePrices
 from .azure_reserved import held_by_subscription
@@ -266,7 +266,7 @@ class Azure:
         if self._subscription is None:
             raise CloudError("no Azure subscription is named", fix=f"set {SUBSCRIPTION_VARIABLE}.")
         if self._credential is None and self._options["authentication_policy"] is None:
-            self._credential = library("azure.identity").DefaultAzureCredential()
+            self._credential = default_credential()
         return self._credential, {k: one for k, one in self._options.items() if one is not None}
 
 

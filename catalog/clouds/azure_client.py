@@ -11,6 +11,7 @@ from typing import Any
 from .asking import Patience, missing_library
 from .interface import CloudError
 
+VARIABLES_FIX = "see AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET, or run `az login`."
 LOGIN_FIX = "log in again (`az login`), then repeat the command."
 
 
@@ -20,6 +21,16 @@ def library(name: str) -> Any:
         return import_module(name)
     except ImportError:
         raise missing_library(name, "azure") from None
+
+
+def default_credential() -> Any:
+    """Return the user's own login; raise CloudError where what is set up for it is no login."""
+    identity = library("azure.identity")
+    try:
+        return identity.DefaultAzureCredential()
+    except (OSError, TypeError, ValueError):
+        # Its message may quote what was set, which may be a secret in the wrong place.
+        raise CloudError("the Azure credentials cannot be read", fix=VARIABLES_FIX) from None
 
 
 def limits(patience: Patience) -> dict[str, Any]:

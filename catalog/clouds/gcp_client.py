@@ -133,6 +133,9 @@ def _default_credentials() -> tuple[Any, str | None]:
             found: tuple[Any, str | None] = auth.default(scopes=scopes)
     except CloudError as error:
         raise CloudError("no Google credentials", fix=error.fix or LOGIN_FIX) from None
+    except (AttributeError, KeyError, OSError, TypeError, ValueError):
+        # A file of another shape than google-auth expects comes out as any of these.
+        raise CloudError("the Google credentials cannot be read", fix=LOGIN_FIX) from None
     return found
 
 
