@@ -20,6 +20,7 @@ from ...planner.plan.plan import Plan
 from ...profiles.user_model.spec import ModelSpec
 from ..bundle import PACKAGE, write_job_folder
 from ..process_group import Ended, run_child
+from ..runner.commit import commit_of
 from ..runner.job import Job, execution_of
 from ..store.sourced_plan import SourcedPlan
 from ..training_data import local_data
@@ -108,6 +109,7 @@ def prepare(
         training=with_absolute_weights(request.training),
         checkpoint=run_folder.absolute(request.checkpoint, out_dir),
         run_id=f"{name}-{uuid4().hex[:6]}",
+        commit=commit_of(spec.path),
         timeout_s=request.timeout_s,
     )
     job.training.refuse_beyond(job.steps)

@@ -96,6 +96,8 @@ class Job:
     one_copy: bool | None = None
     """Whether only the first process builds the model; None: where host memory asks for it."""
     run_id: str = ""
+    commit: str | None = None
+    """Of the repository that the model file lies in; None where that is not known."""
     timeout_s: float = 600.0
     """How long a process waits for the others in one collective."""
 

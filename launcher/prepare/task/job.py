@@ -11,6 +11,7 @@ from ....planner.cost.bought import checkpoint_every_s
 from ....planner.hardware.device import peak_flops
 from ....planner.plan.parts import Stops
 from ....profiles.user_model.spec import ModelSpec
+from ...runner.commit import commit_of
 from ...runner.job import CheckpointPolicy, Job
 from ...store.sourced_plan import SourcedPlan
 from ...task_file import WORKDIR
@@ -70,6 +71,7 @@ def launch_job(
         training=weights_on_node(request, project),
         usd_per_hour=plan.usd_per_hour,
         run_id=run_id,
+        commit=None if spec is None else commit_of(spec.path),
         checkpoint=_checkpoints(request, stops, in_bucket=task.in_bucket),
     )
 

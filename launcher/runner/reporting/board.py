@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+RUN = "run"
+"""What the table of a run's configuration is called."""
 Open = Callable[[str], Any]
-"""Returns a writer of curves into a folder, with `add_scalar` and `close`."""
+"""Returns a writer of curves into a folder, with `add_scalar`, `add_text` and `close`."""
 
 
 class Board:
@@ -18,6 +20,14 @@ class Board:
         self._writer: Any = None
         if open_writer is not None:
             self._writer = self._tried(lambda: open_writer(str(folder / "tensorboard")))
+
+    def introduce(self, facts: Mapping[str, Any]) -> None:
+        """Add a table of what is known of the run."""
+        writer = self._writer
+        if writer is not None:
+            lines = [f"| {name} | {value} |" for name, value in facts.items() if value is not None]
+            table = "\n".join(["| run | |", "|---|---|", *lines])
+            self._tried(lambda: writer.add_text(RUN, table))
 
     def write(self, metrics: dict[str, Any]) -> None:
         """Add a point to the curve of every number."""

@@ -64,6 +64,10 @@ class MetricsFile:
         self._board = Board(folder, writer_of_torch(), say)
         self._hook = hook
 
+    def introduce(self, facts: Mapping[str, Any]) -> None:
+        """Show what is known of the run beside its curves."""
+        self._board.introduce(facts)
+
     def write(self, metrics: Metrics) -> None:
         """Write one line. What is not a number is written as null, as JSON has no NaN."""
         self._stream.write(json.dumps(_plain(metrics)) + "\n")

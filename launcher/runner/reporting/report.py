@@ -6,9 +6,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from ....profiles.user_model.workload import Workload, optional_function
 from ..build import Trainer
 from ..job import Job
+from ..training_options import CONSTANT
 from .metrics import Metrics, MetricsFile, ProgressLine, Throughput, memory_metrics, say
 from .trackers import numbers_of, open_trackers
 
@@ -27,9 +30,9 @@ class Report:
             usd_per_hour=job.usd_per_hour,
         )
         self._file = MetricsFile(job.out_dir, optional_function(workload, "on_metrics"))
-        self._trackers = open_trackers(
-            job.training.tracker, job.out_dir, facts_of(job, workload, trainer, world), say
-        )
+        facts = facts_of(job, workload, trainer, world)
+        self._file.introduce(facts)
+        self._trackers = open_trackers(job.training.tracker, job.out_dir, facts, say)
         self._line = ProgressLine(job)
 
     def step(
@@ -76,6 +79,26 @@ class Report:
             tracker.close(failed=failed)
 
 
+def amount_facts(
+    steps: int, global_batch: int, tokens_per_sample: float | None
+) -> dict[str, float | None]:
+    """Return how much is trained.
+
+    >>> amount_facts(100, 8, 1024)
+    {'samples': 800, 'tokens': 819200}
+    """
+    samples = steps * global_batch
+    tokens = None if tokens_per_sample is None else samples * tokens_per_sample
+    return {"samples": samples, "tokens": tokens}
+
+
+def schedule_words(job: Job, workload: Workload) -> str:
+    """Return how the learning rate goes: what was asked for, else that of the file."""
+    if workload.build_scheduler is not None:
+        return f"of {workload.name}"
+    return job.training.schedule or CONSTANT
+
+
 def facts_of(job: Job, workload: Workload, trainer: Trainer, world: int) -> dict[str, Any]:
     """Return what is known of a run before its first step, as trackers show it."""
     execution = trainer.execution
@@ -84,6 +107,7 @@ def facts_of(job: Job, workload: Workload, trainer: Trainer, world: int) -> dict
         **{f"param.{name}": value for name, value in job.spec.params.items()},
         "parameters": trainer.parameters,
         "steps": job.steps,
+        **amount_facts(job.steps, execution.global_batch, workload.tokens_per_sample),
         "seed": job.seed,
         "processes": world,
         "layout": str(execution.layout),
@@ -91,8 +115,16 @@ def facts_of(job: Job, workload: Workload, trainer: Trainer, world: int) -> dict
         "micro_batch": execution.micro_batch,
         "grad_accum": execution.grad_accum,
         "global_batch": execution.global_batch,
+        "recompute": execution.recompute,
+        "compile": execution.compile,
+        "frozen_precision": execution.frozen_precision,
         "optimizer": type(trainer.optimizer).__name__,
+        "schedule": schedule_words(job, workload),
+        "warmup_steps": job.training.warmup_steps,
+        "weights": job.training.weights,
         "clip_grad_norm": job.clip_grad_norm,
+        "git_commit": job.commit,
+        "torch": torch.__version__,
         "plan": (job.plan or {}).get("id"),
         "predicted_step_time_s": ((job.plan or {}).get("step_time_s") or {}).get("value"),
     }

@@ -203,3 +203,16 @@ def test_a_board_that_fails_is_said_once_and_ends_nothing(tmp_path: Path) -> Non
     assert "no such place" in told[1]
     Board(tmp_path, None, told.append).close()
     assert len(told) == 2
+
+
+def test_a_board_has_a_table_of_what_is_known(tmp_path: Path) -> None:
+    texts: list[tuple[str, str]] = []
+
+    class Writer:
+        def __init__(self, _folder: str) -> None: ...
+
+        def add_text(self, name: str, text: str) -> None:
+            texts.append((name, text))
+
+    Board(tmp_path, Writer, print).introduce({"layout": "fsdp2", "plan": None})
+    assert texts == [("run", "| run | |\n|---|---|\n| layout | fsdp2 |")]
