@@ -26,8 +26,11 @@ from .parallel import tensor_parallel
 from .parallel.initial_weights import build_without_memory, hand_out, only_first_builds
 from .parallel.parallelize import LossModule, block_modules, compile_model, parameters_of, spread
 from .parallel.pipeline_parallel import cut_into_stages, staged_model
+from .parallel.replaced_parameters import Originals
+from .parallel.shared_buffers import SharedBuffers
 from .pipeline.blocks import block_paths
 from .processes import Position, Processes, make_mesh
+from .trained_parameters import forget_gradients, refuse_foreign
 from .training import Gradients, Step, WholeModel
 from .weights.initial import chosen_weights, load_pretrained
 from .weights.model_facts import model_facts
@@ -44,6 +47,7 @@ class Trainer:
     optimizer: torch.optim.Optimizer
     scaler: LossScaler | None
     step: Step
+    buffers: SharedBuffers
     parameters: int
     """Number of parameters of the whole model."""
     model_facts: Mapping[str, Any]
@@ -104,13 +108,17 @@ def build_trainer(
     weights = chosen_weights(job, workload)
     facts = model_facts(model, names, weights)
     values = dict(model.state_dict()) if one_copy and not is_empty else None
+    originals = Originals(model)
     spreading = _spread(job, model, workload, execution, plan, mesh, processes)
+    originals.hand_over()
     if one_copy:
         hand_out(model, values)
     if weights is not None and begins_anew:
         load_pretrained(model, names, weights, processes)
     own = parameters_of(spreading.trained)
+    forget_gradients(own)
     optimizer = workload.build_optimizer(own)
+    refuse_foreign(optimizer, own)
     tensor_parallel.groups_of_one_mesh(optimizer)
     scaler = make_scaler(execution, processes.device)
     return Trainer(
@@ -128,6 +136,7 @@ def build_trainer(
             clip_norm=job.clip_grad_norm,
             counted_elsewhere=spreading.counted_elsewhere,
         ),
+        buffers=SharedBuffers(spreading.trained, mesh),
         parameters=parameters,
         model_facts=facts,
     )

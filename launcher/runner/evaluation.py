@@ -31,9 +31,9 @@ from ...profiles.user_model.placing import placed
 from ...profiles.user_model.workload import Workload, bound_function
 from .build import Trainer
 from .input.batches import has_places
-from .input.samples import Place, Seeded
+from .input.samples import Place, Seeded, seed_everything
 from .job import Job
-from .lightning_validation import has_validation, validation_metrics, validation_samples
+from .lightning_validation import ValidationMetrics, has_validation, validation_samples
 from .loss_weights import loss_weights
 from .numerics import input_dtype
 from .parallel.parallelize import LossModule, SteadyDDP
@@ -66,7 +66,7 @@ class Evaluation:
         self._worse = 0
         """Evaluations since the best."""
         if self._every is not None:
-            self._dataset = _dataset(workload, trainer)
+            self._dataset = _dataset(workload, trainer, seed=job.seed)
             self._metrics = _metrics_function(workload, trainer.model, self._dataset)
         elif processes.is_first and has_validation(workload, trainer.model):
             say(f"{workload.name} has a validation_step(): it runs with --eval-every STEPS")
@@ -117,6 +117,8 @@ class Evaluation:
     def _over_all_samples(self, beat: Callable[[], None]) -> dict[str, float]:
         """Return the mean of every number over all samples, the same on every process."""
         sums: dict[str, Tensor] = {}
+        if isinstance(self._metrics, ValidationMetrics):
+            self._metrics.batch_number = 0
         with at_rest(self._trainer) as wrapped, torch.no_grad():
             for batch, samples in self._batches():
                 beat()
@@ -186,6 +188,7 @@ class Evaluation:
 def at_rest(trainer: Trainer) -> Iterator[LossModule]:
     """Yield the module that holds the model, which does not train meanwhile."""
     wrapped = _inner(trainer)
+    trainer.buffers.take_first()
     wrapped.eval()
     try:
         yield wrapped
@@ -199,7 +202,7 @@ def at_rest(trainer: Trainer) -> Iterator[LossModule]:
 def _metrics_function(workload: Workload, model: nn.Module, dataset: Any) -> MetricsFunction:
     own = bound_function(workload, METRICS, reserved=2)
     if own is None and has_validation(workload, model):
-        return validation_metrics(dataset)
+        return ValidationMetrics(dataset)
     if own is None:
         return lambda model, batch: {LOSS: workload.compute_loss(model, batch)}
     as_given: Callable[[Batch], Any] = getattr(workload.make_batch, "as_given", lambda one: one)
@@ -216,8 +219,10 @@ def _metrics_function(workload: Workload, model: nn.Module, dataset: Any) -> Met
     return metrics
 
 
-def _dataset(workload: Workload, trainer: Trainer) -> Any:
-    """Return the data set of evaluations.
+def _dataset(workload: Workload, trainer: Trainer, *, seed: int) -> Any:
+    """Return the data set of evaluations, built with the random numbers that the other one has.
+
+    So a file that splits its samples at random in both functions splits them in the same way.
 
     Raises:
         UsageError: there is none, or the layout runs no evaluation.
@@ -237,6 +242,7 @@ def _dataset(workload: Workload, trainer: Trainer) -> Any:
             "Evaluation is not run under pipeline stages.",
             fix="choose a plan without them, or leave --eval-every out.",
         )
+    seed_everything(seed)
     dataset = build()
     if not has_places(dataset) or not len(dataset):
         raise UserFileError(

@@ -31,10 +31,14 @@ Log = Callable[..., None]
 
 def has_validation(workload: Workload, model: nn.Module) -> bool:
     """Return whether a model is a file's LightningModule with a `validation_step` of its own."""
+    return is_lightning(workload, model) and _is_own(type(model), STEP)
+
+
+def is_lightning(workload: Workload, model: nn.Module) -> bool:
+    """Return whether a model is the LightningModule that a file without `build_model()` has."""
     return (
         any(base.__name__ == "LightningModule" for base in type(model).__mro__)
         and optional_function(workload, "build_model") is None
-        and _is_own(type(model), STEP)
     )
 
 
@@ -63,26 +67,34 @@ def validation_samples(workload: Workload, model: nn.Module) -> Any:
     return samples_of(loader, f"{LOADER}()")
 
 
-def validation_metrics(samples: Any) -> Callable[[nn.Module, Batch], Mapping[str, Any]]:
-    """Return what calls `validation_step` on a batch and gives what it logged, and the loss.
+class ValidationMetrics:
+    """Calls `validation_step` on a batch, and gives what it logged, and the loss."""
 
-    Args:
-        samples: that the batches are of.
-    """
-    gives_lists = isinstance(samples.collate_fn([samples[0]]), list) if len(samples) else False
+    def __init__(self, samples: Any) -> None:
+        """Look at what the batches are of.
 
-    def metrics(model: nn.Module, batch: Batch) -> Mapping[str, Any]:
+        Args:
+            samples: of `validation_samples`.
+        """
+        self._gives_lists = bool(len(samples)) and isinstance(
+            samples.collate_fn([samples[0]]), list
+        )
+        self.batch_number = 0
+        """Of the next batch of this process, in its evaluation."""
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Mapping[str, Any]:
+        """Return the numbers of a batch by name."""
         step: Callable[..., Any] = model.validation_step  # pyright: ignore[reportAssignmentType]
         given: Any = batch
-        if isinstance(batch, tuple) and len(batch) == 1 and not gives_lists:
+        if isinstance(batch, tuple) and len(batch) == 1 and not self._gives_lists:
             given = batch[0]
-        arguments = (given, 0)[: len(inspect.signature(step).parameters)]
+        of_loader = (given, self.batch_number, 0)  # The last is the number of the only loader.
+        arguments = of_loader[: len(inspect.signature(step).parameters)]
+        self.batch_number += 1
         logged: dict[str, Any] = {}
         with _logging_to(model, logged):
             returned = step(*arguments)
         return {**logged, "loss": _loss(logged, returned)}
-
-    return metrics
 
 
 def _loss(logged: Mapping[str, Any], returned: Any) -> Any:

@@ -19,6 +19,7 @@ from .evaluation import Evaluation
 from .input.feed import Feed
 from .input.samples import seed_everything
 from .job import Job
+from .lightning_training import BatchNumbers
 from .not_finite import (
     MOST_REWINDS,
     NotFiniteError,
@@ -38,6 +39,7 @@ from .reporting.slow_ranks import name_slow_ranks
 from .sampling import Sampling
 from .schedule import Schedule, open_schedule
 from .stopping import Stopping
+from .trained_parameters import TrainedParameters
 from .training import PartTimes
 from .training_options import REWIND
 
@@ -82,6 +84,10 @@ class Loop:
         """How long the run had trained when its checkpoint was written."""
         self._outcome = Outcome(step=0, stopped=False, elapsed_s=0.0)
         self._contents: Contents
+        self._trained = TrainedParameters(trainer.model, alone=processes.world == 1)
+        self._batch_numbers = BatchNumbers(
+            workload, trainer.model, trainer.step.gradients, trainer.execution.grad_accum
+        )
         self._own = open_own_state(workload, trainer.model, trainer.optimizer)
         self._schedule: Schedule
         self._evaluation: Evaluation
@@ -216,7 +222,9 @@ class Loop:
         self._parts.begin()
         made = self._feed.step()
         self._parts.mark("input")
-        seed_everything((self._job.seed * 1_000_003 + self._place) * 65_537 + trainer.position.data)
+        seed_everything(self._seed())
+        self._trained.check()
+        self._batch_numbers.begin(self._place, self._feed.epoch_steps)
         loss, norm = trainer.step(made, self._parts.mark)
         rate = trainer.optimizer.param_groups[0].get("lr")
         self._unreported.append((self._feed.waited_s, norm, rate))
@@ -270,6 +278,7 @@ class Loop:
         if math.isfinite(agreed.loss):
             if not all_finite(self._trainer.step.parameters, self._processes.device):
                 raise weights_not_finite(step, agreed.loss, self._checkpoints.newest_step)
+            self._trainer.buffers.take_first()
             self._checkpoints.save(
                 self._contents,
                 facts=self._facts(step),
@@ -311,6 +320,12 @@ class Loop:
         agreed = self._control.read()
         assert agreed is not None
         return agreed
+
+    def _seed(self) -> int:
+        """Return the seed of a step: other random numbers on every data rank and in every stage."""
+        position, data = self._trainer.position, self._trainer.execution.layout.data
+        own = position.stage * data + position.data
+        return (self._job.seed * 1_000_003 + self._place) * 65_537 + own
 
     @property
     def _place(self) -> int:

@@ -37,13 +37,15 @@ class WholeModel:
         self.module = module
         self._execution = execution
         self._weights = weights
+        self.number = 0
+        """Of the micro-batch that runs, in its step."""
 
     def __call__(self, batches: Sequence[Batch], scale: Tensor | None, mark: Mark) -> Tensor | None:
         """Return the mean loss of the micro-batches."""
         total: Tensor | None = None
         parts = None if self._weights is None else self._weights.parts(batches)
         for number, batch in enumerate(batches):
-            is_last = number + 1 == len(batches)
+            self.number, is_last = number, number + 1 == len(batches)
             with micro_batch_sync(self.module, self._execution, batch, is_last=is_last):
                 loss = self.module(batch)
                 loss = loss / len(batches) if parts is None else loss * parts[number]

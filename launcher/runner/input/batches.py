@@ -21,7 +21,7 @@ from ....profiles.user_model.checks import Batch, checked_batch, described
 from ....profiles.user_model.placing import placed
 from ....profiles.user_model.workload import Workload
 from .dealing import dealing_of
-from .samples import Place, Seeded, Share, StepOrder
+from .samples import Place, Seeded, Share, StepOrder, seed_everything
 from .streams import Dealt, WithReading, continued, keeps_place
 
 SYNTHETIC_BATCHES = 8
@@ -199,6 +199,8 @@ def open_batches(
     """
     if workload.build_dataset is None or synthetic:
         return SyntheticBatches(workload, share, device, dtype=dtype, seed=seed, start=start)
+    # Whatever it draws (a split, an order) is the same on all ranks, and after a run continues.
+    seed_everything(seed)
     dataset = workload.build_dataset()
     if not isinstance(dataset, Dataset) and not hasattr(dataset, "__getitem__"):
         raise UserFileError(

@@ -72,6 +72,12 @@ class Feed:
         """Go on from there when the batches are opened next."""
         self._read = state
 
+    @property
+    def epoch_steps(self) -> int | None:
+        """Return the steps of an epoch of the batches that are open; None where there is none."""
+        samples = self._batches.samples
+        return samples // self._trainer.execution.global_batch if samples else None
+
     def steps_per_epoch(self) -> int | None:
         """Return the steps of an epoch; None where nobody knows, or there is no data set."""
         workload = self._workload

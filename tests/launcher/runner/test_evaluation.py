@@ -93,3 +93,17 @@ def test_what_cannot_be_evaluated_is_refused(tmp_path: Path) -> None:
     job = make_job(tmp_path / "bare", bare, plan=plan_of(), steps=2, workers=0, training=EVERY)
     done = run(job)
     assert done.returncode == 2 and "has no build_eval_dataset()" in done.stderr
+
+
+def test_samples_that_are_split_at_random_are_split_alike_in_both_functions(tmp_path: Path) -> None:
+    train(
+        tmp_path,
+        REPOSITORY / "tests" / "support" / "split_samples_model.py",
+        1,
+        plan=plan_of(micro_batch=8),
+        steps=6,
+        workers=0,
+        training=TrainingOptions(eval_every_steps=6),
+    )
+    found = json.loads((tmp_path / "evaluations.jsonl").read_text().splitlines()[-1])
+    assert (found["trained_on"], found["seen"]) == (48, 0)

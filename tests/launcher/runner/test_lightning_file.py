@@ -27,7 +27,7 @@ def lines_module() -> Any:
     return module
 
 
-def trainer_losses(every: str, folder: Path) -> tuple[list[float], list[float]]:
+def trainer_losses(every: str, numbered: bool, folder: Path) -> tuple[list[float], list[float]]:
     """Return the losses and learning rates of Lightning's own Trainer, step by step."""
     import lightning
     import torch
@@ -47,7 +47,7 @@ def trainer_losses(every: str, folder: Path) -> tuple[list[float], list[float]]:
             self.losses.append(float(outputs["loss"]))
 
     torch.manual_seed(0)
-    model = module.Lines(every=every)
+    model = module.Lines(every=every, numbered=numbered)
     trainer = lightning.Trainer(
         max_steps=STEPS,
         accelerator="cpu",
@@ -64,12 +64,13 @@ def trainer_losses(every: str, folder: Path) -> tuple[list[float], list[float]]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("every", ["epoch", "step"])
-def test_its_losses_are_those_of_its_own_trainer(tmp_path: Path, every: str) -> None:
-    losses, rates = trainer_losses(every, tmp_path / "trainer")
-    found = train(
-        tmp_path / "run", MODEL, 1, plan=None, steps=STEPS, params={"every": every}, workers=0
-    )
+@pytest.mark.parametrize(("every", "numbered"), [("epoch", True), ("step", False)])
+def test_its_losses_are_those_of_its_own_trainer(
+    tmp_path: Path, every: str, numbered: bool
+) -> None:
+    losses, rates = trainer_losses(every, numbered, tmp_path / "trainer")
+    params = {"every": every, "numbered": numbered}
+    found = train(tmp_path / "run", MODEL, 1, plan=None, steps=STEPS, params=params, workers=0)
 
     assert len(found) == len(losses) == STEPS
     assert found == pytest.approx(losses, abs=1e-4)
