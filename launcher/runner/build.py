@@ -119,7 +119,7 @@ def build_trainer(
     forget_gradients(own)
     optimizer = workload.build_optimizer(own)
     refuse_foreign(optimizer, own)
-    tensor_parallel.groups_of_one_mesh(optimizer)
+    tensor_parallel.step_by_mesh(optimizer)
     scaler = make_scaler(execution, processes.device)
     return Trainer(
         execution=execution,

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from types import MethodType
 from typing import Any
 
 import torch
@@ -143,17 +144,40 @@ class WholeFirstInput(ParallelStyle):
         return module
 
 
-def groups_of_one_mesh(optimizer: torch.optim.Optimizer) -> None:
-    """Give tensors of every mesh a parameter group of their own, before there is any state.
+def step_by_mesh(optimizer: torch.optim.Optimizer) -> None:
+    """Let an optimizer update the tensors of every mesh by themselves, its groups as they are.
 
-    An optimizer updates the tensors of one group in one call, and torch has no call for tensors
-    that are spread over different meshes.
+    It updates the tensors of one group in one call, and torch has no call for tensors that are
+    spread over different meshes. So each group is several while it steps, and one again for those
+    who set rates by group, such as the schedule of a file.
     """
-    groups: list[dict[str, Any]] = []
-    for group in optimizer.param_groups:
-        by_mesh: dict[Any, list[nn.Parameter]] = {}
-        for parameter in group["params"]:
-            mesh = parameter.device_mesh if isinstance(parameter, DTensor) else None
-            by_mesh.setdefault(mesh, []).append(parameter)  # pyright: ignore[reportArgumentType]
-        groups += [{**group, "params": members} for members in by_mesh.values()]
-    optimizer.param_groups[:] = groups
+    if all(len(_by_mesh(group["params"])) < 2 for group in optimizer.param_groups):
+        return
+    own = optimizer.step
+
+    def step(self: torch.optim.Optimizer, *arguments: Any, **named: Any) -> Any:
+        whole = self.param_groups
+        parts = [
+            [{**group, "params": members} for members in _by_mesh(group["params"])]
+            for group in whole
+        ]
+        self.param_groups = [one for of_group in parts for one in of_group]
+        try:
+            return own(*arguments, **named)
+        finally:
+            for group, of_group in zip(whole, parts, strict=True):
+                # What an optimizer keeps in its groups, such as a count of its own.
+                group |= {name: of_group[0][name] for name in of_group[0] if name != "params"}
+            self.param_groups = whole
+
+    # A method, not a function: schedules of torch wrap it as one.
+    optimizer.step = MethodType(step, optimizer)
+
+
+def _by_mesh(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
+    """Return the parameters of each mesh; one list of none where there are none."""
+    found: dict[Any, list[nn.Parameter]] = {}
+    for parameter in parameters:
+        mesh = parameter.device_mesh if isinstance(parameter, DTensor) else None
+        found.setdefault(mesh, []).append(parameter)  # pyright: ignore[reportArgumentType]
+    return list(found.values()) or [[]]
