@@ -1,7 +1,10 @@
 """Whole commands with all three client libraries: speed, secrets, and what reaches the snapshot."""
 
 import json
+import re
 import resource
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,3 +195,15 @@ def test_31_regions_of_three_providers_take_a_minute_at_most(worlds, capsys) -> 
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(f"31 regions of three providers: {took_s:.1f} s, {peak_bytes / 1e6:.0f} MB")
     assert took_s < 60.0
+
+
+def test_31_regions_of_three_providers_take_300_megabytes_at_most() -> None:
+    # In a process of its own: this one holds the servers and every other test's libraries.
+    benchmark = Path(__file__).parents[3] / "benchmarks" / "refresh_speed.py"
+    ran = subprocess.run(
+        [sys.executable, str(benchmark)], capture_output=True, text=True, timeout=300
+    )
+    assert ran.returncode == 0, ran.stderr
+    found = re.search(r"exit code 0, .* (\d+) MB", ran.stdout)
+    assert found is not None, ran.stdout
+    assert int(found[1]) <= 300
