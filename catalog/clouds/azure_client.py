@@ -49,9 +49,10 @@ def meaning(permission: str) -> Iterator[None]:
     try:
         yield
     except errors.ClientAuthenticationError as error:
-        expired = getattr(error, "status_code", None) == 401
-        why = "the Azure login has expired" if expired else "no Azure credentials"
-        raise CloudError(why, fix=LOGIN_FIX) from None
+        if getattr(error, "status_code", None) == 401:
+            raise CloudError("the Azure login has expired", fix=LOGIN_FIX) from None
+        # Found out with the first request of each region, whose line is all that is read of it.
+        raise CloudError("no Azure credentials (`az login` makes them)") from None
     except (errors.ServiceRequestTimeoutError, errors.ServiceResponseTimeoutError):
         raise CloudError("no answer in time", temporary=True) from None
     except (errors.DecodeError, errors.IncompleteReadError, json.JSONDecodeError):

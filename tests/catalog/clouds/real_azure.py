@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from importlib import import_module
 
 import pytest
 from clouds.azure import (
@@ -219,6 +220,25 @@ def test_without_a_permission_what_is_held_is_unknown(azure, world, part, permis
 def test_reservations_prices_are_those_of_an_hour(azure) -> None:
     [row] = azure.offers(asked(), no_tell).commitments
     assert (row.region, row.term_years, row.usd_per_hour) == ("eastus", 1, Decimal(63))
+
+
+def test_a_login_that_is_none_says_what_makes_one(server: Server) -> None:
+    errors = import_module("azure.core.exceptions")
+    policies = import_module("azure.core.pipeline.policies")
+
+    class NoLogin(policies.SansIOHTTPPolicy):
+        def on_request(self, _request: object) -> None:
+            raise errors.ClientAuthenticationError(message=CANARY_TOKEN)
+
+    azure = Azure(
+        credential=object(),
+        subscription=SUBSCRIPTION,
+        patience=HASTY,
+        base_url=server.url,
+        authentication_policy=NoLogin(),
+    )
+    [silent] = azure.quota(asked(regions=("eastus",)), no_tell).unanswered
+    assert silent.text == "no Azure credentials (`az login` makes them)"
 
 
 def test_without_a_subscription_one_error_says_so(server) -> None:
