@@ -17,6 +17,10 @@ MOST_NAMES = 3
 """Parameters that are named in a note."""
 
 
+class RefusedGradientsError(UserFileError):
+    """The optimizer takes no gradients of the kind that it was given: dense ones, or sparse."""
+
+
 @dataclass(frozen=True)
 class GradientKinds:
     """The trainable parameters whose gradient is not a dense tensor."""
@@ -77,7 +81,8 @@ def make_state(optimizer: torch.optim.Optimizer, kinds: GradientKinds, *, name: 
         name: of the model, for the error.
 
     Raises:
-        UserFileError: the optimizer does not take sparse gradients, or no dense ones.
+        RefusedGradientsError: the optimizer does not take sparse gradients, or no dense ones.
+        UserFileError: it keeps sparse state.
     """
     unused, sparse = _ids(kinds.unused), _ids(kinds.sparse)
     for group in optimizer.param_groups:
@@ -118,7 +123,7 @@ def _refusal(optimizer: torch.optim.Optimizer, error: RuntimeError, name: str) -
     ways = "torch.optim.Adagrad or SGD without momentum, which take dense and sparse gradients"
     if "dense gradients" in said:
         ways += "; SparseAdam is for models in which every trained layer has sparse=True"
-    return UserFileError(
+    return RefusedGradientsError(
         f"{name}: torch refuses the optimizer that build_optimizer() returns"
         f" ({type(optimizer).__name__}): {said}",
         fix=f"use {ways}; or leave sparse=True out of the embeddings and keep AdamW.",

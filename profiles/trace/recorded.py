@@ -10,7 +10,7 @@ from torch import nn
 
 from ..profile import BatchTensor
 from ..user_model.blocks import BlockRun
-from .gradient_kinds import GradientKinds, state_tensors
+from .gradient_kinds import GradientKinds, RefusedGradientsError, state_tensors
 from .recorder import Recorder
 
 
@@ -48,6 +48,8 @@ class Built:
     """Which gradients there are not, or not dense; of the layers until `is_learnt`."""
     is_learnt: bool = False
     """Whether a step showed that they are others than its layers say."""
+    refusal: RefusedGradientsError | None = None
+    """Why the optimizer has no state yet: it takes no gradients of the kinds that layers say."""
 
     def optimizer_state(self) -> Iterator[torch.Tensor]:
         """Return the tensors that the optimizer keeps on the device."""

@@ -27,7 +27,13 @@ from .assemble import PairedRuns, assemble_step
 from .assumed import CHECK_PASSES, Assumed
 from .callers import calling_frame, calling_modules, is_called_by
 from .fake_cuda import GPU, Target, gpu_machine
-from .gradient_kinds import GradientKinds, expected_kinds, found_kinds, make_state
+from .gradient_kinds import (
+    GradientKinds,
+    RefusedGradientsError,
+    expected_kinds,
+    found_kinds,
+    make_state,
+)
 from .recorded import Built, FileFacts, RecordedStep
 from .recorder import Recorder
 from .sparse import is_sparse
@@ -191,21 +197,33 @@ class _Tracer:
                     fix="leave requires_grad=True on the parameters that training should change.",
                 )
             kinds = expected_kinds(model)
-            optimizer = self._optimizer(model, kinds)
+            refusal: RefusedGradientsError | None = None
+            try:
+                optimizer = self._optimizer(model, kinds)
+            except RefusedGradientsError as error:
+                # A model may look rows up without a layer that says so: F.embedding(sparse=True).
+                # The first step shows which gradients there are; the optimizer takes none before.
+                refusal = error
+                _drop_gradients(model)
+                optimizer = self.workload.build_optimizer(model.parameters())
         self.compiles |= target.compiles
-        return Built(model, optimizer, find_blocks(model), kinds)
+        return Built(model, optimizer, find_blocks(model), kinds, refusal=refusal)
 
     def _optimizer(self, model: nn.Module, kinds: GradientKinds) -> torch.optim.Optimizer:
         """Return the optimizer of a model with its state, on a machine that runs and is paused."""
         optimizer = self.workload.build_optimizer(model.parameters())
         self._machine.recorder.start("optimizer")
-        make_state(optimizer, kinds, name=self.workload.name)
-        self._machine.recorder.start("forward")
+        try:
+            make_state(optimizer, kinds, name=self.workload.name)
+        finally:
+            self._machine.recorder.start("forward")
         return optimizer
 
     def _learn(self, built: Built, kinds: GradientKinds) -> None:
         """Give the model an optimizer whose state is that of the gradients that there are."""
         _drop_gradients(built.model)
+        if built.refusal is not None and kinds.is_same(built.kinds):
+            raise built.refusal
         built.kinds, built.is_learnt = kinds, True
         with self._machine.running(paused=True):
             built.optimizer = self._optimizer(built.model, kinds)
@@ -257,7 +275,8 @@ class _Tracer:
             del loss
             self._check_gradients(built)
             kinds = found_kinds(model)
-            if not (built.is_learnt or kinds.is_same(built.kinds)):
+            is_expected = kinds.is_same(built.kinds) and built.refusal is None
+            if not (built.is_learnt or is_expected):
                 stack.close()
                 self._learn(built, kinds)
                 return self._step(built, numerics, size, optimize=optimize)

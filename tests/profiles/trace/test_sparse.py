@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from gpuplan.catalog.errors import UsageError, UserFileError
@@ -165,3 +166,55 @@ def test_another_operation_on_them_is_named() -> None:
 def test_the_rules_for_other_optimizers_are_those_of_dense_gradients() -> None:
     with pytest.raises(UsageError, match="sparse gradients"):
         with_optimizer(traced(sgd), "adamw")
+
+
+class Functional(nn.Module):
+    """Looks rows up without a layer that says so."""
+
+    def __init__(self, *, dense: bool = False, how: str = "embedding") -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(ROWS, WIDTH))
+        self.head = nn.Linear(WIDTH, WIDTH) if dense else nn.Identity()
+        self.how = how
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        if self.how == "bag":
+            return self.head(F.embedding_bag(rows, self.weight, sparse=True, mode="sum"))
+        return self.head(F.embedding(rows, self.weight, sparse=self.how != "dense"))
+
+
+def functional(optimizer: Optimizer, **how: Any) -> Profile:
+    made = dataclasses.replace(workload(optimizer), build_model=lambda: Functional(**how))
+    return trace_workload(made, numerics=["fp32"])
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "dense"),
+    [(torch.optim.SparseAdam, False), (sgd, False), (sgd, True), (torch.optim.Adagrad, True)],
+)
+@pytest.mark.parametrize("how", ["embedding", "bag"])
+def test_a_lookup_without_a_layer_is_traced_as_one_with_it(
+    optimizer: Optimizer, dense: bool, how: str
+) -> None:
+    """An optimizer that refuses dense gradients is asked again with those that a step has."""
+    layer = traced(optimizer, dense=dense, table="bag" if how == "bag" else "plain")
+    found = functional(optimizer, dense=dense, how=how)
+    assert found.sparse_parameters == layer.sparse_parameters == ROWS * WIDTH
+    assert found.optimizer == layer.optimizer
+    assert bytes_after_backward(found, 8) == bytes_after_backward(layer, 8)
+    assert "sparse gradients" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "how", "said"),
+    [
+        (torch.optim.SparseAdam, "dense", "does not support dense gradients"),
+        (torch.optim.AdamW, "embedding", "does not support sparse gradients"),
+        (momentum, "embedding", "grows without end"),
+    ],
+)
+def test_a_lookup_whose_gradients_the_optimizer_refuses_is_named(
+    optimizer: Optimizer, how: str, said: str
+) -> None:
+    with pytest.raises(UserFileError, match=said):
+        functional(optimizer, how=how)
