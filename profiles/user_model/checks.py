@@ -5,7 +5,7 @@ Needs only the standard library and torch, because the runner carries this file 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -79,8 +79,9 @@ def checked_batch(batch: Any, source: str) -> Batch:
     """Return a batch that says how the model is called; one tensor is its only argument.
 
     Raises:
-        UserFileError: it is neither a tuple, a dict nor a tensor.
+        UserFileError: it is neither a tuple, a dict nor a tensor, or its tensors hold nothing.
     """
+    _refuse_empty(batch, source)
     if isinstance(batch, torch.Tensor):
         return (batch,)
     if isinstance(batch, tuple) and batch:
@@ -91,6 +92,28 @@ def checked_batch(batch: Any, source: str) -> Batch:
     raise UserFileError(
         f"{source} returned {described(batch)}, not a tuple, a dict or a tensor.", fix=fix
     )
+
+
+def _refuse_empty(batch: Any, source: str) -> None:
+    """Refuse a batch of no samples: every operation on it is free, and so would be the step."""
+    tensors = list(_tensors_of(batch))
+    if tensors and not any(tensor.numel() for tensor in tensors):
+        raise UserFileError(
+            f"{source} returned a batch of 0 samples: {described(tensors[0])}.",
+            fix="return as many samples as it is asked for: its argument is the first dimension of"
+            " every tensor; a data set that it reads may be empty or too short.",
+        )
+
+
+def _tensors_of(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _tensors_of(each)
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _tensors_of(each)
 
 
 def checked_loss(loss: Any, source: str) -> torch.Tensor:

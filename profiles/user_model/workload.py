@@ -248,11 +248,24 @@ def usual_batches(
 
 
 def default_micro_batch(function: Callable[..., Any]) -> int | None:
-    """Return the default of a batch function's first argument, if it is a positive integer."""
+    """Return the default of a batch function's first argument; None where that is no integer.
+
+    Raises:
+        UserFileError: it is an integer below 1.
+    """
     parameters = _parameters(function)
     default = parameters[0].default if parameters else None
-    is_size = isinstance(default, int) and not isinstance(default, bool) and default > 0
-    return default if is_size else None
+    if not isinstance(default, int) or isinstance(default, bool):
+        return None
+    if default < 1:
+        called, name = getattr(function, "__name__", "the function"), parameters[0].name
+        raise UserFileError(
+            f"{called}({name}={default}) makes batches of {default} samples by default, and a step"
+            " takes 1 or more.",
+            fix=f"give the samples that one device takes at once, for example"
+            f" def {called}({name}=8), or no default.",
+        )
+    return default
 
 
 def tokens_per_sample(params: Params, module: ModuleType) -> float | None:
