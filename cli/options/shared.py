@@ -296,7 +296,7 @@ def model_options(command: F) -> F:
         option("Model file", "--assume-size", multiple=True, metavar="FILE:LINE=SIZE",
                help="How many values a mask, nonzero or unique finds: 64, 64/sample or 50%."),
         option("Model file", "--timeout", type=Duration(bare_unit="s"), default="120s",
-               show_default=True, help="Longest time the file may take to load and be traced."),
+               show_default=True, help="Longest time the file may take to load, and each traced step."),
         option("Model file", "--no-cache", is_flag=True,
                help="Trace the file again, even if a trace of it is cached."),
         option("Output", "-v", "--verbose", is_flag=True,

@@ -17,8 +17,7 @@ from typing import IO, Any
 from ...catalog.errors import UsageError, UserFileError
 from ...catalog.version import VERSION
 from ..measured import LargestMicroBatch, Measurement, StepTime
-from ..tracing_process.child import PROGRESS
-from ..tracing_process.child_main import serve
+from ..tracing_process.child_main import PROGRESS, serve
 from ..user_model import failures
 from ..user_model.spec import ModelSpec
 

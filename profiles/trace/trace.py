@@ -7,7 +7,7 @@ the same storages in the same order; every size is then the line through its two
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Any, Literal, NoReturn
 
@@ -47,6 +47,8 @@ SIZES: tuple[tuple[int, int], ...] = ((2, 3), (4, 6), (8, 16))
 SIZES_FOR_SHARES: tuple[tuple[int, int], ...] = ((20, 40), *SIZES)
 """The same where a size is stated as a share: of 2 samples, 30 % are not a number to be scaled."""
 SIXTEEN_BIT = torch.bfloat16
+StepsDone = Callable[[Numerics, int], None]
+"""Is told of a recorded step: its numerics class, and how many operations it has."""
 MASK_CHECK = ("torch.nn.modules.transformer", "_detect_is_causal_mask")
 """Where torch compares a mask that it was given with a causal one, to take a faster kernel."""
 DISTRIBUTION = "torch.distributions.distribution"
@@ -60,6 +62,7 @@ def trace_workload(
     numerics: Sequence[Numerics] = ("fp32", "amp16"),
     optimizer: str | None = None,
     assumptions: Sequence[Assumption] = (),
+    on_step: StepsDone | None = None,
 ) -> Profile:
     """Return the Profile of a loaded model file, traced in these numerics classes.
 
@@ -70,12 +73,13 @@ def trace_workload(
         optimizer: Replaces the file's optimizer by this one, by name (see `optimizers.py`).
         assumptions: What the user states of conditions and sizes that depend on values; each that
             was used is a note of the Profile.
+        on_step: Is told of every step that was recorded.
 
     Raises:
         UserFileError: the file's step cannot be traced; the message names the user's own line.
     """
     check_torch()
-    tracer = _Tracer(workload, assumptions)
+    tracer = _Tracer(workload, assumptions, on_step or _untold)
     with _steady():
         runs = [tracer.trace(each) for each in numerics]
         if "amp16" in numerics and "frozen16" not in numerics and tracer.is_mostly_frozen:
@@ -88,6 +92,10 @@ def trace_workload(
     return with_optimizer(profile, optimizer) if optimizer else profile
 
 
+def _untold(numerics: Numerics, operations: int) -> None:
+    """Tell nobody."""
+
+
 Storage = Literal["as built", "16 bits", "frozen in 16 bits"]
 """How the parameters of a traced model are kept."""
 STORAGE: dict[Numerics, Storage] = {"pure16": "16 bits", "frozen16": "frozen in 16 bits"}
@@ -98,8 +106,11 @@ AUTOCAST: tuple[Numerics, ...] = ("amp16", "frozen16")
 class _Tracer:
     """Builds the model once and runs steps of it."""
 
-    def __init__(self, workload: Workload, assumptions: Sequence[Assumption]) -> None:
+    def __init__(
+        self, workload: Workload, assumptions: Sequence[Assumption], on_step: StepsDone
+    ) -> None:
         self.workload = workload
+        self._on_step = on_step
         self.file_autocast: torch.dtype | None = None
         self.compiles = False
         self.notes: list[str] = []
@@ -287,6 +298,7 @@ class _Tracer:
             built.optimizer.zero_grad(set_to_none=True)
             _drop_gradients(model)
         batch_bytes = sum(t.numel() * t.element_size() for t in _tensors_of(batch))
+        self._on_step(numerics, recorder.tick)
         return RecordedStep(size, recorder, batch_bytes, tensors, forward_end_tick, optimizer_tick)
 
     def _check_growth(self, small: RecordedStep, large: RecordedStep) -> None:

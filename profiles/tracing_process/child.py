@@ -22,11 +22,10 @@ from typing import IO, Any
 from ...catalog.errors import GpuplanError, UserFileError
 from ..user_model import failures
 from ..user_model.spec import ModelSpec
+from .child_main import PROGRESS
 
 KEPT_OUTPUT_BYTES = 64 * 1024
 SHOWN_OUTPUT_LINES = 10
-PROGRESS = b"progress "
-"""Begins a line that comes before the answer and says, in JSON, how far the child is."""
 POLL_S = 0.1
 _IS_POSIX = os.name == "posix"
 
@@ -54,6 +53,9 @@ class Child:
         self._spec = spec
         self._started_s = time.monotonic()
         self._ended = False
+        self._last: dict[str, Any] = {}
+        self.traced: set[str] = set()
+        """The numerics classes in which a step was recorded."""
         self.traceback = ""
         # -P keeps the current folder off sys.path: a `profiles/` in it must not be taken for ours.
         self._process = subprocess.Popen(
@@ -76,8 +78,8 @@ class Child:
         """Wait for and return the answer: "files", "packages" and "profile" (JSON text).
 
         Args:
-            on_progress: Is told how far the child is; with every word of it the time limit
-                begins anew.
+            on_progress: Is told how far the child is. With every word of it the time limit begins
+                anew: a step of many operations (a loop over time steps) takes long and is at work.
 
         Raises:
             GpuplanError: what the child reported, or that it took too long or died.
@@ -93,11 +95,13 @@ class Child:
         done = False
         while not done:
             left_s = max(0.0, ends_s - time.monotonic())
-            done = self._answer.wait(left_s if on_progress is None else min(POLL_S, left_s))
-            if on_progress is not None:
-                for line in self._answer.take_lines(PROGRESS):
-                    ends_s = time.monotonic() + self._spec.timeout_s
-                    on_progress(json.loads(line))
+            done = self._answer.wait(min(POLL_S, left_s))
+            for line in self._answer.take_lines(PROGRESS):
+                ends_s = time.monotonic() + self._spec.timeout_s
+                self._last = json.loads(line)
+                self.traced.add(self._last.get("numerics", ""))
+                if on_progress is not None:
+                    on_progress(self._last)
             if not done and time.monotonic() >= ends_s:
                 raise self._too_slow()
 
@@ -134,10 +138,20 @@ class Child:
         return answer | {"profile": profile.decode()}
 
     def _too_slow(self) -> GpuplanError:
-        name = self._spec.path.name
+        name, limit = self._spec.path.name, f"{self._spec.timeout_s:g} seconds (the time limit)"
+        operations = self._last.get("operations")
+        if operations:
+            traced = f"a traced step of {operations:,} operations"
+            return self._with_output(
+                UserFileError(
+                    f"{name} was not done {limit} after {traced}.",
+                    fix="give more time with --timeout SECONDS, or a shorter sequence where a loop"
+                    " over time steps makes them.",
+                )
+            )
         return self._with_output(
             UserFileError(
-                f"{name} was not done after {self._spec.timeout_s:g} seconds (the time limit).",
+                f"{name} was not done after {limit}.",
                 fix="look for an endless loop or a download outside `if __name__ =="
                 ' "__main__":`, or give more time with --timeout SECONDS.',
             )

@@ -24,9 +24,12 @@ from ..user_model.spec import ModelSpec
 
 if TYPE_CHECKING:
     from ..trace.fake_cuda import Target
+    from ..trace.trace import StepsDone
     from ..user_model.assumptions import Assumption
     from ..user_model.workload import Workload
 
+PROGRESS = b"progress "
+"""Begins a line that comes before the answer and says, in JSON, how far this process is."""
 _IS_POSIX = os.name == "posix"
 LARGEST_WATCHED_FILE_BYTES = 4 * 2**20
 MAX_WATCHED_FILES = 500
@@ -48,7 +51,18 @@ WATCHED_PACKAGES = (
 
 def main() -> None:
     """Answer one request, then end with everything that the user's code started."""
-    serve(lambda request, _stream: answer(request))
+    serve(_answer_with_progress)
+
+
+def _answer_with_progress(request: dict[str, Any], stream: IO[bytes]) -> bytes:
+    """Return the answer to one request, and write a line for each step that was recorded before."""
+
+    def tell(numerics: str, operations: int) -> None:
+        news = {"numerics": numerics, "operations": operations}
+        stream.write(PROGRESS + json.dumps(news).encode() + b"\n")
+        stream.flush()
+
+    return answer(request, tell)
 
 
 def serve(respond: Callable[[dict[str, Any], IO[bytes]], bytes]) -> None:
@@ -66,7 +80,10 @@ def serve(respond: Callable[[dict[str, Any], IO[bytes]], bytes]) -> None:
 
 
 def run(
-    spec: ModelSpec, numerics: Sequence[Numerics] | None, optimizer: str | None
+    spec: ModelSpec,
+    numerics: Sequence[Numerics] | None,
+    optimizer: str | None,
+    on_step: StepsDone | None = None,
 ) -> tuple[dict[str, Any], str]:
     """Return what the Profile was made of (files, package versions), and the Profile as JSON."""
     opened = _watch_opened_files(spec.path)
@@ -77,7 +94,7 @@ def run(
         casts=False, data_dependent=_refuse_values, paused=nullcontext, keep=lambda _copy: None
     )
     workload = load_workload(spec, importing=lambda: _as_on_gpu(target))
-    profile = _trace(workload, numerics, optimizer, spec.assumptions)
+    profile = _trace(workload, numerics, optimizer, spec.assumptions, on_step)
     if target.compiles:
         profile = profile.model_copy(update={"file_compiles": True})
     files = _hashes(spec.path, opened)
@@ -86,11 +103,11 @@ def run(
     return {"files": files, "packages": _package_versions()}, profile.model_dump_json()
 
 
-def answer(request: dict[str, Any]) -> bytes:
+def answer(request: dict[str, Any], on_step: StepsDone | None = None) -> bytes:
     """Return the answer to one request: a line of JSON, then the Profile if it was made."""
     spec = ModelSpec.from_json(request["spec"])
     try:
-        header, profile = run(spec, request["numerics"], request["optimizer"])
+        header, profile = run(spec, request["numerics"], request["optimizer"], on_step)
     except BaseException as error:
         described = failures.describe_failure(error, spec.path)
         header = {"error": failures.to_json(described), "traceback": traceback.format_exc()}
@@ -116,13 +133,18 @@ def _trace(
     numerics: Sequence[Numerics] | None,
     optimizer: str | None,
     assumptions: Sequence[Assumption],
+    on_step: StepsDone | None,
 ) -> Profile:
     """Return the Profile in the numerics asked for, or those of the file's own precision."""
     from ..trace.trace import trace_workload
 
     def trace(numerics: Sequence[Numerics]) -> Profile:
         return trace_workload(
-            workload, numerics=numerics, optimizer=optimizer, assumptions=assumptions
+            workload,
+            numerics=numerics,
+            optimizer=optimizer,
+            assumptions=assumptions,
+            on_step=on_step,
         )
 
     if numerics is not None:

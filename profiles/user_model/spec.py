@@ -119,7 +119,7 @@ def parse_model_spec(
         text: `model.py`, `model.py:ClassName`, `hf:<folder or config.json>` or `profile.json`.
         params: Values for the file's functions, parsed already.
         inputs: Shapes without the batch dimension, such as "3,224,224" or "128:int64".
-        timeout_s: Longest time that the file may take to load and be traced.
+        timeout_s: Longest time that the file may take to load, and each traced step of it.
         lora: Adapters of an `hf:` model, such as "r=16,targets=q_proj+v_proj"; in the spec they
             are its param "lora".
         assume: What is taken for values of tensors (see `parse_assumptions`).

@@ -195,6 +195,20 @@ WHILE_IT_RUNS: dict[str, tuple[str, list[str]]] = {
         ),
         ["a batch of 2 samples is as large as one of", "make batch_size the first dimension"],
     ),
+    "batch of 0 samples": (
+        changed(
+            "randn(batch_size, width), torch.randint(4, (batch_size,))",
+            "randn(0, width), torch.randint(4, (0,))",
+        ),
+        [
+            "make_batch(2) returned a batch of 0 samples: a tensor of shape (0, 8)",
+            "its argument is the first dimension",
+        ],
+    ),
+    "batches of 0 samples by default": (
+        changed("make_batch(batch_size,", "make_batch(batch_size=0,"),
+        ["make_batch(batch_size=0) makes batches of 0 samples", "1 or more", "(batch_size=8)"],
+    ),
     "several losses": (
         changed(
             "return nn.functional.cross_entropy(model(batch[0]), batch[1])",
@@ -284,6 +298,20 @@ def test_an_endless_loop_names_the_option(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("Error: model.py was not done after 3 seconds (the time limit).")
     assert "--timeout" in done.stderr
+
+
+@pytest.mark.slow
+def test_each_traced_step_has_the_time_limit_for_itself(tmp_path: Path) -> None:
+    """A loop over time steps takes long and is at work; the limit ends a step that hangs."""
+    hangs = (
+        "\n    while calls.append(1) or len(calls) == 2:\n        pass\n    return nn.functional"
+    )
+    text = dedent(GOOD).replace("\n    return nn.functional", hangs)
+    (tmp_path / "model.py").write_text(f"calls = []\n{text}")
+    done = gpuplan("profile", "model.py", "--timeout", "20s", folder=tmp_path)
+    assert done.returncode == 1
+    assert "20 seconds (the time limit) after a traced step of" in done.stderr
+    assert "operations" in done.stderr and "shorter sequence" in done.stderr
 
 
 @pytest.mark.slow

@@ -566,3 +566,15 @@ def test_lists_that_do_not_match_are_refused_as_torch_does() -> None:
 
     with pytest.raises((UserFileError, RuntimeError, ValueError), match="size|shape|broadcast"):
         trace_workload(workload(build_optimizer=lambda parameters: Wrong(parameters, lr=0.1)))
+
+
+def test_every_recorded_step_is_told_with_its_operations() -> None:
+    told: list[tuple[str, int]] = []
+    profile = trace_workload(
+        workload(),
+        numerics=["fp32", "amp16"],
+        on_step=lambda numerics, operations: told.append((numerics, operations)),
+    )
+    assert [numerics for numerics, _ in told] == ["fp32", "fp32", "amp16", "amp16"]
+    # One past the last operation ends the step; the larger batch runs without the optimizer.
+    assert told[0][1] == profile.step("fp32").memory.end_tick - 1 > told[1][1]
