@@ -309,13 +309,14 @@ def _numerics(precisions: Iterable[Precision]) -> tuple[tuple[Numerics, ...], se
     """Return what to trace for these precisions, and what of it an answer can do without.
 
     FSDP runs mixed precision on 16-bit layers. A step that autocast alone keeps right (a loss in
-    fp32, a float schedule of noise) fails in them, and is planned without FSDP then.
+    fp32, a float schedule of noise) fails in them, and is planned without FSDP then. One that fails
+    under autocast too (rows written into a buffer of another dtype) is planned in fp32.
     """
     asked: set[Numerics] = {NUMERICS_OF_PRECISION[precision] for precision in precisions}
     wanted = set(asked or DEFAULT_NUMERICS)
     if "amp16" in wanted:
         wanted.add("pure16")
-    dispensable: set[Numerics] = {"pure16"}
+    dispensable: set[Numerics] = {"pure16", "amp16"} if "fp32" in wanted else {"pure16"}
     return tuple(sorted(wanted)), dispensable - asked
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from ...catalog.vocabulary import FrozenPrecision, Offloaded, Precision, Stack
-from ...profiles.missing_numerics import FAILS, NEVER_TRACED
+from ...profiles.missing_numerics import KNOWN, NEVER_TRACED
 from ...profiles.profile import NUMERICS_OF_PRECISION
 from ..cost.run_cost import samples_of, steps_of
 from ..hardware.cluster import Site
@@ -174,7 +174,7 @@ class Sweep:
         ]
         if len(kept) < len(layouts):
             self.counts["unsupported"] += many * (len(layouts) - len(kept))
-            if not any(note.startswith(FAILS) for note in self.cache.profile.notes):
+            if not any(note.startswith(KNOWN) for note in self.cache.profile.notes):
                 self.refusals.add(NEVER_TRACED)
         return kept
 

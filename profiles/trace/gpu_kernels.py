@@ -7,9 +7,12 @@ one operator of the library `gpuplan`, or a shape rule, that the recorder sees a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from .kernels import op_name
 
 RNN_RELU, RNN_TANH, LSTM, GRU = range(4)
 """Modes of `aten::_cudnn_rnn` (cudnnRNNMode_t)."""
@@ -128,11 +131,31 @@ def _refuse_mixed_dtypes(first: torch.Tensor, *others: torch.Tensor) -> None:
     """Raise RuntimeError where a GPU does: on meta tensors torch multiplies any two dtypes."""
     for other in others:
         if other.dtype != first.dtype:
-            raise RuntimeError(
-                "a product takes tensors of one dtype, but got"
-                f" {str(first.dtype).removeprefix('torch.')} and"
-                f" {str(other.dtype).removeprefix('torch.')}"
-            )
+            raise _mixed("a product", first, other)
+
+
+def _mixed(what: str, one: torch.Tensor, other: torch.Tensor) -> RuntimeError:
+    names = (str(tensor.dtype).removeprefix("torch.") for tensor in (one, other))
+    return RuntimeError(f"{what} takes tensors of one dtype, but got {' and '.join(names)}")
+
+
+def _writes_one_dtype(func: Any, source: int) -> Callable[..., torch.Tensor]:
+    """Return the rule of an operation that writes rows of the dtype that they are written into.
+
+    torch checks that on real tensors only (aten TensorAdvancedIndexing.cpp: `index_put_`,
+    `index_add_meta`, `index_copy_`, `put_`), and no autocast casts for those that write in place.
+
+    Args:
+        func: the operation, which writes into its first argument or a copy of it.
+        source: position of what it writes.
+    """
+
+    def shapes(*args: Any, **kwargs: Any) -> torch.Tensor:
+        if args[0].dtype != args[source].dtype:
+            raise _mixed(op_name(func), args[0], args[source])
+        return func(*args, **kwargs)
+
+    return shapes
 
 
 def _convolution_shapes(*args: Any) -> torch.Tensor:
@@ -202,7 +225,22 @@ def _ctc_loss_backward_shapes(
     return torch.empty_like(log_probs, memory_format=torch.contiguous_format)
 
 
+_aten: Any = torch.ops.aten
+WRITTEN_FROM = {
+    _aten.index_add: 3,
+    _aten.index_add_: 3,
+    _aten.index_copy: 3,
+    _aten.index_copy_: 3,
+    _aten.index_reduce: 3,
+    _aten.index_reduce_: 3,
+    _aten.index_put: 2,
+    _aten.index_put_: 2,
+    _aten.put: 2,
+    _aten.put_: 2,
+}
+"""Operations that write values of one dtype, and the position of those among the arguments."""
 SHAPE_RULES = {
+    **{one.default: _writes_one_dtype(one.default, at) for one, at in WRITTEN_FROM.items()},
     torch.ops.aten._ctc_loss.default: _ctc_loss_shapes,
     torch.ops.aten._ctc_loss.Tensor: _ctc_loss_shapes,
     torch.ops.aten._ctc_loss_backward.default: _ctc_loss_backward_shapes,

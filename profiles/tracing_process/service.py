@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from ...catalog.errors import UsageError, UserFileError
 from ..measured import MeasuredProfile
-from ..missing_numerics import fails_in_sixteen_bit_layers
+from ..missing_numerics import fails_in_sixteen_bit_layers, fails_under_autocast
 from ..profile import NUMERICS_OF_PRECISION, Numerics, Profile
 from ..user_model.file_text import read_source
 from ..user_model.spec import ModelSpec
@@ -97,17 +97,28 @@ class PendingProfile:
         try:
             return self._answered(child)
         except UserFileError as error:
-            fewer = [each for each in self._numerics or () if each not in self._dispensable]
+            fewer = self._without_failed(child)
             if fewer == list(self._numerics or ()) or STEP_TRACER not in child.traceback:
                 raise
             failure = error
         # Whichever of the numerics failed: a step that fails in the others too fails here again.
         self._child = Child(self._spec, numerics=fewer, optimizer=self._optimizer)
         answer, profile = self._answered(self._child)
-        if NUMERICS_OF_PRECISION.get(profile.file_precision or "") in self._dispensable:
+        own = NUMERICS_OF_PRECISION.get(profile.file_precision or "")
+        if own is not None and own not in fewer:
             raise failure
-        note = fails_in_sixteen_bit_layers(failure.message)
+        is_cast = "amp16" in fewer or "amp16" not in (self._numerics or ())
+        note = (fails_in_sixteen_bit_layers if is_cast else fails_under_autocast)(failure.message)
         return answer, profile.model_copy(update={"notes": (*profile.notes, note)})
+
+    def _without_failed(self, child: Child) -> list[Numerics]:
+        """Return the numerics to try again, after a step of this child failed.
+
+        They are traced in the order of their names: what came before one that was traced went well.
+        """
+        went_well = {"amp16"} if "fp32" in child.traced else set[str]()
+        dispensable = set(self._dispensable) - went_well
+        return [each for each in self._numerics or () if each not in dispensable]
 
     def _answered(self, child: Child) -> tuple[dict[str, Any], Profile]:
         try:

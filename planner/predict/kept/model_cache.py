@@ -16,7 +16,7 @@ from ....catalog.vocabulary import FrozenPrecision, Precision, Recompute, Stack
 from ....profiles.analysis.caching_allocator import PoolExhaustedError, replay
 from ....profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ....profiles.curves.device_curves import DeviceCurves, curves_for
-from ....profiles.missing_numerics import FAILS
+from ....profiles.missing_numerics import AUTOCAST_FAILS, FAILS
 from ....profiles.passes.fused_kernels import with_fused_kernels
 from ....profiles.passes.recompute import recomputed
 from ....profiles.passes.residence import ON_DEVICE, Residence, resident
@@ -204,6 +204,9 @@ class ModelCache:
 
     def _untraced(self, numerics: Numerics) -> UsageError:
         fails = next((note for note in self.profile.notes if note.startswith(FAILS)), None)
+        autocast = next((n for n in self.profile.notes if n.startswith(AUTOCAST_FAILS)), None)
+        if autocast:
+            return UsageError(f"{autocast}.", fix="correct that line, or give --precision fp32.")
         if numerics == "pure16" and fails:
             return UsageError(
                 f"{fails}.", fix="give a layout that runs under autocast, such as dp8 or dp8.zero1."
