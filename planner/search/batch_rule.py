@@ -6,6 +6,7 @@ The default of `make_batch` is a micro-batch and says nothing about the global b
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -92,6 +93,8 @@ def _rule(profile: Profile) -> _Rule:
     size = profile.parameters
     if profile.tokens_per_sample is not None and _trains_adapters(profile):
         return _Rule(**_samples(table["adapters"], "of adapters"))
+    if compares_samples(profile):
+        return _Rule(**_samples(table["pairs"], "of a contrastive loss"))
     if profile.tokens_per_sample is not None:
         row = next(row for row in table["language"] if size <= row["up_to_parameters"])
         return _Rule(
@@ -106,6 +109,31 @@ def _rule(profile: Profile) -> _Rule:
     if profile.batch_bytes.per_sample <= LARGEST_ROW_BYTES and not profile.blocks:
         return _Rule(**_samples(table["rows"], "of table rows"))
     return _Rule(**_samples(table["others"], ""))
+
+
+def contrastive_notes(profile: Profile) -> Iterator[str]:
+    """Yield what accumulation and several ranks do not give a contrastive loss."""
+    if compares_samples(profile):
+        yield (
+            "the loss compares the samples of one micro-batch with each other, so that accumulation"
+            " adds no negatives, and other ranks do only where the file gathers their outputs:"
+            " give --micro-batch to fix how many there are"
+        )
+
+
+def compares_samples(profile: Profile) -> bool:
+    """Return whether a step compares every sample of a batch with every other: a contrastive loss.
+
+    Its product of the samples with each other has rows and columns that grow with the batch, and
+    no layer has: CLIP, SimCLR, towers of users and items with the rest of the batch as negatives.
+    """
+    segments = (segment for step in profile.steps[:1] for segment in step.segments)
+    forward = (segment for segment in segments if segment.phase == "forward")
+    kernels = (k for segment in forward for k in segment.kernels if k.kind == "gemm")
+    return any(
+        k.dims["m"].per_sample > 0 and k.dims["n"].per_sample > 0 and not k.dims["batch"].per_sample
+        for k in kernels
+    )
 
 
 def _samples(row: dict[str, Any], what: str) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from .answer.compile_gain import compile_gain, kept_by_compiling
 from .answer.infeasible import nearest_miss, none_is_run, others_miss, reasons
 from .answer.ranking import rank
 from .answer.to_plan import as_plan
-from .batch_rule import FEW_STEPS
+from .batch_rule import FEW_STEPS, contrastive_notes
 from .candidate import Candidate
 from .frozen_ways import frozen_notes, refuse_nothing_frozen
 from .layouts.some_layers import equal_layers, further_share
@@ -203,7 +203,8 @@ def _outcome(
     if not best.plans:
         missed = not_run or market.no_match
         missed = missed or nearest_miss(candidates, question, cache.profile)
-        missed = " ".join(filter(None, (missed, kept_by_compiling(candidates, question, cache))))
+        hint = kept_by_compiling(candidates, question, cache, plan_of)
+        missed = " ".join(filter(None, (missed, hint)))
     return SearchOutcome(
         question=asked_question(question, cache.profile, space.batch),
         plans=best.plans,
@@ -331,6 +332,7 @@ def _no_terms(question: Question, market: Market) -> Iterator[str]:
 def _notes(question: Question, space: Space, profile: Profile) -> Iterator[str]:
     yield from profile.notes
     yield from unknown_input_notes(profile)
+    yield from contrastive_notes(profile)
     batch, work = space.batch, question.work
     samples = None
     if batch.samples is not None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 from ....catalog.text.money import format_money
 from ....catalog.text.quantity import format_duration
 from ....catalog.units import SECONDS_PER_HOUR
-from ...plan.plan import CompileGain, Plan
+from ...plan.plan import CompileGain, Plan, WholeJob
 from ...plan.question import Question
 from ...predict.kept.model_cache import ModelCache
 from ...predict.step_time import planned_step_s
@@ -65,11 +66,20 @@ def compile_gain(
 
 
 def kept_by_compiling(
-    candidates: Sequence[Candidate], question: Question, cache: ModelCache
+    candidates: Sequence[Candidate],
+    question: Question,
+    cache: ModelCache,
+    plan_of: Callable[[Candidate], Plan | None],
 ) -> str | None:
     """Return a sentence on what would keep to the limits if it was compiled, where nothing does.
 
     Only the nearest are looked at: the cheapest and the fastest of those that gpuplan runs.
+
+    Args:
+        candidates: those that break a limit.
+        question: what was asked.
+        cache: the model.
+        plan_of: finishes a candidate with its memory replayed; None where it does not fit.
     """
     if question.asks_for_work:
         return None
@@ -80,14 +90,28 @@ def kept_by_compiling(
     ]
     compiled = [_compiled(one, question, cache) for one in near]
     kept = [one for one in compiled if one is not None and one.breaks(question.money) is None]
-    if not kept:
+    for least in sorted(kept, key=lambda one: one.usd):
+        job = _kept_job(plan_of(least), question)
+        if job is not None and job.usd is not None:
+            usd, hours = format_money(job.usd), format_duration(job.hours)
+            return (
+                f"With torch.compile (--compile) {rented(least)} takes about {usd}, {hours}:"
+                " within what you gave."
+            )
+    return None
+
+
+def _kept_job(plan: Plan | None, question: Question) -> WholeJob | None:
+    """Return the job of a plan that fits as safely as is asked and keeps to the limits."""
+    job = None if plan is None else plan.whole_job
+    if plan is None or job is None or job.usd is None:
         return None
-    least = min(kept, key=lambda one: one.usd)
-    usd, hours = format_money(least.usd), format_duration(least.seconds / SECONDS_PER_HOUR)
-    return (
-        f"With torch.compile (--compile) {rented(least)} takes about {usd}, {hours}: within what"
-        " you gave."
-    )
+    money = question.money
+    is_late = money.deadline_s is not None and job.hours * SECONDS_PER_HOUR > money.deadline_s
+    usd = job.usd + job.dataset_usd
+    is_dear = money.budget_usd is not None and usd > Decimal(money.budget_usd)
+    is_risky = plan.p_oom is not None and plan.p_oom > money.max_oom
+    return None if is_late or is_dear or is_risky else job
 
 
 def _compiled(candidate: Candidate, question: Question, cache: ModelCache) -> Candidate | None:

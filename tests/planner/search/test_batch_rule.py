@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.planner.plan.question import Work
-from gpuplan.planner.search.batch_rule import FEWEST_STEPS, NEAR, global_batch_of
+from gpuplan.planner.search.batch_rule import (
+    FEWEST_STEPS,
+    NEAR,
+    contrastive_notes,
+    global_batch_of,
+)
 from gpuplan.profiles.profile import Affine, BatchTensor, Profile
 
 
@@ -79,6 +84,38 @@ def test_sound_is_not_called_images(
     assert batch.rule == rule
 
 
+@pytest.mark.parametrize("tokens", [None, 77.0])
+@pytest.mark.parametrize(
+    ("phase", "rows", "batch", "compares"),
+    [
+        ("forward", Affine(0, 1), Affine(1, 0), True),
+        ("forward", Affine(0, 2), Affine(1, 0), True),  # both views of a sample: SimCLR
+        ("forward", Affine(512, 0), Affine(1, 0), False),
+        ("forward", Affine(0, 1), Affine(0, 1), False),
+        ("backward", Affine(0, 1), Affine(1, 0), False),
+    ],
+)
+def test_a_loss_over_pairs_of_a_batch_has_the_batch_of_contrastive_runs(
+    make_decoder: Callable[..., Profile],
+    phase: str,
+    rows: Affine,
+    batch: Affine,
+    compares: bool,
+    tokens: float | None,
+) -> None:
+    profile = make_decoder().model_copy(update={"tokens_per_sample": tokens})
+    step = profile.steps[0]
+    dims = {"batch": batch, "m": rows, "n": Affine(0, 1), "k": Affine(512, 0)}
+    segment = step.segments[0]
+    logits = segment.kernels[0].model_copy(update={"kind": "gemm", "dims": dims})
+    changed = segment.model_copy(update={"kernels": (logits,), "phase": phase})
+    steps = (step.model_copy(update={"segments": (changed,)}),)
+    profile = profile.model_copy(update={"steps": steps})
+    found = global_batch_of(profile, Work(samples=1e9), 1e9)
+    assert (found.rule == "4,096 samples of a contrastive loss") is compares
+    assert bool(list(contrastive_notes(profile))) is compares
+
+
 def test_adapters_of_a_large_model_have_a_small_batch(toy: Profile) -> None:
     lora = language(toy, 8e9, trainable_parameters=20_000_000)
     assert global_batch_of(lora, Work(), None).samples == 16
@@ -99,7 +136,7 @@ def test_a_table_has_a_large_batch_and_an_unknown_kind_says_that_it_is_assumed(
 @given(samples=st.floats(1, 1e9))
 def test_the_rule_leaves_steps_enough(samples: float) -> None:
     profile = Profile.model_construct(
-        parameters=10**9, trainable_parameters=10**9, tokens_per_sample=1024.0
+        parameters=10**9, trainable_parameters=10**9, tokens_per_sample=1024.0, steps=()
     )
     batch = global_batch_of(profile, Work(samples=samples), samples)
     assert batch.samples is not None and batch.rule is not None

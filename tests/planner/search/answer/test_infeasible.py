@@ -10,6 +10,7 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.vocabulary import Precision
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
+from gpuplan.planner.search import search as search_module
 from gpuplan.planner.search.search import SearchOutcome, search
 from gpuplan.profiles.profile import Profile
 
@@ -100,6 +101,20 @@ def test_where_compiling_keeps_to_the_budget_that_is_said(small_decoder: Profile
     assert "--compile" not in (search(named, small_decoder, catalogue).nearest_miss or "")
     penny = replace(limited, money=Money(budget_usd=Decimal("0.0001")))
     assert "--compile" not in (search(penny, small_decoder, catalogue).nearest_miss or "")
+
+
+def test_what_does_not_fit_when_compiled_keeps_to_no_limit(
+    small_decoder: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiled step has memory of its own, which is replayed before it is named."""
+    catalogue = load_catalogue()
+    free = Question(machine=H100, work=Work(samples=1e9, global_batch=1024))
+    job = search(free, small_decoder, catalogue).plans[0].whole_job
+    assert job is not None and job.usd is not None
+    limited = replace(free, money=Money(budget_usd=job.usd * Decimal("0.9")))
+    assert "--compile" in (search(limited, small_decoder, catalogue).nearest_miss or "")
+    monkeypatch.setattr(search_module, "_finish", lambda *_: None)
+    assert "--compile" not in (search(limited, small_decoder, catalogue).nearest_miss or "")
 
 
 def test_a_budget_that_buys_no_step_is_told_what_one_costs(toy: Profile) -> None:
