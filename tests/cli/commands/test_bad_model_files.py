@@ -301,20 +301,6 @@ def test_an_endless_loop_names_the_option(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_each_traced_step_has_the_time_limit_for_itself(tmp_path: Path) -> None:
-    """A loop over time steps takes long and is at work; the limit ends a step that hangs."""
-    hangs = (
-        "\n    while calls.append(1) or len(calls) == 2:\n        pass\n    return nn.functional"
-    )
-    text = dedent(GOOD).replace("\n    return nn.functional", hangs)
-    (tmp_path / "model.py").write_text(f"calls = []\n{text}")
-    done = gpuplan("profile", "model.py", "--timeout", "20s", folder=tmp_path)
-    assert done.returncode == 1
-    assert "20 seconds (the time limit) after a traced step of" in done.stderr
-    assert "operations" in done.stderr and "shorter sequence" in done.stderr
-
-
-@pytest.mark.slow
 def test_a_users_own_packages_and_printing_do_no_harm(tmp_path: Path) -> None:
     for name in ("catalog", "profiles", "planner", "launcher", "cli", "api"):
         (tmp_path / name).mkdir()

@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 
 import pytest
 
 from gpuplan.catalog.errors import UsageError, UserFileError
+from gpuplan.profiles.tracing_process import child
 from gpuplan.profiles.tracing_process.service import PendingProfile, begin_profile, make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
@@ -223,3 +225,32 @@ def test_what_only_the_backward_pass_needs_is_blamed_on_no_line(
         " only shapes."
     )
     assert "--assume" not in (error.value.fix or "")
+
+
+def test_the_time_limit_begins_anew_with_every_traced_step(
+    write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop over time steps takes long and is at work; the limit ends a step that hangs."""
+    late_s = 0.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late_s)
+    monkeypatch.setattr(child, "time", clock)
+    file = write(
+        GOOD.replace("return model(*batch)", "calls.append(1)\n        return model(*batch)")
+    )
+    hangs = "calls = []\ndef wait():\n    while len(calls) > 1:\n        pass\n"
+    file.write_text(
+        hangs + file.read_text().replace("    return model", "    wait()\n    return model")
+    )
+    told: list[dict[str, object]] = []
+
+    def tell(news: dict[str, object]) -> None:
+        nonlocal late_s
+        told.append(news)
+        late_s = 2 * DEADLINE_S
+
+    spec = parse_model_spec(str(file), timeout_s=DEADLINE_S)
+    made = child.Child(spec, numerics=["fp32"])
+    with pytest.raises(UserFileError, match="after a traced step of [0-9]+ operations") as caught:
+        made.result(tell)
+    assert [one["numerics"] for one in told] == ["fp32"]
+    assert "--timeout" in str(caught.value.fix) and "shorter sequence" in str(caught.value.fix)
