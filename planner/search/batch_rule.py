@@ -112,8 +112,11 @@ def _rule(profile: Profile) -> _Rule:
 
 
 def contrastive_notes(profile: Profile) -> Iterator[str]:
-    """Yield what accumulation and several ranks do not give a contrastive loss."""
-    if compares_samples(profile):
+    """Yield what accumulation and several ranks do not give a contrastive loss.
+
+    Nothing where its samples were seen to mix: a warning says it then (`across_samples.py`).
+    """
+    if compares_samples(profile) and not profile.mixes_samples:
         yield (
             "the loss compares the samples of one micro-batch with each other, so that accumulation"
             " adds no negatives, and other ranks do only where the file gathers their outputs:"

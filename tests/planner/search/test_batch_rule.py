@@ -114,6 +114,8 @@ def test_a_loss_over_pairs_of_a_batch_has_the_batch_of_contrastive_runs(
     found = global_batch_of(profile, Work(samples=1e9), 1e9)
     assert (found.rule == "4,096 samples of a contrastive loss") is compares
     assert bool(list(contrastive_notes(profile))) is compares
+    seen = profile.model_copy(update={"mixes_samples": True})
+    assert list(contrastive_notes(seen)) == []
 
 
 def test_adapters_of_a_large_model_have_a_small_batch(toy: Profile) -> None:
