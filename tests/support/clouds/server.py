@@ -79,7 +79,11 @@ class Server:
             def log_message(self, format: str, *args: Any) -> None:
                 pass
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Listener(ThreadingHTTPServer):
+            # A client that finds the queue full asks again after a second, which is its time limit.
+            request_queue_size = 128
+
+        self._http = Listener(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
         self._http.block_on_close = False
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
