@@ -100,7 +100,6 @@ def launch_cost(
     parts += _training_parts(training_s, run)
     ran_us = sum(us for _, us in parts)
     expected_us = _billed_us(ran_us, billing)
-    low_s, high_s = _billed_range_s(training_s, run)
     if billing is not None and billing.billing_increment_s is not None:
         parts.append(("billing increment", expected_us - ran_us))
     if paid_whole is not None:
@@ -112,14 +111,10 @@ def launch_cost(
         machines = _usd(us, nodes, node_usd_per_hour)
         return taxed(machines + _controller_usd(us, controller_usd_per_hour), tax_percent)
 
-    # Parts are rounded one by one, so that their sum may be a microsecond beyond an end.
-    low_us = min(start_us + _us(low_s), ran_us)
-    high_us = max(start_us + _us(high_s), ran_us)
-    low_us = _whole_us(_billed_us(low_us, billing), paid_whole)
-    high_us = _whole_us(_billed_us(high_us, billing), paid_whole)
-    slowest_start_us = sum(_us(one.high_s) for one in startups())
-    worst_us = _billed_us(slowest_start_us + _us(high_s) + _us(idle_s), billing)
-    worst_us = _whole_us(worst_us, paid_whole)
+    low_us, high_us, worst_us = (
+        _whole_us(_billed_us(us, billing), paid_whole)
+        for us in _ends_us(start_us, ran_us, _billed_range_s(training_s, run), idle_s)
+    )
     return LaunchCost(
         lines=lines,
         usd_per_hour=rate,
@@ -131,6 +126,23 @@ def launch_cost(
         hours_expected=_hours(expected_us),
         hours_worst=_hours(worst_us),
         run=run,
+    )
+
+
+def _ends_us(
+    start_us: int, ran_us: int, range_s: tuple[float, float], idle_s: float
+) -> tuple[int, int, int]:
+    """Return how long a node runs at the low end, at the high one and at worst, unrounded.
+
+    At worst its start is the slowest, and it idles at its end.
+    """
+    low_s, high_s = range_s
+    slowest_start_us = sum(_us(one.high_s) for one in startups())
+    return (
+        # Parts are rounded one by one, so that their sum may be a microsecond beyond an end.
+        min(start_us + _us(low_s), ran_us),
+        max(start_us + _us(high_s), ran_us),
+        slowest_start_us + _us(high_s) + _us(idle_s),
     )
 
 
