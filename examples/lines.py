@@ -1,7 +1,8 @@
 """A decoder of characters that learns the lines of a text: every function that a run may use.
 
 27,456 parameters. The text is this file unless `--param text=book.txt` names another; every eighth
-line is held out for the evaluation.
+line is held out for the evaluation. `--param matrices=muon` trains the matrices of its blocks by
+Muon and all else by AdamW, each with a schedule of its own.
 """
 
 from pathlib import Path
@@ -18,7 +19,10 @@ TOKENS_PER_SAMPLE = LENGTH
 
 
 def build_model(layers: int = 2, hidden: int = 32) -> nn.Module:
-    return Decoder(layers, hidden)
+    model = Decoder(layers, hidden)
+    for parameter in model.blocks.parameters():
+        parameter.is_matrix = parameter.ndim == 2  # pyright: ignore[reportAttributeAccessIssue]
+    return model
 
 
 def make_batch(batch_size: int = 16) -> tuple[Tensor, Tensor]:
@@ -36,12 +40,22 @@ def loss_weight(batch: tuple[Tensor, Tensor]) -> Tensor:
     return (batch[1] != IGNORED).sum()
 
 
-def build_optimizer(parameters) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(parameters, lr=1e-2)
+def build_optimizer(parameters, matrices: str = "adamw"):
+    """Return one optimizer, or a list of several, each of its own parameters."""
+    if matrices == "adamw":
+        return torch.optim.AdamW(parameters, lr=1e-2)
+    of_blocks = [one for one in parameters if getattr(one, "is_matrix", False)]
+    others = [one for one in parameters if not getattr(one, "is_matrix", False)]
+    return [torch.optim.Muon(of_blocks, lr=2e-2), torch.optim.AdamW(others, lr=1e-2)]
 
 
-def build_scheduler(optimizer: torch.optim.Optimizer, steps: int):
-    return torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=steps + 1)
+def build_scheduler(optimizer, steps: int, matrices: str = "adamw"):
+    """Return one schedule, or a list of several; several optimizers come one after another."""
+    optimizers = [optimizer] if matrices == "adamw" else optimizer
+    return [
+        torch.optim.lr_scheduler.OneCycleLR(one, one.param_groups[0]["lr"], total_steps=steps + 1)
+        for one in optimizers
+    ]
 
 
 def build_dataset(text: str = __file__) -> Dataset:

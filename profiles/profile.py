@@ -233,7 +233,8 @@ class OptimizerFacts(FrozenModel):
     """What the optimizer keeps and moves, per trained parameter."""
 
     name: str
-    """Canonical: adamw, adam, sgd, adafactor, adamw8bit, muon, or the class name in lower case."""
+    """Canonical: adamw, adam, sgd, adafactor, adamw8bit, muon, or the class name in lower case;
+    of several optimizers with a plus between them."""
     state_bytes_per_parameter: float
     step_bytes_per_parameter: float
     """Bytes read and written by the step, per trained parameter."""

@@ -22,6 +22,7 @@ from ..profile import (
 )
 from ..user_model.blocks import BlockRun
 from ..user_model.frozen import frozen_linear_weights
+from ..user_model.several_optimizers import optimizer_name
 from ..user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
 from ..user_model.ties import tied_blocks, tied_modules
 from ..user_model.workload import Workload
@@ -238,12 +239,12 @@ def _file_precision(autocast: torch.dtype | None, built: Built) -> str | None:
 
 
 def _optimizer_facts(built: Built, step: StepTrace, trained: int) -> OptimizerFacts:
-    name = type(built.optimizer).__name__.lower()
+    names = [name.lower() for name in optimizer_name(built.optimizer).split("+")]
     kernels = _kernels(step, ("optimizer",))
     moved = [k.bytes_read for k in kernels] + [k.bytes_written for k in kernels]
     state = sum(t.numel() * t.element_size() for t in built.optimizer_state())
     return OptimizerFacts(
-        name=NAMES_OF_OPTIMIZERS.get(name, name),
+        name="+".join(NAMES_OF_OPTIMIZERS.get(name, name) for name in names),
         state_bytes_per_parameter=state / trained,
         step_bytes_per_parameter=sum(each.base for each in moved) / trained,
         step_bytes_per_sample=sum(each.per_sample for each in moved),

@@ -153,7 +153,9 @@ def _first_optimizer(configured: Any) -> torch.optim.Optimizer:
             if len(optimizers) > 1:
                 raise UserFileError(
                     f"configure_optimizers() returned {len(optimizers)} optimizers.",
-                    fix="return one; gpuplan plans the training of one model by one optimizer.",
+                    fix="return one: Lightning itself takes several in manual optimization alone,"
+                    " which its own Trainer runs (--command with --framework lightning); or write"
+                    " build_model() and a build_optimizer() that returns them.",
                 )
             value = value[0]
         else:

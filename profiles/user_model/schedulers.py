@@ -53,10 +53,15 @@ _NEEDED = ("step", "state_dict", "load_state_dict")
 
 
 def bind_scheduler(bound: Callable[..., Any]) -> SchedulerFunction:
-    """Return the file's `build_scheduler`, whose params are bound, with its result checked."""
+    """Return the file's `build_scheduler`, whose params are bound, with its result checked.
+
+    It returns one schedule, or several: one for each optimizer.
+    """
 
     def build(optimizer: torch.optim.Optimizer, steps: int) -> tuple[Stepped, ...]:
-        return (Stepped(checked_scheduler(bound(optimizer, steps), "build_scheduler()")),)
+        found = bound(optimizer, steps)
+        several = found if isinstance(found, list | tuple) and found else (found,)
+        return tuple(Stepped(checked_scheduler(one, "build_scheduler()")) for one in several)
 
     return build
 

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 
 from ...catalog.errors import UsageError, UserFileError, did_you_mean
-from .checks import Batch, checked_batch, checked_loss, default_loss, default_optimizer, described
+from .checks import Batch, checked_batch, checked_loss, default_loss, default_optimizer
 from .schedulers import SchedulerFunction
+from .several_optimizers import as_one_optimizer
 
 TOKENS = "TOKENS_PER_SAMPLE"
 """What a file calls the tokens of a sample."""
@@ -168,14 +169,7 @@ def bind_optimizer(params: Params, function: Callable[..., Any] | None) -> Calla
                 fix="take them as they are, and groups by their shapes:"
                 " [p for p in parameters if p.ndim > 1].",
             ) from error
-        if isinstance(optimizer, torch.optim.Optimizer):
-            return optimizer
-        raise UserFileError(
-            f"build_optimizer() returned {described(optimizer)}, not a torch.optim.Optimizer.",
-            fix="return one optimizer of several parameter groups, each with its own lr."
-            if isinstance(optimizer, list | tuple)
-            else "return for example torch.optim.AdamW(parameters, lr=1e-4).",
-        )
+        return as_one_optimizer(optimizer)
 
     return build_optimizer
 

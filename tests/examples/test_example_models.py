@@ -50,6 +50,7 @@ SMALL = [
     ("gnn", {"features": 6, "hidden": 8, "classes": 3, "nodes": 9, "edges": 8}),
     ("lora", {**SMALL_DECODER, "rank": 4}),
     ("lines", {"hidden": 8}),
+    ("lines", {"hidden": 8, "matrices": "muon"}),
 ]
 
 

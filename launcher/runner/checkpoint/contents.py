@@ -23,6 +23,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 
+from ....profiles.user_model.several_optimizers import parts_of
 from ..error_text import first_line
 from ..numerics import LossScaler
 
@@ -168,11 +169,12 @@ def _no_step_of_torch() -> Iterator[None]:
 def _quiet_hooks(optimizer: torch.optim.Optimizer) -> Iterator[None]:
     """Call none of the hooks of an optimizer's step inside."""
     names = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
-    kept = {name: getattr(optimizer, name) for name in names}
-    for name in names:
-        setattr(optimizer, name, OrderedDict())
+    all_of_them = {optimizer, *parts_of(optimizer)}
+    kept = [(one, name, getattr(one, name)) for one in all_of_them for name in names]
+    for one, name, _ in kept:
+        setattr(one, name, OrderedDict())
     try:
         yield
     finally:
-        for name, hooks in kept.items():
-            setattr(optimizer, name, hooks)
+        for one, name, hooks in kept:
+            setattr(one, name, hooks)

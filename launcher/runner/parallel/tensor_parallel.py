@@ -39,6 +39,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from ....catalog.errors import UserFileError, did_you_mean
+from ....profiles.user_model.several_optimizers import Optimizers
 from ....profiles.user_model.ties import tied_weights
 
 WORDS = (
@@ -151,6 +152,10 @@ def step_by_mesh(optimizer: torch.optim.Optimizer) -> None:
     spread over different meshes. So each group is several while it steps, and one again for those
     who set rates by group, such as the schedule of a file.
     """
+    if isinstance(optimizer, Optimizers):
+        for one in optimizer:
+            step_by_mesh(one)
+        return
     if all(len(_by_mesh(group["params"])) < 2 for group in optimizer.param_groups):
         return
     own = optimizer.step

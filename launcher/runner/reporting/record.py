@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from ....catalog.files import write_atomically
 from ....catalog.units import GIB
+from ....profiles.user_model.several_optimizers import optimizer_name
 from ....profiles.user_model.workload import Workload
 from ..build import Trainer
 from ..job import Job
@@ -62,7 +63,7 @@ def run_record(
         "recompute": execution.recompute,
         "compile": execution.compile,
         "stack": execution.stack,
-        "optimizer": plan.get("optimizer") or type(trainer.optimizer).__name__.lower(),
+        "optimizer": plan.get("optimizer") or optimizer_name(trainer.optimizer).lower(),
         "offload": False,
         "frozen_precision": execution.frozen_precision,
         **_measured(outcome, peaks),

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ....profiles.user_model.several_optimizers import optimizer_name
 from ....profiles.user_model.workload import Workload, optional_function
 from ..build import Trainer
 from ..job import Job
@@ -118,7 +119,7 @@ def facts_of(job: Job, workload: Workload, trainer: Trainer, world: int) -> dict
         "recompute": execution.recompute,
         "compile": execution.compile,
         "frozen_precision": execution.frozen_precision,
-        "optimizer": type(trainer.optimizer).__name__,
+        "optimizer": optimizer_name(trainer.optimizer),
         "schedule": schedule_words(job, workload),
         "warmup_steps": job.training.warmup_steps,
         "weights": job.training.weights,

@@ -390,7 +390,17 @@ RETURNS = [
     ("compute_loss", "1.5", "returned a float"),
     ("compute_loss", "torch.tensor(1.5)", "depends on no trainable parameter"),
     ("build_optimizer", "None", "build_optimizer() returned None"),
-    ("build_optimizer", "[torch.optim.SGD(parameters)]", "build_optimizer() returned a list of 1"),
+    ("build_optimizer", "[]", "build_optimizer() returned an empty list"),
+    (
+        "build_optimizer",
+        "[torch.optim.SGD(parameters), 3]",
+        "returned a list of 2 with an int in it, not a torch.optim.Optimizer",
+    ),
+    (
+        "build_optimizer",
+        "[torch.optim.SGD(p, lr=0.1) for p in [list(parameters)] * 2]",
+        "Two of the 2 optimizers of build_optimizer() train the same parameter, of the shape",
+    ),
     (
         "build_optimizer",
         "torch.optim.SGD(parameters.head.parameters())",
