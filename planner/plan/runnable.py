@@ -107,6 +107,14 @@ def _tied_reason(layout: Layout, modules: TiedNames | None, blocks: TiedNames | 
             f"{blocks[0]} and {blocks[1]} are one weight (tied), and pipeline stages would each"
             " train their own copy of it: another model."
         )
+    fully_shards = layout.zero_stage > 0 or layout.tensor > 1
+    if layout.data > 1 and fully_shards and blocks is not None:
+        return (
+            f"{blocks[0]} and {blocks[1]} are one weight (tied), and FSDP, which shards block by"
+            " block (under ZeRO and beside tensor parallelism too), takes each weight into one"
+            " block alone. Data parallelism (dp) trains it; so does one block that forward() runs"
+            " several times."
+        )
     return None
 
 

@@ -48,8 +48,15 @@ def test_sparse_gradients_run_on_one_accelerator() -> None:
     assert reason("dp1", sparse_parameters=8) is None
 
 
-def test_blocks_that_share_a_weight_run_on_one_stage() -> None:
-    assert reason("dp2", tied_blocks=TIED, tied_modules=TIED) is None
+@pytest.mark.parametrize("layout", ["dp1", "dp2", "dp1.tp2"])
+def test_blocks_that_share_a_weight_run_where_it_stays_one(layout: str) -> None:
+    assert reason(layout, tied_blocks=TIED) is None
+
+
+@pytest.mark.parametrize("layout", ["fsdp2", "hsdp2x2", "dp2.zero1", "dp2.zero2", "dp2.tp2"])
+def test_blocks_that_share_a_weight_are_not_sharded_one_by_one(layout: str) -> None:
+    found = reason(layout, tied_blocks=TIED) or ""
+    assert f"{TIED[0]} and {TIED[1]} are one weight" in found and "dp" in found
 
 
 @pytest.mark.parametrize(
