@@ -31,7 +31,8 @@ from ...profiles.user_model.placing import placed
 from ...profiles.user_model.workload import Workload, bound_function
 from .build import Trainer
 from .input.batches import has_places
-from .input.samples import Place, Seeded, seed_everything
+from .input.held_out import same_samples_words
+from .input.samples import Place, Seeded, mixed_seed, seed_everything
 from .job import Job
 from .lightning_validation import ValidationMetrics, has_validation, validation_samples
 from .loss_weights import loss_weights
@@ -66,10 +67,24 @@ class Evaluation:
         self._worse = 0
         """Evaluations since the best."""
         if self._every is not None:
-            self._dataset = _dataset(workload, trainer, seed=job.seed)
-            self._metrics = _metrics_function(workload, trainer.model, self._dataset)
+            dataset = _dataset(workload, trainer, seed=job.seed)
+            # Random numbers that a sample is read with are others than where it is trained on.
+            self._samples = Seeded(dataset, mixed_seed(job.seed, DATASET))
+            self._metrics = _metrics_function(workload, trainer.model, dataset)
         elif processes.is_first and has_validation(workload, trainer.model):
             say(f"{workload.name} has a validation_step(): it runs with --eval-every STEPS")
+
+    def warn_of_same_samples(self, trained: Seeded | None) -> None:
+        """Say so where the evaluation is on samples that are trained on.
+
+        Args:
+            trained: data set of the run; None where it has no samples by number.
+        """
+        if self._every is None or trained is None or not self._processes.is_first:
+            return
+        words = same_samples_words(trained, self._samples)
+        if words is not None:
+            say(f"warning: {words}")
 
     def is_due(self, step: int) -> bool:
         """Return whether to evaluate after so many steps."""
@@ -165,7 +180,8 @@ class Evaluation:
             execution.layout.data,
             execution.micro_batch,
         )
-        count = len(self._dataset)
+        dataset = self._samples.of_user
+        count = len(dataset)
         own = [
             [Place(0, place) for place in range(begin, min(begin + size, count))]
             for begin in range(rank * size, count, ranks * size)
@@ -173,9 +189,9 @@ class Evaluation:
         turns = -(-count // (ranks * size))
         idle = [[Place(0, place) for place in range(min(size, count))]] * (turns - len(own))
         loader: DataLoader[Any] = DataLoader(
-            Seeded(self._dataset, self._job.seed),
+            self._samples,
             batch_sampler=own + idle,  # pyright: ignore[reportArgumentType]
-            collate_fn=getattr(self._dataset, "collate_fn", None),
+            collate_fn=getattr(dataset, "collate_fn", None),
         )
         dtype = input_dtype(execution)
         for turn, found in enumerate(loader):

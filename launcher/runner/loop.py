@@ -108,6 +108,7 @@ class Loop:
         self._feed.open(self._place)
         if self._processes.is_first:
             self._feed.say_amount()
+            self._evaluation.warn_of_same_samples(self._feed.dataset)
             self._report = Report(self._job, self._workload, self._trainer, self._processes.world)
         failed = True
         with self._stopping.listening():

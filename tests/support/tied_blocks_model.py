@@ -1,12 +1,14 @@
 """Blocks that share weights in several ways; `--param shared=` says which."""
 
+from typing import Any
+
 import torch
 from grouped_model import Net, build_dataset, compute_loss, make_batch  # noqa: F401
 from torch import nn
 
 
 def build_model(shared: str = "weight") -> nn.Module:
-    model = Net()
+    model: Any = Net()
     if shared == "block":  # As ALBERT: one block, run four times.
         model.blocks = nn.ModuleList([model.blocks[0]] * 4)
     elif shared == "part":  # Each block its own norm, all of them one linear.

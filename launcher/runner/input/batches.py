@@ -120,6 +120,7 @@ class DatasetBatches:
         self._device = device
         self._dtype = dtype
         self._readings: dict[int, bytes] = {}
+        self.dataset = dataset
         self.samples: int | None = len(dataset.of_user) if sampler is not None else None
         self._tells = isinstance(dataset, Dealt) and keeps_place(dataset.of_user)
         collate = getattr(dataset.of_user, "collate_fn", None)

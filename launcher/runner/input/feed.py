@@ -14,8 +14,8 @@ from ..numerics import input_dtype
 from ..processes import Processes
 from ..reporting.metrics import say
 from .amount import amount_words
-from .batches import Batches, has_places, open_batches
-from .samples import Share
+from .batches import Batches, DatasetBatches, has_places, open_batches
+from .samples import Seeded, Share
 
 Readings = dict[int, dict[int, bytes]]
 """By data rank and worker: how far streams were read."""
@@ -71,6 +71,12 @@ class Feed:
     def restore(self, state: Readings) -> None:
         """Go on from there when the batches are opened next."""
         self._read = state
+
+    @property
+    def dataset(self) -> Seeded | None:
+        """Return the data set of the batches that are open; None of streams and synthetic ones."""
+        found = self._batches.dataset if isinstance(self._batches, DatasetBatches) else None
+        return found if isinstance(found, Seeded) else None
 
     @property
     def epoch_steps(self) -> int | None:

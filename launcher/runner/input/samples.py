@@ -130,8 +130,8 @@ class Seeded(Dataset[Any]):
         return self.of_user[place.index]
 
 
-def mixed_seed(*numbers: int) -> int:
-    """Return a seed that depends on all of these numbers, and is another for any others."""
+def mixed_seed(*numbers: int | str) -> int:
+    """Return a seed that depends on all of these, and is another for any others."""
     digest = hashlib.blake2b(repr(numbers).encode(), digest_size=7).digest()
     return int.from_bytes(digest, "big")
 

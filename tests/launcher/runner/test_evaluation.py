@@ -107,3 +107,24 @@ def test_samples_that_are_split_at_random_are_split_alike_in_both_functions(tmp_
     )
     found = json.loads((tmp_path / "evaluations.jsonl").read_text().splitlines()[-1])
     assert (found["trained_on"], found["seen"]) == (48, 0)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "warns"), [("built", True), ("read", False), ("split", False), ("own", False)]
+)
+def test_an_evaluation_of_what_is_trained_on_is_said(
+    tmp_path: Path, drawn: str, warns: bool
+) -> None:
+    folder = make_job(
+        tmp_path,
+        REPOSITORY / "tests" / "support" / "toy_samples_model.py",
+        plan=None,
+        params={"drawn": drawn},
+        steps=2,
+        workers=0,
+        training=TrainingOptions(eval_every_steps=2),
+    )
+    done = run(folder)
+    assert done.returncode == 0, done.stderr
+    words = "the first 8 samples of build_eval_dataset() are those of build_dataset()"
+    assert (words in done.stderr) == warns
