@@ -30,6 +30,8 @@ from .parallel.replaced_parameters import Originals
 from .parallel.shared_buffers import SharedBuffers
 from .pipeline.blocks import block_paths
 from .processes import Position, Processes, make_mesh
+from .reporting.metrics import say
+from .resting_modules import RestingModules
 from .trained_parameters import forget_gradients, refuse_foreign
 from .training import Gradients, Step, WholeModel
 from .weights.initial import chosen_weights, load_pretrained
@@ -108,9 +110,12 @@ def build_trainer(
     weights = chosen_weights(job, workload)
     facts = model_facts(model, names, weights)
     values = dict(model.state_dict()) if one_copy and not is_empty else None
-    originals = Originals(model)
+    originals, resting = Originals(model), RestingModules(model)
     spreading = _spread(job, model, workload, execution, plan, mesh, processes)
     originals.hand_over()
+    words = resting.words()
+    if words is not None and processes.is_first:
+        say(f"warning: {words}")
     if one_copy:
         hand_out(model, values)
     if weights is not None and begins_anew:
