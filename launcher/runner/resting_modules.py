@@ -28,6 +28,7 @@ class RestingModules:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         return (
             f"{', '.join(names[:NAMED])}{more}, which build_model() put in evaluation mode"
-            " (eval()), train: a run puts the whole model in training mode, as model.train() of a loop does."
+            " (eval()), train: a run puts the whole model in training mode, as model.train() of a"
+            " loop does."
             " To keep them so, override train() of the model"
         )
