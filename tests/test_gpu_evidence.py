@@ -17,7 +17,7 @@ from gpuplan.api.validation import validate
 from gpuplan.catalog.names import resolve_accelerator
 from gpuplan.profiles.passes.recompute import KEPT_KINDS
 from gpuplan.profiles.records import read_records
-from gpuplan.profiles.trace.kernels import kind_of
+from gpuplan.profiles.trace.kernels.count import kind_of
 
 ROOT = Path(__file__).parents[1]
 COMMAND = ROOT / "benchmarks" / "gpu_evidence.py"

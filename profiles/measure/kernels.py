@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity
 
 from ..measured import KernelTime
 from ..profile import KernelKind
-from ..trace.kernels import kind_of
+from ..trace.kernels.count import kind_of
 
 PROFILED_STEPS = 2
 _OPTIMIZER = "Optimizer.step#"

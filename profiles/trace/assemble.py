@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..profile import KERNEL_KINDS, Kernel, MemoryStream, Numerics, Segment, StepTrace
-from . import recorder as rec
-from .kernels import Call, Counts, affine, count, kind_of, line, make_kernel, op_name
+from .kernels.count import count, kind_of
+from .kernels.kernel_numbers import Counts, affine, line, make_kernel
+from .kernels.operations import Call, op_name
 from .recorded import Built, RecordedStep
-from .recorder import BlockExecution, Recorder
+from .recording import storages as rec
+from .recording.recorder import BlockExecution, Recorder
 
 
 @dataclass

@@ -10,7 +10,7 @@ from torch import nn
 
 from ...catalog.errors import UserFileError
 from ...catalog.text.quantity import format_bytes
-from .sparse import empty_gradient, is_sparse
+from .gpu.sparse import empty_gradient, is_sparse
 from .torch_private import no_torch_function
 
 MOST_NAMES = 3

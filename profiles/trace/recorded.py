@@ -11,7 +11,7 @@ from torch import nn
 from ..profile import BatchTensor
 from ..user_model.blocks import BlockRun
 from .gradient_kinds import GradientKinds, RefusedGradientsError, state_tensors
-from .recorder import Recorder
+from .recording.recorder import Recorder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,10 +26,10 @@ from ..user_model.several_optimizers import optimizer_name
 from ..user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
 from ..user_model.ties import tied_blocks, tied_modules
 from ..user_model.workload import Workload
-from . import recorder as rec
 from .assemble import PairedRuns
-from .kernels import line
+from .kernels.kernel_numbers import line
 from .recorded import Built, FileFacts
+from .recording import storages as rec
 
 NAMES_OF_OPTIMIZERS = {"adamw8bit": "adamw8bit", "adam8bit": "adamw8bit"}
 PRECISION_OF_AUTOCAST = {torch.float16: "fp16-amp", torch.bfloat16: "bf16-amp"}

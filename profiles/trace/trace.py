@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -17,16 +17,13 @@ from torch import nn
 from ...catalog.errors import UserFileError
 from ..passes.optimizers import with_optimizer
 from ..profile import MOSTLY_FROZEN, BatchTensor, Numerics, Profile
-from ..user_model import failures
 from ..user_model.assumptions import Assumption
 from ..user_model.blocks import find_blocks
 from ..user_model.frozen import cast_frozen
 from ..user_model.workload import Workload
-from . import recorder as rec
 from .assemble import PairedRuns, assemble_step
-from .assumed import CHECK_PASSES, Assumed
-from .callers import calling_frame, calling_modules, is_called_by
-from .fake_cuda import GPU, Target, gpu_machine
+from .assumed import Assumed
+from .gpu.sparse import is_sparse
 from .gradient_kinds import (
     GradientKinds,
     RefusedGradientsError,
@@ -34,26 +31,29 @@ from .gradient_kinds import (
     found_kinds,
     make_state,
 )
+from .machine import Machine
+from .on_device import (
+    SIXTEEN_BIT,
+    batch_tensors,
+    map_tensors,
+    move_to_device,
+    on_device,
+    tensors_of,
+    to_sixteen_bit,
+)
 from .recorded import Built, FileFacts, RecordedStep
-from .recorder import Recorder
-from .sparse import is_sparse
+from .recording import storages as rec
+from .recording.recorder import Recorder
 from .summary import make_profile, same_tensors
 from .token_count import token_warnings
-from .torch_private import check_torch, compiler_is_loaded, without_dynamo
-from .unknown_value import UnknownValue, is_condition, is_whole_number
+from .torch_private import check_torch, compiler_is_loaded, no_torch_function
 
 SIZES: tuple[tuple[int, int], ...] = ((2, 3), (4, 6), (8, 16))
 """Micro-batch sizes to trace at, in order of preference; 1 is avoided, it drops dimensions."""
 SIZES_FOR_SHARES: tuple[tuple[int, int], ...] = ((20, 40), *SIZES)
 """The same where a size is stated as a share: of 2 samples, 30 % are not a number to be scaled."""
-SIXTEEN_BIT = torch.bfloat16
 StepsDone = Callable[[Numerics, int], None]
 """Is told of a recorded step: its numerics class, and how many operations it has."""
-MASK_CHECK = ("torch.nn.modules.transformer", "_detect_is_causal_mask")
-"""Where torch compares a mask that it was given with a causal one, to take a faster kernel."""
-DISTRIBUTION = "torch.distributions.distribution"
-VALIDITY_CHECKS = ((DISTRIBUTION, "__init__"), (DISTRIBUTION, "_validate_sample"))
-"""Where torch raises a ValueError for parameters or samples outside a distribution's support."""
 
 
 def trace_workload(
@@ -117,7 +117,7 @@ class _Tracer:
         self._built: dict[Storage, Built] = {}
         folder = workload.path.parent if workload.path else None
         self.assumed = Assumed(assumptions, folder=folder, notes=self.notes)
-        self._machine = _Machine(workload, self.assumed, self.notes, casts=False)
+        self._machine = Machine(workload, self.assumed, self.notes, casts=False)
 
     def file_facts(self, batch_tensors: tuple[BatchTensor, ...]) -> FileFacts:
         """Return what the file did in the steps that were traced.
@@ -191,7 +191,7 @@ class _Tracer:
     def _build(self, storage: Storage) -> Built:
         with self._machine.running(paused=True) as target:
             model = self.workload.build_model()
-            _move_to_device(model)
+            move_to_device(model)
             if storage == "16 bits":
                 model.to(SIXTEEN_BIT)
             elif storage == "frozen in 16 bits":
@@ -199,7 +199,7 @@ class _Tracer:
             model.train()
             if any(nn.parameter.is_lazy(p) for p in model.parameters()):
                 self.workload.compute_loss(model, self._batch(2))
-                _move_to_device(model)
+                move_to_device(model)
             trainable = [p for p in model.parameters() if p.requires_grad]
             if not trainable:
                 raise UserFileError(
@@ -240,7 +240,7 @@ class _Tracer:
             built.optimizer = self._optimizer(built.model, kinds)
 
     def _batch(self, size: int) -> Any:
-        return _on_device(self.workload.make_batch(size))
+        return on_device(self.workload.make_batch(size))
 
     def _usual_tensors(self) -> tuple[BatchTensor, ...] | None:
         """Return what a batch is without the params that were given; None if it cannot be made."""
@@ -249,12 +249,12 @@ class _Tracer:
             return None
         size = SIZES[0][0]
         with suppress(Exception), self._machine.running(paused=True):
-            return _batch_tensors(make_batch(size), size)
+            return batch_tensors(make_batch(size), size)
         return None
 
     def _step(self, built: Built, numerics: Numerics, size: int, *, optimize: bool) -> RecordedStep:
         self.assumed.batch_size = size
-        machine = _Machine(self.workload, self.assumed, self.notes, casts=numerics in AUTOCAST)
+        machine = Machine(self.workload, self.assumed, self.notes, casts=numerics in AUTOCAST)
         wraps = numerics in AUTOCAST and self.file_autocast is None
         recorder = machine.recorder
         model = built.model
@@ -263,9 +263,9 @@ class _Tracer:
             target = stack.enter_context(machine.running())
             with recorder.paused():
                 batch = self._batch(size)
-                tensors = _batch_tensors(batch, size)
+                tensors = batch_tensors(batch, size)
                 if numerics == "pure16":
-                    batch = _map_tensors(batch, _to_sixteen_bit)
+                    batch = map_tensors(batch, to_sixteen_bit)
             _hold(recorder, built, batch)
             stack.enter_context(_gradients_noted(recorder, model))
             stack.enter_context(recorder.watching(model, blocks))
@@ -297,7 +297,7 @@ class _Tracer:
                 built.optimizer.step()
             built.optimizer.zero_grad(set_to_none=True)
             _drop_gradients(model)
-        batch_bytes = sum(t.numel() * t.element_size() for t in _tensors_of(batch))
+        batch_bytes = sum(t.numel() * t.element_size() for t in tensors_of(batch))
         self._on_step(numerics, recorder.tick)
         return RecordedStep(size, recorder, batch_bytes, tensors, forward_end_tick, optimizer_tick)
 
@@ -338,130 +338,6 @@ class _Tracer:
             )
 
 
-class _Machine:
-    """The target, the recorder and the patches, to be entered together."""
-
-    def __init__(
-        self, workload: Workload, assumed: Assumed, notes: list[str], *, casts: bool
-    ) -> None:
-        self.workload = workload
-        self.assumed = assumed
-        self.notes = notes
-        self.recorder = Recorder("meta", self._data_dependent, self._size)
-        self.target = Target(
-            casts=casts,
-            data_dependent=self._data_dependent,
-            item=self._item,
-            paused=self.recorder.paused,
-            keep=self.recorder.keep,
-        )
-
-    @contextmanager
-    def running(self, *, paused: bool = False) -> Iterator[Target]:
-        """Enter the machine."""
-        with (
-            gpu_machine(self.target),
-            without_dynamo(),
-            self.target,
-            self.recorder,
-            self.recorder.paused() if paused else nullcontext(),
-        ):
-            yield self.target
-
-    def _data_dependent(self, operation: str) -> float:
-        """Return what stands for a value: of known code, or as stated; or raise."""
-        known = self._stand_in()
-        return self._needed(operation) if known is None else known
-
-    def _needed(self, operation: str) -> float:
-        """Return what the user states for a value that decides something, or raise."""
-        frame = calling_frame(passing=())
-        stated: float | None = None
-        if is_condition(operation):
-            stated = self.assumed.condition(frame)
-            if stated is None and is_called_by(*MASK_CHECK):
-                self._note("passes a mask to nn.Transformer: the trace takes it as causal")
-                stated = True
-            elif stated is None and any(is_called_by(*one) for one in VALIDITY_CHECKS):
-                self._note(CHECK_PASSES)
-                stated = True
-        elif is_whole_number(operation):
-            stated = self.assumed.size(frame, None)
-        return self._refuse(operation) if stated is None else stated
-
-    def _size(self, operation: str, available: int) -> int:
-        """Return how many values an operation finds, as the user states it; or raise."""
-        stated = self.assumed.size(calling_frame(passing=()), available)
-        return self._refuse(operation, has_size=True) if stated is None else stated
-
-    def _item(self) -> float:
-        """Return what `Tensor.item()` does: an unknown value, to be printed or logged."""
-        known = self._stand_in()
-        if known is not None:
-            return known
-        self._note(
-            "reads a value with .item(): in a trace it is unknown (printed as nan), and the wait "
-            "for the device is not in the step time"
-        )
-        return UnknownValue(self._needed)
-
-    def _note(self, text: str) -> None:
-        """Say what the user's line does, once."""
-        line = self._line()
-        note = f"{line.where if line else self.workload.name} {text}"
-        if note not in self.notes:
-            self.notes.append(note)
-
-    def _stand_in(self) -> float | None:
-        """Return a value that the code which reads it can go on with, if it is known code."""
-        if self.recorder.phase == "optimizer":
-            # An optimizer scales by what it reads (a norm, a count).
-            return 1.0
-        callers = calling_modules()
-        if "torch.nn.init" in callers:
-            # "Is any value still out of range?"
-            return 0.0
-        if "transformers.masking_utils" in callers:
-            # "Is nothing padded, nothing packed?": then no mask is made, and attention stays flash.
-            return 1.0
-        return None
-
-    def _line(self) -> failures.UserLine | None:
-        frame = calling_frame()
-        return failures.line_of(frame, frame.f_lineno, self.workload.path) if frame else None
-
-    def _refuse(self, operation: str, *, has_size: bool = False) -> NoReturn:
-        line = self._line()
-        # The backward pass is torch's own: no line of the file runs in it.
-        where = line.where if line else f"{self.workload.name}, {self.recorder.phase} pass"
-        raise UserFileError(
-            f"{where}: {operation} needs the values of a tensor, and a trace knows only shapes."
-            f"{line.shown if line else ''}",
-            fix="make every shape independent of the data while gpuplan traces, for example with "
-            "torch.where, a fixed capacity, or padding; where a value scales a tensor, take "
-            ".detach() instead of .item(). What .item() returns may be printed and logged."
-            + self._way_to_state(operation, has_size=has_size),
-        )
-
-    def _way_to_state(self, operation: str, *, has_size: bool) -> str:
-        """Return with which option the user can state what the trace does not know, if with any."""
-        frame = calling_frame(passing=())
-        if frame is None:
-            return ""
-        place = self.assumed.place(frame)
-        if has_size or is_whole_number(operation):
-            return (
-                f" Or state the number in your training with --assume-size {place}=64 (or"
-                " 64/sample, or 50% of the values that are looked at)."
-            )
-        if is_condition(operation):
-            return (
-                f" Or state how it comes out in your training with --assume-true {place} or"
-                f" --assume-false {place}."
-            )
-        return ""
-
-
 @contextmanager
 def _steady() -> Iterator[None]:
     """Keep the garbage collector out: when a storage dies must not depend on when it runs."""
@@ -477,7 +353,7 @@ def _steady() -> Iterator[None]:
 @contextmanager
 def _gradients_noted(recorder: Recorder, model: nn.Module) -> Iterator[None]:
     def note(parameter: torch.Tensor) -> None:
-        with rec.no_torch_function():
+        with no_torch_function():
             if parameter.grad is not None and is_sparse(parameter.grad):
                 return  # It grows with the batch, as temporaries do.
             recorder.hold(parameter.grad, rec.GRADIENTS)
@@ -498,89 +374,12 @@ def _drop_gradients(model: nn.Module) -> None:
 
 
 def _hold(recorder: Recorder, built: Built, batch: Any) -> None:
-    with rec.no_torch_function():
+    with no_torch_function():
         for parameter in built.model.parameters():
             recorder.hold(parameter, rec.PARAMETERS)
         for buffer in built.model.buffers():
             recorder.hold(buffer, rec.BUFFERS)
         for state in built.optimizer_state():
             recorder.hold(state, rec.OPTIMIZER)
-        for tensor in _tensors_of(batch):
+        for tensor in tensors_of(batch):
             recorder.hold(tensor, rec.INPUTS)
-
-
-def _move_to_device(model: nn.Module) -> None:
-    """Move parameters and buffers to the device; tied ones stay tied."""
-    moved: dict[int, Any] = {}
-    with rec.no_torch_function():
-        for module in model.modules():
-            for table in (module._parameters, module._buffers):
-                for name, tensor in table.items():
-                    if tensor is None or tensor.is_meta or nn.parameter.is_lazy(tensor):
-                        continue
-                    if id(tensor) not in moved:
-                        moved[id(tensor)] = (tensor, _moved(tensor))
-                    table[name] = moved[id(tensor)][1]
-
-
-def _moved(tensor: torch.Tensor) -> torch.Tensor:
-    data = tensor.detach().to("meta")
-    if not isinstance(tensor, nn.Parameter):
-        return data
-    parameter = nn.Parameter(data, tensor.requires_grad)
-    for name, value in vars(tensor).items():
-        setattr(parameter, name, value)
-    return parameter
-
-
-def _on_device(batch: Any) -> Any:
-    return _map_tensors(batch, lambda tensor: tensor.to(GPU))
-
-
-def _to_sixteen_bit(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to(SIXTEEN_BIT) if tensor.is_floating_point() else tensor
-
-
-def _map_tensors(value: Any, function: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return function(value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_map_tensors(each, function) for each in value))
-    if isinstance(value, (list, tuple)):
-        return type(value)(_map_tensors(each, function) for each in value)
-    if isinstance(value, dict):
-        mapped = {key: _map_tensors(each, function) for key, each in value.items()}
-        return mapped if type(value) is dict else _filled(value, mapped)
-    if hasattr(value, "to") and callable(value.to) and not isinstance(value, nn.Module):
-        return value.to(GPU)
-    return value
-
-
-def _filled(like: Any, values: dict[Any, Any]) -> Any:
-    """Return a mapping of the class of `like` (a BatchEncoding, …), or a dict if it cannot be."""
-    try:
-        return type(like)(values)
-    except TypeError:
-        return values
-
-
-def _batch_tensors(batch: Any, size: int) -> tuple[BatchTensor, ...]:
-    """Return the tensors of a batch of so many samples that have a row for each."""
-    return tuple(
-        BatchTensor(
-            sample_shape=tuple(tensor.shape[1:]), dtype=str(tensor.dtype).removeprefix("torch.")
-        )
-        for tensor in _tensors_of(batch)
-        if tensor.dim() and tensor.shape[0] == size
-    )
-
-
-def _tensors_of(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from _tensors_of(each)
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _tensors_of(each)

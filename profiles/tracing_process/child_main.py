@@ -23,7 +23,7 @@ from ..user_model import failures
 from ..user_model.spec import ModelSpec
 
 if TYPE_CHECKING:
-    from ..trace.fake_cuda import Target
+    from ..trace.gpu.target import Target
     from ..trace.trace import StepsDone
     from ..user_model.assumptions import Assumption
     from ..user_model.workload import Workload
@@ -87,7 +87,7 @@ def run(
 ) -> tuple[dict[str, Any], str]:
     """Return what the Profile was made of (files, package versions), and the Profile as JSON."""
     opened = _watch_opened_files(spec.path)
-    from ..trace.fake_cuda import Target
+    from ..trace.gpu.target import Target
     from ..user_model.contract import load_workload
 
     target = Target(
@@ -118,7 +118,7 @@ def answer(request: dict[str, Any], on_step: StepsDone | None = None) -> bytes:
 @contextmanager
 def _as_on_gpu(target: Target) -> Iterator[None]:
     """Import a file as on a machine with a GPU: `.cuda()` at its top works without one."""
-    from ..trace.fake_cuda import gpu_machine
+    from ..trace.gpu.answers import gpu_machine
 
     with gpu_machine(target), target:
         yield

@@ -14,7 +14,7 @@ from gpuplan.profiles.measure.interference import Sample, Watch, device_contenti
 from gpuplan.profiles.measure.kernels import event_kind, kernel_times
 from gpuplan.profiles.measure.largest_micro_batch import largest_micro_batch
 from gpuplan.profiles.passes.recompute import KEPT_KINDS
-from gpuplan.profiles.trace.kernels import kind_of
+from gpuplan.profiles.trace.kernels.count import kind_of
 from gpuplan.profiles.user_model.training_step import KEPT_OPERATIONS
 
 # --- search ---------------------------------------------------------------------------------------

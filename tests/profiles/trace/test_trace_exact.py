@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 from gpuplan.examples import gpt2, lstm, resnet50
-from gpuplan.profiles.trace import fake_cuda as target_module
-from gpuplan.profiles.trace import recorder as rec
-from gpuplan.profiles.trace.fake_cuda import Target, gpu_machine
-from gpuplan.profiles.trace.recorder import Recorder
+from gpuplan.profiles.trace.gpu import functions as gpu_functions
+from gpuplan.profiles.trace.gpu.answers import gpu_machine
+from gpuplan.profiles.trace.gpu.target import Target
+from gpuplan.profiles.trace.recording import storages as rec
+from gpuplan.profiles.trace.recording.recorder import Recorder
 from gpuplan.profiles.trace.torch_private import no_torch_function
 
 pytestmark = pytest.mark.slow
@@ -133,8 +134,8 @@ def _as_on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
         )[0]
 
     for name in ("dropout", "rms_norm", "lstm"):
-        monkeypatch.delitem(target_module._SPECIAL, name)
-    monkeypatch.setitem(target_module._SPECIAL, "scaled_dot_product_attention", attention)
+        monkeypatch.delitem(gpu_functions.REPLACED, name)
+    monkeypatch.setitem(gpu_functions.REPLACED, "scaled_dot_product_attention", attention)
 
 
 def _hold(recorder: Recorder, model: Any, optimizer: Any, batch: Any) -> None:

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 import torch
 
-from ...catalog.errors import UserFileError
-from .kernels import op_name, words
+from ....catalog.errors import UserFileError
+from ..kernels.operations import op_name, words
 
 _aten: Any = torch.ops.aten
 MAKES_SPARSE = _aten._sparse_coo_tensor_with_dims_and_tensors.default

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .kernels import op_name
+from ..kernels.operations import op_name
 
 RNN_RELU, RNN_TANH, LSTM, GRU = range(4)
 """Modes of `aten::_cudnn_rnn` (cudnnRNNMode_t)."""

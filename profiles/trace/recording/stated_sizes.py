@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .kernels import op_name, words
+from ..kernels.operations import op_name, words
 
 SizeOf = Callable[[str, int], int]
 """The operation and how many values it looks at → how many it finds; raises where nobody said."""

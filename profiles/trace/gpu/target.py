@@ -1,0 +1,133 @@
+"""The torch calls of a model, as a machine with a GPU would run them.
+
+Device tensors are meta tensors (shapes and strides, no data) that report `cuda:0`. `Target` is a
+torch-function mode: it sees every torch call of the model and replaces those whose GPU version
+differs (attention, dropout, RMS norm, RNN), casts under autocast, and sends `.cuda()`,
+`.to("cuda")` and `device="cuda"` to meta. It needs neither a GPU nor a CUDA build, and gives the
+same trace on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from ..kernels.operations import words
+from ..torch_private import without_overrides
+from ..unknown_value import UnknownValue, is_unknown_in
+from .autocast import Autocast
+from .functions import GETTERS, META, REPLACED, backward, on_meta
+
+TINY_ELEMENTS = 4096
+"""CPU factories up to this size run for real, so that `.item()` on a schedule works."""
+FACTORIES = words(
+    """zeros ones empty full rand randn randint randperm arange range linspace logspace eye
+    empty_strided tril_indices triu_indices normal scalar_tensor complex hann_window hamming_window
+    bartlett_window blackman_window kaiser_window empty_permuted"""
+)
+READS_DATA = words("item tolist numpy __bool__ __int__ __float__ __index__ __array__ __contains__")
+
+
+class Target(TorchFunctionMode):
+    """Makes torch calls on meta tensors behave as on the target GPU.
+
+    Args:
+        casts: Whether autocast regions cast; without, they are only noted.
+        data_dependent: Called with the name of an operation that needs data; must raise.
+        paused: Context manager factory under which operations are not recorded.
+        keep: Called with every 16-bit copy of a weight that autocast keeps until it ends.
+        item: Called for `Tensor.item()`, whose result it returns; None: as any other read.
+    """
+
+    def __init__(
+        self,
+        *,
+        casts: bool,
+        data_dependent: Callable[[str], Any],
+        paused: Callable[[], Any],
+        keep: Callable[[torch.Tensor], None],
+        item: Callable[[], float] | None = None,
+    ) -> None:
+        super().__init__()
+        self.casts = casts
+        self.autocast_dtype: torch.dtype | None = None
+        self.compiles = False
+        self._data_dependent = data_dependent
+        self._item = item
+        self._unknown_values = False
+        self._paused = paused
+        self.autocast = Autocast(keep)
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run one torch call as the target would."""
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name == "__get__":
+            getter = GETTERS.get(func)
+            return getter(args[0]) if getter else func(*args, **kwargs)
+        if self._unknown_values and is_unknown_in((args, tuple(kwargs.values()))):
+            self._data_dependent(f"Tensor.item, used in {name.strip('_')},")
+        if name == "item" and self._item is not None and args[0].is_meta:
+            answer = self._item()
+            self._unknown_values |= isinstance(answer, UnknownValue)
+            return answer
+        if name in READS_DATA and args[0].is_meta:
+            answer = self._data_dependent(f"Tensor.{name}")
+            return bool(answer) if name in ("__bool__", "__contains__") else answer
+        if type(func) is FunctionType:
+            return self._run_python(func, name, args, kwargs)
+        if name == "_assert" and isinstance(args[0], torch.Tensor) and args[0].is_meta:
+            return func(bool(self._data_dependent("Tensor.__bool__")), *args[1:], **kwargs)
+        if name == "_pack_padded_sequence":
+            self._data_dependent("pack_padded_sequence")
+        if self.casts and torch.is_autocast_enabled("cuda"):
+            args, kwargs = self.autocast.cast(name, args, kwargs)
+        if name in FACTORIES:
+            return self._make(func, args, kwargs)
+        special = REPLACED.get(name)
+        if special is not None:
+            return special(func, *args, **kwargs)
+        if "device" in kwargs:
+            kwargs = {**kwargs, "device": on_meta(kwargs["device"])}
+        return func(*args, **kwargs)
+
+    def _run_python(
+        self, func: FunctionType, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        module = func.__module__
+        if module == "torch.nn.init":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        # The pools with an optional second result are not defined where they say they are.
+        if func.__globals__["__name__"] in ("torch.nn.functional", "torch.functional"):
+            with self:
+                return without_overrides(func)(*args, **kwargs)
+        if func is torch.Tensor.backward:
+            with self:
+                return backward(*args, **kwargs)
+        if self.casts and torch.is_autocast_enabled("cuda"):
+            args, kwargs = self.autocast.cast(name, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _make(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> torch.Tensor:
+        device = kwargs.get("device")
+        if device is not None and torch.device(device).type != "cpu":
+            return func(*args, **{**kwargs, "device": META})
+        on_meta = {**kwargs, "device": META}
+        on_meta.pop("generator", None)
+        if any(isinstance(value, torch.Tensor) for value in args):
+            return func(*args, **kwargs)
+        with self._paused():
+            elements = func(*args, **on_meta).numel()
+        return func(*args, **(kwargs if elements <= TINY_ELEMENTS else on_meta))

@@ -1,0 +1,148 @@
+"""The machine that a step is traced on: what it runs, records, and answers of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import NoReturn
+
+from ...catalog.errors import UserFileError
+from ..user_model import failures
+from ..user_model.workload import Workload
+from .assumed import CHECK_PASSES, Assumed
+from .callers import calling_frame, calling_modules, is_called_by
+from .gpu.answers import gpu_machine
+from .gpu.target import Target
+from .recording.recorder import Recorder
+from .torch_private import without_dynamo
+from .unknown_value import UnknownValue, is_condition, is_whole_number
+
+MASK_CHECK = ("torch.nn.modules.transformer", "_detect_is_causal_mask")
+"""Where torch compares a mask that it was given with a causal one, to take a faster kernel."""
+DISTRIBUTION = "torch.distributions.distribution"
+VALIDITY_CHECKS = ((DISTRIBUTION, "__init__"), (DISTRIBUTION, "_validate_sample"))
+"""Where torch raises a ValueError for parameters or samples outside a distribution's support."""
+
+
+class Machine:
+    """The target, the recorder and the patches, to be entered together."""
+
+    def __init__(
+        self, workload: Workload, assumed: Assumed, notes: list[str], *, casts: bool
+    ) -> None:
+        self.workload = workload
+        self.assumed = assumed
+        self.notes = notes
+        self.recorder = Recorder("meta", self._data_dependent, self._size)
+        self.target = Target(
+            casts=casts,
+            data_dependent=self._data_dependent,
+            item=self._item,
+            paused=self.recorder.paused,
+            keep=self.recorder.keep,
+        )
+
+    @contextmanager
+    def running(self, *, paused: bool = False) -> Iterator[Target]:
+        """Enter the machine."""
+        with (
+            gpu_machine(self.target),
+            without_dynamo(),
+            self.target,
+            self.recorder,
+            self.recorder.paused() if paused else nullcontext(),
+        ):
+            yield self.target
+
+    def _data_dependent(self, operation: str) -> float:
+        """Return what stands for a value: of known code, or as stated; or raise."""
+        known = self._stand_in()
+        return self._needed(operation) if known is None else known
+
+    def _needed(self, operation: str) -> float:
+        """Return what the user states for a value that decides something, or raise."""
+        frame = calling_frame(passing=())
+        stated: float | None = None
+        if is_condition(operation):
+            stated = self.assumed.condition(frame)
+            if stated is None and is_called_by(*MASK_CHECK):
+                self._note("passes a mask to nn.Transformer: the trace takes it as causal")
+                stated = True
+            elif stated is None and any(is_called_by(*one) for one in VALIDITY_CHECKS):
+                self._note(CHECK_PASSES)
+                stated = True
+        elif is_whole_number(operation):
+            stated = self.assumed.size(frame, None)
+        return self._refuse(operation) if stated is None else stated
+
+    def _size(self, operation: str, available: int) -> int:
+        """Return how many values an operation finds, as the user states it; or raise."""
+        stated = self.assumed.size(calling_frame(passing=()), available)
+        return self._refuse(operation, has_size=True) if stated is None else stated
+
+    def _item(self) -> float:
+        """Return what `Tensor.item()` does: an unknown value, to be printed or logged."""
+        known = self._stand_in()
+        if known is not None:
+            return known
+        self._note(
+            "reads a value with .item(): in a trace it is unknown (printed as nan), and the wait "
+            "for the device is not in the step time"
+        )
+        return UnknownValue(self._needed)
+
+    def _note(self, text: str) -> None:
+        """Say what the user's line does, once."""
+        line = self._line()
+        note = f"{line.where if line else self.workload.name} {text}"
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def _stand_in(self) -> float | None:
+        """Return a value that the code which reads it can go on with, if it is known code."""
+        if self.recorder.phase == "optimizer":
+            # An optimizer scales by what it reads (a norm, a count).
+            return 1.0
+        callers = calling_modules()
+        if "torch.nn.init" in callers:
+            # "Is any value still out of range?"
+            return 0.0
+        if "transformers.masking_utils" in callers:
+            # "Is nothing padded, nothing packed?": then no mask is made, and attention stays flash.
+            return 1.0
+        return None
+
+    def _line(self) -> failures.UserLine | None:
+        frame = calling_frame()
+        return failures.line_of(frame, frame.f_lineno, self.workload.path) if frame else None
+
+    def _refuse(self, operation: str, *, has_size: bool = False) -> NoReturn:
+        line = self._line()
+        # The backward pass is torch's own: no line of the file runs in it.
+        where = line.where if line else f"{self.workload.name}, {self.recorder.phase} pass"
+        raise UserFileError(
+            f"{where}: {operation} needs the values of a tensor, and a trace knows only shapes."
+            f"{line.shown if line else ''}",
+            fix="make every shape independent of the data while gpuplan traces, for example with "
+            "torch.where, a fixed capacity, or padding; where a value scales a tensor, take "
+            ".detach() instead of .item(). What .item() returns may be printed and logged."
+            + self._way_to_state(operation, has_size=has_size),
+        )
+
+    def _way_to_state(self, operation: str, *, has_size: bool) -> str:
+        """Return with which option the user can state what the trace does not know, if with any."""
+        frame = calling_frame(passing=())
+        if frame is None:
+            return ""
+        place = self.assumed.place(frame)
+        if has_size or is_whole_number(operation):
+            return (
+                f" Or state the number in your training with --assume-size {place}=64 (or"
+                " 64/sample, or 50% of the values that are looked at)."
+            )
+        if is_condition(operation):
+            return (
+                f" Or state how it comes out in your training with --assume-true {place} or"
+                f" --assume-false {place}."
+            )
+        return ""

@@ -1,0 +1,1 @@
+"""One step as it runs: each operation, and each storage from birth to death."""
