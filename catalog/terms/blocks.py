@@ -34,6 +34,12 @@ def block_lost_s(provider: str) -> float:
     return minutes * SECONDS_PER_MINUTE
 
 
+@cache
+def block_most_instances(provider: str) -> int | None:
+    """Return how many instances one block of a seller has at most; None: not known."""
+    return max((int(row["most_instances"]) for row in _rows(provider)), default=None)
+
+
 def _rows(provider: str) -> list[dict[str, str]]:
     with TABLE.open(newline="", encoding="utf-8") as file:
         return [row for row in csv.DictReader(file) if row["provider"] == provider]

@@ -9,7 +9,7 @@ from decimal import Decimal
 from ..embedded import Catalogue
 from ..types import CommitmentRow, Offer
 from ..units import HOURS_PER_DAY, HOURS_PER_YEAR, SECONDS_PER_HOUR
-from .blocks import block_days, block_lost_s
+from .blocks import block_days, block_lost_s, block_most_instances
 from .commitments import commitments_of
 
 COMMITMENT, PRICEBOOK = "commitment", "pricebook"
@@ -32,6 +32,8 @@ class Term:
     """Instances that are held already; None where it is not signed yet."""
     block_days: tuple[int, ...] = ()
     """Lengths in which it can be had, where it is a capacity block; its years are the longest."""
+    most_instances: int | None = None
+    """Instances that one capacity block has at most; None: of a term of years, or not known."""
     lost_s: float = 0.0
     """Seconds at the end of a block in which machines are ended already."""
 
@@ -100,6 +102,7 @@ def blocks_of(offer: Offer, catalogue: Catalogue) -> tuple[Term, ...]:
                 price_basis=PRICEBOOK,
                 source="your pricebook",
                 block_days=days,
+                most_instances=block_most_instances(one.provider),
                 lost_s=block_lost_s(one.provider),
             )
         )

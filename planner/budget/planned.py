@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from ...catalog.types import Offer
 from ...catalog.units import HOURS_PER_YEAR
-from ..cost.paid_whole import UNUSED, UNUSED_BLOCK
+from ..cost.paid_whole import FURTHER, FURTHER_BLOCK, UNUSED, UNUSED_BLOCK
 from ..cost.run_cost import CENT, UNIT
 from ..cost.tax import TAX, tax_rate, taxed
 from ..plan.plan import Plan
@@ -27,6 +27,7 @@ KINDS: Mapping[str, EntryKind] = {
     "failures and restarts": "failures",
     UNUSED: "commitment",
     UNUSED_BLOCK: "commitment",
+    FURTHER_BLOCK: "commitment",
     TAX: "tax",
 }
 """Cost lines of a plan → what the ledger says they pay for."""
@@ -173,7 +174,7 @@ def run_cost_of(plan: Plan) -> RunCostOf:
             else None,
         )
         for line in job.cost_lines
-        if line.quantity and line.name != UNUSED
+        if line.quantity and line.name not in (UNUSED, FURTHER)
     ]
     unknown: list[str] = []
     perhaps: list[str] = []

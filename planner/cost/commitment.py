@@ -9,7 +9,7 @@ from ...catalog.terms.terms_of_offer import Term
 from ...catalog.units import HOURS_PER_DAY, HOURS_PER_YEAR, SECONDS_PER_HOUR
 from ..plan.parts import WholeJob
 from ..plan.payment import CommitmentUse
-from .paid_whole import REST_LINES, SECONDS_PER_DAY, UNUSED, PaidWhole
+from .paid_whole import FURTHER_LINES, REST_LINES, SECONDS_PER_DAY, UNUSED, PaidWhole
 from .run_cost import CENT
 from .tax import taxed
 
@@ -41,7 +41,8 @@ def commitment_use(
     unused = sum((line.usd for line in job.cost_lines if line.name == UNUSED), Decimal(0))
     is_counted = any(line.name == UNUSED for line in job.cost_lines)
     terms = max(1, math.ceil(job.hours / float(term.hours)))
-    usd = job.usd if is_counted else taxed(terms * one_usd, tax_percent)
+    further = _further_usd(job, tax_percent)
+    usd = job.usd - further if is_counted else taxed(terms * one_usd, tax_percent)
     left = taxed(unused, tax_percent) if is_counted else max(Decimal(0), usd - job.usd)
     return CommitmentUse(
         term_years=float(term.years),
@@ -50,8 +51,15 @@ def commitment_use(
         used_share=job.hours / (terms * float(term.hours)),
         unused_usd=left,
         unused_is_counted=is_counted,
+        further_usd=further or None,
         nodes_held=term.count,
     )
+
+
+def _further_usd(job: WholeJob, tax_percent: Decimal | None) -> Decimal:
+    """Return what more terms or blocks cost on average, with tax, where the run takes longer."""
+    lines = (line.usd for line in job.cost_lines if line.name in FURTHER_LINES)
+    return taxed(sum(lines, Decimal(0)), tax_percent)
 
 
 def _block_use(
@@ -61,6 +69,7 @@ def _block_use(
     whole = PaidWhole.of(term)
     is_known = job is not None and job.usd is not None
     hours = job.hours if is_known and job is not None else 0.0
+    further = _further_usd(job, tax_percent) if is_known and job is not None else Decimal(0)
     paid_s = whole.paid_s(hours * SECONDS_PER_HOUR) or whole.lengths_s[0]
     days = round(paid_s / SECONDS_PER_DAY)
     net = (Decimal(days * HOURS_PER_DAY) * term.usd_per_hour * nodes).quantize(CENT)
@@ -69,10 +78,11 @@ def _block_use(
     return CommitmentUse(
         term_years=float(Decimal(days * HOURS_PER_DAY) / HOURS_PER_YEAR),
         terms=whole.count(hours * SECONDS_PER_HOUR),
-        usd=job.usd if is_known and job is not None and job.usd else taxed(net, tax_percent),
+        usd=job.usd - further if job is not None and job.usd else taxed(net, tax_percent),
         used_share=hours * SECONDS_PER_HOUR / paid_s if is_known else None,
         unused_usd=taxed(unused, tax_percent) if is_known else None,
         unused_is_counted=is_known,
+        further_usd=further or None,
         nodes_held=None,
         block_days=days,
     )

@@ -19,6 +19,8 @@ from .run_cost import CENT, UNIT
 from .tax import taxed, with_tax
 
 CONTROLLER = "SkyPilot's controller"
+UNIT_PLACES = Decimal("0.000001")
+"""To which a price that is a share of another is rounded."""
 CONTROLLER_IDLE_HOURS = Decimal(10) / 60
 """How long a controller waits for more jobs before it stops (SkyPilot 0.14.1,
 sky/jobs/constants.py: CONTROLLER_AUTOSTOP)."""
@@ -104,7 +106,12 @@ def launch_cost(
         parts.append(("billing increment", expected_us - ran_us))
     if paid_whole is not None:
         parts.append((paid_whole.rest, paid_whole.paid_us(expected_us) - expected_us))
-    beside = _controller_lines(expected_us, controller_usd_per_hour)
+    further_us = _further_us(expected_us, start_us, paid_whole, run)
+    paid_us = sum(us for _, us in parts) + further_us
+    beside = (
+        *_further_lines(further_us, nodes, usd_per_hour, paid_whole),
+        *_controller_lines(expected_us, controller_usd_per_hour),
+    )
     lines = with_tax((*_lines(parts, nodes, usd_per_hour), *beside), tax_percent)
 
     def usd(us: int, node_usd_per_hour: Decimal) -> Decimal:
@@ -112,9 +119,11 @@ def launch_cost(
         return taxed(machines + _controller_usd(us, controller_usd_per_hour), tax_percent)
 
     low_us, high_us, worst_us = (
-        _whole_us(_billed_us(us, billing), paid_whole)
+        _whole_us(_billed_us(us, billing), expected_us, paid_whole)
         for us in _ends_us(start_us, ran_us, _billed_range_s(training_s, run), idle_s)
     )
+    # A further block that few runs need is in the mean of all, and not in nine of ten.
+    high_us, worst_us = max(high_us, paid_us), max(worst_us, paid_us)
     return LaunchCost(
         lines=lines,
         usd_per_hour=rate,
@@ -127,6 +136,36 @@ def launch_cost(
         hours_worst=_hours(worst_us),
         run=run,
     )
+
+
+def _further_us(
+    expected_us: int, start_us: int, paid_whole: PaidWhole | None, run: ExpectedRun | None
+) -> int:
+    """Return what is paid on average after the terms or blocks, in hours of them."""
+    if paid_whole is None or run is None:
+        return 0
+    start_s = start_us / MICROSECONDS_PER_SECOND
+    return paid_whole.further_us(
+        expected_us, lambda seconds: 1 - run.chance_within(seconds - start_s)
+    )
+
+
+def _further_lines(
+    us: int, nodes: int, usd_per_hour: Decimal, paid_whole: PaidWhole | None
+) -> tuple[CostLine, ...]:
+    """Return the line of what runs pay that take longer than what is paid whole; or none."""
+    usd = _usd(us, nodes, usd_per_hour)
+    if paid_whole is None or not usd:
+        return ()
+    share = paid_whole.hourly_share or Decimal(1)
+    line = CostLine(
+        name=paid_whole.further,
+        quantity=nodes * _hours(us) / float(share),
+        unit=UNIT,
+        unit_usd=(usd_per_hour * share).quantize(UNIT_PLACES).normalize(),
+        usd=usd,
+    )
+    return (line,)
 
 
 def _ends_us(
@@ -230,9 +269,9 @@ def _rounded_up_us(us: int, *, increment_s: float | None, minimum_s: float | Non
     return max(whole_us, _us(minimum_s or 0))
 
 
-def _whole_us(us: int, paid_whole: PaidWhole | None) -> int:
-    """Return time rounded up to whole terms or blocks; as it is without one."""
-    return us if paid_whole is None else paid_whole.paid_us(us)
+def _whole_us(us: int, planned_us: int, paid_whole: PaidWhole | None) -> int:
+    """Return what is paid of whole terms or blocks; the time as it is without one."""
+    return us if paid_whole is None else paid_whole.billed_us(us, planned_us=planned_us)
 
 
 def _lines(

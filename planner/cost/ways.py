@@ -17,10 +17,11 @@ from ...catalog.terms.terms_of_offer import Term, blocks_of, terms_of
 from ...catalog.types import Offer
 from ...catalog.units import HOURS_PER_MONTH, MONTHS_PER_YEAR, SECONDS_PER_HOUR
 from ..plan.payment import BuyingWay, UseCost, WaysToPay
-from ..plan.plan import Plan
+from ..plan.plan import Estimated, Plan
+from .launch_cost import launch_cost
 from .paid_whole import PaidWhole
 from .run_cost import CENT
-from .tax import tax_rate, taxed
+from .tax import tax_rate
 
 USES = tuple(Decimal(percent) / 100 for percent in (10, 25, 50, 75, 100))
 """Shares of all hours in use at which the ways are compared."""
@@ -94,19 +95,37 @@ def _blocks(plan: Plan, offer: Offer, catalogue: Catalogue, hourly: Decimal) -> 
     if not terms and instance is not None and BLOCK_CLASS in instance.usage_classes:
         yield BuyingWay(way="block", usd_per_hour=None)
     for term in terms:
-        usd = None
+        whole_usd = None
         if job is not None:
             hours = Decimal(PaidWhole.of(term).paid_s(job.hours * SECONDS_PER_HOUR))
             net = hours / SECONDS_PER_HOUR * term.usd_per_hour * plan.nodes
-            usd = taxed(net.quantize(CENT), _tax_percent(plan))
+            whole_usd = net.quantize(CENT)
         yield BuyingWay(
             way="block",
             usd_per_hour=float(term.usd_per_hour),
             by_use=_by_use(float(term.usd_per_hour)),
-            job_usd=usd,
-            whole_usd=usd,
+            job_usd=_job_in_blocks_usd(plan, term, catalogue),
+            whole_usd=whole_usd,
             break_even_share=float(term.usd_per_hour / hourly),
         )
+
+
+def _job_in_blocks_usd(plan: Plan, term: Term, catalogue: Catalogue) -> Decimal | None:
+    """Return what the job costs in capacity blocks, with tax; None without an amount of work."""
+    run, step = plan.run, plan.step_time_s
+    if run is None:
+        return None
+    times = {name: run.steps * getattr(step, name) for name in ("value", "low", "high")}
+    return launch_cost(
+        Estimated(**times, basis=step.basis),
+        nodes=plan.nodes,
+        usd_per_hour=term.usd_per_hour,
+        dearest_usd_per_hour=term.usd_per_hour,
+        billing=catalogue.providers.get(plan.offer.provider),
+        stops=plan.stops,
+        paid_whole=PaidWhole.of(term),
+        tax_percent=_tax_percent(plan),
+    ).usd_expected
 
 
 def _tax_percent(plan: Plan) -> Decimal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
@@ -13,7 +14,7 @@ from ..goodput.restarts import Conditions
 from ..plan.parts import Stops
 from ..plan.plan import Estimated, WholeJob
 from .launch_cost import LaunchCost, billed_s, launch_cost, startups
-from .paid_whole import PaidWhole
+from .paid_whole import MICROSECONDS_PER_SECOND, PaidWhole
 
 ROUNDED_USD = 0.02
 """A bill may be less than this above its exact sum: it and its tax are rounded to a cent."""
@@ -31,14 +32,30 @@ def expected_usd(
     usd_per_hour: float,
     billing: Provider | None,
     paid_whole: PaidWhole | None = None,
+    chance_within: Callable[[float], float] | None = None,
 ) -> float:
     """Return what machines cost that run so long, start included, as the provider bills them.
 
     Equals `WholeJob.usd` to its rounding to a cent; a search asks thousands of times.
+
+    Args:
+        elapsed_s: mean time of the machines.
+        nodes: how many are rented.
+        usd_per_hour: one node.
+        billing: the provider, with its increment and minimum.
+        paid_whole: terms or blocks of each node, paid used or not; None: what is used is paid.
+        chance_within: seconds from the first step → the chance that the run takes no longer, for
+            what is paid of more terms or blocks then; None: none are.
     """
     paid_s = billed_s(elapsed_s, billing)
     if paid_whole is not None:
-        paid_s = paid_whole.paid_s(paid_s)
+        ran_us = round(paid_s * MICROSECONDS_PER_SECOND)
+        paid_us = paid_whole.paid_us(ran_us)
+        if chance_within is not None:
+            paid_us += paid_whole.further_us(
+                ran_us, lambda seconds: 1 - chance_within(seconds - start_up_s())
+            )
+        paid_s = paid_us / MICROSECONDS_PER_SECOND
     return nodes * usd_per_hour * paid_s / SECONDS_PER_HOUR
 
 

@@ -141,22 +141,12 @@ def expected_run(training_s: Estimated, stops: Stops) -> ExpectedRun:
         stops: how often it is stopped, and what stops and checkpoints take.
     """
     of = as_conditions(stops)
-    beside = prior("beside_steps")
     steps_s = mean_training_s(training_s)
     work_s = steps_s * beside_steps_mean()
     segments = segments_of(work_s, interval_s(of))
     mean = elapsed(work_s, segments, of)
     held_s = segments * of.stall_s
-    middle_s = training_s.value * (1 + beside.value)
-    segments_of_middle = segments_of(middle_s, interval_s(of))
-    spread = _Distribution(
-        log_steps_s=math.log(middle_s + segments_of_middle * of.stall_s),
-        factors=(
-            Spread.of(training_s.value, training_s.low, training_s.high),
-            Spread.of(1 + beside.value, 1 + beside.low, 1 + beside.high),
-        ),
-        losses=_losses(middle_s, segments_of_middle, of, stops),
-    )
+    spread = _distribution(training_s, stops)
     return ExpectedRun(
         training_s=steps_s,
         beside_s=work_s - steps_s,
@@ -168,6 +158,25 @@ def expected_run(training_s: Estimated, stops: Stops) -> ExpectedRun:
         low_s=spread.quantile(0.1),
         high_s=spread.quantile(0.9),
         chance_within=spread.chance_within,
+    )
+
+
+def chances_within(training_s: Estimated, stops: Stops) -> Callable[[float], float]:
+    """Return `ExpectedRun.chance_within` alone, which takes a third of the time."""
+    return _distribution(training_s, stops).chance_within
+
+
+def _distribution(training_s: Estimated, stops: Stops) -> _Distribution:
+    of, beside = as_conditions(stops), prior("beside_steps")
+    middle_s = training_s.value * (1 + beside.value)
+    segments = segments_of(middle_s, interval_s(of))
+    return _Distribution(
+        log_steps_s=math.log(middle_s + segments * of.stall_s),
+        factors=(
+            Spread.of(training_s.value, training_s.low, training_s.high),
+            Spread.of(1 + beside.value, 1 + beside.low, 1 + beside.high),
+        ),
+        losses=_losses(middle_s, segments, of, stops),
     )
 
 

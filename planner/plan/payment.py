@@ -36,6 +36,10 @@ class CommitmentUse(FrozenModel):
     block_days: int | None = None
     """Days that are rented of a capacity block, all blocks of the job together, and paid on the
     first of them; None for a term of years."""
+    further_usd: Usd | None = None
+    """US dollars of more terms or blocks, on average over all runs, with tax: some take longer than
+    those that the expected time fits into. They are in the job's dollars, and not in `usd`; None
+    where nobody counts them."""
 
 
 class UseCost(FrozenModel):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
@@ -9,12 +11,15 @@ from typing import Literal
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Purchase, Recompute
+from ..cost.paid_whole import PaidWhole
 from ..cost.whole_job import expected_usd, start_up_s, training_s_within
-from ..goodput.expected_run import elapsed_s
+from ..goodput.expected_run import chances_within, elapsed_s
 from ..goodput.restarts import Conditions
-from ..goodput.stops import Rented, State, conditions_of
+from ..goodput.spread import DECILE
+from ..goodput.stops import Rented, State, conditions_of, stops_of
 from ..hardware.cluster import Site
 from ..plan.layout import Layout
+from ..plan.parts import Estimated
 from ..plan.question import Money, Sort
 from ..plan.runnable import RUN_STACKS
 from ..plan.setup import Setup
@@ -67,9 +72,10 @@ class Candidate:
 
     @property
     def is_to_be_had(self) -> bool:
-        """Whether so many machines are held, where only those may be used."""
+        """Whether so many machines are held, where only those may be used, or are in one block."""
         term = self.choice.term
-        return term is None or term.count is None or self.nodes <= term.count
+        limits = () if term is None else (term.count, term.most_instances)
+        return all(most is None or self.nodes <= most for most in limits)
 
     @cached_property
     def site(self) -> Site:
@@ -166,8 +172,28 @@ class Candidate:
             nodes=self.nodes,
             usd_per_hour=float(usd * self.choice.taxed),
             billing=self.choice.billing,
-            paid_whole=self.choice.paid_whole,
+            paid_whole=self.paid_whole,
+            chance_within=None if self.paid_whole is None else self._chance_within,
         )
+
+    @property
+    def paid_whole(self) -> PaidWhole | None:
+        """What is paid whole, used or not; a run that limits end pays no more after it."""
+        whole = self.choice.paid_whole
+        return whole if whole is None else replace(whole, goes_on=self.limited_by is None)
+
+    @property
+    def _chance_within(self) -> Callable[[float], float]:
+        """Seconds from the first step → the chance that the run takes no longer.
+
+        The step's interval is as wide to either side in logarithms, so its mean tells it.
+        """
+        width = math.exp(DECILE * math.sqrt(2 * math.log(max(self.over_likely, 1.0))))
+        value_s = (self.steps or 0) * self.step_s
+        training_s = Estimated(
+            value=value_s, low=value_s / width, high=value_s * width, basis="analytic"
+        )
+        return chances_within(training_s, stops_of(self.rented, self.state, start_s=start_up_s()))
 
     @property
     def ranked_usd(self) -> float:

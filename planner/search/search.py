@@ -165,6 +165,7 @@ def _outcome(
             made_of[plan.id] = candidate
         return plan
 
+    too_many = tuple(_too_many_for_a_block(question, candidates))
     had = [one for one in candidates if one.is_to_be_had]
     sweep.counts["no_price"] += sum(one.variants_that_fit for one in candidates)
     sweep.counts["no_price"] -= sum(one.variants_that_fit for one in had)
@@ -226,6 +227,7 @@ def _outcome(
             *sorted(sweep.refusals),
             *_offered(question, sweep, best.plans),
             *_no_terms(question, market),
+            *too_many,
             *others_miss(candidates, best.plans, question, cache.profile),
             *(() if best.plans else reasons(space, sweep.market, cache.profile, question.choices)),
         ),
@@ -303,6 +305,17 @@ def _has_amount(question: Question) -> bool:
     """Return whether it is known how much is trained, before any limit."""
     work = question.work
     return any(one is not None for one in (work.tokens, work.samples, work.epochs, work.steps))
+
+
+def _too_many_for_a_block(question: Question, candidates: list[Candidate]) -> Iterator[str]:
+    """Yield that one block holds no more, where nodes that were asked for are more than that."""
+    terms = [one.choice.term for one in candidates if not one.is_to_be_had]
+    most = max((one.most_instances or 0 for one in terms if one is not None), default=0)
+    if question.money.purchase == "block" and most:
+        yield (
+            f"one capacity block has {most} instances at most: plans on more are left out, because"
+            " nobody promises that two blocks are near each other"
+        )
 
 
 def _no_terms(question: Question, market: Market) -> Iterator[str]:

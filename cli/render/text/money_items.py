@@ -56,7 +56,8 @@ def terms_items(plan: Plan) -> list[str]:
         return [*items, "the price is that of every hour of it"]
     items.append(f"this job uses {chance_text(use.used_share)} of it")
     counted = "counted here" if use.unused_is_counted else "not counted here"
-    return [*items, f"unused rest {format_money(use.unused_usd)}, {counted}"]
+    items.append(f"unused rest {format_money(use.unused_usd)}, {counted}")
+    return [*items, *_further_items(use, "hours on demand")]
 
 
 def _block_items(use: CommitmentUse) -> list[str]:
@@ -66,7 +67,15 @@ def _block_items(use: CommitmentUse) -> list[str]:
     if use.used_share is None or use.unused_usd is None:
         return [*items, "the shortest that is sold"]
     items.append(f"this job uses {chance_text(use.used_share)} of it")
-    return [*items, f"unused rest {format_money(use.unused_usd)}, counted here"]
+    items.append(f"unused rest {format_money(use.unused_usd)}, counted here")
+    return [*items, *_further_items(use, "more days")]
+
+
+def _further_items(use: CommitmentUse, what: str) -> list[str]:
+    """Return what is counted for runs that take longer than what they pay first; or nothing."""
+    if use.further_usd is None:
+        return []
+    return [f"{what} where it takes longer: {format_money(use.further_usd)} on average"]
 
 
 def own_items(plan: Plan) -> list[str]:

@@ -210,14 +210,16 @@ def _paid_within_s(
     """Return for how long the machines may run, start included, at the cost of a budget.
 
     By the hour that is so many times the expected hours; of a term that is paid whole, as long as
-    the whole terms that the budget buys.
+    the whole terms that the budget buys, those that are expected to be needed first.
     """
     choice = candidate.choice
-    if choice.paid_whole is None or choice.usd_per_hour is None:
+    if candidate.paid_whole is None or choice.usd_per_hour is None:
         return float(budget_usd / job_usd) * (start_up_s() + run.elapsed_s)
     hourly_usd = choice.usd_per_hour * candidate.nodes * choice.taxed
     paid_hours = (budget_usd + Decimal(str(ROUNDED_USD))) / hourly_usd
-    return choice.paid_whole.usable_s(float(paid_hours) * SECONDS_PER_HOUR)
+    return candidate.paid_whole.usable_of_planned_s(
+        float(paid_hours) * SECONDS_PER_HOUR, planned_s=start_up_s() + run.elapsed_s
+    )
 
 
 def _whole_job(
@@ -234,7 +236,7 @@ def _whole_job(
         billing=candidate.choice.billing,
         stops=stops,
         spot_stops=_on_spot(candidate),
-        paid_whole=candidate.choice.paid_whole,
+        paid_whole=candidate.paid_whole,
         tax_percent=candidate.choice.tax_percent,
     )
     moves = spot_price_range(candidate.choice.spot_prices or {}, job.whole.hours)

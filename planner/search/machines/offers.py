@@ -65,6 +65,8 @@ class PricedInstance:
     """The term that `usd_per_hour` is the price of; None where it is rented by the hour."""
     pays_rest: bool = False
     """Whether the cost of a job holds what of the term it leaves unused."""
+    on_demand_usd_per_hour: Decimal | None = None
+    """What the same machine costs by the hour, which a run that outlasts its term takes."""
     own_stops: OwnStops = NO_OWN_STOPS
     """What stopped the user's own runs, on whatever machines."""
     eviction: EvictionRow | None = None
@@ -78,7 +80,9 @@ class PricedInstance:
     @property
     def paid_whole(self) -> PaidWhole | None:
         """What a job pays for in whole, used or not; None where it pays what it uses."""
-        return PaidWhole.of(self.term) if self.term is not None and self.pays_rest else None
+        if self.term is None or not self.pays_rest:
+            return None
+        return PaidWhole.of(self.term, self.on_demand_usd_per_hour)
 
     @property
     def way(self) -> tuple[object, ...] | None:
@@ -344,6 +348,7 @@ def _choice(
         spot_prices=spot_prices.get(place) if way.purchase == "spot" else None,
         term=way.term,
         pays_rest=way.pays_rest,
+        on_demand_usd_per_hour=by_the_hour(offer, "on-demand", catalogue.pricebook).usd_per_hour,
     )
 
 

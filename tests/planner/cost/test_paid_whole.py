@@ -1,14 +1,16 @@
 """Whole terms and capacity blocks: what a job pays, by hand and for any lengths."""
 
+from dataclasses import replace
 from decimal import Decimal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuplan.catalog.terms.blocks import block_days, block_lost_s
 from gpuplan.catalog.terms.terms_of_offer import Term
-from gpuplan.planner.cost.paid_whole import SECONDS_PER_DAY, PaidWhole
+from gpuplan.planner.cost.paid_whole import MICROSECONDS_PER_SECOND, SECONDS_PER_DAY, PaidWhole
 
 HOUR = 3600.0
 AWS = PaidWhole.of(
@@ -60,3 +62,26 @@ def test_what_is_paid_is_enough_and_what_it_lets_run_is_paid(
     assert whole.usable_s(paid_s) >= hours * HOUR - 1e-3
     assert whole.paid_s(whole.usable_s(paid_s) - 1e-3) <= paid_s
     assert whole.usable_s(paid_s - 1) <= whole.usable_s(paid_s)
+
+
+@pytest.mark.parametrize("hourly_share", [None, Decimal("1.6")], ids=["more blocks", "by the hour"])
+@pytest.mark.parametrize("expected_h", [10.0, 23.0, 47.0, 200.0, 335.0])
+def test_the_mean_bill_is_that_of_runs_drawn_one_by_one(
+    hourly_share: Decimal | None, expected_h: float
+) -> None:
+    """Runs buy their block first, and whatever they then need: the bills are counted by hand."""
+    rng = np.random.default_rng(13)
+    hours = expected_h * np.exp(0.25 * rng.standard_normal(20_000) - 0.25**2 / 2)
+    whole = replace(AWS, hourly_share=hourly_share)
+    days = np.array([*range(1, 15), *range(21, 183, 7)])
+    planned = days[np.argmax(24 * days - 0.5 >= expected_h)]
+    over_h = np.maximum(0.0, hours - (24 * planned - 0.5))
+    more_days = np.where(over_h > 0, days[np.argmax(24 * days - 0.5 >= over_h[:, None], axis=1)], 0)
+    more_h = 24 * more_days if hourly_share is None else float(hourly_share) * over_h
+    us = 3600 * MICROSECONDS_PER_SECOND
+    bills = [whole.billed_us(round(one * us), planned_us=round(expected_h * us)) for one in hours]
+    assert np.array(bills) / us == pytest.approx(24 * planned + more_h, abs=1e-6)
+    mean_us = whole.paid_us(round(expected_h * us)) + whole.further_us(
+        round(expected_h * us), lambda seconds: float((hours > seconds / HOUR).mean())
+    )
+    assert mean_us / us == pytest.approx(float(np.mean(24 * planned + more_h)), rel=2e-3)

@@ -209,6 +209,14 @@ def test_more_nodes_than_are_held_are_refused(book: Path) -> None:
         launched(kept(term, nodes=2), book)
 
 
+def test_a_plan_in_a_block_that_nobody_bought_is_refused(book: Path) -> None:
+    book.write_text(f"reserved:\n  - {{{HELD}}}\n")
+    block = make_offer(purchase="block", price_basis="pricebook", usd_per_hour=9.5)
+    with pytest.raises(UsageError, match="paid by a capacity block") as refused:
+        launched(kept(block), book)
+    assert "--purchase reserved" in str(refused.value)
+
+
 def test_skypilots_list_price_is_compared_less_the_users_discount(book: Path) -> None:
     prepared = launched(kept(), book)
 
