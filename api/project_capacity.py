@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,16 +14,21 @@ from ..planner.search.progress import Progress, untold
 from .answers import utc_now
 
 if TYPE_CHECKING:
+    from ..catalog.clouds.interface import Cloud
     from ..catalog.snapshot import Catalogue
     from ..planner.budget.report.capacity_rows import CapacityOverTime
     from ..planner.budget.schedule import Span
     from ..planner.capacity.commitments import Prices
+    from .projects.quotas import AccountQuotas
 
 
 def capacity_over_time(
     project: str | Path | Project,
     *,
     have: Mapping[str, int] | None = None,
+    ask_quota: bool = False,
+    offline: bool = False,
+    clouds: Mapping[str, Cloud] | None = None,
     folder: Path | None = None,
     on_progress: Progress | None = None,
     on_output: Callable[[str], None] | None = None,
@@ -35,6 +40,10 @@ def capacity_over_time(
         project: Its file `gpuplan.yaml`, a folder that holds one, or what `read_project` returned.
         have: Accelerators that there are, by name: {"H100": 64}; of other kinds as many as it
             wants. Default: those that its file names under `have`.
+        ask_quota: Ask the clouds, with the user's own account and read requests, how many of the
+            machines that runs rent its quota allows; of accelerators in `have` nobody is asked.
+        offline: With `ask_quota`: ask nobody, and say that it is not known.
+        clouds: By provider, to be asked instead of those of the user's own accounts.
         folder: Where files that the project names are looked for; default: beside its file.
         on_progress: Called with what is being done, how much of it is done, and of how much.
         on_output: Called with what the user's code printed.
@@ -61,11 +70,29 @@ def capacity_over_time(
     spans = schedule(tuple(answers.planned()), project)
     refuse_too_late(spans)
     there = project.have if have is None else have
-    return capacity_of(project, spans, answers.catalogue, have=there)
+    moment = (now or utc_now)()
+    quotas = None
+    if ask_quota:
+        from .projects.quotas import account_quotas, rented_by
+
+        kinds = {span.of.chosen().accelerator for span in spans}
+        rented = rented_by(spans, _canonical(there, kinds, answers.catalogue))
+        quotas = account_quotas(
+            rented, answers.catalogue, clouds=clouds, offline=offline, now=moment, tell=tell
+        )
+    return capacity_of(
+        project, spans, answers.catalogue, have=there, quotas=quotas, today=moment.date()
+    )
 
 
 def capacity_of(
-    project: Project, spans: Sequence[Span], catalogue: Catalogue, *, have: Mapping[str, int]
+    project: Project,
+    spans: Sequence[Span],
+    catalogue: Catalogue,
+    *,
+    have: Mapping[str, int],
+    quotas: AccountQuotas | None = None,
+    today: date | None = None,
 ) -> CapacityOverTime:
     """Return what `capacity_over_time` does, of runs whose times are known.
 
@@ -74,6 +101,8 @@ def capacity_of(
         spans: what `budget.schedule.schedule` returned for it.
         catalogue: names of accelerators, and prices of commitments.
         have: as `capacity_over_time`.
+        quotas: of the account; None: it was not asked.
+        today: no quota is asked for before it.
 
     Raises:
         UsageError: as `capacity_over_time`.
@@ -83,7 +112,20 @@ def capacity_of(
 
     jobs = jobs_of(spans, project)
     there = _canonical(have, {job.accelerator for job in jobs}, catalogue)
-    return built(project, jobs, there, _prices(spans, catalogue))
+    prices = _prices(spans, catalogue)
+    if quotas is None:
+        return built(project, jobs, there, prices)
+    return quotas.with_commands(
+        built(
+            project,
+            jobs,
+            there,
+            prices,
+            quotas=quotas.limits,
+            quotas_unknown=quotas.unknown,
+            today=today,
+        )
+    )
 
 
 def _prices(spans: Iterable[Span], catalogue: Catalogue) -> dict[str, Prices]:

@@ -71,25 +71,27 @@ def command(
     The clouds are asked with your own account and read requests only (docs/permissions.md). What
     they do not say is unknown, with the reason and the permission that is missing.
 
-    Of a project (a gpuplan.yaml, or its folder): how many accelerators it wants by month, and with
-    --have when everything runs on those that there are, and what slips (docs/budget.md).
+    Of a project (a gpuplan.yaml, or its folder): how many accelerators it wants by month, when
+    everything runs and what slips with the quota that your account has, and when to ask for more;
+    with --have, on the accelerators that there are (docs/budget.md).
 
     \b
     Examples:
       gpuplan capacity 24d0a27b1e
       gpuplan capacity --accelerator H100:8 --nodes 4 --provider aws --block 7d
+      gpuplan capacity gpuplan.yaml
       gpuplan capacity gpuplan.yaml --have H100:64
 
     The exit code is 3 when it can be started nowhere.
     """  # noqa: D301
     if plan is not None and is_project(plan):
-        given = (accelerator, nodes > 1, *provider, *region, offline, spot, block, top)
+        given = (accelerator, nodes > 1, *provider, *region, spot, block, top)
         if any(given):
             raise UsageError(
                 f"{plan} is a project, whose file says on which machines and where.",
-                fix="leave all options out but --have, --format and -o.",
+                fix="leave all options out but --have, --offline, --format and -o.",
             )
-        return _of_project(plan, have, form, out_file, quiet=quiet)
+        return _of_project(plan, have, form, out_file, offline=offline, quiet=quiet)
     if have:
         raise UsageError(
             "--have is what a project has, and none is given.",
@@ -126,7 +128,13 @@ def is_project(given: str) -> bool:
 
 
 def _of_project(
-    project: str, have: tuple[str, ...], form: str | None, out_file: str | None, *, quiet: bool
+    project: str,
+    have: tuple[str, ...],
+    form: str | None,
+    out_file: str | None,
+    *,
+    offline: bool,
+    quiet: bool,
 ) -> int:
     from ... import api
     from ..render.market.capacity_over_time import render_capacity_over_time
@@ -134,7 +142,9 @@ def _of_project(
 
     there = _counts(have) if have else None
     with counted_progress("Planning the runs …", quiet=quiet) as tell:
-        found = api.capacity_over_time(project, have=there, on_progress=tell)
+        found = api.capacity_over_time(
+            project, have=there, ask_quota=there is None, offline=offline, on_progress=tell
+        )
     form = chosen_format(form, out_file, FORMATS)
     write_output(render_capacity_over_time(found, form, screen_for(out_file)), out_file)
     return 0

@@ -17,6 +17,7 @@ from ..budget.report.capacity_rows import (
     CommitmentMix,
     CommittedNodes,
     JobTimes,
+    QuotaNeed,
     Shortage,
 )
 from ..budget.schedule import LONGEST_YEARS
@@ -26,6 +27,7 @@ from .headline import headline
 from .jobs import Job
 from .order import ordered
 from .place import Placed, place, used_at
+from .quotas import QuotaLimit, ask_by, never_start, wanted_of, with_quotas
 
 MOST_JOBS = 1000
 """More take minutes to place."""
@@ -36,6 +38,10 @@ def capacity_over_time(
     jobs: Sequence[Job],
     have: Mapping[str, int],
     prices: Mapping[str, Prices] | None = None,
+    *,
+    quotas: Sequence[QuotaLimit] = (),
+    quotas_unknown: Mapping[str, str] | None = None,
+    today: date | None = None,
 ) -> CapacityOverTime:
     """Return what a project wants over time, and when it is done with what there is.
 
@@ -44,23 +50,29 @@ def capacity_over_time(
         jobs: what `jobs_of` returned.
         have: accelerators by canonical name; of other kinds there are as many as are wanted.
         prices: of machines that are rented on demand and can be committed, by `Job.machine`.
+        quotas: of the account, which hold what is rented to what is left of them.
+        quotas_unknown: why, by machines whose quota is not known.
+        today: no quota is asked for before it.
 
     Raises:
         UsageError: one run needs more accelerators than there are, or there are too many runs.
     """
-    if have and len(jobs) > MOST_JOBS:
+    limits = {**have, **{one.key: one.free for one in quotas}}
+    if limits and len(jobs) > MOST_JOBS:
         raise UsageError(
             f"{project.name} has {len(jobs):,} sets of runs, repetitions counted; at most"
             f" {MOST_JOBS:,} are put in order.",
-            fix="leave `have` out, or plan a shorter time.",
+            fix="leave `have` out (with --offline no quota is asked for), or plan a shorter time.",
         )
     _refuse_too_large(jobs, have)
-    best = ordered(jobs, have)
+    closed = never_start(jobs, quotas)
+    jobs = with_quotas(jobs, quotas)
+    best = ordered(jobs, limits)
     _refuse_too_late(jobs, best.placed)
-    case = _Case(project, jobs, have, place(jobs, {}), best.placed)
+    case = _Case(project, jobs, have, place(jobs, {}), best.placed, closed)
     shares = drawn_shares(jobs)
     at_once = [one.at_once for one in best.placed]
-    in_draws = placed_draws(jobs, have, shares, best.order, at_once)
+    in_draws = placed_draws(jobs, limits, shares, best.order, at_once)
     as_wanted = [job.wanted_at_once for job in jobs]
     wanted_draws = placed_draws(jobs, {}, shares, range(len(jobs)), as_wanted)
     end_low, end_high = ends([_last_h(one) for one in in_draws])
@@ -80,6 +92,8 @@ def capacity_over_time(
         shortages=tuple(_shortages(case)),
         commitments=tuple(_commitments(case, prices or {})),
         uncommitted=tuple(one for one in case.rented() if one not in (prices or {})),
+        quotas=tuple(_quota(case, one, today) for one in quotas),
+        quotas_unknown=dict(quotas_unknown or {}),
     )
     return found.model_copy(update={"headline": headline(found)})
 
@@ -93,6 +107,8 @@ class _Case:
     have: Mapping[str, int]
     wanted: Sequence[Placed]
     placed: Sequence[Placed]
+    never_start: Mapping[int, str]
+    """Why, by the numbers of the jobs."""
 
     def day(self, hours: float) -> date:
         """Return the day of a moment, hours from the project's begin."""
@@ -151,6 +167,29 @@ def _times_of(case: _Case, number: int) -> JobTimes:
         end=case.day(one.end_h),
         slips_days=max(0.0, one.end_h - free.end_h) / HOURS_PER_DAY,
         priority=job.priority,
+        cannot_start=case.never_start.get(number),
+    )
+
+
+def _quota(case: _Case, quota: QuotaLimit, today: date | None) -> QuotaNeed:
+    wanted = wanted_of(quota, case.jobs, case.wanted)
+    short_from = None if wanted.short_from_h is None else case.day(wanted.short_from_h)
+    return QuotaNeed(
+        provider=quota.provider,
+        region=quota.region,
+        name=quota.name,
+        code=quota.code,
+        unit=quota.unit,
+        accelerators=tuple(
+            sorted({job.accelerator for job in case.jobs if job.sku in quota.per_node})
+        ),
+        limit=quota.limit,
+        used=quota.used,
+        free=quota.free,
+        wanted=wanted.units,
+        short_from=short_from,
+        ask_by=None if short_from is None else ask_by(short_from, quota.answer_days, today),
+        answer_days=quota.answer_days,
     )
 
 

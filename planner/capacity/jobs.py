@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..budget.planned import RunCostOf
@@ -39,28 +39,38 @@ class Job:
     """Numbers of the jobs that end before it begins; all are smaller than its own."""
     machine: str | None = None
     """Seller, region and type that its plan rents on demand; None for one bought otherwise."""
+    sku: str = ""
+    """Seller, region, type and how it is bought: what a quota counts."""
     nodes: int = 1
     """Of one run."""
     priority: int = 1
     """What an hour that it ends later counts, beside those of others."""
+    quotas: tuple[tuple[str, int], ...] = ()
+    """Quotas that count it beside its accelerators, each with the units that one run takes."""
+
+    @property
+    def takes(self) -> tuple[tuple[str, int], ...]:
+        """What one run takes of what there may be too little of: accelerators, units of quotas."""
+        return ((self.accelerator, self.per_run), *self.quotas)
 
     @property
     def wanted_at_once(self) -> int:
         """How many runs go on together where there are machines enough: no more than shorten it."""
         return self._least(min(self.runs, self.parallel))
 
-    def at_once(self, have: int | None) -> tuple[int, ...]:
-        """Return how many runs may go on together with so many accelerators, most first.
+    def at_once(self, have: Mapping[str, int]) -> tuple[int, ...]:
+        """Return how many runs may go on together with what there is, most first.
 
         All of them, or some if others then need not wait; of counts that take as many waves only
         the least.
 
         Args:
-            have: accelerators that there are; None: as many as are wanted, and so all at once.
+            have: what there is by name; of what it does not name as much as is wanted.
         """
-        if have is None:
+        scarce = [have[name] // each for name, each in self.takes if name in have]
+        if not scarce:
             return (self.wanted_at_once,)
-        most = min(self.wanted_at_once, have // self.per_run)
+        most = min(self.wanted_at_once, *scarce)
         tried = {max(1, round(most * share)) for share in SHARES_AT_ONCE}
         return tuple(sorted({self._least(one) for one in tried}, reverse=True))
 
@@ -127,6 +137,7 @@ def _job(span: Span, after: tuple[int, ...], earliest_h: float, turn: int) -> Jo
         earliest_h=earliest_h,
         after=after,
         machine=machine_of(cost),
+        sku=" ".join(filter(None, (cost.provider, cost.region, cost.sku))),
         nodes=cost.nodes,
         priority=one.spec.priority,
     )

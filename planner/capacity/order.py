@@ -6,7 +6,7 @@ resources"): x[j, m, t] = 1 where job j begins in slot t, with so many runs at o
     minimise    Σ priority[j] × (t + d[j, m]) × x[j, m, t]
     one begin   Σ_m,t x[j, m, t] = 1
     precedence  Σ_m,t t × x[k, m, t] ≥ Σ_m,t (t + d[j, m]) × x[j, m, t]           k after j
-    machines    Σ_j,m Σ_{t - d[j, m] < s ≤ t} a[j, m] × x[j, m, s] ≤ have         each kind and slot
+    machines    Σ_j,m Σ_{t - d[j, m] < s ≤ t} a[j, m] × x[j, m, s] ≤ have         each name and slot
 
 Durations are rounded up to whole slots, so its begins hold in true time too; `place` then moves
 every job as early as that order lets it. Where nothing is scarce no program is solved.
@@ -44,7 +44,7 @@ def ordered(jobs: Sequence[Job], have: Have, *, slot_h: float | None = None) -> 
 
     Args:
         jobs: each needs no more for one run than there are.
-        have: accelerators by kind.
+        have: what there is by name.
         slot_h: hours of a slot of the program; None: a hundredth of the time that is needed.
     """
     tried = [(order, place(jobs, have, order)) for order in _rules(jobs)]
@@ -118,8 +118,6 @@ class _Begin:
 
     job: int
     at_once: int
-    used: int
-    """Accelerators."""
     slot: int
     end: int
     """Slot after the last one."""
@@ -190,12 +188,13 @@ def _rows(jobs: Sequence[Job], have: Have, begins: Sequence[_Begin]) -> _Rows:
         for other in job.after:
             ends = [(index, -float(begins[index].end)) for index in own[other]]
             rows.add([*starts, *ends], 0.0, math.inf)
-    for kind, count in have.items():
+    for name, count in have.items():
         using: dict[int, list[tuple[int, float]]] = {}
+        each = [dict(job.takes).get(name, 0) for job in jobs]
         for index, one in enumerate(begins):
-            if jobs[one.job].accelerator == kind:
+            if each[one.job]:
                 for slot in range(one.slot, one.end):
-                    using.setdefault(slot, []).append((index, float(one.used)))
+                    using.setdefault(slot, []).append((index, float(one.at_once * each[one.job])))
         for terms in using.values():
             rows.add(terms, 0.0, float(count))
     return rows
@@ -206,7 +205,7 @@ def _begins(jobs: Sequence[Job], have: Have, slot_h: float, slots: int) -> list[
     lengths: list[dict[int, int]] = [
         {
             at_once: max(1, math.ceil(job.hours(at_once) / slot_h - 1e-9))
-            for at_once in job.at_once(have.get(job.accelerator))
+            for at_once in job.at_once(have)
         }
         for job in jobs
     ]
@@ -219,7 +218,7 @@ def _begins(jobs: Sequence[Job], have: Have, slot_h: float, slots: int) -> list[
         for one in jobs[number].after:
             last_end[one] = min(last_end[one], last_end[number] - shortest[number])
     return [
-        _Begin(number, at_once, at_once * jobs[number].per_run, slot, slot + length)
+        _Begin(number, at_once, slot, slot + length)
         for number, modes in enumerate(lengths)
         for at_once, length in modes.items()
         for slot in range(first[number], last_end[number] - length + 1)

@@ -30,7 +30,8 @@ class Placed:
 
 
 Have = Mapping[str, int]
-"""Accelerators that there are, by kind; of kinds that are not in it there are as many as wanted."""
+"""What there is by name, accelerators of a kind and units of a quota; of what it does not name
+there is as much as is wanted."""
 
 
 def place(
@@ -44,37 +45,47 @@ def place(
     """Return when each job goes on, by the jobs' numbers.
 
     Args:
-        jobs: each needs no more accelerators for one run than there are.
+        jobs: each needs no more for one run than there is.
         have: what there is.
         order: of the jobs' numbers, none before one that it comes after; None: as they are.
         at_once: how many runs of each go on together; None: so many that each ends first.
         shares: how long each takes, as a share of the likely time; None: the likely time.
     """
     found: dict[int, Placed] = {}
-    busy = {kind: _Profile() for kind in have}
+    busy = {name: _Profile() for name in have}
     for number in range(len(jobs)) if order is None else order:
         job = jobs[number]
         ready_h = max([job.earliest_h, *(found[one].end_h for one in job.after)])
-        count, others = have.get(job.accelerator), busy.get(job.accelerator)
-        choices = job.at_once(count) if at_once is None else (at_once[number],)
+        scarce = [(busy[name], have[name], each) for name, each in job.takes if name in have]
+        choices = job.at_once(have) if at_once is None else (at_once[number],)
         tried: list[Placed] = []
         for one in choices:
-            used = one * job.per_run
             hours = job.hours(one) * (1.0 if shares is None else shares[number])
-            begin_h = ready_h
-            if others is not None and count is not None:
-                begin_h = others.first_free_h(count - used, ready_h, hours)
-            end_h = begin_h + hours
+            free = [(others, count - one * each) for others, count, each in scarce]
+            begin_h = _first_free_h(free, ready_h, hours)
+            end_h, used = begin_h + hours, one * job.per_run
             tried.append(Placed(begin_h=begin_h, end_h=end_h, at_once=one, accelerators=used))
         best = min(tried, key=lambda one: (one.end_h, one.accelerators))
         found[number] = best
-        if others is not None:
-            others.add(best)
+        for others, _, each in scarce:
+            others.add(best, best.at_once * each)
     return [found[number] for number in range(len(jobs))]
 
 
+def _first_free_h(free: Sequence[tuple[_Profile, int]], ready_h: float, hours: float) -> float:
+    """Return the first moment from which enough of everything is free for so many hours."""
+    begin_h = ready_h
+    while True:
+        later_h = max(
+            (one.first_free_h(most, begin_h, hours) for one, most in free), default=begin_h
+        )
+        if later_h == begin_h or len(free) < 2:
+            return later_h
+        begin_h = later_h
+
+
 class _Profile:
-    """How many accelerators of a kind are in use from each moment to the next."""
+    """How much of one thing is in use from each moment to the next."""
 
     def __init__(self) -> None:
         self._from_h = [0.0]
@@ -91,11 +102,11 @@ class _Profile:
                 return begin_h
         raise AssertionError("after the last end everything is free")
 
-    def add(self, one: Placed) -> None:
-        """Use accelerators from the begin of a job to its end."""
+    def add(self, one: Placed, used: int) -> None:
+        """Use so much from the begin of a job to its end."""
         first, last = self._cut(one.begin_h), self._cut(one.end_h)
         for at in range(first, last):
-            self._used[at] += one.accelerators
+            self._used[at] += used
 
     def _cut(self, at_h: float) -> int:
         """Return the number of the stretch that begins at a moment, made where there is none."""

@@ -11,9 +11,10 @@ from ....planner.budget.report.capacity_rows import (
     CapacityOverTime,
     CommitmentMix,
     JobTimes,
+    QuotaNeed,
 )
 from ...terminal.output import Screen
-from ..text.answer import to_csv, to_json, with_notes
+from ..text.answer import UNKNOWN, to_csv, to_json, with_notes
 from ..text.grid import Column, Grid
 
 BAR = 28
@@ -29,11 +30,14 @@ def render_capacity_over_time(found: CapacityOverTime, form: str, screen: Screen
     jobs = with_notes(_jobs(found), [], form, screen)
     needs = with_notes(_needs(found), list(_notes(found)), form, screen)
     first = with_notes(Grid([], []), [found.headline], form, screen)
-    return "\n".join(part.strip("\n") + "\n" for part in (first, jobs, needs))
+    parts = [first, jobs, needs]
+    if found.quotas:
+        parts.insert(2, with_notes(_quotas(found), list(_quota_notes(found)), form, screen))
+    return "\n".join(part.strip("\n") + "\n" for part in parts)
 
 
 def _jobs(found: CapacityOverTime) -> Grid:
-    scarce = bool(found.have)
+    scarce = bool(found.have or found.quotas)
     columns = [
         Column("runs", shrink=True, key=True),
         Column("accelerators", shrink=True),
@@ -48,14 +52,66 @@ def _jobs(found: CapacityOverTime) -> Grid:
             one.name,
             f"{one.accelerators} × {one.accelerator}",  # noqa: RUF001
             *([str(one.wanted_end)] if scarce else []),
-            str(one.begin),
-            str(one.end),
-            *([_late(one.slips_days)] if scarce else []),
-            _bar(one, found),
+            *_begin_and_end(one),
+            *([_late(one.slips_days) if one.cannot_start is None else UNKNOWN] if scarce else []),
+            _bar(one, found) if one.cannot_start is None else "",
         ]
         for one in found.jobs
     ]
     return Grid(columns, rows)
+
+
+def _begin_and_end(one: JobTimes) -> list[str]:
+    return [str(one.begin), str(one.end)] if one.cannot_start is None else ["never", "never"]
+
+
+def _quotas(found: CapacityOverTime) -> Grid:
+    columns = [
+        Column("quota", shrink=True, key=True),
+        Column("where"),
+        Column("unit"),
+        Column("limit", right=True),
+        Column("in use", right=True),
+        Column("wanted at once", right=True),
+        Column("too little from"),
+        Column("ask by"),
+    ]
+    return Grid(columns, [_quota(one) for one in found.quotas])
+
+
+def _quota(one: QuotaNeed) -> list[str]:
+    asked = UNKNOWN if one.ask_by is None else str(one.ask_by)
+    return [
+        one.name,
+        f"{one.provider} {one.region}",
+        one.unit,
+        f"{one.limit:,.0f}",
+        UNKNOWN if one.used is None else f"{one.used:,.0f}",
+        f"{one.wanted:,}",
+        "never" if one.short_from is None else str(one.short_from),
+        "" if one.short_from is None else asked,
+    ]
+
+
+def _quota_notes(found: CapacityOverTime) -> Iterator[str]:
+    """Yield what the quotas leave open: what asks for more, and what never starts without."""
+    for one in found.jobs:
+        if one.cannot_start is not None:
+            yield f"{one.name} cannot start: {one.cannot_start}."
+    silent = sorted({one.provider for one in found.quotas if one.short_from and not one.ask_by})
+    if silent:
+        yield (
+            f"How long {' and '.join(silent)} takes to grant more is stated nowhere that was read:"
+            " ask as early as you can."
+        )
+    for one in found.quotas:
+        if one.command is not None:
+            days = "" if one.answer_days is None else f" (usually {one.answer_days} working days)"
+            yield f"Ask {one.provider} for more{days}: {one.command}"
+    yield (
+        "What else runs in the account now is taken to go on. A quota is no promise of machines"
+        " (gpuplan capacity PLAN-ID)."
+    )
 
 
 def _late(days: float) -> str:
@@ -112,8 +168,9 @@ def _need(one: AcceleratorNeed, *, scarce: bool) -> list[str]:
 
 
 def _notes(found: CapacityOverTime) -> Iterator[str]:
-    if found.have:
+    if found.have or found.quotas:
         yield f"Order of the runs: {found.how}."
+    yield from _without_quota(found)
     for one in found.shortages:
         yield (
             f"{one.utilisation:.0%} of the {one.have} × {one.accelerator} are used"  # noqa: RUF001
@@ -124,6 +181,15 @@ def _notes(found: CapacityOverTime) -> Iterator[str]:
         f"Ranges: 80 % of {found.draws} draws of the runs' times. Machines that fail and runs that"
         " are begun again are in the times; waiting for a seller is not."
     )
+
+
+def _without_quota(found: CapacityOverTime) -> Iterator[str]:
+    """Yield why a quota is not known, each reason once with the machines that it is of."""
+    machines: dict[str, list[str]] = {}
+    for machine, why in found.quotas_unknown.items():
+        machines.setdefault(why, []).append(machine)
+    for why, names in machines.items():
+        yield f"Quota of {', '.join(names)}: not known ({why}); it is taken to be enough."
 
 
 def _commitments(found: CapacityOverTime) -> Iterator[str]:

@@ -36,6 +36,8 @@ class JobTimes(FrozenModel):
     """How much later it ends than wanted."""
     priority: int
     """What a day that it slips counts beside those of others."""
+    cannot_start: str | None = None
+    """Why it never starts with the quota of the account; its times are then those with more."""
 
 
 class AcceleratorNeed(FrozenModel):
@@ -78,6 +80,35 @@ class Shortage(FrozenModel):
     """From this day on there are too few: the day to have more by."""
     utilisation: float
     """Share of what there are that is used, from the first job to the last."""
+
+
+class QuotaNeed(FrozenModel):
+    """One quota of the account beside what the project wants of it."""
+
+    provider: str
+    region: str
+    """`global`: of all regions together."""
+    name: str
+    """As the provider's own pages call it."""
+    code: str
+    unit: str
+    accelerators: tuple[str, ...]
+    """What it counts of the project's, canonical names."""
+    limit: float
+    used: float | None
+    """By all that runs in the account now; null: not known, and then nothing is taken to run."""
+    free: int
+    """What is left to the project, should all that runs now go on."""
+    wanted: int
+    """By the project at the same time, with as many machines as it wants; likely."""
+    short_from: date | None
+    """From this day on it is too little; null: it is enough."""
+    ask_by: date | None
+    """The day to ask for more on; null where it is enough, or nobody says how long that takes."""
+    answer_days: int | None
+    """Working days that the provider usually takes to answer; null where that is not known."""
+    command: str | None = None
+    """What asks for as much as is wanted; null where it is enough."""
 
 
 class CommittedNodes(FrozenModel):
@@ -145,3 +176,7 @@ class CapacityOverTime(FrozenModel):
     """Of machines that are rented on demand, by type the cheapest mix first."""
     uncommitted: tuple[str, ...] = ()
     """Such machines for which nobody states the price of a commitment."""
+    quotas: tuple[QuotaNeed, ...] = ()
+    """Of the account, those that count machines of the project; empty where it was not asked."""
+    quotas_unknown: dict[str, str] = {}
+    """Machines whose quota is not known, with the reason: they are taken to have enough."""

@@ -34,7 +34,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize(
     ("words", "name"),
-    [((), "wanted"), (("--have", "H100:64"), "scarce"), (("--have", "H100:96"), "enough")],
+    [
+        (("--offline",), "wanted"),
+        (("--have", "H100:64"), "scarce"),
+        (("--have", "H100:96"), "enough"),
+    ],
 )
 def test_what_it_says(project: str, words: tuple[str, ...], name: str, capsys, golden) -> None:
     assert run(["capacity", project, *words]) == 0

@@ -22,7 +22,7 @@ def least_h(jobs: list[Job], have: Have) -> float:
         for order in permutations(range(len(jobs)))
         if all(order.index(a) < order.index(n) for n, one in enumerate(jobs) for a in one.after)
     ]
-    modes = list(product(*(one.at_once(have.get(one.accelerator)) for one in jobs)))
+    modes = list(product(*(one.at_once(have) for one in jobs)))
     return min(
         weighted_end_h(jobs, place(jobs, have, order, at_once=mode))
         for order in orders

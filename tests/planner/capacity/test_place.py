@@ -36,12 +36,12 @@ def test_a_job_goes_into_a_gap_that_is_long_enough() -> None:
 
 def test_some_runs_at_once_beside_others_may_end_first() -> None:
     ladder, sweep = job(100, 32), job(10, 8, runs=12, parallel=6)
-    assert sweep.at_once(None) == (6,)
-    assert sweep.at_once(48) == (6, 4, 3, 2, 1)
+    assert sweep.at_once({}) == (6,)
+    assert sweep.at_once({"A": 48}) == (6, 4, 3, 2, 1)
     assert place([ladder, sweep], {"A": 64})[1] == Placed(
         begin_h=0, end_h=30, at_once=4, accelerators=32
     )
 
 
 def test_of_counts_with_as_many_waves_the_least_is_taken() -> None:
-    assert job(1, 1, runs=9, parallel=8).at_once(8) == (5, 3, 2, 1)
+    assert job(1, 1, runs=9, parallel=8).at_once({"A": 8}) == (5, 3, 2, 1)
