@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from math import prod
 from typing import Any
 
 from ...catalog.errors import UsageError
-from ...profiles.profile import Profile
+from ...profiles.profile import Affine, Profile
 from ..plan.asked import AskedBatch
 from ..plan.question import Work
 
@@ -27,6 +28,12 @@ FEW_STEPS = 200
 NEAR = 0.05
 """How far the samples may be from tokens ÷ tokens per sample: published batches of "0.5M tokens"
 are powers of two, such as 524,288."""
+SQUARE_FROM_SAMPLES = 1.15
+"""Samples at which the line of a size crosses 0 from which it is that of a square. That of the
+larger half of a batch crosses at 1."""
+LARGE_POSITIONS = 400 * 400
+"""Pixels or voxels of a sample from which it is no image to classify: those have up to 384 a side;
+detection and segmentation take 512 a side and more, volumes and video 64 voxels a side."""
 LARGEST_ROW_BYTES = 16 * 1024
 """A sample of a table is not larger; an image or a text is."""
 
@@ -93,7 +100,7 @@ def _rule(profile: Profile) -> _Rule:
     size = profile.parameters
     if profile.tokens_per_sample is not None and _trains_adapters(profile):
         return _Rule(**_samples(table["adapters"], "of adapters"))
-    if compares_samples(profile):
+    if profile.mixes_samples or compares_samples(profile):
         return _Rule(**_samples(table["pairs"], "of a contrastive loss"))
     if profile.tokens_per_sample is not None:
         row = next(row for row in table["language"] if size <= row["up_to_parameters"])
@@ -105,6 +112,8 @@ def _rule(profile: Profile) -> _Rule:
     kinds = {k.kind for s in profile.steps[0].segments for k in s.kernels}
     # Models of speech have convolutions before an RNN, or over samples of one long dimension.
     if "convolution" in kinds and "rnn" not in kinds and _may_be_images(profile):
+        if _positions(profile) >= LARGE_POSITIONS:
+            return _Rule(**_samples(table["large"], "of large images or volumes"))
         return _Rule(**_samples(table["images"], "of images"))
     if profile.batch_bytes.per_sample <= LARGEST_ROW_BYTES and not profile.blocks:
         return _Rule(**_samples(table["rows"], "of table rows"))
@@ -120,7 +129,8 @@ def contrastive_notes(profile: Profile) -> Iterator[str]:
         yield (
             "the loss compares the samples of one micro-batch with each other, so that accumulation"
             " adds no negatives, and other ranks do only where the file gathers their outputs:"
-            " give --micro-batch to fix how many there are"
+            " give --micro-batch to fix how many there are; what it computes grows with the square"
+            " of the micro-batch, and is right only near the traced sizes"
         )
 
 
@@ -131,12 +141,25 @@ def compares_samples(profile: Profile) -> bool:
     no layer has: CLIP, SimCLR, towers of users and items with the rest of the batch as negatives.
     """
     segments = (segment for step in profile.steps[:1] for segment in step.segments)
-    forward = (segment for segment in segments if segment.phase == "forward")
+    forward = [segment for segment in segments if segment.phase == "forward"]
     kernels = (k for segment in forward for k in segment.kernels if k.kind == "gemm")
-    return any(
+    if any(
         k.dims["m"].per_sample > 0 and k.dims["n"].per_sample > 0 and not k.dims["batch"].per_sample
         for k in kernels
-    )
+    ):
+        return True
+    loss = (k for segment in forward if segment.block is None for k in segment.kernels)
+    return any(_grows_with_square(k.dims.get("elements")) for k in loss)
+
+
+def _grows_with_square(size: Affine | None) -> bool:
+    """Return whether a size grows with the square of the batch, as a matrix of distances does.
+
+    The line through B² at two sizes, 2 and 3 samples at least, is below 0 at 1.2 samples or more.
+    """
+    if size is None or size.per_sample <= 0:
+        return False
+    return size.base <= -SQUARE_FROM_SAMPLES * size.per_sample
 
 
 def _samples(row: dict[str, Any], what: str) -> dict[str, Any]:
@@ -148,6 +171,14 @@ def _may_be_images(profile: Profile) -> bool:
     """Return whether a tensor has channels, height and width; True if no tensor is known."""
     shapes = [one.sample_shape for one in profile.batch_tensors]
     return not shapes or max(map(len, shapes)) >= IMAGE_DIMENSIONS
+
+
+def _positions(profile: Profile) -> int:
+    """Return the pixels or voxels of a sample, of the largest tensor that has some."""
+    shapes = [one.sample_shape for one in profile.batch_tensors]
+    grids = [shape for shape in shapes if len(shape) >= IMAGE_DIMENSIONS]
+    # The channels are the shortest side, first or last; tokens and labels have fewer dimensions.
+    return max((prod(shape) // min(shape[0], shape[-1]) for shape in grids), default=0)
 
 
 def _trains_adapters(profile: Profile) -> bool:

@@ -5,6 +5,7 @@ import pytest
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work
 from gpuplan.planner.search.across_samples import across_samples_warnings, kept_micro_batch
+from gpuplan.planner.search.batch_rule import global_batch_of
 from gpuplan.planner.search.search import search
 from gpuplan.planner.search.search_space import space_of
 from gpuplan.profiles.profile import Profile
@@ -48,12 +49,13 @@ def test_the_warning_says_what_was_kept_or_how_to_keep_one(contrastive: Profile)
 
 
 def test_the_batch_of_the_rule_is_made_of_whole_micro_batches(contrastive: Profile) -> None:
-    usual = space_of(Question(), contrastive.model_copy(update={"mixes_samples": False})).batch
+    rule = global_batch_of(contrastive, Work(), None)
+    assert rule.samples == 4096
     space = space_of(Question(), contrastive)
     assert space.micro_batches.tolist() == [48]
     assert space.global_batch is not None and space.global_batch % 48 == 0
-    assert usual.samples is not None and abs(space.global_batch - usual.samples) <= 24
-    assert space.batch.rule == f"{usual.rule}, in micro-batches of 48"
+    assert abs(space.global_batch - rule.samples) <= 24
+    assert space.batch.rule == f"{rule.rule}, in micro-batches of 48"
     given = space_of(Question(work=Work(global_batch=64)), contrastive)
     assert given.global_batch == 64 and len(given.micro_batches) > 1
 

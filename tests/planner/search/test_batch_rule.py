@@ -171,3 +171,65 @@ def test_tokens_of_a_model_without_tokens_are_refused(
     with pytest.raises(UsageError, match="does not say how many") as caught:
         global_batch_of(profile, Work(global_batch_tokens=1e6), None)
     assert "TOKENS_PER_SAMPLE" in str(caught.value.fix)
+
+
+@pytest.mark.parametrize(
+    ("shape", "samples"),
+    [
+        ((3, 224, 224), 256),
+        ((384, 384, 3), 256),
+        ((3, 800, 1088), 16),
+        ((4, 128, 128, 128), 16),
+        ((1, 16_000), 256),
+    ],
+)
+def test_detection_and_volumes_have_a_smaller_batch_than_images_to_classify(
+    make_decoder: Callable[..., Profile], shape: tuple[int, ...], samples: int
+) -> None:
+    profile = make_decoder().model_copy(
+        update={
+            "tokens_per_sample": None,
+            "batch_tensors": (BatchTensor(sample_shape=shape, dtype="float32"),),
+        }
+    )
+    step = profile.steps[0]
+    kernel = step.segments[0].kernels[0].model_copy(update={"kind": "convolution"})
+    segments = (step.segments[0].model_copy(update={"kernels": (kernel,)}), *step.segments[1:])
+    steps = (step.model_copy(update={"segments": segments}),)
+    batch = global_batch_of(profile.model_copy(update={"steps": steps}), Work(samples=1e9), 1e9)
+    assert batch.samples == samples
+
+
+def test_a_product_across_samples_of_any_form_has_the_batch_of_contrastive_runs(
+    toy: Profile,
+) -> None:
+    """A batched product with one operand expanded over the batch: only the trace sees it mix."""
+    mixing = toy.model_copy(update={"tokens_per_sample": None, "mixes_samples": True})
+    assert global_batch_of(mixing, Work(), None).samples == 4096
+
+
+@pytest.mark.parametrize(
+    ("elements", "compares"),
+    [
+        (Affine(-6, 5), True),  # B² at 2 and 3 samples
+        (Affine(-8, 6), True),  # at 2 and 4
+        (Affine(-1, 1), False),  # the larger half of a batch
+        (Affine(0, 5), False),
+        (Affine(7, 0), False),
+    ],
+)
+def test_a_matrix_of_distances_compares_the_samples_of_a_batch(
+    toy: Profile, elements: Affine, compares: bool
+) -> None:
+    """`cdist` and differences of broadcast outputs are no matrix products."""
+    step = toy.steps[0]
+    segment = step.segments[0]
+    kernel = segment.kernels[0].model_copy(
+        update={"kind": "pointwise", "dims": {"elements": elements}}
+    )
+    changed = segment.model_copy(update={"kernels": (kernel,), "phase": "forward", "block": None})
+    steps = (step.model_copy(update={"segments": (changed,)}),)
+    profile = toy.model_copy(update={"steps": steps, "tokens_per_sample": None})
+    found = global_batch_of(profile, Work(), None)
+    assert (found.rule == "4,096 samples of a contrastive loss") is compares
+    assert any("square" in note for note in contrastive_notes(profile)) is compares
