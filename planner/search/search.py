@@ -166,6 +166,9 @@ def _outcome(
         return plan
 
     too_many = tuple(_too_many_for_a_block(question, candidates))
+    def fits(candidate: Candidate) -> bool:
+        return _finish(candidate, question, cache, known) is not None
+
     had = [one for one in candidates if one.is_to_be_had]
     sweep.counts["no_price"] += sum(one.variants_that_fit for one in candidates)
     sweep.counts["no_price"] -= sum(one.variants_that_fit for one in had)
@@ -203,7 +206,7 @@ def _outcome(
     missed = None
     if not best.plans:
         missed = not_run or market.no_match
-        missed = missed or nearest_miss(candidates, question, cache.profile)
+        missed = missed or nearest_miss(candidates, question, cache.profile, fits=fits)
         hint = kept_by_compiling(candidates, question, cache, plan_of)
         missed = " ".join(filter(None, (missed, hint)))
     return SearchOutcome(
@@ -228,7 +231,7 @@ def _outcome(
             *_offered(question, sweep, best.plans),
             *_no_terms(question, market),
             *too_many,
-            *others_miss(candidates, best.plans, question, cache.profile),
+            *others_miss(candidates, best.plans, question, cache.profile, fits=fits),
             *(() if best.plans else reasons(space, sweep.market, cache.profile, question.choices)),
         ),
     )

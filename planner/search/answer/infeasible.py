@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from ....catalog.text.money import format_money
 from ....catalog.text.quantity import format_count, format_duration
@@ -19,14 +20,32 @@ from ..machines.runs_here import stands_apart, torch_build_of, why_not_run
 from ..search_space import Space, file_precision, precisions_for
 
 MOST_NAMED = 4
+MOST_REPLAYED = 32
+"""Candidates of which the memory is replayed to name the least that would be feasible."""
 LEEWAY = 1.2
 """What is proposed is so much above the likely value, which half of such runs exceed."""
 
 
+def _always(_: Candidate) -> bool:
+    return True
+
+
 def nearest_miss(
-    candidates: Sequence[Candidate], question: Question, profile: Profile
+    candidates: Sequence[Candidate],
+    question: Question,
+    profile: Profile,
+    *,
+    fits: Callable[[Candidate], bool] = _always,
 ) -> str | None:
-    """Return the least that would be feasible, where money or time rules every candidate out."""
+    """Return the least that would be feasible, where money or time rules every candidate out.
+
+    Args:
+        candidates: all that fit as far as the search counts.
+        question: what was asked.
+        profile: the model.
+        fits: whether the memory of one is enough when it is replayed; what is within the limits
+            and does not fit is no miss of a limit.
+    """
     money = question.money
     if question.asks_for_work:
         return _no_step(candidates)
@@ -37,17 +56,32 @@ def nearest_miss(
         timely = [
             one for one in priced if money.deadline_s is None or one.seconds <= money.deadline_s
         ]
-        if timely:
-            least = min(timely, key=lambda one: one.usd)
+        least = _first(sorted(timely, key=lambda one: one.usd), question, fits)
+        if least is not None:
             return _too_dear(least, float(money.budget_usd), question, profile)
-    fastest = min(priced, key=lambda one: one.seconds)
-    assert money.deadline_s is not None
+    fastest = _first(sorted(priced, key=lambda one: one.seconds), question, fits)
+    if fastest is None or money.deadline_s is None:
+        return None
     hours = fastest.seconds / SECONDS_PER_HOUR
     return (
         f"The fastest takes about {format_duration(hours)} ({rented(fastest)}, about"
         f" {format_money(fastest.usd)}):"
-        f" give --deadline {_typed(hours * LEEWAY)}, more --max-nodes, or less work."
+        f" give --deadline {_typed(hours * LEEWAY)}, {_wider(fastest, question)}, or less work."
     )
+
+
+def _first(
+    candidates: Sequence[Candidate], question: Question, fits: Callable[[Candidate], bool]
+) -> Candidate | None:
+    """Return the first of these that breaks a limit and fits; None where none of some is so."""
+    over = (one for one in candidates if one.breaks(question.money) is not None)
+    return next((one for one in islice(over, MOST_REPLAYED) if fits(one)), None)
+
+
+def _wider(fastest: Candidate, question: Question) -> str:
+    """Return what lets more accelerators share a step: nodes, or samples where those do not do."""
+    most = max(question.machine.nodes or (question.machine.max_nodes,))
+    return "more --max-nodes" if 2 * fastest.nodes > most else "a larger --global-batch"
 
 
 def others_miss(
@@ -55,6 +89,8 @@ def others_miss(
     plans: Sequence[Plan],
     question: Question,
     profile: Profile,
+    *,
+    fits: Callable[[Candidate], bool] = _always,
 ) -> Iterator[str]:
     """Yield what the least of the machines that run the file as it is would need.
 
@@ -62,7 +98,7 @@ def others_miss(
     """
     if plans and all(plan.stands_apart for plan in plans):
         own = [one for one in candidates if not stands_apart(one.one_node.accelerator, profile)]
-        least = nearest_miss(own, question, profile)
+        least = nearest_miss(own, question, profile, fits=fits)
         if least is not None:
             yield f"no machine that runs the file as it is keeps to the limits. {least}".rstrip(".")
 

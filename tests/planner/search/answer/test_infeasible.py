@@ -183,3 +183,45 @@ def test_where_nobody_sells_what_is_asked_for_it_says_what_is_sold(toy: Profile)
     assert "without --region: " in region and "without --accelerator: " in region
     sellers = asked(accelerators=("RTX-3060",))
     assert "with --provider all: " in sellers and "--launchable" not in sellers
+
+
+def test_what_is_within_the_budget_and_does_not_fit_is_not_named(
+    toy: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A budget of $2 was told that the cheapest takes $1.73: it ran out of memory when replayed."""
+    choices = Choices(recomputes=("none",), precisions=("bf16-amp",))
+    machine = Machine(accelerators=("H100:8", "A100-80GB-SXM:8"), nodes=(1,))
+    free = Question(machine=machine, choices=choices, work=Work(samples=1e9, global_batch=64))
+    jobs = [
+        (one.whole_job.usd, one.offer.accelerator, one.offer.instance_type)
+        for one in search(free, toy, load_catalogue()).plans
+        if one.whole_job is not None and one.whole_job.usd is not None
+    ]
+    least, small, machine_type = min(jobs)
+    assert any(accelerator != small for _, accelerator, _ in jobs), "the case is no case"
+    finish = search_module._finish
+
+    def replayed(candidate: Any, *rest: Any) -> Any:
+        is_small = candidate.one_node.accelerator.name == small
+        return None if is_small else finish(candidate, *rest)
+
+    monkeypatch.setattr(search_module, "_finish", replayed)
+    money = Money(budget_usd=least * Decimal("1.01"))
+    said = search(replace(free, money=money), toy, load_catalogue()).nearest_miss or ""
+    assert said.startswith("The cheapest takes about") and machine_type not in said
+
+
+@pytest.mark.parametrize(
+    ("most", "advice"), [(1, "more --max-nodes"), (64, "a larger --global-batch")]
+)
+def test_a_deadline_is_told_more_nodes_only_where_the_fastest_has_them_all(
+    toy: Profile, most: int, advice: str
+) -> None:
+    choices = Choices(recomputes=("none",), precisions=("bf16-amp",))
+    question = Question(
+        machine=Machine(accelerators=("H100:8",), max_nodes=most),
+        choices=choices,
+        work=Work(samples=1e9, global_batch=16),
+        money=Money(deadline_s=1.0),
+    )
+    assert advice in (search(question, toy, load_catalogue()).nearest_miss or "")
