@@ -144,8 +144,12 @@ def _first_lines(answer: Estimate, width: int) -> Iterator[Text]:
     best, large = answer.recommended, answer.recommended_on_large_clouds
     named = {name: by_id[plan_id] for name, plan_id in answer.headlines if plan_id in by_id}
     if best is None or best.id not in by_id:
+        names: dict[str, list[str]] = {}
         for name, plan in named.items():
-            yield from _named(name.capitalize(), plan, width)
+            names.setdefault(plan.id, []).append(name)
+        for plan_id, (first, *too) in names.items():
+            also = f"{' and '.join(f'the {one}' for one in too)} too" if too else None
+            yield from _named(first.capitalize(), by_id[plan_id], width, reason=also)
         yield from _nearest(answer, "Not recommended", width)
         return
     places: dict[int, list[str]] = {}

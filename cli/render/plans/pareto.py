@@ -9,8 +9,10 @@ from ....api.pareto import Frontier
 from ....catalog.text.money import format_money
 from ....catalog.text.quantity import format_duration, format_share
 from ....planner.plan.plan import Estimate, Plan
+from ..text.columns import packed
 
 WIDEST = 100
+MOST_LINES = 24
 ROWS = 11
 MARGIN = 9
 """Columns left of the picture, for amounts of money."""
@@ -30,13 +32,15 @@ def render_pareto(found: Frontier, answer: Estimate, *, width: int) -> list[str]
     if not found.plans:
         return [_cut(" · ".join(answer.asked_text), width), "No plan is feasible."]
     chosen = None if answer.recommended is None else answer.recommended.id
-    lines = [_cut(" · ".join(answer.asked_text), width)]
     legend = f"{BEST} none is both cheaper and faster   {RECOMMENDED} recommended   {OTHER} others"
-    lines.append(f"cost against time, both logarithmic:   {legend}")
+    lines = [f"cost against time, both logarithmic:   {legend}"]
     lines += _picture(found, chosen, width)
     if found.scaling:
         lines += _scaling(found.scaling)
-    return [_cut(line, width) for line in lines]
+    asked = packed(answer.asked_text, width=width, indent=0)
+    if len(asked) + len(lines) > MOST_LINES:
+        asked = [" · ".join(answer.asked_text)]
+    return [_cut(line, width) for line in [*asked, *lines]]
 
 
 def _picture(found: Frontier, chosen: str | None, width: int) -> Iterator[str]:

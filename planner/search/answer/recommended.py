@@ -70,8 +70,9 @@ def sensible(
     if money.deadline_s is None:
         found = [p for p in found if p.whole_job is None or p.whole_job.hours <= MOST_HOURS]
         jobs = [(usd, _hours(plan)) for plan in found if (usd := cost_of(plan)) is not None]
-        limit = most_sensible_usd(jobs, in_dollars=not any(_limited(plan) for plan in found))
-        found = [p for p in found if (usd := cost_of(p)) is None or usd <= limit]
+        if any(plan.whole_job is not None for plan in found):
+            limit = most_sensible_usd(jobs, in_dollars=not any(_limited(plan) for plan in found))
+            found = [p for p in found if (usd := cost_of(p)) is None or usd <= limit]
     return tuple(found)
 
 

@@ -546,3 +546,15 @@ def test_what_makes_no_sense_is_a_usage_error(
     assert out == ""
     assert message in err
     assert asked.question is None
+
+
+def test_a_plan_that_is_several_things_at_once_is_named_once() -> None:
+    answer = make_unworked_estimate()
+    ids = dict(answer.headlines)
+    same = answer.headlines.model_copy(
+        update={"smallest": ids["cheapest"], "fastest": ids["cheapest"]}
+    )
+    answer = answer.model_copy(update={"headlines": same})
+    text = to_text(render_estimate(answer, model="model.py", width=100), colour=False)
+    assert text.count("\nCheapest ") == 1 and "the fastest and the smallest too" in text
+    assert "\nFastest " not in text and "\nSmallest " not in text

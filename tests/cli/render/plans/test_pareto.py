@@ -59,3 +59,14 @@ def test_one_plan_alone_and_none_at_all_are_drawn_too() -> None:
     assert any("★" in line for line in render_pareto(found, answered((only,), only), width=80)[2:])
     nothing = Frontier(plans=(), best=(), scaling=())
     assert render_pareto(nothing, make_estimate(), width=80)[-1] == "No plan is feasible."
+
+
+def test_the_question_is_whole_on_a_narrow_terminal() -> None:
+    plans = (plan(10.0, 100.0), plan(40.0, 10.0))
+    found = Frontier(plans=plans, best=plans, scaling=())
+    answer = answered(plans, plans[0])
+    width = len(" · ".join(answer.asked_text)) - 3
+    lines = render_pareto(found, answer, width=width)
+    head = " ".join(lines[: next(i for i, one in enumerate(lines) if one.startswith("cost "))])
+    assert "…" not in head
+    assert all(words in head for words in answer.asked_text)

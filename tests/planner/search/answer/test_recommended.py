@@ -9,6 +9,7 @@ from answers import make_offer, make_plan, make_run
 from gpuplan.catalog.types import CPU_PREFIX
 from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Money
+from gpuplan.planner.search.answer.ranking import headlines
 from gpuplan.planner.search.answer.recommended import keeps_limits, recommended, sensible
 
 ANY = Money()
@@ -191,3 +192,21 @@ def test_the_less_likely_of_two_limits_counts() -> None:
     assert "only 30 % sure to keep to the deadline" in chosen(both)[1]
     assert "budget" not in chosen(both)[1]
     assert keeps_limits(plan(100, 10.0)) == 1.0
+
+
+def test_without_work_the_fastest_is_not_the_cheapest_again() -> None:
+    """Nobody waits for a job that was not named: 95 times the rate at 3 times the price counts."""
+
+    def priced(usd: float, samples_per_s: float) -> Plan:
+        offer = make_offer(usd_per_hour=usd)
+        made = make_plan(run=None, whole_job=None, offer=offer, runnable=True)
+        rates = {"samples_per_s": samples_per_s, "usd_per_million_samples": usd}
+        return made.model_copy(update=rates)
+
+    slow, fast = priced(5.0, 7.5), priced(15.0, 713.0)
+    assert sensible([slow, fast], ANY) == (slow, fast)
+    assert headlines(sensible([slow, fast], ANY)) == {
+        "cheapest": slow.id,
+        "smallest": slow.id,
+        "fastest": fast.id,
+    }
