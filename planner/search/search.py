@@ -165,10 +165,10 @@ def _outcome(
             made_of[plan.id] = candidate
         return plan
 
-    too_many = tuple(_too_many_for_a_block(question, candidates))
     def fits(candidate: Candidate) -> bool:
         return _finish(candidate, question, cache, known) is not None
 
+    too_many = tuple(_too_many_for_a_block(question, candidates))
     had = [one for one in candidates if one.is_to_be_had]
     sweep.counts["no_price"] += sum(one.variants_that_fit for one in candidates)
     sweep.counts["no_price"] -= sum(one.variants_that_fit for one in had)
