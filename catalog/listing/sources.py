@@ -45,10 +45,11 @@ class PriceSource(FrozenModel):
 
 
 def _ago(age_s: float, made_at: datetime) -> str:
-    if age_s < 0:
+    # An answer states the second in which it was made, and prices may come later in that second.
+    if age_s <= -1.0:
         return f"at {made_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     for size_s, unit in ((86400.0, "day"), (3600.0, "h"), (60.0, "min")):
-        count = int(age_s // size_s)
+        count = int(max(0.0, age_s) // size_s)
         if count:
             return f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''} ago"
     return "now"
