@@ -1,0 +1,192 @@
+"""How near expected hours and dollars are to simulated runs, for each way to buy machines.
+
+python benchmarks/purchase_kinds.py [--cases 500] [--draws 4000]
+
+Prints the table of docs/real-cost.md, whose figures are the worst of all cases of a kind. A minute
+and a half of one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+
+from gpuplan.catalog.terms.blocks import block_days, block_lost_s
+from gpuplan.catalog.units import HOURS_PER_DAY, HOURS_PER_YEAR, SECONDS_PER_HOUR
+from gpuplan.planner.cost.launch_cost import launch_cost
+from gpuplan.planner.cost.paid_whole import PaidWhole
+from gpuplan.planner.cost.whole_job import start_up_s
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+from simulated_runs import (
+    MOST_STOPS,
+    Case,
+    a_case,
+    compared,
+    compared_mixes,
+    simulated,
+)
+
+Rng = np.random.Generator
+BATCH = 125
+"""Cases that are simulated together: what fits the memory."""
+FILLED = (0.3, 1.6)
+"""Shares of one term that runs of a commitment take, which is bought for them alone."""
+ON_DEMAND_OVER_TERM = {1: Decimal("1.6"), 3: Decimal("2.2")}
+"""What an hour on demand costs over one of a term of so many years, as at AWS for A100 and H100."""
+HEAD = "| kind | hours | dollars | chance of a deadline, points | in the 80 % interval |"
+KINDS: dict[str, Callable[[Rng], Case]] = {
+    "on demand": lambda rng: a_case(0, rng),
+    "spot, one zone": lambda rng: a_case(1, rng),
+    "spot, 2 to 5 zones": lambda rng: a_case(int(rng.integers(2, 6)), rng),
+    "spot, with notice": lambda rng: a_case(int(rng.integers(1, 6)), rng, noticed=True),
+}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--cases", type=int, default=500)
+    parser.add_argument("--draws", type=int, default=4000)
+    options = parser.parse_args()
+    print(f"{HEAD}\n|---|---|---|---|---|")
+    for row in rows(options.cases, options.draws):
+        print(f"| {' | '.join(row)} |", flush=True)
+
+
+def rows(cases: int, draws: int) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each kind: worst hours, dollars and chance, and the coverage."""
+    for seed, (kind, make) in enumerate(KINDS.items(), 100):
+        yield (kind, *_of_hourly(make, cases, draws, np.random.default_rng(seed)))
+    for as_launched in (False, True):
+        kind = "mix, as launched" if as_launched else "mix, by the steps alone"
+        rng = np.random.default_rng(200 + as_launched)
+        yield (kind, *_of_mix(cases, draws, rng, as_launched=as_launched))
+    block = PaidWhole(
+        lengths_s=tuple(float(day * HOURS_PER_DAY * SECONDS_PER_HOUR) for day in block_days("aws")),
+        lost_s=block_lost_s("aws"),
+    )
+    yield ("block", *_of_paid_whole(block, cases, draws, np.random.default_rng(300)))
+    for years, share in ON_DEMAND_OVER_TERM.items():
+        term_s = float(years * HOURS_PER_YEAR * SECONDS_PER_HOUR)
+        term = PaidWhole(lengths_s=(term_s,), hourly_share=share)
+        found = _of_paid_whole(term, cases, draws, np.random.default_rng(300 + years), filled=True)
+        yield (f"committed for {years} y, for one job", *found)
+
+
+def _of_hourly(make: Callable[[Rng], Case], cases: int, draws: int, rng: Rng) -> tuple[str, ...]:
+    these = [make(rng) for _ in range(cases)]
+    found = []
+    for zones in sorted({one.zones for one in these}):
+        for batch in _batches([one for one in these if one.zones == zones]):
+            found += compared(batch, draws, rng)
+    shares = [one.coverage for one in found]
+    return (
+        _percent(one.mean for one in found),
+        _percent(one.billed for one in found),
+        _points(one.chance for one in found),
+        f"{100 * min(shares):.1f}–{100 * max(shares):.1f} %",
+    )
+
+
+def _of_mix(cases: int, draws: int, rng: Rng, *, as_launched: bool) -> tuple[str, ...]:
+    these = [a_case(1 if place % 2 else int(rng.integers(2, 6)), rng) for place in range(cases)]
+    found = []
+    for batch in _batches(these):
+        found += compared_mixes(batch, draws, rng, as_launched=as_launched)
+    return (
+        _percent(one.elapsed for one in found),
+        _percent(one.usd for one in found),
+        _points(one.chance for one in found),
+        "no interval",
+    )
+
+
+def _of_paid_whole(
+    whole: PaidWhole, cases: int, draws: int, rng: Rng, *, filled: bool = False
+) -> tuple[str, ...]:
+    """Return the cells of what is paid before a run begins; its hours are those on demand."""
+    these = [_filling(whole, rng) if filled else a_case(0, rng) for _ in range(cases)]
+    off_usd, off_chance = [], []
+    for batch in _batches(these):
+        elapsed_s = simulated(batch, draws, rng).elapsed_s.reshape(len(batch), draws)
+        for case, took_s in zip(batch, elapsed_s, strict=True):
+            usd, chance = _off(whole, case, took_s + start_up_s())
+            off_usd.append(usd)
+            off_chance.append(chance)
+    return ("as on demand", _percent(off_usd), _points(off_chance), "not compared")
+
+
+def _filling(whole: PaidWhole, rng: Rng) -> Case:
+    """Return a run that takes about as long as a term."""
+    case = a_case(0, rng)
+    low, high = (np.log(share) for share in FILLED)
+    wanted_s = whole.lengths_s[0] * np.exp(rng.uniform(low, high))
+    seconds = min(wanted_s, MOST_STOPS / case.stops.per_hour * SECONDS_PER_HOUR)
+    old = case.training_s
+    times = seconds / old.value
+    scaled = {"value": old.value * times, "low": old.low * times, "high": old.high * times}
+    return replace(case, training_s=old.model_copy(update=scaled))
+
+
+def _off(whole: PaidWhole, case: Case, took_s: np.ndarray) -> tuple[float, float]:
+    """Return by how much the bill is off, and the chance to end within what is paid first.
+
+    The bills of the simulated runs are counted here with arrays, run by run.
+    """
+    cost = launch_cost(
+        case.training_s,
+        nodes=1,
+        usd_per_hour=Decimal(1),
+        dearest_usd_per_hour=Decimal(1),
+        billing=None,
+        stops=case.stops,
+        paid_whole=whole,
+    )
+    if cost.run is None or cost.usd_expected is None:
+        raise SystemExit("A run without an expected time cannot be compared.")
+    expected_s = np.array([cost.run.elapsed_s + start_up_s()])
+    (paid_s,), (usable_s,) = _whole_lengths(whole, expected_s)
+    over_s = np.maximum(0.0, took_s - usable_s)
+    share = whole.hourly_share
+    more_s = _whole_lengths(whole, over_s)[0] if share is None else float(share) * over_s
+    usd = float((paid_s + more_s).mean() / SECONDS_PER_HOUR)
+    said = cost.run.chance_within(float(usable_s - start_up_s()))
+    return float(cost.usd_expected) / usd - 1, said - float((took_s <= usable_s).mean())
+
+
+def _whole_lengths(whole: PaidWhole, seconds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return what is paid of the lengths that can be had, and for how long machines then run."""
+    lengths_s = np.array(whole.lengths_s)
+    usable_s = lengths_s - whole.lost_s
+    longest = np.floor(seconds / usable_s[-1])
+    rest_s = seconds - longest * usable_s[-1]
+    place = np.minimum(np.searchsorted(usable_s, rest_s - 1e-6), len(lengths_s) - 1)
+    takes_more = rest_s > 1e-6
+    return (
+        longest * lengths_s[-1] + np.where(takes_more, lengths_s[place], 0.0),
+        longest * usable_s[-1] + np.where(takes_more, usable_s[place], 0.0),
+    )
+
+
+def _batches(cases: Sequence[Case]) -> Iterator[Sequence[Case]]:
+    for begin in range(0, len(cases), BATCH):
+        yield cases[begin : begin + BATCH]
+
+
+def _percent(offs: Iterator[float] | Sequence[float]) -> str:
+    return f"{100 * max(map(abs, offs)):.2g} %"
+
+
+def _points(offs: Iterator[float] | Sequence[float]) -> str:
+    return f"{100 * max(map(abs, offs)):.1f}"
+
+
+if __name__ == "__main__":
+    main()
