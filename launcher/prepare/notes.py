@@ -24,7 +24,12 @@ _NO_CONTROLLER = "SkyPilot's server runs spot launches itself (jobs.controller.c
 
 
 def launch_notes(
-    plan: Plan, bought: Bought, held: Orders, *, billing: Provider | None
+    plan: Plan,
+    bought: Bought,
+    held: Orders,
+    *,
+    billing: Provider | None,
+    in_reservation: bool = False,
 ) -> tuple[str, ...]:
     """Return the notes on a launch.
 
@@ -33,8 +38,10 @@ def launch_notes(
         bought: its machines and its costs.
         held: what the guard on the nodes holds it to.
         billing: the plan's provider; None where the catalogue does not know it.
+        in_reservation: whether it goes into machines that are held, by their id.
     """
     return (
+        *_of_term(plan, bought, in_reservation=in_reservation),
         *_never_tried(plan, bought.request),
         *_not_counted(plan, bought, billing),
         *_of_spot(plan, bought.request),
@@ -47,6 +54,19 @@ def launch_notes(
                 managed=bought.request.buys_spot(plan), fetch=bought.request.fetch
             ),
         ),
+    )
+
+
+def _of_term(plan: Plan, bought: Bought, *, in_reservation: bool) -> tuple[str, ...]:
+    """Say what makes the price of an hour true, where it is that of a term of years."""
+    if in_reservation or not any(place.is_of_term for place in bought.places):
+        return ()
+    years = plan.offer.term_years
+    term = "a term" if years is None else f"a term of {years:g} year{'s' if years > 1 else ''}"
+    return (
+        f"the price of an hour is that of {term}, which has to be signed before this starts:"
+        f" without it {plan.offer.provider} bills every hour on demand, and no limit here sees it."
+        " Hours of the term that no job uses are paid as well, and are not in these sums",
     )
 
 

@@ -241,7 +241,9 @@ def prepare(
             *project.notes,
             *task.notes,
             *machines.late,
-            *launch_notes(plan, machines, held, billing=billing),
+            *launch_notes(
+                plan, machines, held, billing=billing, in_reservation=task.sky_config is not None
+            ),
             *reservation_notes(reservation, task.sky_config),
         ),
     )

@@ -152,6 +152,17 @@ def test_reserved_machines_cost_what_the_pricebook_says(book: Path) -> None:
         launched(kept(other), book)
 
 
+def test_a_term_that_is_not_held_is_said_to_need_a_signature(book: Path) -> None:
+    reserved = make_offer(
+        purchase="reserved", term_years=1.0, price_basis="pricebook", usd_per_hour=12.0
+    )
+    said = "a term of 1 year, which has to be signed before this starts"
+    assert any(said in note for note in launched(kept(reserved), book).notes)
+    assert not any("signed" in note for note in launched(kept(), book).notes)
+    spot = LaunchRequest(outputs=REQUEST.outputs, spot=True)
+    assert not any("signed" in note for note in launched(kept(reserved), book, spot).notes)
+
+
 def held(book: Path, entry: str, **changes: object) -> Prepared:
     """Return a launch on a machine that is held for a year at $9.50, by an entry with an id."""
     book.write_text(f"reserved:\n  - {{{entry}}}\n")
@@ -180,6 +191,7 @@ def test_a_reservation_that_is_held_is_launched_into_by_its_id(book: Path) -> No
     task = write(prepared)
     assert own.is_file() and read_sky_config(task) == config
     assert any("cr-0123456789abcdef0" in note and "on demand" in note for note in prepared.notes)
+    assert not any("signed" in note for note in prepared.notes)
 
 
 def test_without_an_id_nothing_is_told_to_skypilot(book: Path) -> None:
