@@ -99,10 +99,10 @@ class GcpClients:
 @contextmanager
 def meaning(permission: str) -> Iterator[None]:
     """Raise what Google's libraries raise in the block as a CloudError, without its message."""
-    api = import_module("google.api_core.exceptions")
-    auth = import_module("google.auth.exceptions")
-    requests = import_module("requests.exceptions")
-    parsing = import_module("google.protobuf.json_format")
+    api = _library("google.api_core.exceptions")
+    auth = _library("google.auth.exceptions")
+    requests = _library("requests.exceptions")
+    parsing = _library("google.protobuf.json_format")
     try:
         yield
     except auth.RefreshError:
@@ -127,6 +127,8 @@ def meaning(permission: str) -> Iterator[None]:
 
 def _default_credentials() -> tuple[Any, str | None]:
     auth = _library("google.auth")
+    # MLflow and others bring google-auth alone: that is a missing library, and no missing login.
+    _library("google.api_core.exceptions")
     scopes = ["https://www.googleapis.com/auth/cloud-platform"]
     try:
         with meaning("iam"):

@@ -104,6 +104,13 @@ def _quota_notes(found: CapacityOverTime) -> Iterator[str]:
             f"How long {' and '.join(silent)} takes to grant more is stated nowhere that was read:"
             " ask as early as you can."
         )
+    unseen = (one for one in found.quotas if one.used is None)
+    blind = [f"{one.name} in {one.provider} {one.region}" for one in unseen]
+    if blind:
+        yield (
+            f"What runs now under {', '.join(blind)} is not known, so all of the limit is counted"
+            " as free: look before you rely on it."
+        )
     for one in found.quotas:
         if one.command is not None:
             days = "" if one.answer_days is None else f" (usually {one.answer_days} working days)"

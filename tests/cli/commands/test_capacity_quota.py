@@ -65,6 +65,17 @@ def test_what_slips_if_quota_stays_as_it_is(clouds, capsys, golden) -> None:
     }  # fmt: skip
 
 
+def test_what_runs_now_is_said_where_it_is_not_known(clouds, capsys) -> None:
+    words = "What runs now under"
+    clouds["aws"] = vcpus(960, 192)
+    assert run(["capacity", "gpuplan.yaml"]) == 0
+    assert words not in capsys.readouterr().out
+    clouds["aws"] = vcpus(960, None)
+    assert run(["capacity", "gpuplan.yaml"]) == 0
+    assert words in capsys.readouterr().out
+    assert said(capsys)["quotas"][0]["used"] is None
+
+
 def test_runs_that_no_quota_allows_never_start_and_the_answer_says_so(clouds, capsys) -> None:
     clouds["aws"] = vcpus(0)
     assert run(["capacity", "gpuplan.yaml"]) == 0

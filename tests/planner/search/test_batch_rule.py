@@ -59,6 +59,20 @@ def test_convolutions_before_an_rnn_are_no_images(
     assert batch.rule == rule
 
 
+def _convolutional(profile: Profile, shape: tuple[int, ...]) -> Profile:
+    """Return a profile whose samples have this shape and whose first kernel is a convolution."""
+    step = profile.steps[0]
+    kernel = step.segments[0].kernels[0].model_copy(update={"kind": "convolution"})
+    segments = (step.segments[0].model_copy(update={"kernels": (kernel,)}), *step.segments[1:])
+    return profile.model_copy(
+        update={
+            "tokens_per_sample": None,
+            "batch_tensors": (BatchTensor(sample_shape=shape, dtype="float32"),),
+            "steps": (step.model_copy(update={"segments": segments}),),
+        }
+    )
+
+
 @pytest.mark.parametrize(
     ("shape", "rule"),
     [
@@ -70,17 +84,8 @@ def test_convolutions_before_an_rnn_are_no_images(
 def test_sound_is_not_called_images(
     make_decoder: Callable[..., Profile], shape: tuple[int, ...], rule: str
 ) -> None:
-    profile = make_decoder().model_copy(
-        update={
-            "tokens_per_sample": None,
-            "batch_tensors": (BatchTensor(sample_shape=shape, dtype="float32"),),
-        }
-    )
-    step = profile.steps[0]
-    kernel = step.segments[0].kernels[0].model_copy(update={"kind": "convolution"})
-    segments = (step.segments[0].model_copy(update={"kernels": (kernel,)}), *step.segments[1:])
-    steps = (step.model_copy(update={"segments": segments}),)
-    batch = global_batch_of(profile.model_copy(update={"steps": steps}), Work(samples=1e9), 1e9)
+    profile = _convolutional(make_decoder(), shape)
+    batch = global_batch_of(profile, Work(samples=1e9), 1e9)
     assert batch.rule == rule
 
 
@@ -186,17 +191,8 @@ def test_tokens_of_a_model_without_tokens_are_refused(
 def test_detection_and_volumes_have_a_smaller_batch_than_images_to_classify(
     make_decoder: Callable[..., Profile], shape: tuple[int, ...], samples: int
 ) -> None:
-    profile = make_decoder().model_copy(
-        update={
-            "tokens_per_sample": None,
-            "batch_tensors": (BatchTensor(sample_shape=shape, dtype="float32"),),
-        }
-    )
-    step = profile.steps[0]
-    kernel = step.segments[0].kernels[0].model_copy(update={"kind": "convolution"})
-    segments = (step.segments[0].model_copy(update={"kernels": (kernel,)}), *step.segments[1:])
-    steps = (step.model_copy(update={"segments": segments}),)
-    batch = global_batch_of(profile.model_copy(update={"steps": steps}), Work(samples=1e9), 1e9)
+    profile = _convolutional(make_decoder(), shape)
+    batch = global_batch_of(profile, Work(samples=1e9), 1e9)
     assert batch.samples == samples
 
 
