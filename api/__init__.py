@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from ..planner.budget.difference.causes import Difference
     from ..planner.budget.project.project import Project
     from ..planner.budget.report.report import BudgetReport
+    from ..planner.plan.answer.estimate import Estimate
+    from ..planner.plan.answer.param_sweep import Sweep
     from ..planner.plan.layout import Layout, parse_layout
-    from ..planner.plan.param_sweep import Sweep
-    from ..planner.plan.plan import Estimate, Plan
+    from ..planner.plan.plan import Plan
     from ..planner.plan.question import Choices, Machine, Money, Question, Work
     from ..profiles.profile import Profile
     from ..profiles.user_model.spec import ModelSpec

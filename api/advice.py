@@ -7,7 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..planner.plan.plan import CatalogueFacts, Plan
+from ..planner.plan.answer.answer_parts import CatalogueFacts
+from ..planner.plan.plan import Plan
 from ..planner.plan.question import Machine, Question, Work
 from ..planner.search.progress import Progress, untold
 from ..profiles.user_model.spec import ModelSpec

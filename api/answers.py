@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.errors import GpuplanError
 from ..catalog.vocabulary import PRECISIONS, FrozenChoice, Offloaded, Precision, Recompute
+from ..planner.plan.answer.answer_parts import CatalogueFacts, Headlines, WorkloadFacts
+from ..planner.plan.answer.estimate import Estimate
 from ..planner.plan.layout import Layout
-from ..planner.plan.plan import (
-    CatalogueFacts,
-    Estimate,
-    Headlines,
-    Plan,
-    WaysToPay,
-    WorkloadFacts,
-)
+from ..planner.plan.plan import Plan, WaysToPay
 from ..planner.plan.question import Question
 from ..planner.search.progress import Progress, untold
 from ..profiles.profile import Profile

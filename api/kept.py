@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..planner.plan.plan import Estimate
+from ..planner.plan.answer.estimate import Estimate
 from ..planner.plan.question import Question
 from .inputs import Inputs
 

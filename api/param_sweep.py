@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ..catalog.errors import GpuplanError, UsageError
-from ..planner.plan.param_sweep import Sweep, SweepRow
-from ..planner.plan.plan import CatalogueFacts, Estimate, Plan
+from ..planner.plan.answer.answer_parts import CatalogueFacts
+from ..planner.plan.answer.estimate import Estimate
+from ..planner.plan.answer.param_sweep import Sweep, SweepRow
+from ..planner.plan.plan import Plan
 from ..planner.plan.question import Question
 from ..planner.search.progress import Progress, untold
 from .answers import estimate, utc_now

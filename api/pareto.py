@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from ..catalog.errors import UsageError
 from ..catalog.types import CPU_PREFIX
 from ..catalog.units import SECONDS_PER_HOUR
-from ..planner.plan.plan import Estimate, Plan, WholeJob
+from ..planner.plan.answer.estimate import Estimate
+from ..planner.plan.plan import Plan, WholeJob
 from ..planner.plan.question import HIDDEN_ABOVE, Question
 from ..planner.search.progress import Progress, untold
 from .answers import estimate

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from ..catalog.types import Instance
     from ..catalog.vocabulary import OfferPurchase
     from ..launcher.prepare.prepare import Prepared
-    from ..planner.plan.answer_parts import Recommended
-    from ..planner.plan.plan import Estimate, Plan
+    from ..planner.plan.answer.answer_parts import Recommended
+    from ..planner.plan.answer.estimate import Estimate
+    from ..planner.plan.plan import Plan
 
     Tell = Callable[[str, int | None, int | None], None]
 

@@ -11,7 +11,8 @@ import pytest
 
 from gpuplan import api
 from gpuplan.cli.render.plans.estimate import render_estimate
-from gpuplan.planner.plan.plan import Estimate, Plan
+from gpuplan.planner.plan.answer.estimate import Estimate
+from gpuplan.planner.plan.plan import Plan
 
 pytestmark = pytest.mark.slow
 

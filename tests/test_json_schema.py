@@ -24,9 +24,9 @@ from gpuplan.planner.advise.answer import Advice
 from gpuplan.planner.budget.difference.causes import Difference
 from gpuplan.planner.budget.report.capacity_rows import CapacityOverTime
 from gpuplan.planner.budget.report.report import BudgetReport
+from gpuplan.planner.plan.answer.estimate import Estimate
+from gpuplan.planner.plan.answer.param_sweep import Sweep
 from gpuplan.planner.plan.ids import NOT_CONTENT, plan_id
-from gpuplan.planner.plan.param_sweep import Sweep
-from gpuplan.planner.plan.plan import Estimate
 from gpuplan.planner.plan.schema import schema_of
 from gpuplan.planner.predict.fits import FitsAnswer
 from gpuplan.planner.validation.errors import Validation

@@ -15,8 +15,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ...catalog.errors import GpuplanError
+from ...planner.plan.answer.estimate import Estimate
 from ...planner.plan.ids import content_hash
-from ...planner.plan.plan import Estimate
 from ...planner.plan.question import Question
 from ..answers import known_runs, known_stops
 from ..inputs import Inputs

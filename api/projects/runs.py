@@ -14,8 +14,9 @@ from ...planner.budget.project.experiment import Experiment
 from ...planner.budget.project.project import Project
 from ...planner.budget.report.build import OPTIONS
 from ...planner.budget.report.rows import FrontPoint, OptionName
-from ...planner.plan.asked_words import amount_items
-from ...planner.plan.plan import Estimate, Plan
+from ...planner.plan.answer.asked_words import amount_items
+from ...planner.plan.answer.estimate import Estimate
+from ...planner.plan.plan import Plan
 from ...planner.plan.question import Question
 from ...planner.search.progress import Progress
 from ..answers import estimate

@@ -45,7 +45,8 @@ from ..terminal.progress import counted_progress
 
 if TYPE_CHECKING:
     from ...api import Inputs
-    from ...planner.plan.plan import Estimate, Plan
+    from ...planner.plan.answer.estimate import Estimate
+    from ...planner.plan.plan import Plan
 
 FORMATS = ("table", "json", "csv", "markdown")
 OFFLOADS = ("none", *OFFLOADABLE)

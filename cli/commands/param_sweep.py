@@ -16,8 +16,8 @@ from ..terminal.progress import counted_progress
 
 if TYPE_CHECKING:
     from ...api import Inputs
-    from ...planner.plan.param_sweep import Sweep
-    from ...planner.plan.plan import Estimate
+    from ...planner.plan.answer.estimate import Estimate
+    from ...planner.plan.answer.param_sweep import Sweep
 
 OF_ONE_ANSWER = ("explain", "trace", "pareto")
 

@@ -15,7 +15,8 @@ from ...catalog.errors import UsageError
 from ...catalog.text.money import format_money
 from ...catalog.text.quantity import UNKNOWN, format_bytes, format_gib, format_seconds
 from ...planner.budget.report.report import BudgetReport
-from ...planner.plan.plan import Estimate, Plan
+from ...planner.plan.answer.estimate import Estimate
+from ...planner.plan.plan import Plan
 from ..render.plans.explain import MEMORY_PARTS, STEP_PARTS, parts_of, setup_items
 from ..render.report.figures import about_usd, usd
 from ..render.text.wording import chance_text

@@ -11,7 +11,8 @@ from typing import Any
 from ...catalog.errors import NoFeasiblePlanError, PriceError, UsageError
 from ...catalog.listing.sources import PriceSource
 from ...catalog.snapshot import Catalogue, load_catalogue
-from ...planner.plan.plan import Estimate, Plan
+from ...planner.plan.answer.estimate import Estimate
+from ...planner.plan.plan import Plan
 from ...planner.plan.question import MOST_OOM
 from ...profiles.user_model.spec import ModelSpec
 from ..skypilot.placement import Place, own_place, places

@@ -19,7 +19,8 @@ from pydantic import ValidationError
 
 from ...catalog.errors import UsageError
 from ...catalog.paths import data_dir
-from ...planner.plan.plan import Estimate, Plan
+from ...planner.plan.answer.estimate import Estimate
+from ...planner.plan.plan import Plan
 from .migrations import StoreError, migrate
 from .origin import Origin
 from .sourced_plan import SourcedPlan

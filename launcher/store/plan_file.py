@@ -10,8 +10,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from ...catalog.errors import UsageError
+from ...planner.plan.answer.estimate import Estimate
 from ...planner.plan.ids import plan_id
-from ...planner.plan.plan import Estimate, Plan
+from ...planner.plan.plan import Plan
 from .estimates import Store, StoreError
 from .sourced_plan import SourcedPlan
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...planner.plan.plan import Estimate, Plan, WorkloadFacts
+from ...planner.plan.answer.answer_parts import WorkloadFacts
+from ...planner.plan.answer.estimate import Estimate
+from ...planner.plan.plan import Plan
 from .origin import Origin
 
 

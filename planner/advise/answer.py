@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from ...catalog.frozen import FrozenModel
-from ..plan.plan import SCHEMA_VERSION, CatalogueFacts, Plan, WorkloadFacts
+from ..plan.answer.answer_parts import CatalogueFacts, WorkloadFacts
+from ..plan.plan import SCHEMA_VERSION, Plan
 
 Kind = Literal[
     "micro_batch",

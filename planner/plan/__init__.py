@@ -1,1 +1,1 @@
-"""What is asked and what is answered: question, layout, plan, ids, whether a plan can be run."""
+"""What is asked and how a job may run: question, layout, plan, ids, whether it can be run."""

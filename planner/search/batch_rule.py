@@ -15,7 +15,7 @@ from typing import Any
 
 from ...catalog.errors import UsageError
 from ...profiles.profile import Affine, Profile
-from ..plan.asked import AskedBatch
+from ..plan.answer.asked import AskedBatch
 from ..plan.question import Work
 
 IMAGE_DIMENSIONS = 3

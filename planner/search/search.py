@@ -18,8 +18,9 @@ from ..cost.run_cost import samples_of, steps_of
 from ..goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ..memory.rank_memory import RankMemory
 from ..offload.host_memory import ordered
-from ..plan.asked import AskedQuestion
-from ..plan.plan import Hidden, NearMiss, Plan, PriceDates, Recommended, Rejected
+from ..plan.answer.answer_parts import Hidden, NearMiss, PriceDates, Recommended, Rejected
+from ..plan.answer.asked import AskedQuestion
+from ..plan.plan import Plan
 from ..plan.question import Question
 from ..predict.input_wait import unknown_input_notes
 from ..predict.kept.kept_tables import KeptTables

@@ -15,7 +15,7 @@ from ...catalog.vocabulary import PRECISIONS, STACKS, Precision, Recompute, Stac
 from ...profiles.profile import Profile
 from ..cost.run_cost import given_samples
 from ..hardware.device import supported_precisions
-from ..plan.asked import AskedBatch
+from ..plan.answer.asked import AskedBatch
 from ..plan.layout import Layout
 from ..plan.question import Choices, Machine, Question
 from .across_samples import kept_micro_batch

@@ -12,8 +12,8 @@ from ...profiles.profile import NUMERICS_OF_PRECISION
 from ..cost.run_cost import samples_of, steps_of
 from ..hardware.cluster import Site
 from ..offload.host_copies import NOTHING
+from ..plan.answer.answer_parts import Rejected
 from ..plan.layout import Layout
-from ..plan.plan import Rejected
 from ..plan.question import Question
 from ..plan.setup import Setup
 from ..predict.input_wait import is_input_known

@@ -18,7 +18,8 @@ from gpuplan.launcher.skypilot import prices
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.origin import origin_of
 from gpuplan.launcher.store.plan_file import given_plan
-from gpuplan.planner.plan.plan import CatalogueFacts, Estimate
+from gpuplan.planner.plan.answer.answer_parts import CatalogueFacts
+from gpuplan.planner.plan.answer.estimate import Estimate
 
 REQUEST = LaunchRequest(outputs=parse_outputs("s3://bucket/runs"), steps=5)
 MODEL = "def build_model(): ...\ndef build_dataset(): ...\n"

@@ -20,7 +20,9 @@ from gpuplan.launcher.store.launch_record import Attempt, LaunchRecord
 from gpuplan.launcher.store.launches import default_ledger
 from gpuplan.launcher.store.spending_limits import SpendingLimits
 from gpuplan.planner.cost.bought import stops_bought
-from gpuplan.planner.plan.plan import CatalogueFacts, Estimate, Plan, Stops
+from gpuplan.planner.plan.answer.answer_parts import CatalogueFacts
+from gpuplan.planner.plan.answer.estimate import Estimate
+from gpuplan.planner.plan.plan import Plan, Stops
 from gpuplan.profiles.user_model.spec import ModelSpec
 
 A100 = "A100-40GB-SXM"

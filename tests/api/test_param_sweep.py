@@ -9,7 +9,7 @@ from answers import make_plan, make_ranked_estimate
 from gpuplan import api
 from gpuplan.api import param_sweep
 from gpuplan.catalog.errors import UsageError, UserFileError
-from gpuplan.planner.plan.plan import Estimate
+from gpuplan.planner.plan.answer.estimate import Estimate
 
 
 class Engine:

@@ -7,34 +7,36 @@ from decimal import Decimal
 from typing import Any
 
 from gpuplan.catalog.units import GIB
-from gpuplan.planner.plan.asked import (
+from gpuplan.planner.plan.answer.answer_parts import (
+    CatalogueFacts,
+    Headlines,
+    Hidden,
+    PriceDates,
+    Recommended,
+    Rejected,
+    WorkloadFacts,
+)
+from gpuplan.planner.plan.answer.asked import (
     AskedBatch,
     AskedMachine,
     AskedQuestion,
     AskedWork,
     Limits,
 )
+from gpuplan.planner.plan.answer.estimate import Estimate
 from gpuplan.planner.plan.ids import plan_id
 from gpuplan.planner.plan.layout import Layout, parse_layout
 from gpuplan.planner.plan.plan import (
     Breakdown,
-    CatalogueFacts,
     ChosenOffer,
     CostLine,
-    Estimate,
     Estimated,
     EstimatedMemory,
-    Headlines,
-    Hidden,
     MemoryBreakdown,
     Plan,
-    PriceDates,
-    Recommended,
-    Rejected,
     RunCost,
     Stops,
     WholeJob,
-    WorkloadFacts,
 )
 
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ....planner.plan.plan import Estimate
+from ....planner.plan.answer.estimate import Estimate
 
 
 def render_csv(answer: Estimate) -> str:

@@ -10,7 +10,9 @@ from rich.text import Text
 from ....catalog.text.money import format_money
 from ....catalog.text.quantity import UNKNOWN
 from ....catalog.types import port_of
-from ....planner.plan.plan import Estimate, Plan, Recommended
+from ....planner.plan.answer.answer_parts import Recommended
+from ....planner.plan.answer.estimate import Estimate
+from ....planner.plan.plan import Plan
 from ..text.columns import packed
 from ..text.energy import CARBON_HEADING, CARBON_MARK, carbon_cell
 from ..text.wording import REJECTIONS, describe_cost, describe_rejected, per_million, spot_marks

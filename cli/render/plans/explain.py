@@ -15,14 +15,8 @@ from ....catalog.text.quantity import (
     format_seconds,
     format_share,
 )
-from ....planner.plan.plan import (
-    Basis,
-    ChosenOffer,
-    Estimate,
-    EstimatedMemory,
-    MemoryBreakdown,
-    Plan,
-)
+from ....planner.plan.answer.estimate import Estimate
+from ....planner.plan.plan import Basis, ChosenOffer, EstimatedMemory, MemoryBreakdown, Plan
 from ..text.columns import aligned, column_widths, packed
 from ..text.energy import energy_items, energy_origin
 from ..text.money_items import data_items, money_items, own_items, paid_lines, priced, terms_items

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ....catalog.text.money import format_money, format_price
 from ....catalog.text.quantity import format_bytes, format_gib, format_part, format_seconds
-from ....planner.plan.plan import Estimate, Plan
+from ....planner.plan.answer.estimate import Estimate
+from ....planner.plan.plan import Plan
 from ..text.energy import energy_items
 from ..text.grid import Column, Grid, markdown_table
 from ..text.money_items import (

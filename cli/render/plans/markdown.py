@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ....planner.plan.plan import Estimate, Plan
+from ....planner.plan.answer.estimate import Estimate
+from ....planner.plan.plan import Plan
 from ..text.columns import Align
 from ..text.wording import describe_cost
 from .estimate import counts, marks, not_counted

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ....catalog.text.quantity import UNKNOWN, format_count, format_part, format_seconds
-from ....planner.plan.param_sweep import Sweep, SweepRow
+from ....planner.plan.answer.param_sweep import Sweep, SweepRow
 from ....planner.plan.plan import Plan
 from ...terminal.output import Screen
 from ..text.columns import packed, wrapped

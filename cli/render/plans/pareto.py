@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from ....api.pareto import Frontier
 from ....catalog.text.money import format_money
 from ....catalog.text.quantity import format_duration, format_share
-from ....planner.plan.plan import Estimate, Plan
+from ....planner.plan.answer.estimate import Estimate
+from ....planner.plan.plan import Plan
 from ..text.columns import packed
 
 WIDEST = 100

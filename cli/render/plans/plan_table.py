@@ -17,7 +17,8 @@ from ....catalog.text.quantity import (
     format_spread,
 )
 from ....catalog.types import CPU_PREFIX
-from ....planner.plan.plan import Estimate, Plan
+from ....planner.plan.answer.estimate import Estimate
+from ....planner.plan.plan import Plan
 from ..text.columns import GAP, Align, column_widths, padded, total_width
 from ..text.energy import CARBON_HEADING, carbon_cell
 from ..text.wording import describe_spot, describe_use, per_million, unknown_spot

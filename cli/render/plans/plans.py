@@ -10,7 +10,8 @@ from datetime import datetime
 from rich.text import Text
 
 from ....catalog.text.quantity import UNKNOWN
-from ....planner.plan.plan import Estimate, Plan
+from ....planner.plan.answer.estimate import Estimate
+from ....planner.plan.plan import Plan
 from ..text.columns import Align, aligned, column_widths, packed
 from ..text.grid import Column, Grid, markdown_table
 from ..text.wording import describe_cost, per_million

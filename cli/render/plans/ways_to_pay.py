@@ -8,7 +8,8 @@ from rich.text import Text
 
 from ....catalog.text.money import format_money, format_price
 from ....catalog.text.quantity import UNKNOWN, format_duration
-from ....planner.plan.plan import BuyingWay, Estimate, Plan
+from ....planner.plan.answer.estimate import Estimate
+from ....planner.plan.plan import BuyingWay, Plan
 from ..text.columns import Align, aligned, column_widths, packed
 from ..text.wording import chance_text
 

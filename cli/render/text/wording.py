@@ -11,7 +11,8 @@ from ....catalog.text.money import (
     round_money_interval,
 )
 from ....catalog.text.quantity import DASH, UNKNOWN, format_share
-from ....planner.plan.plan import AT_LEAST, Plan, Rejected
+from ....planner.plan.answer.answer_parts import Rejected
+from ....planner.plan.plan import AT_LEAST, Plan
 
 REJECTIONS = {
     "out_of_memory": "did not fit",

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from ....catalog.units import HOURS_PER_DAY
-from ...plan.answer_parts import PriceDates
+from ...plan.answer.answer_parts import PriceDates
 from ...plan.ids import content_hash
 from ...plan.payment import OwnCurrency
 from ..funding import funding_rows

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import date
 
 from ....catalog.frozen import FrozenModel, Usd
-from ...plan.answer_parts import PriceDates
+from ...plan.answer.answer_parts import PriceDates
 from ...plan.payment import OwnCurrency
 from ..difference.causes import Difference
 from .actual_rows import SpentRow, VarianceRow

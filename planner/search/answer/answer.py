@@ -9,8 +9,16 @@ from typing import get_args
 from ....catalog.types import CPU_PREFIX
 from ....profiles.profile import Profile
 from ...cost.run_cost import samples_of, steps_of
-from ...plan.asked import AskedBatch, AskedMachine, AskedQuestion, AskedWork, Limits, WorkKind
-from ...plan.plan import NearMiss, Plan, PriceDates, Recommended
+from ...plan.answer.answer_parts import NearMiss, PriceDates, Recommended
+from ...plan.answer.asked import (
+    AskedBatch,
+    AskedMachine,
+    AskedQuestion,
+    AskedWork,
+    Limits,
+    WorkKind,
+)
+from ...plan.plan import Plan
 from ...plan.question import Question, Work
 from ..machines.offers import LARGE_CLOUDS
 from .near_miss import near_miss

@@ -9,7 +9,8 @@ from decimal import Decimal
 from ....catalog.text.money import format_money
 from ....catalog.text.quantity import format_duration
 from ....catalog.units import SECONDS_PER_HOUR
-from ...plan.plan import CompileGain, Plan, WholeJob
+from ...plan.answer.answer_parts import CompileGain
+from ...plan.plan import Plan, WholeJob
 from ...plan.question import Question
 from ...predict.kept.model_cache import ModelCache
 from ...predict.step_time import planned_step_s

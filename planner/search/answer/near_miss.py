@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ....catalog.types import CPU_PREFIX
-from ...plan.plan import NearMiss, Plan, Recommended
+from ...plan.answer.answer_parts import NearMiss, Recommended
+from ...plan.plan import Plan
 from ...plan.question import Money
 from .recommended import MOST_HOURS, cost_of, weight
 

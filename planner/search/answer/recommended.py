@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from ....catalog.types import CPU_PREFIX
 from ....catalog.units import HOURS_PER_DAY, SECONDS_PER_HOUR
 from ...cost.dataset_cost import ranked_usd
-from ...plan.plan import Plan, Recommended
+from ...plan.answer.answer_parts import Recommended
+from ...plan.plan import Plan
 from ...plan.question import Money
 from ...plan.runnable import RUN_STACKS
 

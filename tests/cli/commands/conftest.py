@@ -16,7 +16,8 @@ from gpuplan.launcher.skypilot import engine as sky_engine
 from gpuplan.launcher.skypilot import prices
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.origin import origin_of
-from gpuplan.planner.plan.plan import CatalogueFacts, Plan
+from gpuplan.planner.plan.answer.answer_parts import CatalogueFacts
+from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Question
 from gpuplan.profiles.user_model.spec import parse_model_spec
 

@@ -16,7 +16,8 @@ from gpuplan.cli.main import run
 from gpuplan.cli.render.plans.advise import advice_markdown, render_advice
 from gpuplan.cli.render.text.columns import to_text
 from gpuplan.planner.advise.answer import Advice, Change
-from gpuplan.planner.plan.plan import CatalogueFacts, Plan, WorkloadFacts
+from gpuplan.planner.plan.answer.answer_parts import CatalogueFacts, WorkloadFacts
+from gpuplan.planner.plan.plan import Plan
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = Path(__file__).parent / "golden"

@@ -22,7 +22,8 @@ from gpuplan.catalog.clouds.interface import (
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.cli.main import run
 from gpuplan.launcher.store.estimates import Store
-from gpuplan.planner.plan.plan import CatalogueFacts, Plan
+from gpuplan.planner.plan.answer.answer_parts import CatalogueFacts
+from gpuplan.planner.plan.plan import Plan
 
 OUTPUTS = ("--outputs", "s3://results/team")
 

@@ -28,14 +28,9 @@ from gpuplan.cli.render.plans.markdown import render_markdown
 from gpuplan.cli.render.text.columns import to_text
 from gpuplan.cli.terminal import output
 from gpuplan.launcher.store.estimates import Store, StoreError
-from gpuplan.planner.plan.plan import (
-    CompileGain,
-    Estimate,
-    Headlines,
-    NearMiss,
-    Plan,
-    Recommended,
-)
+from gpuplan.planner.plan.answer.answer_parts import CompileGain, Headlines, NearMiss, Recommended
+from gpuplan.planner.plan.answer.estimate import Estimate
+from gpuplan.planner.plan.plan import Plan
 
 GOLDEN = Path(__file__).parent / "golden"
 Golden = Callable[[Path, str], None]

@@ -15,7 +15,7 @@ from gpuplan import api
 from gpuplan.api import param_sweep
 from gpuplan.catalog.errors import UserFileError
 from gpuplan.cli.main import run
-from gpuplan.planner.plan.plan import Estimate
+from gpuplan.planner.plan.answer.estimate import Estimate
 
 GOLDEN = Path(__file__).parent / "golden"
 SCHEMA = Path(__file__).parents[3] / "docs" / "schema" / "sweep-1.0.json"

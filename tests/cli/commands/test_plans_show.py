@@ -15,7 +15,8 @@ from gpuplan.cli.main import run
 from gpuplan.cli.render.plans.plans import render_kept
 from gpuplan.cli.render.text.columns import to_text
 from gpuplan.launcher.store.estimates import Store
-from gpuplan.planner.plan.plan import Estimate, Plan
+from gpuplan.planner.plan.answer.estimate import Estimate
+from gpuplan.planner.plan.plan import Plan
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -20,7 +20,7 @@ from gpuplan.launcher.lifecycle.transitions import ask, begin, wait_started
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.reports import keep_report
 from gpuplan.launcher.store.spending_limits import SpendingLimits
-from gpuplan.planner.plan.plan import Estimate
+from gpuplan.planner.plan.answer.estimate import Estimate
 
 TOKEN, PORT = "a-token", 8765
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -28,8 +28,9 @@ from gpuplan.launcher.skypilot.prices import PriceDifference
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.origin import files_hash, origin_of
 from gpuplan.launcher.store.sourced_plan import SourcedPlan
+from gpuplan.planner.plan.answer.estimate import Estimate
 from gpuplan.planner.plan.layout import parse_layout
-from gpuplan.planner.plan.plan import Estimate, Plan
+from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Choices, Money, Question, Work
 from gpuplan.profiles.user_model.spec import parse_model_spec
 

@@ -1,7 +1,7 @@
 """The text below a field is its description in the JSON Schema."""
 
+from gpuplan.planner.plan.answer.estimate import Estimate
 from gpuplan.planner.plan.parts import EstimatedMemory
-from gpuplan.planner.plan.plan import Estimate
 from gpuplan.planner.plan.schema import descriptions, schema_of
 
 

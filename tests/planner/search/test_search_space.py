@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpuplan.catalog.errors import UsageError
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.planner.plan.asked import AskedBatch
+from gpuplan.planner.plan.answer.asked import AskedBatch
 from gpuplan.planner.plan.layout import Layout
 from gpuplan.planner.plan.plan import Precision
 from gpuplan.planner.plan.question import Choices, Machine, Question, Work

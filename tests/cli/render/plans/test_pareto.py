@@ -5,7 +5,9 @@ from answers import make_estimate, make_job, make_offer, make_plan, make_run
 
 from gpuplan.api.pareto import Frontier
 from gpuplan.cli.render.plans.pareto import render_pareto
-from gpuplan.planner.plan.plan import Estimate, Plan, Recommended
+from gpuplan.planner.plan.answer.answer_parts import Recommended
+from gpuplan.planner.plan.answer.estimate import Estimate
+from gpuplan.planner.plan.plan import Plan
 
 
 def plan(usd: float, hours: float, *, nodes: int = 1) -> Plan:

@@ -23,7 +23,8 @@ from gpuplan.launcher.store.accounting import spent_usd
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.origin import origin_of
 from gpuplan.launcher.store.spending_limits import SpendingLimits
-from gpuplan.planner.plan.plan import CatalogueFacts, ChosenOffer, Plan
+from gpuplan.planner.plan.answer.answer_parts import CatalogueFacts
+from gpuplan.planner.plan.plan import ChosenOffer, Plan
 
 MODEL = "def build_model(): ...\ndef build_dataset(): ...\n"
 BOOK = """

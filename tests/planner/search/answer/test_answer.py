@@ -4,7 +4,7 @@ from datetime import date
 
 from answers import make_offer, make_plan, make_run
 
-from gpuplan.planner.plan.asked import AskedBatch
+from gpuplan.planner.plan.answer.asked import AskedBatch
 from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Machine, Money, Question, Work
 from gpuplan.planner.search.answer.answer import answer_of, asked_question, price_dates

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from answers import make_offer, make_plan, make_run
 
-from gpuplan.planner.plan.plan import NearMiss, Plan
+from gpuplan.planner.plan.answer.answer_parts import NearMiss
+from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Money, Question
 from gpuplan.planner.search.answer.answer import answer_of
 from gpuplan.planner.search.answer.near_miss import obstacles

@@ -8,7 +8,7 @@ import pytest
 from answers import make_asked, make_plan, make_run
 
 from gpuplan.catalog.snapshot import Catalogue, load_catalogue
-from gpuplan.planner.plan.asked_words import limit_items
+from gpuplan.planner.plan.answer.asked_words import limit_items
 from gpuplan.planner.plan.ids import plan_id
 from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Sort, Work

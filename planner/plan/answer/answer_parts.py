@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 
-from ...catalog.frozen import FrozenModel, Usd
-from ...catalog.listing.sources import PriceSource
+from ....catalog.frozen import FrozenModel, Usd
+from ....catalog.listing.sources import PriceSource
 
 
 class CatalogueFacts(FrozenModel):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ...catalog.frozen import FrozenModel, Usd
-from ...catalog.vocabulary import PurchaseWish
-from .question import Sort
+from ....catalog.frozen import FrozenModel, Usd
+from ....catalog.vocabulary import PurchaseWish
+from ..question import Sort
 
 WorkKind = Literal["tokens", "samples", "epochs", "steps"]
 BatchSource = Literal["option", "rule", "layout"]

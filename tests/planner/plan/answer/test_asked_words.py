@@ -3,7 +3,7 @@
 import pytest
 from answers import make_ranked_estimate
 
-from gpuplan.planner.plan.asked_words import work_items
+from gpuplan.planner.plan.answer.asked_words import work_items
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from gpuplan.planner.plan.answer_parts import PriceDates
+from gpuplan.planner.plan.answer.answer_parts import PriceDates
 
 
 @pytest.mark.parametrize(

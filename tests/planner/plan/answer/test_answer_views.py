@@ -8,7 +8,8 @@ import pytest
 from answers import make_estimate, make_offer, make_plan, make_ranked_estimate, make_run
 
 from gpuplan.catalog.errors import UsageError
-from gpuplan.planner.plan.plan import Estimate, Recommended
+from gpuplan.planner.plan.answer.answer_parts import Recommended
+from gpuplan.planner.plan.answer.estimate import Estimate
 
 
 def recommended_estimate(**changes: Any) -> Estimate:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...catalog.frozen import FrozenModel
+from ....catalog.frozen import FrozenModel
+from ..plan import SCHEMA_VERSION, Plan
+from ..rows import flat, frame, paths
 from . import asked_words
+from .answer_parts import CatalogueFacts, Recommended, Rejected, WorkloadFacts
 from .asked import AskedBatch, AskedQuestion
-from .plan import SCHEMA_VERSION, CatalogueFacts, Plan, Recommended, Rejected, WorkloadFacts
-from .rows import flat, frame, paths
 
 
 class SweepRow(FrozenModel):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from ...catalog.errors import UsageError
-from ...catalog.text.money import format_money
-from ...catalog.text.quantity import format_count, format_duration
-from ...catalog.units import SECONDS_PER_HOUR
-from ...profiles.user_model.lora_settings import LORA, parse_lora
+from ....catalog.errors import UsageError
+from ....catalog.text.money import format_money
+from ....catalog.text.quantity import format_count, format_duration
+from ....catalog.units import SECONDS_PER_HOUR
+from ....profiles.user_model.lora_settings import LORA, parse_lora
 from .asked import AskedBatch, AskedQuestion
 
 PURCHASES = {

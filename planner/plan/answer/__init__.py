@@ -1,0 +1,1 @@
+"""What is answered: the question repeated, the plans, what fell out, what to look at first."""
