@@ -16,6 +16,8 @@ from .interface import CloudError
 PRICES_URL = "https://prices.azure.com/api/retail/prices"
 """https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices
 (2026-11-23)."""
+VERSION = "2023-01-01-preview"
+"""Rates of savings plans are in the rows of this version and of no older one; same address."""
 LARGEST_ANSWER_BYTES = 32 * 2**20
 """A page holds at most 1,000 rows of under 1 kB; what is larger is no page."""
 MOST_PAGES = 500
@@ -36,7 +38,8 @@ class AzurePrices:
     def of(self, instance_type: str) -> list[Mapping[str, Any]]:
         """Return every row of one instance type, of all regions and ways of buying."""
         chosen = f"serviceName eq 'Virtual Machines' and armSkuName eq '{instance_type}'"
-        query = urllib.parse.urlencode({"currencyCode": "'USD'", "$filter": chosen})
+        given = {"api-version": VERSION, "currencyCode": "'USD'", "$filter": chosen}
+        query = urllib.parse.urlencode(given)
         return [row for page in self._pages(f"{self._url}?{query}") for row in page]
 
     def _pages(self, first: str) -> Iterator[list[Mapping[str, Any]]]:

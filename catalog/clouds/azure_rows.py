@@ -31,6 +31,9 @@ TERM_RULE = "azure-reservation-term"
 YEARS = {"1 Year": 1, "3 Years": 3}
 RESERVATION = "Reservation"
 RESERVATION_SOURCE = "Azure Retail Prices API (a reservation's price of the whole term ÷ its hours)"
+SAVINGS_RULE = "azure-savings-plan"
+"""A rate of a savings plan for another term than one and three years, or for none."""
+SAVINGS_SOURCE = "Azure Retail Prices API (savings plan for compute)"
 PLACEHOLDER_RULE = "azure-placeholder"
 """A meter that is announced but not sold yet costs $0."""
 TIER_RULE = "azure-tier"
@@ -43,9 +46,13 @@ SERVICE_RULE = "azure-other-service"
 def read_retail_prices(
     items: Iterable[Mapping[str, Any]], *, today: date
 ) -> Iterator[PriceRow | CommitmentRow | Refused]:
-    """Yield the price of each row: on demand, spot or reserved; or why it is not taken."""
+    """Yield the prices of each row: on demand, spot, reserved, by plan; or why none is taken."""
     for item in items:
-        yield _row_of(item, today)
+        row = _row_of(item, today)
+        yield row
+        if isinstance(row, PriceRow) and row.purchase == "on-demand":
+            for rate in item.get("savingsPlan") or ():
+                yield _saved(row, rate)
 
 
 def _row_of(item: Mapping[str, Any], today: date) -> PriceRow | CommitmentRow | Refused:
@@ -103,6 +110,34 @@ def _reserved(
         usd_per_hour=(usd / (years * HOURS_PER_YEAR)).quantize(MICRO_USD),
         price_date=today,
         source=RESERVATION_SOURCE,
+    )
+
+
+def _saved(row: PriceRow, rate: Any) -> CommitmentRow | Refused:
+    """Return the price of an hour by a savings plan, which stands in the machine's own row."""
+
+    def refused(rule: str, why: str) -> Refused:
+        return Refused(
+            rule=rule, provider=PROVIDER, region=row.region, what=row.instance_type, why=why
+        )
+
+    term = rate.get("term") if isinstance(rate, Mapping) else None
+    years = YEARS.get(str(term))
+    if years is None:
+        return refused(SAVINGS_RULE, f"the term of the plan is {term}")
+    usd = decimal_of(rate.get("retailPrice"))
+    if usd is None:
+        return refused("not-a-number", f"the rate of the plan is {rate.get('retailPrice')!r}")
+    if usd == 0:
+        return refused(PLACEHOLDER_RULE, f"a plan of {term} costs $0")
+    return CommitmentRow(
+        provider=PROVIDER,
+        region=row.region,
+        instance_type=row.instance_type,
+        term_years=years,
+        usd_per_hour=usd,
+        price_date=row.price_date,
+        source=SAVINGS_SOURCE,
     )
 
 

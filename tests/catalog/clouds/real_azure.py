@@ -222,6 +222,16 @@ def test_reservations_prices_are_those_of_an_hour(azure) -> None:
     assert (row.region, row.term_years, row.usd_per_hour) == ("eastus", 1, Decimal(63))
 
 
+def test_savings_plans_are_answered_in_the_same_rows(azure, world) -> None:
+    plans = [{"unitPrice": 51.0, "retailPrice": 51.0, "term": "3 Years"}]
+    world.meters = [meter(98.32, savingsPlan=plans)]
+    [row] = azure.offers(asked(), no_tell).commitments
+    assert (row.region, row.term_years, row.usd_per_hour) == ("eastus", 3, Decimal(51))
+    # https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices:
+    # "Rates for savings plans are only available with" this version.
+    assert world.versions == {"2023-01-01-preview"}
+
+
 def test_a_login_that_is_none_says_what_makes_one(server: Server) -> None:
     errors = import_module("azure.core.exceptions")
     policies = import_module("azure.core.pipeline.policies")

@@ -31,6 +31,50 @@ def test_a_reservation_is_its_whole_price_over_its_hours(term, usd, years, usd_p
     assert (read.term_years, read.usd_per_hour) == (years, Decimal(usd_per_hour))
 
 
+def plan(term: str, usd: float) -> dict[str, object]:
+    """A rate of a savings plan, as it stands in the row of the machine.
+
+    https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices
+    """
+    return {"unitPrice": usd, "retailPrice": usd, "term": term}
+
+
+def test_a_rows_savings_plans_are_commitments_of_the_same_machine() -> None:
+    rows = [meter(98.32, savingsPlan=[plan("3 Years", 47.5), plan("1 Year", 67.25)])]
+    on_demand, *plans = read_retail_prices(rows, today=TODAY)
+    assert isinstance(on_demand, PriceRow) and on_demand.usd_per_hour == Decimal("98.32")
+    assert [(one.term_years, one.usd_per_hour) for one in plans] == [  # type: ignore[union-attr]
+        (3, Decimal("47.5")),
+        (1, Decimal("67.25")),
+    ]
+    assert {one.source for one in plans} != {on_demand.source}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("plans", "rule"),
+    [
+        ([plan("5 Years", 40.0)], "azure-savings-plan"),
+        ([{"retailPrice": 40.0}], "azure-savings-plan"),
+        (["1 Year"], "azure-savings-plan"),
+        ([plan("1 Year", 0.0)], "azure-placeholder"),
+        ([plan("1 Year", float("nan"))], "not-a-number"),
+        ([{"term": "1 Year"}], "not-a-number"),
+    ],
+)
+def test_a_rate_that_is_none_is_refused_and_the_machine_is_not(plans, rule) -> None:
+    on_demand, read = read_retail_prices([meter(98.32, savingsPlan=plans)], today=TODAY)
+    assert isinstance(on_demand, PriceRow) and isinstance(read, Refused)
+    assert (read.rule, read.region, read.what) == (rule, "eastus", "Standard_ND96isr_H100_v5")
+
+
+def test_spot_and_a_refused_row_have_no_savings_plan() -> None:
+    plans = [plan("1 Year", 10.0)]
+    spot = meter(21.5, skuName="ND96isr H100 v5 Spot", savingsPlan=plans)
+    windows = meter(102.7, productName="Virtual Machines NDsr H100 v5 Windows", savingsPlan=plans)
+    reads = list(read_retail_prices([spot, windows, meter(98.32, savingsPlan=None)], today=TODAY))
+    assert not any(isinstance(one, CommitmentRow) for one in reads)
+
+
 def test_a_price_that_is_a_float_is_exact() -> None:
     [read] = read_retail_prices([meter(3.673)], today=TODAY)
     assert isinstance(read, PriceRow)

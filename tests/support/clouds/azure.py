@@ -110,6 +110,8 @@ class AzureWorld:
         self.reserved = {"training": ("East US", [reserved("h100", 4, 1)])}
         self.faults: Callable[[str], Answer | None] = lambda _path: None
         self.paths: list[str] = []
+        self.versions: set[str] = set()
+        """Of the price list, as it was asked for."""
         self.url = ""
 
     def __call__(self, request: Request) -> Answer:
@@ -130,6 +132,8 @@ class AzureWorld:
 
     def _prices(self, asked: dict[str, str]) -> Any:
         start = int(asked.get("$skip") or 0)
+        if "api-version" in asked:
+            self.versions.add(asked["api-version"])
         following = None
         if start + PAGE < len(self.meters):
             following = f"{self.url}/prices?$skip={start + PAGE}"
