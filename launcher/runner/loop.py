@@ -229,7 +229,10 @@ class Loop:
         loss, norm = trainer.step(made, self._parts.mark)
         rate = trainer.optimizer.param_groups[0].get("lr")
         self._unreported.append((self._feed.waited_s, norm, rate))
-        self._schedule.after_step(self._outcome.step + 1)
+        scaler = trainer.scaler
+        self._schedule.after_step(
+            self._outcome.step + 1, skipped=scaler is not None and scaler.skipped_step
+        )
         if self._own is not None:
             self._own.after_step(self._outcome.step + 1)
         return self._control.exchange(

@@ -70,6 +70,13 @@ def make_scaler(execution: Execution, device: torch.device) -> LossScaler | None
 class LossScaler(torch.amp.GradScaler):
     """GradScaler for sharded gradients: an overflow on one rank skips the step on every rank."""
 
+    _found: Tensor | None = None
+
+    @property
+    def skipped_step(self) -> bool:
+        """Whether the last step changed no weight; reads what the step has waited for already."""
+        return self._found is not None and bool(self._found.item())
+
     def _unscale_grads_(
         self,
         optimizer: torch.optim.Optimizer,
@@ -89,6 +96,7 @@ class LossScaler(torch.amp.GradScaler):
             )
         if dist.is_initialized():
             dist.all_reduce(found_inf, dist.ReduceOp.MAX)
+        self._found = found_inf
         return {found_inf.device: found_inf}
 
 

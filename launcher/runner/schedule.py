@@ -16,8 +16,9 @@ from ...profiles.user_model.schedulers import Stepped
 from ...profiles.user_model.workload import Workload
 from .training_options import COSINE, LINEAR, TrainingOptions
 
-STEPS, COUNTED = "steps_of_run", "last_epoch"
-"""Keys of a schedule's state: the steps that it was made for; how often it has stepped."""
+STEPS, COUNTED, SKIPPED = "steps_of_run", "last_epoch", "skipped_steps"
+"""Keys of a schedule's state: the steps that it was made for; how often it has stepped; in how many
+steps it could not, since they changed no weight."""
 OF_GROUPS = ("base_lrs", "_last_lr")
 """Lists of a schedule's state with a number for each parameter group, which layouts split."""
 
@@ -105,22 +106,31 @@ class Schedule:
         self._steps_per_epoch = steps_per_epoch
         self._steps = steps
         self._optimizer = optimizer
+        self._skipped = 0
+        """Steps that changed no weight."""
         self._first_rates = [deepcopy(group.get("lr")) for group in optimizer.param_groups]
 
-    def after_step(self, step: int) -> None:
+    def after_step(self, step: int, *, skipped: bool = False) -> None:
         """Set the rate of the next step.
 
         Args:
             step: steps that are done.
+            skipped: whether the last one changed no weight, as fp16 does where gradients overflow:
+                what steps with the optimizer then waits, what steps with the data does not.
         """
+        self._skipped += skipped
         for one in self._parts:
-            every = one.frequency * (self._steps_per_epoch if one.interval == "epoch" else 1)
-            if step % every == 0:
+            if one.interval == "epoch":
+                is_due = step % (one.frequency * self._steps_per_epoch) == 0
+            else:
+                is_due = not skipped and (step - self._skipped) % one.frequency == 0
+            if is_due:
                 one.scheduler.step()
 
     def state(self) -> list[dict[str, Any]]:
         """Return the state of every part."""
-        return [{**one.scheduler.state_dict(), STEPS: self._steps} for one in self._parts]
+        of_run = {STEPS: self._steps, SKIPPED: self._skipped}
+        return [{**one.scheduler.state_dict(), **of_run} for one in self._parts]
 
     def restore(self, state: Sequence[dict[str, Any]]) -> None:
         """Take it back; another layout may have other parameter groups.
@@ -128,12 +138,13 @@ class Schedule:
         A schedule keeps the length of the run in its state: where that is another now, it is gone
         through again up to here, not read.
         """
+        self._skipped = max((found.get(SKIPPED, 0) for found in state), default=0)
         of_steps = {found.get(STEPS, self._steps) for found in state}
         if of_steps - {self._steps} and all(COUNTED in found for found in state):
             self._go_through([int(found[COUNTED]) for found in state])
             return
         for one, saved in zip(self._parts, state, strict=False):
-            found = {name: value for name, value in saved.items() if name != STEPS}
+            found = {name: value for name, value in saved.items() if name not in (STEPS, SKIPPED)}
             now = one.scheduler.state_dict()
             other = {
                 name: now[name]
