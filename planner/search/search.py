@@ -40,7 +40,7 @@ from .candidate import Candidate
 from .frozen_ways import frozen_notes, refuse_nothing_frozen
 from .layouts.some_layers import equal_layers, further_share
 from .machines.offers import NO_SPOT_PRICES, Market, SpotPrices, refuse_unknown_place, survey
-from .machines.runs_here import is_run, stands_apart
+from .machines.runs_here import is_run, needs_build, stands_apart
 from .progress import Progress, untold
 from .search_space import Space, asked_batch, asked_stack, refuse_other_devices, space_of
 from .sweep import Sweep
@@ -196,6 +196,7 @@ def _outcome(
         plan_of,
         runs=lambda one: is_run(one, cache.profile),
         stands_apart=lambda one: stands_apart(one.one_node.accelerator, cache.profile),
+        needs_build=lambda one: needs_build(one.one_node.accelerator, cache.profile),
     )
     best = answer_of(ranked.plans, question, is_batch_free=space.global_batch is None)
     across = across_samples_warnings(cache.profile, question.choices, space.global_batch)

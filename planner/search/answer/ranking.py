@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from ....catalog.units import SECONDS_PER_HOUR
@@ -11,7 +12,7 @@ from ...plan.plan import Plan
 from ...plan.question import HIDDEN_ABOVE, By, Money, Question, Sort
 from ..candidate import Candidate, sort_key
 from ..machines.offers import LARGE_CLOUDS
-from .recommended import cost_of, most_sensible_usd, weight_of
+from .recommended import cost_of, most_sensible_cost, weight_of
 
 TRIES_PER_GROUP = 6
 """Candidates of one group that are checked exactly before it is given up."""
@@ -24,6 +25,7 @@ FEW_PROVIDERS = 4
 """Of so many providers that are named, each has a plan on every accelerator it sells."""
 
 PlanOf = Callable[[Candidate], Plan | None]
+WeightOf = Callable[[Candidate], tuple[bool, float]]
 SpanOf = Callable[[Plan], tuple[float, float] | None]
 
 
@@ -42,6 +44,7 @@ def rank(
     *,
     runs: Callable[[Candidate], bool],
     stands_apart: Callable[[Candidate], bool],
+    needs_build: Callable[[Candidate], bool],
 ) -> Ranked:
     """Return plans in order: one per group, or all of them on request.
 
@@ -56,6 +59,7 @@ def rank(
         plan_of: finishes a candidate; None where it does not fit after all.
         runs: whether gpuplan's runner carries a candidate out.
         stands_apart: whether its accelerator needs a port, or torch built from source.
+        needs_build: whether it needs a build of torch that pip does not bring.
     """
     sort: Sort = question.money.sort or "cost"
     in_order = sorted(candidates, key=lambda one: one.order(sort))
@@ -80,9 +84,9 @@ def rank(
         chosen = _best_of_groups(own, by, sort, top, plan_of)
         chosen += _best_of_groups(apart, by, sort, few, plan_of)
         chosen += _best_of_groups(cpus, by, sort, most_cpus, plan_of)
-    chosen += _extremes(
-        own, [one for one in dear if not stands_apart(one)], chosen, question.money, plan_of, runs
-    )
+    weight = partial(_weight, money=question.money, needs_build=needs_build)
+    own_dear = [one for one in dear if not stands_apart(one)]
+    chosen += _extremes(own, own_dear, chosen, weight, plan_of, runs)
     # The exact check may have shrunk a plan's micro-batch, so that plans are ordered again.
     max_oom = question.money.max_oom
     chosen.sort(key=lambda plan: (plan.stands_apart, *_plan_order(plan, sort, max_oom)))
@@ -185,7 +189,7 @@ def _extremes(
     candidates: list[Candidate],
     dear: list[Candidate],
     chosen: list[Plan],
-    money: Money,
+    weight: WeightOf,
     plan_of: PlanOf,
     runs: Callable[[Candidate], bool],
 ) -> list[Plan]:
@@ -194,7 +198,9 @@ def _extremes(
     if not devices:
         return []
     priced = [one for one in devices if one.usd < float("inf")]
-    limit = most_sensible_usd([(one.usd, _waited(one)) for one in priced if not one.is_risky])
+    limit = most_sensible_cost(
+        (one.usd, _waited(one), _spent_usd(one)) for one in priced if not one.is_risky
+    )
     near = [one for one in priced if one.usd <= limit]
     large = [
         one
@@ -206,7 +212,7 @@ def _extremes(
     wanted = (
         sorted(near or devices, key=lambda one: one.order("time")),
         sorted(devices, key=lambda one: one.order("memory")),
-        *([_by_weight(near, money), _by_weight(large, money)] if near and near[0].steps else []),
+        *([sorted(near, key=weight), sorted(large, key=weight)] if near and near[0].steps else []),
     )
     known = {_rented(plan) for plan in chosen}
     extra: list[Plan] = []
@@ -226,26 +232,31 @@ def _rented(plan: Plan) -> tuple[object, ...]:
     return *machines, plan.runnable
 
 
-def _by_weight(candidates: Sequence[Candidate], money: Money) -> list[Candidate]:
-    """Return the candidates as `recommended` orders plans."""
-
-    def key(one: Candidate) -> tuple[bool, float]:
-        return one.is_risky, weight_of(
-            one.usd,
-            one.seconds / SECONDS_PER_HOUR,
-            one.nodes,
-            money,
-            is_reserved=one.is_reserved,
-            in_dollars=one.limited_by is None,
-        )
-
-    return sorted(candidates, key=key)
+def _weight(
+    one: Candidate, *, money: Money, needs_build: Callable[[Candidate], bool]
+) -> tuple[bool, float]:
+    """Return the key by which `recommended` orders plans."""
+    return one.is_risky, weight_of(
+        one.usd,
+        one.seconds / SECONDS_PER_HOUR,
+        one.nodes,
+        money,
+        is_reserved=one.is_reserved,
+        other_build=needs_build(one),
+        spent_usd=_spent_usd(one),
+    )
 
 
 def _waited(one: Candidate) -> float:
-    """Return the hours that somebody waits for the job, where its cost is a sum of dollars."""
-    is_job = one.steps is not None and one.limited_by is None
-    return one.seconds / SECONDS_PER_HOUR if is_job else 0.0
+    """Return the hours of the whole job; 0 without an amount of work, where nobody waits for it."""
+    return 0.0 if one.steps is None else one.seconds / SECONDS_PER_HOUR
+
+
+def _spent_usd(one: Candidate) -> float | None:
+    """Return the dollars that are spent, where limits say how much is trained for them."""
+    if one.limited_by is None:
+        return None
+    return one.usd_per_hour * one.seconds / SECONDS_PER_HOUR
 
 
 def _first_plans(candidates: Sequence[Candidate], wanted: int, plan_of: PlanOf) -> list[Plan]:

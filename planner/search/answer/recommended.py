@@ -29,6 +29,10 @@ LEAST_USD_PER_DAY = 20.0
 the $70 an hour of a software developer (mean of May 2024, U.S. Bureau of Labor Statistics,
 https://www.bls.gov/oes/current/oes151252.htm), rounded. Without it $18 for five days on one old
 device would come before $70 for four hours. The quarter of an hour is a judgement."""
+OTHER_BUILD_USD = 20.0
+"""What it weighs, once, that a device needs a build of torch which pip does not bring: somebody
+looks for a quarter of an hour whether all that the file imports is to be had for it. A
+judgement."""
 DOUBLING = 0.05
 """What twice the nodes weigh, as a share of the cost: each must be had at the same moment, in one
 place, and any of them may fail. A judgement, not a measurement."""
@@ -70,10 +74,14 @@ def sensible(
         found = [p for p in found if p.run is None or p.run.steps >= FEWEST_STEPS] or found
     if money.deadline_s is None:
         found = [p for p in found if p.whole_job is None or p.whole_job.hours <= MOST_HOURS]
-        jobs = [(usd, _hours(plan)) for plan in found if (usd := cost_of(plan)) is not None]
         if any(plan.whole_job is not None for plan in found):
-            limit = most_sensible_usd(jobs, in_dollars=not any(_limited(plan) for plan in found))
-            found = [p for p in found if (usd := cost_of(p)) is None or usd <= limit]
+            jobs = (
+                (cost, _hours(plan), _spent_usd(plan))
+                for plan in found
+                if (cost := cost_of(plan)) is not None
+            )
+            limit = most_sensible_cost(jobs)
+            found = [p for p in found if (cost := cost_of(p)) is None or cost <= limit]
     return tuple(found)
 
 
@@ -96,45 +104,55 @@ def cost_of(plan: Plan) -> float | None:
 def weight(plan: Plan, money: Money) -> float:
     """Return what a plan weighs; the lightest is recommended.
 
-    The cost and the waiting, times 1 + a share for every doubling of the nodes, and more where
-    machines are usually had by reservation only; infinite where the price or the amount of work is
-    not known.
+    The cost, the waiting and another build of torch, times 1 + a share for every doubling of the
+    nodes, and more where machines are usually had by reservation only; infinite where the price or
+    the amount of work is not known.
     """
-    usd = cost_of(plan)
-    if usd is None or plan.whole_job is None:
+    cost = cost_of(plan)
+    if cost is None or plan.whole_job is None:
         return math.inf
     return weight_of(
-        usd,
+        cost,
         plan.whole_job.hours,
         plan.nodes,
         money,
         is_reserved=plan.usually_reserved,
-        in_dollars=not _limited(plan),
+        other_build=plan.needs_build is not None,
+        spent_usd=_spent_usd(plan),
     )
 
 
 def weight_of(
-    usd: float,
+    cost: float,
     hours: float,
     nodes: int,
     money: Money,
     *,
     is_reserved: bool,
-    in_dollars: bool = True,
+    other_build: bool = False,
+    spent_usd: float | None = None,
 ) -> float:
     """Return what a job weighs that costs and takes so much on so many nodes (`weight`).
 
     All its hours weigh the share of the cost that they are of the patience, and at least
-    `LEAST_USD_PER_DAY`; only the share where `usd` is no sum of dollars.
+    `LEAST_USD_PER_DAY`.
+
+    Args:
+        cost: as `cost_of`.
+        hours: from the request to the end.
+        nodes: rented at the same time.
+        money: limits that were given.
+        is_reserved: whether the machines are usually had by reservation only.
+        other_build: whether torch must be of a build that pip does not bring.
+        spent_usd: the dollars behind a cost that is the reciprocal of what is trained.
     """
     patience = PATIENCE_HOURS
     if money.deadline_s is not None:
         patience = money.deadline_s / SECONDS_PER_HOUR
-    waiting = usd * hours / patience
-    if in_dollars:
-        waiting = max(waiting, waiting_usd(hours))
+    waiting = max(cost * hours / patience, _as_cost(waiting_usd(hours), cost, spent_usd))
+    build = _as_cost(OTHER_BUILD_USD, cost, spent_usd) if other_build else 0.0
     hard_to_get = 1 + RESERVED if is_reserved else 1.0
-    return hard_to_get * (usd + waiting) * (1 + DOUBLING * math.log2(nodes))
+    return hard_to_get * (cost + waiting + build) * (1 + DOUBLING * math.log2(nodes))
 
 
 def waiting_usd(hours: float) -> float:
@@ -142,12 +160,22 @@ def waiting_usd(hours: float) -> float:
     return LEAST_USD_PER_DAY * hours / HOURS_PER_DAY
 
 
-def most_sensible_usd(jobs: Iterable[tuple[float, float]], *, in_dollars: bool = True) -> float:
-    """Return what a sensible plan costs at most, from the cost and hours of each that fits.
+def _as_cost(usd: float, cost: float, spent_usd: float | None) -> float:
+    """Return dollars in the unit of a cost for which so many are spent; None: it is dollars."""
+    if spent_usd is None:
+        return usd
+    return cost * usd / spent_usd if spent_usd else 0.0
+
+
+def most_sensible_cost(jobs: Iterable[tuple[float, float, float | None]]) -> float:
+    """Return what a sensible plan costs at most.
 
     What is cheap only because it takes weeks sets no limit to what ends today.
+
+    Args:
+        jobs: `cost`, `hours` and `spent_usd` of each plan that fits, as `weight_of` takes them.
     """
-    whole = (usd + waiting_usd(hours) if in_dollars else usd for usd, hours in jobs)
+    whole = (cost + _as_cost(waiting_usd(hours), cost, usd) for cost, hours, usd in jobs)
     return MOST_OF_CHEAPEST * min(whole, default=0.0)
 
 
@@ -173,6 +201,13 @@ def recommended(plans: Sequence[Plan], money: Money) -> Recommended | None:
 def _limited(plan: Plan) -> bool:
     """Return whether limits say how much is trained: then what `cost_of` returns is no sum."""
     return plan.run is not None and plan.run.limited_by is not None
+
+
+def _spent_usd(plan: Plan) -> float | None:
+    """Return the dollars that a plan spends, where what `cost_of` returns is no sum of them."""
+    if not _limited(plan) or plan.whole_job is None:
+        return None
+    return float(plan.whole_job.usd or 0)
 
 
 def _hours(plan: Plan) -> float:

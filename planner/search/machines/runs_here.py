@@ -42,6 +42,11 @@ def stands_apart(accelerator: Accelerator, profile: Profile) -> bool:
     return accelerator.port_to is not None or not has_build
 
 
+def needs_build(accelerator: Accelerator, profile: Profile) -> bool:
+    """Return whether a device needs a build of torch other than the one that pip brings."""
+    return torch_build_of(accelerator, profile) != BuildVerdict()
+
+
 def is_run(candidate: Candidate, profile: Profile) -> bool:
     """Return whether the runner carries out a candidate, with this release of torch."""
     accelerator = candidate.one_node.accelerator

@@ -7,6 +7,7 @@ from answers import make_plan, make_run
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.planner.goodput.expected_run import mean_training_s
+from gpuplan.planner.plan.parts import WholeJob
 from gpuplan.planner.plan.plan import Plan
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.planner.search.answer.recommended import recommended, sensible
@@ -91,33 +92,39 @@ def test_too_little_for_the_start_of_any_machine_is_counted(toy: Profile) -> Non
     assert found.rejected.over_budget > 0
 
 
+def limited(position: int, samples: float, hours: float, usd: float) -> Plan:
+    """Return a plan that trains so many samples for a budget."""
+    run = make_run(
+        steps=int(samples), hours=hours, trained_samples=samples, limited_by="budget", usd=usd
+    )
+    job = WholeJob(
+        hours=hours,
+        hours_low=hours,
+        hours_high=hours,
+        usd=Decimal(usd),
+        usd_low=Decimal(usd),
+        usd_high=Decimal(usd),
+    )
+    plan = make_plan(position, run=run, runnable=True)
+    return plan.model_copy(update={"whole_job": job})
+
+
+def chosen(*plans: Plan) -> Plan:
+    best = recommended(sensible(plans, Money()), Money())
+    assert best is not None
+    return next(plan for plan in plans if plan.id == best.id)
+
+
 def test_less_work_in_much_less_time_may_be_recommended_and_says_so() -> None:
-    def plan(position: int, samples: float, hours: float) -> Plan:
-        run = make_run(
-            steps=int(samples),
-            hours=hours,
-            trained_samples=samples,
-            limited_by="budget",
-            usd=100.0,
-        )
-        return make_plan(position, run=run, runnable=True)
-
-    def whole(plan: Plan) -> Plan:
-        from gpuplan.planner.plan.parts import WholeJob
-
-        assert plan.run is not None
-        hours = plan.run.hours
-        job = WholeJob(
-            hours=hours,
-            hours_low=hours,
-            hours_high=hours,
-            usd=Decimal(100),
-            usd_low=Decimal(90),
-            usd_high=Decimal(110),
-        )
-        return plan.model_copy(update={"whole_job": job})
-
-    slow, fast = whole(plan(1, 1000.0, 1000.0)), whole(plan(2, 800.0, 10.0))
+    slow, fast = limited(1, 1000.0, 1000.0, 100.0), limited(2, 800.0, 10.0, 100.0)
     best = recommended(sensible((slow, fast), Money()), Money())
     assert best is not None and best.id == fast.id
     assert best.reason.startswith("trains 80 % of the most, in 1 % of its time")
+
+
+def test_two_weeks_for_fifty_dollars_do_not_come_before_two_hours() -> None:
+    """What trains three times as much in two weeks bars nothing that ends today."""
+    fortnight, today = limited(1, 42e6, 15 * 24.0, 50.0), limited(2, 14e6, 2.5, 50.0)
+    assert chosen(fortnight, today) is today
+    # Of thousands of dollars, the minutes in which somebody looks weigh nothing.
+    assert chosen(limited(1, 42e6, 48.0, 5000.0), limited(2, 14e6, 2.5, 5000.0)).position == 1

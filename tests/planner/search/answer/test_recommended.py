@@ -55,6 +55,14 @@ def test_days_on_one_old_device_are_not_worth_the_tens_of_dollars_they_save() ->
     assert chosen(*owned)[0] is owned[1]
 
 
+def test_another_build_of_torch_must_be_worth_the_quarter_of_an_hour_it_takes() -> None:
+    """Cents are not worth to look whether all that a file imports is to be had for ROCm."""
+    other, usual = plan(0.6, 0.3, needs_build="other"), plan(0.5, 0.6, position=2)
+    assert chosen(other, usual)[0] is usual
+    large = plan(600, 30.0, needs_build="other"), plan(700, 30.0, position=2)
+    assert chosen(*large)[0] is large[0]
+
+
 def test_a_week_of_a_large_job_weighs_by_its_cost() -> None:
     """A day weighs a seventh of the cost, where that is more than what somebody's minutes cost."""
     week, day = plan(1000, 168.0), plan(1900, 24.0, position=2)
