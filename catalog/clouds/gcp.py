@@ -8,7 +8,8 @@ from typing import Any
 from .asking import Patience, unanswered_by
 from .gcp_capacity import GcpCapacity
 from .gcp_client import GcpClients
-from .gcp_rows import Sku, machine_prices, read_skus
+from .gcp_rows import machine_prices
+from .gcp_skus import Sku, read_skus
 from .interface import (
     Answers,
     Asked,

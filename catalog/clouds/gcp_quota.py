@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 from ..embedded import CURATED_DIR
 from ..vocabulary import OfferPurchase
-from .gcp_rows import series_of
+from .gcp_skus import series_of
 
 QUOTA_ID_OF_FAMILIES = "GPUS-PER-GPU-FAMILY-per-project-region"
 """One quota with a dimension for each newer family of accelerators."""

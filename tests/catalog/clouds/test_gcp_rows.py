@@ -6,9 +6,11 @@ from decimal import Decimal
 import pytest
 
 from gpuplan.catalog.clouds.gcp_quota import quota_of
-from gpuplan.catalog.clouds.gcp_rows import Sku, machine_prices, parts_of_series, read_skus
+from gpuplan.catalog.clouds.gcp_rows import machine_prices
+from gpuplan.catalog.clouds.gcp_skus import Sku, parts_of_series, read_skus
 from gpuplan.catalog.clouds.interface import PriceRow, Refused
 from gpuplan.catalog.embedded import embedded_catalogue
+from gpuplan.catalog.types import CommitmentRow
 
 TODAY = date(2026, 11, 23)
 REGION = "us-central1"
@@ -35,9 +37,9 @@ A3 = [
 H100 = sku("Nvidia H100 80GB GPU running in Americas", "9.796550569")
 
 
-def read_machine(skus: list[Sku], name: str = "a3-highgpu-8g") -> list[PriceRow | Refused]:
+def read_machine(skus: list[Sku], name: str = "a3-highgpu-8g", region: str = REGION):
     instance = embedded_catalogue().instances["gcp", name]
-    return list(machine_prices(read_skus(skus), [instance], [(REGION, name)], today=TODAY))
+    return list(machine_prices(read_skus(skus), [instance], [(region, name)], today=TODAY))
 
 
 def test_the_parts_add_up_to_the_list_price() -> None:
@@ -68,6 +70,77 @@ def test_spot_is_another_sum() -> None:
     assert cheaper.usd_per_hour < on_demand.usd_per_hour / 3
 
 
+def committed(years: int = 1) -> list[Sku]:
+    """The parts of an A3 for a term, described as https://cloud.google.com/skus lists them."""
+    end = f"for {years} Year{'s' if years > 1 else ''}"
+    use = {"usage_type": f"Commit{years}Yr"}
+    start = "Commitment v1:"
+    return [
+        sku(f"{start} A3 Cpu in Americas {end}", "0.01", "CPU", **use),
+        sku(f"{start} A3 Ram in Americas {end}", "0.001", "RAM", "GiBy.h", **use),
+        sku(f"{start} Nvidia H100 80GB GPU running in Americas {end}", "5", **use),
+        sku(f"{start} Local SSD In Americas {end}", "0.073", "LocalSSD", "GiBy.mo", **use),
+    ]
+
+
+@pytest.mark.parametrize("years", [1, 3])
+def test_a_commitment_is_the_sum_of_its_own_skus(years: int) -> None:
+    [on_demand, read] = read_machine([*A3, H100, *committed(years)])
+    assert isinstance(on_demand, PriceRow) and isinstance(read, CommitmentRow)
+    # 208 cores, 1,872 GiB, eight accelerators and 16 × 375 GiB of local SSD.
+    assert (read.term_years, read.usd_per_hour) == (years, Decimal("44.552"))
+    assert read.source != on_demand.source
+
+
+def test_a_commitment_that_lacks_a_part_has_no_price() -> None:
+    [read] = read_machine(committed()[1:])
+    assert isinstance(read, Refused)
+    assert (read.rule, read.why) == ("gcp-incomplete-sum", "no 1 year price of its core")
+
+
+# As a public test of a collector of prices had them from the API on 2026-06-14; they are listed at
+# https://cloud.google.com/skus.
+V5E = sku("TpuV5e running in Delhi", "1.44132", "TPU", regions=("asia-south2",))
+V7 = sku("TPU7x running in Americas", "12", "TPU", regions=("us-west1", "us-central1", "us-east1"))
+SPOT_V5E = sku(
+    "TpuV5e attached to Spot Preemptible VMs running in Singapore",
+    "0.78",
+    "TPU",
+    regions=("asia-southeast1",),
+    usage_type="Preemptible",
+)
+V5P_FOR_3_YEARS = sku(
+    "Commitment v1: TpuV5p running in Netherlands for 3 Years",
+    "1.911",
+    "TPU",
+    regions=("europe-west4",),
+    usage_type="Commit3Yr",
+)
+CALENDAR_V5P = sku(
+    "Reserved TpuV5p in Delhi in Calendar Mode", "2.94", "TPU", regions=("asia-south2",)
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "name", "usd"),
+    [
+        (V5E, "ct5lp-hightpu-8t", "11.53056"),
+        (V7, "tpu7x-standard-4t", "48"),
+        (SPOT_V5E, "ct5lp-hightpu-4t", "3.12"),
+        (V5P_FOR_3_YEARS, "ct5p-hightpu-4t", "7.644"),
+    ],
+)
+def test_a_tpu_is_sold_by_the_chip(one: Sku, name: str, usd: str) -> None:
+    [read] = read_machine([one, CALENDAR_V5P], name, one.regions[-1] if one is not V7 else REGION)
+    assert isinstance(read, PriceRow | CommitmentRow)
+    assert read.usd_per_hour == Decimal(usd)
+
+
+def test_a_tpu_in_calendar_mode_is_no_tpu_on_demand() -> None:
+    assert [one.rule for one in read_skus([CALENDAR_V5P]).refused] == ["gcp-calendar"]
+    assert read_skus([sku("TpuV9z running in Delhi", "1", "TPU")]).unmapped == {"TpuV9z"}
+
+
 @pytest.mark.parametrize(
     ("other", "rule"),
     [
@@ -75,8 +148,7 @@ def test_spot_is_another_sum() -> None:
         (
             sku(
                 "Commitment v1: Nvidia H100 80GB GPU running in Americas for 1 Year",
-                "5.5",
-                usage_type="Commit1Yr",
+                "5.5",  # Made up: the description of a term, marked as on-demand use.
             ),
             "gcp-commitment",
         ),

@@ -36,10 +36,11 @@ def test_a_type_without_a_gap_has_none() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--accelerator", "TPU-v7"), "gcp tpu7x-* on-demand: in no source that was read"),
+        (("--accelerator", "TPU-v7"), "gcp tpu7x-* on-demand: in no source of the package"),
         (("--instance", "p5e.48xlarge"), "aws p5e.* on-demand: sold in Capacity Blocks"),
         (("--instance", "g6e.4xlarge"), "aws g6e.* spot: spot prices of few sizes"),
         (("--accelerator", "GB300", "--provider", "azure"), "azure Standard_ND*GB300_v6: not in"),
+        (("--accelerator", "GB300", "--provider", "coreweave"), "coreweave gb300-4x: not in"),
         (("--accelerator", "H200:8", "--provider", "gcp"), "gcp a3-ultragpu-* on-demand: in no"),
     ],
 )
