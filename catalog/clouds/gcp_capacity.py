@@ -11,6 +11,7 @@ from .asking import unanswered_by
 from .gcp_advice import COMPUTE, GcpAdvice
 from .gcp_client import GcpClients
 from .gcp_quota import QUOTA_ID_OF_FAMILIES, QuotaName, quota_of, used_gpus
+from .gcp_tpus import tpu_places
 from .interface import (
     Asked,
     Availability,
@@ -48,12 +49,13 @@ class GcpCapacity:
             zones = self.machine_zones(asked.instances.values(), tell)
         except CloudError as error:
             return Availability(unanswered=(unanswered_by(error, "zones"),))
-        unanswered: list[Unanswered] = []
+        zones, unanswered = tpu_places(self._gcp, asked, zones, tell)
         scores: list[Score] = []
         histories: list[SpotHistory] = []
         windows: list[CalendarWindow] = []
         if asked.purchase == "spot":
-            scores, unanswered = self._advice.scores(asked, zones, tell)
+            scores, silent = self._advice.scores(asked, zones, tell)
+            unanswered += silent
             histories, silent = self._advice.histories(asked, zones, tell)
             unanswered += silent
         if asked.block_hours is not None:

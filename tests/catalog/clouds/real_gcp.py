@@ -18,6 +18,7 @@ from clouds.server import Answer, Server
 
 from gpuplan.catalog.clouds.asking import Patience
 from gpuplan.catalog.clouds.gcp import Gcp
+from gpuplan.catalog.clouds.gcp_tpus import accelerator_types
 from gpuplan.catalog.clouds.interface import Asked, CloudError
 from gpuplan.catalog.embedded import embedded_catalogue
 
@@ -134,6 +135,39 @@ def test_zones_are_those_of_the_machine_types(gcp) -> None:
     found = gcp.availability(asked(regions=("us-central1", "us-east4")), no_tell)
     zones = {one.region: one.zones for one in found.zones}
     assert zones == {"us-central1": ("us-central1-a", "us-central1-c"), "us-east4": ()}
+
+
+TPU = "ct5lp-hightpu-4t"
+
+
+def test_tpus_are_offered_where_cloud_tpu_lists_them(gcp, world) -> None:
+    world.zones = {"us-central1-b": [TPU], "us-central1-z": [TPU]}
+    [found] = gcp.availability(asked(TPU), no_tell).zones
+    # Cloud TPU says no for b, and nothing of z, which is none of its zones.
+    assert found.zones == ("us-central1-a", "us-central1-z")
+    assert not any("europe-west4" in path for path in world.paths)
+
+
+def test_who_rents_no_tpu_asks_cloud_tpu_nothing(gcp, world) -> None:
+    gcp.availability(asked(), no_tell)
+    assert not any("/v2/" in path for path in world.paths)
+
+
+@pytest.mark.parametrize(
+    ("last", "permission"),
+    [("locations", "tpu.locations.list"), ("acceleratorTypes", "tpu.acceleratortypes.list")],
+)
+def test_without_cloud_tpu_the_machine_types_stay(gcp, world, last, permission) -> None:
+    world.zones = {"us-central1-b": [TPU]}
+    world.faults = lambda path: gcp_error(403) if path.endswith(f"/{last}") else None
+    found = gcp.availability(asked(TPU), no_tell)
+    assert found.zones[0].zones == ("us-central1-b",)
+    assert {one.permission for one in found.unanswered} == {permission}
+
+
+def test_the_table_of_tpu_types_is_of_the_catalogue() -> None:
+    known = embedded_catalogue().instances
+    assert all(known["gcp", name].accelerator.startswith("TPU") for name in accelerator_types())
 
 
 def test_spot_has_googles_own_score(gcp, world) -> None:

@@ -132,6 +132,11 @@ class GcpWorld:
     def __init__(self) -> None:
         self.skus = [sku(description, *price) for description, price in A3_IN_AMERICAS.items()]
         self.zones = {"us-central1-a": ["a3-highgpu-8g"], "us-central1-c": ["a3-highgpu-8g"]}
+        self.tpus = {
+            "us-central1-a": ["v5litepod-4", "v5litepod-8"],
+            "us-central1-b": [],
+            "europe-west4-a": ["v5litepod-4"],
+        }
         self.limits = {"us-central1": 16}
         self.running = [("us-central1-a", "a3-highgpu-8g", 8)]
         self.metrics = {"us-central1": {"NVIDIA_A100_GPUS": (16.0, 8.0)}}
@@ -157,6 +162,10 @@ class GcpWorld:
             "instances": self._instances,
             "reservations": lambda _asked: {"items": {}},
             "regions": self._regions,
+            "locations": lambda _asked: {
+                "locations": [{"name": f"x/{zone}", "locationId": zone} for zone in self.tpus]
+            },
+            "acceleratorTypes": lambda _asked: self._tpu_types(request.path.split("/")[-2]),
             "capacity": lambda _asked: {
                 "recommendations": [{"scores": {"obtainability": self.obtainability}}]
             },
@@ -180,6 +189,15 @@ class GcpWorld:
                 f"zones/{zone}": {"machineTypes": [{"name": name} for name in names]}
                 for zone, names in self.zones.items()
             }
+        }
+
+    def _tpu_types(self, zone: str) -> Any:
+        """https://cloud.google.com/tpu/docs/reference/rest/v2/projects.locations.acceleratorTypes"""
+        where = f"projects/{PROJECT}/locations/{zone}/acceleratorTypes"
+        return {
+            "acceleratorTypes": [
+                {"name": f"{where}/{name}", "type": name} for name in self.tpus[zone]
+            ]
         }
 
     def _instances(self, _asked: dict[str, str]) -> Any:
