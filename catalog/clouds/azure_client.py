@@ -12,6 +12,11 @@ from .asking import Patience, missing_library
 from .interface import CloudError
 
 VARIABLES_FIX = "see AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET, or run `az login`."
+NOT_OPEN = frozenset(
+    ("LocationNotAvailableForResourceType", "LocationNotAvailable", "NoRegisteredProviderFound")
+)
+"""Codes for a region that a subscription may not use:
+https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors."""
 LOGIN_FIX = "log in again (`az login`), then repeat the command."
 
 
@@ -42,6 +47,10 @@ def limits(patience: Patience) -> dict[str, Any]:
     }
 
 
+def _code(error: Any) -> str:
+    return str(getattr(getattr(error, "error", None), "code", None))
+
+
 @contextmanager
 def meaning(permission: str) -> Iterator[None]:
     """Raise what Azure's libraries raise in the block as a CloudError, without its message."""
@@ -59,6 +68,8 @@ def meaning(permission: str) -> Iterator[None]:
         raise CloudError("the answer is cut off or damaged", temporary=True) from None
     except errors.HttpResponseError as error:
         status = error.status_code
+        if _code(error) in NOT_OPEN:
+            raise CloudError("the region is not open to this subscription", skipped=True) from None
         if status == 403:
             raise CloudError("not permitted", permission=permission) from None
         if status is None or status == 429 or status >= 500:

@@ -8,12 +8,13 @@ from typing import Any
 from .asking import Patience, unanswered_by
 from .gcp_capacity import GcpCapacity
 from .gcp_client import GcpClients
-from .gcp_rows import machine_prices
-from .gcp_skus import Sku, read_skus
+from .gcp_rows import calendar_usd_per_hour, machine_prices
+from .gcp_skus import Sku, SkuPrices, read_skus
 from .interface import (
     Answers,
     Asked,
     Availability,
+    CalendarWindow,
     CloudError,
     Prices,
     Quota,
@@ -57,15 +58,7 @@ class Gcp:
     def offers(self, asked: Asked, tell: Tell) -> Prices:
         """Return the sums of the SKUs of each machine type, where it is offered."""
         found = Answers()
-        tell("SKUs of Google Cloud", None, None)
-        listed = self._gcp.all_of(
-            BILLING,
-            "CloudCatalogClient",
-            "list_skus",
-            "none: the billing catalogue is public to every account",
-            {"parent": COMPUTE_SERVICE, "page_size": 5000},
-        )
-        parts = read_skus(map(_sku, listed))
+        parts = self._parts(tell)
         found.refused += parts.refused
         found.unmapped |= parts.unmapped
         places = asked.known_places
@@ -81,8 +74,29 @@ class Gcp:
         return found.prices()
 
     def availability(self, asked: Asked, tell: Tell) -> Availability:
-        """Return the zones that offer each machine type, and how likely spot machines are."""
-        return self._capacity.availability(asked, tell)
+        """Return the zones that offer each machine type, how likely spot is, and what is booked."""
+        found = self._capacity.availability(asked, tell)
+        if not any(one.starts for one in found.windows):
+            return found
+        try:
+            parts = self._parts(tell)
+        except CloudError as error:
+            silent = (*found.unanswered, unanswered_by(error, "prices"))
+            return found.model_copy(update={"unanswered": silent})
+        windows = tuple(_priced(one, parts, asked) for one in found.windows)
+        return found.model_copy(update={"windows": windows})
+
+    def _parts(self, tell: Tell) -> SkuPrices:
+        """Return the prices of the parts of machines."""
+        tell("SKUs of Google Cloud", None, None)
+        listed = self._gcp.all_of(
+            BILLING,
+            "CloudCatalogClient",
+            "list_skus",
+            "none: the billing catalogue is public to every account",
+            {"parent": COMPUTE_SERVICE, "page_size": 5000},
+        )
+        return read_skus(map(_sku, listed))
 
     def quota(self, asked: Asked, tell: Tell) -> Quotas:
         """Return the GPU quotas that count each machine type, and what of them is used."""
@@ -95,6 +109,17 @@ class Gcp:
     def quota_command(self, quota: Quota, wanted: float) -> str:
         """Return the command that asks Google for a higher quota."""
         return self._capacity.quota_command(quota, wanted)
+
+
+def _priced(window: CalendarWindow, parts: SkuPrices, asked: Asked) -> CalendarWindow:
+    """Return a window with what it costs, where it has times and its SKUs have prices."""
+    instance = asked.instances[window.instance_type]
+    usd = calendar_usd_per_hour(parts, instance, window.region)
+    if usd is None or window.starts is None or window.ends is None:
+        return window
+    hours = Decimal((window.ends - window.starts).total_seconds()) / 3600
+    whole = (usd * window.instances * hours).quantize(Decimal("0.01"))
+    return window.model_copy(update={"usd": whole})
 
 
 def _sku(listed: Any) -> Sku:

@@ -34,7 +34,8 @@ LEAD = timedelta(hours=87)
 """Between a request in Calendar mode and its start, for accelerators that are GPUs:
 https://cloud.google.com/compute/docs/instances/future-reservations-calendar-mode-overview."""
 HORIZON = timedelta(days=60)
-"""How far ahead a start is looked for. A choice: whoever plans further gives a project."""
+"""How far ahead a start is looked for: machines with GPUs are shown up to 60 days in advance, by
+https://cloud.google.com/compute/docs/instances/future-reservations-calendar-mode-overview."""
 STATUSES: dict[str, WindowStatus] = {
     "RECOMMENDED": "possible",
     "NO_CAPACITY": "no capacity",

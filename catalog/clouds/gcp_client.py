@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -16,6 +17,8 @@ from .interface import CloudError
 T = TypeVar("T")
 
 PROJECT_VARIABLES = ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
+SERVICE = re.compile(r"[a-z]{1,30}\.googleapis\.com")
+"""How a service is called; nothing else of an error is shown."""
 LOGIN_FIX = "log in again (`gcloud auth application-default login`), then repeat the command."
 NO_PROJECT_FIX = "set GOOGLE_CLOUD_PROJECT to the id of a project."
 
@@ -111,8 +114,8 @@ def meaning(permission: str) -> Iterator[None]:
         raise CloudError("no Google credentials", fix=LOGIN_FIX) from None
     except (api.Unauthorized, api.Unauthenticated):
         raise CloudError("Google does not know these credentials", fix=LOGIN_FIX) from None
-    except (api.Forbidden, api.PermissionDenied):
-        raise CloudError("not permitted", permission=permission) from None
+    except (api.Forbidden, api.PermissionDenied) as error:
+        raise _refused(error, permission) from None
     except (api.TooManyRequests, api.ServerError, api.RetryError):
         raise CloudError("Google is too busy", temporary=True) from None
     except api.GoogleAPICallError as error:
@@ -123,6 +126,15 @@ def meaning(permission: str) -> Iterator[None]:
         raise CloudError("the answer is cut off or damaged", temporary=True) from None
     except (requests.RequestException, ConnectionError):
         raise CloudError("no connection", temporary=True) from None
+
+
+def _refused(error: Any, permission: str) -> CloudError:
+    """Return what a refusal lacks: a permission, or a service that nobody has enabled."""
+    service = str((getattr(error, "metadata", None) or {}).get("service"))
+    if getattr(error, "reason", None) == "SERVICE_DISABLED" and SERVICE.fullmatch(service):
+        fix = f"run `gcloud services enable {service}`."
+        return CloudError(f"{service} is not enabled for the project", fix=fix)
+    return CloudError("not permitted", permission=permission)
 
 
 def _default_credentials() -> tuple[Any, str | None]:

@@ -75,6 +75,13 @@ def machine_prices(
                 )
 
 
+def calendar_usd_per_hour(prices: SkuPrices, instance: Instance, region: str) -> Decimal | None:
+    """Return the price of a machine in Calendar mode; None where a part has none."""
+    parts = parts_of_series().get(series_of(instance.instance_type), {})
+    usd = _sum(prices, instance, parts, region, "calendar")
+    return None if isinstance(usd, Refused) else usd
+
+
 def _sum(
     prices: SkuPrices,
     instance: Instance,

@@ -20,7 +20,7 @@ from .interface import Refused
 PROVIDER = "gcp"
 
 Part = Literal["core", "ram", "gpu", "local-ssd", "all-in"]
-Way = Literal["on-demand", "spot", "1 year", "3 years"]
+Way = Literal["on-demand", "spot", "1 year", "3 years", "calendar"]
 """How a part is bought."""
 COMMITTED_USE: dict[Way, str] = {"1 year": "Commit1Yr", "3 years": "Commit3Yr"}
 """What the usage type of a SKU for a term is."""
@@ -38,7 +38,7 @@ COMMITMENT_RULE = "gcp-commitment"
 DWS_RULE = "gcp-dws"
 """Flex-start (Dynamic Workload Scheduler): cheaper, for at most seven days, when there is room."""
 CALENDAR_RULE = "gcp-calendar"
-"""Capacity booked ahead; many such SKUs are listed at $0."""
+"""Capacity booked ahead under a name that is not known, or at $0, as many such SKUs are listed."""
 RESERVED_RULE = "gcp-reserved"
 OTHER_PRODUCT_RULE = "gcp-other-product"
 """Sole tenants, custom machines and premiums on them."""
@@ -56,6 +56,7 @@ _BY_DESCRIPTION = (
 _SPOT = re.compile(r"^(?:Spot )?Preemptible | attached to (?:Spot )?Preemptible VMs")
 _PLACE = re.compile(r"(?i) (?:running )?in [^()]*$")
 _COMMITTED = re.compile(r"^Commitment v1: (.+) for ([13]) Years?$")
+_CALENDAR = re.compile(r"^Reserved (.+) in Calendar Mode$")
 _TERMS: dict[str, Way] = {"1": "1 year", "3": "3 years"}
 SOLD_BY_ITSELF = ("GPU", "TPU")
 """Groups of SKUs that are accelerators."""
@@ -174,6 +175,9 @@ def _base_of(sku: Sku) -> tuple[str, Way]:
     term = _COMMITTED.match(sku.description)
     if term is not None:
         return _PLACE.sub("", term[1]).strip(), _TERMS[term[2]]
+    booked = _CALENDAR.match(sku.description)
+    if booked is not None:
+        return _PLACE.sub("", booked[1]).strip(), "calendar"
     base, spot = _SPOT.subn("", sku.description)
     way: Way = "spot" if spot or sku.usage_type == "Preemptible" else "on-demand"
     return _PLACE.sub("", base).strip(), way
@@ -183,7 +187,8 @@ def _rule_against(sku: Sku, part: Part, way: Way) -> tuple[str, str] | None:
     use = COMMITTED_USE.get(way)
     if sku.usage_type not in (("OnDemand", "Preemptible") if use is None else (use,)):
         return COMMITMENT_RULE, f"its use is {sku.usage_type}"
-    for pattern, rule in () if use else _BY_DESCRIPTION:
+    named = use is not None or way == "calendar"
+    for pattern, rule in () if named else _BY_DESCRIPTION:
         if pattern.search(sku.description):
             return rule, sku.description
     if sku.unit not in PART_UNITS[part]:
@@ -192,6 +197,8 @@ def _rule_against(sku: Sku, part: Part, way: Way) -> tuple[str, str] | None:
         return "currency", f"the currency is {sku.currency}"
     if sku.usd is None:
         return "not-a-number", "the price is no number"
+    if sku.usd == 0 and way == "calendar":
+        return CALENDAR_RULE, "listed at $0"
     if sku.usd <= 0:
         return "not-positive", f"the price is {sku.usd}"
     return None

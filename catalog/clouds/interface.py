@@ -231,6 +231,8 @@ class CalendarWindow(FrozenModel):
     ends: datetime | None = None
     command: str | None = None
     """What reserves it. It is paid from its start to its end, used or not."""
+    usd: Usd | None = None
+    """Of all its machines from start to end, before tax; None where a part has no price."""
     source: str
 
 

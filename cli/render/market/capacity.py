@@ -120,10 +120,11 @@ def _windows(found: CapacityAnswer) -> Iterator[str]:
     windows = [window for line in found.lines for window in line.windows]
     advised = [one for one in windows if one.starts is not None and one.ends is not None]
     for one in sorted(advised, key=lambda each: (each.starts, each.zone))[:MOST_COMMANDS]:
+        usd = "" if one.usd is None else f" (${usd_text(one.usd)})"
         yield (
             f"Calendar mode: {one.instances} × {one.instance_type} in {one.zone}"  # noqa: RUF001
-            f" from {one.starts:%Y-%m-%d %H:%M} to {one.ends:%Y-%m-%d %H:%M} UTC, paid whole from"
-            f" its start, not to be taken back: {one.command}"
+            f" from {one.starts:%Y-%m-%d %H:%M} to {one.ends:%Y-%m-%d %H:%M} UTC, paid whole{usd}"
+            f" from its start, not to be taken back: {one.command}"
         )
     without = [f"{one.zone} ({one.status})" for one in windows if one.starts is None]
     if without:

@@ -188,6 +188,19 @@ def test_zones_and_what_keeps_a_subscription_out(azure, world) -> None:
     assert west.restricted == "restricted: NotAvailableForSubscription"
 
 
+@pytest.mark.parametrize(
+    "code",
+    ["LocationNotAvailableForResourceType", "LocationNotAvailable", "NoRegisteredProviderFound"],
+)
+def test_a_region_that_is_not_open_is_skipped_and_named(azure, world, code) -> None:
+    closed = azure_error(400, code)
+    world.faults = lambda path: closed if "/locations/westus3/" in path else None
+    found = azure.quota(asked(), no_tell)
+    [silent] = found.unanswered
+    assert (silent.region, silent.why) == ("westus3", "the region is not open to this subscription")
+    assert silent.skipped and [one.region for one in found.quotas] == ["eastus"]
+
+
 def test_reserved_capacity_and_what_of_it_is_free(azure, world) -> None:
     world.reserved["training"][1].append(reserved("other", 2, 0, "Standard_D2s_v5"))
     world.reserved["far"] = ("North Europe", [reserved("h100", 9, 0)])

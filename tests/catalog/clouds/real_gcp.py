@@ -12,7 +12,9 @@ from clouds.gcp import (
     calendar_advice,
     capacity_history,
     credentials,
+    disabled,
     gcp_error,
+    sku,
 )
 from clouds.server import Answer, Server
 
@@ -229,6 +231,34 @@ def test_calendar_mode_says_when_and_where(gcp, world) -> None:
     assert spec["targetResources"]["specificSkuResources"]["machineType"] == "a3-highgpu-8g"
     assert spec["timeRangeSpec"]["minDuration"] == "604800s"
     assert gcp.availability(asked(), no_tell).windows == ()
+
+
+B200 = "a4-highgpu-8g"
+BOOKED_B200 = "Reserved A4 Nvidia B200 (1 gpu slice) in Americas in Calendar Mode"
+
+
+def test_a_window_costs_its_skus_from_start_to_end(gcp, world) -> None:
+    world.zones = {"us-central1-a": [B200]}
+    world.skus = [sku(BOOKED_B200, units=11, nanos=277_000_000)]
+    found = gcp.availability(asked(B200, nodes=2, block_hours=168), no_tell).windows
+    assert [one.usd for one in found if one.starts] == [Decimal("30312.58")]
+    assert {one.usd for one in found if not one.starts} == {None}
+
+
+@pytest.mark.parametrize("skus", [[], [sku(BOOKED_B200)]], ids=["none", "at $0"])
+def test_a_window_without_a_price_has_none(gcp, world, skus) -> None:
+    world.zones, world.skus = {"us-central1-a": [B200]}, skus
+    found = gcp.availability(asked(B200, block_hours=168), no_tell)
+    assert {one.usd for one in found.windows} == {None} and found.unanswered == ()
+    world.faults = lambda path: gcp_error(403) if path.endswith("/skus") else None
+    found = gcp.availability(asked(B200, block_hours=168), no_tell)
+    assert [one.question for one in found.unanswered] == ["prices"] and found.windows
+
+
+def test_a_service_that_is_not_enabled_is_named(gcp, world) -> None:
+    world.faults = lambda path: disabled("compute.googleapis.com") if "zones" not in path else None
+    [silent] = gcp.availability(asked(), no_tell).unanswered
+    assert silent.text == "compute.googleapis.com is not enabled for the project"
 
 
 @pytest.mark.parametrize(

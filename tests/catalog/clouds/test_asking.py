@@ -1,3 +1,9 @@
+"""Many regions are asked at once; one that refuses, hangs or fails costs the others nothing.
+
+The places and answers here are made up; what clouds send when they refuse is in `real_*.py` and in
+tests/support/clouds, each with its address.
+"""
+
 import threading
 
 import pytest

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from gpuplan.catalog.clouds.gcp_quota import quota_of
-from gpuplan.catalog.clouds.gcp_rows import machine_prices
+from gpuplan.catalog.clouds.gcp_rows import calendar_usd_per_hour, machine_prices
 from gpuplan.catalog.clouds.gcp_skus import Sku, parts_of_series, read_skus
 from gpuplan.catalog.clouds.interface import PriceRow, Refused
 from gpuplan.catalog.embedded import embedded_catalogue
@@ -137,7 +137,12 @@ def test_a_tpu_is_sold_by_the_chip(one: Sku, name: str, usd: str) -> None:
 
 
 def test_a_tpu_in_calendar_mode_is_no_tpu_on_demand() -> None:
-    assert [one.rule for one in read_skus([CALENDAR_V5P]).refused] == ["gcp-calendar"]
+    read = read_skus([CALENDAR_V5P])
+    assert read.usd == {("TpuV5p", "asia-south2", "calendar"): Decimal("2.94")}
+    instance = embedded_catalogue().instances["gcp", "ct5p-hightpu-4t"]
+    assert calendar_usd_per_hour(read, instance, "asia-south2") == Decimal("11.76")
+    assert calendar_usd_per_hour(read, instance, REGION) is None
+    assert read_machine([CALENDAR_V5P], "ct5p-hightpu-4t", "asia-south2") == []
     assert read_skus([sku("TpuV9z running in Delhi", "1", "TPU")]).unmapped == {"TpuV9z"}
 
 

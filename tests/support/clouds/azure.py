@@ -210,6 +210,9 @@ class AzureWorld:
         }
 
 
-def azure_error(status: int) -> Answer:
-    """A refusal whose message holds the caller's token, as no message should."""
-    return as_json({"error": {"code": "Refused", "message": f"Bearer {CANARY_TOKEN}"}}, status)
+def azure_error(status: int, code: str = "Refused") -> Answer:
+    """A refusal whose message holds the caller's token, as no message should.
+
+    https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
+    """
+    return as_json({"error": {"code": code, "message": f"Bearer {CANARY_TOKEN}"}}, status)

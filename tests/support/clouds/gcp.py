@@ -241,6 +241,22 @@ class GcpWorld:
         return {"quotaId": QUOTA, "dimensionsInfos": [*rows, every]}
 
 
+def disabled(service: str) -> Answer:
+    """A service that the project has not enabled: SERVICE_DISABLED.
+
+    https://docs.cloud.google.com/apis/design/errors#error_info and
+    https://github.com/googleapis/googleapis/blob/master/google/api/error_reason.proto.
+    """
+    info = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": "SERVICE_DISABLED",
+        "domain": "googleapis.com",
+        "metadata": {"service": service, "consumer": f"projects/{CANARY_TOKEN}"},
+    }
+    said = {"code": 403, "message": f"token {CANARY_TOKEN}", "status": "PERMISSION_DENIED"}
+    return as_json({"error": said | {"details": [info]}}, 403)
+
+
 def gcp_error(status: int) -> Answer:
     """A refusal whose message holds the caller's token, as no message should."""
     said = {"error": {"code": status, "message": f"token {CANARY_TOKEN}", "status": "REFUSED"}}
