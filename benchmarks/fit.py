@@ -23,11 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from evaluation.groups import LARGE_ENOUGH
 from evaluation.published_records import FITTED_RECORDS
 from evaluation.traces import KeptTraces
+from scipy.optimize import minimize
 
 from gpuplan.api.validation import TimedRun, timed_runs
 from gpuplan.planner.constants import Constants, known_constants
+from gpuplan.planner.predict.setup import stack_facts
 from gpuplan.planner.validation.folds import PROTOCOLS, Protocol, fold_key
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,9 +44,16 @@ Runs with parts in host memory are left out as well."""
 THINNED = 1000
 """Sources with more rows keep every fifth configuration."""
 LARGE = 12
-WIDE = 20
-"""As `LARGE`, where widths are fitted."""
+NEW_DEVICE = 0.15
+"""Weight of a device that is left out beside a source that is, where widths are fitted: most
+devices were used by one source, whose runs on other devices were seen."""
 COVERAGE = 0.8
+NORMAL_80 = 1.2816
+"""Half of a central 80 % interval of a normal distribution, in standard deviations."""
+SMOOTHED = 0.005
+"""How far from the end of an interval a run begins to count as outside, of ln(seconds)."""
+SCORE_SCALE = 0.03
+"""How much of a score, of ln(seconds), moves a constant from its prior as a spread does."""
 RESIDUAL = 0.08
 """Standard deviation of ln(predicted / measured) that the fit takes for granted."""
 STEP = 0.04
@@ -68,7 +78,7 @@ class Problem:
         self.weights = np.array([min(sizes[r.source], LARGE) / sizes[r.source] for r in self.runs])
         self.log_measured = np.log([run.measured_s for run in self.runs])
         self.known = known_constants()
-        self.names = [name for name in self.known if not name.startswith(("doubt.", "interval."))]
+        self.names = [name for name in self.known if not name.startswith(("doubt.", "interval"))]
         facts = [self.known[name] for name in self.names]
         self.prior = np.log([one.prior for one in facts])
         self.spread = np.array([one.spread for one in facts])
@@ -153,70 +163,95 @@ def fit(problem: Problem, rounds: int) -> tuple[Array, dict[str, dict[str, Array
 class Doubts:
     """What is left of held-out runs, and what was doubtful about each."""
 
-    def __init__(self, runs: Sequence[TimedRun], protocols: Sequence[Protocol]) -> None:
+    def __init__(self, runs: Sequence[TimedRun], protocol: Protocol) -> None:
         self.names = [n for n in known_constants() if n.startswith("doubt.")]
-        self.sources: list[str] = []
-        residuals, sizes = [], []
-        for protocol in protocols:
-            for run in runs:
-                if run.source in NOT_FITTED or run.setup.offload:
-                    continue
-                unseen = run.held_out(protocol)
-                residuals.append(abs(np.log(unseen.seconds() / run.measured_s)))
-                found = unseen.doubts()
-                sizes.append([found.get(name.removeprefix("doubt."), 0.0) for name in self.names])
-                self.sources.append(run.source)
-        self.residuals, self.sizes = np.array(residuals), np.array(sizes)
-        counts = Counter(self.sources)
-        self.weights = np.array([min(counts[s], WIDE) / counts[s] for s in self.sources])
-
-    def fitted(self) -> dict[str, float]:
-        """Return the constants under which the residuals are likeliest (Laplace of scale sigma)."""
-        known = known_constants()
-        prior = np.log([known[name].prior for name in self.names])
-        spread = np.array([known[name].spread for name in self.names])
-        theta, speed = prior.copy(), np.zeros_like(prior)
-        for _ in range(3000):
-            sigma2 = self.sizes**2 @ np.exp(2 * theta)
-            sigma = np.sqrt(sigma2)
-            # d/d theta of sum w (ln sigma + |r| / sigma), and of the prior.
-            slope = self.weights * (1 / sigma - self.residuals / sigma2) / sigma
-            gradient = np.exp(2 * theta) * (slope @ self.sizes**2) + (theta - prior) / spread**2
-            speed = 0.9 * speed - 0.002 * gradient
-            theta = theta + np.clip(speed, -0.05, 0.05)
-        return dict(zip(self.names, np.exp(theta).tolist(), strict=True))
+        self.runs = [r for r in runs if r.source not in NOT_FITTED and not r.setup.offload]
+        unseen = [run.held_out(protocol) for run in self.runs]
+        seconds = np.array([run.seconds() for run in unseen])
+        self.residuals = abs(np.log(seconds / [run.measured_s for run in self.runs]))
+        found = [run.doubts() for run in unseen]
+        names = [name.removeprefix("doubt.") for name in self.names]
+        self.sizes = np.array([[sizes.get(name, 0.0) for name in names] for sizes in found])
+        by_device = protocol == "accelerator"
+        self.weights = _device_weights(self.runs) if by_device else _source_weights(self.runs)
 
     def quantile(self, constants: dict[str, float]) -> float:
-        """Return the q of exp(q sigma) that covers 80 % of the runs, sources weighing alike."""
-        weights = np.array([constants[name] for name in self.names])
-        scores = self.residuals / np.sqrt(self.sizes**2 @ weights**2)
+        """Return the q of exp(q sigma) that covers 80 % of runs, in the sources that have some."""
+        weighs = np.array([constants[name] for name in self.names])
+        scores = self.residuals / np.sqrt(self.sizes**2 @ weighs**2)
         order = np.argsort(scores)
-        reached = np.cumsum(self.weights[order]) / self.weights.sum()
+        counts = Counter(run.source for run in self.runs)
+        weights = self.weights * [counts[run.source] >= LARGE_ENOUGH for run in self.runs]
+        reached = np.cumsum(weights[order]) / weights.sum()
         return float(scores[order][np.searchsorted(reached, COVERAGE)])
 
     def coverage(self, constants: dict[str, float], quantile: float) -> dict[str, str]:
-        """Return coverage and mean width by source of at least `LARGE` runs, as text."""
+        """Return coverage and mean width of every source, device and architecture, as text."""
         weights = np.array([constants[name] for name in self.names])
         half = quantile * np.sqrt(self.sizes**2 @ weights**2)
-        sources = np.array(self.sources)
+        groups: dict[str, list[int]] = defaultdict(list)
+        for row, run in enumerate(self.runs):
+            for group in (run.source, run.accelerator, run.site.accelerator.arch):
+                groups[group].append(row)
         return {
-            source: f"{np.mean(self.residuals[rows] <= half[rows]):.0%} of {rows.sum()},"
+            group: f"{np.mean(self.residuals[rows] <= half[rows]):.0%} of {len(rows)},"
             f" x/ {np.exp(half[rows]).mean():.2f}"
-            for source in sorted(set(self.sources))
-            if (rows := sources == source).sum() >= LARGE
+            for group, rows in sorted(groups.items())
+            if len(rows) >= LARGE
         }
 
 
+def _source_weights(runs: Sequence[TimedRun]) -> Array:
+    """Return weights with which sources count alike."""
+    counts = Counter(run.source for run in runs)
+    return np.array([LARGE / counts[run.source] for run in runs])
+
+
+def _device_weights(runs: Sequence[TimedRun]) -> Array:
+    """Return weights with which devices count alike, and on each of them its sources."""
+    pairs = Counter((run.accelerator, run.source) for run in runs)
+    sources = Counter(accelerator for accelerator, _ in pairs)
+    shares = [sources[run.accelerator] * pairs[run.accelerator, run.source] for run in runs]
+    return NEW_DEVICE * LARGE / np.array(shares)
+
+
+def weighed_doubts(seen: Sequence[Doubts]) -> dict[str, float]:
+    """Return the constants of the interval with the least interval score.
+
+    The score (Gneiting and Raftery 2007) of an interval is its width, and what a run lies outside
+    of it over half of the chance that it may: least where it covers what it should under every
+    stack, device and kind of model. It is smoothed, and added to the priors.
+    """
+    known, names = known_constants(), seen[0].names
+    prior = np.log([known[name].prior for name in names])
+    spread = np.array([known[name].spread for name in names])
+    squares = np.concatenate([one.sizes for one in seen]) ** 2
+    residuals = np.concatenate([one.residuals for one in seen])
+    weights = np.concatenate([one.weights for one in seen])
+
+    def score(theta: Array) -> tuple[float, Array]:
+        parts = np.exp(2 * theta)
+        half = NORMAL_80 * np.sqrt(squares @ parts)
+        outside = (residuals - half) / SMOOTHED
+        value = COVERAGE * (residuals - half) + SMOOTHED * np.logaddexp(0, -outside)
+        slope = COVERAGE - 1 / (1 + np.exp(np.clip(outside, -50, 50)))
+        pull = (theta - prior) / spread**2
+        gradient = -((weights * slope / half) @ squares) * parts * NORMAL_80**2 / SCORE_SCALE
+        total = float(weights @ value / SCORE_SCALE + pull @ (theta - prior) / 2)
+        return total, gradient + pull
+
+    found = minimize(score, prior, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+    return dict(zip(names, np.exp(found).tolist(), strict=True))
+
+
 def fit_doubts(runs: Sequence[TimedRun]) -> dict[str, float]:
-    """Return the constants of the interval, from what is left of runs without their source."""
-    seen = Doubts(runs, ("source",))
-    found = seen.fitted()
-    q = seen.quantile(found)
-    for protocol in PROTOCOLS:
-        covered = Doubts(runs, (protocol,)).coverage(found, q)
-        print(f"{protocol}: {covered}")
-    unseen = Doubts(runs, ("accelerator",))
-    return {**found, "interval.seen": q, "interval.unseen": max(q, unseen.quantile(found))}
+    """Return the constants of the interval, from runs without their source or their device."""
+    held_out = {protocol: Doubts(runs, protocol) for protocol in PROTOCOLS}
+    found = weighed_doubts([held_out["source"], held_out["accelerator"]])
+    q = held_out["source"].quantile(found)
+    for protocol, doubts in held_out.items():
+        print(f"{protocol}: {doubts.coverage(found, q)}")
+    return {**found, "interval": q}
 
 
 def macro(problem: Problem, theta: Array) -> float:
@@ -238,8 +273,27 @@ def write(problem: Problem, theta: Array, folds: dict[str, dict[str, Array]]) ->
     record: dict[str, Any] = {
         "comment": "Constants fitted without each fold; written by benchmarks/fit.py.",
         "constants": constants,
+        **evidence(problem.runs),
     }
     HELD_OUT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def evidence(runs: Sequence[TimedRun]) -> dict[str, Any]:
+    """Return of which sources runs are, by stack, architecture and accelerator."""
+    sources: dict[str, dict[str, dict[str, set[str]]]] = {}
+    for run in runs:
+        stack = stack_facts(run.setup, run.cache.constants).name
+        device = run.site.accelerator
+        of_devices = sources.setdefault(stack, {}).setdefault(device.arch, {})
+        of_devices.setdefault(device.name, set()).add(run.source)
+    fitted = {
+        stack: {
+            arch: {name: sorted(found) for name, found in sorted(of_devices.items())}
+            for arch, of_devices in sorted(of_arch.items())
+        }
+        for stack, of_arch in sorted(sources.items())
+    }
+    return {"fitted": fitted}
 
 
 def write_constants(values: dict[str, float]) -> None:

@@ -8,7 +8,7 @@ are predicted with constants that were fitted without them, beside others predic
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -32,11 +32,14 @@ class Constant:
 class Constants(Mapping[str, float]):
     """The value of every constant by name, as a prediction uses them; it never changes."""
 
-    __slots__ = ("_hash", "_values")
+    __slots__ = ("_fitted_without", "_hash", "_values")
 
-    def __init__(self, values: Mapping[str, float]) -> None:
+    def __init__(
+        self, values: Mapping[str, float], *, fitted_without: Collection[str] = ()
+    ) -> None:
         self._values = dict(values)
-        self._hash = hash(frozenset(self._values.items()))
+        self._fitted_without = frozenset(fitted_without)
+        self._hash = hash((frozenset(self._values.items()), self._fitted_without))
 
     @classmethod
     def shipped(cls) -> Constants:
@@ -52,7 +55,18 @@ class Constants(Mapping[str, float]):
         for name in values:
             if name not in self._values:
                 raise KeyError(name)
-        return Constants({**self._values, **values}) if values else self
+        if not values:
+            return self
+        return Constants({**self._values, **values}, fitted_without=self._fitted_without)
+
+    def without(self, name: str) -> Constants:
+        """Return these constants as values that no run of this source or accelerator moved."""
+        return Constants(self._values, fitted_without={*self._fitted_without, name})
+
+    @property
+    def fitted_without(self) -> frozenset[str]:
+        """The sources and accelerators whose runs were left out when these were fitted."""
+        return self._fitted_without
 
     def __getitem__(self, name: str) -> float:
         return self._values[name]
@@ -67,7 +81,9 @@ class Constants(Mapping[str, float]):
         return len(self._values)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Constants) and self._values == other._values
+        if not isinstance(other, Constants):
+            return False
+        return self._values == other._values and self._fitted_without == other._fitted_without
 
     def __hash__(self) -> int:
         return self._hash

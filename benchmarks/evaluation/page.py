@@ -21,6 +21,7 @@ from gpuplan.profiles.records import RunRecord
 
 from .causes import cause_of
 from .day_before import day_before_part
+from .findings import RESNET_ON_HOPPER, WHERE_INTERVALS_FAIL
 from .groups import (
     LARGE_ENOUGH,
     MEAN_TARGETS,
@@ -128,6 +129,7 @@ def page(
     parts.append(day_before_part(evaluated["source"], groups))
     parts += [_protocol_part(protocol, evaluated[protocol], groups) for protocol in PROTOCOLS]
     parts += [
+        WHERE_INTERVALS_FAIL,
         trends_part(
             find_trends(records, evaluated["source"], groups),
             bias_by_precision(records, evaluated["source"], groups),
@@ -242,24 +244,6 @@ def _protocol_part(
 
 def _grouping(by: str) -> GroupedBy:
     return "accelerator" if by == "accelerator" else "stack"
-
-
-RESNET_ON_HOPPER = """\
-Why ResNet-50 on Hopper is off, as far as arithmetic over its kernels goes. milabench's runs on an
-H100 are predicted a quarter too slow. At a batch of 776 they take 181 ms; the datasheet's bandwidth
-moves what the kernels read and write in 112 ms, and their arithmetic takes 24 ms at peak. Predicted
-are 81 ms of convolutions and 147 ms of kernels bound by memory (81 ms at the datasheet's rate).
-Nothing that the record might leave out helps: inputs are made once and stay on the device, and
-NCHW order or untuned kernels would make it slower still. All memory-bound kernels of Hopper share
-one constant, 1.33, which norms of language models need and plain streams do not. But lambda's
-ResNet-50 in NCHW order on H100, H200 and GH200 is predicted 4 to 25 % too *fast*, so that a
-smaller constant would move the error from one source to the other. Tried and taken out:
-convolutions whose bytes hide behind their arithmetic (a roofline to the fourth power for the sum of
-both). With the four constants of convolutions refitted, each source left out, milabench goes from
-17.0 to 10.3 % and dle from 7.6 to 7.0 %, but lambda from 11.5 to 12.7 %, Stable Diffusion from 14.7
-to 15.5 % and timm from 14.6 to 15.1 %. On an L40S the error falls from half at a batch of 64 to a
-tenth at 440: what one kernel writes probably stays in 96 MB of L2 until the next reads it, which is
-not counted."""
 
 
 def _one_device_part(

@@ -4,8 +4,10 @@ The interval of a step is multiplicative and split-conformal (Vovk et al. 2005; 
 arXiv:1604.04173): every prediction has a doubt σ, made of what can be wrong with it, and the
 interval is ×÷ exp(q·σ), where q is the quantile of |ln(predicted / measured)| / σ that covers 80 %
 of published runs predicted without anything of their own source, none counting as more than 20: a
-run that somebody plans is of a source that nobody has seen. Both are fitted by benchmarks/fit.py, q
-once for accelerators that are among those runs and once for all others.
+run that somebody plans is of a source that nobody has seen. Both are fitted by benchmarks/fit.py:
+what weighs how much in σ so that neither stack nor device nor kind of model is covered more or less
+often (the interval score of Gneiting and Raftery 2007), on runs predicted without their source and
+without their device.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from statistics import NormalDist
 import numpy as np
 
 from ...catalog.vocabulary import Stack
-from ...profiles.curves.choice import CurveChoice
 from ...profiles.curves.device_curves import DeviceCurves
 from ..constants import Constants
 from ..plan.layout import Layout
@@ -25,7 +26,6 @@ from ..plan.plan import Basis, Estimated, EstimatedMemory
 from ..plan.setup import Date
 from ..software.versions import NATIVE_AUTOCAST
 from ..step.data_parallel_step import StepTimes
-from ..validation.folds import fitted_accelerators
 
 Array = np.ndarray
 
@@ -55,6 +55,7 @@ def step_doubts(
     nodes: int,
     has_experts: bool,
     has_convolutions: bool,
+    sources: int,
     host_s: float = 0.0,
 ) -> dict[str, float]:
     """Return what can be wrong with a predicted step, each as its relative size.
@@ -72,9 +73,11 @@ def step_doubts(
         nodes: of the job.
         has_experts: whether tokens are routed to experts.
         has_convolutions: whether it convolves.
+        sources: how many published such runs: of the stack, on the device's architecture.
         host_s: time that parts in host memory take.
     """
     total_s = max(parts.total_s.item(), 1e-12)
+    device = curves.device
 
     def share(*names: str) -> float:
         return sum(np.asarray(getattr(parts, f"{name}_s")).item() for name in names) / total_s
@@ -92,7 +95,9 @@ def step_doubts(
         "nodes": float(nodes > 1),
         "experts": float(has_experts),
         "convolutions": float(has_convolutions),
-        "maker": float(curves.device.vendor not in ("NVIDIA", "Google")),
+        "maker": float(device.vendor not in ("NVIDIA", "Google")),
+        "xla_elsewhere": float(stack == "xla" and device.vendor != "Google"),
+        "few_sources": 1 / math.sqrt(1 + sources),
         "old": float(date is not None and date < NATIVE_AUTOCAST),
         "fp8": float(dtype == "fp8"),
         "scale": math.log2(accelerators) / DOUBLINGS_OF_1_024,
@@ -104,7 +109,6 @@ def step_interval(
     doubts: Mapping[str, float],
     constants: Constants,
     *,
-    seen: bool,
     calibration: float | None = None,
 ) -> Estimated:
     """Return the step time with its 80 % interval.
@@ -112,8 +116,7 @@ def step_interval(
     Args:
         value_s: predicted step time.
         doubts: of the prediction (`step_doubts`).
-        constants: what those weigh, and the quantile of each kind of accelerator.
-        seen: whether the model was fitted to runs on its device (`was_seen`).
+        constants: what those weigh, and the quantile.
         calibration: how much of a measurement elsewhere holds here, between 0 and 1; None without
             one. Where all of it holds, half of the doubt is gone.
     """
@@ -121,7 +124,7 @@ def step_interval(
     if value_s <= 0:
         return Estimated(value=value_s, low=value_s, high=value_s, basis=basis)
     sigma = doubt(doubts, constants) * (1 - (calibration or 0.0) / 2)
-    spread = math.exp(constants["interval.seen" if seen else "interval.unseen"] * sigma)
+    spread = math.exp(constants["interval"] * sigma)
     return Estimated(value=value_s, low=value_s / spread, high=value_s * spread, basis=basis)
 
 
@@ -129,11 +132,6 @@ def doubt(doubts: Mapping[str, float], constants: Constants) -> float:
     """Return the relative standard deviation of a prediction with these doubts."""
     weighed = (constants[f"doubt.{name}"] * size for name, size in doubts.items())
     return math.sqrt(sum(one**2 for one in weighed))
-
-
-def was_seen(accelerator: str, curve_choice: CurveChoice) -> bool:
-    """Return whether the model was fitted to runs on an accelerator, and its curves are used."""
-    return accelerator in fitted_accelerators() and accelerator not in curve_choice.left_out
 
 
 OOM_DIGITS = 6

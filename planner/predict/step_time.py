@@ -30,9 +30,10 @@ from ..step.data_parallel_step import (
 )
 from ..step.kernel_totals import MicroBatchTimes
 from ..step.model_parallel_step import boundary_bytes, hybrid_rows, hybrid_traffic
+from ..validation.folds import sources_seen
 from .fullest_rank import fullest_rank, stepped_parameters
 from .host_work import activations_on_host, data_parallel_host_work
-from .interval import step_doubts, step_interval, was_seen
+from .interval import step_doubts, step_interval
 from .kept.model_cache import ModelCache
 from .setup import accumulation_bytes, recompute_policies, stack_facts, wire_bytes
 from .split_step import (
@@ -175,17 +176,18 @@ def doubts_of(
     cache: ModelCache, site: Site, setup: Setup, parts: StepTimes, *, host_s: float = 0.0
 ) -> dict[str, float]:
     """Return what can be wrong with the predicted step of a setup (`step_doubts`)."""
-    kinds = cache.kinds
+    kinds, stack = cache.kinds, stack_facts(setup, cache.constants).name
     found = step_doubts(
         parts,
         cache.curves(site.accelerator),
         dtype=setup.precision.removesuffix("-amp"),
-        stack=stack_facts(setup, cache.constants).name,
+        stack=stack,
         date=setup.software_date,
         accelerators=site.accelerators,
         nodes=site.nodes,
         has_experts="experts" in kinds,
         has_convolutions="convolution" in kinds,
+        sources=sources_seen(site.accelerator.arch, stack, without=cache.constants.fitted_without),
         host_s=host_s,
     )
     if setup.frozen_precision == "nf4":
@@ -211,7 +213,6 @@ def estimated_step_s(cache: ModelCache, site: Site, setup: Setup, parts: StepTim
         parts.total_s.item(),
         doubts_of(cache, site, setup, parts, host_s=by_host_s),
         cache.constants,
-        seen=was_seen(device.name, cache.curve_choice),
         calibration=cache.calibration.weight(device) if cache.calibration else None,
     )
 

@@ -5,17 +5,19 @@
     accelerator     all records of one accelerator, and everything measured on it
 
 `benchmarks/fit.py` writes the constants of every fold to `data/held_out.json`; a run whose fold is
-not there took no part in the fit, and is predicted with the usual ones.
+not there took no part in the fit, and is predicted with the usual ones. Beside them stands which
+sources the fitted runs are of, by stack, architecture and accelerator.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+from ...catalog.vocabulary import Stack
 from ..constants import Constants
 from .null_models import fold_of
 
@@ -44,7 +46,10 @@ def held_out_constants(
     if protocol is None:
         return Constants.shipped()
     key = fold_key(protocol, configuration=configuration, source=source, accelerator=accelerator)
-    return _constants_without(protocol, key)
+    found = _constants_without(protocol, key)
+    # Of a fold by configuration, the other runs of its sources and devices were seen.
+    is_seen = protocol == "configuration" or key not in _fitted_without().get(protocol, {})
+    return found if is_seen else found.without(key)
 
 
 def held_out_accelerators(protocol: Protocol | None, accelerator: str) -> frozenset[str]:
@@ -52,9 +57,20 @@ def held_out_accelerators(protocol: Protocol | None, accelerator: str) -> frozen
     return frozenset({accelerator} if protocol == "accelerator" else ())
 
 
-def fitted_accelerators() -> frozenset[str]:
-    """Return the accelerators of the runs that the constants were fitted to."""
-    return frozenset(_fitted_without().get("accelerator", {}))
+def sources_seen(architecture: str, stack: Stack, *, without: Collection[str] = ()) -> int:
+    """Return how many sources of fitted runs used a stack on devices of an architecture.
+
+    Args:
+        architecture: of the devices.
+        stack: of the software.
+        without: sources and accelerators that are taken as never seen.
+    """
+    of_devices = _fitted_runs().get(stack, {}).get(architecture, {})
+    found: set[str] = set()
+    for accelerator, sources in of_devices.items():
+        if accelerator not in without:
+            found.update(sources)
+    return len(found.difference(without))
 
 
 @cache
@@ -62,7 +78,16 @@ def _constants_without(protocol: Protocol, key: str) -> Constants:
     return Constants.shipped().replaced(_fitted_without().get(protocol, {}).get(key, {}))
 
 
-@cache
 def _fitted_without() -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+    return _held_out()["constants"]
+
+
+def _fitted_runs() -> Mapping[str, Mapping[str, Mapping[str, Sequence[str]]]]:
+    """Return the sources of the fitted runs by stack, architecture and accelerator."""
+    return _held_out()["fitted"]
+
+
+@cache
+def _held_out() -> Mapping[str, Any]:
     path = files("gpuplan.planner").joinpath("data/held_out.json")
-    return json.loads(path.read_text(encoding="utf-8"))["constants"]
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -55,6 +55,14 @@ def test_constants_cannot_be_changed():
     assert own["a"] == 1.0
 
 
+def test_constants_fitted_without_runs_are_others_of_the_same_values():
+    without = USUAL.without("my cluster")
+    assert without != USUAL and dict(without) == dict(USUAL)
+    assert without.replaced({"network": 1.2}).fitted_without == {"my cluster"}
+    assert without.without("L4").fitted_without == {"my cluster", "L4"}
+    assert hash(without) == hash(USUAL.without("my cluster")) != hash(USUAL)
+
+
 def test_a_name_that_is_not_a_constant_is_refused():
     with pytest.raises(KeyError, match="hiding_shore"):
         USUAL.replaced({"hiding_shore": 0.5})

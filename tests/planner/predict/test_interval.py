@@ -1,6 +1,7 @@
 """The 80 % interval of a step: wider where more can be wrong, and where less was seen."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,13 +22,14 @@ from gpuplan.planner.predict.interval import (
     oom_probability,
     safe_allocator_bytes,
     safe_peak_bytes,
+    step_doubts,
     step_interval,
-    was_seen,
 )
 from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.predict import predict
-from gpuplan.planner.validation.folds import fitted_accelerators
+from gpuplan.planner.step.data_parallel_step import StepTimes
 from gpuplan.profiles.curves.choice import USUAL_CURVES, CurveChoice
+from gpuplan.profiles.curves.device_curves import curves_for
 from gpuplan.profiles.curves.files import measured_accelerators
 from gpuplan.profiles.profile import Profile
 
@@ -35,8 +37,8 @@ FORM = {"form.torch-eager": 1.0}
 USUAL = Constants.shipped()
 
 
-def width(doubts: dict[str, float], *, seen: bool = True) -> float:
-    time = step_interval(2.0, doubts, USUAL, seen=seen)
+def width(doubts: dict[str, float]) -> float:
+    time = step_interval(2.0, doubts, USUAL)
     assert time.low < time.value < time.high
     assert math.isclose(time.value / time.low, time.high / time.value)
     return time.high / time.value
@@ -52,15 +54,30 @@ def test_doubts_add_in_quadrature():
     assert doubt({**FORM, "launch": 1.0}, USUAL) == pytest.approx(math.hypot(one, other))
 
 
-def test_an_accelerator_that_no_published_run_used_is_never_surer():
-    assert "A100-80GB-SXM" in fitted_accelerators()
-    assert was_seen("A100-80GB-SXM", USUAL_CURVES)
-    assert not was_seen("TPU-v9", USUAL_CURVES)
-    assert width(FORM, seen=False) >= width(FORM)
+def doubts_about(name: str, stack: Stack, **changed: Any) -> dict[str, float]:
+    """Return what is doubtful about a step of one second of products on this accelerator."""
+    nothing = np.zeros((1, 1))
+    parts = StepTimes(
+        compute_s=nothing + 1.0,
+        memory_bound_s=nothing,
+        launch_s=nothing,
+        optimizer_s=nothing,
+        data_comm_exposed_s=nothing,
+    )
+    usual: dict[str, Any] = {"date": None, "accelerators": 8, "nodes": 1, "sources": 3}
+    usual |= {"dtype": "bf16", "has_experts": False, "has_convolutions": False}
+    curves = curves_for(load_catalogue().accelerators[name], USUAL_CURVES)
+    return step_doubts(parts, curves, stack=stack, **{**usual, **changed})
 
 
-def test_a_device_that_is_judged_as_unknown_counts_as_unseen():
-    assert not was_seen("A100-80GB-SXM", USUAL_CURVES.without(["A100-80GB-SXM"]))
+def test_the_fewer_sources_used_a_stack_on_an_architecture_the_less_sure():
+    widths = [width(doubts_about("B200-180GB-SXM", "megatron", sources=n)) for n in (0, 1, 3, 12)]
+    assert widths == sorted(set(widths), reverse=True)
+
+
+def test_xla_is_surer_on_the_devices_that_it_was_made_for():
+    gpu, tpu = (width(doubts_about(name, "xla")) for name in ("H100-80GB-SXM", "TPU-v5e"))
+    assert gpu > 1.1 * tpu
 
 
 @pytest.mark.parametrize(
@@ -106,7 +123,7 @@ def test_an_unknown_doubt_is_refused():
 
 
 def test_nothing_takes_no_time_for_sure():
-    time = step_interval(0.0, FORM, USUAL, seen=True)
+    time = step_interval(0.0, FORM, USUAL)
     assert time.low == time.value == time.high == 0.0
 
 

@@ -143,7 +143,6 @@ def test_the_interval_narrows_with_what_holds_of_a_measurement() -> None:
             1.0,
             {"form.torch-eager": 1.0, "curves": 0.05},
             Constants.shipped(),
-            seen=True,
             calibration=calibration,
         )
         return time.high / time.low
