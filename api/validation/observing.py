@@ -86,7 +86,9 @@ def _ideal_step_time_s(run: StatedRun, cache: ModelCache) -> float | None:
     if not peak:
         return None
     layout = run.setup.layout
-    flops = cache.hardware_flops(run.setup.precision, run.setup.recompute, run.setup.micro_batch)
+    flops = cache.steps.hardware_flops(
+        run.setup.precision, run.setup.recompute, run.setup.micro_batch
+    )
     return flops * run.setup.grad_accum / (layout.tensor * layout.pipeline * layout.context) / peak
 
 

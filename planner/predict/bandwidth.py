@@ -31,7 +31,7 @@ def _micro_batch_bytes(cache: ModelCache, setup: Setup) -> float:
     fuses = stack_facts(setup, cache.constants).fuses
     numerics = cache.numerics(setup.precision, autocast=setup.autocast)
     return sum(
-        share * cache.moved_bytes(numerics, policy, fused=fuses).at(setup.micro_batch)
+        share * cache.steps.moved_bytes(numerics, policy, fused=fuses).at(setup.micro_batch)
         for policy, share in recompute_policies(setup).items()
     )
 

@@ -13,10 +13,10 @@ def units_by_stage(cache: ModelCache, setup: Setup) -> list[RankUnits]:
     """Return what one rank of each pipeline stage holds."""
     numerics = cache.numerics(setup.precision, autocast=setup.autocast)
     layout = Shape.of(setup.layout)._replace(sequence_parallel=False).smallest()
-    units = cache.units_in(setup.stack)
+    units = cache.steps.units_in(setup.stack)
 
     def make() -> list[RankUnits]:
-        trace = cache.trace_in(numerics, "none")
+        trace = cache.steps.trace_in(numerics, "none")
         split = Split.of(layout, setup.stack)
         parts = cache.shared(
             ("split units", units, numerics, split),

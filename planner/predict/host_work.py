@@ -74,7 +74,7 @@ def activations_on_host(cache: ModelCache, setup: Setup, micro_batches: np.ndarr
     if "activations" not in setup.offload:
         return np.zeros(len(micro_batches))
     numerics = cache.numerics(setup.precision, autocast=setup.autocast)
-    trace = cache.trace_in(numerics, setup.recompute)
+    trace = cache.steps.trace_in(numerics, setup.recompute)
     offloaded = offloaded_activation_bytes(trace)
     return np.array([offloaded.at(int(size)) for size in micro_batches])
 

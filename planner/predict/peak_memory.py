@@ -77,7 +77,7 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
             data_parallel_memory(cache, again, micro_batches), share
         )
     cache = cache.with_frozen(setup.frozen_precision)
-    shape = cache.envelope(
+    shape = cache.steps.envelope(
         setup.precision,
         setup.recompute,
         micro_batches,
@@ -86,7 +86,7 @@ def data_parallel_memory(cache: ModelCache, setup: Setup, micro_batches: np.ndar
     )
     traced = cache.numerics(setup.precision, autocast=setup.autocast)
     gather = wire_bytes(setup.precision).gather
-    memory = cache.rank_memory(
+    memory = cache.steps.rank_memory(
         shape,
         setup.layout,
         gather_bytes=gather,
@@ -228,7 +228,7 @@ def memory_share(cache: ModelCache, setup: Setup) -> SplitTrace:
     numerics = cache.numerics(setup.precision, autocast=setup.autocast)
     residence = setup_residence(setup)
     split, loss = Split.of(setup.layout, setup.stack), residence.loss
-    share = cache.split_in(numerics, setup.recompute, split, fuses=residence.fuses)
+    share = cache.steps.split_in(numerics, setup.recompute, split, fuses=residence.fuses)
 
     def make() -> SplitTrace:
         return replace(share, trace=with_loss(share.trace, loss))

@@ -158,7 +158,9 @@ def utilisation(
     split = layout.tensor * layout.pipeline * layout.context
     per_rank = setup.grad_accum / (step_s * peak * split)
     model = cache.profile.flops.at(setup.micro_batch) * per_rank
-    again = cache.hardware_flops(setup.precision, setup.recompute, setup.micro_batch) * per_rank
+    again = (
+        cache.steps.hardware_flops(setup.precision, setup.recompute, setup.micro_batch) * per_rank
+    )
     hardware = model + setup.recompute_share * (again - model)
     return model, hardware
 

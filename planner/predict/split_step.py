@@ -198,7 +198,7 @@ def split_shares(
     numerics = cache.numerics(setup.precision, autocast=stack.autocast)
     split = Split.of(setup.layout, setup.stack)
     return tuple(
-        cache.split_in(numerics, policy, split, early_stop=stack.name != "megatron")
+        cache.steps.split_in(numerics, policy, split, early_stop=stack.name != "megatron")
         for policy in traced
     )
 

@@ -128,7 +128,7 @@ def data_parallel_parts(
     stack = stack_facts(setup, cache.constants)
     parts = step_times(
         times,
-        data_traffic(cache.units_in(setup.stack), layouts, cache.links(site), wire_of(setup)),
+        data_traffic(cache.steps.units_in(setup.stack), layouts, cache.links(site), wire_of(setup)),
         optimizer_s=optimizer_s(
             cache.profile, layouts, curves, stack, samples=grad_accum * variants.micro_batch
         ),

@@ -77,7 +77,7 @@ def timeline(
         micro_batches=np.array([plan.micro_batch]),
     )
     numerics = cache.numerics(plan.precision, autocast=setup.autocast)
-    trace = cache.trace_in(numerics, plan.recompute)
+    trace = cache.steps.trace_in(numerics, plan.recompute)
     spans = [*_segments(trace, times, grad_accum=plan.grad_accum)]
     now = spans[-1].start_s + spans[-1].duration_s if spans else 0.0
     for name, track, duration in _rest(plan, now):

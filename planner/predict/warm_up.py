@@ -27,7 +27,7 @@ def warm_up_bytes(cache: ModelCache, setup: Setup) -> float:
     """
     if FP32_FORWARD_FIRST not in setup.features:
         return 0.0
-    shape = cache.envelope("fp32", "none", np.array([setup.micro_batch]))
+    shape = cache.steps.envelope("fp32", "none", np.array([setup.micro_batch]))
     forward = np.array([moment.phase == "forward" for moment in shape.moments])
     moving = (shape.activation_bytes + shape.temporary_bytes + shape.input_bytes)[forward, 0]
     # No optimizer has stepped yet.

@@ -123,7 +123,9 @@ def test_caches_with_other_constants_predict_beside_each_other(toy: Profile):
     for _ in range(2):
         assert predicted(second) == usual
         assert predicted(first) == other
-    assert first.with_constants(USUAL).trace("fp32", "none") is first.trace("fp32", "none")
+    assert first.with_constants(USUAL).steps.trace("fp32", "none") is first.steps.trace(
+        "fp32", "none"
+    )
 
 
 def test_every_constant_is_used_somewhere():

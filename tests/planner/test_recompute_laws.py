@@ -65,8 +65,8 @@ def test_recompute_holds_no_more_and_is_never_faster(
 
 @pytest.mark.slow
 def test_hardware_flops_count_the_second_forward(cache: ModelCache) -> None:
-    plain = cache.hardware_flops("bf16-amp", "none", 4)
-    full = cache.hardware_flops("bf16-amp", "full", 4)
+    plain = cache.steps.hardware_flops("bf16-amp", "none", 4)
+    full = cache.steps.hardware_flops("bf16-amp", "full", 4)
     assert plain == cache.profile.flops.at(4)
     assert 1.2 * plain < full < 4 / 3 * plain + 1
 
@@ -96,9 +96,9 @@ def test_the_envelope_is_the_replayed_peak(cache: ModelCache) -> None:
 
     sizes = np.array([2, 5, 16])
     for policy in POLICIES:
-        shape = cache.envelope("bf16-amp", policy, sizes)
+        shape = cache.steps.envelope("bf16-amp", policy, sizes)
         memory = rank_memory(shape, cache.profile, Layout(), compute_bytes=2)
-        trace = cache.trace("bf16-amp", policy)
+        trace = cache.steps.trace("bf16-amp", policy)
         exact = [replay(trace, int(size)).peak_allocated_bytes for size in sizes]
         # The allocator also hands out whole blocks where the rest is not worth splitting off.
         assert memory.peak_bytes == pytest.approx(exact, rel=0.01)

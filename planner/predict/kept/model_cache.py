@@ -1,28 +1,20 @@
-"""What is derived from one Profile, each made once: recomputed traces, plateaus, kernel times."""
+"""What predictions of one Profile share: its steps, curves, kernel times, small kept values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import replace
-from functools import cached_property
 from typing import TypeVar, cast
 
 import numpy as np
 
-from ....catalog.errors import UsageError
 from ....catalog.types import Accelerator
-from ....catalog.vocabulary import FrozenPrecision, Precision, Recompute, Stack
+from ....catalog.vocabulary import FrozenPrecision, Precision, Recompute
 from ....profiles.analysis.caching_allocator import PoolExhaustedError, replay
 from ....profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ....profiles.curves.device_curves import DeviceCurves, curves_for
-from ....profiles.missing_numerics import AUTOCAST_FAILS, FAILS
-from ....profiles.passes.fused_kernels import with_fused_kernels
-from ....profiles.passes.recompute import recomputed
-from ....profiles.passes.residence import ON_DEVICE, Residence, resident
+from ....profiles.passes.residence import ON_DEVICE, Residence
 from ....profiles.profile import (
-    NUMERICS_OF_PRECISION,
-    Affine,
     KernelKind,
     Numerics,
     Profile,
@@ -31,20 +23,14 @@ from ....profiles.profile import (
 from ...constants import Constants
 from ...hardware.cluster import Site
 from ...hardware.collectives import Links
-from ...memory.chunked_head import with_chunked_head
-from ...memory.plateaus import Envelope, envelope
-from ...memory.rank_memory import RankMemory, rank_memory
-from ...parallelism.column_row_parallel import is_expert_product
-from ...parallelism.fsdp import Unit, units_of
-from ...parallelism.rank_trace import Split, SplitTrace, split_trace
-from ...plan.layout import Layout
+from ...parallelism.fsdp import Unit
+from ...parallelism.rank_trace import Split
 from ...software.frozen_base import with_frozen_base
 from ...software.stack import StackFacts
-from ...software.state_bytes import StateScale
-from ...step.kernel_times import MATMUL_KINDS, kernel_dtype
-from ...step.kernel_totals import SegmentTimes, StepKernels, running_segments
+from ...step.kernel_totals import SegmentTimes, StepKernels
 from ..measured.residuals import Calibration
-from .kept_tables import KeptTables, profile_digest
+from .kept_steps import KeptSteps, running_numerics
+from .kept_tables import KeptTables
 from .kept_values import KeptValues
 
 Array = np.ndarray
@@ -118,7 +104,7 @@ class ModelCache:
         if frozen is None or self._has_frozen_base:
             return self
         if "frozen16" not in self.profile.numerics():
-            raise self._untraced("frozen16")
+            raise self.steps.untraced("frozen16")
         other = copy(self)
         other._has_frozen_base = True
         other.profile = self.shared(("frozen base",), lambda: with_frozen_base(self.profile))
@@ -135,23 +121,24 @@ class ModelCache:
         return ModelCache(profile, constants=self.constants, curve_choice=self.curve_choice)
 
     @property
+    def steps(self) -> KeptSteps:
+        """The forms of its step, each made once."""
+        return self._derived.steps
+
+    @property
     def units(self) -> tuple[Unit, ...]:
         """FSDP units of the model."""
-        return self._derived.units
+        return self.steps.units
 
     @property
     def profile_digest(self) -> str:
         """What is equal for equal Profiles (`kept_tables.profile_digest`)."""
-        return self._derived.profile_digest
+        return self.steps.profile_digest
 
     @property
     def kinds(self) -> frozenset[str]:
         """Kinds of kernels in the step, and "experts" where some are products of experts."""
-        return self._derived.kinds
-
-    def units_in(self, stack: Stack) -> tuple[Unit, ...]:
-        """Return the units as a stack shards them: only torch pads every parameter by its rows."""
-        return self.units if stack.startswith("torch") else self._derived.flat_units
+        return self.steps.kinds
 
     def curves(self, accelerator: Accelerator) -> DeviceCurves:
         """Return the efficiency curves of a device."""
@@ -165,113 +152,9 @@ class ModelCache:
         """Return what ranks on a site talk over."""
         return Links(site=site, curves=self.curves(site.accelerator), constants=self.constants)
 
-    def trace(self, precision: Precision, recompute: Recompute) -> StepTrace:
-        """Return the step in the numerics of `precision` under this recompute policy.
-
-        Raises:
-            UsageError: the Profile was made without those numerics.
-        """
-        return self.trace_in(NUMERICS_OF_PRECISION[precision], recompute)
-
-    def trace_in(
-        self,
-        numerics: Numerics,
-        recompute: Recompute,
-        *,
-        early_stop: bool = True,
-        residence: Residence = ON_DEVICE,
-    ) -> StepTrace:
-        """Return the step in these numerics under this recompute policy (`recomputed`, `resident`).
-
-        Raises:
-            UsageError: the Profile was made without those numerics.
-        """
-        traces = self._derived.traces
-        key = (numerics, recompute, early_stop, residence)
-        at_home = replace(ON_DEVICE, fuses=residence.fuses)
-        if key not in traces and residence != at_home:
-            whole = self.trace_in(numerics, recompute, early_stop=early_stop, residence=at_home)
-            found = resident(whole, residence)
-            traces[key] = with_chunked_head(found) if residence.loss == "chunked" else found
-        if key not in traces:
-            try:
-                plain = self.profile.step(numerics)
-            except KeyError:
-                raise self._untraced(numerics) from None
-            plain = with_fused_kernels(plain) if residence.fuses else plain
-            traces[key] = recomputed(plain, self.profile, recompute, early_stop=early_stop)
-        return traces[key]
-
-    def _untraced(self, numerics: Numerics) -> UsageError:
-        fails = next((note for note in self.profile.notes if note.startswith(FAILS)), None)
-        autocast = next((n for n in self.profile.notes if n.startswith(AUTOCAST_FAILS)), None)
-        if autocast:
-            return UsageError(f"{autocast}.", fix="correct that line, or give --precision fp32.")
-        if numerics == "pure16" and fails:
-            return UsageError(
-                f"{fails}.", fix="give a layout that runs under autocast, such as dp8 or dp8.zero1."
-            )
-        if numerics == "frozen16":
-            return UsageError(
-                "The parameters of this model are not mostly frozen, or a step of it fails with"
-                " 16-bit ones.",
-                fix="leave out --frozen-precision.",
-            )
-        return UsageError(
-            f"This profile holds no {numerics} trace; it holds"
-            f" {', '.join(self.profile.numerics())}.",
-            fix="profile the model again with that precision.",
-        )
-
-    def envelope(
-        self,
-        precision: Precision,
-        recompute: Recompute,
-        micro_batches: Array,
-        *,
-        autocast: bool = True,
-        residence: Residence = ON_DEVICE,
-    ) -> Envelope:
-        """Return the memory plateaus of that step."""
-        numerics = self.numerics(precision, autocast=autocast)
-        key = (numerics, recompute, tuple(int(b) for b in micro_batches), residence)
-        if key not in self._derived.envelopes:
-            trace = self.trace_in(numerics, recompute, residence=residence)
-            self._derived.envelopes[key] = envelope(trace, micro_batches)
-        return self._derived.envelopes[key]
-
-    def rank_memory(
-        self,
-        shape: Envelope,
-        layout: Layout,
-        *,
-        gather_bytes: int,
-        grad_accum: int,
-        state: StateScale,
-        reduces_once: bool,
-    ) -> RankMemory:
-        """Return memory of a rank that runs the whole model (`rank_memory`).
-
-        Precisions that differ on the matrix units alone, as TF32 and FP32 do, take the same bytes.
-        """
-        key = (shape, layout, gather_bytes, grad_accum, state, reduces_once)
-        if key not in self._derived.rank_memories:
-            self._derived.rank_memories[key] = rank_memory(
-                shape,
-                self.profile,
-                layout,
-                compute_bytes=gather_bytes,
-                grad_accum=grad_accum,
-                state=state,
-                units=self.units,
-                reduces_once=reduces_once,
-            )
-        return self._derived.rank_memories[key]
-
     def numerics(self, precision: Precision, *, autocast: bool) -> Numerics:
-        """Return the trace that runs: 16-bit layers where nothing is cast around them."""
-        numerics = NUMERICS_OF_PRECISION[precision]
-        return "pure16" if numerics == "amp16" and not autocast else numerics
+        """Return the trace that runs (`running_numerics`)."""
+        return running_numerics(precision, autocast=autocast)
 
     def holds(self, precision: Precision, *, autocast: bool) -> bool:
         """Return whether the Profile has the trace that runs (`numerics`)."""
@@ -283,18 +166,7 @@ class ModelCache:
         A step in 16 bits may hold products in fp32: of parts that the model keeps out of autocast.
         Which of its traces runs depends on the layout, so a device needs the rates of all of them.
         """
-        tried: set[Numerics] = {self.numerics(precision, autocast=one) for one in (True, False)}
-        known = self._derived.product_dtypes
-        if precision not in known:
-            known[precision] = frozenset(
-                kernel_dtype(kernel, precision)
-                for numerics in tried
-                if numerics in self.profile.numerics()
-                for segment in self.profile.step(numerics).segments
-                for kernel in segment.kernels
-                if kernel.kind in MATMUL_KINDS
-            )
-        others = known[precision] - accelerator.peak_flops.keys()
+        others = self.steps.product_dtypes(precision) - accelerator.peak_flops.keys()
         return all(self.curves(accelerator).multiplies(dtype) for dtype in others)
 
     def times(
@@ -323,9 +195,9 @@ class ModelCache:
         key = (numerics, recomputes, stack.fuses, early_stop, sizes, split)
         if key not in self._derived.kernels:
             traces = [
-                self.trace_in(numerics, recompute, early_stop=early_stop)
+                self.steps.trace_in(numerics, recompute, early_stop=early_stop)
                 if split is None
-                else self.split_in(numerics, recompute, split, early_stop=early_stop).trace
+                else self.steps.split_in(numerics, recompute, split, early_stop=early_stop).trace
                 for recompute in recomputes
             ]
             self._derived.kernels[key] = StepKernels(traces, micro_batches, fused=stack.fuses)
@@ -346,37 +218,9 @@ class ModelCache:
         micro_batches: Array,
     ) -> dict[KernelKind, float]:
         """Return device seconds of each kernel kind in one step, uncalibrated."""
-        traces = [self.trace(precision, recompute)]
+        traces = [self.steps.trace(precision, recompute)]
         kernels = StepKernels(traces, micro_batches, fused=stack.fuses)
         return kernels.kind_seconds(self.curves(accelerator), precision=precision, stack=stack)
-
-    def split_in(
-        self,
-        numerics: Numerics,
-        recompute: Recompute,
-        split: Split,
-        *,
-        early_stop: bool = True,
-        fuses: bool = False,
-    ) -> SplitTrace:
-        """Return one rank's share of the step in these numerics under this policy.
-
-        Args:
-            numerics: of the step.
-            recompute: policy.
-            split: how ranks divide it.
-            early_stop: whether a block runs again only up to its last saved tensor.
-            fuses: whether less is kept for the backward pass (`with_fused_kernels`).
-
-        Raises:
-            UnsupportedError: the model cannot be split that way.
-        """
-        key = (numerics, recompute, split, early_stop, fuses)
-        if key not in self._derived.splits:
-            home = replace(ON_DEVICE, fuses=fuses)
-            trace = self.trace_in(numerics, recompute, early_stop=early_stop, residence=home)
-            self._derived.splits[key] = split_trace(trace, split)
-        return self._derived.splits[key]
 
     def fragmentation(
         self,
@@ -404,7 +248,7 @@ class ModelCache:
         if key not in self._derived.reserved:
 
             def replayed() -> float:
-                trace = self.trace_in(numerics, recompute, residence=residence)
+                trace = self.steps.trace_in(numerics, recompute, residence=residence)
                 keeps = residence.keeps_gradients
                 pool = replay(trace, micro_batch, keeps_gradients=keeps)
                 allocated = max(1, pool.peak_allocated_bytes)
@@ -422,72 +266,16 @@ class ModelCache:
             known[key] = make()
         return cast(Made, known[key])
 
-    def hardware_flops(
-        self, precision: Precision, recompute: Recompute, micro_batch: float
-    ) -> float:
-        """Return FLOPs of one micro-batch with the recomputed forward passes counted.
-
-        What a fused attention kernel recomputes inside is not counted, as in Megatron's HFU.
-        """
-        key = (NUMERICS_OF_PRECISION[precision], recompute)
-        if key not in self._derived.flops:
-            trace = self.trace(precision, recompute)
-            again = [trace.segments[i] for i in trace.schedule]
-            kernels = [k for s in again if s.phase == "recompute" for k in s.kernels]
-            self._derived.flops[key] = Affine(
-                sum(k.flops.base for k in kernels), sum(k.flops.per_sample for k in kernels)
-            )
-        return self.profile.flops.at(micro_batch) + self._derived.flops[key].at(micro_batch)
-
-    def moved_bytes(self, numerics: Numerics, recompute: Recompute, *, fused: bool) -> Affine:
-        """Return the bytes that the kernels of both passes over one micro-batch read and write."""
-        key = (numerics, recompute, fused)
-        if key not in self._derived.moved:
-            trace = self.trace_in(numerics, recompute)
-            runs = running_segments(trace, fused)
-            kernels = [kernel for i in trace.schedule for kernel in runs[i].kernels]
-            moved = [amount for k in kernels for amount in (k.bytes_read, k.bytes_written)]
-            self._derived.moved[key] = Affine(
-                sum(one.base for one in moved), sum(one.per_sample for one in moved)
-            )
-        return self._derived.moved[key]
-
 
 class _Derived:
-    """What follows from a Profile, and its curves on each device; filled while it is asked for."""
+    """What follows from a Profile and its curves on each device; filled while it is asked for."""
 
     def __init__(self, profile: Profile) -> None:
-        self.profile = profile
-        self.traces: dict[tuple[Numerics, Recompute, bool, Residence], StepTrace] = {}
-        self.envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...], Residence], Envelope] = {}
+        self.steps = KeptSteps(profile)
         self.kernels: dict[tuple[object, ...], StepKernels] = {}
         self.curves: dict[tuple[str, CurveChoice], DeviceCurves] = {}
-        self.product_dtypes: dict[Precision, frozenset[str]] = {}
         self.reserved: dict[tuple[Numerics, Recompute, int, bool, Residence], float] = {}
-        self.flops: dict[tuple[Numerics, Recompute], Affine] = {}
-        self.moved: dict[tuple[Numerics, Recompute, bool], Affine] = {}
-        self.splits: dict[tuple[object, ...], SplitTrace] = {}
-        self.rank_memories: dict[tuple[object, ...], RankMemory] = {}
         self.shared: dict[tuple[object, ...], object] = {}
-
-    @cached_property
-    def units(self) -> tuple[Unit, ...]:
-        return units_of(self.profile)
-
-    @cached_property
-    def profile_digest(self) -> str:
-        return profile_digest(self.profile)
-
-    @cached_property
-    def flat_units(self) -> tuple[Unit, ...]:
-        return tuple(replace(unit, tensors=()) for unit in self.units)
-
-    @cached_property
-    def kinds(self) -> frozenset[str]:
-        trace = self.profile.step(self.profile.numerics()[0])
-        kernels = [kernel for segment in trace.segments for kernel in segment.kernels]
-        routed = {"experts"} if any(map(is_expert_product, kernels)) else set()
-        return frozenset({kernel.kind for kernel in kernels} | routed)
 
 
 def _least_ratio(

@@ -64,7 +64,7 @@ class SplitPredictor:
             kinds: of nodes that may be asked for.
         """
         numerics = cache.numerics(base.precision, autocast=base.autocast)
-        limits = limits_of(cache.trace_in(numerics, "none"), cache.profile.tokens_per_sample)
+        limits = limits_of(cache.steps.trace_in(numerics, "none"), cache.profile.tokens_per_sample)
         if limits is None:
             return None
         rows = SplitRows(cache, limits, base, space.global_batch)

@@ -67,7 +67,7 @@ def test_one_micro_batch_and_data_parallel_runs_have_nothing_to_leave_out(toy: P
 
 def test_the_second_of_two_micro_batches_reduces_as_it_goes(toy: Profile) -> None:
     cache = ModelCache(toy)
-    shape = cache.envelope("bf16-amp", "none", np.array([1]))
+    shape = cache.steps.envelope("bf16-amp", "none", np.array([1]))
     units = {unit.name: unit for unit in cache.units}
     more, two = (kept_gradient_bytes(shape, units, shard=4, width=2, grad_accum=n) for n in (3, 2))
     assert set(more.tolist()) == {2.0 * toy.trainable_parameters}
@@ -93,7 +93,7 @@ def test_kept_logits_are_on_every_rank_whole(toy: Profile) -> None:
     )
     shape = ModelCache(
         toy.model_copy(update={"steps": (step.model_copy(update={"memory": held}),)})
-    ).envelope("bf16-amp", "none", np.array([3]))
+    ).steps.envelope("bf16-amp", "none", np.array([3]))
     stepping = [i for i, moment in enumerate(shape.moments) if moment.phase == "optimizer"]
     assert shape.activation_bytes[stepping, 0].max() >= 3 * stream.bytes_per_sample[row]
     assert shape.temporary_bytes[stepping, 0].max() < 3 * stream.bytes_per_sample[row]

@@ -20,7 +20,7 @@ def stages_of(
     profile: Profile, layout: Layout, *, grad_accum: int = 8
 ) -> tuple[list[RankMemory], list[RankUnits]]:
     cache = ModelCache(profile)
-    trace = cache.trace_in("amp16", "none")
+    trace = cache.steps.trace_in("amp16", "none")
     split = Split(context=layout.context)
     units = rank_units(profile, units_of(profile), trace, layout, split)
     memories = stage_memories(
@@ -39,7 +39,11 @@ def stages_of(
 def test_one_stage_is_the_whole_model(toy: Profile) -> None:
     cache = ModelCache(toy)
     whole = rank_memory(
-        cache.envelope("bf16-amp", "none", SIZES), toy, Layout(), compute_bytes=2, grad_accum=8
+        cache.steps.envelope("bf16-amp", "none", SIZES),
+        toy,
+        Layout(),
+        compute_bytes=2,
+        grad_accum=8,
     )
     (one,), _ = stages_of(toy, Layout())
     assert one.peak_bytes == pytest.approx(whole.peak_bytes, rel=1e-6)

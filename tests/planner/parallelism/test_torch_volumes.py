@@ -119,14 +119,14 @@ class Predicted:
     @property
     def share(self) -> SplitTrace:
         recompute = "full" if self.case.recompute else "none"
-        return self.cache.split_in("pure16", recompute, self.split)
+        return self.cache.steps.split_in("pure16", recompute, self.split)
 
     @property
     def units(self) -> RankUnits:
         (units,) = rank_units(
             self.cache.profile,
-            self.cache.units_in(STACK),
-            self.cache.trace_in("pure16", "none"),
+            self.cache.steps.units_in(STACK),
+            self.cache.steps.trace_in("pure16", "none"),
             self.layout,
             self.split,
         )

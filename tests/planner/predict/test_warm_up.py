@@ -20,7 +20,7 @@ def test_a_pass_holds_parameters_and_what_backward_would_need(toy: Profile) -> N
     cache = ModelCache(toy)
     assert warm_up_bytes(cache, PLAIN) == 0
     held = warm_up_bytes(cache, WARMED)
-    saved = cache.envelope("fp32", "none", np.array([4])).activation_bytes.max()
+    saved = cache.steps.envelope("fp32", "none", np.array([4])).activation_bytes.max()
     assert held > 4 * toy.parameters
     assert held >= 4 * toy.parameters + saved
     # The optimizer's state and gradients are not made yet.

@@ -1,0 +1,257 @@
+"""The forms of one Profile's step, each made once: recomputed, divided over ranks, in plateaus."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from ....catalog.errors import UsageError
+from ....catalog.vocabulary import Precision, Recompute, Stack
+from ....profiles.missing_numerics import AUTOCAST_FAILS, FAILS
+from ....profiles.passes.fused_kernels import with_fused_kernels
+from ....profiles.passes.recompute import recomputed
+from ....profiles.passes.residence import ON_DEVICE, Residence, resident
+from ....profiles.profile import (
+    NUMERICS_OF_PRECISION,
+    Affine,
+    Numerics,
+    Profile,
+    StepTrace,
+)
+from ...memory.chunked_head import with_chunked_head
+from ...memory.plateaus import Envelope, envelope
+from ...memory.rank_memory import RankMemory, rank_memory
+from ...parallelism.column_row_parallel import is_expert_product
+from ...parallelism.fsdp import Unit, units_of
+from ...parallelism.rank_trace import Split, SplitTrace, split_trace
+from ...plan.layout import Layout
+from ...software.state_bytes import StateScale
+from ...step.kernel_times import MATMUL_KINDS, kernel_dtype
+from ...step.kernel_totals import running_segments
+from .kept_tables import profile_digest
+
+Array = np.ndarray
+
+
+def running_numerics(precision: Precision, *, autocast: bool) -> Numerics:
+    """Return the trace that runs: 16-bit layers where nothing is cast around them."""
+    numerics = NUMERICS_OF_PRECISION[precision]
+    return "pure16" if numerics == "amp16" and not autocast else numerics
+
+
+class KeptSteps:
+    """What follows from a Profile alone; everything it returns is immutable."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self._traces: dict[tuple[Numerics, Recompute, bool, Residence], StepTrace] = {}
+        self._envelopes: dict[tuple[Numerics, Recompute, tuple[int, ...], Residence], Envelope] = {}
+        self._product_dtypes: dict[Precision, frozenset[str]] = {}
+        self._flops: dict[tuple[Numerics, Recompute], Affine] = {}
+        self._moved: dict[tuple[Numerics, Recompute, bool], Affine] = {}
+        self._splits: dict[tuple[object, ...], SplitTrace] = {}
+        self._rank_memories: dict[tuple[object, ...], RankMemory] = {}
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        """FSDP units of the model."""
+        return units_of(self.profile)
+
+    @cached_property
+    def profile_digest(self) -> str:
+        """What is equal for equal Profiles (`kept_tables.profile_digest`)."""
+        return profile_digest(self.profile)
+
+    @cached_property
+    def _flat_units(self) -> tuple[Unit, ...]:
+        return tuple(replace(unit, tensors=()) for unit in self.units)
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """Kinds of kernels in the step, and "experts" where some are products of experts."""
+        trace = self.profile.step(self.profile.numerics()[0])
+        kernels = [kernel for segment in trace.segments for kernel in segment.kernels]
+        routed = {"experts"} if any(map(is_expert_product, kernels)) else set()
+        return frozenset({kernel.kind for kernel in kernels} | routed)
+
+    def product_dtypes(self, precision: Precision) -> frozenset[str]:
+        """Return the dtypes that the step multiplies in, of each trace that may run."""
+        if precision not in self._product_dtypes:
+            tried = {running_numerics(precision, autocast=one) for one in (True, False)}
+            self._product_dtypes[precision] = frozenset(
+                kernel_dtype(kernel, precision)
+                for numerics in tried
+                if numerics in self.profile.numerics()
+                for segment in self.profile.step(numerics).segments
+                for kernel in segment.kernels
+                if kernel.kind in MATMUL_KINDS
+            )
+        return self._product_dtypes[precision]
+
+    def units_in(self, stack: Stack) -> tuple[Unit, ...]:
+        """Return the units as a stack shards them: only torch pads every parameter by its rows."""
+        return self.units if stack.startswith("torch") else self._flat_units
+
+    def trace(self, precision: Precision, recompute: Recompute) -> StepTrace:
+        """Return the step in the numerics of `precision` under this recompute policy.
+
+        Raises:
+            UsageError: the Profile was made without those numerics.
+        """
+        return self.trace_in(NUMERICS_OF_PRECISION[precision], recompute)
+
+    def trace_in(
+        self,
+        numerics: Numerics,
+        recompute: Recompute,
+        *,
+        early_stop: bool = True,
+        residence: Residence = ON_DEVICE,
+    ) -> StepTrace:
+        """Return the step in these numerics under this recompute policy (`recomputed`, `resident`).
+
+        Raises:
+            UsageError: the Profile was made without those numerics.
+        """
+        traces = self._traces
+        key = (numerics, recompute, early_stop, residence)
+        at_home = replace(ON_DEVICE, fuses=residence.fuses)
+        if key not in traces and residence != at_home:
+            whole = self.trace_in(numerics, recompute, early_stop=early_stop, residence=at_home)
+            found = resident(whole, residence)
+            traces[key] = with_chunked_head(found) if residence.loss == "chunked" else found
+        if key not in traces:
+            try:
+                plain = self.profile.step(numerics)
+            except KeyError:
+                raise self.untraced(numerics) from None
+            plain = with_fused_kernels(plain) if residence.fuses else plain
+            traces[key] = recomputed(plain, self.profile, recompute, early_stop=early_stop)
+        return traces[key]
+
+    def untraced(self, numerics: Numerics) -> UsageError:
+        """Return the error for numerics that the Profile was made without, with why."""
+        fails = next((note for note in self.profile.notes if note.startswith(FAILS)), None)
+        autocast = next((n for n in self.profile.notes if n.startswith(AUTOCAST_FAILS)), None)
+        if autocast:
+            return UsageError(f"{autocast}.", fix="correct that line, or give --precision fp32.")
+        if numerics == "pure16" and fails:
+            return UsageError(
+                f"{fails}.", fix="give a layout that runs under autocast, such as dp8 or dp8.zero1."
+            )
+        if numerics == "frozen16":
+            return UsageError(
+                "The parameters of this model are not mostly frozen, or a step of it fails with"
+                " 16-bit ones.",
+                fix="leave out --frozen-precision.",
+            )
+        return UsageError(
+            f"This profile holds no {numerics} trace; it holds"
+            f" {', '.join(self.profile.numerics())}.",
+            fix="profile the model again with that precision.",
+        )
+
+    def envelope(
+        self,
+        precision: Precision,
+        recompute: Recompute,
+        micro_batches: Array,
+        *,
+        autocast: bool = True,
+        residence: Residence = ON_DEVICE,
+    ) -> Envelope:
+        """Return the memory plateaus of that step."""
+        numerics = running_numerics(precision, autocast=autocast)
+        key = (numerics, recompute, tuple(int(b) for b in micro_batches), residence)
+        if key not in self._envelopes:
+            trace = self.trace_in(numerics, recompute, residence=residence)
+            self._envelopes[key] = envelope(trace, micro_batches)
+        return self._envelopes[key]
+
+    def rank_memory(
+        self,
+        shape: Envelope,
+        layout: Layout,
+        *,
+        gather_bytes: int,
+        grad_accum: int,
+        state: StateScale,
+        reduces_once: bool,
+    ) -> RankMemory:
+        """Return memory of a rank that runs the whole model (`rank_memory`).
+
+        Precisions that differ on the matrix units alone, as TF32 and FP32 do, take the same bytes.
+        """
+        key = (shape, layout, gather_bytes, grad_accum, state, reduces_once)
+        if key not in self._rank_memories:
+            self._rank_memories[key] = rank_memory(
+                shape,
+                self.profile,
+                layout,
+                compute_bytes=gather_bytes,
+                grad_accum=grad_accum,
+                state=state,
+                units=self.units,
+                reduces_once=reduces_once,
+            )
+        return self._rank_memories[key]
+
+    def split_in(
+        self,
+        numerics: Numerics,
+        recompute: Recompute,
+        split: Split,
+        *,
+        early_stop: bool = True,
+        fuses: bool = False,
+    ) -> SplitTrace:
+        """Return one rank's share of the step in these numerics under this policy.
+
+        Args:
+            numerics: of the step.
+            recompute: policy.
+            split: how ranks divide it.
+            early_stop: whether a block runs again only up to its last saved tensor.
+            fuses: whether less is kept for the backward pass (`with_fused_kernels`).
+
+        Raises:
+            UnsupportedError: the model cannot be split that way.
+        """
+        key = (numerics, recompute, split, early_stop, fuses)
+        if key not in self._splits:
+            home = replace(ON_DEVICE, fuses=fuses)
+            trace = self.trace_in(numerics, recompute, early_stop=early_stop, residence=home)
+            self._splits[key] = split_trace(trace, split)
+        return self._splits[key]
+
+    def hardware_flops(
+        self, precision: Precision, recompute: Recompute, micro_batch: float
+    ) -> float:
+        """Return FLOPs of one micro-batch with the recomputed forward passes counted.
+
+        What a fused attention kernel recomputes inside is not counted, as in Megatron's HFU.
+        """
+        key = (NUMERICS_OF_PRECISION[precision], recompute)
+        if key not in self._flops:
+            trace = self.trace(precision, recompute)
+            again = [trace.segments[i] for i in trace.schedule]
+            kernels = [k for s in again if s.phase == "recompute" for k in s.kernels]
+            self._flops[key] = Affine(
+                sum(k.flops.base for k in kernels), sum(k.flops.per_sample for k in kernels)
+            )
+        return self.profile.flops.at(micro_batch) + self._flops[key].at(micro_batch)
+
+    def moved_bytes(self, numerics: Numerics, recompute: Recompute, *, fused: bool) -> Affine:
+        """Return the bytes that the kernels of both passes over one micro-batch read and write."""
+        key = (numerics, recompute, fused)
+        if key not in self._moved:
+            trace = self.trace_in(numerics, recompute)
+            runs = running_segments(trace, fused)
+            kernels = [kernel for i in trace.schedule for kernel in runs[i].kernels]
+            moved = [amount for k in kernels for amount in (k.bytes_read, k.bytes_written)]
+            self._moved[key] = Affine(
+                sum(one.base for one in moved), sum(one.per_sample for one in moved)
+            )
+        return self._moved[key]
