@@ -4,8 +4,8 @@ The shape of a row: https://github.com/dstackai/gpuhunt/blob/master/src/gpuhunt/
 clusters of several nodes (`pod_counts`):
 https://github.com/dstackai/gpuhunt/blob/master/src/gpuhunt/providers/runpod.py; A100s of 40 and
 80 GB under names that begin alike:
-https://github.com/dstackai/gpuhunt/blob/master/src/gpuhunt/providers/lambdalabs.py. Prices of 0,
-below it, NaN or infinite, two prices of one place, another number of accelerators and a renamed type are
+https://github.com/dstackai/gpuhunt/blob/master/src/gpuhunt/providers/lambdalabs.py.
+Prices of 0, below it, NaN or infinite, two prices of one place, another number of accelerators and a renamed type are
 made up: no report of them was found.
 """
 
