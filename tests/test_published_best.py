@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.plan.question import MOST_OOM
 from gpuplan.planner.predict.kept.model_cache import ModelCache
+from gpuplan.planner.predict.peak_memory import is_safe, memory_parts
 from gpuplan.profiles.tracing_process.service import make_profile
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
@@ -44,6 +46,29 @@ def test_gb200_of_a_vendors_table_are_one_rack() -> None:
     record = published_best.run_of(row())
     assert record.per_node == 72
     assert record.inter_node_gbit_s == 72 * 400
+
+
+@pytest.mark.parametrize("notes", ["compile+asyncTP", "async TP, torch.compile"])
+def test_tensor_parallelism_that_runs_beside_products_is_read_from_the_notes(notes: str) -> None:
+    split = {"tp": 8, "pp": 1, "cp": 1, "ep": 1, "dp": 4, "vpp": 1, "fsdp": True}
+    given = row(source="pytorch/torchtitan", layout=split, notes=notes)
+    assert "async-tensor-parallel" in published_best.run_of(given).features
+    for other in (
+        row(source="pytorch/torchtitan", layout=split, notes="vanilla TP"),
+        row(source="pytorch/torchtitan", notes=notes),
+        row(source="pytorch/torchtitan", layout=split),
+    ):
+        assert "async-tensor-parallel" not in published_best.run_of(other).features
+
+
+def test_an_interleaved_schedule_that_states_no_stages_has_two_a_rank() -> None:
+    split = {"tp": 1, "pp": 4, "cp": 1, "ep": 1, "dp": 8, "vpp": None, "fsdp": True}
+    given = row(source="pytorch/torchtitan", layout=split, notes="interleaved 1F1B")
+    assert published_best.run_of(given).layout.virtual_stages == 2
+    plain = row(source="pytorch/torchtitan", layout=split, notes="1F1B")
+    assert published_best.run_of(plain).layout.virtual_stages == 1
+    stated = row(source="pytorch/torchtitan", layout=split | {"vpp": 5}, notes="interleaved")
+    assert published_best.run_of(stated).layout.virtual_stages == 5
 
 
 def test_nodes_of_other_devices_stay_as_they_are_sold() -> None:
@@ -84,13 +109,34 @@ def test_as_few_layers_are_recomputed_as_must_be(
     assert not list(published_best._of_some_layers(stated_row, stated.setup, cache, stated.site))
 
 
+def test_ours_leaves_the_room_that_a_ranked_plan_must_leave(
+    cache: ModelCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a device of 3.5 GiB, where the fastest layout may run out of memory."""
+    size = {"memory_bytes": 7 * 2**29, "memory_visible_bytes": 7 * 2**29}
+    device = load_catalogue().accelerators["H100-80GB-SXM"].model_copy(update=size)
+    split = {"tp": 1, "pp": 1, "cp": 1, "ep": 1, "dp": 8, "vpp": 1, "fsdp": None}
+    given = row(accelerator="H100-80GB-SXM", devices=8, layout=split, global_batch=128)
+    stated = published_best.state_run(published_best.run_of(given), device, instances=())
+
+    def chances() -> list[bool]:
+        found = published_best._best(cache, stated.site, stated.setup, given)
+        memory = ((setup, memory_parts(cache, setup)) for _, setup in found)
+        return [is_safe(cache, stated.site, *one, max_oom=MOST_OOM) for one in memory]
+
+    ranked = chances()
+    assert ranked and all(ranked)
+    monkeypatch.setattr(published_best, "MOST_OOM", 1.0)
+    assert not any(chances())
+
+
 def test_rows_of_adapters_have_no_cell() -> None:
     cells, left_out = published_best.cells_of([row(task="LoRA Performance")])
     assert not cells
     assert left_out == ["- tiny: LoRA Performance: this decoder has no adapters"]
 
 
-@pytest.mark.parametrize(("pipeline", "stages"), [(1, {3}), (2, {2, 3})])
+@pytest.mark.parametrize(("pipeline", "stages"), [(1, {3}), (2, {1, 2, 3})])
 def test_fsdp_keeps_what_it_gathered_between_the_micro_batches_of_a_pipeline(
     pipeline: int, stages: set[int]
 ) -> None:

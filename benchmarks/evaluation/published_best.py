@@ -27,7 +27,7 @@ from gpuplan.catalog.vocabulary import Precision, Stack
 from gpuplan.planner.hardware.cluster import Site
 from gpuplan.planner.hardware.device import capacity_bytes
 from gpuplan.planner.plan.layout import Layout
-from gpuplan.planner.plan.question import Choices, Machine, Question, Work
+from gpuplan.planner.plan.question import MOST_OOM, Choices, Machine, Question, Work
 from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
@@ -134,6 +134,8 @@ def run_of(record: dict[str, Any]) -> RunRecord:
     """
     rack_gbit_s = RACK_GBIT_S.get(record["accelerator"])
     given = {name: degree or 1 for name, degree in record["layout"].items() if name in DEGREES}
+    if _says(record, "interleaved") and record["layout"]["vpp"] is None:
+        given["vpp"] = INTERLEAVED
     stack: Stack = "torch-compile" if "torchtitan" in record["source"] else "megatron"
     sharded = {"shard": given["dp"]} if given["dp"] > 1 else {}
     # torchtitan's selective recompute keeps every second product.
@@ -159,12 +161,23 @@ def run_of(record: dict[str, Any]) -> RunRecord:
             "global_batch": record["global_batch"],
             "recompute": record["recompute"],
             "stack": stack,
-            "features": [RECOMPUTE_PER_OP] if per_op else [],
+            "features": [
+                *([RECOMPUTE_PER_OP] if per_op else []),
+                *(["async-tensor-parallel"] if given["tp"] > 1 and _says(record, "async") else []),
+            ],
             "measured": {},
         }
     )
 
 
+def _says(record: dict[str, Any], word: str) -> bool:
+    """Return whether the notes of a row name a feature of its software."""
+    return word in (record.get("notes") or "").lower()
+
+
+INTERLEAVED = 2
+"""Stages of a rank under an interleaved schedule that states none: torchtitan's default
+(`stages_per_rank` of its pipeline parallelism)."""
 RACK = 72
 RACK_GBIT_S = {"GB200": 28_800.0, "GB300": 57_600.0}
 """Out of a rack that NVLink joins, where it is one: 72 ports of 400 and of 800 Gbit/s (NVIDIA, DGX
@@ -184,8 +197,9 @@ def _ways_of(record: dict[str, Any], setup: Setup) -> Iterator[Setup]:
     sharded = setup.layout.data > 1
     fsdp = record["layout"].get("fsdp")
     # Between micro-batches of a pipeline torchtitan keeps what it gathered (fully_shard
-    # with reshard_after_forward=False, its default with a pipeline): sharded as ZeRO-2.
-    full = (2, 3) if setup.layout.pipeline > 1 else (3,)
+    # with reshard_after_forward=False, its default with a pipeline), and torch reduces gradients
+    # after the last one (`backward_maybe_with_nosync` of its pipelining/stage.py): as ZeRO-1.
+    full = (1, 2, 3) if setup.layout.pipeline > 1 else (3,)
     stages = (1, 3) if fsdp is None else full if fsdp else (1,)
     # The rows of torchtitan give the micro-batches of a pipeline as one batch.
     size, accum = setup.micro_batch, setup.grad_accum
@@ -236,7 +250,10 @@ def _fill(cache: ModelCache, site: Site, setup: Setup) -> float:
 def _best(
     cache: ModelCache, site: Site, setup: Setup, record: dict[str, Any]
 ) -> list[tuple[float, Setup]]:
-    """Return (seconds, setup) of the best layouts that are predicted to fit, by their kind."""
+    """Return (seconds, setup) of the best layouts, by their kind, of those that are ranked.
+
+    Those that may run out of memory by more than the search accepts are not (`MOST_OOM`).
+    """
     question = Question(
         work=Work(global_batch=record["global_batch"]),
         machine=Machine(nodes=(site.nodes,)),
@@ -249,8 +266,8 @@ def _best(
     for autocast in (False, True):
         cast = replace(base, autocast=autocast)
         predictor = DataParallelPredictor(cache=cache, space=space)
-        tried = tried_layouts(predictor, site, layouts, cast, max_oom=1.0)
-        seconds = np.where(tried.fits, tried.step_s, np.inf)
+        tried = tried_layouts(predictor, site, layouts, cast, max_oom=MOST_OOM)
+        seconds = np.where(tried.is_safe, tried.step_s, np.inf)
         if not np.isfinite(seconds).any():
             continue
         row, column = np.unravel_index(seconds.argmin(), seconds.shape)
@@ -265,7 +282,7 @@ def _best(
         found.append((float(seconds[row, column]), chosen))
     split = SplitPredictor.of(cache, space, base, [Kind(site.per_node, site.domain)])
     if split is not None:
-        outcome = split.best(site, [base], site.nodes, bound_s=float("inf"))
+        outcome = split.best(site, [base], site.nodes, bound_s=float("inf"), max_oom=MOST_OOM)
         found += [(one.step_s, _setup_of(one)) for one in outcome.found]
     return found
 
