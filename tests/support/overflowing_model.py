@@ -1,4 +1,4 @@
-"""A net whose gradient of one batch is no number, and a schedule with another rate in every step."""
+"""A net whose gradient of one batch is no number, and a rate that every step changes."""
 
 import torch
 import torch.nn.functional as F

@@ -5,8 +5,8 @@ clusters of several nodes (`pod_counts`):
 https://github.com/dstackai/gpuhunt/blob/master/src/gpuhunt/providers/runpod.py; A100s of 40 and
 80 GB under names that begin alike:
 https://github.com/dstackai/gpuhunt/blob/master/src/gpuhunt/providers/lambdalabs.py.
-Prices of 0, below it, NaN or infinite, two prices of one place, another number of accelerators and a renamed type are
-made up: no report of them was found.
+Prices of 0, below it, NaN or infinite, two prices of one place, another number of accelerators and
+a renamed type are made up: no report of them was found.
 """
 
 from datetime import date

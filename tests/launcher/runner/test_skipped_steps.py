@@ -20,7 +20,7 @@ SUPPORT = REPOSITORY / "tests" / "support"
 MODEL = SUPPORT / "overflowing_model.py"
 STEPS = 8
 HALVES = 0.02
-"""Tolerance of losses near 2.6: halves of a batch are rounded otherwise than the whole, in 16 bits."""
+"""Tolerance of losses near 2.6: halves of a batch round otherwise than the whole, in 16 bits."""
 LAYOUTS: list[dict[str, Any]] = [
     {},
     {"data": 2},

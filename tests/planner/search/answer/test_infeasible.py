@@ -10,7 +10,7 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.vocabulary import Precision
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
-from gpuplan.planner.search import search as search_module
+from gpuplan.planner.search.answer import whole_plans
 from gpuplan.planner.search.search import SearchOutcome, search
 from gpuplan.profiles.profile import Profile
 
@@ -113,7 +113,7 @@ def test_what_does_not_fit_when_compiled_keeps_to_no_limit(
     assert job is not None and job.usd is not None
     limited = replace(free, money=Money(budget_usd=job.usd * Decimal("0.9")))
     assert "--compile" in (search(limited, small_decoder, catalogue).nearest_miss or "")
-    monkeypatch.setattr(search_module, "_finish", lambda *_: None)
+    monkeypatch.setattr(whole_plans, "_finish", lambda *_: None)
     assert "--compile" not in (search(limited, small_decoder, catalogue).nearest_miss or "")
 
 
@@ -199,13 +199,13 @@ def test_what_is_within_the_budget_and_does_not_fit_is_not_named(
     ]
     least, small, machine_type = min(jobs)
     assert any(accelerator != small for _, accelerator, _ in jobs), "the case is no case"
-    finish = search_module._finish
+    finish = whole_plans._finish
 
     def replayed(candidate: Any, *rest: Any) -> Any:
         is_small = candidate.one_node.accelerator.name == small
         return None if is_small else finish(candidate, *rest)
 
-    monkeypatch.setattr(search_module, "_finish", replayed)
+    monkeypatch.setattr(whole_plans, "_finish", replayed)
     money = Money(budget_usd=least * Decimal("1.01"))
     said = search(replace(free, money=money), toy, load_catalogue()).nearest_miss or ""
     assert said.startswith("The cheapest takes about") and machine_type not in said

@@ -23,6 +23,7 @@ from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.kept.model_cache import ModelCache
 from gpuplan.planner.predict.peak_memory import framework_of, memory_parts
 from gpuplan.planner.predict.step_time import planned_step_s
+from gpuplan.planner.search.answer.whole_plans import smaller_peak
 from gpuplan.planner.search.layouts.data_parallel import DataParallelPredictor
 from gpuplan.planner.search.layouts.some_layers import (
     FRAGMENTATION,
@@ -33,7 +34,6 @@ from gpuplan.planner.search.layouts.some_layers import (
     recomputed_layers,
 )
 from gpuplan.planner.search.layouts.tried_layouts import tried_layouts
-from gpuplan.planner.search.search import _smaller
 from gpuplan.planner.search.search_space import space_of
 from gpuplan.profiles.analysis.caching_allocator import replay
 from gpuplan.profiles.passes.recompute import recomputed
@@ -208,4 +208,4 @@ def test_layers_that_were_asked_for_stay_where_memory_is_short(make_decoder: Any
     asked = Question(choices=Choices(recomputes=("full",), recompute_layers=2))
     profile: Profile = make_decoder(layers=6)
     one = SimpleNamespace(recompute_share=1 / 3, micro_batch=3, layout=Layout(), grad_accum=1)
-    assert _smaller(one, asked, profile) is None  # pyright: ignore[reportArgumentType]
+    assert smaller_peak(one, asked, profile) is None  # pyright: ignore[reportArgumentType]

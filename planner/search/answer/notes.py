@@ -1,0 +1,83 @@
+"""What a reader should know of a whole answer, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....catalog.vocabulary import COMMITTED_YEARS, Offloaded
+from ....profiles.profile import Profile
+from ...cost.run_cost import samples_of, steps_of
+from ...offload.host_memory import ordered
+from ...plan.plan import Plan
+from ...plan.question import Question
+from ...predict.input_wait import unknown_input_notes
+from ..batch_rule import FEW_STEPS, contrastive_notes
+from ..candidate import Candidate
+from ..machines.offers import Market
+from ..search_space import Space
+
+
+def question_notes(question: Question, space: Space, profile: Profile) -> Iterator[str]:
+    """Yield what is to know of the model, its input and its batch."""
+    yield from profile.notes
+    yield from unknown_input_notes(profile)
+    yield from contrastive_notes(profile)
+    batch, work = space.batch, question.work
+    samples = None
+    if batch.samples is not None:
+        samples = samples_of(work, profile.tokens_per_sample, batch.samples)
+    if batch.source == "option" and batch.samples is not None and samples is not None:
+        steps = steps_of(samples, batch.samples)
+        if steps < FEW_STEPS and work.steps is None:
+            yield (
+                f"a global batch of {batch.samples:,} samples leaves {steps:,} optimizer"
+                f" {'step' if steps == 1 else 'steps'}, which is few for a schedule of the learning"
+                " rate; tokens are written --global-batch 0.5M-tokens"
+            )
+
+
+def offload_note(
+    question: Question, offload: frozenset[Offloaded], plans: tuple[Plan, ...]
+) -> Iterator[str]:
+    """Yield that the plans offload, where nobody asked for that."""
+    if offload and question.choices.offload is None and plans:
+        what = " and ".join(ordered(offload))
+        yield (
+            f"nothing that was tried fits in device memory, so these plans keep {what} in host"
+            " memory: give --offload none to rule that out"
+        )
+
+
+def no_terms_note(question: Question, market: Market) -> Iterator[str]:
+    """Yield why no machine has a price, where one for a term was asked for."""
+    wish = question.money.purchase
+    if any(choice.usd_per_hour is not None for choice in market.choices):
+        return
+    if wish in COMMITTED_YEARS:
+        yield (
+            f"no price of these machines committed for {COMMITTED_YEARS[wish]} year(s) is known:"
+            " the catalogue has those of Google Cloud alone; state yours under `reserved:` of a"
+            " file for --pricebook, without a count"
+        )
+    if wish == "block":
+        yield (
+            "no price of a capacity block of these machines is known: sellers quote one for each"
+            " date (`gpuplan capacity --block` asks AWS); state it under `blocks:` of a file for"
+            " --pricebook"
+        )
+    if wish == "reserved":
+        yield (
+            "no reserved price of these machines is known: state it under `reserved:` of a file"
+            " for --pricebook"
+        )
+
+
+def too_many_for_a_block(question: Question, candidates: list[Candidate]) -> Iterator[str]:
+    """Yield that one block holds no more, where nodes that were asked for are more than that."""
+    terms = [one.choice.term for one in candidates if not one.is_to_be_had]
+    most = max((one.most_instances or 0 for one in terms if one is not None), default=0)
+    if question.money.purchase == "block" and most:
+        yield (
+            f"one capacity block has {most} instances at most: plans on more are left out, because"
+            " nobody promises that two blocks are near each other"
+        )
