@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ...profiles.profile import Profile
 from ..plan.question import Choices
+from .batch_rule import measures_distances
 
 
 def kept_micro_batch(profile: Profile, choices: Choices, global_batch: int | None) -> int | None:
@@ -19,7 +20,7 @@ def kept_micro_batch(profile: Profile, choices: Choices, global_batch: int | Non
         choices: a micro-batch that was asked for goes first.
         global_batch: given in the question; the file's micro-batch has to divide it.
     """
-    if not profile.mixes_samples or choices.micro_batches:
+    if not _compares(profile) or choices.micro_batches:
         return None
     own = profile.default_micro_batch
     if own is None:
@@ -34,7 +35,7 @@ def across_samples_warnings(
 
     Nothing for other models, and where one micro-batch was asked for.
     """
-    if not profile.mixes_samples or len(choices.micro_batches) == 1:
+    if not _compares(profile) or len(choices.micro_batches) == 1:
         return []
     why = "the loss compares the samples of a micro-batch with each other"
     kept = kept_micro_batch(profile, choices, global_batch)
@@ -47,3 +48,8 @@ def across_samples_warnings(
         f"{why}: plans with another micro-batch (mb in the column layout) train another objective"
         " and are not alike; fix it with --micro-batch N"
     ]
+
+
+def _compares(profile: Profile) -> bool:
+    """Return whether the loss is made of pairs of samples: of their products, or of distances."""
+    return profile.mixes_samples or measures_distances(profile)

@@ -148,8 +148,14 @@ def compares_samples(profile: Profile) -> bool:
         for k in kernels
     ):
         return True
-    loss = (k for segment in forward if segment.block is None for k in segment.kernels)
-    return any(_grows_with_square(k.dims.get("elements")) for k in loss)
+    return measures_distances(profile)
+
+
+def measures_distances(profile: Profile) -> bool:
+    """Return whether the loss makes a tensor of the pairs of a batch without a matrix product."""
+    segments = (segment for step in profile.steps[:1] for segment in step.segments)
+    loss = (s for s in segments if s.phase == "forward" and s.block is None)
+    return any(_grows_with_square(k.dims.get("elements")) for s in loss for k in s.kernels)
 
 
 def _grows_with_square(size: Affine | None) -> bool:

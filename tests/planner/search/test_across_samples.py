@@ -8,7 +8,7 @@ from gpuplan.planner.search.across_samples import across_samples_warnings, kept_
 from gpuplan.planner.search.batch_rule import global_batch_of
 from gpuplan.planner.search.search import search
 from gpuplan.planner.search.search_space import space_of
-from gpuplan.profiles.profile import Profile
+from gpuplan.profiles.profile import Affine, Profile
 
 FREE = Choices()
 
@@ -46,6 +46,24 @@ def test_the_warning_says_what_was_kept_or_how_to_keep_one(contrastive: Profile)
     assert across_samples_warnings(contrastive, Choices(micro_batches=(8,)), 64) == []
     plain = contrastive.model_copy(update={"mixes_samples": False})
     assert across_samples_warnings(plain, FREE, 64) == []
+
+
+def test_a_loss_of_distances_keeps_its_micro_batch_as_one_of_products_does(
+    contrastive: Profile,
+) -> None:
+    """`cdist` multiplies nothing that the trace sees mix; its matrix grows with the square."""
+    step = contrastive.steps[0]
+    square = {"kind": "pointwise", "dims": {"elements": Affine(-6, 5)}}  # B² at 2 and 3 samples
+    distances = step.segments[0].kernels[0].model_copy(update=square)
+    loss = step.segments[0].model_copy(
+        update={"kernels": (distances,), "phase": "forward", "block": None}
+    )
+    steps = (step.model_copy(update={"segments": (loss, *step.segments[1:])}),)
+    profile = contrastive.model_copy(update={"mixes_samples": False, "steps": steps})
+    assert kept_micro_batch(profile, FREE, 96) == 48
+    assert across_samples_warnings(profile, FREE, 96) == across_samples_warnings(
+        contrastive, FREE, 96
+    )
 
 
 def test_the_batch_of_the_rule_is_made_of_whole_micro_batches(contrastive: Profile) -> None:
