@@ -357,9 +357,10 @@ def _speed_part(speed: Speed | None) -> str:
         if speed.load > speed.cores
         else ""
     )
+    cores = "1 core" if speed.cores == 1 else f"{speed.cores} cores"
     return f"""## How long the evaluation takes
 
-`gpuplan validate` on {speed.rows:,} of these records, evenly drawn, on {speed.cores} cores,
+`gpuplan validate` on {speed.rows:,} of these records, evenly drawn, on {cores},
 {speed.date}: {speed.cold_s:.0f} s from an empty cache ({speed.cold_cpu_s:.0f} s of processor time,
 spread over the cores; budget 180 s), {speed.warm_s:.0f} s with the traces in it
 ({speed.warm_cpu_s:.0f} s; budget 60 s).{shared} Measured with `benchmarks/accuracy.py --speed`."""
