@@ -118,7 +118,7 @@ def test_given_layouts_are_tried_where_they_have_their_ranks(toy: Profile) -> No
 
 @given(global_batch=st.integers(1, 100_000))
 def test_micro_batches_are_powers_of_two_and_the_divisors(global_batch: int) -> None:
-    profile = Profile.model_construct(blocks=(), tokens_per_sample=None)
+    profile = Profile.model_construct(blocks=(), steps=(), tokens_per_sample=None)
     question = Question(work=Work(global_batch=global_batch))
     sizes = space_of(question, profile).micro_batches.tolist()
     assert sizes == sorted(set(sizes))
