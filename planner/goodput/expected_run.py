@@ -38,6 +38,10 @@ NARROWEST = 1e-12
 """Standard deviation of a time that is known exactly."""
 CLOSE_CHANCE, CLOSE_LOG = 5e-4, 1e-6
 CLOSE_SHARE = 1e-9
+SHORTEST_S = 1e-9
+"""Work whose logarithm can be taken."""
+NEVER_S = 1e18
+"""Between checkpoints that take no time and so cost nothing."""
 MOST_TURNS = 40
 
 
@@ -171,7 +175,9 @@ def _distribution(training_s: Estimated, stops: Stops) -> _Distribution:
     middle_s = training_s.value * (1 + beside.value)
     segments = segments_of(middle_s, interval_s(of))
     return _Distribution(
-        log_steps_s=math.log(middle_s + segments * of.stall_s),
+        middle_s=middle_s,
+        every_s=interval_s(of) or NEVER_S,
+        stall_s=of.stall_s,
         factors=(
             Spread.of(training_s.value, training_s.low, training_s.high),
             Spread.of(1 + beside.value, 1 + beside.low, 1 + beside.high),
@@ -182,10 +188,16 @@ def _distribution(training_s: Estimated, stops: Stops) -> _Distribution:
 
 @dataclass(frozen=True, kw_only=True)
 class _Distribution:
-    """The distribution of a run's time: (steps + a loss) times two log-normal factors."""
+    """The distribution of a run's time: steps times two log-normal factors, checkpoints and loss.
 
-    log_steps_s: float
-    """Of the middle of what steps and checkpoints take."""
+    Slower steps have more checkpoints; the loss is in proportion to steps and checkpoints.
+    """
+
+    middle_s: float
+    """Of what steps take."""
+    every_s: float
+    """Between two checkpoints."""
+    stall_s: float
     factors: tuple[Spread, Spread]
     losses: tuple[Array, Array]
     """What stops cost, as shares of the steps and checkpoints, with the chance of each."""
@@ -195,25 +207,26 @@ class _Distribution:
         return self._below(math.log(seconds)) if seconds > 0 else 0.0
 
     def _below(self, log_s: float) -> float:
-        logs, chances = self._logs
-        wide = self._by_width[1]
-        above = log_s - logs
+        narrow, wide = self._by_width
+        losses, chances = self.losses
+        most_s = _work_within_s(np.exp(log_s - np.log1p(losses)), self.every_s, self.stall_s)
+        z = np.array(normal_points(FACTOR_POINTS))
+        factor = z * np.where(z > 0, narrow.up, narrow.down)
+        above = np.subtract.outer(np.log(most_s / self.middle_s), factor)
         z = above * np.where(above > 0, 1 / max(wide.up, NARROWEST), 1 / max(wide.down, NARROWEST))
-        return float(chances @ normal_below_all(z))
+        return float(chances @ normal_below_all(z).mean(axis=1))
 
     @cached_property
     def _by_width(self) -> list[Spread]:
         return sorted(self.factors, key=lambda one: one.up + one.down)
 
-    @cached_property
-    def _logs(self) -> tuple[Array, Array]:
-        """Return the logarithms of all but the wider factor, and the chance of each."""
-        narrow = self._by_width[0]
-        z = np.array(normal_points(FACTOR_POINTS))
-        factor = z * np.where(z > 0, narrow.up, narrow.down)
-        losses, chances = self.losses
-        logs = self.log_steps_s + np.add.outer(factor, np.log1p(losses))
-        return logs.ravel(), np.tile(chances / FACTOR_POINTS, FACTOR_POINTS)
+    def _ends(self) -> tuple[float, float]:
+        """Return logarithms of times between which nearly all runs are."""
+        narrow, wide = self._by_width
+        work_s = self.middle_s * math.exp(6 * (narrow.up + wide.up))
+        checkpoints = segments_of(work_s, self.every_s) + 1
+        longest_s = (work_s + checkpoints * self.stall_s) * (1 + float(self.losses[0].max()))
+        return math.log(self.middle_s) - 6 * (narrow.down + wide.down), math.log(longest_s)
 
     def quantile(self, chance: float) -> float:
         """Return the time that is not passed with this chance.
@@ -221,8 +234,8 @@ class _Distribution:
         Of the logarithm of the time, the normal score of its chance is nearly a line: false
         position finds it in a few steps, and bisection where it is not.
         """
-        logs, wide = self._logs[0], self._by_width[1]
-        low, high = float(logs.min()) - 6 * wide.down, float(logs.max()) + 6 * wide.up
+        wide = self._by_width[1]
+        low, high = self._ends()
         at = (low + high) / 2
         wanted = NORMAL.inv_cdf(chance)
         for turn in range(MOST_TURNS):
@@ -235,6 +248,17 @@ class _Distribution:
             guess = at + (wanted - score) * slope
             at = guess if turn % 3 and low < guess < high else (low + high) / 2
         return math.exp(at)
+
+
+def _work_within_s(seconds: Array, every_s: float, stall_s: float) -> Array:
+    """Return the longest work that ends within these times, its checkpoints among it.
+
+    Work has as many checkpoints as `segments_of` says: one more as soon as it is half a part longer
+    than a whole number of them.
+    """
+    checkpoints = np.maximum(1.0, np.floor((seconds + every_s / 2) / (every_s + stall_s)))
+    work_s = np.minimum(seconds - checkpoints * stall_s, (checkpoints + 0.5) * every_s)
+    return np.maximum(work_s, SHORTEST_S)
 
 
 def _losses(work_s: float, segments: int, of: Conditions, stops: Stops) -> tuple[Array, Array]:

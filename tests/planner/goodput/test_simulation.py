@@ -14,6 +14,7 @@ from gpuplan.planner.goodput.simulation import (
 )
 from gpuplan.planner.goodput.spread import CUT, Spread
 from gpuplan.planner.goodput.stop_sources import PoissonStops, TraceStops
+from gpuplan.planner.plan.parts import Estimated, Stops
 
 MEAN, CHANCE, COVERAGE = 0.10, 0.03, (0.76, 0.84)
 """What is promised: the mean, the chance of a deadline, the share of runs in the 80 % interval."""
@@ -49,6 +50,26 @@ def test_it_is_where_notices_save_the_work_too(count: int, runs: int) -> None:
     rng = np.random.default_rng(17)
     noticed = [a_case(1 + i % 2 * int(rng.integers(1, 5)), rng, noticed=True) for i in range(count)]
     judge(noticed, runs, rng)
+
+
+def test_slower_steps_of_a_short_run_have_one_checkpoint_more() -> None:
+    # Of 2.2 hours half an hour apart: four checkpoints, or five where steps take 1.4 % longer.
+    known_well = Estimated(value=7833.0, low=7448.0, high=8436.0, basis="calibrated")
+    rate = 3.52e-4
+    stops = Stops(
+        per_hour=rate,
+        per_hour_low=rate / 4,
+        per_hour_high=rate * 3,
+        checkpoint_bytes=1e10,
+        stall_s=52.0,
+        restart_s=1440.0,
+        wait_s=0.0,
+        saved_share=0.0,
+    )
+    case = Case(training_s=known_well, stops=stops, failures_per_hour=rate, zones=0)
+    (found,) = compared([case], 20_000, np.random.default_rng(19))
+    assert abs(found.chance) <= 0.01
+    assert COVERAGE[0] <= found.coverage <= COVERAGE[1]
 
 
 def judge(these: list[Case], runs: int, rng: np.random.Generator) -> None:
