@@ -39,7 +39,7 @@ def capacity_over_time(
     Args:
         project: Its file `gpuplan.yaml`, a folder that holds one, or what `read_project` returned.
         have: Accelerators that there are, by name: {"H100": 64}; of other kinds as many as it
-            wants. Default: those that its file names under `have`.
+            wants. Default: those that its file names under `have`, and the user's own clusters.
         ask_quota: Ask the clouds, with the user's own account and read requests, how many of the
             machines that runs rent its quota allows; of accelerators in `have` nobody is asked.
         offline: With `ask_quota`: ask nobody, and say that it is not known.
@@ -69,19 +69,17 @@ def capacity_over_time(
     project = answers.project = with_known_providers(project, answers.catalogue)
     spans = schedule(tuple(answers.planned()), project)
     refuse_too_late(spans)
-    there = project.have if have is None else have
     moment = (now or utc_now)()
     quotas = None
     if ask_quota:
         from .projects.quotas import account_quotas, rented_by
 
-        kinds = {span.of.chosen().accelerator for span in spans}
-        rented = rented_by(spans, _canonical(there, kinds, answers.catalogue))
+        rented = rented_by(spans, _there(have, project, spans, answers.catalogue))
         quotas = account_quotas(
             rented, answers.catalogue, clouds=clouds, offline=offline, now=moment, tell=tell
         )
     return capacity_of(
-        project, spans, answers.catalogue, have=there, quotas=quotas, today=moment.date()
+        project, spans, answers.catalogue, have=have, quotas=quotas, today=moment.date()
     )
 
 
@@ -90,7 +88,7 @@ def capacity_of(
     spans: Sequence[Span],
     catalogue: Catalogue,
     *,
-    have: Mapping[str, int],
+    have: Mapping[str, int] | None = None,
     quotas: AccountQuotas | None = None,
     today: date | None = None,
 ) -> CapacityOverTime:
@@ -111,7 +109,7 @@ def capacity_of(
     from ..planner.capacity.jobs import jobs_of
 
     jobs = jobs_of(spans, project)
-    there = _canonical(have, {job.accelerator for job in jobs}, catalogue)
+    there = _there(have, project, spans, catalogue)
     prices = _prices(spans, catalogue)
     if quotas is None:
         return built(project, jobs, there, prices)
@@ -151,6 +149,41 @@ def _prices(spans: Iterable[Span], catalogue: Catalogue) -> dict[str, Prices]:
             paid = tuple((one.years, one.usd_per_hour * taxed) for one in terms if not one.is_held)
             if paid:
                 found[machine] = Prices(on_demand_usd=hourly[machine] * taxed, terms=paid)
+    return found
+
+
+def _there(
+    have: Mapping[str, int] | None, project: Project, spans: Sequence[Span], catalogue: Catalogue
+) -> dict[str, int]:
+    """Return what there is: as given, else the user's own clusters and what the file names."""
+    kinds = {span.of.chosen().accelerator for span in spans}
+    if have is not None:
+        return _canonical(have, kinds, catalogue)
+    return own_accelerators(spans, catalogue) | _canonical(project.have, kinds, catalogue)
+
+
+def own_accelerators(spans: Iterable[Span], catalogue: Catalogue) -> dict[str, int]:
+    """Return the accelerators of the user's own clusters, of kinds that runs have there alone.
+
+    Of a kind that some run rents elsewhere there are as many as are wanted.
+    """
+    from ..planner.capacity.jobs import machine_of
+
+    nodes = {
+        f"{provider} {region} {instance_type}": (
+            count,
+            catalogue.instances[provider, instance_type],
+        )
+        for (provider, region, instance_type), count in catalogue.own_nodes.items()
+    }
+    planned = [span.of.chosen() for span in spans]
+    elsewhere = {one.accelerator for one in planned if machine_of(one) not in nodes}
+    kinds = {one.accelerator for one in planned} - elsewhere
+    found: dict[str, int] = {}
+    for count, instance in nodes.values():
+        if instance.accelerator in kinds:
+            there = found.get(instance.accelerator, 0)
+            found[instance.accelerator] = there + int(count * instance.accelerators)
     return found
 
 

@@ -257,14 +257,14 @@ def _capacity_of(books: Books, catalogue: Catalogue) -> CapacityOverTime | None:
     """Return the project's accelerators over time; None of more sets of runs than can be drawn."""
     from ..planner.budget.schedule import refuse_too_late
     from ..planner.capacity.build import MOST_JOBS
-    from .project_capacity import capacity_of
+    from .project_capacity import capacity_of, own_accelerators
 
     spans = books.spans()
     refuse_too_late(spans)
-    have = books.project.have
-    if len(spans) > MOST_JOBS and not have:
+    there = books.project.have or own_accelerators(spans, catalogue)
+    if len(spans) > MOST_JOBS and not there:
         return None
-    return capacity_of(books.project, spans, catalogue, have=have)
+    return capacity_of(books.project, spans, catalogue)
 
 
 def _with_owner(project: Project) -> Project:

@@ -44,6 +44,8 @@ class Catalogue:
     snapshot_date: date
     ownership: Mapping[InstanceKey, Ownership] = field(default_factory=dict)
     """Bought hardware of the user: what it cost, for the price and the break-even month."""
+    own_nodes: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    """How many machines the user has, by (provider, region, instance type)."""
     pricebook: Pricebook = field(default_factory=Pricebook)
     """The user's own terms; discounts are taken off the offers' prices already."""
     commitments: Mapping[tuple[str, str, str], tuple[CommitmentRow, ...]] = field(

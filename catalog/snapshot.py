@@ -80,6 +80,7 @@ def add_offers(catalogue: Catalogue, mine: UserOffers) -> Catalogue:
         providers=_with(catalogue.providers, {row.name: row for row in mine.providers}),
         regions=_with(catalogue.regions, {(row.provider, row.name): row for row in mine.regions}),
         ownership=_with(catalogue.ownership, mine.ownership),
+        own_nodes=_with(catalogue.own_nodes, mine.own_nodes),
     )
 
 

@@ -38,6 +38,8 @@ class UserOffers:
     regions: tuple[Region, ...]
     ownership: dict[tuple[str, str], Ownership] = field(default_factory=dict)
     """What bought hardware cost, by (provider, instance type)."""
+    own_nodes: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    """How many machines there are, by (provider, region, instance type), where the file says so."""
 
 
 def load_user_offers(path: Path, catalogue: Catalogue) -> UserOffers:
@@ -77,6 +79,11 @@ def load_user_offers(path: Path, catalogue: Catalogue) -> UserOffers:
             for entry in entries
             if entry.owned
         },
+        own_nodes={
+            (entry.offer.provider, entry.offer.region, entry.offer.instance_type): entry.nodes
+            for entry in entries
+            if entry.nodes
+        },
     )
 
 
@@ -91,6 +98,7 @@ class _Entry:
         listed = catalogue.instances.get((self.provider, self.instance_type))
         self.source = part.text("source") or f"{part.path.name}:{part.line}"
         self.owned = _ownership(part.part("owned"))
+        self.nodes = self._nodes()
         self.instance = self._instance(catalogue, own, listed)
         self.offer = self._offer(catalogue)
         self.region = self._region()
@@ -145,6 +153,14 @@ class _Entry:
                 int(domain) if domain else listed and listed.link_domain_accelerators
             ),
         )
+
+    def _nodes(self) -> int | None:
+        nodes = self.part.number("nodes", above=0, most=1_000_000)
+        if nodes is not None and nodes % 1:
+            raise self.part.error(
+                f"nodes is {nodes}; give whole machines.", line=self.part.line_of("nodes")
+            )
+        return None if nodes is None else int(nodes)
 
     def _accelerator_name(
         self, name: str, catalogue: Catalogue, own: dict[str, Accelerator]
