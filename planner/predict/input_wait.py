@@ -37,6 +37,12 @@ LARGEST_RATIO = 4.0
 RGB = 3
 LARGE_SAMPLE_BYTES = 100_000
 """Smaller samples that are no photographs are made fast, or lie in memory: a judgement."""
+ROWS_PER_S_PER_CORE = 40_000.0
+"""Rows of 13 numbers, 26 ids and a label that torch's DataLoader takes one by one from a
+TensorDataset and puts into batches of 512 and 8,192, per second of one core: 28,000 to 65,000 were
+measured with torch 2.13 on an AMD EPYC."""
+ROW_CORES = 2.0
+"""Cores at work on that from which it is worth a word: one worker is what everybody has."""
 DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "uint8": 1}
 """Of what images, sound and video are kept in; wider integers are ids or labels."""
 
@@ -110,6 +116,29 @@ def unknown_input_notes(profile: Profile) -> list[str]:
     return [
         f"how fast processors make samples of {shapes} is not known, and no wait for them is in the"
         " step times: `gpuplan profile --measure` times your data set"
+    ]
+
+
+def row_notes(profile: Profile, site: Site, samples_per_s: float) -> list[str]:
+    """Return how many cores put together samples that are small and many, where that is several.
+
+    Rows of tables and of click logs are taken by the hundred thousand a second, where a loader that
+    makes them one at a time is the bottleneck. No step time has it.
+
+    Args:
+        profile: the model.
+        site: where it is trained.
+        samples_per_s: of all nodes.
+    """
+    cores = samples_per_s / site.nodes / ROWS_PER_S_PER_CORE
+    if cores < ROW_CORES or is_input_known(profile) or unknown_input_notes(profile):
+        return []
+    has = "" if site.vcpus is None else f" (a node has {site.vcpus / THREADS_PER_CORE:.0f})"
+    return [
+        f"input: {samples_per_s / site.nodes:,.0f} samples/s a node, taken one by one, are the work"
+        f" of about {cores:.0f} cores{has}, and no wait for them is in the step times: read whole"
+        " batches (a data set that returns them, batch_size=None), or give the loader so many"
+        " workers; `gpuplan profile --measure` times yours"
     ]
 
 

@@ -18,6 +18,7 @@ from ..plan.answer.answer_parts import Hidden, NearMiss, PriceDates, Recommended
 from ..plan.answer.asked import AskedQuestion
 from ..plan.plan import Plan
 from ..plan.question import Question
+from ..predict.input_wait import row_notes
 from ..predict.kept.kept_tables import KeptTables
 from ..predict.kept.model_cache import ModelCache
 from ..predict.measured.known_runs import KnownRuns
@@ -26,6 +27,7 @@ from .answer.answer import Answer, answer_of, asked_question, price_dates
 from .answer.compile_gain import compile_gain, kept_by_compiling
 from .answer.infeasible import nearest_miss, none_is_run, others_miss, reasons
 from .answer.notes import no_terms_note, offload_note, question_notes, too_many_for_a_block
+from .answer.own_machine import own_machine_notes
 from .answer.ranking import rank
 from .answer.whole_plans import WholePlans
 from .candidate import Candidate
@@ -179,6 +181,7 @@ def _outcome(
         warnings=(*profile.warnings, *across),
         notes=(
             *across,
+            *_notes_of_chosen(best, profile, whole),
             *question_notes(question, space, profile),
             *frozen_notes(question.choices, profile, best.plans),
             *sorted(sweep.refusals),
@@ -240,6 +243,16 @@ def _with_compile_gain(
     plan = next(one for one in best.plans if one.id == chosen.id)
     gain = compile_gain(plan, whole.candidate(plan.id), question, cache, whole.plan)
     return chosen.model_copy(update={"with_compile": gain})
+
+
+def _notes_of_chosen(best: Answer, profile: Profile, whole: WholePlans) -> tuple[str, ...]:
+    """Return that no cloud is needed for the recommended plan, else what its input takes."""
+    if best.recommended is None:
+        return ()
+    plan = next(one for one in best.plans if one.id == best.recommended.id)
+    candidate = whole.candidate(plan.id)
+    own = tuple(own_machine_notes(plan, candidate, profile))
+    return own or tuple(row_notes(profile, candidate.site, plan.samples_per_s))
 
 
 def _missed(

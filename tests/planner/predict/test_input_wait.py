@@ -15,6 +15,7 @@ from gpuplan.planner.predict.input_wait import (
     after_waiting,
     input_samples_per_s,
     input_wait_s,
+    row_notes,
     unknown_input_notes,
     waiting_notes,
 )
@@ -137,3 +138,13 @@ def test_waiting_moves_and_widens_the_interval() -> None:
     assert waited.value == 2.0
     assert waited.low < waited.value < waited.high
     assert waited.high / waited.low > step.high / step.low
+
+
+def test_rows_by_the_hundred_thousand_say_how_many_cores_put_them_together(toy: Profile) -> None:
+    rows = samples(toy, (26,), dtype="int64")
+    (note,) = row_notes(rows, NODE, 800_000.0)
+    assert "400,000 samples/s a node" in note and "about 10 cores (a node has 48)" in note
+    assert row_notes(rows, NODE, 100_000.0) == []
+    # Photographs have a wait of their own, and large samples a note.
+    assert row_notes(images(toy), NODE, 800_000.0) == []
+    assert row_notes(samples(toy, (64, 64, 64)), NODE, 800_000.0) == []

@@ -1,0 +1,55 @@
+"""A job so small that the processor of the person's own machine does it sooner than a cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....catalog.text.quantity import format_duration
+from ....catalog.units import SECONDS_PER_HOUR
+from ....profiles.profile import Profile
+from ...cost.whole_job import start_up_s
+from ...plan.plan import Plan
+from ..candidate import Candidate
+
+FLOPS_PER_S = 20e9
+"""What four cores of a laptop reach: a twentieth of their 384 GFLOP/s in fp32 (3 GHz, two 8-wide
+fused multiply-adds a cycle: Intel 64 and IA-32 Architectures Optimization Reference Manual). The
+twentieth is a judgement, on the safe side: eager torch reaches more in all but small products."""
+BYTES_PER_S = 20e9
+"""What they move: two fifths of the 51.2 GB/s of two channels of DDR4-3200 (JEDEC JESD79-4). The
+two fifths are a judgement."""
+
+
+def own_machine_s(plan: Plan, candidate: Candidate, profile: Profile) -> float | None:
+    """Return seconds that the job takes on four cores, roughly; None without an amount of work.
+
+    Args:
+        plan: on an accelerator; what its memory moves, and the host launches, is moved and launched
+            on a processor too.
+        candidate: what the plan was made of.
+        profile: the model.
+    """
+    if candidate.steps is None or candidate.limited_by is not None:
+        return None
+    parts = plan.breakdown_s
+    bandwidth = candidate.one_node.accelerator.memory_bandwidth_bytes_per_s
+    moved_bytes = (parts.memory_bound + parts.optimizer) * bandwidth * plan.accelerators
+    flops = profile.flops.per_sample * plan.global_batch
+    step_s = flops / FLOPS_PER_S + moved_bytes / BYTES_PER_S + parts.launch
+    return candidate.steps * step_s
+
+
+def own_machine_notes(plan: Plan, candidate: Candidate, profile: Profile) -> Iterator[str]:
+    """Yield that no cloud is needed, where a processor ends before a rented machine has begun."""
+    needed_s = own_machine_s(plan, candidate, profile)
+    if needed_s is None or needed_s > start_up_s():
+        return
+    whole = "less than a minute" if needed_s < 60 else _about(needed_s)
+    yield (
+        f"your own machine will do: four cores of a laptop take {whole} by a rough rule, a rented"
+        f" machine {_about(start_up_s())} to start; `gpuplan run` trains it here"
+    )
+
+
+def _about(seconds: float) -> str:
+    return f"about {format_duration(seconds / SECONDS_PER_HOUR)}"

@@ -1,0 +1,34 @@
+"""A job of minutes on a processor: no cloud is needed, and the answer says so."""
+
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.planner.cost.whole_job import start_up_s
+from gpuplan.planner.plan.question import Choices, Machine, Question, Work
+from gpuplan.planner.search.search import SearchOutcome, search
+from gpuplan.profiles.profile import Profile
+
+SAYS = "your own machine will do"
+
+
+def asked(profile: Profile, steps: int | None) -> SearchOutcome:
+    question = Question(
+        work=Work(global_batch=64, steps=steps),
+        machine=Machine(providers=("aws",), accelerators=("T4",), max_nodes=1),
+        choices=Choices(recomputes=("none",)),
+    )
+    return search(question, profile, load_catalogue())
+
+
+def said(found: SearchOutcome) -> list[str]:
+    return [note for note in found.notes if note.startswith(SAYS)]
+
+
+def test_what_a_processor_ends_before_a_machine_has_started_needs_no_cloud(toy: Profile) -> None:
+    step_s = toy.flops.per_sample * 64 / 20e9
+    (note,) = said(asked(toy, 1))
+    assert "gpuplan run" in note and "10 min" in note
+    # At the arithmetic alone, so many steps take longer than the start.
+    assert said(asked(toy, int(2 * start_up_s() / step_s))) == []
+
+
+def test_without_an_amount_of_work_nothing_is_said(toy: Profile) -> None:
+    assert said(asked(toy, None)) == []
