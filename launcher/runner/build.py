@@ -28,6 +28,7 @@ from .parallel.parallelize import LossModule, block_modules, compile_model, para
 from .parallel.pipeline_parallel import cut_into_stages, staged_model
 from .parallel.replaced_parameters import Originals
 from .parallel.shared_buffers import SharedBuffers
+from .parallel.split_dropout import split_dropout
 from .pipeline.blocks import block_paths
 from .processes import Position, Processes, make_mesh
 from .reporting.metrics import say
@@ -178,6 +179,9 @@ def _spread(
         tensor_parallel.split_layers(
             model, plan, mesh["tensor"], sequence_parallel=layout.sequence_parallel
         )
+        # Stages run once on tensors of any values, and compiled code knows of no such mode.
+        if cut is None and not execution.compile:
+            split_dropout(model, mesh["tensor"])
     recompute_blocks(
         model,
         execution.recompute,

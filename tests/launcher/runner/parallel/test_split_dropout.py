@@ -1,0 +1,75 @@
+"""Tensor ranks drop other features of their parts, and the same of what each holds whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from runner_jobs import REPOSITORY, plan_of, train
+
+from gpuplan.launcher.runner.job import CheckpointPolicy
+
+pytestmark = [pytest.mark.slow, pytest.mark.spread]
+
+MODEL = REPOSITORY / "tests" / "support" / "dropping_model.py"
+DROPPED = 0.25
+STEPS = 6
+TP2: dict[str, Any] = {"tensor": 2}
+EXACT = 1e-6
+
+
+def _train(folder: Path, layout: dict[str, Any], *, steps: int = STEPS, **plan: Any) -> list[float]:
+    processes = 2 * layout.get("data", 1)
+    return train(
+        folder,
+        MODEL,
+        processes,
+        plan=plan_of(layout, micro_batch=4, **{"grad_accum": 2, **plan}),
+        steps=steps,
+        checkpoint=CheckpointPolicy(every_steps=2),
+    )
+
+
+def masks(folder: Path, name: str, rank: int) -> torch.Tensor:
+    return torch.stack(torch.load(folder / f"{name}-{rank}.pt")).double()
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_parts_have_other_masks_and_whole_features_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recompute: str
+) -> None:
+    monkeypatch.setenv("MASKS", str(tmp_path))
+    _train(tmp_path, TP2, recompute=recompute)
+
+    for block in range(2):
+        mine, others = (masks(tmp_path, f"split{block}", rank) for rank in range(2))
+        assert mine.shape == others.shape == (mine.shape[0], 4, 16, 32)
+        for one in (mine, others):
+            # 24,576 features and more: five standard deviations are 0.014.
+            assert one.mean().item() == pytest.approx(DROPPED, abs=0.014)
+        # Independent masks agree in p² + (1 - p)² of the places.
+        agreeing = (mine == others).double().mean().item()
+        assert agreeing == pytest.approx(DROPPED**2 + (1 - DROPPED) ** 2, abs=0.016)
+        assert torch.equal(*(masks(tmp_path, f"whole{block}", rank) for rank in range(2)))
+        assert not torch.equal(mine[0], mine[-1]), "every micro-batch has the same mask"
+        if recompute == "full":
+            assert len(mine) == 2 * 2 * STEPS, "a block is computed twice for each micro-batch"
+            assert len(mine.flatten(1).unique(dim=0)) == len(mine) // 2
+
+
+def test_computing_blocks_anew_changes_no_loss(tmp_path: Path) -> None:
+    kept = _train(tmp_path / "kept", TP2)
+    assert _train(tmp_path / "anew", TP2, recompute="full") == pytest.approx(kept, abs=EXACT)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [TP2, {"tensor": 2, "data": 2, "shard": 2, "zero_stage": 3}],
+    ids=lambda value: ".".join(f"{key}{item}" for key, item in value.items()),
+)
+def test_a_run_goes_on_exactly(tmp_path: Path, layout: dict[str, Any]) -> None:
+    straight = _train(tmp_path / "straight", layout)
+    _train(tmp_path / "parts", layout, steps=3)
+    assert _train(tmp_path / "parts", layout) == pytest.approx(straight, abs=EXACT)

@@ -1,0 +1,90 @@
+"""Blocks with dropout on split and on whole features, which note the masks that they draw."""
+
+import os
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+WIDTH, HEADS = 32, 4
+DROPPED = 0.25
+
+
+class Noted(nn.Dropout):
+    """Appends the first masks of a rank to a file."""
+
+    def __init__(self, name: str):
+        super().__init__(DROPPED)
+        self.name = name
+
+    def forward(self, input: Tensor) -> Tensor:
+        found = super().forward(input)
+        folder = os.environ.get("MASKS")
+        if self.training and folder:
+            path = Path(folder) / f"{self.name}-{os.environ.get('RANK', '0')}.pt"
+            masks = torch.load(path) if path.exists() else []
+            torch.save([*masks, (found == 0).detach().clone()], path)
+        return found
+
+
+class Block(nn.Module):
+    def __init__(self, number: int):
+        super().__init__()
+        self.query_key_value = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.out = nn.Linear(WIDTH, WIDTH)
+        # Split and whole features, of the same shape, in one line of code.
+        self.ffn = nn.Sequential(
+            nn.Linear(WIDTH, 2 * WIDTH),
+            nn.Tanh(),
+            Noted(f"split{number}"),
+            nn.Linear(2 * WIDTH, WIDTH),
+            Noted(f"whole{number}"),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = [
+            one(x).unflatten(-1, (-1, WIDTH // HEADS)).transpose(1, 2)
+            for one in self.query_key_value
+        ]
+        mixed = F.scaled_dot_product_attention(*heads, dropout_p=0.1, is_causal=True)
+        x = x + F.dropout(self.out(mixed.transpose(1, 2).flatten(2)), 0.1, self.training)
+        return x + self.ffn(x)
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, WIDTH), nn.Linear(WIDTH, 5)
+        self.blocks = nn.ModuleList(Block(number) for number in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.last(x)
+
+
+def build_model() -> nn.Module:
+    return Net()
+
+
+def make_batch(batch_size: int = 4) -> tuple[Tensor, Tensor]:
+    return torch.randn(batch_size, 16, 8), torch.randint(5, (batch_size, 16))
+
+
+def compute_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    return F.cross_entropy(model(batch[0]).flatten(0, 1), batch[1].flatten())
+
+
+def build_optimizer(parameters) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr=0.01)
+
+
+def tensor_parallel_plan() -> dict[str, str]:
+    return {
+        "blocks.*.query_key_value.*": "colwise",
+        "blocks.*.out": "rowwise",
+        "blocks.*.ffn.0": "colwise",
+        "blocks.*.ffn.3": "rowwise",
+    }
