@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..catalog.clouds.interface import Asked, Cloud, CloudError
     from ..catalog.listing.capacity import CapacityAnswer, CloudAnswer
+    from ..catalog.listing.query import OfferFilter
+    from ..catalog.snapshot import Catalogue
     from ..catalog.types import Instance
     from ..catalog.vocabulary import OfferPurchase
     from ..planner.plan.plan import Plan
@@ -52,88 +54,145 @@ def capacity(
     Raises:
         UsageError: Neither or both of plan and accelerator are given, or a name is not known.
     """
-    from ..catalog.clouds.connect import CLOUDS, known_clouds
-    from ..catalog.errors import UsageError
+    from ..catalog.clouds.connect import CLOUDS
     from ..catalog.listing.capacity import CapacityAnswer, capacity_lines, in_order
     from ..catalog.listing.query import parse_filter
-    from ..catalog.prices.refresh import asked_of, sellers_in, sold_elsewhere
+    from ..catalog.prices.refresh import sellers_in, sold_elsewhere
     from ..catalog.snapshot import load_catalogue
 
-    if (plan is None) == (accelerator is None):
-        raise UsageError(
-            "Give a plan or --accelerator, one of them.",
-            fix="gpuplan capacity PLAN-ID, or gpuplan capacity --accelerator H100:8 --nodes 4.",
-        )
+    machines = _machines(plan, accelerator, nodes, purchase)
     catalogue = load_catalogue()
-    machines: dict[str, list[str]] | None = None
-    text = accelerator or ""
-    if plan is not None:
-        text, nodes, purchase, machines = _of_plan(plan)
     asked = parse_filter(
         catalogue,
         accelerators=[] if accelerator is None else [accelerator],
-        providers=list(providers) or list(machines or ()),
+        providers=list(providers) or list(machines.types or ()),
         regions=regions,
     )
     moment = now or datetime.now(UTC)
-    unknown: dict[str, str] = {}
+    names = sellers_in(catalogue, sorted(asked.providers) or list(CLOUDS), asked.regions)
+    unknown = {
+        name: sold_elsewhere(catalogue, name, asked.regions).reason
+        for name in asked.providers - set(names)
+    }
     lines = []
-    meant = sorted(asked.providers) or list(CLOUDS)
-    names = sellers_in(catalogue, meant, asked.regions)
-    for name in asked.providers - set(names):
-        unknown[name] = sold_elsewhere(catalogue, name, asked.regions).reason
     for name in names:
-        instances = {
-            kind: row
-            for (seller, kind), row in catalogue.instances.items()
-            if seller == name and _is_wanted(row, asked.accelerators, machines)
-        }
+        instances = machines.sold_by(name, catalogue, asked)
         if not instances:
             continue
-        wanted = asked_of(catalogue, name, sorted(asked.regions), instances=instances, now=moment)
-        if not asked.regions:
-            wanted = replace(
-                wanted, regions=tuple(sorted({region for region, _ in wanted.known_places}))
-            )
-        wanted = replace(wanted, nodes=nodes, purchase=purchase, block_hours=block_hours)
-        if name not in CLOUDS:
-            unknown[name] = "it has no quota that gpuplan can ask for"
-            said = _nothing(name)
-        elif offline:
-            unknown[name] = OFFLINE
-            said = _nothing(name)
-        else:
-            known_clouds([name])
-            said = ask_cloud(name, wanted, clouds, unknown, on_progress)
+        wanted = replace(
+            _places(catalogue, name, asked, instances, moment),
+            nodes=machines.nodes,
+            purchase=machines.purchase,
+            block_hours=block_hours,
+        )
         lines += capacity_lines(
             catalogue,
-            said,
+            _said(name, wanted, clouds, unknown, on_progress, offline=offline),
             instances,
             wanted.regions,
-            nodes=nodes,
-            purchase=purchase,
+            nodes=wanted.nodes,
+            purchase=wanted.purchase,
             now=moment,
         )
     return CapacityAnswer(
         asked_at=moment,
-        accelerator=text,
-        nodes=nodes,
-        purchase=purchase,
+        accelerator=machines.accelerator,
+        nodes=machines.nodes,
+        purchase=machines.purchase,
         price_source=catalogue.price_source,
         lines=in_order(lines),
         providers_unknown=unknown,
     )
 
 
-def _of_plan(plan: str | Plan) -> tuple[str, int, OfferPurchase, dict[str, list[str]]]:
-    """Return what a plan's machines are called, how many, how bought, and whose they are."""
+@dataclass(frozen=True, kw_only=True)
+class _Machines:
+    """What is to be started: which machines, how many, and how they are bought."""
+
+    accelerator: str
+    nodes: int
+    purchase: OfferPurchase
+    types: Mapping[str, list[str]] | None = None
+    """A plan's instance type, by its provider; None: every one with the accelerator."""
+
+    def sold_by(self, name: str, catalogue: Catalogue, asked: OfferFilter) -> dict[str, Instance]:
+        """Return a provider's machines among these, by instance type."""
+        return {
+            kind: row
+            for (seller, kind), row in catalogue.instances.items()
+            if seller == name and _is_wanted(row, asked.accelerators, self.types)
+        }
+
+
+def _machines(
+    plan: str | Plan | None, accelerator: str | None, nodes: int, purchase: OfferPurchase
+) -> _Machines:
+    """Return what a plan or a request is for.
+
+    Raises:
+        UsageError: Neither or both are given.
+    """
+    from ..catalog.errors import UsageError
+
+    if plan is not None and accelerator is None:
+        return _of_plan(plan)
+    if plan is None and accelerator is not None:
+        return _Machines(accelerator=accelerator, nodes=nodes, purchase=purchase)
+    raise UsageError(
+        "Give a plan or --accelerator, one of them.",
+        fix="gpuplan capacity PLAN-ID, or gpuplan capacity --accelerator H100:8 --nodes 4.",
+    )
+
+
+def _places(
+    catalogue: Catalogue,
+    name: str,
+    asked: OfferFilter,
+    instances: Mapping[str, Instance],
+    moment: datetime,
+) -> Asked:
+    """Return where to ask a provider: in the regions given, else in all that sell the machines."""
+    from ..catalog.prices.refresh import asked_of
+
+    wanted = asked_of(catalogue, name, sorted(asked.regions), instances=instances, now=moment)
+    if asked.regions:
+        return wanted
+    return replace(wanted, regions=tuple(sorted({region for region, _ in wanted.known_places})))
+
+
+def _said(
+    name: str,
+    wanted: Asked,
+    clouds: Mapping[str, Cloud] | None,
+    unknown: dict[str, str],
+    on_progress: Tell | None,
+    *,
+    offline: bool,
+) -> CloudAnswer:
+    """Return what a provider says; where it is not asked, nothing, and why in `unknown`."""
+    from ..catalog.clouds.connect import CLOUDS, known_clouds
+
+    if name not in CLOUDS:
+        unknown[name] = "it has no quota that gpuplan can ask for"
+        return _nothing(name)
+    if offline:
+        unknown[name] = OFFLINE
+        return _nothing(name)
+    known_clouds([name])
+    return ask_cloud(name, wanted, clouds, unknown, on_progress)
+
+
+def _of_plan(plan: str | Plan) -> _Machines:
     from ..launcher.store.plan_file import given_plan
 
     given = given_plan(plan).plan
     offer = given.offer
-    text = f"{offer.accelerator}:{offer.accelerators_per_node:g}"
-    purchase: OfferPurchase = "spot" if offer.purchase == "spot" else "on-demand"
-    return text, given.nodes, purchase, {offer.provider: [offer.instance_type]}
+    return _Machines(
+        accelerator=f"{offer.accelerator}:{offer.accelerators_per_node:g}",
+        nodes=given.nodes,
+        purchase="spot" if offer.purchase == "spot" else "on-demand",
+        types={offer.provider: [offer.instance_type]},
+    )
 
 
 def _is_wanted(

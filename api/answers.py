@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..planner.predict.measured.known_runs import KnownRuns
     from ..planner.predict.timeline import Span
     from ..planner.search.machines.offers import SpotPrices
+    from ..planner.search.search import SearchOutcome
     from ..planner.validation.errors import Validation
     from ..planner.validation.folds import Protocol
     from ..profiles.doctor.checks import Diagnosis
@@ -80,34 +81,49 @@ def estimate(
             without_curves_of=without_curves_of,
             timeout_s=timeout_s,
         )
-    from ..catalog.version import VERSION
-    from ..planner.cost.own_terms import with_own_terms
     from ..planner.search.search import search
     from .tables_on_disk import TablesOnDisk
 
     clock = now or utc_now
     started = clock()
-    book = model.catalogue.pricebook
     profile, notes = calibrated_profile(model)
-    known = known_runs(model)
     found = search(
         question,
         profile,
         model.catalogue,
-        known,
+        known_runs(model),
         curve_choice=model.curve_choice,
         kept=TablesOnDisk(),
         own_stops=known_stops(),
         spot_prices=_spot_prices(question, model.catalogue),
         on_progress=tell,
     )
-    answer = Estimate(
+    answer = _answered(found, model, notes, started=started, ended=clock())
+    if question.money.purchase != "all":
+        return answer
+    return answer.model_copy(update={"ways_to_pay": _ways_to_pay(answer, model.catalogue)})
+
+
+def _answered(
+    found: SearchOutcome,
+    model: Inputs,
+    notes: tuple[str, ...],
+    *,
+    started: datetime,
+    ended: datetime,
+) -> Estimate:
+    """Return what was found with what it is about, at the user's own terms of the day."""
+    from ..catalog.version import VERSION
+    from ..planner.cost.own_terms import with_own_terms
+
+    catalogue = model.catalogue
+    return Estimate(
         gpuplan_version=VERSION,
-        generated_at=clock().isoformat(timespec="seconds"),
+        generated_at=ended.isoformat(timespec="seconds"),
         catalog=CatalogueFacts(
-            snapshot_date=model.catalogue.snapshot_date,
-            offers=len(model.catalogue.offers),
-            source=model.catalogue.price_source,
+            snapshot_date=catalogue.snapshot_date,
+            offers=len(catalogue.offers),
+            source=catalogue.price_source,
         ),
         workload=workload_facts(model.profile),
         question=found.question,
@@ -116,7 +132,7 @@ def estimate(
         recommended_on_large_clouds=found.recommended_on_large_clouds,
         near_miss=found.near_miss,
         prices=found.prices,
-        plans=tuple(with_own_terms(plan, book, at=started) for plan in found.plans),
+        plans=tuple(with_own_terms(plan, catalogue.pricebook, at=started) for plan in found.plans),
         feasible=found.feasible,
         rejected=found.rejected,
         hidden=found.hidden,
@@ -124,9 +140,6 @@ def estimate(
         warnings=found.warnings,
         notes=(*notes, *found.notes),
     )
-    if question.money.purchase != "all":
-        return answer
-    return answer.model_copy(update={"ways_to_pay": _ways_to_pay(answer, model.catalogue)})
 
 
 def _spot_prices(question: Question, catalogue: Catalogue) -> SpotPrices:
