@@ -95,7 +95,7 @@ test-cloud: sky
 # boto3, Google's and Azure's own libraries against local servers, in an environment of their own.
 test-clouds: clouds
 	GPUPLAN_REQUIRE="$$GPUPLAN_REQUIRE,cloud-clients" \
-		.venv-clouds/bin/python -m pytest --durations=5 tests/catalog/clouds/real_*.py $(PYTEST_ARGS)
+		.venv-clouds/bin/python -m pytest --durations=5 tests/catalog/clouds/real_*.py tests/catalog/clouds/*/real_*.py $(PYTEST_ARGS)
 
 base dev report extras frameworks sky clouds published:
 	@sh scripts/install.sh $@

@@ -82,9 +82,9 @@ def _measure(urls: dict[str, str]) -> None:
     from clouds import aws, azure, gcp
 
     from gpuplan.catalog.clouds import connect as connecting
-    from gpuplan.catalog.clouds.aws import Aws
-    from gpuplan.catalog.clouds.azure import Azure
-    from gpuplan.catalog.clouds.gcp import Gcp
+    from gpuplan.catalog.clouds.aws.cloud import Aws
+    from gpuplan.catalog.clouds.azure.cloud import Azure
+    from gpuplan.catalog.clouds.gcp.cloud import Gcp
     from gpuplan.cli.main import run
 
     made = {

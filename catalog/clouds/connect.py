@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from importlib import import_module
 
 from ..errors import UsageError, did_you_mean
-from .hosted import SELLERS, HostedSeller
 from .interface import Cloud, CloudError
+from .sellers.hosted import SELLERS, HostedSeller
 
 CLOUDS = {"aws": "Aws", "gcp": "Gcp", "azure": "Azure"}
-"""Provider → class in the module of that name."""
+"""Provider → class in `cloud.py` of the room of that name."""
 CHATTY = ("azure", "boto3", "botocore", "google", "gpuhunt", "urllib3")
 """Libraries that log what they do."""
 
@@ -43,7 +43,7 @@ def connect(name: str) -> Cloud | CloudError:
     try:
         if name in SELLERS:
             return HostedSeller(name)
-        module = import_module(f".{name}", __package__)
+        module = import_module(f".{name}.cloud", __package__)
         cloud: Cloud = getattr(module, CLOUDS[name])()
     except CloudError as error:
         return error

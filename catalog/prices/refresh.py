@@ -9,8 +9,8 @@ from decimal import Decimal
 
 from ..clouds.asking import one_at_a_time
 from ..clouds.connect import CLOUDS
-from ..clouds.hosted import SELLERS
 from ..clouds.interface import Asked, Cloud, CloudError, Prices, Tell
+from ..clouds.sellers.hosted import SELLERS
 from ..embedded import Catalogue
 from ..errors import PriceError
 from ..names import in_brackets

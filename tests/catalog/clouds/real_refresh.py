@@ -20,9 +20,9 @@ from clouds.server import Answer, Server
 
 from gpuplan.catalog.clouds import connect as connecting
 from gpuplan.catalog.clouds.asking import Patience
-from gpuplan.catalog.clouds.aws import Aws
-from gpuplan.catalog.clouds.azure import Azure
-from gpuplan.catalog.clouds.gcp import Gcp
+from gpuplan.catalog.clouds.aws.cloud import Aws
+from gpuplan.catalog.clouds.azure.cloud import Azure
+from gpuplan.catalog.clouds.gcp.cloud import Gcp
 from gpuplan.catalog.embedded import embedded_catalogue
 from gpuplan.catalog.price_folder import snapshot_files
 from gpuplan.cli.main import run

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
-from gpuplan.catalog.clouds.aws_session import reading_session
+from gpuplan.catalog.clouds.aws.session import reading_session
 
 from .server import Answer, Request, as_json
 

@@ -1,0 +1,1 @@
+"""What AWS says of prices, zones, quota, capacity blocks and reservations."""

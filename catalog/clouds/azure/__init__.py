@@ -1,0 +1,1 @@
+"""What Azure says of prices, regions, quota, evictions and reservations."""

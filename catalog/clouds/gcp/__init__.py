@@ -1,0 +1,1 @@
+"""What Google Cloud says of prices, zones, quota, capacity and reservations."""

@@ -1,0 +1,1 @@
+"""What smaller sellers ask, as lists of prices collect it: no account is needed."""
