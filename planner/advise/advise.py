@@ -13,6 +13,7 @@ from ..plan.plan import Plan
 from ..plan.question import Machine, Question
 from ..search.progress import Progress, untold
 from .answer import Change, Verdict
+from .assumed_batch import accumulated_until_it_fits, assumed_text, batch_by_rule
 from .changes import Proposal, proposals
 from .embedding_note import embedding_notes
 from .judgement import best_sizes, cost_of, is_risky, judged, ranked
@@ -80,6 +81,10 @@ def advise(
         on_progress=on_progress,
     )
     plan = replanner.plan(setting)
+    by_rule = batch_by_rule(today, profile)
+    if by_rule is not None:
+        setting, plan = accumulated_until_it_fits(setting, plan, replanner)
+        assumed = (*assumed, assumed_text(by_rule, setting))
     max_oom = today.money.max_oom
     found = _on_this_machine(setting, plan, replanner, max_oom)
     machines = other_machines(setting, plan, replanner, catalogue, others or today.machine)

@@ -18,6 +18,7 @@ from ..search.frozen_ways import KEPT_AS
 from ..search.layouts.some_layers import asked_share
 from ..search.machines.offers import PricedInstance, survey
 from ..search.search_space import file_precision, stack_for
+from .assumed_batch import batch_by_rule
 from .setting import Setting
 
 T = TypeVar("T")
@@ -181,12 +182,15 @@ def _layout(
 def _batch(
     question: Question, profile: Profile, layout: Layout, assumed: list[str]
 ) -> tuple[int, int]:
-    """Return (micro-batch, accumulation)."""
+    """Return (micro-batch, accumulation); without any, the batch by the rule in one piece."""
     size = _one("micro-batch", question.choices.micro_batches)
     accum = _one("grad-accum", question.choices.grad_accums)
     wanted = _global_batch(question.work, profile)
     if size is None and wanted is not None and accum is not None:
         size = max(1, wanted // (accum * layout.data))
+    by_rule = batch_by_rule(question, profile)
+    if by_rule is not None and by_rule.samples is not None:
+        return max(1, by_rule.samples // layout.data), 1
     if size is None:
         size = profile.default_micro_batch or 1
         where = ", the default of make_batch" if profile.default_micro_batch else ""

@@ -235,8 +235,18 @@ def test_a_plan_is_a_setting(toy: Profile, advice: AdviceOutcome) -> None:
 def test_what_is_not_given_is_said(toy: Profile) -> None:
     found = advise(Question(machine=Machine(accelerators=("A100-40GB:8",))), toy, CATALOGUE)
     said = " · ".join(found.assumed)
-    for word in ("the cheapest with 8 × A100", "layout dp8", "micro-batch 1", "precision fp32"):  # noqa: RUF001
+    for word in ("the cheapest with 8 × A100", "layout dp8", "0.5M tokens", "precision fp32"):  # noqa: RUF001
         assert word in said
+
+
+@pytest.mark.parametrize("device", ["A100-40GB:8", "T4:1"])
+def test_a_batch_that_nobody_said_is_that_of_an_estimate(toy: Profile, device: str) -> None:
+    question = Question(machine=Machine(accelerators=(device,)))
+    found = advise(question, toy, CATALOGUE)
+    assert found.today.global_batch == search(question, toy, CATALOGUE).plans[0].global_batch
+    assert found.today_fits
+    assert (found.today.grad_accum > 1) == (device == "T4:1")
+    assert f"micro-batch {found.today.micro_batch}" in found.assumed[-1]
 
 
 @pytest.mark.parametrize(
