@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -55,6 +55,23 @@ class Trainer:
     """Number of parameters of the whole model."""
     model_facts: Mapping[str, Any]
     """What a checkpoint says of the whole model."""
+
+
+def job_facts(job: Job, workload: Workload, trainer: Trainer, world: int) -> dict[str, Any]:
+    """Return what a checkpoint says of what was run, and how."""
+    execution = trainer.execution
+    return {
+        "model": workload.name,
+        "parameters": trainer.parameters,
+        "global_batch": execution.global_batch,
+        "processes": world,
+        "layout": asdict(execution.layout),
+        "precision": execution.precision,
+        "plan": (job.plan or {}).get("id"),
+        "seed": job.seed,
+        "torch": torch.__version__,
+        **trainer.model_facts,
+    }
 
 
 def execution_for(job: Job, workload: Workload, world: int) -> Execution:

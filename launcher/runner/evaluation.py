@@ -90,6 +90,10 @@ class Evaluation:
         """Return whether to evaluate after so many steps."""
         return self._every is not None and (step % self._every == 0 or step == self._job.steps)
 
+    def is_left(self, step: int) -> bool:
+        """Return whether a run that ends before its last step, after this one, is to evaluate."""
+        return self._every is not None and not self.is_due(step)
+
     @property
     def ends_run(self) -> bool:
         """Return whether the loss has not fallen for as many evaluations as are waited for."""

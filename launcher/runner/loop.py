@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from dataclasses import asdict
 from typing import Any
 
 import torch
 
+from ...profiles.user_model.checks import Batch
 from ...profiles.user_model.workload import Workload
-from .build import Trainer
+from .build import Trainer, job_facts
 from .checkpoint.checkpoint import Checkpoints, saved_facts
 from .checkpoint.contents import Contents, SmallState
 from .control import Agreed, Control
@@ -165,7 +165,12 @@ class Loop:
         first = outcome.step
         while outcome.step < job.steps:
             self._profiler.begin(outcome.step + 1)
-            before = self._one_step()
+            self._parts.begin()
+            made = self._feed.step(self._parts.mark)
+            if made is None:
+                self._end_of_data(first)
+                break
+            before = self._one_step(made)
             outcome.step += 1
             if self._profiler.end(outcome.step):
                 self._parts.mark("profile")
@@ -177,25 +182,35 @@ class Loop:
                 if before.stop:
                     self._stopping.pass_on(steps_left=job.steps - outcome.step)
                     break
-            if self._sampling.is_due(outcome.step):
-                self._write_samples()
-            is_best = self._evaluation.is_due(outcome.step) and self._evaluate()
-            if is_best or (
-                before is not None
-                and self._checkpoints.is_due(
-                    outcome.step, elapsed_s=before.elapsed_s, write_s=before.write_s
-                )
-            ):
-                self._save()
+            self._look_and_keep(before)
             if self._evaluation.ends_run:
                 break
             self._checkpoints.name_if_done()
             if (outcome.step - first) % SLOW_RANK_EVERY == 0:
                 name_slow_ranks(self._processes, self._parts.of_step())
+        self._close(first)
+
+    def _look_and_keep(self, before: Agreed | None) -> None:
+        """Sample, evaluate and save, what of it is due after a step."""
+        step = self._outcome.step
+        if self._sampling.is_due(step):
+            self._write_samples()
+        is_best = self._evaluation.is_due(step) and self._evaluate()
+        if is_best or (
+            before is not None
+            and self._checkpoints.is_due(step, elapsed_s=before.elapsed_s, write_s=before.write_s)
+        ):
+            self._save()
+
+    def _close(self, first: int) -> None:
+        """Report the last step, and save it if it is not yet."""
+        outcome, job = self._outcome, self._job
         self._profiler.close(outcome.step)
-        outcome.stopped = outcome.step < job.steps and not self._evaluation.ends_run
+        ended = self._evaluation.ends_run or outcome.data_ended
+        outcome.stopped = outcome.step < job.steps and not ended
         if outcome.step > first:
-            self._parts.begin()
+            if not outcome.data_ended:  # Then the parts of the next step have begun already.
+                self._parts.begin()
             self._note(self._last(), outcome.step, is_settled=outcome.step > first + SETTLED_STEPS)
             if not self._checkpoints.has(outcome.step):
                 self._save()
@@ -217,12 +232,23 @@ class Loop:
         self._parts.mark("evaluation")
         return is_best
 
-    def _one_step(self) -> Agreed | None:
+    def _end_of_data(self, first: int) -> None:
+        """Say that there is no next step; evaluate and sample as after the last one.
+
+        Raises:
+            UserFileError: there was no step at all.
+        """
+        step = self._outcome.step
+        self._feed.say_ended(step)
+        self._outcome.data_ended = True
+        if step > first and self._sampling.is_left(step):
+            self._write_samples()
+        if step > first and self._evaluation.is_left(step):
+            self._evaluate()
+
+    def _one_step(self, made: list[Batch]) -> Agreed | None:
         """Run a step; return what all processes agreed on after the one before."""
         trainer = self._trainer
-        self._parts.begin()
-        made = self._feed.step()
-        self._parts.mark("input")
         seed_everything(self._seed())
         self._trained.check()
         self._batch_numbers.begin(self._place, self._feed.epoch_steps)
@@ -356,23 +382,13 @@ class Loop:
         return int(facts["step"])
 
     def _facts(self, step: int) -> dict[str, Any]:
-        execution = self._trainer.execution
         return saved_facts(
             step=step,
             scaler=self._trainer.scaler,
             job={
-                "model": self._workload.name,
-                "parameters": self._trainer.parameters,
-                "global_batch": execution.global_batch,
-                "processes": self._processes.world,
-                "layout": asdict(execution.layout),
-                "precision": execution.precision,
-                "plan": (self._job.plan or {}).get("id"),
-                "seed": self._job.seed,
-                "torch": torch.__version__,
+                **job_facts(self._job, self._workload, self._trainer, self._processes.world),
                 "elapsed_s": self._before_s + self._elapsed_s(),
                 **self._rewinds.facts(),
-                **self._trainer.model_facts,
             },
             now=time.time,
         )

@@ -20,6 +20,8 @@ class Outcome:
     """Time of every settled step."""
     parts_s: dict[str, list[float]] = field(default_factory=dict)
     last_loss: float | None = None
+    data_ended: bool = False
+    """Whether a stream ended before the last step, and the run with it."""
 
     def add(self, step_s: float, parts_s: dict[str, float]) -> None:
         """Count the time of a settled step, and of its parts."""

@@ -47,6 +47,10 @@ class Sampling:
         """Return whether to sample after so many steps."""
         return self._every is not None and (step % self._every == 0 or step == self._job.steps)
 
+    def is_left(self, step: int) -> bool:
+        """Return whether a run that ends before its last step, after this one, is to sample yet."""
+        return self._every is not None and not self.is_due(step)
+
     def run(self, step: int) -> None:
         """Call it; the same step of a run that was continued draws the same random numbers."""
         sample = self._sample

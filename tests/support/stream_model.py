@@ -1,7 +1,7 @@
 """A model that learns from a stream, which notes every sample that is read for training.
 
 `by` says to whom the stream deals itself, as torch's documentation and Hugging Face's
-`split_dataset_by_node` do.
+`split_dataset_by_node` do. One that is read `once` gives nothing after its end.
 """
 
 import os
@@ -9,7 +9,7 @@ import os
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import Dataset, IterableDataset, TensorDataset, get_worker_info
 
 
 def build_model() -> nn.Module:
@@ -18,6 +18,15 @@ def build_model() -> nn.Module:
 
 def make_batch(batch_size: int) -> tuple[Tensor]:
     return (torch.randn(batch_size, 1),)
+
+
+def build_eval_dataset() -> Dataset:
+    return TensorDataset(torch.arange(8.0)[:, None])
+
+
+def compute_metrics(model: nn.Module, batch: tuple[Tensor]) -> dict[str, Tensor]:
+    (inputs,) = batch
+    return {"loss": (model(inputs) - inputs).square().mean()}
 
 
 def compute_loss(model: nn.Module, batch: tuple[Tensor]) -> Tensor:
@@ -31,7 +40,11 @@ def build_optimizer(parameters) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=1e-5)
 
 
-def build_dataset(size: int = 64, by: str = "", placed: bool = False) -> IterableDataset:
+def build_dataset(
+    size: int = 64, by: str = "", placed: bool = False, once: bool = False
+) -> IterableDataset:
+    if once:
+        return Once(size, by)
     return Placed(size, by) if placed else Numbers(size, by)
 
 
@@ -51,6 +64,19 @@ class Numbers(IterableDataset):
             reader, readers = reader * info.num_workers + info.id, readers * info.num_workers
         for number in range(reader, self.size, readers):
             yield torch.tensor([float(number)])
+
+
+class Once(Numbers):
+    """The same, from a source that is used up, such as a pipe."""
+
+    def __init__(self, size: int, by: str):
+        super().__init__(size, by)
+        self.left = None
+
+    def __iter__(self):
+        if self.left is None:
+            self.left = super().__iter__()
+        return self.left
 
 
 class Placed(Numbers):

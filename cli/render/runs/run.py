@@ -24,6 +24,8 @@ def _title(result: RunResult) -> str:
     if not result.began:
         return f"Nothing to do: the run is at step {steps:,} of {asked:,} already."
     what = "Stopped at" if result.stopped_by is not None else "Ended at"
+    if record.get("data_ended"):
+        what = "The data ended at"
     return (
         f"{what} step {steps:,} of {asked:,} · {record.get('model_name')} on"
         f" {record.get('accelerators')} × {record.get('accelerator')}"  # noqa: RUF001

@@ -22,7 +22,7 @@ from ....profiles.user_model.placing import placed
 from ....profiles.user_model.workload import Workload
 from .dealing import dealing_of
 from .samples import Place, Seeded, Share, StepOrder, seed_everything
-from .streams import Dealt, WithReading, continued, keeps_place
+from .streams import Dealt, WithReading, continued
 
 SYNTHETIC_BATCHES = 8
 """How many different synthetic micro-batches there are; each rank keeps those it uses."""
@@ -37,9 +37,13 @@ class Batches(Protocol):
     """How long the processor waited for the data of the last step."""
     samples: int | None
     """Of one epoch; None where there are no epochs, or nobody knows their length."""
+    may_end: bool
+    """Whether there may be no next step, on this rank earlier than on others."""
+    passes: int
+    """How often a stream was read to its end."""
 
-    def step(self) -> list[Batch]:
-        """Return the micro-batches of the next step, on the device."""
+    def step(self) -> list[Batch] | None:
+        """Return the micro-batches of the next step, on the device; None where the data ended."""
         ...
 
     def readings(self) -> dict[int, bytes]:
@@ -62,6 +66,7 @@ class SyntheticBatches:
     ) -> None:
         self.waited_s = 0.0
         self.samples: int | None = None
+        self.may_end, self.passes = False, 0
         self._workload = workload
         self._share = share
         self._device = device
@@ -122,7 +127,7 @@ class DatasetBatches:
         self._readings: dict[int, bytes] = {}
         self.dataset = dataset
         self.samples: int | None = len(dataset.of_user) if sampler is not None else None
-        self._tells = isinstance(dataset, Dealt) and keeps_place(dataset.of_user)
+        self.may_end, self.passes = isinstance(dataset, Dealt), 0
         collate = getattr(dataset.of_user, "collate_fn", None)
         loader: DataLoader[Any] = DataLoader(
             dataset,
@@ -133,36 +138,38 @@ class DatasetBatches:
             persistent_workers=workers > 0,
             pin_memory=device.type == "cuda",
             drop_last=True,
-            collate_fn=WithReading(dataset, collate) if self._tells else collate,
+            collate_fn=WithReading(dataset, collate) if self.may_end else collate,
         )
         self._batches = iter(loader)
         for _ in range(dataset.dropped if isinstance(dataset, Dealt) else 0):
             next(self._batches, None)
 
-    def step(self) -> list[Batch]:
-        """Return the micro-batches of the next step, on the device."""
+    def step(self) -> list[Batch] | None:
+        """Return the micro-batches of the next step, on the device; None where the data ended."""
         self.waited_s = 0.0
-        return [self._next() for _ in range(self._share.grad_accum)]
+        batches: list[Batch] = []
+        for _ in range(self._share.grad_accum):
+            batch = self._next()
+            if batch is None:
+                return None
+            batches.append(batch)
+        return batches
 
     def readings(self) -> dict[int, bytes]:
         """Return how far each worker has read a stream, for those that were handed out."""
         return dict(self._readings)
 
-    def _next(self) -> Batch:
+    def _next(self) -> Batch | None:
         started_s = time.perf_counter()
-        try:
-            found = next(self._batches)
-        except StopIteration:
-            raise UserFileError(
-                f"build_dataset() returned a data set with fewer samples than one step takes"
-                f" ({self._share.global_batch}).",
-                fix="give it more samples, or take a smaller global batch.",
-            ) from None
-        finally:
-            self.waited_s += time.perf_counter() - started_s
-        if self._tells:
-            found, worker, reading = found
-            self._readings[worker] = reading
+        found = next(self._batches, None)
+        self.waited_s += time.perf_counter() - started_s
+        if found is None:
+            return None
+        if self.may_end:
+            found, told = found
+            self.passes = max(self.passes, told.passes)
+            if told.reading is not None:
+                self._readings[told.worker] = told.reading
         batch = tuple(found) if isinstance(found, list) else found
         return placed(checked_batch(batch, "the data set"), self._device, self._dtype)
 

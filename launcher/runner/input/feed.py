@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
+from ....catalog.errors import UserFileError
 from ....profiles.user_model.checks import Batch
 from ....profiles.user_model.workload import Workload
 from ..build import Trainer
@@ -13,6 +15,7 @@ from ..job import Job
 from ..numerics import input_dtype
 from ..processes import Processes
 from ..reporting.metrics import say
+from ..training import Mark
 from .amount import amount_words
 from .batches import Batches, DatasetBatches, has_places, open_batches
 from .samples import Seeded, Share
@@ -34,6 +37,7 @@ class Feed:
         self._batches: Batches
         self._read: Readings = {}
         """As the checkpoint had it."""
+        self._said_again = False
 
     @property
     def waited_s(self) -> float:
@@ -56,9 +60,44 @@ class Feed:
             saved=self._read,
         )
 
-    def step(self) -> list[Batch]:
-        """Return the micro-batches of the next step, on the device."""
-        return self._batches.step()
+    def step(self, mark: Mark) -> list[Batch] | None:
+        """Return the micro-batches of the next step, on the device; None where the data ended.
+
+        Streams that deal themselves end at other steps on other ranks: the first one ends the data
+        of all, since none takes a step without the others.
+
+        Args:
+            mark: told the parts of the step that end.
+        """
+        batches = self._batches.step()
+        mark("input")
+        if self._batches.passes and self._processes.is_first and not self._said_again:
+            self._said_again = True
+            say("data: the stream has ended, and is read again from its beginning")
+        if self._batches.may_end and self._processes.host_group is not None:
+            ended = torch.tensor(float(batches is None))
+            dist.all_reduce(ended, dist.ReduceOp.MAX, group=self._processes.host_group)
+            mark("others' input")
+            return None if ended.item() else batches
+        return batches
+
+    def say_ended(self, step: int) -> None:
+        """Say that the data ended.
+
+        Args:
+            step: steps that are done.
+
+        Raises:
+            UserFileError: there was not one.
+        """
+        if step == 0:
+            raise UserFileError(
+                "build_dataset() returned a data set with fewer samples than one step takes"
+                f" ({self._trainer.execution.global_batch}).",
+                fix="give it more samples, or take a smaller global batch.",
+            )
+        if self._processes.is_first:
+            say(f"data: the stream ended after step {step:,} of {self._job.steps:,}: the run ends")
 
     def state(self) -> Readings:
         """Return how far streams were read, by every process; collective."""

@@ -6,7 +6,7 @@ import io
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import IterableDataset, default_collate, get_worker_info
@@ -74,7 +74,7 @@ class Dealt(IterableDataset[Any]):
     What the stream deals by itself is not dealt again. Its random numbers are the same for every
     reader and after a run continues. Without a `state_dict` of its own a stream cannot be entered
     in the middle: what was trained on already is read again and dropped. When it ends it begins
-    anew.
+    anew, and only one that gives nothing then has ended.
     """
 
     def __init__(
@@ -164,6 +164,16 @@ class Dealt(IterableDataset[Any]):
         return mixed_seed(self._seed, passes, place, rank, worker)
 
 
+class Told(NamedTuple):
+    """What a worker tells of a stream, beside a batch of it."""
+
+    worker: int
+    passes: int
+    """How often it has read the stream to its end."""
+    reading: bytes | None
+    """How far it is; None where the stream cannot go on from there."""
+
+
 @dataclass(frozen=True)
 class WithReading:
     """Puts samples together, and says behind them how far the stream was read; in the worker."""
@@ -171,13 +181,18 @@ class WithReading:
     dealt: Dealt
     collate: Callable[[list[Any]], Any] | None
 
-    def __call__(self, samples: list[Any]) -> tuple[Any, int, bytes]:
-        """Return (the batch, the number of the worker, its reading as bytes)."""
+    def __call__(self, samples: list[Any]) -> tuple[Any, Told]:
+        """Return (the batch, how far it was read)."""
         info = get_worker_info()
+        reading = self._reading() if keeps_place(self.dealt.of_user) else None
+        batch = (self.collate or default_collate)(samples)
+        passes = self.dealt.reading.get("passes", 0)
+        return batch, Told(info.id if info else 0, passes, reading)
+
+    def _reading(self) -> bytes:
         kept = io.BytesIO()
         torch.save({**self.dealt.reading, "state": self.dealt.of_user.state_dict()}, kept)
-        batch = (self.collate or default_collate)(samples)
-        return batch, info.id if info else 0, kept.getvalue()
+        return kept.getvalue()
 
 
 def continued(

@@ -71,6 +71,7 @@ def run_record(
         "plan": plan.get("id"),
         "steps": outcome.step,
         "stopped": outcome.stopped,
+        "data_ended": outcome.data_ended,
         "elapsed_s": outcome.elapsed_s,
         "usd": None if job.usd_per_hour is None else job.usd_per_hour * outcome.elapsed_s / 3600,
         "last_loss": outcome.last_loss,

@@ -115,8 +115,8 @@ def _noise_of_step(start: int, steps: int) -> list[dict[float, float]]:
     (share,) = shares(4, 1, 1)
     workload: Any = SimpleNamespace(build_dataset=Noise)
     batches = open_batches(workload, share, CPU, seed=1, start=start, workers=0, synthetic=False)
-    read: list[Any] = [batches.step()[0] for _ in range(steps)]
-    return [dict(sample.tolist() for sample in one[0]) for one in read]
+    read: list[Any] = [batches.step() for _ in range(steps)]
+    return [dict(sample.tolist() for sample in one[0]) for (one,) in read]
 
 
 def test_augmentation_is_another_in_every_epoch() -> None:
@@ -150,7 +150,8 @@ def test_synthetic_batches_are_the_same_for_the_same_micro_batch() -> None:
     ranks = [SyntheticBatches(workload, one, CPU, seed=3, start=0) for one in shares(2, 1, 2)]
     (alone,) = [SyntheticBatches(workload, one, CPU, seed=3, start=0) for one in shares(2, 2, 1)]
     dealt = [one.step()[0][0] for one in ranks]  # pyright: ignore[reportArgumentType]
-    whole = [batch[0] for batch in alone.step()]  # pyright: ignore[reportArgumentType]
+    made: list[Any] = alone.step()
+    whole = [batch[0] for batch in made]
 
     assert all(torch.equal(a, b) for a, b in zip(dealt, whole, strict=True))
 
