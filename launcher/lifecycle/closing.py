@@ -65,7 +65,7 @@ def _note_past(
                 lambda one: one.with_last(**facts),
                 what="machines that are forgotten",
             )
-            return record, {"ended_at": context.now()}
+            return record, {"ended_at": context.now_of(record)}
         return record, {}
     if last.began_at is None:
         facts = rented(record, past[0].cluster)
@@ -75,7 +75,7 @@ def _note_past(
             lambda one: one.with_last(**facts),
             what=f"machines were in {past[0].cluster.infra}",
         )
-    return record, {"ended_at": min(past[0].ended_at, context.now())}
+    return record, {"ended_at": min(past[0].ended_at, context.now_of(record))}
 
 
 def _why_gone(record: LaunchRecord) -> tuple[Outcome, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, TextIO
 
@@ -18,6 +18,10 @@ WriteOrders = Callable[[LaunchRecord, datetime, Decimal | None], None]
 most that all attempts may cost, where a limit counts the launch at that."""
 
 KeepRun = Callable[[LaunchRecord, Mapping[str, Any]], None]
+
+
+CORRECTED_S = 60.0
+"""Clocks are corrected by less all the time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,3 +43,15 @@ class LaunchContext:
     """Held while a launch waits for its machines, and left once they are there."""
     log: TextIO | None = None
     """Where the engine's own log and the job's go; None: nowhere."""
+
+    def now_of(self, record: LaunchRecord) -> datetime:
+        """Return the time now, on the clock by which the newest attempt was asked for.
+
+        Where this machine was not restarted since, a clock that was set back loses no hour of it.
+        """
+        now, last, up = self.now(), record.last, self.ledger.uptime()
+        asked = None if last is None else last.asked_uptime
+        if last is None or asked is None or up is None or asked.boot != up.boot:
+            return now
+        counted = last.asked_at + timedelta(seconds=up.s - asked.s)
+        return counted if (counted - now).total_seconds() > CORRECTED_S else now

@@ -147,7 +147,8 @@ def cost_of_failed_start(
         if not past:
             return {}
         ended_at = max(one.ended_at for one in past)
-    ended_at = max(last.asked_at, min(ended_at or context.now(), context.now()))
+    now = context.now_of(record)
+    ended_at = max(last.asked_at, min(ended_at or now, now))
     return {
         "usd_per_hour": usd_per_hour,
         "began_at": last.asked_at,
@@ -192,7 +193,7 @@ def count_unowned(
         facts: what an attempt keeps of its machines.
         since: from when they can have cost; None: not known.
     """
-    now = context.now()
+    now = context.now_of(record)
 
     def count(one: LaunchRecord) -> LaunchRecord | None:
         last = one.last

@@ -62,7 +62,8 @@ def begin(
     Raises:
         LimitError: its worst case would pass a limit; nothing is kept.
     """
-    attempt = Attempt(number=1, spot=spot, asked_at=context.now())
+    up = context.ledger.uptime()
+    attempt = Attempt(number=1, spot=spot, asked_at=context.now(), asked_uptime=up)
     record = record.model_copy(update={"attempts": (attempt,)})
     context.ledger.reserve(record, limits)
     return record
@@ -237,7 +238,7 @@ def settle(
     ended = JobEnd(record=record, job=job, log=log, word=word)
     outcome, why = ended.outcome(is_fetched=is_fetched, is_told=is_told)
     record = _tear_down_seen(context, record, job, outcome, ended.guard_why)
-    facts = replace(ended, record=record).facts(now=context.now(), tell=context.tell)
+    facts = replace(ended, record=record).facts(now=context.now_of(record), tell=context.tell)
     return end(context, record, outcome, why, **facts)
 
 
@@ -282,7 +283,7 @@ def end(
     Raises:
         OvertakenError: the run was launched again since.
     """
-    now = context.now()  # Once: the clock may be set while the store is waited for.
+    now = context.now_of(record)  # Once: the clock may be set while the store is waited for.
 
     def close(one: LaunchRecord) -> LaunchRecord | None:
         last = one.last

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Literal
 
 from ...catalog.frozen import FrozenModel, Usd
+from ..uptime import Uptime
 
 State = Literal["intended", "requested", "running", "ended"]
 """Kept before anything is asked; asked of the engine; its machines are paid for; all is gone."""
@@ -32,6 +33,8 @@ class Attempt(FrozenModel):
     number: int
     spot: bool
     asked_at: datetime
+    asked_uptime: Uptime | None = None
+    """The same moment, by a count that stays right where the clock is set."""
     request_id: str | None = None
     """Id that the engine gave; None until it has answered."""
     job_id: int | None = None

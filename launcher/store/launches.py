@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from ...catalog.errors import UsageError
 from ..labels import slug
+from ..uptime import Uptime, uptime
 from .estimates import SHORTEST_PREFIX, Store, StoreError
 from .launch_record import Attempt, LaunchRecord
 from .launch_sums import By, LaunchSum, Wanted, condition_of, launch_sums, sums_of
@@ -34,9 +35,16 @@ class OvertakenError(UsageError):
 class Ledger:
     """Every launch that was ever meant, in the store's file."""
 
-    def __init__(self, store: Store, *, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        now: Callable[[], datetime],
+        uptime: Callable[[], Uptime | None] = uptime,
+    ) -> None:
         self._store = store
         self._now = now
+        self.uptime = uptime
 
     def store_id(self) -> str:
         """Return the id of the store, which the machines of its launches carry."""
@@ -90,7 +98,9 @@ class Ledger:
                 )
             refuse_beyond(record, _all_for(connection, limits), limits, now=self._now())
             number = len(record.attempts) + 1
-            attempt = Attempt(number=number, spot=spot, asked_at=self._now())
+            attempt = Attempt(
+                number=number, spot=spot, asked_at=self._now(), asked_uptime=self.uptime()
+            )
             record = record.model_copy(
                 update={
                     "state": "intended",

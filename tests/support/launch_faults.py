@@ -36,6 +36,7 @@ from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.launch_record import PricedPlace
 from gpuplan.launcher.store.launches import Ledger
 from gpuplan.launcher.store.spending_limits import SpendingLimits
+from gpuplan.launcher.uptime import Uptime
 
 OWN_PROCESS: tuple[Fault, ...] = ("kill -9", "full disk", "read-only folder")
 AT_A_CALL: tuple[Fault, ...] = ("hang, then Ctrl-C", "call lost", "answer lost", "server away")
@@ -83,12 +84,17 @@ class World:
         """Take this engine, as it is now."""
         self.engine = engine
         engine.cut = self._at
-        ledger = Ledger(TickingStore(self.path, self._at), now=self.now)
+        store = TickingStore(self.path, self._at)
+        ledger = Ledger(store, now=self.now, uptime=self.uptime)
         self.context: LaunchContext = make_context(self.folder, engine, ledger=ledger, now=self.now)
 
     def now(self) -> datetime:
         """Return the time of this machine, whose clock may have been set."""
         return self.engine.clock() + self.offset
+
+    def uptime(self) -> Uptime:
+        """Return how long this machine is up, which no setting of its clock changes."""
+        return Uptime(boot="this", s=self.engine.clock().timestamp())
 
     def count(self) -> int:
         """Return how many steps the command takes that no fault hits."""
@@ -315,24 +321,9 @@ class World:
         if len(spans) > allowed:
             problems.append(f"launched {len(spans)} times")
         spent = sum((spent_usd(one, now=self.now()) for one in ledger.all()), Decimal(0))
-        missing = self._billed_usd() - spent - CENT * len(spans)
+        missing = self.engine.billed_usd() - spent - CENT * len(spans)
         if missing > 0 and self.record.run not in ledger.unreadable():
             problems.append(f"${missing:.2f} of ${self.engine.billed_usd():.2f} unaccounted")
-
-    def _billed_usd(self) -> Decimal:
-        """Return the bill; where this clock was set back, what the machines counted themselves."""
-        if self.case.fault != "clock set back":
-            return self.engine.billed_usd()
-        last = self.context.ledger.get(RUN).last
-        if last is None or last.outcome != "succeeded":
-            return Decimal(0)
-        jobs = [*self.engine.jobs(self.record.cluster), *self.engine.managed_jobs()]
-        counted_s = [
-            (one.ended_at - one.started_at).total_seconds()
-            for one in jobs
-            if one.started_at is not None and one.ended_at is not None
-        ]
-        return Decimal(str(max(counted_s, default=0.0))) * self.engine.usd_per_hour / 3600
 
 
 def _nothing(_call: str) -> None:
