@@ -229,7 +229,7 @@ class Ledger:
         return [
             record
             for workload in sorted(set(workloads))
-            for record in self._where("json_extract(record, '$.workload') = ?", (workload,))
+            for record in self._where(f"{_in_record('workload')} = ?", (workload,))
         ]
 
     def of_project(self, name: str, file: str | None = None) -> list[LaunchRecord]:
@@ -246,7 +246,7 @@ class Ledger:
         names = [row["project"] for row in known if slug(row["project"] or "") == slug(name)]
         listed = ", ".join("?" * len(names))
         return self._where(
-            f"project IN ({listed}) OR json_extract(record, '$.project_file') = ?",
+            f"project IN ({listed}) OR {_in_record('project_file')} = ?",
             (*names, file or ""),
         )
 
@@ -321,6 +321,11 @@ COLUMNS = (
 )
 MOST_VALUES = 500
 """Of one question; SQLite before 3.32 takes no more than 999."""
+
+
+def _in_record(key: str) -> str:
+    """Return SQL for a value of a record; NULL where that is damaged, which ends no question."""
+    return f"CASE WHEN json_valid(record) THEN json_extract(record, '$.{key}') END"
 
 
 def _row(record: LaunchRecord) -> dict[str, str | int | float | None]:

@@ -46,7 +46,13 @@ def _version(connection: sqlite3.Connection) -> int:
     if connection.execute(known).fetchone() is None:
         return 0
     (version,) = connection.execute("SELECT max(version) FROM schema_version").fetchone()
-    return int(version or 0)
+    try:
+        return int(version or 0)
+    except ValueError:
+        raise StoreError(
+            f"The plan store's own version cannot be read: {version!r}.",
+            fix="put back a copy of the store; look for machines with `sky status` meanwhile.",
+        ) from None
 
 
 def _make_estimates_and_plans(connection: sqlite3.Connection) -> None:
