@@ -85,7 +85,12 @@ class Cloud:
 
     @classmethod
     def start(
-        cls, name: str, *, visible: Iterable[Path] = (), with_parent: bool = False
+        cls,
+        name: str,
+        *,
+        visible: Iterable[Path] = (),
+        with_parent: bool = False,
+        with_controller: bool = False,
     ) -> "Cloud":
         """Start a cloud of an empty account.
 
@@ -93,6 +98,7 @@ class Cloud:
             name: of its state folder; one that ran before under this name is ended.
             visible: folders below /tmp that shall be the same inside; the rest of /tmp is not.
             with_parent: whether it ends with the process that starts it.
+            with_controller: whether managed jobs are watched from a machine, as by default.
         """
         folder = CACHE / "clouds" / name
         _remove_dead()
@@ -101,7 +107,7 @@ class Cloud:
         booted = image(ENDPOINT)
         (folder / "shared").mkdir()
         (folder / "shared").chmod(0o777)
-        make_home(folder / "home")
+        make_home(folder / "home", with_controller=with_controller)
         make_command(folder)
         (folder / "amis.json").write_text(amis())
         make_certificate(folder)

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from offline_cloud.fake_ec2 import client
-from offline_cloud.network import BRIDGE, ENDPOINT, PREFIX, REGION_NETWORKS, ip
+from offline_cloud.network import BRIDGE, ENDPOINT, GATEWAY, PREFIX, PROBED, REGION_NETWORKS, ip
 
 BOOT = Path(__file__).with_name("machine.sh")
 NAMESPACE_WAIT_S = 10.0
@@ -128,11 +128,13 @@ class Fleet:
         name = "ip-" + record.address.replace(".", "-")
         own = ["--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child"]
         where = [str(folder), str(self._image), str(self._folder / "shared")]
+        address = f"{record.address}/{PREFIX}"
+        probes = [str(self._folder / "probe.pem"), GATEWAY, *PROBED]
         consoles = self._folder / "consoles"
         consoles.mkdir(exist_ok=True)
         with (consoles / f"{record.id}.log").open("ab") as console:
             process = subprocess.Popen(
-                ["unshare", *own, str(BOOT), *where, name, f"{record.address}/{PREFIX}", ENDPOINT],
+                ["unshare", *own, str(BOOT), *where, name, address, ENDPOINT, *probes],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,

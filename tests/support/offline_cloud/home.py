@@ -18,6 +18,8 @@ aws:
   use_internal_ips: true
   use_ssm: false  # Else SkyPilot waits for AWS's own tunnel for ever.
   remote_identity: LOCAL_CREDENTIALS
+"""
+WITHOUT_CONTROLLER = """\
 jobs:
   controller:
     consolidation_mode: true  # Managed jobs are watched by the API server, not by a machine.
@@ -31,6 +33,7 @@ IMAGE_TAGS = (
 MACHINES = (
     # type, accelerator, count, vCPUs, memory GiB, memory of one accelerator MiB, $/h, $/h on spot
     ("m6i.large", "", 0, 2, 8, 0, 0.096, 0.038),
+    ("m6i.xlarge", "", 0, 4, 16, 0, 0.192, 0.076),  # SkyPilot's controller of managed jobs.
     ("m6i.2xlarge", "", 0, 8, 32, 0, 0.384, 0.15),
     ("c7i.48xlarge", "", 0, 192, 384, 0, 8.568, 3.4),
     ("c7a.48xlarge", "", 0, 192, 384, 0, 9.85344, 3.9),
@@ -55,12 +58,12 @@ def make_command(folder: Path) -> None:
     command.chmod(0o755)
 
 
-def make_home(home: Path) -> None:
+def make_home(home: Path, *, with_controller: bool) -> None:
     """Write a home whose SkyPilot uses the fake AWS and asks the network for no catalogue."""
     for path, text in {
         ".aws/config": AWS_CONFIG,
         ".aws/credentials": CREDENTIALS,
-        ".sky/config.yaml": SKY_CONFIG,
+        ".sky/config.yaml": SKY_CONFIG + ("" if with_controller else WITHOUT_CONTROLLER),
     }.items():
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         (home / path).write_text(text)

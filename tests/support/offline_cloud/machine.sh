@@ -1,10 +1,12 @@
 #!/bin/sh
 # Boots a machine, as the first process of its namespaces:
-#   machine.sh FOLDER IMAGE SHARED NAME ADDRESS/PREFIX ENDPOINT
+#   machine.sh FOLDER IMAGE SHARED NAME ADDRESS/PREFIX ENDPOINT CERTIFICATE GATEWAY PROBED…
 # FOLDER holds the machine's disk, which outlives a stop, and authorized_keys. The machine sees its
 # own image, the programs of this one (/usr, copied on write), SHARED at /shared, and nothing else.
+# At the PROBED addresses, which a controller of jobs asks, the GATEWAY answers by the CERTIFICATE.
 set -eu
-folder="$1" image="$2" shared="$3" name="$4" address="$5" endpoint="$6"
+folder="$1" image="$2" shared="$3" name="$4" address="$5" endpoint="$6" certificate="$7" gateway="$8"
+shift 8
 here="$(dirname "$0")"
 
 mount --make-rprivate /
@@ -69,6 +71,7 @@ install -D "$here/shutdown.sh" "$root/usr/local/sbin/shutdown"
 : >"$root/run/offline-cloud-machine"
 rm -f "$root/var/lib/powered-off"
 ln -sfn ../proc/self/mounts "$root/etc/mtab"
+install -m 644 "$certificate" "$root/etc/probe.pem"
 hostname "$name"
 printf '%s\n' "$name" >"$root/etc/hostname"
 printf '127.0.0.1 localhost\n%s %s\n' "${address%/*}" "$name" >"$root/etc/hosts"
@@ -86,6 +89,9 @@ ip link set lo up
 ip addr add "$address" dev eth0
 ip link set eth0 up
 ip route add 169.254.169.254/32 dev eth0
+for probed; do
+    ip route add "$probed/32" via "$gateway"
+done
 
 cd "$root"
 pivot_root . old
@@ -104,6 +110,9 @@ done
 # What a person's command on a machine has in its environment: where AWS answers, for every client.
 # rclone thinks that each bucket of the provider AWS has a name of its own in DNS.
 environment="AWS_ENDPOINT_URL=$endpoint RCLONE_S3_ENDPOINT=$endpoint RCLONE_S3_PROVIDER=Other"
+environment="$environment SSL_CERT_FILE=/etc/probe.pem REQUESTS_CA_BUNDLE=/etc/probe.pem"
+# As on the person's machine: cloud.py.
+environment="$environment SKYPILOT_POD_MEMORY_GB_LIMIT=6 SKYPILOT_DISABLE_USAGE_COLLECTION=1"
 exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
     /usr/sbin/sshd -D -e -f /dev/null -h /etc/ssh/machine_key \
     -o "SetEnv=$environment RAY_memory_monitor_refresh_ms=0 PYTHONPYCACHEPREFIX=/opt/bytecode" \
