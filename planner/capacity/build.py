@@ -14,8 +14,10 @@ from ..budget.project.project import Project
 from ..budget.report.capacity_rows import (
     AcceleratorNeed,
     CapacityOverTime,
+    CheapestMix,
     CommitmentMix,
     CommittedNodes,
+    CommittedTerm,
     JobTimes,
     QuotaNeed,
     Shortage,
@@ -25,6 +27,7 @@ from .commitments import Prices, machine_jobs, mixes, on_demand_usd
 from .draws import Use, drawn_shares, ends, placed_draws, use_within
 from .headline import headline
 from .jobs import Job
+from .mix import cheapest_mix
 from .order import ordered
 from .place import Placed, place, used_at
 from .quotas import QuotaLimit, ask_by, never_start, wanted_of, with_quotas
@@ -76,6 +79,7 @@ def capacity_over_time(
     as_wanted = [job.wanted_at_once for job in jobs]
     wanted_draws = placed_draws(jobs, {}, shares, range(len(jobs)), as_wanted)
     end_low, end_high = ends([_last_h(one) for one in in_draws])
+    mixed = list(_mixes(case, prices or {}))
     found = CapacityOverTime(
         project=project.name,
         start=project.start.first_day,
@@ -91,6 +95,8 @@ def capacity_over_time(
         needs=tuple(_needs(case, wanted_draws)),
         shortages=tuple(_shortages(case)),
         commitments=tuple(_commitments(case, prices or {})),
+        mixes=tuple(one for one in mixed if not isinstance(one, str)),
+        mixes_unknown=next((one for one in mixed if isinstance(one, str)), None),
         uncommitted=tuple(one for one in case.rented() if one not in (prices or {})),
         quotas=tuple(_quota(case, one, today) for one in quotas),
         quotas_unknown=dict(quotas_unknown or {}),
@@ -258,27 +264,69 @@ def _shortages(case: _Case) -> Iterator[Shortage]:
 
 def _commitments(case: _Case, prices: Mapping[str, Prices]) -> Iterator[CommitmentMix]:
     """Yield the mixes of every type of machine that is rented, the cheapest first."""
-    for machine, numbers in case.rented().items():
-        known = prices.get(machine)
-        if known is None:
-            continue
-        uses = [case.placed[number] for number in numbers]
-        nodes = [case.placed[number].at_once * case.jobs[number].nodes for number in numbers]
-        on_demand = on_demand_usd(uses, known, nodes)
-        for one in mixes(uses, known, nodes):
+    for one, known in _priced(case, prices):
+        on_demand = on_demand_usd(one.uses, known, one.nodes)
+        for mix in mixes(one.uses, known, one.nodes):
             yield CommitmentMix(
-                machine=machine,
-                accelerator=case.jobs[numbers[0]].accelerator,
-                term_years=float(one.term_years),
-                break_even_share=float(one.break_even),
+                machine=one.machine,
+                accelerator=one.accelerator,
+                term_years=float(mix.term_years),
+                break_even_share=float(mix.break_even),
                 committed=tuple(
                     CommittedNodes(begin=case.day(begin_h), nodes=count)
-                    for begin_h, count in one.committed
+                    for begin_h, count in mix.committed
                 ),
-                used_share=one.used,
-                usd=one.usd,
+                used_share=mix.used,
+                usd=mix.usd,
                 on_demand_usd=on_demand,
             )
+
+
+def _mixes(case: _Case, prices: Mapping[str, Prices]) -> Iterator[CheapestMix | str]:
+    """Yield the cheapest mix of every type of machine that is rented; why it is not known."""
+    for one, known in _priced(case, prices):
+        mix = cheapest_mix(one.uses, known, one.nodes)
+        if isinstance(mix, str):
+            yield mix
+            continue
+        yield CheapestMix(
+            machine=one.machine,
+            accelerator=one.accelerator,
+            committed=tuple(
+                CommittedTerm(
+                    begin=case.day(term.begin_h), term_years=float(term.years), nodes=term.nodes
+                )
+                for term in mix.committed
+            ),
+            used_share=mix.used,
+            usd=mix.usd,
+            one_length_usd=mixes(one.uses, known, one.nodes)[0].usd,
+            on_demand_usd=on_demand_usd(one.uses, known, one.nodes),
+        )
+
+
+@dataclass(frozen=True)
+class _Rented:
+    """One type of machine that is rented on demand, and when how many of it are in use."""
+
+    machine: str
+    accelerator: str
+    uses: Sequence[Placed]
+    nodes: Sequence[int]
+
+
+def _priced(case: _Case, prices: Mapping[str, Prices]) -> Iterator[tuple[_Rented, Prices]]:
+    """Yield every type of machine that is rented, and for which a commitment has a price."""
+    for machine, numbers in case.rented().items():
+        if machine in prices:
+            jobs, placed = case.jobs, case.placed
+            found = _Rented(
+                machine=machine,
+                accelerator=jobs[numbers[0]].accelerator,
+                uses=[placed[number] for number in numbers],
+                nodes=[placed[number].at_once * jobs[number].nodes for number in numbers],
+            )
+            yield found, prices[machine]
 
 
 def _last_h(placed: Sequence[Placed]) -> float:

@@ -7,8 +7,10 @@ from decimal import Decimal
 from gpuplan.planner.budget.report.capacity_rows import (
     AcceleratorNeed,
     CapacityOverTime,
+    CheapestMix,
     CommitmentMix,
     CommittedNodes,
+    CommittedTerm,
     JobTimes,
 )
 from gpuplan.planner.budget.report.rows import AcceleratorUse, ExperimentRow
@@ -40,6 +42,7 @@ def capacity_of(
         needs=tuple(_need(use, HAVE if use.accelerator == kind else None) for use in uses),
         shortages=(),
         commitments=(_mix(kind, start),),
+        mixes=(_cheapest(kind, start),),
     )
 
 
@@ -86,5 +89,21 @@ def _mix(kind: str, start: date) -> CommitmentMix:
         committed=(CommittedNodes(begin=start, nodes=1),),
         used_share=0.8,
         usd=Decimal("298000.25"),
+        on_demand_usd=Decimal("361000.75"),
+    )
+
+
+def _cheapest(kind: str, start: date) -> CheapestMix:
+    later = start + timedelta(days=90)
+    return CheapestMix(
+        machine="aws us-east-1 p5.48xlarge",
+        accelerator=kind,
+        committed=(
+            CommittedTerm(begin=start, term_years=3.0, nodes=1),
+            CommittedTerm(begin=later, term_years=1.0, nodes=2),
+        ),
+        used_share=0.9,
+        usd=Decimal("291000.5"),
+        one_length_usd=Decimal("298000.25"),
         on_demand_usd=Decimal("361000.75"),
     )

@@ -9,7 +9,9 @@ from ....catalog.text.money import format_money
 from ....planner.budget.report.capacity_rows import (
     AcceleratorNeed,
     CapacityOverTime,
+    CheapestMix,
     CommitmentMix,
+    CommittedTerm,
     JobTimes,
     QuotaNeed,
 )
@@ -19,6 +21,8 @@ from ..text.grid import Column, Grid
 
 BAR = 28
 """Characters from the project's first day to its last."""
+MOST_TERMS = 6
+"""Of a mix of commitments; the JSON has all."""
 
 
 def render_capacity_over_time(found: CapacityOverTime, form: str, screen: Screen) -> str:
@@ -204,7 +208,11 @@ def _commitments(found: CapacityOverTime) -> Iterator[str]:
     cheapest: dict[str, CommitmentMix] = {}
     for one in found.commitments:
         cheapest.setdefault(one.machine, one)
+    mixes = {one.machine: one for one in found.mixes if one.usd < one.one_length_usd}
     for machine, one in cheapest.items():
+        if machine in mixes:
+            yield _mix(mixes[machine])
+            continue
         if one.committed:
             nodes = ", ".join(f"{each.nodes} from {each.begin}" for each in one.committed)
             yield (
@@ -222,9 +230,22 @@ def _commitments(found: CapacityOverTime) -> Iterator[str]:
             f" node is used more than {nearest.used_share:.0%} of {_years(nearest)}, and one pays"
             f" from {nearest.break_even_share:.0%} on."
         )
+    if found.mixes_unknown:
+        yield f"A mix of commitments of several lengths may cost less: {found.mixes_unknown}."
     if found.uncommitted:
         yield f"{', '.join(found.uncommitted)}: the price of a commitment is not known."
 
 
-def _years(one: CommitmentMix) -> str:
+def _mix(one: CheapestMix) -> str:
+    terms = [f"{each.nodes} for {_years(each)} from {each.begin}" for each in one.committed]
+    more = f" and {len(terms) - MOST_TERMS} more" if len(terms) > MOST_TERMS else ""
+    usd, one_length, rented = map(format_money, (one.usd, one.one_length_usd, one.on_demand_usd))
+    return (
+        f"{one.machine}: {usd} with nodes committed ({', '.join(terms[:MOST_TERMS])}{more}; used"
+        f" {one.used_share or 0:.0%} of it), {one_length} with terms of one length from the"
+        f" project's begin on, {rented} all on demand."
+    )
+
+
+def _years(one: CommitmentMix | CommittedTerm) -> str:
     return f"{one.term_years:g} year{'' if one.term_years == 1 else 's'}"

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, timedelta
 
-from ....planner.budget.report.capacity_rows import AcceleratorNeed, CapacityOverTime, JobTimes
+from ....planner.budget.report.capacity_rows import (
+    AcceleratorNeed,
+    CapacityOverTime,
+    CommittedTerm,
+    JobTimes,
+)
 from ....planner.budget.report.report import BudgetReport
 from ....planner.budget.report.rows import AcceleratorUse
 from .charts.drawing import (
@@ -208,6 +213,39 @@ def commitments_table(report: BudgetReport) -> Table:
             for one in (() if found is None else found.commitments)
         ),
     )
+
+
+def mixes_table(report: BudgetReport) -> Table:
+    """Return the cheapest mix of terms of all lengths, for machines that are rented on demand."""
+    found = report.capacity
+    return Table(
+        id="mixes",
+        caption="The same with terms of all lengths together, each begun when it pays",
+        columns=(
+            Column("Rented", is_name=True),
+            Column("Nodes committed", is_name=True),
+            Column("Used", "share", may_be_absent=True),
+            Column("US dollars with it", "usd"),
+            Column("US dollars with one length", "usd"),
+            Column("US dollars on demand", "usd"),
+        ),
+        rows=tuple(
+            (
+                one.machine,
+                ", ".join(_term(each) for each in one.committed) or "none",
+                one.used_share,
+                one.usd,
+                one.one_length_usd,
+                one.on_demand_usd,
+            )
+            for one in (() if found is None else found.mixes)
+        ),
+    )
+
+
+def _term(one: CommittedTerm) -> str:
+    years = f"{one.term_years:g} year{'' if one.term_years == 1 else 's'}"
+    return f"{one.nodes} for {years} from {one.begin}"
 
 
 def _scarce(report: BudgetReport) -> CapacityOverTime | None:

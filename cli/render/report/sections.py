@@ -173,7 +173,11 @@ def _ways(report: BudgetReport) -> Section:
         "Rent, reserve or buy",
         "What is paid by the hour costs the same however much it is used; a term, or a machine of"
         " one's own, is paid in the hours without use too. None of it is in the sums.",
-        (Part(ways_table(report)), Part(capacity.commitments_table(report))),
+        (
+            Part(ways_table(report)),
+            Part(capacity.commitments_table(report)),
+            Part(capacity.mixes_table(report)),
+        ),
     )
 
 

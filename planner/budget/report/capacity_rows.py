@@ -142,6 +142,36 @@ class CommitmentMix(FrozenModel):
     """The same, all on demand."""
 
 
+class CommittedTerm(FrozenModel):
+    """Nodes that are committed for one term."""
+
+    begin: date
+    """Its first day."""
+    term_years: float
+    """How long it is."""
+    nodes: int
+    """How many."""
+
+
+class CheapestMix(FrozenModel):
+    """The cheapest mix of commitments of all lengths and machines on demand, for one type."""
+
+    machine: str
+    """Seller, region and type."""
+    accelerator: str
+    """Canonical name."""
+    committed: tuple[CommittedTerm, ...]
+    """In the order in which they begin; empty: none pays."""
+    used_share: float | None
+    """Share of the committed hours that are used; null: none is committed."""
+    usd: Usd
+    """Of all its hours within the project, commitments and on demand, with the pricebook's tax."""
+    one_length_usd: Usd
+    """The same with the cheapest commitments of one length, term after term from the begin."""
+    on_demand_usd: Usd
+    """The same, all on demand."""
+
+
 class CapacityOverTime(FrozenModel):
     """What a project wants of accelerators over time, and when it is done with those it has."""
 
@@ -173,7 +203,12 @@ class CapacityOverTime(FrozenModel):
     shortages: tuple[Shortage, ...]
     """Kinds of which there are too few."""
     commitments: tuple[CommitmentMix, ...] = ()
-    """Of machines that are rented on demand, by type the cheapest mix first."""
+    """Of machines that are rented on demand, by type and length of the terms, the cheapest mix
+    first."""
+    mixes: tuple[CheapestMix, ...] = ()
+    """Of the same machines, with terms of all lengths together, each begun when it pays."""
+    mixes_unknown: str | None = None
+    """Why `mixes` are not known; null: they are."""
     uncommitted: tuple[str, ...] = ()
     """Such machines for which nobody states the price of a commitment."""
     quotas: tuple[QuotaNeed, ...] = ()

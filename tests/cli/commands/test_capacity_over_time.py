@@ -149,3 +149,21 @@ def test_have_is_of_a_project_alone(capsys) -> None:
 def test_a_project_that_is_not_there_is_said(tmp_path: Path, capsys) -> None:
     assert run(["capacity", str(tmp_path / "none.yaml")]) == 2
     assert "none.yaml" in capsys.readouterr().err
+
+
+def test_terms_of_several_lengths_are_mixed_where_that_costs_less(project: str, capsys) -> None:
+    text = PROJECT.replace("aws, instance: p5.48xlarge", "gcp, instance: a3-highgpu-8g")
+    text = text.replace("months: 12", "months: 48").replace(
+        "hours: 300, nodes: 4}", "hours: 26000, nodes: 4}"
+    )
+    Path(project).write_text(text + "  service: {hours: 8000, nodes: 2, start: 2027-06}\n")
+    assert run(["capacity", project]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "4 for 3 years from 2027-01-01" in said and "2 for 1 year from 2027-06-01" in said
+    assert "with terms of one length from the project's begin on" in said
+    assert run(["capacity", project, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (mix,) = found["mixes"]
+    assert found["mixes_unknown"] is None
+    assert float(mix["usd"]) < float(mix["one_length_usd"]) < float(mix["on_demand_usd"])
+    assert {"begin": "2027-06-01", "term_years": 1.0, "nodes": 2} in mix["committed"]

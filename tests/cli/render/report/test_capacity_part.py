@@ -1,5 +1,7 @@
 """Accelerators over time in a report: ranges, what there is, when runs wait, what is committed."""
 
+from decimal import Decimal
+
 from budget_reports import bare_report, empty_report, small_report
 from capacity_reports import DELAY_DAYS, HAVE
 
@@ -83,6 +85,13 @@ def test_a_commitment_is_beside_the_same_on_demand() -> None:
     (row,) = capacity.commitments_table(small_report()).rows
     assert row[0] == "aws us-east-1 p5.48xlarge" and row[2] == "1 from 2027-01-01"
     assert row[5] < row[6]  # type: ignore[operator]
+
+
+def test_terms_of_all_lengths_are_beside_those_of_one() -> None:
+    (row,) = capacity.mixes_table(small_report()).rows
+    assert row[1] == "1 for 3 years from 2027-01-01, 2 for 1 year from 2027-04-01"
+    assert row[3:] == (Decimal("291000.5"), Decimal("298000.25"), Decimal("361000.75"))
+    assert capacity.mixes_table(bare_report()).rows == ()
 
 
 def test_the_screen_says_what_it_means_for_the_runs() -> None:
