@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -236,23 +235,23 @@ def ask_cloud(
 
 
 def _asked_all(cloud: Cloud, wanted: Asked, tell: Tell) -> CloudAnswer:
+    from ..catalog.clouds.asking import begun
     from ..catalog.listing.capacity import CloudAnswer, limit_wanted
 
     # None of the three waits for another; each asks its regions by itself.
-    with ThreadPoolExecutor(max_workers=3) as pool:
-        availability = pool.submit(cloud.availability, wanted, tell)
-        quotas = pool.submit(cloud.quota, wanted, tell)
-        reservations = pool.submit(cloud.reservations, wanted, tell)
-        found = quotas.result()
-        return CloudAnswer(
-            provider=cloud.name,
-            availability=availability.result(),
-            quotas=found,
-            reservations=reservations.result(),
-            commands={
-                (one.instance_type, one.region, one.code): cloud.quota_command(
-                    one, limit_wanted(one, wanted.nodes)
-                )
-                for one in found.quotas
-            },
-        )
+    [availability] = begun([lambda: cloud.availability(wanted, tell)], workers=1)
+    [quotas] = begun([lambda: cloud.quota(wanted, tell)], workers=1)
+    [reservations] = begun([lambda: cloud.reservations(wanted, tell)], workers=1)
+    found = quotas.result()
+    return CloudAnswer(
+        provider=cloud.name,
+        availability=availability.result(),
+        quotas=found,
+        reservations=reservations.result(),
+        commands={
+            (one.instance_type, one.region, one.code): cloud.quota_command(
+                one, limit_wanted(one, wanted.nodes)
+            )
+            for one in found.quotas
+        },
+    )

@@ -55,8 +55,8 @@ def refresh(
     """
     from ..catalog.clouds.connect import connect, known_clouds
     from ..catalog.listing.query import parse_filter
-    from ..catalog.prices.files import newest_snapshot, write_snapshot
-    from ..catalog.prices.refresh import refreshed, sellers_in, sold_elsewhere
+    from ..catalog.prices.files import newest_snapshot, one_writer, write_snapshot
+    from ..catalog.prices.refresh import answers_of, refreshed, sellers_in, sold_elsewhere
     from ..catalog.snapshot import load_catalogue
 
     catalogue = load_catalogue()
@@ -71,17 +71,27 @@ def refresh(
             return sold_elsewhere(catalogue, name, asked.regions)
         return clouds[name] if clouds and name in clouds else connect(name)
 
-    snapshot = refreshed(
+    with one_writer():
+        pass  # Where nothing can be kept, nobody is asked.
+    moment = now or datetime.now(UTC)
+    answers = answers_of(
         [ask(name) for name in names],
         catalogue,
-        newest_snapshot(),
         names=names,
         regions=sorted(asked.regions),
-        accept_changes=accept_changes,
-        now=now or datetime.now(UTC),
+        now=moment,
         tell=on_progress or (lambda _what, _done, _total: None),
     )
-    write_snapshot(snapshot)
+    with one_writer():
+        # Another refresh may have ended meanwhile: this one follows it.
+        snapshot = refreshed(
+            answers,
+            load_catalogue(),
+            newest_snapshot(),
+            accept_changes=accept_changes,
+            now=moment,
+        )
+        write_snapshot(snapshot)
     return snapshot
 
 

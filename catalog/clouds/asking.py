@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from .interface import CloudError, Question, Tell, Unanswered
@@ -79,8 +81,8 @@ def ask_everywhere(
         tell: Called as they answer.
     """
     names = tuple(dict.fromkeys(places))
-    pool = ThreadPoolExecutor(max_workers=patience.workers)
-    running: dict[Future[T], str] = {pool.submit(ask, name): name for name in names}
+    asked = begun([partial(ask, name) for name in names], workers=patience.workers)
+    running = dict(zip(asked, names, strict=True))
     done_count = 0
 
     def count(_future: Future[T]) -> None:
@@ -92,7 +94,8 @@ def ask_everywhere(
         future.add_done_callback(count)
     done, late = wait(running, timeout=patience.regions_timeout_s)
     # A thread that hangs ends with the timeout of its own socket; nobody waits for it.
-    pool.shutdown(wait=False, cancel_futures=True)
+    for future in late:
+        future.cancel()
     answers: dict[str, T] = {}
     unanswered: list[Unanswered] = []
     for future in done:
@@ -110,6 +113,38 @@ def ask_everywhere(
     order = {name: place for place, name in enumerate(names)}
     unanswered.sort(key=lambda one: order.get(one.region or "", -1))
     return {name: answers[name] for name in names if name in answers}, unanswered
+
+
+def begun(calls: Iterable[Callable[[], T]], *, workers: int) -> list[Future[T]]:
+    """Return the futures of calls that other threads make, so many at the same time.
+
+    Ending the process waits for none of them, however it ends: `ThreadPoolExecutor` joins its
+    threads, so that Ctrl-C would wait for the slowest socket.
+    """
+    waiting: SimpleQueue[tuple[Future[T], Callable[[], T]]] = SimpleQueue()
+    futures: list[Future[T]] = []
+    for call in calls:
+        futures.append(Future())
+        waiting.put((futures[-1], call))
+    for _ in range(min(workers, len(futures))):
+        threading.Thread(target=_work, args=(waiting,), daemon=True).start()
+    return futures
+
+
+def _work(waiting: SimpleQueue[tuple[Future[T], Callable[[], T]]]) -> None:
+    while True:
+        try:
+            future, call = waiting.get_nowait()
+        except Empty:
+            return
+        if not future.set_running_or_notify_cancel():
+            continue
+        try:
+            result = call()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
 
 
 def one_at_a_time(tell: Tell) -> Tell:

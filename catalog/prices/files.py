@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,8 +13,37 @@ from pydantic import ValidationError
 from ..embedded import Catalogue, embedded_catalogue
 from ..errors import PriceError
 from ..files import write_atomically
-from ..price_folder import newest_snapshot_file, snapshot_file
+from ..price_folder import newest_snapshot_file, price_folder, snapshot_file
 from .snapshot import SCHEMA_VERSION, PriceSnapshot, with_snapshot
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+LOCK_FILE = ".lock"
+
+
+@contextlib.contextmanager
+def one_writer() -> Iterator[None]:
+    """Let one process at a time follow the newest snapshot with the next, others wait.
+
+    Where the file system has no locks, nobody waits.
+
+    Raises:
+        PriceError: Nothing can be written in the user's folder.
+    """
+    folder = price_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        stream = (folder / LOCK_FILE).open("a")
+    except OSError as error:
+        raise _cannot_be_kept(folder, error) from error
+    with stream:
+        if fcntl is not None:
+            with contextlib.suppress(OSError):
+                fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
 
 
 def write_snapshot(snapshot: PriceSnapshot) -> Path:
@@ -24,11 +56,15 @@ def write_snapshot(snapshot: PriceSnapshot) -> Path:
     try:
         write_atomically(path, snapshot.model_dump_json(indent=1) + "\n", mode=0o600)
     except OSError as error:
-        raise PriceError(
-            f"The prices cannot be kept in {path.parent}: {error.strerror}.",
-            fix="make the folder writable, or point GPUPLAN_HOME at another one.",
-        ) from error
+        raise _cannot_be_kept(path.parent, error) from error
     return path
+
+
+def _cannot_be_kept(folder: Path, error: OSError) -> PriceError:
+    return PriceError(
+        f"The prices cannot be kept in {folder}: {error.strerror}.",
+        fix="make the folder writable, or point GPUPLAN_HOME at another one.",
+    )
 
 
 def read_snapshot(path: Path) -> PriceSnapshot:
@@ -38,24 +74,41 @@ def read_snapshot(path: Path) -> PriceSnapshot:
         PriceError: It cannot be read, is damaged, or a newer gpuplan wrote it.
     """
     try:
-        snapshot = PriceSnapshot.model_validate_json(path.read_bytes())
+        content = path.read_bytes()
     except OSError as error:
         raise PriceError(
             f"The price snapshot {path} cannot be read: {error.strerror}.",
             fix="make it readable.",
         ) from error
+    try:
+        snapshot = PriceSnapshot.model_validate_json(content)
     except ValidationError as error:
+        # A later version may keep its prices in other fields.
+        _refuse_newer(path, _version_of(content))
         raise PriceError(
             f"The price snapshot {path} is damaged: {error.error_count()} of its fields are wrong.",
             fix="move it away; then the snapshot before it is used, or the package's own prices.",
         ) from error
-    if snapshot.schema_version > SCHEMA_VERSION:
+    _refuse_newer(path, snapshot.schema_version)
+    return snapshot
+
+
+def _version_of(content: bytes) -> int:
+    """Return the version that a file says it is of; 0 where it says none."""
+    try:
+        said = json.loads(content)["schema_version"]
+    except (ValueError, LookupError, TypeError):
+        return 0
+    return said if isinstance(said, int) else 0
+
+
+def _refuse_newer(path: Path, version: int) -> None:
+    if version > SCHEMA_VERSION:
         raise PriceError(
-            f"The price snapshot {path} is of version {snapshot.schema_version}; this gpuplan"
-            f" reads up to {SCHEMA_VERSION}.",
+            f"The price snapshot {path} is of version {version}; this gpuplan reads up to"
+            f" {SCHEMA_VERSION}.",
             fix="upgrade gpuplan, or move the file away.",
         )
-    return snapshot
 
 
 def newest_snapshot() -> PriceSnapshot | None:

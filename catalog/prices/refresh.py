@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 
-from ..clouds.asking import one_at_a_time
+from ..clouds.asking import begun, one_at_a_time
 from ..clouds.connect import CLOUDS
 from ..clouds.interface import Asked, Cloud, CloudError, Prices, Tell
 from ..clouds.sellers.hosted import SELLERS
@@ -22,46 +22,77 @@ from .sku_map import with_sku_map
 from .snapshot import PriceSnapshot, ProviderPrices, answered, merged
 
 
-def refreshed(
+def answers_of(
     clouds: Iterable[Cloud | CloudError],
     catalogue: Catalogue,
-    last: PriceSnapshot | None,
     *,
     names: Iterable[str],
     regions: Iterable[str] = (),
-    accept_changes: bool = False,
     now: datetime,
     tell: Tell,
-) -> PriceSnapshot:
-    """Return the next snapshot: new rows of the clouds that answered, old ones of the others.
+) -> dict[str, Prices | CloudError]:
+    """Return what each provider says, all asked at the same time, or why it says nothing.
 
     Args:
         clouds: One for each name; an error stands for one that cannot be asked.
         catalogue: At the prices known so far.
-        last: The newest snapshot so far.
         names: Of the providers, in the order of `clouds`.
         regions: Only these; none: all that the catalogue has of a provider.
-        accept_changes: Whether prices far from the last ones are taken.
         now: With its time zone.
         tell: Called as regions answer.
+    """
+    catalogue, _ = with_sku_map(catalogue)
+    shown = one_at_a_time(tell)
+
+    def ask(cloud: Cloud | CloudError, asked: Asked) -> Prices | CloudError:
+        try:
+            if isinstance(cloud, CloudError):
+                return cloud
+            return _not_empty(cloud.offers(asked, shown))
+        except CloudError as error:
+            return error
+
+    asked_names = tuple(names)
+    calls = [
+        partial(ask, cloud, asked_of(catalogue, name, regions, now=now))
+        for name, cloud in zip(asked_names, clouds, strict=True)
+    ]
+    found = [future.result() for future in begun(calls, workers=len(CLOUDS) + len(SELLERS))]
+    return dict(zip(asked_names, found, strict=True))
+
+
+def refreshed(
+    answers: Mapping[str, Prices | CloudError],
+    catalogue: Catalogue,
+    last: PriceSnapshot | None,
+    *,
+    accept_changes: bool = False,
+    now: datetime,
+) -> PriceSnapshot:
+    """Return the next snapshot: new rows of the clouds that answered, old ones of the others.
+
+    Args:
+        answers: What `answers_of` returned.
+        catalogue: At the prices of the newest snapshot so far.
+        last: That snapshot; the next one is later than it, whatever the clock says.
+        accept_changes: Whether prices far from the last ones are taken.
+        now: When the clouds were asked, with its time zone.
 
     Raises:
         PriceError: No provider answered; the message says why each did not.
     """
     catalogue, described = with_sku_map(catalogue)
     following = _Following(catalogue, last, accept_changes=accept_changes, now=now)
-    failures: dict[str, str] = {}
-    asked_names = tuple(names)
-    questions = [asked_of(catalogue, name, regions, now=now) for name in asked_names]
-    for name, prices in zip(asked_names, _all_asked(clouds, questions, tell), strict=True):
-        failure = following.take(name, prices)
-        if failure is not None:
-            failures[name] = failure
-    if len(failures) == len(asked_names):
+    taken = {name: following.take(name, prices) for name, prices in answers.items()}
+    failures = {name: why for name, why in taken.items() if why is not None}
+    if len(failures) == len(answers):
         raise _nobody(failures, last)
+    made_at = now.astimezone(UTC)
+    if last is not None:
+        made_at = max(made_at, last.made_at + timedelta(microseconds=1))
     return PriceSnapshot(
         gpuplan_version=VERSION,
-        made_at=now.astimezone(UTC),
+        made_at=made_at,
         providers=tuple(following.providers[name] for name in sorted(following.providers)),
         offers=tuple(following.offers[key] for key in sorted(following.offers)),
         commitments=tuple(following.commitments[key] for key in sorted(following.commitments)),
@@ -134,27 +165,6 @@ def _of_offers(
     known |= {(one.provider, one.instance_type): one for one in described}
     sold = {(one.provider, one.instance_type) for one in offers}
     return tuple(known[key] for key in sorted(known) if key in sold)
-
-
-def _all_asked(
-    clouds: Iterable[Cloud | CloudError], questions: Iterable[Asked], tell: Tell
-) -> list[Prices | CloudError]:
-    """Return what each cloud says, all asked at the same time, or why it says nothing."""
-    shown = one_at_a_time(tell)
-
-    def ask(cloud: Cloud | CloudError, asked: Asked) -> Prices | CloudError:
-        try:
-            if isinstance(cloud, CloudError):
-                return cloud
-            return _not_empty(cloud.offers(asked, shown))
-        except CloudError as error:
-            return error
-
-    pool = ThreadPoolExecutor(max_workers=len(CLOUDS) + len(SELLERS))
-    try:
-        return list(pool.map(ask, clouds, questions))
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def asked_of(

@@ -4,6 +4,9 @@ The places and answers here are made up; what clouds send when they refuse is in
 tests/support/clouds, each with its address.
 """
 
+import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -84,3 +87,40 @@ def test_a_misspelt_provider_is_answered_with_the_closest() -> None:
     assert known_clouds() == ("aws", "gcp", "azure")
     with pytest.raises(UsageError, match="Did you mean azure"):
         known_clouds(["asure"])
+
+
+ONE_HANGS = """
+import sys, threading
+from gpuplan.catalog.clouds.asking import Patience, ask_everywhere
+
+def answer(place):
+    if place == "b":
+        print("asked", flush=True)
+        threading.Event().wait(60)
+    return place
+
+answers, silent = ask_everywhere(
+    ["a", "b"], answer, question="quota", what="quotas",
+    patience=Patience(regions_timeout_s=float(sys.argv[1])), tell=lambda *_: None,
+)
+print(sorted(answers), [one.region for one in silent])
+"""
+
+
+def test_a_place_that_hangs_does_not_keep_the_process() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", ONE_HANGS, "0.5"], capture_output=True, text=True, timeout=30
+    )
+    assert ran.stdout.splitlines() == ["asked", "['a'] ['b']"] and ran.stderr == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT can be sent there")
+def test_ctrl_c_ends_the_process_while_a_place_hangs() -> None:
+    command = [sys.executable, "-c", ONE_HANGS, "60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"asked\n"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert said.rstrip().endswith(b"KeyboardInterrupt")
+    assert b"ignored" not in said

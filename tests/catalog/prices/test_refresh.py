@@ -1,3 +1,4 @@
+import json
 import multiprocessing
 import os
 import signal
@@ -202,6 +203,18 @@ def test_a_damaged_snapshot_is_an_error_that_names_the_file() -> None:
         load_catalogue()
     broken.unlink()
     assert offer_in("us-east-1").on_demand_usd_per_hour == Decimal(60)
+
+
+@pytest.mark.parametrize("changes", [{}, {"offers": {"aws": []}, "made_at": None}])
+def test_a_snapshot_of_a_newer_version_says_so_whatever_is_in_it(changes) -> None:
+    refresh(aws(row("60")))
+    [path] = snapshot_files()
+    newer = json.loads(path.read_text("utf-8")) | {"schema_version": 2} | changes
+    path.with_name("prices-20991231T000000.000000Z.json").write_text(json.dumps(newer))
+    for reading in (load_catalogue, lambda: refresh(aws(row("61"))), api.prices.current):
+        with pytest.raises(PriceError, match="version 2; this gpuplan reads up to 1") as raised:
+            reading()
+        assert "upgrade" in (raised.value.fix or "")
 
 
 def test_a_snapshot_is_for_its_owner_alone() -> None:
