@@ -25,6 +25,7 @@ def test_what_is_no_price_never_passes(usd: str) -> None:
 
 @pytest.mark.parametrize("usd", ["5504", "0.5504", "111", "27"])
 def test_a_price_far_from_the_last_one_is_held_back_until_accepted(usd: str) -> None:
+    # Off by ten: https://github.com/vantage-sh/ec2instances.info/pull/886
     gate = passed([row(usd)], CATALOGUE)
     assert gate.rows == ()
     [held] = gate.refused
@@ -39,12 +40,14 @@ def test_a_first_price_is_compared_with_others_of_its_accelerator() -> None:
 
 
 def test_two_prices_for_one_place_are_none() -> None:
+    # https://github.com/skypilot-org/skypilot/issues/3750
     gate = passed([row("55"), row("56")], CATALOGUE)
     assert gate.rows == () and [one.rule for one in gate.refused] == ["listed-twice"]
     assert len(passed([row("55"), row("55")], CATALOGUE).rows) == 1
 
 
 def test_spot_above_on_demand_is_refused() -> None:
+    # https://github.com/skypilot-org/skypilot/issues/4914
     spot = row("60", purchase="spot")
     gate = passed([row("55"), spot], CATALOGUE)
     assert [one.purchase for one in gate.rows] == ["on-demand"]

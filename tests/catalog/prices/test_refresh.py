@@ -273,3 +273,22 @@ def test_history_is_the_lowest_price_of_each_snapshot() -> None:
     ]
     assert points[0].made_at is None
     assert points[-1].spot_usd_per_hour == Decimal(10) and points[-1].spot_region == "us-west-2"
+
+
+@pytest.mark.parametrize("said", [Prices(), CloudError("cut off")], ids=["nothing", "an error"])
+def test_an_answer_without_a_row_loses_none(said) -> None:
+    """A seller whose list was empty for a moment was wiped from a catalogue.
+
+    https://github.com/skypilot-org/skypilot-catalog/pull/179
+    """
+    refresh(aws(row("60")))
+    gcp = row("88", "us-central1", provider="gcp", instance_type="a3-highgpu-8g")
+    cloud = FakeCloud(prices=said) if isinstance(said, Prices) else FakeCloud(error=said)
+    snapshot = api.prices.refresh(
+        providers=["aws", "gcp"],
+        clouds={"aws": cloud, "gcp": FakeCloud(name="gcp", prices=Prices(rows=(gcp,)))},
+        now=NOW + timedelta(days=1),
+    )
+    state = snapshot.of("aws")
+    assert state is not None and (state.is_kept, state.rows) == (True, 1) and state.why
+    assert offer_in("us-east-1").on_demand_usd_per_hour == 60

@@ -1,4 +1,8 @@
-"""Every trap of AWS's price list is a fixture here, and a rule with a name."""
+"""Every trap of AWS's price list is a fixture here, and a rule with a name.
+
+Beside a fixture is the address of the report that it follows. Where there is none, no report was
+found by a search of public threads (2026-11-26), and the row is made up in the documented shape.
+"""
 
 import json
 from datetime import UTC, date, datetime
@@ -40,15 +44,33 @@ def test_a_plain_row_is_a_price() -> None:
     [
         # Reservations are listed as machines at $0:
         # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-pricing-billing.html
+        # https://github.com/opencost/opencost/pull/694
+        # https://github.com/keikoproj/minion-manager/issues/10
         ({"capacitystatus": "AllocatedCapacityReservation"}, "aws-capacity-status"),
+        # https://github.com/hashicorp/terraform-provider-aws/pull/12122
         ({"capacitystatus": "UnusedCapacityReservation"}, "aws-capacity-status"),
+        # https://github.com/aws/aws-sdk-js/issues/1819 (at the price of Linux: bring a licence)
         ({"operatingSystem": "Windows"}, "aws-operating-system"),
+        # https://github.com/getstrake/aws-pricing-sheets-addon/issues/16
         ({"operatingSystem": "RHEL"}, "aws-operating-system"),
+        # https://github.com/odg0318/aws-ec2-price/pull/2
         ({"preInstalledSw": "SQL Ent"}, "aws-pre-installed-software"),
         ({"tenancy": "Dedicated"}, "aws-tenancy"),
+        # https://github.com/nrollr/instancetyp.es/issues/12
         ({"tenancy": "Host"}, "aws-tenancy"),
+        # https://github.com/vantage-sh/ec2instances.info/issues/573: of Los Angeles, for Oregon
+        # https://github.com/aws-cloudformation/cfn-lint/pull/1817
         ({"locationType": "AWS Local Zone"}, "aws-not-a-region"),
+        ({"regionCode": None, "location": "US West (Los Angeles)"}, "aws-region-name"),
+        # https://github.com/dstackai/gpuhunt/pull/36
         ({"marketoption": "CapacityBlock"}, "aws-market-option"),
+        # https://github.com/skypilot-org/skypilot/issues/4657: an operating system for $0.336
+        (
+            {"marketoption": "CapacityBlock", "operatingSystem": "Ubuntu Pro"},
+            "aws-operating-system",
+        ),
+        # https://github.com/banzaicloud/cloudinfo/issues/367
+        # https://github.com/aws-samples/aws-parallelcluster-monitoring/issues/11
         ({"regionCode": None, "location": "EU (Ireland)"}, "aws-region-name"),
     ],
 )
@@ -57,6 +79,7 @@ def test_a_row_of_something_else_is_refused_by_name(attributes, rule) -> None:
 
 
 def test_a_type_sold_in_blocks_alone_has_no_price() -> None:
+    # https://github.com/vantage-sh/ec2instances.info/issues/903
     item = json.loads(price_row("p5e.48xlarge", "us-east-1", "0"))
     item["terms"] = {"CapacityBlock": {}}
     assert rule_of(json.dumps(item)) == "aws-no-on-demand-term"
@@ -65,6 +88,7 @@ def test_a_type_sold_in_blocks_alone_has_no_price() -> None:
 def test_other_units_currencies_and_texts_are_no_price() -> None:
     item = price_row("p5.48xlarge", "us-east-1", "55.04")
     assert rule_of(changed(item, unit="Quantity")) == "aws-unit"
+    # https://github.com/opencost/opencost/pull/773
     assert rule_of(changed(item, pricePerUnit={"CNY": "398"})) == "currency"
     assert rule_of(changed(item, pricePerUnit={"USD": "NaN"})) == "not-a-number"
     assert rule_of(item[:-20]) == "not-json"
@@ -82,6 +106,7 @@ def spot(usd: str, zone: str = "us-east-1a", hour: int = 0, **changes) -> dict[s
 
 
 def test_spot_is_the_newest_price_of_the_cheapest_zone() -> None:
+    # Of Windows for Linux: https://github.com/mozilla-releng/build-cloud-tools/pull/231
     entries = [
         spot("18.0", hour=3),
         spot("9.0", hour=1),

@@ -1,4 +1,8 @@
-"""Every trap of AWS's Savings Plans is a fixture here, and a rule with a name."""
+"""Every trap of AWS's Savings Plans is a fixture here, and a rule with a name.
+
+Rows are made up in the documented shape (tests/support/clouds/aws.py), but for those with an
+address.
+"""
 
 from datetime import date
 from decimal import Decimal
@@ -38,6 +42,7 @@ def test_a_plain_rate_is_the_price_of_a_commitment() -> None:
         ({"offering": {"currency": None}}, "currency"),
         ({"plan": "SageMaker"}, "aws-savings-plan"),
         ({"productType": "SageMaker"}, "aws-savings-plan"),
+        # https://github.com/vantage-sh/ec2instances.info/issues/959
         ({"properties": {"productDescription": "Windows"}}, "aws-operating-system"),
         ({"properties": {"tenancy": "dedicated"}}, "aws-tenancy"),
         ({"usageType": "UnusedBox:p5.48xlarge"}, "aws-capacity-status"),

@@ -1,4 +1,8 @@
-"""Every trap of Azure's price list is a fixture here, and a rule with a name."""
+"""Every trap of Azure's price list is a fixture here, and a rule with a name.
+
+Beside a fixture is the address of the report that it follows. Where there is none, no report was
+found by a search of public threads (2026-11-26), and the row is made up in the documented shape.
+"""
 
 from datetime import date
 from decimal import Decimal
@@ -20,6 +24,7 @@ def test_spot_and_on_demand_are_told_apart() -> None:
 
 
 # The price is of the whole term, though the unit is an hour:
+# https://github.com/ahmadabdalla/azure-cost-calculator/issues/239
 # https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices
 @pytest.mark.parametrize(
     ("term", "usd", "years", "usd_per_hour"),
@@ -85,8 +90,12 @@ def test_a_price_that_is_a_float_is_exact() -> None:
 @pytest.mark.parametrize(
     ("usd", "changes", "rule"),
     [
+        # https://github.com/mattrobinsonsre/terrapod/issues/931
         (0.0, {}, "azure-placeholder"),
+        # https://github.com/opencost/opencost/pull/3531
+        # https://github.com/ahmadabdalla/azure-cost-calculator/issues/531
         (30.0, {"skuName": "ND96isr H100 v5 Low Priority"}, "azure-low-priority"),
+        # https://github.com/flexera-public/policy_templates/pull/1334
         (60.0, {"type": "DevTestConsumption"}, "azure-price-type"),
         (900_000.0, {"type": "Reservation"}, "azure-reservation-term"),
         (
@@ -95,10 +104,13 @@ def test_a_price_that_is_a_float_is_exact() -> None:
             "azure-reservation-term",
         ),
         (0.0, {"type": "Reservation", "reservationTerm": "1 Year"}, "azure-placeholder"),
+        # https://github.com/mattrobinsonsre/terrapod/issues/989
         (102.7, {"productName": "Virtual Machines NDsr H100 v5 Series Windows"}, "azure-windows"),
         (98.32, {"tierMinimumUnits": 100.0}, "azure-tier"),
+        # https://github.com/ahmadabdalla/azure-cost-calculator/issues/1043
         (0.0, {"currencyCode": "EUR"}, "currency"),
         (98.32, {"unitOfMeasure": "1/Month"}, "azure-unit"),
+        # https://github.com/mattrobinsonsre/terrapod/pull/932
         (98.32, {"serviceName": "Cloud Services"}, "azure-other-service"),
         (98.32, {"productName": "NDsr H100 v5 Series Cloud Services"}, "azure-other-service"),
         (98.32, {"productName": "ND H100 v5 Series Dedicated Host"}, "azure-other-service"),
@@ -114,5 +126,6 @@ def test_a_row_of_something_else_is_refused_by_name(usd, changes, rule) -> None:
 
 
 def test_a_tier_that_begins_at_0_is_written_as_a_float_and_taken() -> None:
+    # https://github.com/mattrobinsonsre/terrapod/issues/931
     [read] = read_retail_prices([meter(98.32, tierMinimumUnits=0.0)], today=TODAY)
     assert isinstance(read, PriceRow)

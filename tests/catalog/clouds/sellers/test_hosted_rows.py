@@ -5,8 +5,8 @@ clusters of several nodes (`pod_counts`):
 https://github.com/dstackai/gpuhunt/blob/master/src/gpuhunt/providers/runpod.py; A100s of 40 and
 80 GB under names that begin alike:
 https://github.com/dstackai/gpuhunt/blob/master/src/gpuhunt/providers/lambdalabs.py.
-Prices of 0, below it, NaN or infinite, two prices of one place, another number of accelerators and
-a renamed type are made up: no report of them was found.
+The address of a report stands beside the fixture that follows it. Where there is none, no report
+was found by a search of public threads (2026-11-26), and the row is made up in gpuhunt's shape.
 """
 
 from datetime import date
@@ -88,6 +88,7 @@ def test_a_seller_of_one_price_for_all_regions_has_the_lowest() -> None:
 
 
 def test_secure_and_community_pods_are_told_apart_by_their_place() -> None:
+    # https://github.com/dstackai/dstack/pull/1891
     name = "NVIDIA H100 80GB HBM3"
     found, unmapped = read(
         "runpod",
@@ -122,12 +123,15 @@ def test_spot_and_regions_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("row", "rule"),
     [
+        # https://github.com/dstackai/gpuhunt/pull/36
         (item("gpu_8x_h100_sxm5", 0.0), "not-positive"),
         (item("gpu_8x_h100_sxm5", -1.0), "not-positive"),
         (item("gpu_8x_h100_sxm5", float("nan")), "not-a-number"),
         (item("gpu_8x_h100_sxm5", float("inf")), "not-a-number"),
         (item("gpu_8x_h100_sxm5", 15.9, 4), "seller-accelerators"),
+        # https://github.com/skypilot-org/skypilot-catalog/pull/15
         (item("gpu_8x_a100", 14.3, gpu_name="A100", gpu_memory=80.0), "seller-memory"),
+        # https://github.com/dstackai/dstack/pull/3214
         (item("gpu_8x_h100_sxm5", 31.9, provider_data={"pod_counts": [2]}), "runpod-cluster"),
     ],
 )
@@ -136,6 +140,8 @@ def test_a_row_of_something_else_is_refused_by_name(row, rule) -> None:
 
 
 def test_two_prices_of_one_place_are_none() -> None:
+    # https://github.com/skypilot-org/skypilot-catalog/pull/44
+    # https://github.com/skypilot-org/skypilot/issues/3750
     two = (item("gpu_8x_h100_sxm5", 31.92), item("gpu_8x_h100_sxm5", 3.19))
     assert rules("lambda", *two) == ["listed-twice"]
     assert rows("lambda", *two) == []
@@ -143,6 +149,9 @@ def test_two_prices_of_one_place_are_none() -> None:
 
 
 def test_a_renamed_type_is_unmapped_and_hosts_alone_are_nothing() -> None:
+    # https://github.com/skypilot-org/skypilot/issues/6755 (a new one)
+    # https://github.com/transformerlab/transformerlab-app/pull/2307 (another name)
+    # https://github.com/skypilot-org/skypilot/pull/9556 (a host)
     found, unmapped = read("lambda", item("gpu_8x_h100_sxm6", 31.9), item("cpu_4x", 0.1, 0))
     assert found == [] and unmapped == {"gpu_8x_h100_sxm6 (8 x H100, on-demand)"}
 

@@ -2,7 +2,8 @@
 
 https://github.com/dstackai/gpuhunt/blob/master/src/gpuhunt/providers/vastai.py (2026-11-25): each
 offer is one machine; "A100 PCIE" and "A100 SXM4" both come out as "A100"; `min_bid` is a row of its
-own; an offer without a disk size asked for has the rent of the whole disk in its price.
+own; an offer without a disk size asked for has the rent of the whole disk in its price. Prices of
+0 and NaN are made up: no report was found by a search of public threads (2026-11-26).
 """
 
 from datetime import date
@@ -53,6 +54,7 @@ THREE = (offer(0.25), offer(0.31), offer(0.9))
 
 
 def test_a_type_has_the_middle_of_its_offers_and_not_the_cheapest() -> None:
+    # https://github.com/skypilot-org/skypilot/issues/4904
     [row], unmapped = read(*THREE)
     assert isinstance(row, PriceRow) and unmapped == set()
     assert (row.instance_type, row.usd_per_hour) == (
@@ -65,9 +67,12 @@ def test_a_type_has_the_middle_of_its_offers_and_not_the_cheapest() -> None:
 @pytest.mark.parametrize(
     ("items", "rule"),
     [
+        # https://github.com/vast-ai/vast-cli/pull/403
         ((offer(0.12, spot=True),), "marketplace-bid"),
         (THREE[:2], "marketplace-few-offers"),
+        # https://github.com/dstackai/gpuhunt/pull/93
         ((offer(0.9, "A100", gpu_memory=80.0),), "marketplace-form"),
+        # https://github.com/dstackai/gpuhunt/issues/32
         ((offer(0.2, gpu_memory=48.0),), "seller-memory"),
         ((offer(0.0),), "not-positive"),
         ((offer(float("nan")),), "not-a-number"),
