@@ -18,6 +18,7 @@ from ...profiles.user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
 from ...profiles.user_model.ties import completed_plan, tied_blocks, tied_modules
 from ...profiles.user_model.training_step import recompute_blocks
 from ...profiles.user_model.workload import Workload
+from .input.compared_samples import compared_samples_words
 from .input.samples import seed_everything
 from .job import Execution, Job
 from .loss_weights import loss_weights
@@ -120,6 +121,10 @@ def build_trainer(
     _check_model(job, workload, parameters)
     plan = completed_plan(model, tensor_plan_of(workload, model))
     _refuse_unrunnable(execution, model, plan)
+    # On every process, since a loss that gathers from the others waits for all of them.
+    compared = compared_samples_words(workload, model, execution, processes.device)
+    if compared is not None and processes.is_first:
+        say(f"warning: {compared}")
     if execution.precision == "bf16":
         model = model.to(torch.bfloat16)
     if execution.frozen_precision == "bf16":

@@ -159,6 +159,6 @@ def test_synthetic_batches_are_the_same_for_the_same_micro_batch() -> None:
 def _values(dataset: type, share: Share, workers: int) -> list[list[float]]:
     workload: Any = SimpleNamespace(build_dataset=dataset)
     batches = open_batches(workload, share, CPU, seed=1, start=0, workers=workers, synthetic=False)
-    steps = [batches.step() for _ in range(3)]
+    steps: list[Any] = [batches.step() for _ in range(3)]
     parts: list[Any] = [part for step in steps for batch in step for part in batch]
     return [part.tolist() for part in parts]

@@ -1,0 +1,151 @@
+"""Whether a loss compares the samples of a micro-batch with each other, as CLIP's does.
+
+Every sample is then compared with those beside it alone, so that the micro-batch is part of what is
+trained: neither accumulation nor other ranks add any. The planner sees it in a traced Profile
+(`planner/search/across_samples.py`), of which a run has none. Here the forward pass runs on tensors
+without data, of three sizes: where one that is made outside of the repeated blocks grows with the
+square of the micro-batch, it holds a number for each pair. Inside they dispatch samples, to experts
+for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ....profiles.user_model.blocks import find_blocks
+from ....profiles.user_model.workload import Workload
+from ..job import Execution
+from ..pipeline.fake_tensors import quiet_torch, stand_ins
+
+SIZES = (6, 10, 14)
+"""Micro-batches at equal distances, even for losses of two views of each sample."""
+LEAST_CURVATURE = 0.02
+"""Of the tensor in the middle. A number for each pair has 0.32; a line has 0, and what is rounded
+up, such as patches of a padded picture, next to nothing."""
+
+
+def compared_samples_words(
+    workload: Workload, model: nn.Module, execution: Execution, device: torch.device
+) -> str | None:
+    """Return what becomes of a loss that compares samples, in words; None for any other.
+
+    Args:
+        workload: the model file.
+        model: whole; comes back as it was.
+        execution: how it is run.
+        device: where.
+    """
+    layout, accum, size = execution.layout, execution.grad_accum, execution.micro_batch
+    own = workload.default_micro_batch
+    is_files_own = own is None or own == size
+    if layout.data == accum == 1 and is_files_own:
+        return None
+    if not compares_samples(workload, model, device):
+        return None
+    words = (
+        "the loss compares the samples of a micro-batch with each other: every sample with the"
+        f" {size:,} of its own"
+    )
+    if accum > 1:
+        words += f", and the {accum:,} that are accumulated add none"
+    if layout.data > 1:
+        words += f", and the other {layout.data - 1:,} of {layout.data:,} data-parallel ranks only"
+        words += " what the file gathers from them"
+    if not is_files_own:
+        words += f". The file's own micro-batch is {own:,}, which trains another objective"
+    return words
+
+
+def compares_samples(workload: Workload, model: nn.Module, device: torch.device) -> bool:
+    """Return whether the loss makes a number for each pair of samples; False where it is not known.
+
+    Args:
+        workload: the model file.
+        model: whole; comes back as it was.
+        device: where the model will run; nothing is put there.
+    """
+    kept = torch.get_rng_state()
+    try:
+        made = [_elements(workload, model, size, device) for size in SIZES]
+    except Exception:  # noqa: BLE001 - the user's code, which may need values to run at all
+        return False
+    finally:
+        torch.set_rng_state(kept)
+    if len({len(one) for one in made}) > 1:
+        return False
+    return any(
+        small - 2 * middle + large > LEAST_CURVATURE * middle
+        for small, middle, large in zip(*made, strict=True)
+    )
+
+
+def _elements(workload: Workload, model: nn.Module, size: int, device: torch.device) -> list[int]:
+    """Return how many elements each result outside of the blocks has, in a forward pass."""
+    micro_batch = workload.make_batch(size)
+
+    def fake(tensor: Tensor) -> Tensor:
+        return torch.empty_like(tensor, device=device)
+
+    with (
+        quiet_torch(),
+        FakeTensorMode(allow_non_fake_inputs=True),
+        stand_ins(model, fake),
+        _outside(model) as watch,
+    ):
+        batch = tree_map(lambda x: fake(x) if isinstance(x, Tensor) else x, micro_batch)
+        with watch:
+            workload.compute_loss(model, batch)
+    return watch.elements
+
+
+@contextmanager
+def _outside(model: nn.Module) -> Iterator[_Watch]:
+    """Yield what notes the operations that run while no repeated block does."""
+    watch = _Watch()
+
+    def enter(*_: Any) -> None:
+        watch.depth += 1
+
+    def leave(*_: Any) -> None:
+        watch.depth -= 1
+
+    hooks = [
+        handle
+        for run in find_blocks(model)
+        for block in run.modules
+        for handle in (
+            block.register_forward_pre_hook(enter),
+            block.register_forward_hook(leave, always_call=True),
+        )
+    ]
+    try:
+        yield watch
+    finally:
+        for one in hooks:
+            one.remove()
+
+
+class _Watch(TorchDispatchMode):
+    """Notes how many elements each operation gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depth = 0
+        """Of blocks that run."""
+        self.elements: list[int] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if not self.depth:
+            self.elements += [x.numel() for x in tree_leaves(found) if isinstance(x, Tensor)]
+        return found
