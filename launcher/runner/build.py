@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -24,6 +25,7 @@ from .job import Execution, Job
 from .loss_weights import loss_weights
 from .numerics import LossScaler, caster, make_scaler, use_matmul_format
 from .parallel import tensor_parallel
+from .parallel.empty_optimizers import empty_optimizers
 from .parallel.initial_weights import build_without_memory, hand_out, only_first_builds
 from .parallel.parallelize import LossModule, block_modules, compile_model, parameters_of, spread
 from .parallel.pipeline_parallel import cut_into_stages, staged_model
@@ -145,7 +147,8 @@ def build_trainer(
         load_pretrained(model, names, weights, processes)
     own = parameters_of(spreading.trained)
     forget_gradients(own)
-    optimizer = workload.build_optimizer(own)
+    with empty_optimizers() if execution.layout.pipeline > 1 else nullcontext():
+        optimizer = workload.build_optimizer(own)
     refuse_foreign(optimizer, own)
     tensor_parallel.step_by_mesh(optimizer)
     scaler = make_scaler(execution, processes.device)

@@ -152,6 +152,14 @@ class Schedule:
                 if name in now and len(now[name]) != len(found.get(name, ()))
             }
             one.scheduler.load_state_dict({**found, **other})
+            self._set_rates_of_empty_groups(one)
+
+    def _set_rates_of_empty_groups(self, part: Stepped) -> None:
+        """Give groups without a parameter, which no checkpoint holds, the rate that they had."""
+        groups = part.scheduler.optimizer.param_groups
+        for group, rate in zip(groups, part.scheduler.get_last_lr(), strict=False):
+            if not group["params"]:
+                group["lr"] = rate
 
     def _go_through(self, counts: Sequence[int]) -> None:
         """Step every part as often as it has stepped, from the rates that it began with."""

@@ -68,7 +68,7 @@ class Contents:
 
     def tensors(self) -> dict[str, Any]:
         """Return the tensors of this rank under the names of the model; nothing changes by it."""
-        with _no_step_of_torch():
+        with _no_step_of_torch(), _no_empty_groups(self.optimizer):
             model, optimizer = get_state_dict(self.model, self.optimizer, options=OPTIONS)
         own = {} if self.own is None else self.own.tensors()
         return {"model": model, "optimizer": optimizer} | ({"own": own} if own else {})
@@ -101,7 +101,7 @@ class Contents:
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Take the tensors of a checkpoint back."""
-        with _no_step_of_torch():
+        with _no_step_of_torch(), _no_empty_groups(self.optimizer):
             set_state_dict(
                 self.model,
                 self.optimizer,
@@ -163,6 +163,23 @@ def _no_step_of_torch() -> Iterator[None]:
         yield
     finally:
         torch_state._init_optim_state = kept
+
+
+@contextmanager
+def _no_empty_groups(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Take groups without a parameter, as a pipeline stage may have, out of an optimizer inside.
+
+    torch finds the settings of a group in a checkpoint by the first parameter of it.
+    """
+    kept = [(one, list(one.param_groups)) for one in parts_of(optimizer)]
+    for one, groups in kept:
+        one.param_groups = [group for group in groups if group["params"]]
+    try:
+        yield
+    finally:
+        for one, groups in kept:
+            whole = iter(list(one.param_groups))  # Others than before, if they were read.
+            one.param_groups = [next(whole) if group["params"] else group for group in groups]
 
 
 @contextmanager

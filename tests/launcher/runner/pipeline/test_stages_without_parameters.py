@@ -1,0 +1,62 @@
+"""A stage that has no parameter for one of several optimizers trains as one process does."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runner_jobs import REPOSITORY, metrics, plan_of, train
+
+from gpuplan.launcher.runner.job import CheckpointPolicy
+
+pytestmark = [pytest.mark.slow, pytest.mark.spread]
+
+MODEL = REPOSITORY / "tests" / "support" / "parts_of_stages_model.py"
+STAGES = {"pipeline": 3}
+TOLERANCE = 1e-5
+
+
+def losses_of(folder: Path, layout: dict[str, Any], of_matrices: str, **fields: Any) -> list[float]:
+    precision = fields.pop("precision", "fp32")
+    return train(
+        folder,
+        MODEL,
+        layout.get("pipeline", 1),
+        plan=plan_of(layout, micro_batch=2, grad_accum=3, precision=precision),
+        params={"of_matrices": of_matrices},
+        workers=0,
+        checkpoint=CheckpointPolicy(every_steps=3, keep=9),
+        **{"steps": 8, **fields},
+    )
+
+
+@pytest.mark.parametrize("of_matrices", ["muon", "sgd", "adamw"])
+def test_a_stage_without_a_matrix_trains_as_one_process(tmp_path: Path, of_matrices: str) -> None:
+    alone = losses_of(tmp_path / "alone", {}, of_matrices)
+    staged = losses_of(tmp_path / "staged", STAGES, of_matrices)
+
+    assert staged == pytest.approx(alone, abs=TOLERANCE)
+    assert alone[0] - alone[-1] > 100 * TOLERANCE
+
+
+@pytest.mark.parametrize("of_matrices", ["muon", "groups"])
+def test_it_goes_on_alone_and_back(tmp_path: Path, of_matrices: str) -> None:
+    alone = losses_of(tmp_path / "alone", {}, of_matrices)
+    rates = [line["learning_rate"] for line in metrics(tmp_path / "alone")]
+    parts = tmp_path / "parts"
+    for layout in (STAGES, {}, STAGES):
+        assert losses_of(parts, layout, of_matrices) == pytest.approx(alone, abs=TOLERANCE)
+        for later in ("step-00000008", "step-00000006"):
+            shutil.rmtree(parts / "checkpoints" / later)
+    found = {line["step"]: line["learning_rate"] for line in metrics(parts)}
+    assert [found[step] for step in sorted(found)] == pytest.approx(rates, rel=1e-6)
+
+
+def test_a_scaled_loss_and_a_clipped_norm_take_it_too(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"precision": "fp16-amp", "clip_grad_norm": 0.5}
+    alone = losses_of(tmp_path / "alone", {}, "adamw", **how)
+    staged = losses_of(tmp_path / "staged", STAGES, "adamw", **how)
+
+    assert staged == pytest.approx(alone, abs=1e-3)
