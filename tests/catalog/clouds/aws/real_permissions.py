@@ -17,7 +17,7 @@ from gpuplan.catalog.clouds.aws.session import READS
 from gpuplan.catalog.clouds.interface import Asked, CloudError
 from gpuplan.catalog.embedded import embedded_catalogue
 
-PAGE = (Path(__file__).parents[3] / "docs" / "permissions.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "permissions.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(autouse=True)
