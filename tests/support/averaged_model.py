@@ -1,7 +1,13 @@
 """A decoder that keeps an average of its weights, and notes in its metrics where it is."""
 
 import torch
-from token_model import build_dataset, build_model, compute_loss, make_batch  # noqa: F401
+from token_model import (  # noqa: F401
+    build_dataset,
+    build_model,
+    compute_loss,
+    make_batch,
+    tensor_parallel_plan,
+)
 from torch import nn
 
 AVERAGES: list["Average"] = []

@@ -1,7 +1,13 @@
 """A decoder whose file makes a learning-rate schedule of its own."""
 
 import torch
-from token_model import build_dataset, build_model, compute_loss, make_batch  # noqa: F401
+from token_model import (  # noqa: F401
+    build_dataset,
+    build_model,
+    compute_loss,
+    make_batch,
+    tensor_parallel_plan,
+)
 
 
 def build_optimizer(parameters) -> torch.optim.Optimizer:

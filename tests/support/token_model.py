@@ -46,6 +46,11 @@ def compute_metrics(model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Ten
     return {"loss": compute_loss(model, batch), "accuracy": right.mean()}
 
 
+def tensor_parallel_plan() -> dict[str, str]:
+    whole = "colwise_gather_output"
+    return {"embedding": "embedding", "blocks.*.0": whole, "head": whole}
+
+
 class Texts(Dataset):
     """Texts of 1 to 12 tokens."""
 

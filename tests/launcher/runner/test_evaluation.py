@@ -23,7 +23,7 @@ def evaluations(folder: Path) -> list[dict[str, Any]]:
 
 
 def trained(folder: Path, layout: dict[str, Any], micro: int, accum: int, **fields: Any) -> Any:
-    processes = layout.get("data", 1) * layout.get("pipeline", 1)
+    processes = layout.get("data", 1) * layout.get("tensor", 1)
     plan = plan_of(layout, micro_batch=micro, grad_accum=accum)
     options = {"steps": 5, "workers": 0, "training": EVERY, **fields}
     train(folder, MODEL, processes, plan=plan, **options)
@@ -37,8 +37,10 @@ def test_every_layout_finds_what_one_process_does(tmp_path: Path) -> None:
     for name, layout in (
         ("dp2", {"data": 2}),
         ("fsdp2", {"data": 2, "shard": 2, "zero_stage": 3}),
+        ("tp2", {"tensor": 2}),
+        ("fsdp2.tp2", {"data": 2, "shard": 2, "zero_stage": 3, "tensor": 2}),
     ):
-        found = trained(tmp_path / name, layout, 4, 1)
+        found = trained(tmp_path / name, layout, 8 // layout.get("data", 1), 1)
         for key in ("loss", "accuracy"):
             expected = [line[key] for line in alone]
             assert [line[key] for line in found] == pytest.approx(expected, abs=1e-5), (name, key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -37,20 +38,21 @@ def average(folder: Path, step: int) -> dict[str, torch.Tensor]:
 @pytest.mark.filterwarnings("ignore")
 def test_an_average_continues_under_other_layouts(tmp_path: Path) -> None:
     def part(name: str, layout: dict[str, Any], accum: int, steps: int) -> None:
-        processes = layout.get("data", 1) * layout.get("pipeline", 1)
+        processes = math.prod(layout.get(one, 1) for one in ("data", "pipeline", "tensor"))
         plan = plan_of(layout, micro_batch=4, grad_accum=accum)
         policy = CheckpointPolicy(every_steps=4, keep=9)
         folder = tmp_path / name
         train(folder, MODEL, processes, plan=plan, steps=steps, workers=0, checkpoint=policy)
 
-    part("straight", {}, 2, 8)
+    part("straight", {}, 2, 10)
     part("parts", {"data": 2, "shard": 2, "zero_stage": 3}, 1, 3)
     part("parts", {"pipeline": 2}, 2, 6)
     part("parts", {}, 2, 8)
-    straight, continued = (average(tmp_path / name, 8) for name in ("straight", "parts"))
+    part("parts", {"tensor": 2}, 2, 10)
+    straight, continued = (average(tmp_path / name, 10) for name in ("straight", "parts"))
 
     assert straight.keys() == continued.keys() and len(straight) > 4
     for name, value in straight.items():
         torch.testing.assert_close(continued[name], value, rtol=0, atol=1e-6)
-    newest = tmp_path / "parts" / "checkpoints" / "step-00000008"
-    assert read_small(newest)["own"] == {"steps": 8, "mean": {}}
+    newest = tmp_path / "parts" / "checkpoints" / "step-00000010"
+    assert read_small(newest)["own"] == {"steps": 10, "mean": {}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +28,18 @@ def test_the_rate_rises_and_falls() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("then", [{"pipeline": 2}, {"tensor": 2}, {}], ids=["pp2", "tp2", "one"])
 @pytest.mark.parametrize(
     ("model", "options"), [(OWN, TrainingOptions()), (PLAIN, ASKED)], ids=["own", "asked"]
 )
 def test_a_schedule_continues_on_another_world_size(
-    tmp_path: Path, model: Path, options: TrainingOptions
+    tmp_path: Path, model: Path, options: TrainingOptions, then: dict[str, Any]
 ) -> None:
     def part(name: str, layout: dict[str, Any], accum: int, steps: int) -> list[float]:
         return train(
             tmp_path / name,
             model,
-            layout.get("data", 1) * layout.get("pipeline", 1),
+            math.prod(layout.get(one, 1) for one in ("data", "pipeline", "tensor")),
             plan=plan_of(layout, micro_batch=4, grad_accum=accum),
             steps=steps,
             workers=0,
@@ -52,9 +54,9 @@ def test_a_schedule_continues_on_another_world_size(
     for late in ("step-00000009", "step-00000010"):
         (killed / "checkpoints" / late).rename(tmp_path / late)
     (tmp_path / "step-00000009").rename(killed / "checkpoints" / "step-00000009")
-    continued = part("parts", {"pipeline": 2}, 2, 10)
+    continued = part("parts", then, 2, 10)
 
-    assert continued == pytest.approx(straight, abs=1e-5)
+    assert continued == pytest.approx(straight, abs=1e-6)
     rates = [line["learning_rate"] for line in metrics(tmp_path / "straight")]
     last = {line["step"]: line["learning_rate"] for line in metrics(killed)}
     assert [last[step] for step in range(1, 11)] == pytest.approx(rates, abs=1e-12)
