@@ -154,12 +154,21 @@ def _off(whole: PaidWhole, case: Case, took_s: np.ndarray) -> tuple[float, float
         raise SystemExit("A run without an expected time cannot be compared.")
     expected_s = np.array([cost.run.elapsed_s + start_up_s()])
     (paid_s,), (usable_s,) = _whole_lengths(whole, expected_s)
-    over_s = np.maximum(0.0, took_s - usable_s)
     share = whole.hourly_share
+    if share is not None:
+        paid_s = usable_s = _cheapest_terms_s(whole.lengths_s[0], float(share), expected_s[0])
+    over_s = np.maximum(0.0, took_s - usable_s)
     more_s = _whole_lengths(whole, over_s)[0] if share is None else float(share) * over_s
     usd = float((paid_s + more_s).mean() / SECONDS_PER_HOUR)
     said = cost.run.chance_within(float(usable_s - start_up_s()))
     return float(cost.usd_expected) / usd - 1, said - float((took_s <= usable_s).mean())
+
+
+def _cheapest_terms_s(term_s: float, share: float, expected_s: float) -> float:
+    """Return the terms, one at least, with which what is expected costs least, seconds."""
+    counts = np.arange(1, int(expected_s // term_s) + 2)
+    costs_s = counts * term_s + share * np.maximum(0.0, expected_s - counts * term_s)
+    return float(counts[np.argmin(costs_s)] * term_s)
 
 
 def _whole_lengths(whole: PaidWhole, seconds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

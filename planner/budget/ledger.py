@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from ...catalog.terms.pricebook import Credit
+from ...catalog.units import SECONDS_PER_HOUR
+from ..cost.paid_whole import FURTHER, UNUSED, PaidWhole
 from ..cost.run_cost import UNIT
 from ..cost.tax import TAX
 from .fixed_rows import IdlePrice, fixed_rows
@@ -156,16 +158,26 @@ def _list_tax(tax: Decimal, rows: Sequence[Entry], net_usd: Decimal) -> Decimal 
 
 
 def _unused_term(span: Span, option: OptionName | None) -> Iterator[RunLine]:
-    """Yield what is left of the terms that are bought for these runs alone."""
+    """Yield what is left of the terms that are bought for these runs alone.
+
+    And what hours cost above them that are taken on demand instead of one more term.
+    """
     cost = span.of.chosen(option)
     if cost.term_hours is None or cost.hour_usd is None:
         return
     lines = run_lines(span.of, option)
     used_h = sum(line.quantity for line in lines if line.unit == UNIT)
-    terms = max(1, -(-(span.end_h - span.begin_h) // cost.term_hours))
-    left_h = terms * cost.term_hours * cost.nodes * span.at_once - used_h
+    share = None if cost.above_term_usd is None else 1 + cost.above_term_usd / cost.hour_usd
+    whole = PaidWhole(lengths_s=(cost.term_hours * SECONDS_PER_HOUR,), hourly_share=share)
+    term_h = whole.paid_s((span.end_h - span.begin_h) * SECONDS_PER_HOUR) / SECONDS_PER_HOUR
+    beyond_h = max(0.0, span.end_h - span.begin_h - term_h) if share is not None else 0.0
+    machines = cost.nodes * span.at_once
+    left_h = (term_h + beyond_h) * machines - used_h
     if left_h > 0:
-        yield _hours("commitment", "unused commitment", left_h, cost)
+        yield _hours("commitment", UNUSED, left_h, cost)
+    if beyond_h and cost.above_term_usd is not None:
+        line = _hours("commitment", FURTHER, beyond_h * machines, cost)
+        yield replace(line, unit_usd=cost.above_term_usd, list_unit_usd=None)
 
 
 def _at(month: Month, line: RunLine, project: Project) -> RunLine:

@@ -82,6 +82,8 @@ class RunCostOf:
     no trend of prices moves it."""
     term_hours: float | None = None
     """Hours of a commitment that is bought for these runs alone, and paid used or not."""
+    above_term_usd: Decimal | None = None
+    """What an hour on demand, after that commitment, costs above one of it; None: not known."""
     is_paid_first: bool = False
     """Whether its machines are paid when it begins: those of a capacity block."""
 
@@ -213,6 +215,9 @@ def run_cost_of(plan: Plan) -> RunCostOf:
         is_spot=offer.purchase == "spot",
         is_price_agreed=offer.purchase not in ("on-demand", "spot"),
         term_hours=term * HOURS_PER_YEAR if whole_term and term else None,
+        above_term_usd=next(
+            (Decimal(one.unit_usd) for one in job.cost_lines if one.name == FURTHER), None
+        ),
         is_paid_first=offer.purchase == "block",
     )
 

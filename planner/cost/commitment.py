@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal
 
 from ...catalog.terms.terms_of_offer import Term
@@ -15,7 +14,12 @@ from .tax import taxed
 
 
 def commitment_use(
-    term: Term, job: WholeJob | None, *, nodes: int, tax_percent: Decimal | None
+    term: Term,
+    job: WholeJob | None,
+    *,
+    nodes: int,
+    tax_percent: Decimal | None,
+    paid_whole: PaidWhole | None = None,
 ) -> CommitmentUse:
     """Return what a job uses of the term its machines are paid for.
 
@@ -24,6 +28,7 @@ def commitment_use(
         job: the whole job; None where no amount of work was given.
         nodes: how many are rented.
         tax_percent: on everything that is billed; None: none is counted.
+        paid_whole: how the job pays for whole terms; None where it pays its share of them.
     """
     if term.block_days:
         return _block_use(term, job, nodes=nodes, tax_percent=tax_percent)
@@ -40,18 +45,22 @@ def commitment_use(
         )
     unused = sum((line.usd for line in job.cost_lines if line.name == UNUSED), Decimal(0))
     is_counted = any(line.name == UNUSED for line in job.cost_lines)
-    terms = max(1, math.ceil(job.hours / float(term.hours)))
-    further = _further_usd(job, tax_percent)
-    usd = job.usd - further if is_counted else taxed(terms * one_usd, tax_percent)
+    whole = paid_whole or PaidWhole.of(term)
+    terms = whole.count(job.hours * SECONDS_PER_HOUR)
+    usd = taxed(terms * one_usd, tax_percent)
+    goes_on = any(line.name in FURTHER_LINES for line in job.cost_lines)
+    if is_counted and not goes_on:
+        usd = job.usd
+    further = job.usd - usd if goes_on else None
     left = taxed(unused, tax_percent) if is_counted else max(Decimal(0), usd - job.usd)
     return CommitmentUse(
         term_years=float(term.years),
         terms=terms,
         usd=usd,
-        used_share=job.hours / (terms * float(term.hours)),
+        used_share=min(1.0, job.hours / (terms * float(term.hours))),
         unused_usd=left,
         unused_is_counted=is_counted,
-        further_usd=further or None,
+        further_usd=further,
         nodes_held=term.count,
     )
 

@@ -14,7 +14,7 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ..goodput.expected_run import ExpectedRun, expected_run, mean_training_s
 from ..plan.parts import Stops
 from ..plan.plan import CostLine, Estimated
-from .paid_whole import MICROSECONDS_PER_SECOND, PaidWhole
+from .paid_whole import MICROSECONDS_PER_SECOND, NO_FURTHER, Further, PaidWhole
 from .run_cost import CENT, UNIT
 from .tax import taxed, with_tax
 
@@ -104,12 +104,14 @@ def launch_cost(
     expected_us = _billed_us(ran_us, billing)
     if billing is not None and billing.billing_increment_s is not None:
         parts.append(("billing increment", expected_us - ran_us))
+    further = _further(expected_us, start_us, paid_whole, run)
     if paid_whole is not None:
-        parts.append((paid_whole.rest, paid_whole.paid_us(expected_us) - expected_us))
-    further_us = _further_us(expected_us, start_us, paid_whole, run)
-    paid_us = sum(us for _, us in parts) + further_us
+        # Hours after a term are among those that are expected: so much more of it is not used.
+        unused_us = paid_whole.paid_us(expected_us) + further.beyond_us - expected_us
+        parts.append((paid_whole.rest, unused_us))
+    paid_us = sum(us for _, us in parts) + further.paid_us - further.beyond_us
     beside = (
-        *_further_lines(further_us, nodes, usd_per_hour, paid_whole),
+        *_further_lines(further, nodes, usd_per_hour, paid_whole),
         *_controller_lines(expected_us, controller_usd_per_hour),
     )
     lines = with_tax((*_lines(parts, nodes, usd_per_hour), *beside), tax_percent)
@@ -138,34 +140,44 @@ def launch_cost(
     )
 
 
-def _further_us(
+def _further(
     expected_us: int, start_us: int, paid_whole: PaidWhole | None, run: ExpectedRun | None
-) -> int:
-    """Return what is paid on average after the terms or blocks, in hours of them."""
-    if paid_whole is None or run is None:
-        return 0
+) -> Further:
+    """Return what is paid on average after the terms or blocks."""
+    if paid_whole is None:
+        return NO_FURTHER
+    if run is None:
+        return paid_whole.after_planned(expected_us)
     start_s = start_us / MICROSECONDS_PER_SECOND
-    return paid_whole.further_us(
+    return paid_whole.after_planned(
         expected_us, lambda seconds: 1 - run.chance_within(seconds - start_s)
     )
 
 
 def _further_lines(
-    us: int, nodes: int, usd_per_hour: Decimal, paid_whole: PaidWhole | None
+    further: Further, nodes: int, usd_per_hour: Decimal, paid_whole: PaidWhole | None
 ) -> tuple[CostLine, ...]:
-    """Return the line of what runs pay that take longer than what is paid whole; or none."""
-    usd = _usd(us, nodes, usd_per_hour)
+    """Return the line of what runs pay that take longer than what is paid whole; or none.
+
+    Hours after a term are on other lines at its price: this one has what they cost above it.
+    """
+    usd = _usd(further.paid_us - further.beyond_us, nodes, usd_per_hour)
     if paid_whole is None or not usd:
         return ()
-    share = paid_whole.hourly_share or Decimal(1)
+    share = paid_whole.hourly_share
     line = CostLine(
         name=paid_whole.further,
-        quantity=nodes * _hours(us) / float(share),
+        quantity=nodes * _hours(further.beyond_us or further.paid_us),
         unit=UNIT,
-        unit_usd=(usd_per_hour * share).quantize(UNIT_PLACES).normalize(),
+        unit_usd=usd_per_hour if share is None else _above(usd_per_hour, share),
         usd=usd,
     )
     return (line,)
+
+
+def _above(usd_per_hour: Decimal, share: Decimal) -> Decimal:
+    """Return how much dearer an hour is that costs `share` times as much."""
+    return (usd_per_hour * (share - 1)).quantize(UNIT_PLACES).normalize()
 
 
 def _ends_us(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import NamedTuple
 
 from ...catalog.terms.terms_of_offer import Term
 from ...catalog.units import HOURS_PER_DAY, SECONDS_PER_HOUR
@@ -15,9 +16,10 @@ UNUSED_BLOCK = "unused capacity block"
 """The same of a capacity block."""
 REST_LINES = (UNUSED, UNUSED_BLOCK)
 FURTHER = "after the commitment, where it takes longer"
-"""The line of what runs that end after the terms they are signed for pay then, on average."""
+"""The line of what runs that end after the terms they are signed for pay then, on average: where
+that is hours on demand, what those cost above the price of the term."""
 FURTHER_BLOCK = "further capacity block, where it takes longer"
-"""The same of a capacity block."""
+"""The same of a capacity block, all that is paid of it."""
 FURTHER_LINES = (FURTHER, FURTHER_BLOCK)
 MICROSECONDS_PER_SECOND = 10**6
 """Time is added and rounded up in whole microseconds: sums of float seconds are off by their last
@@ -29,14 +31,27 @@ GROWTH = 1.03
 SECONDS_PER_DAY = HOURS_PER_DAY * SECONDS_PER_HOUR
 
 
+class Further(NamedTuple):
+    """What runs pay, on average, that go on after the terms or blocks that are paid first."""
+
+    paid_us: int
+    """In hours of the term: one that costs twice as much counts twice. Microseconds."""
+    beyond_us: int
+    """For how long they run then by the hour; 0 where they pay further lengths."""
+
+
+NO_FURTHER = Further(0, 0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PaidWhole:
     """The lengths that can be had, of which a job pays as many as it takes, one after another.
 
     They are paid before anybody knows how long the run takes: those that its expected time fits
-    into. A run that ends sooner has paid them all the same. One that has not ended then goes on by
-    the hour; in blocks, and where no price of an hour is known, it pays the shortest length that
-    its rest fits into.
+    into, or one less where the hours after it cost less on demand than another length. A run that
+    ends sooner has paid them all the same. One that has not ended then goes on by the hour; in
+    blocks, and where no price of an hour is known, it pays the shortest length that its rest fits
+    into.
     """
 
     lengths_s: tuple[float, ...]
@@ -71,7 +86,7 @@ class PaidWhole:
         )
 
     def paid_us(self, us: int) -> int:
-        """Return what a job of so many microseconds pays: the longest, and what fits the rest."""
+        """Return what a job of so many microseconds pays of them, without hours on demand."""
         return sum(self._parts_us(us))
 
     def paid_s(self, seconds: float) -> float:
@@ -89,20 +104,33 @@ class PaidWhole:
             return paid_us + self.paid_us(more_us)
         return paid_us + round(self.hourly_share * more_us)
 
-    def further_us(self, planned_us: int, chance_beyond: Callable[[float], float]) -> int:
-        """Return what is paid on average beyond what was planned, microseconds.
+    def after_planned(
+        self, planned_us: int, chance_beyond: Callable[[float], float] | None = None
+    ) -> Further:
+        """Return what is paid on average beyond what was planned.
 
         Args:
             planned_us: expected microseconds of the job.
-            chance_beyond: seconds → the chance that the job takes longer.
+            chance_beyond: seconds → the chance that the job takes longer; None where nothing is
+                known of it, and it takes what is expected.
         """
         if not self.goes_on:
-            return 0
+            return NO_FURTHER
         _, usable_us = self._planned_us(planned_us)
-        usable_s = usable_us / MICROSECONDS_PER_SECOND
         if self.hourly_share is not None:
-            beyond_s = _mean_beyond_s(usable_s, chance_beyond)
-            return round(self.hourly_share * _us(beyond_s))
+            # The mean of what is beyond is no less than how far the mean is beyond.
+            beyond_us = max(0, planned_us - usable_us)
+            if chance_beyond is not None:
+                usable_s = usable_us / MICROSECONDS_PER_SECOND
+                beyond_us = max(beyond_us, _us(_mean_beyond_s(usable_s, chance_beyond)))
+            return Further(round(self.hourly_share * beyond_us), beyond_us)
+        if chance_beyond is None:
+            return NO_FURTHER
+        return Further(self._further_lengths_us(usable_us, chance_beyond), 0)
+
+    def _further_lengths_us(self, usable_us: int, chance_beyond: Callable[[float], float]) -> int:
+        """Return what is paid on average of more lengths after those that are paid first."""
+        usable_s = usable_us / MICROSECONDS_PER_SECOND
         mean_us, paid_us, held_us = 0.0, 0, 0
         chance = chance_beyond(usable_s)
         while chance > LEAST_CHANCE:
@@ -113,7 +141,7 @@ class PaidWhole:
         return round(mean_us)
 
     def count(self, seconds: float) -> int:
-        """Return how many terms or blocks a job of so many seconds takes, one at least."""
+        """Return how many terms or blocks a job of so many seconds pays first, one at least."""
         return max(1, len(self._parts_us(_us(seconds))))
 
     def usable_s(self, paid_s: float) -> float:
@@ -151,8 +179,15 @@ class PaidWhole:
         parts = [longest_us] * (us // (longest_us - lost_us))
         rest_us = us - len(parts) * (longest_us - lost_us)
         if rest_us:
-            parts.append(next(one for one in lengths_us if one - lost_us >= rest_us))
+            length_us = next(one for one in lengths_us if one - lost_us >= rest_us)
+            if not parts or not self._costs_less_by_the_hour(rest_us, length_us):
+                parts.append(length_us)
         return parts
+
+    def _costs_less_by_the_hour(self, rest_us: int, length_us: int) -> bool:
+        """Return whether the rest of a job costs less on demand than one more length."""
+        share = self.hourly_share
+        return self.goes_on and share is not None and share * rest_us < length_us
 
 
 def _mean_beyond_s(begin_s: float, chance_beyond: Callable[[float], float]) -> float:

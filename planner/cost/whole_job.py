@@ -45,18 +45,21 @@ def expected_usd(
         billing: the provider, with its increment and minimum.
         paid_whole: terms or blocks of each node, paid used or not; None: what is used is paid.
         chance_within: seconds from the first step → the chance that the run takes no longer, for
-            what is paid of more terms or blocks then; None: none are.
+            what is paid after the terms or blocks; None: it takes what is expected.
     """
     paid_s = billed_s(elapsed_s, billing)
     if paid_whole is not None:
         ran_us = round(paid_s * MICROSECONDS_PER_SECOND)
-        paid_us = paid_whole.paid_us(ran_us)
-        if chance_within is not None:
-            paid_us += paid_whole.further_us(
-                ran_us, lambda seconds: 1 - chance_within(seconds - start_up_s())
-            )
-        paid_s = paid_us / MICROSECONDS_PER_SECOND
+        further = paid_whole.after_planned(ran_us, _beyond(chance_within))
+        paid_s = (paid_whole.paid_us(ran_us) + further.paid_us) / MICROSECONDS_PER_SECOND
     return nodes * usd_per_hour * paid_s / SECONDS_PER_HOUR
+
+
+def _beyond(chance_within: Callable[[float], float] | None) -> Callable[[float], float] | None:
+    """Return seconds of the machines → the chance that they run longer; None where not known."""
+    if chance_within is None:
+        return None
+    return lambda seconds: 1 - chance_within(seconds - start_up_s())
 
 
 def training_s_within(

@@ -57,6 +57,9 @@ def terms_items(plan: Plan) -> list[str]:
     items.append(f"this job uses {chance_text(use.used_share)} of it")
     counted = "counted here" if use.unused_is_counted else "not counted here"
     items.append(f"unused rest {format_money(use.unused_usd)}, {counted}")
+    if use.used_share >= 1 and use.unused_is_counted:
+        what = "the hours after it on demand, for less than another term"
+        return [*items, *([] if use.further_usd is None else [f"{what}: {_mean(use)}"])]
     return [*items, *_further_items(use, "hours on demand")]
 
 
@@ -75,7 +78,11 @@ def _further_items(use: CommitmentUse, what: str) -> list[str]:
     """Return what is counted for runs that take longer than what they pay first; or nothing."""
     if use.further_usd is None:
         return []
-    return [f"{what} where it takes longer: {format_money(use.further_usd)} on average"]
+    return [f"{what} where it takes longer: {_mean(use)}"]
+
+
+def _mean(use: CommitmentUse) -> str:
+    return f"{format_money(use.further_usd)} on average"
 
 
 def own_items(plan: Plan) -> list[str]:

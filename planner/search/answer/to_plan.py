@@ -319,6 +319,7 @@ def _commitment(candidate: Candidate, job: Job | None) -> CommitmentUse | None:
         None if job is None else job.whole,
         nodes=candidate.nodes,
         tax_percent=choice.tax_percent,
+        paid_whole=candidate.paid_whole,
     )
 
 

@@ -157,6 +157,20 @@ def test_a_term_that_is_bought_for_the_runs_is_paid_whole() -> None:
     assert [row.usd for row in rows if row.kind == "commitment"] == [Decimal("140.00")]
 
 
+def test_runs_that_end_soon_after_their_term_take_the_last_hours_on_demand() -> None:
+    """By hand: 102 hours are a term of 100 at $2, and 2 hours at $3.20."""
+    cost = make_run_cost(hours=102, usd_per_hour="2", term_hours=100.0)
+    cost = replace(cost, above_term_usd=Decimal("1.2"))
+    rows = ledger(make_books(project_with(runs={"seeds": 1}, parallel=1), a=cost))
+    assert total_usd(rows) == Decimal("206.40")
+    (above,) = [row for row in rows if row.kind == "commitment"]
+    assert (above.usd, above.unit_usd) == (Decimal("2.40"), Decimal("1.2"))
+    # At 170 hours another term costs less.
+    cost = replace(make_run_cost(hours=170, term_hours=100.0), above_term_usd=Decimal("1.2"))
+    rows = ledger(make_books(project_with(runs={"seeds": 1}, parallel=1), a=cost))
+    assert total_usd(rows) == 200 * (cost.hour_usd or 0)
+
+
 def test_a_capacity_block_is_booked_whole_in_the_month_of_its_first_day() -> None:
     """Two runs of 500 h one after another, each in a block of 21 days: $1,008 in two months."""
     cost = make_run_cost(hours=500, is_paid_first=True, sku="p5.48xlarge block")

@@ -81,7 +81,54 @@ def test_the_mean_bill_is_that_of_runs_drawn_one_by_one(
     us = 3600 * MICROSECONDS_PER_SECOND
     bills = [whole.billed_us(round(one * us), planned_us=round(expected_h * us)) for one in hours]
     assert np.array(bills) / us == pytest.approx(24 * planned + more_h, abs=1e-6)
-    mean_us = whole.paid_us(round(expected_h * us)) + whole.further_us(
+    further = whole.after_planned(
         round(expected_h * us), lambda seconds: float((hours > seconds / HOUR).mean())
     )
+    mean_us = whole.paid_us(round(expected_h * us)) + further.paid_us
+    assert further.beyond_us / us == pytest.approx(
+        0 if hourly_share is None else float(over_h.mean()), rel=2e-2, abs=1e-3
+    )
     assert mean_us / us == pytest.approx(float(np.mean(24 * planned + more_h)), rel=2e-3)
+
+
+YEAR = PaidWhole(lengths_s=(8760 * HOUR,), hourly_share=Decimal("1.6"))
+
+
+@pytest.mark.parametrize(
+    ("years", "terms"),
+    [
+        # A job has one at least, else its machines are on demand.
+        (0.1, 1),
+        (1.0, 1),
+        # 0.02 years on demand cost 0.032 of a term; of 0.625 years on, another term costs less.
+        (1.02, 1),
+        (1.62, 1),
+        (1.63, 2),
+        (2.3, 2),
+        (2.7, 3),
+    ],
+)
+def test_the_rest_of_a_job_is_paid_by_the_hour_where_that_costs_less(
+    years: float, terms: int
+) -> None:
+    seconds = years * 8760 * HOUR
+    assert YEAR.count(seconds) == terms
+    assert YEAR.paid_s(seconds) == terms * 8760 * HOUR
+    us = round(seconds * MICROSECONDS_PER_SECOND)
+    paid_us = YEAR.paid_us(us) + YEAR.after_planned(us).paid_us
+    assert paid_us == YEAR.billed_us(us, planned_us=us)
+    # No other number of terms costs less.
+    year_us = 8760 * 3600 * MICROSECONDS_PER_SECOND
+    ways = (one * year_us + max(0, us - one * year_us) * Decimal("1.6") for one in range(1, 5))
+    assert paid_us == pytest.approx(float(min(ways)), abs=1)
+    # Where no price of an hour is known, or a limit ends the run, whole terms alone are paid.
+    assert replace(YEAR, hourly_share=None).count(seconds) == max(1, np.ceil(years))
+    assert replace(YEAR, goes_on=False).count(seconds) == max(1, np.ceil(years))
+
+
+def test_what_goes_beyond_on_average_is_no_less_than_how_far_the_mean_does() -> None:
+    """Times that are known exactly are a step, which a sum at points would lose a part of."""
+    us = round(1.02 * 8760 * 3600) * MICROSECONDS_PER_SECOND
+    exactly = YEAR.after_planned(us, lambda seconds: float(seconds < us / MICROSECONDS_PER_SECOND))
+    assert exactly == YEAR.after_planned(us)
+    assert exactly.beyond_us == us - 8760 * 3600 * MICROSECONDS_PER_SECOND

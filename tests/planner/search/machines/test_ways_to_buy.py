@@ -16,6 +16,7 @@ from gpuplan.catalog.terms.pricebook import (
     Pricebook,
     Reservation,
 )
+from gpuplan.cli.render.text.money_items import terms_items
 from gpuplan.planner.cost.launch_cost import launch_cost
 from gpuplan.planner.cost.paid_whole import FURTHER, PaidWhole
 from gpuplan.planner.plan.plan import Estimated, Plan
@@ -88,7 +89,7 @@ def test_a_commitment_wins_only_where_the_work_fills_it(toy: Profile, used: floa
     best = min(costs, key=lambda term: costs[term])
     assert plan.offer.term_years == best
     assert plan.offer.purchase == ("on-demand" if best is None else "committed")
-    further = sum((line.usd for line in job.cost_lines if line.name == FURTHER), Decimal(0))
+    further = Decimal(0) if plan.commitment is None else plan.commitment.further_usd or Decimal(0)
     assert float(job.usd - further) == pytest.approx(float(costs[best]), rel=1e-4)
     assert job.usd == sum(line.usd for line in job.cost_lines)
     assert (plan.commitment is None) == (best is None)
@@ -187,17 +188,44 @@ def test_a_budget_buys_whole_terms_and_then_hours_on_demand(toy: Profile) -> Non
     job, use = plan.whole_job, plan.commitment
     assert job is not None and job.usd is not None and use is not None
     assert use.unused_is_counted and use.terms == 1
-    # Some of the runs take longer than the year: their hours on demand are a line of their own.
+    # Some of the runs take longer than the year: their hours are at the price of the term, and
+    # what they cost above it on demand is a line of its own.
     assert use.usd == pytest.approx(year_usd, abs=Decimal("0.01"))
     further = next(line for line in job.cost_lines if line.name == FURTHER)
-    assert further.unit_usd == pytest.approx(on_demand, abs=Decimal("0.00001"))
-    assert job.usd == use.usd + further.usd and use.further_usd == further.usd > 0
+    assert further.unit_usd == pytest.approx(on_demand - one_year, abs=Decimal("0.00001"))
+    assert use.further_usd is not None and job.usd == use.usd + use.further_usd
+    beyond_usd = further.quantity * float(on_demand)
+    assert float(use.further_usd) == pytest.approx(beyond_usd, abs=0.02) and beyond_usd > 0
+    unused = next(line for line in job.cost_lines if line.name == "unused commitment")
+    assert unused.quantity == pytest.approx(HOURS_PER_YEAR - job.hours + further.quantity, abs=0.01)
     # What nine of ten runs take, by hand.
     ninth_usd = year_usd + on_demand * (Decimal(job.hours_high) - HOURS_PER_YEAR)
     assert job.usd_high == pytest.approx(ninth_usd, rel=Decimal("1e-4"))
     assert job.usd_low == pytest.approx(year_usd, abs=Decimal("0.01"))
     run = committed(ninth_usd).run
     assert run is not None and run.budget_probability == pytest.approx(0.9, abs=0.002)
+
+
+def test_a_job_that_ends_soon_after_a_term_takes_its_last_hours_on_demand(toy: Profile) -> None:
+    """1.02 years: two terms would cost 2, and one with the rest on demand 1.03 and some doubt."""
+    on_demand, one_year, _ = prices()
+    steps = steps_of_hours(toy, 1.02 * HOURS_PER_YEAR)
+    plan = plan_on(asked(toy, steps, purchase="any"))
+    assert plan.offer.term_years == 1 and plan.commitment is not None
+    job, use = plan.whole_job, plan.commitment
+    assert job is not None and job.usd is not None and use.further_usd is not None
+    year_usd = one_year * HOURS_PER_YEAR
+    assert (use.terms, use.used_share) == (1, 1.0)
+    assert use.usd == pytest.approx(year_usd, abs=Decimal("0.01"))
+    assert job.usd == use.usd + use.further_usd == sum(line.usd for line in job.cost_lines)
+    rest_usd = on_demand * (Decimal(job.hours) - HOURS_PER_YEAR)
+    assert rest_usd < use.further_usd < year_usd - rest_usd
+    assert all(line.usd >= 0 for line in job.cost_lines)
+    (said,) = [one for one in terms_items(plan) if "on demand" in one]
+    assert said.startswith("the hours after it on demand, for less than another term: $")
+    # As many runs as one term holds keep to its price: the rest is left to chance.
+    run = plan_on(asked(toy, steps, purchase="any", budget_usd=2 * year_usd)).run
+    assert run is not None and (run.budget_probability or 0) > 0.9
 
 
 def test_a_price_that_is_offered_and_not_signed_is_a_commitment(toy: Profile) -> None:
