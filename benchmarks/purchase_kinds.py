@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.terms.blocks import block_days, block_lost_s
 from gpuplan.catalog.units import HOURS_PER_DAY, HOURS_PER_YEAR, SECONDS_PER_HOUR
 from gpuplan.planner.cost.launch_cost import launch_cost
@@ -69,6 +70,9 @@ def rows(cases: int, draws: int) -> Iterator[tuple[str, ...]]:
         kind = "mix, as launched" if as_launched else "mix, by the steps alone"
         rng = np.random.default_rng(200 + as_launched)
         yield (kind, *_of_mix(cases, draws, rng, as_launched=as_launched))
+    for words, increment_s in (("by the hour", 3600.0), ("by ten minutes", 600.0)):
+        rng = np.random.default_rng(round(increment_s))
+        yield (f"on demand, billed {words}", *_of_increments(increment_s, cases, draws, rng))
     block = PaidWhole(
         lengths_s=tuple(float(day * HOURS_PER_DAY * SECONDS_PER_HOUR) for day in block_days("aws")),
         lost_s=block_lost_s("aws"),
@@ -109,6 +113,39 @@ def _of_mix(cases: int, draws: int, rng: Rng, *, as_launched: bool) -> tuple[str
     )
 
 
+def _of_increments(increment_s: float, cases: int, draws: int, rng: Rng) -> tuple[str, ...]:
+    """Return the cells of runs whose every bill is rounded up; of each other one the run is short.
+
+    A stop ends a bill: new machines begin another.
+    """
+    these = [a_case(0, rng) if place % 2 else _short(rng) for place in range(cases)]
+    billing = next(
+        one for one in load_catalogue().providers.values() if one.billing_increment_s == increment_s
+    )
+    off = []
+    for batch in _batches(these):
+        found = simulated(batch, draws, rng, begun_s=start_up_s(), increment_s=increment_s)
+        billed_s = found.rounded_s.reshape(len(batch), draws).mean(axis=1)
+        for case, seconds in zip(batch, billed_s, strict=True):
+            said = launch_cost(
+                case.training_s,
+                nodes=1,
+                usd_per_hour=Decimal(100),
+                dearest_usd_per_hour=Decimal(100),
+                billing=billing,
+                stops=case.stops,
+            ).usd_expected
+            off.append(float(said or 0) / (100 * float(seconds) / SECONDS_PER_HOUR) - 1)
+    return ("as on demand", _percent(off), "as on demand", "as on demand")
+
+
+def _short(rng: Rng) -> Case:
+    """Return a run of a quarter of an hour to ten hours."""
+    case = a_case(0, rng)
+    seconds = np.exp(rng.uniform(np.log(0.25), np.log(10))) * SECONDS_PER_HOUR
+    return _lasting(case, float(seconds))
+
+
 def _of_paid_whole(
     whole: PaidWhole, cases: int, draws: int, rng: Rng, *, filled: bool = False
 ) -> tuple[str, ...]:
@@ -129,7 +166,11 @@ def _filling(whole: PaidWhole, rng: Rng) -> Case:
     case = a_case(0, rng)
     low, high = (np.log(share) for share in FILLED)
     wanted_s = whole.lengths_s[0] * np.exp(rng.uniform(low, high))
-    seconds = min(wanted_s, MOST_STOPS / case.stops.per_hour * SECONDS_PER_HOUR)
+    return _lasting(case, min(wanted_s, MOST_STOPS / case.stops.per_hour * SECONDS_PER_HOUR))
+
+
+def _lasting(case: Case, seconds: float) -> Case:
+    """Return a case with steps that take so long in all."""
     old = case.training_s
     times = seconds / old.value
     scaled = {"value": old.value * times, "low": old.low * times, "high": old.high * times}

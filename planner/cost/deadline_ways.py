@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from decimal import Decimal
 
 from ...catalog.types import Provider
 from ...catalog.units import SECONDS_PER_HOUR
+from ..goodput.expected_run import mean_stops, mean_training_s
 from ..goodput.purchase_mix import Purchase, Way, Ways, ways
+from ..goodput.stops import as_conditions
 from ..plan.parts import Estimated, Stops
 from ..plan.payment import DeadlineWay, HourlyWay
 from .bought import slower_than_steps
-from .launch_cost import startups
+from .launch_cost import Lengths, startups
 from .run_cost import CENT
 from .whole_job import expected_usd, start_up_s
 
@@ -43,6 +46,8 @@ def deadline_ways(
     if left_s <= 0:
         return ()
     prices = (spot_usd_per_hour, on_demand_usd_per_hour)
+    steps_s = mean_training_s(training_s)
+    stops = tuple(mean_stops(steps_s, as_conditions(one)) for one in (spot, on_demand))
     found = ways(
         Purchase(
             training_s=training_s,
@@ -61,7 +66,7 @@ def deadline_ways(
             way=name,
             hours=(start_up_s() + way.elapsed_s) / SECONDS_PER_HOUR,
             spot_share=way.spot_s / (way.spot_s + way.on_demand_s),
-            usd=_usd(way, prices, nodes=nodes, billing=billing),
+            usd=_usd(way, prices, stops, nodes=nodes, billing=billing),
             deadline_probability=way.deadline_chance,
         )
 
@@ -91,18 +96,37 @@ def _mix(found: Ways) -> Way:
 def _usd(
     way: Way,
     prices: tuple[Decimal | None, Decimal | None],
+    stops: tuple[float, ...],
     *,
     nodes: int,
     billing: Provider | None,
 ) -> Decimal | None:
-    """Return what a way costs, its start on the machines that it begins on; None: not known."""
+    """Return what a way costs, its start on the machines that it begins on; None: not known.
+
+    Args:
+        way: with the time on either kind of machines.
+        prices: of one node, on spot and on demand.
+        stops: mean number in a run that has all its time on either kind.
+        nodes: how many are rented.
+        billing: the provider. Runs of a way differ by more than the increments of bills.
+    """
+    trained_s = way.spot_s + way.on_demand_s
+    shares = (way.spot_s / trained_s, way.on_demand_s / trained_s)
     billed_s = [way.spot_s, way.on_demand_s]
     billed_s[0 if way.spot_s > 0 else 1] += start_up_s()
     usd = 0.0
-    for seconds, price in zip(billed_s, prices, strict=True):
+    for seconds, price, share, count in zip(billed_s, prices, shares, stops, strict=True):
         if seconds <= 0:
             continue
         if price is None:
             return None
-        usd += expected_usd(seconds, nodes=nodes, usd_per_hour=float(price), billing=billing)
+        usd += expected_usd(
+            seconds,
+            nodes=nodes,
+            usd_per_hour=float(price),
+            billing=billing,
+            lengths=Lengths(
+                spread_s=math.inf, stops=share * count, chance_within=lambda _seconds: 0.0
+            ),
+        )
     return Decimal(usd).quantize(CENT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from functools import cache
@@ -14,13 +14,18 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ..goodput.expected_run import ExpectedRun, expected_run, mean_training_s
 from ..plan.parts import Stops
 from ..plan.plan import CostLine, Estimated
-from .paid_whole import MICROSECONDS_PER_SECOND, NO_FURTHER, Further, PaidWhole
+from .paid_whole import LEAST_CHANCE, MICROSECONDS_PER_SECOND, NO_FURTHER, Further, PaidWhole
 from .run_cost import CENT, UNIT
 from .tax import taxed, with_tax
 
 CONTROLLER = "SkyPilot's controller"
 UNIT_PLACES = Decimal("0.000001")
 """To which a price that is a share of another is rounded."""
+BY_THE_SECOND_S = 1.0
+"""Bills in increments no longer are rounded up from the mean: a second is nothing of a job."""
+WIDE_INCREMENTS = 2.0
+"""Of the runs between the ends of 80 %, from which on the last increment of a bill is half used on
+average: it is to 1e-5 then, by Poisson's sum over a normal distribution."""
 CONTROLLER_IDLE_HOURS = Decimal(10) / 60
 """How long a controller waits for more jobs before it stops (SkyPilot 0.14.1,
 sky/jobs/constants.py: CONTROLLER_AUTOSTOP)."""
@@ -34,6 +39,18 @@ class StartUp:
     value_s: float
     high_s: float
     source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lengths:
+    """For how long the machines of a job run, by which a provider rounds up its bills."""
+
+    spread_s: float
+    """Between the ends of 80 % of the runs."""
+    stops: float
+    """Mean number of stops, after each of which new machines begin a bill of their own."""
+    chance_within: Callable[[float], float]
+    """Seconds that are billed, start included → the chance that they are no more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +118,8 @@ def launch_cost(
     run = None if stops is None else expected_run(training_s, stops)
     parts += _training_parts(training_s, run)
     ran_us = sum(us for _, us in parts)
-    expected_us = _billed_us(ran_us, billing)
+    lengths = None if run is None else _lengths(run, start_us)
+    expected_us = mean_billed_us(ran_us, billing, lengths)
     if billing is not None and billing.billing_increment_s is not None:
         parts.append(("billing increment", expected_us - ran_us))
     further = _further(expected_us, start_us, paid_whole, run)
@@ -120,10 +138,12 @@ def launch_cost(
         machines = _usd(us, nodes, node_usd_per_hour)
         return taxed(machines + _controller_usd(us, controller_usd_per_hour), tax_percent)
 
+    more_us = _more_bills_us(billing, lengths)
     low_us, high_us, worst_us = (
-        _whole_us(_billed_us(us, billing), expected_us, paid_whole)
+        _whole_us(_billed_us(us, billing) + more_us, expected_us, paid_whole)
         for us in _ends_us(start_us, ran_us, _billed_range_s(training_s, run), idle_s)
     )
+    low_us = min(low_us, paid_us)
     # A further block that few runs need is in the mean of all, and not in nine of ten.
     high_us, worst_us = max(high_us, paid_us), max(worst_us, paid_us)
     return LaunchCost(
@@ -279,6 +299,65 @@ def _rounded_up_us(us: int, *, increment_s: float | None, minimum_s: float | Non
         increment_us = _us(increment_s)
         whole_us = -(-us // increment_us) * increment_us
     return max(whole_us, _us(minimum_s or 0))
+
+
+def is_coarse(billing: Provider | None) -> bool:
+    """Return whether bills are rounded up by more than is nothing of a job."""
+    return billing is not None and (billing.billing_increment_s or 0) > BY_THE_SECOND_S
+
+
+def mean_billed_us(mean_us: int, billing: Provider | None, lengths: Lengths | None) -> int:
+    """Return the mean of what is billed, each run's bills rounded up, microseconds.
+
+    Args:
+        mean_us: for which a node runs on average.
+        billing: the provider, with its increment and minimum.
+        lengths: of the runs; None where nothing is known of them, and they take the mean.
+    """
+    if billing is None or lengths is None or not is_coarse(billing):
+        return _billed_us(mean_us, billing)
+    increment_s = billing.billing_increment_s or 0.0
+    is_wide = lengths.spread_s > WIDE_INCREMENTS * increment_s
+    if is_wide and not billing.minimum_s:
+        first_us = mean_us + _us(increment_s / 2)
+    else:
+        first_us = max(mean_us, _us(_mean_rounded_s(mean_us, billing, lengths)))
+    return first_us + _more_bills_us(billing, lengths)
+
+
+def _mean_rounded_s(mean_us: int, billing: Provider, lengths: Lengths) -> float:
+    """Return the mean of a bill, summed over the increments that it may have."""
+    increment_s = billing.billing_increment_s or 0.0
+
+    def paid_s(count: int) -> float:
+        return max(count * increment_s, billing.minimum_s or 0.0)
+
+    # Nearly all runs take longer than half of the mean.
+    count = max(1, int(mean_us / MICROSECONDS_PER_SECOND / 2 // increment_s))
+    total_s = paid_s(count)
+    chance = 1.0
+    while chance > LEAST_CHANCE:
+        chance = 1 - lengths.chance_within(count * increment_s)
+        total_s += chance * (paid_s(count + 1) - paid_s(count))
+        count += 1
+    return total_s
+
+
+def _more_bills_us(billing: Provider | None, lengths: Lengths | None) -> int:
+    """Return what further bills are rounded up by: half an increment each."""
+    if billing is None or lengths is None or not is_coarse(billing):
+        return 0
+    return _us(lengths.stops * (billing.billing_increment_s or 0.0) / 2)
+
+
+def _lengths(run: ExpectedRun, start_us: int) -> Lengths:
+    """Return how long the machines of a run are billed; of waits the mean share is not."""
+    share, start_s = run.billed_s / run.elapsed_s, start_us / MICROSECONDS_PER_SECOND
+    return Lengths(
+        spread_s=share * (run.high_s - run.low_s),
+        stops=run.stops,
+        chance_within=lambda seconds: run.chance_within((seconds - start_s) / share),
+    )
 
 
 def _whole_us(us: int, planned_us: int, paid_whole: PaidWhole | None) -> int:

@@ -13,7 +13,14 @@ from ..goodput.expected_run import ExpectedRun, mean_training_s, training_s_in
 from ..goodput.restarts import Conditions
 from ..plan.parts import Stops
 from ..plan.plan import Estimated, WholeJob
-from .launch_cost import LaunchCost, billed_s, launch_cost, startups
+from .launch_cost import (
+    BY_THE_SECOND_S,
+    LaunchCost,
+    Lengths,
+    launch_cost,
+    mean_billed_us,
+    startups,
+)
 from .paid_whole import MICROSECONDS_PER_SECOND, PaidWhole
 
 ROUNDED_USD = 0.02
@@ -33,6 +40,7 @@ def expected_usd(
     billing: Provider | None,
     paid_whole: PaidWhole | None = None,
     chance_within: Callable[[float], float] | None = None,
+    lengths: Lengths | None = None,
 ) -> float:
     """Return what machines cost that run so long, start included, as the provider bills them.
 
@@ -46,8 +54,11 @@ def expected_usd(
         paid_whole: terms or blocks of each node, paid used or not; None: what is used is paid.
         chance_within: seconds from the first step → the chance that the run takes no longer, for
             what is paid after the terms or blocks; None: it takes what is expected.
+        lengths: of the runs, where bills are rounded up by more than seconds; None: they take what
+            is expected.
     """
-    paid_s = billed_s(elapsed_s, billing)
+    mean_us = round(elapsed_s * MICROSECONDS_PER_SECOND)
+    paid_s = mean_billed_us(mean_us, billing, lengths) / MICROSECONDS_PER_SECOND
     if paid_whole is not None:
         ran_us = round(paid_s * MICROSECONDS_PER_SECOND)
         further = paid_whole.after_planned(ran_us, _beyond(chance_within))
@@ -86,6 +97,10 @@ def training_s_within(
     increment_s = billing.billing_increment_s if billing is not None else None
     if increment_s:
         billable_s = math.floor(billable_s / increment_s) * increment_s
+        if increment_s > BY_THE_SECOND_S:
+            # Of the last increment half is used on average, and so it is after every stop.
+            rate_per_s = 0.0 if stops is None else stops.rate_per_s
+            billable_s = (billable_s - increment_s / 2) / (1 + rate_per_s * increment_s / 2)
     if billing is not None and billable_s < (billing.minimum_s or 0.0):
         billable_s = 0.0
     if paid_whole is not None:

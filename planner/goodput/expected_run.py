@@ -117,6 +117,12 @@ def elapsed_s(training_s: float, of: Conditions) -> float:
     return mean_s(work_s, segments_of(work_s, interval_s(of)), of)
 
 
+def mean_stops(training_s: float, of: Conditions) -> float:
+    """Return the mean number of stops of such a run."""
+    work_s = training_s * beside_steps_mean()
+    return elapsed(work_s, segments_of(work_s, interval_s(of)), of).stops
+
+
 def training_s_in(paid_s: float, of: Conditions) -> float:
     """Return how much training fits into a time with checkpoints and stops; 0 where none does.
 

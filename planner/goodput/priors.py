@@ -50,6 +50,13 @@ class RatePrior:
 
 
 @cache
+def beside_steps_spread() -> float:
+    """Return how far 80 % of runs are apart by evaluation and slow steps, share of a likely run."""
+    beside = prior("beside_steps")
+    return (beside.high - beside.low) / (1 + beside.value)
+
+
+@cache
 def beside_steps_mean() -> float:
     """Return training with evaluation and slow steps over its steps alone: the mean of the range.
 

@@ -34,6 +34,10 @@ class Runs:
     """Parts into which it is cut, each with a checkpoint at its end."""
     stall_s: Array
     restart_s: Array
+    begun_s: float = 0.0
+    """Billed before the first step."""
+    increment_s: float = 0.0
+    """Every bill is rounded up to whole ones; 0: none is. A stop ends a bill."""
 
     @property
     def part_s(self) -> Array:
@@ -66,6 +70,8 @@ class Simulated:
     on_demand_s: Array
     """Billed on on-demand machines to which it moved."""
     stops: Array
+    rounded_s: Array
+    """All that is billed with the start, every bill rounded up on its own."""
 
     @property
     def billed_s(self) -> Array:
@@ -94,7 +100,11 @@ def simulate(
             zero = np.zeros_like(state.now_s)
             moved_s = np.where(state.moved, state.on_demand_s, zero)
             return Simulated(
-                elapsed_s=state.now_s, spot_s=state.spot_s, on_demand_s=moved_s, stops=state.stops
+                elapsed_s=state.now_s,
+                spot_s=state.spot_s,
+                on_demand_s=moved_s,
+                stops=state.stops,
+                rounded_s=state.rounded_s,
             )
         for moved in (False, True):
             of = which[state.moved[which] == moved]
@@ -136,14 +146,28 @@ class _State:
     spot_s: Array
     on_demand_s: Array
     stops: Array
+    bill_s: Array
+    """Of the bill that is open."""
+    rounded_s: Array
+    """Of those that are closed."""
     moved: Array
 
     @classmethod
     def of(cls, runs: Runs) -> _State:
         """Return the beginning."""
         left = np.array(runs.segments, dtype=float)
-        zeros = [np.zeros_like(left) for _ in range(5)]
-        return cls(left, *zeros, moved=np.zeros(left.shape, dtype=bool))
+        zeros = [np.zeros_like(left) for _ in range(7)]
+        begun = cls(left, *zeros, moved=np.zeros(left.shape, dtype=bool))
+        begun.bill_s += runs.begun_s
+        return begun
+
+    def bill(self, runs: Runs, of: Array, ran_s: Array, closed: Array) -> None:
+        """Add to the bills of the runs `of`, and round up those that are closed."""
+        self.bill_s[of] += ran_s
+        over = of[closed]
+        bills_s, every_s = self.bill_s[over], runs.increment_s
+        self.rounded_s[over] += np.ceil(bills_s / every_s) * every_s if every_s else bills_s
+        self.bill_s[over] = 0.0
 
 
 def _turn(
@@ -162,6 +186,7 @@ def _turn(
     stopping.took(ran_s, stopped, of)
     state.now_s[of] += ran_s
     state.spot_s[of] += ran_s
+    state.bill(runs, of, ran_s, stopped | ended | handed)
     trained = np.maximum(0.0, (ran_s - begin_s) / part_s)
     # A stop goes back to a checkpoint; a run that hands over, or has notice, writes one first.
     done = np.where(handed | stopping.saved(of, stopped), trained, np.floor(trained))
@@ -224,6 +249,7 @@ def _turn_on_demand(
     state.begin_s[of] = runs.restart_s[of]
     state.now_s[of] += ran_s
     state.on_demand_s[of] += ran_s
+    state.bill(runs, of, ran_s, stopped | (whole_s <= ran_s))
     state.stops[of] += stopped
 
 

@@ -11,9 +11,11 @@ from typing import Literal
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Purchase, Recompute
+from ..cost.launch_cost import Lengths, is_coarse
 from ..cost.paid_whole import PaidWhole
 from ..cost.whole_job import expected_usd, start_up_s, training_s_within
-from ..goodput.expected_run import chances_within, elapsed_s
+from ..goodput.expected_run import chances_within, elapsed_s, mean_stops
+from ..goodput.priors import beside_steps_spread
 from ..goodput.restarts import Conditions
 from ..goodput.spread import DECILE
 from ..goodput.stops import Rented, State, conditions_of, stops_of
@@ -174,6 +176,21 @@ class Candidate:
             billing=self.choice.billing,
             paid_whole=self.paid_whole,
             chance_within=None if self.paid_whole is None else self._chance_within,
+            lengths=self._lengths(billed_s) if is_coarse(self.choice.billing) else None,
+        )
+
+    def _lengths(self, billed_s: float) -> Lengths:
+        """Return how long its machines are billed, where bills are rounded up by minutes or hours.
+
+        Args:
+            billed_s: on average, start included.
+        """
+        training_s, start_s = (self.steps or 0) * self.mean_step_s, start_up_s()
+        share = (billed_s - start_s) / (self.seconds - start_s)
+        return Lengths(
+            spread_s=training_s * math.hypot(self._width - 1 / self._width, beside_steps_spread()),
+            stops=mean_stops(training_s, self.stops),
+            chance_within=lambda seconds: self._chance_within((seconds - start_s) / share),
         )
 
     @property
@@ -183,12 +200,17 @@ class Candidate:
         return whole if whole is None else replace(whole, goes_on=self.limited_by is None)
 
     @property
-    def _chance_within(self) -> Callable[[float], float]:
-        """Seconds from the first step → the chance that the run takes no longer.
+    def _width(self) -> float:
+        """The factor to either end of 80 % of its step time.
 
         The step's interval is as wide to either side in logarithms, so its mean tells it.
         """
-        width = math.exp(DECILE * math.sqrt(2 * math.log(max(self.over_likely, 1.0))))
+        return math.exp(DECILE * math.sqrt(2 * math.log(max(self.over_likely, 1.0))))
+
+    @cached_property
+    def _chance_within(self) -> Callable[[float], float]:
+        """Seconds from the first step → the chance that the run takes no longer."""
+        width = self._width
         value_s = (self.steps or 0) * self.step_s
         training_s = Estimated(
             value=value_s, low=value_s / width, high=value_s * width, basis="analytic"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -129,9 +129,15 @@ def drawn(cases: Sequence[Case], count: int, rng: np.random.Generator) -> tuple[
     )
 
 
-def simulated(cases: Sequence[Case], count: int, rng: np.random.Generator) -> Simulated:
-    """Return what becomes of `count` runs of each case; arrays [cases x count]."""
+def simulated(
+    cases: Sequence[Case], count: int, rng: np.random.Generator, **bills: float
+) -> Simulated:
+    """Return what becomes of `count` runs of each case; arrays [cases x count].
+
+    `bills` are `begun_s` and `increment_s` of `Runs`.
+    """
     runs, _, factors = drawn(cases, count, rng)
+    runs = replace(runs, **bills)
     wait_s = repeated([c.stops.wait_s for c in cases], count)
     rates = rates_of(cases, count) * factors
     return simulate(runs, PoissonStops(rates, wait_s, rng, saved_chances(cases, count)), rng)

@@ -1,7 +1,9 @@
 """What a launch costs: its lines add up, billing rounds up, what is not known stays unknown."""
 
+import math
 from decimal import Decimal
 
+import numpy as np
 import pytest
 from answers import make_stops
 from hypothesis import example, given
@@ -11,11 +13,15 @@ from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Provider
 from gpuplan.planner.cost.launch_cost import (
     LaunchCost,
+    Lengths,
     billed_s,
     billed_seconds,
     launch_cost,
     startups,
 )
+from gpuplan.planner.cost.whole_job import expected_usd
+from gpuplan.planner.goodput.priors import beside_steps_spread, prior
+from gpuplan.planner.goodput.spread import DECILE, Spread
 from gpuplan.planner.plan.plan import Estimated
 
 AWS = load_catalogue().providers["aws"]
@@ -182,3 +188,88 @@ def test_every_assumed_number_has_its_source() -> None:
     for one in startups():
         assert one.high_s >= one.value_s >= 0
         assert len(one.source) > 20
+
+
+VULTR = load_catalogue().providers["vultr"]
+RARE = {"per_hour": 1e-9, "per_hour_low": 1e-9, "per_hour_high": 1e-9}
+
+
+@pytest.mark.parametrize("hours", [0.5, 2.3, 10.4, 60.0])
+@pytest.mark.parametrize("billing", [VULTR, VERDA, AWS], ids=["an hour", "ten minutes", "a second"])
+@pytest.mark.parametrize("known_to", [1.001, 1.05, 1.3])
+def test_what_is_expected_is_the_mean_of_the_bills_of_runs(
+    hours: float, billing: Provider, known_to: float
+) -> None:
+    """Runs are drawn without stops, and the bill of each rounded up by hand."""
+    s = hours * 3600
+    step = Estimated(value=s, low=s / known_to, high=s * known_to, basis="analytic")
+    said = launch_cost(
+        step,
+        nodes=1,
+        usd_per_hour=Decimal(100),
+        dearest_usd_per_hour=Decimal(100),
+        billing=billing,
+        stops=make_stops(**RARE, stall_s=0.0),
+    )
+    rng = np.random.default_rng(1)
+    z, slow = rng.standard_normal((2, 100_000))
+    beside = prior("beside_steps")
+    spread = Spread.of(1 + beside.value, 1 + beside.low, 1 + beside.high)
+    factors = np.exp(slow * np.where(slow > 0, spread.up, spread.down)) * (1 + beside.value)
+    start_s = sum(one.value_s for one in startups())
+    ran_s = start_s + s * np.exp(z * np.log(known_to) / DECILE) * factors
+    every_s = billing.billing_increment_s or 0
+    by_hand_usd = 100 * float((np.ceil(ran_s / every_s) * every_s).mean()) / 3600
+    assert float(said.usd_expected or 0) == pytest.approx(by_hand_usd, rel=0.005)
+
+
+def test_new_machines_after_a_stop_begin_a_bill_of_their_own() -> None:
+    """Each is rounded up by half an hour on average: 40 h with some 4 stops are 2 h more."""
+    often = make_stops(per_hour=0.1, per_hour_low=0.1, per_hour_high=0.1)
+    exact, hourly = cost(40, billing=None, stops=often), cost(40, billing=VULTR, stops=often)
+    assert exact.run is not None and exact.run.stops > 3
+    more_h = (hourly.hours_expected or 0) - (exact.hours_expected or 0)
+    assert more_h == pytest.approx(0.5 + exact.run.stops / 2, abs=0.01)
+    line = hourly.lines[-1]
+    assert line.name == "billing increment" and line.quantity == pytest.approx(2 * more_h)
+
+
+@given(
+    training_s=st.floats(600, 1e7),
+    per_hour=st.floats(1e-6, 0.05),
+    provider=st.sampled_from([VULTR, VERDA, AWS]),
+    known_to=st.floats(1.0, 1.4),
+)
+def test_the_search_expects_what_the_launch_does_whatever_bills_are_rounded_to(
+    training_s: float, per_hour: float, provider: Provider, known_to: float
+) -> None:
+    ends = {"low": training_s / known_to, "high": training_s * known_to}
+    step = Estimated(value=training_s, **ends, basis="analytic")
+    rates = {"per_hour_low": per_hour / 3, "per_hour_high": 3 * per_hour}
+    found = launch_cost(
+        step,
+        nodes=1,
+        usd_per_hour=Decimal(10),
+        dearest_usd_per_hour=Decimal(10),
+        billing=provider,
+        stops=make_stops(per_hour=per_hour, **rates),
+    )
+    run = found.run
+    assert run is not None
+    start_s = sum(one.value_s for one in startups())
+    ranked = expected_usd(
+        start_s + run.billed_s,
+        nodes=1,
+        usd_per_hour=10.0,
+        billing=provider,
+        lengths=Lengths(
+            spread_s=training_s * math.hypot(known_to - 1 / known_to, beside_steps_spread()),
+            stops=run.stops,
+            chance_within=lambda seconds: run.chance_within(
+                (seconds - start_s) * run.elapsed_s / run.billed_s
+            ),
+        ),
+    )
+    assert ranked == pytest.approx(float(found.usd_expected or 0), rel=0.005, abs=0.02)
+    assert found.usd_low is not None and found.usd_expected is not None
+    assert found.usd_low <= found.usd_expected <= (found.usd_high or 0)
