@@ -115,7 +115,7 @@ class Evaluation:
         else:
             self._worse += 1
         if self.ends_run and self._processes.is_first:
-            say(f"the loss has not fallen for {self._worse} evaluations: the run ends")
+            say(self._no_better())
         if self._processes.is_first:
             line = {"step": step, "time": time.time(), **found, "best_step": self.best_step}
             with (self._job.out_dir / EVALUATIONS_FILE).open("a", encoding="utf-8") as file:
@@ -126,6 +126,9 @@ class Evaluation:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps of it."""
+    def _no_better(self) -> str:
+        return f"the loss has not fallen for {self._worse} evaluations: the run ends"
+
         return {"best": self._best, "best_step": self.best_step, "worse": self._worse}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -134,6 +137,8 @@ class Evaluation:
         self.best_step = state["best_step"]
 
     def _over_all_samples(self, beat: Callable[[], None]) -> dict[str, float]:
+        if self.ends_run and self._processes.is_first:
+            say(f"{self._no_better()}; a larger --patience goes on")
         """Return the mean of every number over all samples, the same on every process."""
         sums: dict[str, Tensor] = {}
         if isinstance(self._metrics, ValidationMetrics):

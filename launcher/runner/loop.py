@@ -163,7 +163,7 @@ class Loop:
     def _steps(self) -> None:
         outcome, job = self._outcome, self._job
         first = outcome.step
-        while outcome.step < job.steps:
+        while outcome.step < job.steps and not self._evaluation.ends_run:
             self._profiler.begin(outcome.step + 1)
             self._parts.begin()
             made = self._feed.step(self._parts.mark)
@@ -183,8 +183,6 @@ class Loop:
                     self._stopping.pass_on(steps_left=job.steps - outcome.step)
                     break
             self._look_and_keep(before)
-            if self._evaluation.ends_run:
-                break
             self._checkpoints.name_if_done()
             if (outcome.step - first) % SLOW_RANK_EVERY == 0:
                 name_slow_ranks(self._processes, self._parts.of_step())

@@ -22,6 +22,12 @@ from ..outcome import Outcome
 from ..processes import Processes
 
 RECORD_FILE = "record.json"
+MEASURED = (
+    "measured",
+    "measured_parts_s",
+    "measured_peak_allocated_bytes",
+    "measured_peak_reserved_bytes",
+)
 
 
 def leave_record(
@@ -31,6 +37,8 @@ def leave_record(
     peaks = _peaks(processes)
     if processes.is_first:
         record = run_record(job, workload, trainer, processes, outcome, peaks)
+        if outcome.last_loss is None:
+            record |= _measured_before(job, outcome.step)
         write_atomically(job.out_dir / RECORD_FILE, json.dumps(record) + "\n")
 
 
@@ -77,6 +85,16 @@ def run_record(
         "last_loss": outcome.last_loss,
         "versions": {"torch": torch.__version__},
     }
+
+
+def _measured_before(job: Job, step: int) -> dict[str, Any]:
+    """Return what a record says that an earlier start left, for one that had no step to take."""
+    try:
+        earlier = json.loads((job.out_dir / RECORD_FILE).read_text(encoding="utf-8"))
+        kept = {name: earlier[name] for name in ("last_loss", *MEASURED)}
+        return kept if earlier["steps"] == step else {}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
 
 
 def _measured(outcome: Outcome, peaks: dict[str, float | None]) -> dict[str, Any]:

@@ -99,6 +99,30 @@ def test_what_cannot_be_evaluated_is_refused(tmp_path: Path) -> None:
 
 def test_samples_that_are_split_at_random_are_split_alike_in_both_functions(tmp_path: Path) -> None:
     train(
+    record = json.loads((tmp_path / "record.json").read_text())
+    again = run(job)
+    assert again.returncode == 0 and "a larger --patience goes on" in again.stderr
+    assert evaluations(tmp_path) == found and len(losses(tmp_path)) == last
+    then = json.loads((tmp_path / "record.json").read_text())
+    assert [then[one] for one in ("steps", "measured", "last_loss", "stopped")] == [
+        record[one] for one in ("steps", "measured", "last_loss", "stopped")
+    ]
+
+
+def test_metrics_of_what_the_model_gave_are_refused_under_stages(tmp_path: Path) -> None:
+    for name, layout, accum in (("alone", {}, 1), ("staged", {"pipeline": 2}, 2)):
+        job = make_job(
+            tmp_path / name,
+            MODEL,
+            plan=plan_of(layout, micro_batch=4, grad_accum=accum),
+            steps=2,
+            params={"again": True},
+            workers=0,
+            training=EVERY,
+        )
+        done = run(job, layout.get("pipeline", 1))
+        assert done.returncode == (name == "staged"), done.stderr[-2000:]
+    assert "calls the model, or a part of it, on what the model gave" in done.stderr
         tmp_path,
         REPOSITORY / "tests" / "support" / "split_samples_model.py",
         1,
