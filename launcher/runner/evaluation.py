@@ -38,6 +38,8 @@ from .lightning_validation import ValidationMetrics, has_validation, validation_
 from .loss_weights import loss_weights
 from .numerics import input_dtype
 from .parallel.parallelize import LossModule, SteadyDDP
+from .parallel.pipeline_parallel import StagedModel
+from .pipeline.passes import StagedPass
 from .processes import Processes
 from .reporting.metrics import say
 from .training import WholeModel
@@ -124,21 +126,21 @@ class Evaluation:
             say(f"evaluation after step {step}: {words}{' (best so far)' if is_best else ''}")
         return is_best
 
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps of it."""
     def _no_better(self) -> str:
         return f"the loss has not fallen for {self._worse} evaluations: the run ends"
 
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps of it."""
         return {"best": self._best, "best_step": self.best_step, "worse": self._worse}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take it back."""
         self._best, self._worse = float(state["best"]), int(state["worse"])
         self.best_step = state["best_step"]
-
-    def _over_all_samples(self, beat: Callable[[], None]) -> dict[str, float]:
         if self.ends_run and self._processes.is_first:
             say(f"{self._no_better()}; a larger --patience goes on")
+
+    def _over_all_samples(self, beat: Callable[[], None]) -> dict[str, float]:
         """Return the mean of every number over all samples, the same on every process."""
         sums: dict[str, Tensor] = {}
         if isinstance(self._metrics, ValidationMetrics):
@@ -152,10 +154,11 @@ class Evaluation:
         return self._means(sums)
 
     def _of_batch(
-        self, wrapped: LossModule, batch: Batch, samples: int
+        self, wrapped: LossModule | StagedPass, batch: Batch, samples: int
     ) -> dict[str, tuple[Tensor, Tensor]]:
         """Return, by name, (sum, weight) of a batch; a repeated one of no sample weighs nothing."""
         metrics = wrapped.measured(batch, self._metrics)
+        samples = samples if wrapped.knows else 0
         device = self._processes.device
         found: dict[str, tuple[Tensor, Tensor]] = {}
         for name, value in metrics.items():
@@ -210,7 +213,7 @@ class Evaluation:
 
 
 @contextmanager
-def at_rest(trainer: Trainer) -> Iterator[LossModule]:
+def at_rest(trainer: Trainer) -> Iterator[LossModule | StagedPass]:
     """Yield the module that holds the model, which does not train meanwhile."""
     wrapped = _inner(trainer)
     trainer.buffers.take_first()
@@ -250,7 +253,7 @@ def _dataset(workload: Workload, trainer: Trainer, *, seed: int) -> Any:
     So a file that splits its samples at random in both functions splits them in the same way.
 
     Raises:
-        UsageError: there is none, or the layout runs no evaluation.
+        UsageError: there is none.
         UserFileError: it has no length.
     """
     build = bound_function(workload, DATASET, reserved=0)
@@ -262,11 +265,6 @@ def _dataset(workload: Workload, trainer: Trainer, *, seed: int) -> Any:
             f"--eval-every is given, and {workload.name} has no {DATASET}().",
             fix=f"write {DATASET}() (docs/model-file.md), or leave --eval-every out.",
         )
-    if not isinstance(trainer.step.gradients, WholeModel):
-        raise UsageError(
-            "Evaluation is not run under pipeline stages.",
-            fix="choose a plan without them, or leave --eval-every out.",
-        )
     seed_everything(seed)
     dataset = build()
     if not has_places(dataset) or not len(dataset):
@@ -277,10 +275,13 @@ def _dataset(workload: Workload, trainer: Trainer, *, seed: int) -> Any:
     return dataset
 
 
-def _inner(trainer: Trainer) -> LossModule:
+def _inner(trainer: Trainer) -> LossModule | StagedPass:
     """Return the module that holds the model and its loss, without DDP, which only trains."""
-    assert isinstance(trainer.step.gradients, WholeModel)
-    module = trainer.step.gradients.module
+    gradients = trainer.step.gradients
+    if isinstance(gradients, StagedModel):
+        return gradients.passes
+    assert isinstance(gradients, WholeModel)
+    module = gradients.module
     inner = module.inner if isinstance(module, SteadyDDP) else module
     assert isinstance(inner, LossModule)
     return inner

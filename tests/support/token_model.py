@@ -9,10 +9,10 @@ IGNORED = -100
 LENGTH = 12
 
 
-def build_model(weighted: bool = True) -> nn.Module:
+def build_model(weighted: bool = True, blocks: int = 2) -> nn.Module:
     if not weighted:
         globals().pop("loss_weight", None)
-    return Decoder()
+    return Decoder(blocks)
 
 
 def make_batch(batch_size: int) -> dict[str, Tensor]:
@@ -39,8 +39,12 @@ def build_eval_dataset(held_out: int = 27) -> Dataset:
     return Texts(held_out)
 
 
-def compute_metrics(model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+def compute_metrics(
+    model: nn.Module, batch: dict[str, Tensor], again: bool = False
+) -> dict[str, Tensor]:
     guesses = model(batch["tokens"]).argmax(-1)
+    if again:
+        guesses = model(guesses).argmax(-1)
     known = batch["labels"] != IGNORED
     right = ((guesses == batch["labels"]) & known).sum(1) / known.sum(1)
     return {"loss": compute_loss(model, batch), "accuracy": right.mean()}
@@ -69,11 +73,11 @@ class Texts(Dataset):
 
 
 class Decoder(nn.Module):
-    def __init__(self):
+    def __init__(self, blocks: int):
         super().__init__()
         self.embedding = nn.Embedding(50, 16)
         self.blocks = nn.ModuleList(
-            nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.LayerNorm(16)) for _ in range(2)
+            nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.LayerNorm(16)) for _ in range(blocks)
         )
         self.head = nn.Linear(16, 50)
 

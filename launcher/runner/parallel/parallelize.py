@@ -55,6 +55,9 @@ class LossModule(nn.Module):
         with self._cast():
             return (self._measure or self._compute_loss)(self.model, batch)
 
+    knows = True
+    """Whether what a function finds is right on this rank."""
+
     def measured(self, batch: Batch, measure: Callable[[nn.Module, Batch], Any]) -> Any:
         """Return what a function finds of a batch.
 

@@ -17,6 +17,7 @@ from ..input.samples import seed_everything
 from ..job import Execution
 from ..loss_weights import LossWeights, loss_weights
 from ..numerics import input_dtype
+from ..pipeline.passes import StagedPass
 from ..pipeline.schedule import PipelineSchedule, StageCut, build_stages, cut_model, make_schedule
 from ..processes import Processes
 from ..training import Mark
@@ -26,8 +27,12 @@ from .parallelize import compile_blocks, spread
 class StagedModel:
     """Gradients of a model of which this rank runs one stage, or several interleaved ones."""
 
-    def __init__(self, schedule: PipelineSchedule, weights: LossWeights | None = None) -> None:
+    def __init__(
+        self, schedule: PipelineSchedule, passes: StagedPass, weights: LossWeights | None = None
+    ) -> None:
         self._schedule = schedule
+        self.passes = passes
+        """Runs functions of the whole model without gradients."""
         self._weights = weights
 
     def __call__(self, batches: Sequence[Batch], scale: Tensor | None, mark: Mark) -> Tensor | None:
@@ -91,4 +96,5 @@ def staged_model(
     stages = Stages(trained)
     stages.train()
     weights = loss_weights(workload, execution.layout, device)
-    return StagedModel(schedule, weights), stages, schedule.tied_copies()
+    passes = StagedPass(trained, modules, group, device)
+    return StagedModel(schedule, passes, weights), stages, schedule.tied_copies()

@@ -12,8 +12,8 @@ rotary tables need not travel; only the hidden state does:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from ....profiles.user_model.checks import Batch
-from .blocks import Director, first_tensor, with_tensor
+from .blocks import Act, Director, first_tensor, with_tensor
 from .cut import StageCut
 from .dataflow import LossFunction
 
@@ -116,6 +116,17 @@ class StageModule(nn.Module):
         paths = self.pipeline_cut.paths
         return [self.get_submodule(paths[index]) for index in self._pipeline_own]
 
+    @property
+    def pipeline_model(self) -> nn.Module:
+        """Return the whole model, of which other stages' parameters are zeros."""
+        return self._pipeline_model
+
+    @contextmanager
+    def pipeline_acting(self, act: Act) -> Iterator[None]:
+        """Let `act` decide what the blocks do, in the precision of the run."""
+        with self._pipeline_director.acting(act), self._pipeline_cast():
+            yield
+
     def forward(self, hidden: Tensor | None = None) -> Tensor:
         """Return the hidden state behind this stage; the scaled loss from the last one."""
         feed = self.pipeline_feed
@@ -128,7 +139,7 @@ class StageModule(nn.Module):
         ) -> Any:
             return self._enter(hidden, index, call, args, kwargs)
 
-        with self._pipeline_director.acting(act), self._pipeline_cast():
+        with self.pipeline_acting(act):
             try:
                 loss = self._pipeline_loss(self._pipeline_model, batch)
             except _StageEnd as end:

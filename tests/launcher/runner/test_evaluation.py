@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def evaluations(folder: Path) -> list[dict[str, Any]]:
 
 
 def trained(folder: Path, layout: dict[str, Any], micro: int, accum: int, **fields: Any) -> Any:
-    processes = layout.get("data", 1) * layout.get("tensor", 1)
+    processes = math.prod(layout.get(one, 1) for one in ("data", "tensor", "pipeline"))
     plan = plan_of(layout, micro_batch=micro, grad_accum=accum)
     options = {"steps": 5, "workers": 0, "training": EVERY, **fields}
     train(folder, MODEL, processes, plan=plan, **options)
@@ -39,17 +40,32 @@ def test_every_layout_finds_what_one_process_does(tmp_path: Path) -> None:
         ("fsdp2", {"data": 2, "shard": 2, "zero_stage": 3}),
         ("tp2", {"tensor": 2}),
         ("fsdp2.tp2", {"data": 2, "shard": 2, "zero_stage": 3, "tensor": 2}),
+        ("pp2", {"pipeline": 2}),
+        ("pp2.fsdp2", {"data": 2, "shard": 2, "zero_stage": 3, "pipeline": 2}),
+        ("tp2.pp2", {"pipeline": 2, "tensor": 2}),
     ):
-        found = trained(tmp_path / name, layout, 8 // layout.get("data", 1), 1)
+        micro, accum = 8 // layout.get("data", 1), layout.get("pipeline", 1)
+        found = trained(tmp_path / name, layout, micro // accum, accum)
         for key in ("loss", "accuracy"):
             expected = [line[key] for line in alone]
             assert [line[key] for line in found] == pytest.approx(expected, abs=1e-5), (name, key)
 
 
-def test_evaluating_changes_no_training(tmp_path: Path) -> None:
-    layout = {"data": 2, "shard": 2, "zero_stage": 3}
-    trained(tmp_path / "often", layout, 4, 1, training=TrainingOptions(eval_every_steps=1))
-    plan = plan_of(layout, micro_batch=4)
+def test_interleaved_stages_evaluate_too(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"params": {"blocks": 4}}
+    alone = trained(tmp_path / "alone", {}, 4, 2, **given)
+    staged = trained(tmp_path / "staged", {"pipeline": 2, "virtual_stages": 2}, 4, 2, **given)
+    for key in ("loss", "accuracy"):
+        assert [line[key] for line in staged] == pytest.approx([line[key] for line in alone])
+
+
+@pytest.mark.parametrize(
+    "layout", [{"data": 2, "shard": 2, "zero_stage": 3}, {"pipeline": 2}], ids=["fsdp2", "pp2"]
+)
+def test_evaluating_changes_no_training(tmp_path: Path, layout: dict[str, Any]) -> None:
+    accum = layout.get("pipeline", 1)
+    trained(tmp_path / "often", layout, 4, accum, training=TrainingOptions(eval_every_steps=1))
+    plan = plan_of(layout, micro_batch=4, grad_accum=accum)
 
     assert losses(tmp_path / "often") == train(
         tmp_path / "never", MODEL, 2, plan=plan, steps=5, workers=0
@@ -83,22 +99,6 @@ def test_the_best_is_kept_and_patience_ends_the_run(tmp_path: Path) -> None:
     kept = sorted(one.name for one in (tmp_path / "checkpoints").glob("step-*"))
     assert kept == [f"step-{best:08d}", f"step-{last:08d}"]
 
-
-def test_what_cannot_be_evaluated_is_refused(tmp_path: Path) -> None:
-    staged = plan_of({"pipeline": 2}, grad_accum=2)
-    job = make_job(tmp_path / "pp", MODEL, plan=staged, steps=2, workers=0, training=EVERY)
-    assert run(job, 2).returncode == 2
-    failure = json.loads((tmp_path / "pp" / "failure.json").read_text())
-    assert "pipeline stages" in failure["message"]
-
-    bare = MODEL.with_name("dataset_model.py")
-    job = make_job(tmp_path / "bare", bare, plan=plan_of(), steps=2, workers=0, training=EVERY)
-    done = run(job)
-    assert done.returncode == 2 and "has no build_eval_dataset()" in done.stderr
-
-
-def test_samples_that_are_split_at_random_are_split_alike_in_both_functions(tmp_path: Path) -> None:
-    train(
     record = json.loads((tmp_path / "record.json").read_text())
     again = run(job)
     assert again.returncode == 0 and "a larger --patience goes on" in again.stderr
@@ -123,6 +123,17 @@ def test_metrics_of_what_the_model_gave_are_refused_under_stages(tmp_path: Path)
         done = run(job, layout.get("pipeline", 1))
         assert done.returncode == (name == "staged"), done.stderr[-2000:]
     assert "calls the model, or a part of it, on what the model gave" in done.stderr
+
+
+def test_what_cannot_be_evaluated_is_refused(tmp_path: Path) -> None:
+    bare = MODEL.with_name("dataset_model.py")
+    job = make_job(tmp_path / "bare", bare, plan=plan_of(), steps=2, workers=0, training=EVERY)
+    done = run(job)
+    assert done.returncode == 2 and "has no build_eval_dataset()" in done.stderr
+
+
+def test_samples_that_are_split_at_random_are_split_alike_in_both_functions(tmp_path: Path) -> None:
+    train(
         tmp_path,
         REPOSITORY / "tests" / "support" / "split_samples_model.py",
         1,
