@@ -64,6 +64,26 @@ def test_what_from_pretrained_reads_has_the_evaluated_loss(base: Path, tuned: Pa
     assert AutoTokenizer.from_pretrained(written.folder)("1 + 1")["input_ids"]
 
 
+@pytest.mark.parametrize("layout", [{"tensor": 2}, {"pipeline": 2}], ids=["tp2", "pp2"])
+def test_every_layout_evaluates_what_one_process_does(
+    base: Path, tmp_path: Path, layout: dict[str, int]
+) -> None:
+    found = []
+    for folder, spread in ((tmp_path / "alone", {}), (tmp_path / "spread", layout)):
+        train(
+            folder,
+            REPOSITORY / "examples" / "finetune.py",
+            2 if spread else 1,
+            plan=plan_of(spread, micro_batch=4, grad_accum=2),
+            params={"base": str(base)},
+            steps=STEPS,
+            workers=0,
+            training=TrainingOptions(eval_every_steps=STEPS),
+        )
+        found.append(_evaluated(folder)["loss"])
+    assert found[1] == pytest.approx(found[0], abs=1e-5)
+
+
 def test_weights_in_several_files_are_the_same(tuned: Path, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 

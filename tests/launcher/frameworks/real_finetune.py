@@ -1,4 +1,4 @@
-"""The fine-tune of docs/running.md, as it is written there, from a checkpoint to `from_pretrained`.
+"""The fine-tunes of README.md and docs/running.md, as written there, up to `from_pretrained`.
 
 `make test-frameworks` runs this; `make test` does not collect it (tests/examples/test_finetune.py
 compares the losses of a shorter one).
@@ -12,13 +12,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 BLOCK = re.compile(r"^```text\n(python examples/finetune_inputs.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def test_the_commands_of_the_page_fine_tune_a_model(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
-    block = BLOCK.search(page)
+@pytest.mark.parametrize("page", ["README.md", "docs/running.md"])
+def test_the_commands_of_the_page_fine_tune_a_model(tmp_path: Path, page: str) -> None:
+    block = BLOCK.search((ROOT / page).read_text(encoding="utf-8"))
     assert block is not None
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
