@@ -14,6 +14,7 @@ from .csv_rows import read_accelerators, read_instances, read_offers, read_provi
 from .errors import PriceError
 from .listing.ownership import Ownership
 from .listing.sources import PriceSource
+from .terms.on_demand import without_on_demand
 from .terms.pricebook import Pricebook
 from .types import Accelerator, CommitmentRow, EvictionRow, Instance, Offer, Provider, Region
 
@@ -112,7 +113,9 @@ def read_catalogue(
     return Catalogue(
         accelerators=MappingProxyType({row.name: row for row in accelerators}),
         instances=MappingProxyType({(row.provider, row.instance_type): row for row in instances}),
-        offers=tuple(read_offers(data_dir / "offers.csv", validate=validate)),
+        offers=without_on_demand(
+            read_offers(data_dir / "offers.csv", validate=validate), curated_dir
+        ),
         cpu_offers=tuple(read_offers(curated_dir / "cpu_offers.csv", validate=validate)),
         providers=MappingProxyType({row.name: row for row in providers}),
         regions=MappingProxyType({(row.provider, row.name): row for row in regions}),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from ..clouds.interface import Refused
-from ..embedded import Catalogue
+from ..embedded import CURATED_DIR, Catalogue
+from ..terms.on_demand import NOT_ON_DEMAND_RULE, sold_otherwise
 from ..types import CommitmentRow
 from .gate import FARTHEST_FROM_KIN, LARGEST_CHANGE, OUTLIER_RULE, middle_prices
 
@@ -86,6 +87,9 @@ def _never_true(
     instance = catalogue.instances.get((row.provider, row.instance_type))
     if instance is None or instance.is_cpu:
         return "unmapped", "the catalogue does not have this instance type"
+    ways = sold_otherwise(CURATED_DIR).get((row.provider, row.instance_type))
+    if ways is not None:
+        return NOT_ON_DEMAND_RULE, f"it is sold {ways} alone, and a commitment is for other hours"
     without = on_demand.get(_place(row))
     if without is not None and row.usd_per_hour > without:
         years = f"committed for {row.term_years} year(s)"

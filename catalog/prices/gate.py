@@ -12,7 +12,8 @@ from decimal import Decimal
 from statistics import median
 
 from ..clouds.interface import PriceRow, Refused
-from ..embedded import Catalogue
+from ..embedded import CURATED_DIR, Catalogue
+from ..terms.on_demand import NOT_ON_DEMAND_RULE, sold_otherwise
 from ..types import EvictionRow, Offer
 from ..vocabulary import OfferPurchase
 
@@ -106,6 +107,9 @@ def _never_true(row: PriceRow, catalogue: Catalogue) -> tuple[str, str] | None:
     instance = catalogue.instances.get((row.provider, row.instance_type))
     if instance is None or instance.is_cpu:
         return "unmapped", "the catalogue does not have this instance type"
+    ways = sold_otherwise(CURATED_DIR).get((row.provider, row.instance_type))
+    if ways is not None and row.purchase == "on-demand":
+        return NOT_ON_DEMAND_RULE, f"it is sold {ways} alone"
     return None
 
 

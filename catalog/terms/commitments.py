@@ -9,8 +9,9 @@ from operator import attrgetter
 from pathlib import Path
 
 from ..csv_rows import build_row, columns_of, read_rows
-from ..embedded import DATA_DIR
+from ..embedded import CURATED_DIR, DATA_DIR
 from ..types import CommitmentRow
+from .on_demand import sold_otherwise
 
 COLUMNS = columns_of("provider,region,instance_type,term_years,usd_per_hour,price_date,source")
 TABLE = DATA_DIR / "commitments.csv"
@@ -27,7 +28,12 @@ def by_place(rows: Iterable[CommitmentRow]) -> dict[Place, tuple[CommitmentRow, 
 
 
 def commitments_of(provider: str, region: str, instance_type: str) -> tuple[CommitmentRow, ...]:
-    """Return the terms the package knows of a type in a region, shortest first."""
+    """Return the terms the package knows of a type in a region, shortest first.
+
+    What is not sold on demand has none: a commitment pays for hours on demand.
+    """
+    if (provider, instance_type) in sold_otherwise(CURATED_DIR):
+        return ()
     return _by_place().get((provider, region, instance_type), ())
 
 

@@ -59,7 +59,7 @@ def test_price_limit_and_purchase():
     assert all(o.spot_usd_per_hour is not None and o.spot_usd_per_hour <= Decimal(20) for o in spot)
     on_demand = select(purchase="on-demand")
     assert all(o.on_demand_usd_per_hour is not None for o in on_demand)
-    assert len(on_demand) == 2593
+    assert len(on_demand) == 2539
 
 
 def test_a_spot_price_that_promises_nothing_passes_no_limit():

@@ -64,3 +64,8 @@ def test_two_prices_of_one_plan_are_none() -> None:
 
 def test_an_instance_type_of_nobody_is_refused() -> None:
     assert rules(commitment("41", instance_type="p99.large")) == ["unmapped"]
+
+
+def test_what_is_not_sold_on_demand_has_no_commitment() -> None:
+    small = commitment("15", provider="gcp", region="us-central1", instance_type="a3-highgpu-2g")
+    assert rules(small, accept_changes=True) == ["not-on-demand"]

@@ -56,3 +56,11 @@ def test_spot_above_on_demand_is_refused() -> None:
 
 def test_an_instance_type_of_nobody_is_refused() -> None:
     assert rules(row("55", instance_type="p99.large")) == ["unmapped"]
+
+
+def test_what_is_not_sold_on_demand_has_no_such_price() -> None:
+    # Google lists one all the same: https://github.com/dstackai/gpuhunt/pull/176
+    small = {"provider": "gcp", "region": "us-central1", "instance_type": "a3-highgpu-1g"}
+    assert rules(row("11", **small), accept_changes=True) == ["not-on-demand"]
+    assert rules(row("3.5", purchase="spot", **small)) == []
+    assert rules(row("88", **(small | {"instance_type": "a3-highgpu-8g"}))) == []

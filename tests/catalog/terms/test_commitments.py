@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.catalog.terms.commitments import commitments_of, read_commitments
+from gpuplan.catalog.terms.commitments import by_place, commitments_of, read_commitments
 
 
 def test_the_terms_of_a_type_come_shortest_first() -> None:
@@ -20,12 +20,10 @@ def test_a_longer_commitment_never_costs_more_and_each_has_a_price() -> None:
     rows = read_commitments(validate=True)
     assert rows == read_commitments()
     assert len({(r.provider, r.region, r.instance_type, r.term_years) for r in rows}) == len(rows)
-    for row in rows:
-        prices = [
-            one.usd_per_hour for one in commitments_of(row.provider, row.region, row.instance_type)
-        ]
+    for terms in by_place(rows).values():
+        prices = [one.usd_per_hour for one in terms]
         assert prices == sorted(prices, reverse=True)
-        assert min(prices) > 0 and row.source
+        assert min(prices) > 0 and all(one.source for one in terms)
 
 
 def test_no_commitment_costs_more_than_the_price_without_one() -> None:
