@@ -346,7 +346,7 @@ def workload_facts(traced: Profile) -> WorkloadFacts:
         name=traced.name,
         parameters=traced.parameters,
         trainable_parameters=traced.trainable_parameters,
-        flops_per_sample=traced.flops.per_sample,
+        flops_per_sample=traced.flops_per_sample,
         tokens_per_sample=traced.tokens_per_sample,
     )
 

@@ -3,12 +3,16 @@
 A step is a sequence of *segments*: the forward, recompute or backward pass of one repeated block (a
 transformer layer, a residual stage), of the root between the blocks, or the optimizer step. Equal
 segments are stored once; `StepTrace.schedule` says in which order they run. Every size is affine in
-the micro-batch: `value(b) = base + per_sample · b`.
+the micro-batch, `value(b) = base + per_sample · b`, but where samples are compared with each other.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple, get_args
+
+from pydantic import GetCoreSchemaHandler, SerializerFunctionWrapHandler, model_serializer
+from pydantic_core import CoreSchema, core_schema
 
 from ..catalog.frozen import FrozenModel
 from ..catalog.vocabulary import Recompute, TensorPlan
@@ -62,14 +66,61 @@ CATEGORIES: tuple[Category, ...] = (
 
 
 class Affine(NamedTuple):
-    """A quantity that grows linearly with the micro-batch size."""
+    """A quantity that grows linearly with the micro-batch size, but for pairs of samples.
+
+    A matrix of the distances between b samples has b² = b + 2 · b(b-1)/2 elements: one per sample
+    and two per pair. Whatever is counted in whole numbers has whole coefficients.
+
+    >>> Affine(0, 1, 2).at(512) == 512**2
+    True
+    """
 
     base: float
     per_sample: float = 0
+    per_pair: float = 0
+    """For each of the b(b-1)/2 pairs of samples: 0 but where samples are compared."""
+    per_triple: float = 0
+    """For each of the b(b-1)(b-2)/6 triples, of which triplet losses try all."""
 
     def at(self, micro_batch: float) -> float:
         """Return the value at this micro-batch size."""
-        return self.base + self.per_sample * micro_batch
+        line = self.base + self.per_sample * micro_batch
+        if not self.per_pair and not self.per_triple:
+            return line
+        pairs = micro_batch * (micro_batch - 1) / 2
+        return line + self.per_pair * pairs + self.per_triple * pairs * (micro_batch - 2) / 3
+
+    @property
+    def grows(self) -> bool:
+        """Whether it depends on the micro-batch."""
+        return any(self[1:])
+
+    @property
+    def compares_samples(self) -> bool:
+        """Whether it grows faster than the micro-batch."""
+        return any(self[2:])
+
+    def times(self, factor: float) -> Affine:
+        """Return so many times this."""
+        return Affine(*(part * factor for part in self))
+
+    @classmethod
+    def total(cls, parts: Iterable[Affine]) -> Affine:
+        """Return the sum."""
+        return cls(*map(sum, zip(cls(0), *parts, strict=True)))
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[Affine], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Store pairs and triples only where there are some."""
+        schema = handler(source)
+        schema["serialization"] = core_schema.plain_serializer_function_ser_schema(_stored)
+        return schema
+
+
+def _stored(size: Affine) -> tuple[float, ...]:
+    return size if size[3] else size[: 2 + bool(size[2])]
 
 
 class Kernel(FrozenModel):
@@ -139,6 +190,24 @@ class MemoryStream(FrozenModel):
     """Last tick at which the backward pass of its own instance touches it; -1 for none."""
     kept: list[int] = []
     """1 if autocast keeps it until the forward pass ends (a 16-bit copy of a weight), else 0."""
+    bytes_per_pair: list[int] = []
+    """As of an `Affine`; empty where nothing compares samples."""
+    bytes_per_triple: list[int] = []
+
+    @property
+    def growth(self) -> tuple[list[int], ...]:
+        """The four columns of sizes, as in an `Affine`; of pairs and triples zeros where empty."""
+        zeros = [0] * len(self.bytes_base)
+        pairs, triples = self.bytes_per_pair or zeros, self.bytes_per_triple or zeros
+        return self.bytes_base, self.bytes_per_sample, pairs, triples
+
+    @model_serializer(mode="wrap")
+    def _without_empty_growth(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        stored = handler(self)
+        for name in ("bytes_per_pair", "bytes_per_triple"):
+            if not stored.get(name):
+                stored.pop(name, None)
+        return stored
 
 
 class StepTrace(FrozenModel):
@@ -297,6 +366,14 @@ class Profile(FrozenModel):
     def trained_parameters(self) -> int:
         """How many parameters get a gradient, and so an update and the optimizer's state."""
         return self.trainable_parameters - self.unused_parameters
+
+    @property
+    def flops_per_sample(self) -> float:
+        """Forward + backward FLOPs: where samples are compared, at the file's own micro-batch."""
+        own = self.default_micro_batch
+        if self.flops.compares_samples and own:
+            return self.flops.at(own) / own
+        return self.flops.per_sample
 
     @property
     def is_mostly_frozen(self) -> bool:

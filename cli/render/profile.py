@@ -71,9 +71,9 @@ def _model(profile: Profile) -> Iterable[Text]:
     yield Text.assemble((profile.name, "bold"), f" {params}" if params else "")
     yield _labelled("parameters", f"{profile.parameters:,}{_trainable(profile)}")
     tokens = profile.tokens_per_sample
-    work = f"{format_flops(profile.flops.per_sample)}FLOP per sample"
+    work = f"{format_flops(profile.flops_per_sample)}FLOP per sample"
     if tokens:
-        per_token = format_flops(profile.flops.per_sample / tokens)
+        per_token = format_flops(profile.flops_per_sample / tokens)
         work += f" of {tokens:,.0f} tokens · {per_token}FLOP per token"
     yield _labelled("work", f"{work}, forward and backward")
     facts = profile.optimizer

@@ -9,7 +9,7 @@ undone; from the second on a new gradient of the weight stands beside the sum of
 from __future__ import annotations
 
 from ...profiles.passes.residence import LOSS_CHUNKS
-from ...profiles.passes.storages import Storage, storages_of, with_storages
+from ...profiles.passes.storages import Storage, grows, storages_of, with_storages
 from ...profiles.profile import CATEGORIES, StepTrace
 
 
@@ -47,5 +47,5 @@ def _weight_gradient(step: StepTrace, rows: list[Storage]) -> Storage | None:
             break
     if first is None:
         return None
-    born = [row for row in rows if row["instance"] == first and row["bytes_per_sample"] == 0]
+    born = [row for row in rows if row["instance"] == first and not grows(row)]
     return max(born, key=lambda row: row["bytes_base"], default=None)

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from ...profiles.profile import CATEGORIES, StepTrace
+from ..growth import grown
 from ..parallelism.fsdp import Moment
 
 Array = np.ndarray
@@ -84,19 +85,19 @@ def envelope(trace: StepTrace, micro_batches: Array) -> Envelope:
     birth = np.asarray(stream.birth_tick)
     death = np.asarray(stream.death_tick)
     category = np.asarray(stream.category)
-    base = np.asarray(stream.bytes_base, dtype=np.float64)
-    per_sample = np.asarray(stream.bytes_per_sample, dtype=np.float64)
+    growth = np.array(stream.growth, dtype=np.float64)
+    base, grows = growth[0], np.asarray(growth[1:].any(axis=0))
 
     through = (birth < 0) & (death >= stream.end_tick)
-    category = with_kept(trace, death, category, per_sample)
+    category = with_kept(trace, death, category, grows)
     persistent = {
         name: rounded(base[through & (category == i)]) for i, name in enumerate(CATEGORIES)
     }
     moving = ~through
     ticks = stream.end_tick + 1
-    sizes = _rounded_sizes(base[moving], per_sample[moving], micro_batches)
+    sizes = _rounded_sizes(growth[:, moving], micro_batches)
     running = _running_totals(
-        birth[moving], death[moving], category[moving], per_sample[moving] == 0, sizes, ticks
+        birth[moving], death[moving], category[moving], ~grows[moving], sizes, ticks
     )
     starts = _plateau_starts(trace, running["gradients"][:, 0], ticks)
     transient = (
@@ -163,7 +164,7 @@ def _last_blocks(stays: Sequence[tuple[str, str | None]]) -> list[str | None]:
     return found
 
 
-def with_kept(trace: StepTrace, death: Array, category: Array, per_sample: Array) -> Array:
+def with_kept(trace: StepTrace, death: Array, category: Array, grows: Array) -> Array:
     """Return the categories, with what of the batch outlives backward among the activations.
 
     Logits that a loop's variable holds are no temporaries of the optimizer, which ranks divide.
@@ -176,7 +177,7 @@ def with_kept(trace: StepTrace, death: Array, category: Array, per_sample: Array
     if not stepping:
         return category
     temporary, activations = CATEGORIES.index("temporary"), CATEGORIES.index("activations")
-    kept = (category == temporary) & (per_sample > 0) & (death > min(stepping))
+    kept = (category == temporary) & grows & (death > min(stepping))
     return np.where(kept, activations, category)
 
 
@@ -207,10 +208,9 @@ def rounded(sizes: Array) -> float:
     return float((np.ceil(sizes / grain) * grain).sum())
 
 
-def _rounded_sizes(base: Array, per_sample: Array, micro_batches: Array) -> Array:
+def _rounded_sizes(growth: Array, micro_batches: Array) -> Array:
     """Return [storages, B] sizes as the allocator rounds them."""
-    sizes = base[:, None] + per_sample[:, None] * micro_batches[None, :]
-    return np.ceil(sizes / ALLOCATION_GRAIN_BYTES) * ALLOCATION_GRAIN_BYTES
+    return np.ceil(grown(growth, micro_batches) / ALLOCATION_GRAIN_BYTES) * ALLOCATION_GRAIN_BYTES
 
 
 def _running_totals(

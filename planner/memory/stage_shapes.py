@@ -63,7 +63,7 @@ class StageShapes:
         at = np.maximum(streams.instance, 0)
         sums = [
             np.bincount(at, weights=values * (streams.instance >= 0), minlength=width)
-            for values in (np.ones(len(at)), streams.base, streams.per_sample)
+            for values in (np.ones(len(at)), *streams.growth)
         ]
         for layer in range(self.layers):
             own = np.flatnonzero(self.blocks == layer)

@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from ...profiles.profile import CATEGORIES
+from ..growth import grown
 from ..parallelism.fsdp import Moment
 from ..parallelism.rank_trace import SplitTrace
 from ..parallelism.sequence_parallel import with_gathered
@@ -29,6 +30,7 @@ Array = np.ndarray
 
 ACTIVATIONS = CATEGORIES.index("activations")
 INPUTS = CATEGORIES.index("inputs")
+_GROWTH = ("bytes_base", "bytes_per_sample", "bytes_per_pair", "bytes_per_triple")
 GROUPS = ("gradients", "weight_copies", "activations", "inputs", "temporary")
 _GROUP_OF = {
     "gradients": "gradients",
@@ -45,8 +47,8 @@ class Streams:
 
     birth: Array
     death: Array
-    base: Array
-    per_sample: Array
+    growth: Array
+    """[4, storages] bytes of each, as in an `Affine`."""
     group: Array
     """Index into `GROUPS`."""
     saved: Array
@@ -99,25 +101,26 @@ def streams_of(share: SplitTrace, context: int) -> Streams:
     plain = {
         "birth_tick": np.asarray(memory.birth_tick),
         "death_tick": np.asarray(memory.death_tick),
-        "bytes_base": np.ceil(np.asarray(memory.bytes_base) * weights),
-        "bytes_per_sample": np.ceil(np.asarray(memory.bytes_per_sample) * tokens),
+        **{
+            name: np.ceil(np.asarray(column) * (weights if name == "bytes_base" else tokens))
+            for name, column in zip(_GROWTH, memory.growth, strict=True)
+        },
         "category": np.asarray(memory.category),
         "instance": np.asarray(memory.instance),
         "entered": np.asarray(memory.entered or [-1] * len(weights)),
     }
     stream = with_gathered(plain, trace, share.gathered)
-    birth, death, base, per_sample, category = (
-        stream[name]
-        for name in ("birth_tick", "death_tick", "bytes_base", "bytes_per_sample", "category")
-    )
+    birth, death, category = (stream[name] for name in ("birth_tick", "death_tick", "category"))
+    growth = np.stack([stream[name] for name in _GROWTH])
+    base, grows = growth[0], np.asarray(growth[1:].any(axis=0))
     end_tick = memory.end_tick
     through = (birth < 0) & (death >= end_tick)
-    saved = ((category == ACTIVATIONS) | (category == INPUTS)) & (per_sample > 0)
+    saved = ((category == ACTIVATIONS) | (category == INPUTS)) & grows
     persistent = {
         name: rounded(base[through & (category == i)]) for i, name in enumerate(CATEGORIES)
     }
     moving = ~through
-    group = _groups(with_kept(trace, death, category, per_sample), per_sample)
+    group = _groups(with_kept(trace, death, category, grows), grows)
     phase = [trace.segments[i].phase for i in trace.schedule]
     block = [trace.segments[i].block for i in trace.schedule]
     names = {name for name in block if name is not None}
@@ -126,8 +129,7 @@ def streams_of(share: SplitTrace, context: int) -> Streams:
     return Streams(
         birth=birth[moving],
         death=death[moving],
-        base=base[moving],
-        per_sample=per_sample[moving],
+        growth=growth[:, moving],
         group=group[moving],
         saved=saved[moving],
         instance=stream["instance"][moving],
@@ -166,12 +168,12 @@ def _shares_of(share: SplitTrace, context: int) -> tuple[Array, Array]:
     return weights, tokens
 
 
-def _groups(category: Array, per_sample: Array) -> Array:
+def _groups(category: Array, grows: Array) -> Array:
     codes = np.array(
         [GROUPS.index(_GROUP_OF.get(name, "temporary")) for name in CATEGORIES], dtype=int
     )
     found = codes[category]
-    copies = (category == ACTIVATIONS) & (per_sample == 0)
+    copies = (category == ACTIVATIONS) & ~grows
     return np.where(copies, GROUPS.index("weight_copies"), found)
 
 
@@ -200,7 +202,7 @@ def stage_shape(
     )
     birth, death, sees = _strung(streams, own, kept)
     rows = kept[sees]
-    sizes = streams.base[rows, None] + streams.per_sample[rows, None] * micro_batches[None, :]
+    sizes = grown(streams.growth[:, rows], micro_batches)
     sizes = np.ceil(sizes / ALLOCATION_GRAIN_BYTES) * ALLOCATION_GRAIN_BYTES
     lengths = np.where(own, np.diff(streams.starts), 0)
     ticks = int(lengths.sum())
@@ -299,4 +301,4 @@ def _saved(streams: Streams, own: Array, kept: Array, micro_batches: Array) -> A
     tick = streams.starts[turning[0]] if len(turning) else streams.starts[-1] - 1
     alive = (streams.birth[kept] < tick) & (streams.death[kept] >= tick) & streams.saved[kept]
     rows = kept[alive]
-    return streams.base[rows].sum() + streams.per_sample[rows].sum() * micro_batches
+    return grown(streams.growth[:, rows].sum(axis=1, keepdims=True), micro_batches)[0]

@@ -247,7 +247,7 @@ def _linear(
     shape = styles.shapes[kernel.module]
     divided = shape.width_out if style == "column" else shape.width_in
     other = shape.width_in if style == "column" else shape.width_out
-    free = [name for name in ("m", "n", "k") if not kernel.dims[name].per_sample]
+    free = [name for name in ("m", "n", "k") if not kernel.dims[name].grows]
     candidates = [name for name in free if kernel.dims[name].base == divided]
     if divided == other and len(candidates) == 2:
         candidates = [_square_axis(kernel, style, backward)]
@@ -255,7 +255,7 @@ def _linear(
     if candidates:
         factors[candidates[0]] = styles.share(kernel.module, split.tensor)
     for name in ("m", "n", "k"):
-        if kernel.dims[name].per_sample:
+        if kernel.dims[name].grows:
             factors[name] = 1 / split.context
     return _product(kernel, factors)
 
@@ -266,7 +266,7 @@ def _square_axis(kernel: Kernel, style: str, backward: bool) -> str:
     Forward is (tokens, out, in), the input's gradient (tokens, in, out), the weight's (out, in,
     tokens).
     """
-    if kernel.dims["k"].per_sample:
+    if kernel.dims["k"].grows:
         return "m" if style == "column" else "n"
     return "n" if (style == "column") != backward else "k"
 
@@ -277,7 +277,7 @@ def _expert_product(kernel: Kernel, split: Split) -> tuple[Kernel, tuple[float, 
     The `tensor` ranks of a micro-batch hold its tokens in equal parts.
     """
     tokens = split.expert / (split.tensor * split.context)
-    factors = {name: tokens if kernel.dims[name].per_sample else 1.0 for name in ("m", "n", "k")}
+    factors = {name: tokens if kernel.dims[name].grows else 1.0 for name in ("m", "n", "k")}
     factors["batch"] = 1 / split.expert
     part, shares = _product(kernel, factors)
     dims = {**part.dims, SPLIT_EXPERTS: kernel.dims["batch"]}
@@ -294,15 +294,15 @@ def _product(kernel: Kernel, factors: dict[str, float]) -> tuple[Kernel, tuple[f
     """Return a product with scaled dimensions, and the share of its result."""
     batch = factors.get("batch", 1.0)
     m, n, k = (factors[name] for name in ("m", "n", "k"))
-    dims = {name: _times(size, factors.get(name, 1.0)) for name, size in kernel.dims.items()}
+    dims = {name: size.times(factors.get(name, 1.0)) for name, size in kernel.dims.items()}
     written = batch * m * n
     read = batch * (m * k + k * n) / 2
     part = kernel.model_copy(
         update={
             "dims": dims,
-            "flops": _times(kernel.flops, batch * m * n * k),
-            "bytes_read": _times(kernel.bytes_read, read),
-            "bytes_written": _times(kernel.bytes_written, written),
+            "flops": kernel.flops.times(batch * m * n * k),
+            "bytes_read": kernel.bytes_read.times(read),
+            "bytes_written": kernel.bytes_written.times(written),
         }
     )
     return part, (written, written)
@@ -313,12 +313,12 @@ def _attention(
 ) -> tuple[Kernel, tuple[float, float]]:
     share = 1 / (split.tensor * split.context)
     dims = dict(kernel.dims)
-    dims["heads"] = _times(dims["heads"], 1 / split.tensor)
+    dims["heads"] = dims["heads"].times(1 / split.tensor)
     if styles.heads:
         dims["kv_heads"] = Affine(styles.heads.keys_of_rank(split.tensor))
-    dims["seq_q"] = _times(dims["seq_q"], 1 / split.context)
+    dims["seq_q"] = dims["seq_q"].times(1 / split.context)
     part = _scaled(kernel, 1.0, share)
-    return part.model_copy(update={"dims": dims, "flops": _times(kernel.flops, share)}), (1, share)
+    return part.model_copy(update={"dims": dims, "flops": kernel.flops.times(share)}), (1, share)
 
 
 def _scaled(kernel: Kernel, weights: float, tokens: float) -> Kernel:
@@ -327,7 +327,7 @@ def _scaled(kernel: Kernel, weights: float, tokens: float) -> Kernel:
         return kernel
 
     def scale(size: Affine) -> Affine:
-        return Affine(size.base * weights, size.per_sample * tokens)
+        return Affine(size.base * weights, *(part * tokens for part in size[1:]))
 
     return kernel.model_copy(
         update={
@@ -337,7 +337,3 @@ def _scaled(kernel: Kernel, weights: float, tokens: float) -> Kernel:
             "bytes_written": scale(kernel.bytes_written),
         }
     )
-
-
-def _times(size: Affine, factor: float) -> Affine:
-    return Affine(size.base * factor, size.per_sample * factor)

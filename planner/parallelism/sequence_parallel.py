@@ -63,6 +63,8 @@ def with_gathered(
             "death_tick": trace.start_tick[at] + trace.segments[index].offsets[one.last_kernel] + 1,
             "bytes_base": 0,
             "bytes_per_sample": round(one.bytes_per_sample),
+            "bytes_per_pair": 0,
+            "bytes_per_triple": 0,
             "category": TEMPORARY,
             "instance": at,
         }

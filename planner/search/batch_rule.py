@@ -143,10 +143,7 @@ def compares_samples(profile: Profile) -> bool:
     segments = (segment for step in profile.steps[:1] for segment in step.segments)
     forward = [segment for segment in segments if segment.phase == "forward"]
     kernels = (k for segment in forward for k in segment.kernels if k.kind == "gemm")
-    if any(
-        k.dims["m"].per_sample > 0 and k.dims["n"].per_sample > 0 and not k.dims["batch"].per_sample
-        for k in kernels
-    ):
+    if any(k.dims["m"].grows and k.dims["n"].grows and not k.dims["batch"].grows for k in kernels):
         return True
     return measures_distances(profile)
 
@@ -161,8 +158,11 @@ def measures_distances(profile: Profile) -> bool:
 def _grows_with_square(size: Affine | None) -> bool:
     """Return whether a size grows with the square of the batch, as a matrix of distances does.
 
-    The line through B² at two sizes, 2 and 3 samples at least, is below 0 at 1.2 samples or more.
+    Where no larger batch could be traced, the line through B² at two sizes, 2 and 3 samples at
+    least, is below 0 at 1.2 samples or more.
     """
+    if size is not None and size.compares_samples:
+        return True
     if size is None or size.per_sample <= 0:
         return False
     return size.base <= -SQUARE_FROM_SAMPLES * size.per_sample

@@ -35,14 +35,12 @@ def _merged(run: list[Kernel]) -> Kernel:
     if len(run) == 1:
         return run[0]
     last = run[-1]
-    read = _sum([k.bytes_read for k in run])
-    inner = _sum([k.bytes_written for k in run[:-1]])
-    largest = max((k.bytes_read for k in run), key=lambda a: a.base + a.per_sample)
-    kept = Affine(
-        max(read.base - inner.base, largest.base),
-        max(read.per_sample - inner.per_sample, largest.per_sample),
-    )
-    heaviest = max(run, key=lambda k: k.bytes_read.per_sample + k.bytes_read.base)
+    read = Affine.total(k.bytes_read for k in run)
+    inner = Affine.total(k.bytes_written for k in run[:-1])
+    heaviest = max(run, key=lambda k: sum(k.bytes_read))
+    largest = heaviest.bytes_read
+    parts = zip(read, inner, largest, strict=True)
+    kept = Affine(*(max(all_read - made, least) for all_read, made, least in parts))
     return heaviest.model_copy(
         update={
             "op": "+".join(dict.fromkeys(k.op for k in run)),
@@ -51,7 +49,3 @@ def _merged(run: list[Kernel]) -> Kernel:
             "launches": 1,
         }
     )
-
-
-def _sum(parts: list[Affine]) -> Affine:
-    return Affine(sum(a.base for a in parts), sum(a.per_sample for a in parts))

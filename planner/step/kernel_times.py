@@ -13,6 +13,7 @@ from ...profiles.curves.device_curves import DeviceCurves, StreamKind
 from ...profiles.curves.gemm import GemmShapes
 from ...profiles.profile import Affine, Kernel, KernelKind
 from ..constants import Constants
+from ..growth import grown
 
 Array = np.ndarray
 
@@ -117,8 +118,8 @@ class KernelTable:
         return self._at([k.flops for k in self._kernels])
 
     def _at(self, values: Sequence[Affine]) -> Array:
-        table = np.array(values, dtype=np.float64).reshape(-1, 2)
-        return table[:, :1] + table[:, 1:] * self._micro_batches[None, :]
+        table = np.array(values, dtype=np.float64).reshape(-1, len(Affine._fields))
+        return grown(table.T, self._micro_batches)
 
     def _dims_of(self, rows: Sequence[int]) -> dict[str, Array]:
         key = tuple(rows)
@@ -144,7 +145,7 @@ class KernelTable:
         weight's gradient, whose rows do not grow with the micro-batch, finds both.
         """
         dims = self._dims_of(rows)
-        makes = np.array([[self._kernels[row].dims["m"].per_sample > 0] for row in rows])
+        makes = np.array([[self._kernels[row].dims["m"].grows] for row in rows])
         elements = dims["batch"] * dims["k"] * (dims["m"] + dims["n"] / 2)
         return makes * elements
 
@@ -153,7 +154,7 @@ class KernelTable:
         dims = self._dims_of(rows)
         sizes = {name: dims[name] for name in ("m", "n", "k")}
         grows = {
-            name: np.array([[self._kernels[row].dims[name].per_sample > 0] for row in rows])
+            name: np.array([[self._kernels[row].dims[name].grows] for row in rows])
             for name in sizes
         }
         tokens = sum(np.where(grows[name], size, 0) for name, size in sizes.items())

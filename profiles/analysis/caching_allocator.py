@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...catalog.units import MIB
-from ..profile import CATEGORIES, Category, MemoryStream, StepTrace
+from ..profile import CATEGORIES, Affine, Category, MemoryStream, StepTrace
 
 ROUND_BYTES = 512
 SMALL_REQUEST_BYTES = 1 * MIB
@@ -162,10 +162,7 @@ def replay(
         PoolExhaustedError: the step needs more than `limit_bytes`.
     """
     memory = step.memory
-    sizes = [
-        base + per_sample * micro_batch
-        for base, per_sample in zip(memory.bytes_base, memory.bytes_per_sample, strict=True)
-    ]
+    sizes = [round(Affine(*size).at(micro_batch)) for size in zip(*memory.growth, strict=True)]
     kept = _gradients(step) if keeps_gradients else frozenset[int]()
     pool = _Pool(memory, sizes, limit_bytes, kept)
     pool.run(state_from_tick=_first_tick(step, "optimizer"))

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..profile import CATEGORIES, KERNEL_KINDS, StepTrace
-from .storages import Storage, kernel_ticks, storages_of, with_storages
+from .storages import Storage, grows, kernel_ticks, storages_of, with_storages
 
 _ACTIVATIONS = CATEGORIES.index("activations")
 _PRODUCTS = frozenset(
@@ -90,7 +90,7 @@ def _fuse(block: _Block, rows: list[Storage], kinds: dict[int, int]) -> set[int]
         until = max(rows[number]["inside_tick"] for number in gone)
         for row in rows:
             enters = row["entered"] == block.forward and row["death_tick"] > block.start_tick
-            if enters and row["bytes_per_sample"] and row["inside_tick"] < until:
+            if enters and grows(row) and row["inside_tick"] < until:
                 row["death_tick"] = max(row["death_tick"], until + 1)
                 row["category"] = _ACTIVATIONS
     return gone
@@ -124,7 +124,7 @@ def _is_made_again(row: Storage, block: _Block, kinds: dict[int, int]) -> bool:
     return (
         row["category"] == _ACTIVATIONS
         and row["producer"] in _FUSED
-        and row["bytes_per_sample"] > 0
+        and grows(row)
         and row["entered"] < 0
         and row["outside_tick"] < 0
         and row["inside_tick"] >= block.end_tick

@@ -25,7 +25,7 @@ from ..profile import (
     Segment,
     StepTrace,
 )
-from .storages import Storage, storages_of
+from .storages import GROWTH, Storage, storages_of
 
 TENSORS_PER_LAUNCH = (110, 64, 48, 36, 30)
 CHUNK_ELEMENTS = 65536
@@ -374,13 +374,11 @@ def _memory(step: StepTrace, work: _Work, start: int, instance: int) -> MemorySt
 
     def new(size: float, birth: int, death: int, category: int, born_in: int) -> Storage:
         values: dict[str, Any] = dict.fromkeys(columns, -1)
-        if "kept" in values:
-            values["kept"] = 0
+        values |= {name: 0 for name in ("kept", *GROWTH) if name in values}
         return values | {
             "birth_tick": birth,
             "death_tick": death,
             "bytes_base": round(size),
-            "bytes_per_sample": 0,
             "category": category,
             "instance": born_in,
             **({"producer": _KIND} if "producer" in values and born_in >= 0 else {}),

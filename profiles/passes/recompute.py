@@ -197,7 +197,9 @@ class _Memory:
         self.shift = shift
         self.recompute = recompute
         self.columns = {
-            name: np.asarray(getattr(memory, name), dtype=np.int64) for name in _COLUMNS
+            name: np.asarray(values, dtype=np.int64)
+            for name, values in memory
+            if isinstance(values, list) and values
         }
         self._forward_end = min(
             (
@@ -261,7 +263,7 @@ class _Memory:
     ) -> MemoryStream:
         """Return both lives by birth; rows born at once keep their order."""
         row = np.concatenate([np.arange(len(first["birth_tick"])), again])
-        columns = {name: np.concatenate([first[name], second[name][again]]) for name in _COLUMNS}
+        columns = {name: np.concatenate([first[name], second[name][again]]) for name in first}
         order = np.lexsort((row, columns["birth_tick"]))
         columns["death_tick"] = np.minimum(columns["death_tick"], self.shift.end_tick)
         return MemoryStream(
@@ -312,7 +314,7 @@ class _Memory:
             return np.where(old[name] >= 0, self.shift.birth(old[name]), -1)
 
         return {
-            **{name: old[name] for name in ("bytes_base", "bytes_per_sample", "producer", "kept")},
+            **{name: values for name, values in old.items() if name in _UNMOVED},
             "entered": self._new_index[old["entered"]],
             "outside_tick": moved("outside_tick"),
             "inside_tick": moved("inside_tick"),
@@ -347,4 +349,6 @@ class _RerunRows:
         )
 
 
-_COLUMNS = [name for name in MemoryStream.model_fields if name != "end_tick"]
+_UNMOVED = frozenset(
+    {"bytes_base", "bytes_per_sample", "bytes_per_pair", "bytes_per_triple", "producer", "kept"}
+)

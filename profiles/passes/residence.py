@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from ..profile import CATEGORIES, Affine, StepTrace
 from .loss import Loss, with_loss
-from .storages import Storage, storages_of, with_storages
+from .storages import Storage, grows, storages_of, with_storages
 from .torchscript_gelu import with_scripted_gelu
 
 _PARAMETERS, _GRADIENTS = CATEGORIES.index("parameters"), CATEGORIES.index("gradients")
@@ -101,12 +101,13 @@ def resident(step: StepTrace, residence: Residence) -> StepTrace:
 
 def offloaded_activation_bytes(step: StepTrace) -> Affine:
     """Return bytes of one micro-batch that leave for the host, and come back, each once."""
-    base = per_sample = 0
-    for row in storages_of(step.memory):
-        if row["category"] == _ACTIVATIONS and _absence(step, row) is not None:
-            base += row["bytes_base"]
-            per_sample += row["bytes_per_sample"]
-    return Affine(base, per_sample)
+    return Affine.total(
+        Affine(*size)
+        for row, size in zip(
+            storages_of(step.memory), zip(*step.memory.growth, strict=True), strict=True
+        )
+        if row["category"] == _ACTIVATIONS and _absence(step, row) is not None
+    )
 
 
 def _is_of_optimizer(step: StepTrace, row: Storage) -> bool:
@@ -178,7 +179,7 @@ def _stays(step: StepTrace, row: Storage) -> Iterator[Storage]:
 def _absence(step: StepTrace, row: Storage) -> tuple[int, int] | None:
     """Return the ticks between which a saved activation is on the host; None if it never is."""
     made = row["instance"]
-    if made < 0 or not row["bytes_per_sample"]:
+    if made < 0 or not grows(row):
         return None
     if step.segments[step.schedule[made]].phase != "forward" or made + 2 >= len(step.schedule):
         return None

@@ -8,12 +8,19 @@ from ..profile import Kernel, MemoryStream, StepTrace
 
 Storage = dict[str, int]
 """One storage: a value of each column that the trace's `MemoryStream` has."""
+GROWTH = ("bytes_per_sample", "bytes_per_pair", "bytes_per_triple")
+"""Columns of what grows with the micro-batch."""
 
 
 def storages_of(stream: MemoryStream) -> list[Storage]:
     """Return the storages in order of birth; columns that a trace does not have are left out."""
     columns = {name: value for name, value in stream if isinstance(value, list) and value}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def grows(row: Storage) -> bool:
+    """Return whether a storage depends on the micro-batch."""
+    return any(row.get(name) for name in GROWTH)
 
 
 def with_storages(step: StepTrace, storages: Sequence[Storage]) -> StepTrace:

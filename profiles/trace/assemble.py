@@ -1,4 +1,4 @@
-"""From a step recorded at two micro-batch sizes to a StepTrace: segments, schedule, memory."""
+"""From a step recorded at two micro-batch sizes or more to its segments, schedule and memory."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..profile import KERNEL_KINDS, Kernel, MemoryStream, Numerics, Segment, StepTrace
+from ..profile import KERNEL_KINDS, Affine, Kernel, MemoryStream, Numerics, Segment, StepTrace
 from .kernels.count import count, kind_of
-from .kernels.kernel_numbers import Counts, affine, line, make_kernel
+from .kernels.kernel_numbers import Counts, affine, law, make_kernel
 from .kernels.operations import Call, op_name
 from .recorded import Built, RecordedStep
 from .recording import storages as rec
@@ -19,18 +19,25 @@ from .recording.recorder import BlockExecution, Recorder
 class PairedRuns:
     """The same step at a small and at a large micro-batch.
 
-    The large one has an optimizer step only where that depends on the batch.
+    The large one has an optimizer step only where that depends on the batch, and so have larger
+    ones, of a model that compares samples with each other.
     """
 
     numerics: Numerics
     built: Built
     small: RecordedStep
     large: RecordedStep
+    larger: tuple[RecordedStep, ...] = ()
 
     @property
-    def sizes(self) -> tuple[int, int]:
-        """Return both micro-batch sizes."""
-        return self.small.size, self.large.size
+    def steps(self) -> tuple[RecordedStep, ...]:
+        """Return the steps from the smallest to the largest."""
+        return self.small, self.large, *self.larger
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Return their micro-batch sizes."""
+        return tuple(step.size for step in self.steps)
 
     @property
     def optimizers_grow(self) -> bool:
@@ -39,8 +46,11 @@ class PairedRuns:
 
     def difference(self) -> str:
         """Return the first difference in words, or an empty string."""
+        return next(filter(None, map(self._difference_of, self.steps[1:])), "")
+
+    def _difference_of(self, other_step: RecordedStep) -> str:
         small = _before_optimizer(self.small)
-        large = _before_optimizer(self.large)
+        large = _before_optimizer(other_step)
         for one, other in zip(small, large, strict=False):
             first = [op_name(call.func) for call, _, _ in one.calls]
             second = [op_name(call.func) for call, _, _ in other.calls]
@@ -48,11 +58,11 @@ class PairedRuns:
                 return _first_difference(first, second)
         if len(small) != len(large):
             return f"{len(small)} parts at one size, {len(large)} at the other"
-        return self._row_difference()
+        return self._row_difference(other_step)
 
-    def _row_difference(self) -> str:
-        ends = self.small.optimizer_tick, self.large.optimizer_tick
-        rows = self.small.recorder.rows, self.large.recorder.rows
+    def _row_difference(self, other_step: RecordedStep) -> str:
+        ends = self.small.optimizer_tick, other_step.optimizer_tick
+        rows = self.small.recorder.rows, other_step.recorder.rows
         sides = [
             [
                 (birth, min(death, end), producer)
@@ -118,8 +128,9 @@ class _Segments:
         segments: dict[tuple[Any, ...], int] = {}
         made: list[Segment] = []
         schedule: list[int] = []
-        for small, large in self._pairs():
-            keys = tuple(self._keys(small, large))
+        for same in self._same():
+            small = same[0]
+            keys = tuple(self._keys(same))
             group = None if small.block is None else self._group_of[small.block][0]
             offsets = tuple(tick - small.start_tick for tick in small.ticks)
             key = (small.phase, group, keys, offsets)
@@ -137,19 +148,20 @@ class _Segments:
             schedule.append(segments[key])
         return tuple(made), schedule
 
-    def _pairs(self) -> Iterator[tuple[BlockExecution, BlockExecution]]:
-        large = self.runs.large.recorder.instances
-        for index, small in enumerate(self.runs.small.recorder.instances):
+    def _same(self) -> Iterator[tuple[BlockExecution, ...]]:
+        """Yield each instance as it is at every size."""
+        for at, small in enumerate(self.runs.small.recorder.instances):
             grows = small.phase != "optimizer" or self.runs.optimizers_grow
-            yield small, large[index] if grows else small
+            yield tuple(step.recorder.instances[at] if grows else small for step in self.runs.steps)
 
-    def _keys(self, small: BlockExecution, large: BlockExecution) -> Iterator[tuple[Any, ...]]:
-        for (one, path, weighs), (other, _, _) in zip(small.calls, large.calls, strict=True):
+    def _keys(self, same: tuple[BlockExecution, ...]) -> Iterator[tuple[Any, ...]]:
+        small = same[0]
+        for one in zip(*(instance.calls for instance in same), strict=True):
+            _, path, weighs = one[0]
             module = self._in_first(path, small.block)
-            key = (self._number(one), self._number(other), module, weighs)
+            key = (*(self._number(call) for call, _, _ in one), module, weighs)
             if key not in self._kernels:
-                counts = self._count(one), self._count(other)
-                numbers = affine(*counts, self.runs.sizes)
+                numbers = affine([self._count(call) for call, _, _ in one], self.runs.sizes)
                 if small.phase == "optimizer" and numbers["kind"] != "gemm":
                     numbers["kind"] = "optimizer"
                 self._kernels[key] = make_kernel(numbers, module=module, linear=weighs)
@@ -173,22 +185,17 @@ class _Segments:
 
 def _memory(runs: PairedRuns) -> MemoryStream:
     recorder = runs.small.recorder
-    rows, large = recorder.rows, runs.large.recorder.rows
+    rows = recorder.rows
     # One past the last operation: what the end of the step frees is dead before it.
     end_tick = recorder.tick + 1
     deaths = [min(death, end_tick) for death in rows.death]
     forward_of = _first_forward(recorder)
-    lines = [
-        line(size, large.bytes[row], runs.sizes)
-        if rows.birth[row] < runs.small.optimizer_tick or runs.optimizers_grow
-        else line(size, size, runs.sizes)
-        for row, size in enumerate(rows.bytes)
-    ]
+    sizes = _sizes_of_storages(runs)
     return MemoryStream(
         birth_tick=rows.birth,
         death_tick=deaths,
-        bytes_base=[round(each.base) for each in lines],
-        bytes_per_sample=[round(each.per_sample) for each in lines],
+        bytes_base=[round(each.base) for each in sizes],
+        bytes_per_sample=[round(each.per_sample) for each in sizes],
         category=[
             _category(category, birth, death, runs.small.forward_end_tick)
             for category, birth, death in zip(rows.category, rows.birth, deaths, strict=True)
@@ -200,7 +207,25 @@ def _memory(runs: PairedRuns) -> MemoryStream:
         outside_tick=rows.outside,
         inside_tick=rows.inside,
         kept=[int(kept) for kept in rows.kept],
+        bytes_per_pair=_column([size.per_pair for size in sizes]),
+        bytes_per_triple=_column([size.per_triple for size in sizes]),
     )
+
+
+def _sizes_of_storages(runs: PairedRuns) -> list[Affine]:
+    rows = runs.small.recorder.rows
+    measured = [step.recorder.rows.bytes for step in runs.steps]
+    return [
+        law([each[row] for each in measured], runs.sizes)
+        if rows.birth[row] < runs.small.optimizer_tick or runs.optimizers_grow
+        else Affine(size)
+        for row, size in enumerate(rows.bytes)
+    ]
+
+
+def _column(values: list[float]) -> list[int]:
+    """Return a column that is empty where no storage needs it."""
+    return [round(value) for value in values] if any(values) else []
 
 
 def _category(noted: int, birth: int, death: int, forward_end_tick: int) -> int:

@@ -27,7 +27,7 @@ from ..user_model.tensor_plan import tensor_plan_kind, tensor_plan_of
 from ..user_model.ties import tied_blocks, tied_modules
 from ..user_model.workload import Workload
 from .assemble import PairedRuns
-from .kernels.kernel_numbers import line
+from .kernels.kernel_numbers import law
 from .recorded import Built, FileFacts
 from .recording import storages as rec
 
@@ -59,7 +59,7 @@ def make_profile(
         root_tensors=tensors_of(_outside_blocks(built), unused=built.kinds.unused),
         flops=model_flops(_most_fused(steps)),
         tokens_per_sample=workload.tokens_per_sample,
-        batch_bytes=line(runs[0].small.batch_bytes, runs[0].large.batch_bytes, runs[0].sizes),
+        batch_bytes=law([step.batch_bytes for step in runs[0].steps], runs[0].sizes),
         batch_tensors=same_tensors(runs[0]),
         file_precision=_file_precision(facts.autocast, built),
         file_compiles=facts.compiles,
@@ -70,7 +70,7 @@ def make_profile(
         tied_blocks=tied_blocks(built.model),
         frozen_linears=_frozen_linears(built.model),
         steps=tuple(steps),
-        mixes_samples=None in crossed.values(),
+        mixes_samples=_mixes_samples(crossed),
         warnings=facts.warnings,
         notes=(
             *facts.warnings,
@@ -118,14 +118,12 @@ def model_flops(step: StepTrace) -> Affine:
     The backward kernel of fused attention also computes the scores again; that fifth product is in
     its `Kernel.flops` but not here: attention counts twice its forward pass, as in MFU.
     """
-    base = per_sample = 0.0
-    for kernel in _kernels(step, ("forward", "backward")):
-        if kernel.kind == "attention" and kernel.backward:
-            continue
-        times = 3 if kernel.kind == "attention" and _trains_attention(step) else 1
-        base += times * kernel.flops.base
-        per_sample += times * kernel.flops.per_sample
-    return Affine(base, per_sample)
+    fused = 3 if _trains_attention(step) else 1
+    return Affine.total(
+        kernel.flops.times(fused if kernel.kind == "attention" else 1)
+        for kernel in _kernels(step, ("forward", "backward"))
+        if not (kernel.kind == "attention" and kernel.backward)
+    )
 
 
 def _frozen_linears(model: nn.Module) -> FrozenLinears | None:
@@ -135,33 +133,49 @@ def _frozen_linears(model: nn.Module) -> FrozenLinears | None:
     return FrozenLinears(count=len(sizes), parameters=sum(sizes), largest=max(sizes))
 
 
-def _crossed(steps: list[StepTrace]) -> dict[str, str | None]:
-    """Return what multiplies samples with samples → its block; None outside the blocks."""
-    return {
-        kernel.module or "the loss": segment.block
-        for step in steps
-        for segment in step.segments
-        for kernel in segment.kernels
-        if kernel.kind == "gemm" and sum(bool(d.per_sample) for d in kernel.dims.values()) > 1
-    }
+def _crossed(steps: list[StepTrace]) -> dict[str, list[tuple[str | None, Kernel]]]:
+    """Return what computes something of pairs of samples → its kernels, each with its block."""
+    found: dict[str, list[tuple[str | None, Kernel]]] = {}
+    for step in steps:
+        for segment in step.segments:
+            for kernel in segment.kernels:
+                if segment.phase != "optimizer" and _crosses(kernel):
+                    name = kernel.module or "the loss"
+                    found.setdefault(name, []).append((segment.block, kernel))
+    return found
 
 
-def _notes(crossed: dict[str, str | None]) -> list[str]:
-    """Return what a reader of this Profile must know.
+def _crosses(kernel: Kernel) -> bool:
+    if kernel.kind == "gemm":
+        return sum(size.grows for size in kernel.dims.values()) > 1
+    return any(size.compares_samples for size in (*kernel.dims.values(), kernel.flops))
 
-    In a block, products across samples dispatch them, to experts for one. Outside they are mostly a
-    matrix of similarities, of which the loss is made.
+
+def _mixes_samples(crossed: dict[str, list[tuple[str | None, Kernel]]]) -> bool:
+    """Return whether the loss is made of pairs of samples.
+
+    In a block, what is computed across samples dispatches them, to experts for one. Outside it is
+    mostly a matrix of similarities or distances.
     """
+    return any(block is None for kernels in crossed.values() for block, _ in kernels)
+
+
+def _notes(crossed: dict[str, list[tuple[str | None, Kernel]]]) -> list[str]:
+    """Return what a reader of this Profile must know."""
     if not crossed:
         return []
     names = ", ".join(sorted(crossed))
     objective = (
-        "another micro-batch trains another objective, and " if None in crossed.values() else ""
+        "another micro-batch trains another objective, and " if _mixes_samples(crossed) else ""
     )
+    kernels = [kernel for each in crossed.values() for _, kernel in each]
+    knows_growth = any(
+        size.compares_samples for kernel in kernels for size in (kernel.flops, kernel.bytes_written)
+    )
+    doubt = "" if knows_growth else ", and are right only near the traced sizes"
     return [
-        f"{names} multiplies the samples of a micro-batch with each other: {objective}its FLOPs and"
-        " its memory grow with the square of the micro-batch, and are right only near the traced"
-        " sizes"
+        f"{names} compares the samples of a micro-batch with each other: {objective}its FLOPs and"
+        f" its memory grow with the square of the micro-batch{doubt}"
     ]
 
 
@@ -195,8 +209,7 @@ def _groups(runs: PairedRuns, steps: list[StepTrace]) -> list[BlockGroup]:
 def _group(run: BlockRun, first_block: int, runs: PairedRuns, steps: list[StepTrace]) -> BlockGroup:
     parameters = list(run.first.parameters())
     unused = _unused_in_first(run, runs.built)
-    small = runs.small.recorder.boundary_bytes.get(first_block, 0)
-    large = runs.large.recorder.boundary_bytes.get(first_block, 0)
+    boundary = [step.recorder.boundary_bytes.get(first_block, 0) for step in runs.steps]
     attention = [
         kernel
         for step in steps
@@ -213,7 +226,7 @@ def _group(run: BlockRun, first_block: int, runs: PairedRuns, steps: list[StepTr
         trainable_parameters=sum(p.numel() for p in parameters if p.requires_grad),
         unused_parameters=sum(p.numel() for p in unused),
         parameter_tensors=len(parameters),
-        boundary_bytes=line(small, large, runs.sizes),
+        boundary_bytes=law(boundary, runs.sizes),
         tensors=tensors_of(parameters, unused=unused),
         linears=linears_of(run.first),
         attention_heads=int(attention[0].dims["heads"].base) if attention else None,

@@ -1,7 +1,8 @@
 """Trace one training step of a Workload on tensors without data: the Profile, with no GPU.
 
 Each numerics class runs at two micro-batch sizes. Both runs must launch the same kernels and make
-the same storages in the same order; every size is then the line through its two readings.
+the same storages in the same order; every size is then the line through its two readings. A step
+that compares samples with each other runs at larger sizes too, for their pairs.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -23,6 +25,7 @@ from ..user_model.frozen import cast_frozen
 from ..user_model.workload import Workload
 from .assemble import PairedRuns, assemble_step
 from .assumed import Assumed
+from .comparing import FIRST_SAMPLES, FIRST_SAMPLES_OF_SHARES, with_larger
 from .gpu.sparse import is_sparse
 from .gradient_kinds import (
     GradientKinds,
@@ -154,7 +157,7 @@ class _Tracer:
                     runs = PairedRuns(numerics, built, small, large)
                     difference = runs.difference()
                     if not difference and compiler_is_loaded() == knew_compiler:
-                        return runs
+                        return self._with_larger(runs)
             except UserFileError:
                 raise
             except Exception as error:
@@ -167,6 +170,11 @@ class _Tracer:
             f"({difference}), so its cost cannot be told from two batches.",
             fix="take what depends on the batch size out of the model's forward().",
         )
+
+    def _with_larger(self, runs: PairedRuns) -> PairedRuns:
+        step = partial(self._step, runs.built, runs.numerics)
+        first = FIRST_SAMPLES_OF_SHARES if self.assumed.has_shares else FIRST_SAMPLES
+        return with_larger(runs, step, first)
 
     def built(self, numerics: Numerics) -> Built:
         """Return the model in the storage dtype of this numerics class, built at most once."""

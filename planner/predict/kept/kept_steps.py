@@ -238,9 +238,7 @@ class KeptSteps:
             trace = self.trace(precision, recompute)
             again = [trace.segments[i] for i in trace.schedule]
             kernels = [k for s in again if s.phase == "recompute" for k in s.kernels]
-            self._flops[key] = Affine(
-                sum(k.flops.base for k in kernels), sum(k.flops.per_sample for k in kernels)
-            )
+            self._flops[key] = Affine.total(k.flops for k in kernels)
         return self.profile.flops.at(micro_batch) + self._flops[key].at(micro_batch)
 
     def moved_bytes(self, numerics: Numerics, recompute: Recompute, *, fused: bool) -> Affine:
@@ -251,7 +249,5 @@ class KeptSteps:
             runs = running_segments(trace, fused)
             kernels = [kernel for i in trace.schedule for kernel in runs[i].kernels]
             moved = [amount for k in kernels for amount in (k.bytes_read, k.bytes_written)]
-            self._moved[key] = Affine(
-                sum(one.base for one in moved), sum(one.per_sample for one in moved)
-            )
+            self._moved[key] = Affine.total(moved)
         return self._moved[key]

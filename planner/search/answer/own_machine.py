@@ -34,7 +34,7 @@ def own_machine_s(plan: Plan, candidate: Candidate, profile: Profile) -> float |
     parts = plan.breakdown_s
     bandwidth = candidate.one_node.accelerator.memory_bandwidth_bytes_per_s
     moved_bytes = (parts.memory_bound + parts.optimizer) * bandwidth * plan.accelerators
-    flops = profile.flops.per_sample * plan.global_batch
+    flops = profile.flops_per_sample * plan.global_batch
     step_s = flops / FLOPS_PER_S + moved_bytes / BYTES_PER_S + parts.launch
     return candidate.steps * step_s
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from gpuplan.catalog.errors import UserFileError
 from gpuplan.profiles.analysis.caching_allocator import replay
-from gpuplan.profiles.profile import CATEGORIES, Kernel, Profile, StepTrace
+from gpuplan.profiles.profile import CATEGORIES, Affine, Kernel, Profile, StepTrace
 from gpuplan.profiles.trace.recording import meta, recorder
 from gpuplan.profiles.trace.trace import trace_workload
 from gpuplan.profiles.user_model.workload import Workload
@@ -73,11 +73,11 @@ def test_gpt2_equals_its_closed_formula(example_workload: Any) -> None:
     weights = 12 * layers * hidden**2 + vocab * hidden
     attention = 2 * length**2 * hidden * layers
     assert profile.parameters == profile.trainable_parameters == 124_439_808
-    assert profile.flops == (0, 6 * length * weights + 3 * attention)
-    assert profile.batch_bytes == (0, 2 * length * 8)
+    assert profile.flops == Affine(0, 6 * length * weights + 3 * attention)
+    assert profile.batch_bytes == Affine(0, 2 * length * 8)
     (group,) = profile.blocks
     assert (group.name, group.count, group.attention_heads) == ("blocks", 12, 12)
-    assert group.boundary_bytes == (0, length * hidden * 4)
+    assert group.boundary_bytes == Affine(0, length * hidden * 4)
     assert [linear.out_features for linear in group.linears] == [2304, 768, 3072, 768]
     assert profile.optimizer.name == "adamw"
     assert profile.optimizer.state_bytes_per_parameter == 8
@@ -162,9 +162,9 @@ def test_gemm_dims_of_a_linear_layer() -> None:
     assert all(k.linear for k in gemms)
     assert [k.module for k in gemms] == ["layer", "head", "head", "head", "layer"]
     forward = gemms[0]
-    assert forward.flops == (0, 2 * WIDTH * WIDTH)
-    assert forward.bytes_read == (4 * (WIDTH + WIDTH * WIDTH), 4 * WIDTH)
-    assert forward.bytes_written == (0, 4 * WIDTH)
+    assert forward.flops == Affine(0, 2 * WIDTH * WIDTH)
+    assert forward.bytes_read == Affine(4 * (WIDTH + WIDTH * WIDTH), 4 * WIDTH)
+    assert forward.bytes_written == Affine(0, 4 * WIDTH)
 
 
 def test_embedding_reads_its_rows_and_not_its_table() -> None:
@@ -179,7 +179,7 @@ def test_embedding_reads_its_rows_and_not_its_table() -> None:
         numerics=["fp32"],
     )
     gather = next(k for k in kernels(profile.steps[0]) if k.op == "embedding")
-    assert gather.bytes_read == (0, 3 * 8 + 3 * WIDTH * 4)
+    assert gather.bytes_read == Affine(0, 3 * 8 + 3 * WIDTH * 4)
 
 
 # --- precisions --------------------------------------------------------------------------------
