@@ -24,8 +24,10 @@ from ..clouds.interface import (
     Unanswered,
     Zones,
 )
-from ..embedded import Catalogue
+from ..embedded import CURATED_DIR, Catalogue
 from ..frozen import FrozenModel, Usd
+from ..reserved import reserved_how
+from ..terms.on_demand import sold_otherwise
 from ..types import Instance
 from ..vocabulary import OfferPurchase
 from .sources import PriceSource
@@ -195,7 +197,8 @@ def _line(
         for one in said.reservations.held
         if (one.region, one.instance_type) == (region, name) and _is_running(one, now)
     )
-    restricted = zones.restricted if zones else None
+    restricted = _not_sold(instance, purchase) or (zones.restricted if zones else None)
+    how = _had_otherwise(instance, purchase)
     free = sum(one.free or 0 for one in held)
     return CapacityLine(
         provider=said.provider,
@@ -205,7 +208,12 @@ def _line(
         accelerators_per_node=instance.accelerators,
         nodes=nodes,
         purchase=purchase,
-        startable=_startable(offered, restricted, quotas, has_held=free >= nodes),
+        startable=_startable(
+            None if offered and how is not None else offered,
+            restricted,
+            quotas,
+            has_held=free >= nodes,
+        ),
         offered=offered,
         zones=zones.zones if zones else (),
         restricted=restricted,
@@ -238,8 +246,24 @@ def _line(
             if (one.region, one.instance_type) == (region, name)
         ),
         usd_per_hour=None if usd_per_hour is None else usd_per_hour * nodes,
-        unknown=_unknown(said, region, name, has_quota=bool(quotas)),
+        unknown=(
+            *([] if how is None else [f"on demand: it is had by {how}"]),
+            *_unknown(said, region, name, has_quota=bool(quotas)),
+        ),
     )
+
+
+def _not_sold(instance: Instance, purchase: OfferPurchase) -> str | None:
+    """Return how a type is sold that nobody can start on demand; None where some can."""
+    ways = sold_otherwise(CURATED_DIR).get((instance.provider, instance.instance_type))
+    return None if ways is None or purchase == "spot" else f"sold {ways} alone"
+
+
+def _had_otherwise(instance: Instance, purchase: OfferPurchase) -> str | None:
+    """Return how a type is had whose provider names no use on demand; None of others."""
+    if purchase == "spot" or "on-demand" in instance.usage_classes:
+        return None
+    return reserved_how(instance)
 
 
 def _zones_of(said: CloudAnswer, region: str, name: str) -> Zones | None:

@@ -90,6 +90,7 @@ def _notes(found: CapacityAnswer, shown: int) -> Iterator[str]:
         yield f"{len(found.lines) - shown:,} more places (--top)."
     for provider, why in found.providers_unknown.items():
         yield f"{provider} unknown: {why}."
+    yield from _restrictions(found)
     yield from _reasons(found)
     commands = [
         (line, quota)
@@ -144,6 +145,19 @@ def _histories(found: CapacityAnswer) -> Iterator[str]:
         if one.usd_low is not None and one.usd_high is not None:
             parts.append(f"${usd_text(one.usd_low)} to ${usd_text(one.usd_high)} an hour")
         yield f"Since {one.begins:%Y-%m-%d} in {one.region}: {'; '.join(parts)}."
+
+
+def _restrictions(found: CapacityAnswer) -> Iterator[str]:
+    """Yield why machines that are there cannot be started, the places of one reason in one line."""
+    by_reason: dict[tuple[str, str, str], list[str]] = {}
+    for line in found.lines:
+        if line.restricted is not None:
+            key = (line.provider, line.instance_type, line.restricted)
+            by_reason.setdefault(key, []).append(line.region)
+    for (provider, instance_type, reason), regions in by_reason.items():
+        where = ", ".join(regions[:MOST_COMMANDS])
+        more = f" and {len(regions) - MOST_COMMANDS} more" if len(regions) > MOST_COMMANDS else ""
+        yield f"{provider} {instance_type} in {where}{more}: {reason}."
 
 
 def _reasons(found: CapacityAnswer) -> Iterator[str]:

@@ -143,3 +143,43 @@ def test_what_can_be_started_comes_first_then_the_cheapest() -> None:
         )
     ]
     assert [one.region for one in in_order(lines)] == ["e", "c", "b", "d", "a"]
+
+
+def google(name: str, purchase, **said) -> CapacityLine:
+    """Return the line of a machine that is offered, and of which the quota allows one."""
+    given = {
+        "provider": "gcp",
+        "availability": Availability(
+            zones=(Zones(region="us-central1", instance_type=name, zones=("us-central1-a",)),)
+        ),
+        "quotas": Quotas(
+            quotas=(quota(8, 0, region="us-central1", instance_type=name, per_instance=1.0),)
+        ),
+    }
+    [found] = capacity_lines(
+        CATALOGUE,
+        CloudAnswer(**(given | said)),
+        {name: CATALOGUE.instances["gcp", name]},
+        ["us-central1"],
+        nodes=1,
+        purchase=purchase,
+        now=NOW,
+    )
+    return found
+
+
+def test_what_is_not_sold_on_demand_cannot_be_started_so() -> None:
+    assert google("a3-highgpu-8g", "on-demand").startable == "yes"
+    assert google("a3-highgpu-1g", "spot").startable == "yes"
+    small = google("a3-highgpu-1g", "on-demand")
+    assert small.startable == "no"
+    assert small.restricted == "sold as Spot and by flex-start alone"
+    mine = held(1, region="us-central1", instance_type="a3-highgpu-1g")
+    assert google("a3-highgpu-1g", "on-demand", reservations=mine).startable == "yes"
+
+
+def test_what_is_had_by_reservation_is_not_promised_on_demand() -> None:
+    found = google("a4-highgpu-8g", "on-demand")
+    assert found.startable == "unknown" and found.restricted is None
+    assert found.unknown[0] == "on demand: it is had by reservation"
+    assert google("a4-highgpu-8g", "spot").startable == "yes"

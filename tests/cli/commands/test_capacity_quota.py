@@ -148,3 +148,13 @@ def test_spot_machines_have_a_quota_of_their_own(clouds, capsys) -> None:
     path.write_text(path.read_text().replace("region:", "purchase: spot, region:"))
     said(capsys)
     assert [one.purchase for one in clouds["aws"].asked] == ["spot"]
+
+
+def test_why_a_machine_is_restricted_is_said(capsys) -> None:
+    words = ["capacity", "--accelerator", "H100:1", "--provider", "gcp", "--region"]
+    assert run([*words, "us-central1,europe-west1", "--offline"]) == 3  # Nowhere.
+    said = " ".join(capsys.readouterr().out.split())
+    assert "on-demand: cannot in 2 places" in said
+    assert "sold as Spot and by flex-start alone." in said
+    assert run([*words, "us-central1", "--offline", "--spot"]) == 0
+    assert "unknown in 1 place" in " ".join(capsys.readouterr().out.split())
