@@ -13,7 +13,7 @@ from ..planner.plan.question import Machine, Question, Work
 from ..planner.search.progress import Progress, untold
 from ..profiles.user_model.spec import ModelSpec
 from .answers import calibrated_profile, known_stops, utc_now, workload_facts
-from .inputs import Inputs, read_inputs
+from .inputs import Inputs, counted_in_tokens, read_inputs
 
 if TYPE_CHECKING:
     from ..planner.advise.answer import Advice
@@ -72,7 +72,9 @@ def advise(
             curves=curves,
             timeout_s=timeout_s,
         )
-    profile, notes = calibrated_profile(model)
+    model, counted = counted_in_tokens(model, today.work)
+    profile, measured = calibrated_profile(model)
+    notes = (*counted, *measured)
     found = answer(
         today,
         profile,

@@ -17,7 +17,7 @@ from ..planner.plan.question import Question
 from ..planner.search.progress import Progress, untold
 from ..profiles.profile import Profile
 from ..profiles.user_model.spec import ModelSpec
-from .inputs import Inputs, chosen_curves, read_inputs
+from .inputs import Inputs, chosen_curves, counted_in_tokens, read_inputs
 
 if TYPE_CHECKING:
     from ..catalog.snapshot import Catalogue
@@ -86,7 +86,9 @@ def estimate(
 
     clock = now or utc_now
     started = clock()
-    profile, notes = calibrated_profile(model)
+    model, counted = counted_in_tokens(model, question.work)
+    profile, measured = calibrated_profile(model)
+    notes = (*counted, *measured)
     found = search(
         question,
         profile,

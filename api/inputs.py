@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.errors import UsageError
 from ..catalog.vocabulary import Precision
-from ..planner.plan.question import Machine
+from ..planner.plan.question import Machine, Work
 from ..profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ..profiles.hf_configs import config_path
 from ..profiles.profile import NUMERICS_OF_PRECISION, Numerics, Profile
@@ -46,6 +46,29 @@ class Inputs:
     """The user's own terms that its prices are at."""
     curve_choice: CurveChoice = USUAL_CURVES
     """Which measurements of devices predictions rest on."""
+
+
+def counted_in_tokens(inputs: Inputs, work: Work) -> tuple[Inputs, tuple[str, ...]]:
+    """Return the inputs with the tokens of a sample where work is in tokens, and a note of it.
+
+    A file that does not say how many its samples have is taken at the length of its sequences;
+    nothing is assumed where that is not clear, or where nobody speaks of tokens.
+    """
+    from ..profiles.trace.token_count import tokens_of_batch
+
+    profile = inputs.profile
+    asked = work.tokens is not None or work.global_batch_tokens is not None
+    if profile.tokens_per_sample is not None or not asked:
+        return inputs, ()
+    tokens = tokens_of_batch(profile.batch_tensors)
+    if tokens is None:
+        return inputs, ()
+    counted = profile.model_copy(update={"tokens_per_sample": float(tokens)})
+    note = (
+        f"a sample counts as {tokens:,} tokens, the length of the sequences of make_batch();"
+        " TOKENS_PER_SAMPLE in the file says another number"
+    )
+    return replace(inputs, profile=counted), (note,)
 
 
 def model(

@@ -50,6 +50,18 @@ def token_warnings(
     return [_other_number(stated, lengths)]
 
 
+def tokens_of_batch(tensors: Tensors) -> int | None:
+    """Return the tokens that a sample seems to have, of a file that does not say.
+
+    None where that is not clear: no sequence of integers, several lengths, or images, sound or
+    numbers beside them.
+    """
+    lengths = _lengths(tensors)
+    if len(lengths) != 1 or _has_other_inputs(tensors, lengths):
+        return None
+    return lengths[0]
+
+
 def _counts(stated: float, tensors: Tensors) -> bool:
     """Return whether the number is the length of a sequence, or of several: encoder and decoder.
 

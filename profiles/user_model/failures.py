@@ -80,7 +80,8 @@ def describe_failure(error: BaseException, path: Path) -> GpuplanError:
     if _passed_the_model(error.__traceback__):
         return UserFileError(
             f"{path.name} failed while its model ran: {what}",
-            fix="check that make_batch() gives what the model's forward() takes.",
+            fix="check that make_batch() gives what the model's forward() takes; where the loss is"
+            " made outside it, add compute_loss(model, batch) to the file.",
         )
     return GpuplanError(
         f"gpuplan failed on {path.name}: {what}",

@@ -75,3 +75,29 @@ def test_a_step_is_summed_up_at_the_micro_batch_and_recompute_asked_for(file: Pa
     assert step.peak_phase is not None
     with pytest.raises(UsageError, match="holds no trace for bf16-amp"):
         api.step_summary(traced, precision="bf16-amp")
+
+
+@pytest.mark.slow
+def test_work_in_tokens_counts_the_sequences_of_a_batch_that_says_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "words.py"
+    path.write_text(
+        "import torch\n"
+        "from torch import nn\n"
+        "def build_model(): return nn.Sequential(nn.Embedding(50, 64), nn.Linear(64, 50))\n"
+        "def make_batch(batch_size): return torch.randint(50, (batch_size, 256)),\n"
+        "def compute_loss(model, batch): return model(*batch).square().mean()\n"
+    )
+    inputs = api.read_inputs(api.model(path))
+    machine = api.Machine(accelerators=("T4",), providers=("aws",))
+    found = api.estimate(inputs, api.Question(machine=machine, work=api.Work(tokens=256e6)))
+    assert found.workload.tokens_per_sample == 256
+    assert found.plans[0].run is not None and found.plans[0].run.trained_samples == pytest.approx(
+        1e6, rel=1e-3
+    )
+    assert [note for note in found.notes if "a sample counts as 256 tokens" in note]
+    # Where nobody speaks of tokens, none are counted.
+    assert api.estimate(inputs, api.Question(machine=machine)).workload.tokens_per_sample is None
+    advice = api.advise(
+        inputs, api.Question(machine=api.Machine(accelerators=("T4:1",))), work=api.Work(tokens=1e8)
+    )
+    assert [note for note in advice.notes if "a sample counts as 256 tokens" in note]

@@ -33,6 +33,10 @@ OTHER_BUILD_USD = 20.0
 """What it weighs, once, that a device needs a build of torch which pip does not bring: somebody
 looks for a quarter of an hour whether all that the file imports is to be had for it. A
 judgement."""
+SEVERAL_NODES_USD = 20.0
+"""What it weighs, once, that a job runs on several nodes: somebody looks for a quarter of an hour
+whether they reach each other, and at what speed. Two nodes for 50 minutes are not worth that beside
+one for an hour and a half. A judgement."""
 DOUBLING = 0.05
 """What twice the nodes weigh, as a share of the cost: each must be had at the same moment, in one
 place, and any of them may fail. A judgement, not a measurement."""
@@ -104,9 +108,9 @@ def cost_of(plan: Plan) -> float | None:
 def weight(plan: Plan, money: Money) -> float:
     """Return what a plan weighs; the lightest is recommended.
 
-    The cost, the waiting and another build of torch, times 1 + a share for every doubling of the
-    nodes, and more where machines are usually had by reservation only; infinite where the price or
-    the amount of work is not known.
+    The cost, the waiting, another build of torch and several nodes, times 1 + a share for every
+    doubling of the nodes, and more where machines are usually had by reservation only; infinite
+    where the price or the amount of work is not known.
     """
     cost = cost_of(plan)
     if cost is None or plan.whole_job is None:
@@ -150,9 +154,10 @@ def weight_of(
     if money.deadline_s is not None:
         patience = money.deadline_s / SECONDS_PER_HOUR
     waiting = max(cost * hours / patience, _as_cost(waiting_usd(hours), cost, spent_usd))
-    build = _as_cost(OTHER_BUILD_USD, cost, spent_usd) if other_build else 0.0
+    once = (OTHER_BUILD_USD if other_build else 0.0) + (SEVERAL_NODES_USD if nodes > 1 else 0.0)
     hard_to_get = 1 + RESERVED if is_reserved else 1.0
-    return hard_to_get * (cost + waiting + build) * (1 + DOUBLING * math.log2(nodes))
+    weighed = cost + waiting + _as_cost(once, cost, spent_usd)
+    return hard_to_get * weighed * (1 + DOUBLING * math.log2(nodes))
 
 
 def waiting_usd(hours: float) -> float:

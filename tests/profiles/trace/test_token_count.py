@@ -10,7 +10,7 @@ from torch import nn
 
 from gpuplan.catalog.errors import UserFileError
 from gpuplan.profiles.profile import BatchTensor
-from gpuplan.profiles.trace.token_count import token_warnings
+from gpuplan.profiles.trace.token_count import token_warnings, tokens_of_batch
 from gpuplan.profiles.trace.trace import trace_workload
 from gpuplan.profiles.user_model.contract import load_workload
 from gpuplan.profiles.user_model.spec import parse_model_spec
@@ -173,3 +173,19 @@ def test_the_usual_batch_is_made_without_the_params(tmp_path: Path) -> None:
     (usual,) = with_param.make_usual_batch(2)
     assert isinstance(usual, torch.Tensor) and usual.shape == (2, 64)
     assert load(tmp_path, 64).make_usual_batch is None
+
+
+@pytest.mark.parametrize(
+    ("tensors", "tokens"),
+    [
+        ([ids(64), ids(64)], 64),
+        ([ids(64), tensor(64, dtype="bool"), tensor()], 64),
+        ([ids(64), ids(48)], None),
+        ([ids(64), tensor(3, 32, 32)], None),
+        ([tensor(64)], None),
+    ],
+)
+def test_the_tokens_of_a_batch_that_nobody_counted(
+    tensors: Sequence[BatchTensor], tokens: int | None
+) -> None:
+    assert tokens_of_batch(tensors) == tokens

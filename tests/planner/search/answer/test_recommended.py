@@ -55,6 +55,13 @@ def test_days_on_one_old_device_are_not_worth_the_tens_of_dollars_they_save() ->
     assert chosen(*owned)[0] is owned[1]
 
 
+def test_several_nodes_must_be_worth_the_quarter_of_an_hour_they_take() -> None:
+    two, one = plan(13, 1.9, nodes=2), plan(12, 3.7, position=2)
+    assert chosen(two, one)[0] is one
+    large = plan(1300, 36.0, nodes=2), plan(1200, 90.0, position=2)
+    assert chosen(*large)[0] is large[0]
+
+
 def test_another_build_of_torch_must_be_worth_the_quarter_of_an_hour_it_takes() -> None:
     """Cents are not worth to look whether all that a file imports is to be had for ROCm."""
     other, usual = plan(0.6, 0.3, needs_build="other"), plan(0.5, 0.6, position=2)
