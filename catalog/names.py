@@ -22,6 +22,8 @@ Certainty = Literal["exact", "assumed", "ambiguous", "none"]
 VENDOR_WORDS = frozenset(
     {"nvidia", "tesla", "geforce", "amd", "instinct", "google", "aws", "intel"}
 )
+_LEFT_OUT = re.compile(r"SXM\d?|PCIe|NVL|\d+GB")
+"""Parts of a name that may be left out where the rest means the same device."""
 FULL_NAMES = {"google": "gcp", "amazon": "aws", "microsoft": "azure", "oracle": "oci"}
 
 
@@ -105,6 +107,22 @@ def assumption_about(name: str) -> str | None:
     """Return what `resolve_accelerator` assumes for this spelling ("SXM assumed"), or None."""
     alias = _aliases().get(_folded(name))
     return alias.note if alias is not None and alias.certainty == "assumed" else None
+
+
+def short_accelerator(name: str) -> str:
+    """Return the shortest form of a canonical name that is read as this very device.
+
+    Only its form factor and its memory are left out.
+
+    >>> [short_accelerator(name) for name in ("B200-180GB-SXM", "A100-40GB-SXM", "A100-80GB-PCIe")]
+    ['B200', 'A100-40GB', 'A100-80GB-PCIe']
+    """
+    shortest = rest = name
+    while _LEFT_OUT.fullmatch(rest.rpartition("-")[2]):
+        rest = rest.rpartition("-")[0]
+        if _reads_as(rest) == name:
+            shortest = rest
+    return shortest
 
 
 def aliases_of(canonical: str) -> tuple[str, ...]:
@@ -194,6 +212,16 @@ def _unknown_accelerator(name: str, known: dict[str, str]) -> UsageError:
     spellings = {alias.spelling for alias in _aliases().values() if alias.canonical}
     suggestions = did_you_mean(name, sorted(spellings | set(known.values())))
     return UsageError(f"There is no accelerator {name!r}.{suggestions}", fix=_LIST_FIX)
+
+
+def _reads_as(name: str) -> str | None:
+    """Return the one accelerator of the embedded catalogue that a name means; None for several."""
+    known = _canonical_names(None)
+    alias = _find(name, known)
+    if alias is not None and alias.canonical and alias.certainty != "ambiguous":
+        return alias.canonical
+    family = match_family(name, known.values())
+    return family[0] if len(family) == 1 else None
 
 
 def _find(name: str, known: dict[str, str]) -> Alias | None:

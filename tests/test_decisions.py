@@ -3,6 +3,7 @@
 docs/tutorial.md tells them. Ranges are those that published runs and price lists allow.
 """
 
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from gpuplan import api
-from gpuplan.cli.render.plans.estimate import render_estimate
+from gpuplan.catalog.text.quantity import format_count
+from gpuplan.cli.render.plans.estimate import note_lines, render_estimate, room_beside
 from gpuplan.planner.plan.answer.estimate import Estimate
 from gpuplan.planner.plan.plan import Plan
 
@@ -20,6 +22,8 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 CLOUDS = ("aws", "gcp", "azure")
 DAY_S = 86_400.0
+WIDTH = 100
+HOURS = {"min": 1 / 60, "h": 1.0, "days": 24.0}
 HIDDEN_70B: dict[str, Any] = {
     "layers": 80,
     "hidden": 8192,
@@ -60,13 +64,32 @@ def decided(
 
 
 def fits_one_screen(answer: Estimate) -> None:
-    """Check that the answer fits 24 lines of 100 columns and says all that a person asks."""
-    lines = [line.plain for line in render_estimate(answer, model="model.py", width=100)]
-    assert len(lines) <= 24, "\n".join(lines)
-    assert max(map(len, lines)) <= 100
+    """Check that the answer and its notes fit 24 lines of 100 columns, and say what one asks."""
+    notes = note_lines(answer)
+    room = room_beside(notes, WIDTH)
+    shown = render_estimate(answer, model="model.py", width=WIDTH, most_lines=room)
+    lines = [line.plain for line in shown]
+    # A terminal breaks a note where its line is full.
+    folded = [note[at : at + WIDTH] for note in notes for at in range(0, len(note), WIDTH)]
+    assert len(lines) + len(folded) <= 24, "\n".join(lines + folded)
+    assert max(map(len, lines)) <= WIDTH
     text = " ".join(" ".join(lines).split())  # A sentence may go over two lines.
     for said in ("global batch", "prices of", "Recommended", "sure to fit", "Next: gpuplan launch"):
         assert said in text
+    (heading,) = (line.split() for line in lines if line.lstrip().startswith("# "))
+    assert {"rent", "on", "time", "cost", "spot", "risk"} <= set(heading)
+    assert heading[-1] in ("tokens/s", "samples/s")
+
+
+def told(job: str, plan: Plan) -> None:
+    """Check that the tutorial's row of a job has what its plan costs and takes, within a tenth."""
+    page = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    (row,) = (line for line in page.splitlines() if line.startswith(f"| {job}"))
+    found = re.match(r"\$([\d.,]+)(M?), ([\d.]+) (min|h|days)", row.split(" | ")[3])
+    assert found is not None, row
+    dollars = float(found[1].replace(",", "")) * (1e6 if found[2] else 1)
+    assert usd(plan) == pytest.approx(dollars, rel=0.1)
+    assert hours(plan) == pytest.approx(float(found[3]) * HOURS[found[4]], rel=0.1)
 
 
 def usd(plan: Plan) -> float:
@@ -94,6 +117,7 @@ def test_a_1b_decoder_on_30b_tokens_is_one_node_of_eight() -> None:
     assert best.offer.accelerator.split("-")[0] in ("A100", "H100", "H200", "B200")
     assert 700 <= usd(best) <= 2200
     assert best.mfu is not None and 0.30 <= best.mfu <= 0.55
+    told(f"a decoder of {format_count(answer.workload.parameters)} parameters", best)
 
 
 def test_lora_of_an_8b_on_50m_tokens_is_one_accelerator() -> None:
@@ -101,6 +125,7 @@ def test_lora_of_an_8b_on_50m_tokens_is_one_accelerator() -> None:
     assert best.accelerators == 1
     assert best.peak_memory_bytes.capacity >= 22e9
     assert 2 <= usd(best) <= 15
+    told("LoRA of an 8B decoder", best)
     assert hours(best) < 8
 
 
@@ -108,6 +133,7 @@ def test_resnet_50_on_imagenet() -> None:
     work = api.Work(epochs=90, dataset_size=1_281_167, global_batch=1024)
     answer, best = decided(EXAMPLES / "resnet50.py", work, machine=api.Machine(providers=CLOUDS))
     assert 20 <= usd(best) <= 150
+    told("ResNet-50", best)
     rates: dict[str, float] = {}
     for plan in answer.plans:
         if plan.precision.startswith(("bf16", "fp16")):
@@ -122,6 +148,8 @@ def test_resnet_50_on_imagenet() -> None:
         low, high = within[name]
         assert low <= rates[name] <= high
     assert all(plan.breakdown_s.input_wait is not None for plan in answer.plans)
+    (note,) = (note for note in answer.notes if note.startswith("input: "))
+    assert "vCPUs a node decode about" in note and "JPEG/s" in note
 
 
 def test_a_70b_on_a_trillion_tokens_is_hundreds_of_accelerators_on_a_fabric() -> None:
@@ -135,6 +163,7 @@ def test_a_70b_on_a_trillion_tokens_is_hundreds_of_accelerators_on_a_fabric() ->
     assert 128 <= best.accelerators <= 1024
     assert best.offer.accelerator.split("-")[0] in ("H100", "H200", "B200")
     assert 1.5e6 <= usd(best) <= 3.5e6
+    told(f"a decoder of {format_count(answer.workload.parameters)} parameters", best)
     if best.offer.accelerator.startswith("H100"):
         assert best.mfu is not None and 0.38 <= best.mfu <= 0.52
     assert any(plan.needs_port for plan in answer.plans), "a TPU or its like stands beside it"
@@ -148,6 +177,7 @@ def test_800_million_embedding_rows_are_one_accelerator_and_bound_by_memory() ->
     )
     assert best.accelerators == 1
     assert usd(best) < 15
+    told("a table of 800M embedding rows", best)
     step = best.breakdown_s
     assert step.memory_bound + step.optimizer > step.compute
     assert best.bandwidth_share is not None and 0.5 < best.bandwidth_share < 1
@@ -164,6 +194,7 @@ def test_a_diffusion_u_net_has_16_bit_plans_and_the_line_that_rules_out_fsdp() -
         machine=api.Machine(providers=CLOUDS),
     )
     assert best.precision in ("bf16-amp", "fp16-amp")
+    told("a diffusion U-Net", best)
     assert all(plan.layout.zero_stage < 2 for plan in answer.plans if "amp" in plan.precision)
     (note,) = [note for note in answer.notes if "FSDP" in note]
     assert "unet_diffusion.py:" in note

@@ -34,13 +34,14 @@ def format_money_interval(
 ) -> str:
     """Return "$3,100–4,000, likely $3,500", or "price unknown" when a part of it is.
 
-    >>> format_money_interval(3087, 3480, 3961)
-    '$3,100–4,000, likely $3,500'
+    >>> format_money_interval(3087, 3480, 3961), format_money_interval(1.9e6, 2.1e6, 2.4e6)
+    ('$3,100–4,000, likely $3,500', '$1.9–2.4M, likely $2.1M')
     """
     if low_usd is None or likely_usd is None or high_usd is None:
         return "price unknown"
-    low, likely, high = _same_digits(round_money_interval(low_usd, likely_usd, high_usd))
-    return f"${likely}" if low == high else f"${low}{DASH}{high}, likely ${likely}"
+    (low, likely, high), unit = _in_words(low_usd, likely_usd, high_usd)
+    exact = f"${likely}{unit}"
+    return exact if low == high else f"${low}{DASH}{high}{unit}, likely {exact}"
 
 
 def format_money_range(
@@ -49,12 +50,16 @@ def format_money_range(
     """Return "$3,100–4,000" for a column, "$1.9–2.4M", or "?" when it is unknown."""
     if low_usd is None or likely_usd is None or high_usd is None:
         return "?"
+    (low, likely, high), unit = _in_words(low_usd, likely_usd, high_usd)
+    return f"${likely}{unit}" if low == high else f"${low}{DASH}{high}{unit}"
+
+
+def _in_words(low_usd: float, likely_usd: float, high_usd: float) -> tuple[Sequence[str], str]:
+    """Return the three rounded amounts without a sign, and "M" where they are of millions."""
     amounts = round_money_interval(low_usd, likely_usd, high_usd)
-    if amounts[0] >= MILLION:
-        low, likely, high = (f"{usd:f}" for usd in _shortest([usd / MILLION for usd in amounts]))
-        return f"${likely}M" if low == high else f"${low}{DASH}{high}M"
-    low, likely, high = _same_digits(amounts)
-    return f"${likely}" if low == high else f"${low}{DASH}{high}"
+    if amounts[0] < MILLION:
+        return _same_digits(amounts), ""
+    return [f"{usd:f}" for usd in _shortest([usd / MILLION for usd in amounts])], "M"
 
 
 def format_money(usd: float | Decimal | None) -> str:

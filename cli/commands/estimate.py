@@ -344,9 +344,10 @@ def _write(model: str, answer: Estimate, plan: Plan | None, asked: EstimateOptio
         click.echo(f"Warning: {warning}.", err=True)
     write_output(_rendered(model, answer, plan, form, asked), asked.out_file)
     if form != "json" and not asked.quiet:
-        for note in answer.notes:
-            if note not in answer.warnings:
-                click.echo(f"Note: {note}.", err=True)
+        from ..render.plans.estimate import note_lines
+
+        for note in note_lines(answer):
+            click.echo(note, err=True)
 
 
 def _rendered(
@@ -362,7 +363,7 @@ def _rendered(
         from ..render.plans.markdown import render_markdown
 
         return render_markdown(answer)
-    from ..render.plans.estimate import render_estimate
+    from ..render.plans.estimate import note_lines, render_estimate, room_beside
     from ..render.text.columns import comfortable, to_text
     from ..terminal.output import screen_for
 
@@ -371,8 +372,11 @@ def _rendered(
     if plan is None:
         from ..render.plans.ways_to_pay import render_ways
 
+        notes = [] if asked.quiet else note_lines(answer)
+        has_end = asked.top is None and asked.out_file is None
+        most_lines = room_beside(notes, screen.width) if has_end else None
         lines = [
-            *render_estimate(answer, model=model, width=width),
+            *render_estimate(answer, model=model, width=width, most_lines=most_lines),
             *render_ways(answer, width=width),
         ]
         return to_text(lines, colour=screen.color)

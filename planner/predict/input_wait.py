@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from ...catalog.text.quantity import format_count
 from ...profiles.measured import MeasuredProfile
 from ...profiles.profile import BatchTensor, Profile
 from ..hardware.cluster import Site
@@ -41,6 +42,8 @@ ROWS_PER_S_PER_CORE = 40_000.0
 """Rows of 13 numbers, 26 ids and a label that torch's DataLoader takes one by one from a
 TensorDataset and puts into batches of 512 and 8,192, per second of one core: 28,000 to 65,000 were
 measured with torch 2.13 on an AMD EPYC."""
+ROUNDING = 1e-6
+"""Of a rate that waits for its input: that of the input itself."""
 ROW_CORES = 2.0
 """Cores at work on that from which it is worth a word: one worker is what everybody has."""
 DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "uint8": 1}
@@ -119,26 +122,43 @@ def unknown_input_notes(profile: Profile) -> list[str]:
     ]
 
 
-def row_notes(profile: Profile, site: Site, samples_per_s: float) -> list[str]:
-    """Return how many cores put together samples that are small and many, where that is several.
-
-    Rows of tables and of click logs are taken by the hundred thousand a second, where a loader that
-    makes them one at a time is the bottleneck. No step time has it.
+def input_notes(profile: Profile, site: Site, samples_per_s: float) -> list[str]:
+    """Return what making the samples of a run takes, where something is known of it.
 
     Args:
         profile: the model.
         site: where it is trained.
         samples_per_s: of all nodes.
     """
-    cores = samples_per_s / site.nodes / ROWS_PER_S_PER_CORE
-    if cores < ROW_CORES or is_input_known(profile) or unknown_input_notes(profile):
+    if not is_input_known(profile):
+        return _row_notes(profile, site, samples_per_s / site.nodes)
+    rate = input_samples_per_s(profile, site)
+    if rate is None:
         return []
-    has = "" if site.vcpus is None else f" (a node has {site.vcpus / THREADS_PER_CORE:.0f})"
+    measured = isinstance(profile, MeasuredProfile) and profile.measured.input is not None
+    makes = "make about {} samples/s (as measured)" if measured else "decode about {} JPEG/s"
+    taken = samples_per_s / site.nodes
+    waits = "" if rate > taken * (1 + ROUNDING) else ", and waits for them"
     return [
-        f"input: {samples_per_s / site.nodes:,.0f} samples/s a node, taken one by one, are the work"
-        f" of about {cores:.0f} cores{has}, and no wait for them is in the step times: read whole"
-        " batches (a data set that returns them, batch_size=None), or give the loader so many"
-        " workers; `gpuplan profile --measure` times yours"
+        f"input: {site.vcpus:.0f} vCPUs a node {makes.format(format_count(rate))}, the step takes"
+        f" {format_count(taken)}{waits}"
+    ]
+
+
+def _row_notes(profile: Profile, site: Site, samples_per_s: float) -> list[str]:
+    """Return how many cores put together samples that are small and many, where that is several.
+
+    Rows of tables and of click logs are taken by the hundred thousand a second, where a loader that
+    makes them one at a time is the bottleneck. No step time has it.
+    """
+    cores = samples_per_s / ROWS_PER_S_PER_CORE
+    if cores < ROW_CORES or unknown_input_notes(profile):
+        return []
+    has = "" if site.vcpus is None else f" (it has {site.vcpus / THREADS_PER_CORE:.0f})"
+    return [
+        f"input: {format_count(samples_per_s)} samples/s a node, taken one by one, are the work of"
+        f" {cores:.0f} cores{has}, not in the step times: read whole batches, or use as many"
+        " workers (`gpuplan profile --measure` times them)"
     ]
 
 

@@ -47,9 +47,8 @@ def frozen_notes(choices: Choices, profile: Profile, plans: Sequence[Plan]) -> I
         return
     share = 1 - profile.trainable_parameters / profile.parameters
     yield (
-        f"{share * 100:.1f} % of the parameters are frozen: plans marked"
-        f" frozen={' or frozen='.join(kept)} keep those so, the others as their"
-        " precision says; give --frozen-precision to fix it"
+        f"{share * 100:.1f} % of the parameters are frozen: plans with"
+        f" frozen={' or frozen='.join(kept)} keep them so (--frozen-precision)"
     )
 
 

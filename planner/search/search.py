@@ -18,7 +18,7 @@ from ..plan.answer.answer_parts import Hidden, NearMiss, PriceDates, Recommended
 from ..plan.answer.asked import AskedQuestion
 from ..plan.plan import Plan
 from ..plan.question import Question
-from ..predict.input_wait import row_notes
+from ..predict.input_wait import input_notes
 from ..predict.kept.kept_tables import KeptTables
 from ..predict.kept.model_cache import ModelCache
 from ..predict.measured.known_runs import KnownRuns
@@ -252,7 +252,7 @@ def _notes_of_chosen(best: Answer, profile: Profile, whole: WholePlans) -> tuple
     plan = next(one for one in best.plans if one.id == best.recommended.id)
     candidate = whole.candidate(plan.id)
     own = tuple(own_machine_notes(plan, candidate, profile))
-    return own or tuple(row_notes(profile, candidate.site, plan.samples_per_s))
+    return own or tuple(input_notes(profile, candidate.site, plan.samples_per_s))
 
 
 def _missed(

@@ -8,6 +8,7 @@ from gpuplan.catalog.names import (
     resolve_accelerator,
     resolve_provider,
     resolve_region,
+    short_accelerator,
 )
 from gpuplan.catalog.snapshot import load_catalogue
 
@@ -104,3 +105,13 @@ def test_providers_and_regions():
         resolve_region("us-east-1", providers=["lambda"])
     assert error.value.fix == "give --provider aws, or a region of lambda (global)."
     assert resolve_region("us-central1", providers=["aws", "gcp"]) == "us-central1"
+
+
+def test_a_short_name_means_the_same_device():
+    names = [name for name in load_catalogue().accelerators if not name.startswith("CPU-")]
+    short = {name: short_accelerator(name) for name in names}
+    assert all(resolve_accelerator(short[name]) == name for name in names)
+    assert len(set(short.values())) == len(names)
+    assert short["H100-80GB-SXM"] == "H100" and short["H100-94GB-NVL"] == "H100-94GB-NVL"
+    assert short["RTX-4000-Ada"] == "RTX-4000-Ada", "only form factor and memory are left out"
+    assert short_accelerator("Mine-80GB") == "Mine-80GB", "of which the catalogue knows nothing"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from ....catalog.text.money import format_money
@@ -13,15 +15,19 @@ from ....catalog.types import port_of
 from ....planner.plan.answer.answer_parts import Recommended
 from ....planner.plan.answer.estimate import Estimate
 from ....planner.plan.plan import Plan
-from ..text.columns import packed
+from ..text.columns import SEPARATOR, packed
 from ..text.energy import CARBON_HEADING, CARBON_MARK, carbon_cell
 from ..text.wording import REJECTIONS, describe_cost, describe_rejected, per_million, spot_marks
 from .plan_table import TIE, USE, PlanTable, rate_cell, split_blocks
+from .short_cells import short_devices, short_place
 
 BEYOND_THE_USER = ("indivisible", "no_price", "no_spec", "no_topology", "unsupported")
 LABEL_WIDTH = 20
 SCREEN_LINES = 24
 """What an answer of ten rows is to fit on."""
+FEWEST_ROWS = 5
+"""However long the notes are."""
+BETWEEN_FACTS = "   "
 NEXT_SEPARATORS = ("   ·   ", "  ·  ")
 BANDWIDTH_MARK = "bw: share of memory bandwidth, which bounds the step"
 LOWER_BOUND_MARK = "≥: a price beside it is not known"
@@ -30,31 +36,51 @@ NOT_RUN = "gpuplan cannot run it (gpuplan show)"
 NOT_COUNTED = "not in these sums: disks, storage, egress (gpuplan show)"
 
 
-def render_estimate(answer: Estimate, *, model: str, width: int) -> list[Text]:
+def render_estimate(
+    answer: Estimate, *, model: str, width: int, most_lines: int | None = None
+) -> list[Text]:
     """Return the default view of an estimate, as lines.
 
     Args:
         answer: The estimate.
         model: The model as it was typed, for the command to type next.
         width: Columns of the terminal.
+        most_lines: Lines for which there is room: then rows are left out that nothing else names.
+            None: all rows are shown.
     """
     asked = list(_asked(answer, width))
     if not answer.plans:
         return [*asked, Text(), *_no_plan(answer, model, width)]
     own, apart, cpus = split_blocks(answer.plans)
     table = PlanTable.of(answer, width)
-    rows = [table.header(), *table.rows(own), *table.rows(apart)]
-    if cpus:
-        rows.append(Text("On host processors alone, for comparison:"))
-        rows += table.rows(cpus)
+    first = list(_first_lines(answer, width))
     rest = [*_footer(answer, width, table.headings), *_next_step(answer, model, width)]
-    return _spaced([asked, list(_first_lines(answer, width)), rows], rest)
+    beside = [table.header(), *table.rows(apart)]
+    if cpus:
+        beside += [Text("On host processors alone, for comparison:"), *table.rows(cpus)]
+    if most_lines is not None:
+        lines = sum(map(len, (asked, first, beside, rest)))
+        own = _with_room(answer, own, most_lines - lines)
+    rows = [beside[0], *table.rows(own), *beside[1:]]
+    return _spaced([asked, first, rows], rest, most_lines or SCREEN_LINES)
 
 
-def _spaced(parts: list[list[Text]], rest: list[Text]) -> list[Text]:
+def _with_room(answer: Estimate, plans: list[Plan], room: int) -> list[Plan]:
+    """Return as many plans as there is room for, but those that are named elsewhere, and five."""
+    firsts = (answer.recommended, answer.recommended_on_large_clouds, answer.near_miss)
+    named = {one.id for one in firsts if one is not None}
+    named |= {one for _, one in answer.headlines if one is not None}
+    shown = list(plans)
+    for plan in reversed(plans):
+        if len(shown) > max(room, FEWEST_ROWS) and plan.id not in named:
+            shown.remove(plan)
+    return shown
+
+
+def _spaced(parts: list[list[Text]], rest: list[Text], screen_lines: int) -> list[Text]:
     """Return the parts with an empty line between them, as far as one screen has room for it."""
     used = sum(map(len, parts)) + len(rest)
-    spare = len(parts) if used > SCREEN_LINES + len(parts) else max(0, SCREEN_LINES - used)
+    spare = len(parts) if used > screen_lines + len(parts) else max(0, screen_lines - used)
     lines: list[Text] = []
     for part in filter(None, parts):
         if lines and spare:
@@ -62,6 +88,16 @@ def _spaced(parts: list[list[Text]], rest: list[Text]) -> list[Text]:
             spare -= 1
         lines += part
     return lines + rest
+
+
+def note_lines(answer: Estimate) -> list[str]:
+    """Return what is said beside the answer, on standard error: notes that no warning repeats."""
+    return [f"Note: {note}." for note in answer.notes if note not in answer.warnings]
+
+
+def room_beside(notes: Iterable[str], width: int) -> int:
+    """Return how many lines of a screen these notes leave, on a terminal of this width."""
+    return SCREEN_LINES - sum(math.ceil(cell_len(note) / width) for note in notes)
 
 
 def marks(answer: Estimate, headings: Sequence[str]) -> list[str]:
@@ -128,10 +164,14 @@ def counts(answer: Estimate) -> str:
 
 
 def _asked(answer: Estimate, width: int) -> Iterator[Text]:
-    for line in packed(answer.asked_text, width=width, indent=0):
-        yield Text(line, style="bold")
-    for line in packed(answer.limits_text, width=width, indent=0):
-        yield Text(line)
+    asked = packed(answer.asked_text, width=width, indent=0)
+    limits = packed(answer.limits_text, width=width, indent=0)
+    lines = [Text(line, style="bold") for line in asked]
+    both = f"{asked[-1]}{SEPARATOR}{limits[0]}"
+    if len(asked) > 1 and len(limits) == 1 and cell_len(both) <= width:
+        lines[-1] = Text.assemble((asked[-1], "bold"), SEPARATOR, limits.pop())
+    yield from lines
+    yield from map(Text, limits)
     for warning in answer.warnings:
         for line in packed(f"Warning: {warning}.".split(), width=width, indent=0, separator=" "):
             yield Text(line, style="bold yellow")
@@ -166,9 +206,27 @@ def _first_lines(answer: Estimate, width: int) -> Iterator[Text]:
     yield from _with_compile(best, width)
     yield from _nearest(answer, "Nearest that runs", width)
     if large is not None and large.id in by_id:
-        plan = by_id[large.id]
-        doubt = NOT_RUN if plan.runnable is False else None
-        yield from _named("On aws, gcp, azure", plan, width, reason=doubt)
+        yield from _named_again("On aws, gcp, azure", by_id[large.id], width)
+
+
+def _named_again(label: str, plan: Plan, width: int) -> Iterator[Text]:
+    """Yield a plan of the table, on one line if a short form of it fits."""
+    if plan.runnable is False:
+        yield from _named(label, plan, width, reason=NOT_RUN)
+        return
+    lines = list(_named(label, plan, width))
+    if len(lines) > 1 and plan.run is not None:
+        facts = [plan.hours_text, plan.cost_text]
+        facts += [] if plan.amount_text is None else [f"trains about {plan.amount_text}"]
+        for place, devices in (
+            (plan.place, plan.devices),
+            (short_place(plan), short_devices(plan)),
+        ):
+            line = f"{label:<{LABEL_WIDTH}}{BETWEEN_FACTS.join([f'{place} ({devices})', *facts])}"
+            if cell_len(line) <= width:
+                lines = [_labelled(line, label)]
+                break
+    yield from lines
 
 
 def _with_compile(best: Recommended, width: int) -> Iterator[Text]:
@@ -193,14 +251,20 @@ def _named(label: str, plan: Plan, width: int, *, reason: str | None = None) -> 
     indent = LABEL_WIDTH
     place = f"{plan.place} ({plan.devices})"
     head = f"{label:<{indent}}"
-    first, *more = packed([place, *_facts(plan)], width=width, indent=indent, separator="   ")
-    line = Text(f"{head}{first.strip()}")
-    line.stylize("bold green", 0, len(label))
-    yield line
+    first, *more = packed(
+        [place, *_facts(plan)], width=width, indent=indent, separator=BETWEEN_FACTS
+    )
+    yield _labelled(f"{head}{first.strip()}", label)
     yield from (Text(rest) for rest in more)
     if reason is not None:
         for rest in packed(reason.split(), width=width, indent=indent, separator=" "):
             yield Text(rest)
+
+
+def _labelled(line: str, label: str) -> Text:
+    text = Text(line)
+    text.stylize("bold green", 0, len(label))
+    return text
 
 
 def _facts(plan: Plan) -> list[str]:

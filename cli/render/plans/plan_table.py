@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.text import Text
 
@@ -19,12 +19,26 @@ from ....catalog.text.quantity import (
 from ....catalog.types import CPU_PREFIX
 from ....planner.plan.answer.estimate import Estimate
 from ....planner.plan.plan import Plan
-from ..text.columns import GAP, Align, column_widths, padded, total_width
+from ..text.columns import GAP, Align, column_widths, cut, padded, total_width
 from ..text.energy import CARBON_HEADING, carbon_cell
 from ..text.wording import describe_spot, describe_use, per_million, unknown_spot
+from .short_cells import (
+    short_cost,
+    short_devices,
+    short_place,
+    short_place_anywhere,
+    short_spot,
+    short_time,
+)
 
 TIE = "≈"
+LEFT_OUT = "…"
+"""Before the number of a row, where rows above it have no room."""
 USE = "MFU"
+NARROWEST_PLACE = 24
+"""Terminal cells that are left of what is rented, before a column leaves that is not in `EXTRA`."""
+EXTRA = 3
+"""Columns that leave before any cell is shortened: `gives_way` up to this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +51,10 @@ class Column:
     gives_way: int = 0
     """Where the lines are too long, columns leave in this order, 1 first; 0 always stays."""
     is_dim: bool = False
+    shorter: tuple[Callable[[Plan], str], ...] = ()
+    """What its cells say where the lines are too long, in the order in which they are tried."""
+    cut_to: int | None = None
+    """Terminal cells to which it may be cut after that; None: it may not."""
 
 
 def plan_columns(answer: Estimate) -> list[Column]:
@@ -49,15 +67,27 @@ def plan_columns(answer: Estimate) -> list[Column]:
     risk = Column(heading="risk", cell=lambda plan: _risk(plan, max_oom))
     columns = [
         Column(heading="#", cell=_position),
-        Column(heading="rent", cell=lambda plan: plan.place, align="left"),
-        Column(heading="on", cell=lambda plan: plan.devices, align="left", gives_way=6),
+        Column(
+            heading="rent",
+            cell=lambda plan: plan.place,
+            align="left",
+            shorter=(short_place, short_place_anywhere),
+            cut_to=NARROWEST_PLACE,
+        ),
+        Column(
+            heading="on",
+            cell=lambda plan: plan.devices,
+            align="left",
+            gives_way=6,
+            shorter=(short_devices,),
+        ),
     ]
     if any(plan.run for plan in answer.plans):
-        spot = Column(heading="spot", cell=describe_spot, gives_way=5)
+        spot = Column(heading="spot", cell=describe_spot, gives_way=5, shorter=(short_spot,))
         columns += [
             *_amount(answer),
-            Column(heading="time", cell=lambda plan: plan.hours_text),
-            Column(heading="cost", cell=lambda plan: plan.cost_text),
+            Column(heading="time", cell=lambda plan: plan.hours_text, shorter=(short_time,)),
+            Column(heading="cost", cell=lambda plan: plan.cost_text, shorter=(short_cost,)),
             *_carbon(answer),
             *(() if only_spot else (spot,)),
             *((risk,) if risks else ()),
@@ -116,12 +146,13 @@ class PlanTable:
 
     @classmethod
     def of(cls, answer: Estimate, width: int) -> PlanTable:
-        """Return the table for all plans of an answer; optional columns give way in their order."""
-        columns = plan_columns(answer)
-        widths = _widths(columns, answer.plans)
-        while total_width(widths) > width and any(one.gives_way for one in columns):
-            columns.remove(min((c for c in columns if c.gives_way), key=lambda c: c.gives_way))
-            widths = _widths(columns, answer.plans)
+        """Return the table for all plans of an answer, as full as the width allows."""
+        columns: list[Column] = []
+        widths: list[int] = []
+        for columns in _ever_narrower(plan_columns(answer)):
+            widths = _widths(columns, answer.plans, width)
+            if total_width(widths) <= width:
+                break
         return cls(columns=tuple(columns), widths=tuple(widths))
 
     @property
@@ -134,13 +165,18 @@ class PlanTable:
         return Text(self._line([column.heading for column in self.columns]).plain, style="bold")
 
     def rows(self, plans: Iterable[Plan]) -> Iterator[Text]:
-        """Yield one line for each of these plans."""
+        """Yield one line for each of these plans; "…" before one that follows on others."""
+        before: int | None = None
         for plan in plans:
-            yield self._line([column.cell(plan) for column in self.columns])
+            first, *rest = (column.cell(plan) for column in self.columns)
+            is_next = before is None or plan.position == before + 1
+            yield self._line([first if is_next else f"{LEFT_OUT}{plan.position}", *rest])
+            before = plan.position
 
     def _line(self, cells: Sequence[str]) -> Text:
         line = Text()
-        found = padded(cells, self.widths, [column.align for column in self.columns])
+        short = [cut(cell, width) for cell, width in zip(cells, self.widths, strict=True)]
+        found = padded(short, self.widths, [column.align for column in self.columns])
         for column, cell in zip(self.columns, found, strict=True):
             line.append(GAP if line else "")
             line.append(cell, style="dim" if column.is_dim else "")
@@ -148,9 +184,49 @@ class PlanTable:
         return line
 
 
-def _widths(columns: Sequence[Column], plans: Iterable[Plan]) -> list[int]:
+def _ever_narrower(columns: list[Column]) -> Iterator[list[Column]]:
+    """Yield the columns, then ever narrower ones.
+
+    First those leave that are for experts, then words get shorter, the region leaves, what is
+    rented is cut, and at last other columns leave.
+    """
+    leaving = sorted((c.gives_way for c in columns if c.gives_way), reverse=True)
+    yield _uncut(columns)
+    while leaving and leaving[-1] <= EXTRA:
+        columns = _without(columns, leaving.pop())
+        yield _uncut(columns)
+    for tried in range(max(len(one.shorter) for one in columns)):
+        columns = [_shortened(one, tried) for one in columns]
+        yield _uncut(columns)
+    yield columns
+    while leaving:
+        columns = _without(columns, leaving.pop())
+        yield columns
+
+
+def _uncut(columns: Iterable[Column]) -> list[Column]:
+    return [replace(one, cut_to=None) for one in columns]
+
+
+def _without(columns: Iterable[Column], gives_way: int) -> list[Column]:
+    return [one for one in columns if one.gives_way != gives_way]
+
+
+def _shortened(column: Column, tried: int) -> Column:
+    """Return a column with the shorter cells that are tried after so many others."""
+    return column if tried >= len(column.shorter) else replace(column, cell=column.shorter[tried])
+
+
+def _widths(columns: Sequence[Column], plans: Iterable[Plan], width: int) -> list[int]:
+    """Return the width of each column; one that may be cut is, as far as that is of use."""
     headings = [column.heading for column in columns]
-    return column_widths([headings, *([column.cell(plan) for column in columns] for plan in plans)])
+    cells = [[column.cell(plan) for column in columns] for plan in plans]
+    widths = column_widths([headings, *cells])
+    over = total_width(widths) - width
+    for i, column in enumerate(columns):
+        if over > 0 and column.cut_to is not None:
+            widths[i] = max(min(widths[i], column.cut_to), widths[i] - over)
+    return widths
 
 
 def _position(plan: Plan) -> str:

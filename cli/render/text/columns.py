@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 Align = Literal["left", "right"]
@@ -56,6 +56,11 @@ def padded(cells: Sequence[str], widths: Sequence[int], aligns: Sequence[Align])
         space = " " * (width - cell_len(cell))
         found.append(cell + space if align == "left" else space + cell)
     return found
+
+
+def cut(cell: str, width: int) -> str:
+    """Return a cell that fits its width; "…" ends one that was longer."""
+    return cell if cell_len(cell) <= width else set_cell_size(cell, width - 1) + "…"
 
 
 def aligned(cells: Sequence[str], widths: Sequence[int], aligns: Sequence[Align]) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from ...terminal.output import Screen
-from .columns import GAP, Align, column_widths, padded, to_text, total_width, wrapped
+from .columns import GAP, Align, column_widths, cut, padded, to_text, total_width, wrapped
 
 SMALLEST = 12
 """A column that gives way keeps at least this many characters."""
@@ -79,14 +78,10 @@ def _line(
 ) -> Text:
     """Return one row; what is longer than its column is cut, with "…"."""
     aligns: list[Align] = ["right" if column.right else "left" for column in columns]
-    cut = [_cut(cell, width) for cell, width in zip(cells, widths, strict=True)]
-    filled = zip(padded(cut, widths, aligns), columns, strict=True)
+    short = [cut(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    filled = zip(padded(short, widths, aligns), columns, strict=True)
     parts = [Text(cell, style="bold" if column.key else style) for cell, column in filled]
     return Text(GAP, style=style).join(parts)
-
-
-def _cut(cell: str, width: int) -> str:
-    return cell if cell_len(cell) <= width else set_cell_size(cell, width - 1) + "…"
 
 
 def _widths(

@@ -52,12 +52,18 @@ def describe_spot(plan: Plan) -> str:
 
     "?" where that price is not known; a dash where the type is not sold so.
     """
+    usd = likely_spot_usd(plan)
+    return unknown_spot(plan) if usd is None else format_money(usd)
+
+
+def likely_spot_usd(plan: Plan) -> float | None:
+    """Return the same in US dollars, with as many digits as are known; None where it is not."""
     job = plan.job
     if job is None or job.spot_usd is None:
-        return unknown_spot(plan)
+        return None
     time, usd = plan.step_time_s, float(job.spot_usd)
     rounded = round_money_interval(usd * time.low / time.value, usd, usd * time.high / time.value)
-    return format_money(rounded[1])
+    return float(rounded[1])
 
 
 def unknown_spot(plan: Plan) -> str:

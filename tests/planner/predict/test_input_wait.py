@@ -13,9 +13,9 @@ from gpuplan.planner.plan.setup import Setup
 from gpuplan.planner.predict.input_wait import (
     IMAGES_PER_S_PER_CORE,
     after_waiting,
+    input_notes,
     input_samples_per_s,
     input_wait_s,
-    row_notes,
     unknown_input_notes,
     waiting_notes,
 )
@@ -142,9 +142,20 @@ def test_waiting_moves_and_widens_the_interval() -> None:
 
 def test_rows_by_the_hundred_thousand_say_how_many_cores_put_them_together(toy: Profile) -> None:
     rows = samples(toy, (26,), dtype="int64")
-    (note,) = row_notes(rows, NODE, 800_000.0)
-    assert "400,000 samples/s a node" in note and "about 10 cores (a node has 48)" in note
-    assert row_notes(rows, NODE, 100_000.0) == []
-    # Photographs have a wait of their own, and large samples a note.
-    assert row_notes(images(toy), NODE, 800_000.0) == []
-    assert row_notes(samples(toy, (64, 64, 64)), NODE, 800_000.0) == []
+    (note,) = input_notes(rows, NODE, 800_000.0)
+    assert "400k samples/s a node" in note and "10 cores (it has 48)" in note
+    assert input_notes(rows, NODE, 100_000.0) == []
+    # Large samples have a note of their own.
+    assert input_notes(samples(toy, (64, 64, 64)), NODE, 800_000.0) == []
+
+
+def test_what_decodes_photographs_is_said_beside_what_the_step_takes(toy: Profile) -> None:
+    rate = input_samples_per_s(images(toy), NODE)
+    assert rate is not None
+    (note,) = input_notes(images(toy), NODE, NODE.nodes * 10_000.0)
+    assert note == (
+        f"input: 96 vCPUs a node decode about {rate / 1000:.1f}k JPEG/s, the step takes 10.0k"
+    )
+    (waits,) = input_notes(images(toy), NODE, NODE.nodes * rate)
+    assert waits.endswith(", and waits for them")
+    assert input_notes(images(toy), replace(NODE, vcpus=None), 1000.0) == []

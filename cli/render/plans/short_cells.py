@@ -1,0 +1,52 @@
+"""Shorter forms of what a row of the table of plans says, for narrow terminals."""
+
+from __future__ import annotations
+
+from ....catalog.names import short_accelerator
+from ....planner.plan.plan import AT_LEAST, Plan
+from ..text.wording import describe_spot, likely_spot_usd
+
+MADE_UP_END = "-on-demand"
+"""Of names that the catalogue gives to types which their seller has no name for."""
+AZURE_START = "Standard_"
+TIMES = "×"  # noqa: RUF001
+
+
+def short_place(plan: Plan) -> str:
+    """Return what is rented: "azure 2×NC24ads_A100_v4 eastus" (Standard_ left out)."""
+    return _place(plan, plan.place)
+
+
+def short_place_anywhere(plan: Plan) -> str:
+    """Return the same without its region: "azure 2×NC24ads_A100_v4"."""
+    offer = plan.offer
+    return _place(plan, plan.place.replace(f" {offer.zone or offer.region}", ""))
+
+
+def short_devices(plan: Plan) -> str:
+    """Return what it computes on, as short as `--accelerator` takes it: "8×A100-40GB"."""
+    return f"{plan.accelerators}{TIMES}{short_accelerator(plan.offer.accelerator)}"
+
+
+def short_time(plan: Plan) -> str:
+    """Return the length of the whole job: "26–33 h", "3.6–5.2 d"."""
+    return plan.hours_text.replace(" days", " d")
+
+
+def short_cost(plan: Plan) -> str:
+    """Return the cost of the whole job: "≥$4.10–5.60"."""
+    return plan.cost_text.replace(AT_LEAST, AT_LEAST.strip())
+
+
+def short_spot(plan: Plan) -> str:
+    """Return what the run costs on the spot market: "$420k", "$1.3M"."""
+    usd = likely_spot_usd(plan)
+    if usd is None or usd < 1e5:
+        return describe_spot(plan)
+    return f"${usd / 1e6:.3g}M" if usd >= 1e6 else f"${usd / 1e3:.3g}k"
+
+
+def _place(plan: Plan, place: str) -> str:
+    provider, name = plan.offer.provider, plan.offer.instance_type
+    short = name.removeprefix(AZURE_START).removeprefix(f"{provider}-").removesuffix(MADE_UP_END)
+    return place.replace(f" {TIMES} {name}", f"{TIMES}{short}")

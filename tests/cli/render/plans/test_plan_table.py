@@ -1,0 +1,105 @@
+"""The table of plans on narrow terminals: what gets shorter, what leaves, and in which order."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from answers import make_estimate, make_offer, make_plan, make_ranked_estimate, make_run
+
+from gpuplan.cli.render.plans.estimate import note_lines, render_estimate, room_beside
+from gpuplan.cli.render.plans.plan_table import PlanTable
+from gpuplan.cli.render.plans.short_cells import (
+    short_cost,
+    short_devices,
+    short_place,
+    short_place_anywhere,
+    short_spot,
+    short_time,
+)
+from gpuplan.planner.plan.answer.answer_parts import Headlines, Recommended
+from gpuplan.planner.plan.answer.estimate import Estimate
+
+LONG = "gpu-h200-sxm_1gpu-16vcpu-200gb"
+CORE = ["#", "rent", "on", "time", "cost", "spot", "tokens/s"]
+
+
+def answer_of(count: int = 1, **offer: Any) -> Estimate:
+    plans = [
+        make_plan(
+            n,
+            run=make_run(),
+            offer=make_offer(**offer),
+            tie_with_previous=n > 1,
+            grad_accum=n,
+        )
+        for n in range(1, count + 1)
+    ]
+    return make_estimate(*plans)
+
+
+@pytest.mark.parametrize(
+    ("provider", "instance", "place", "anywhere"),
+    [
+        ("azure", "Standard_ND96asr_v4", "azure 1×ND96asr_v4 east", "azure 1×ND96asr_v4"),
+        ("verda", "verda-h100-sxm-on-demand", "verda 1×h100-sxm east", "verda 1×h100-sxm"),
+        ("aws", "p4d.24xlarge", "aws 1×p4d.24xlarge east", "aws 1×p4d.24xlarge"),
+    ],
+)
+def test_short_places(provider: str, instance: str, place: str, anywhere: str) -> None:
+    offer = make_offer(provider=provider, instance_type=instance, region="east", zone=None)
+    plan = make_plan(offer=offer)
+    assert short_place(plan) == place
+    assert short_place_anywhere(plan) == anywhere
+    bought = plan.model_copy(update={"offer": offer.model_copy(update={"purchase": "spot"})})
+    assert short_place(bought) == f"{place} spot"
+
+
+def test_short_cells_say_the_same_numbers() -> None:
+    plan = make_plan(run=make_run())
+    assert short_devices(plan) == "8×A100-40GB"  # noqa: RUF001
+    assert short_time(plan) == plan.hours_text.replace("days", "d")
+    assert short_cost(plan) == plan.cost_text
+    assert short_spot(plan) == "$1,500"
+    for usd, text in ((423_000, "$420k"), (1_300_000, "$1.3M")):
+        job = plan.whole_job and plan.whole_job.model_copy(update={"spot_usd": Decimal(usd)})
+        assert short_spot(plan.model_copy(update={"whole_job": job})) == text
+
+
+def test_words_get_shorter_before_a_column_leaves_that_people_decide_by() -> None:
+    answer = answer_of(instance_type=LONG, region="eu-north1", zone=None)
+    table = {width: PlanTable.of(answer, width) for width in (300, 130, 110, 100, 90, 60)}
+    rows = {width: next(one.rows(answer.plans)).plain for width, one in table.items()}
+    assert table[300].headings == [*CORE, "step", "MFU", "layout"]
+    assert table[110].headings == table[100].headings == CORE
+    assert f"1 × {LONG} eu-north1" in rows[130]  # noqa: RUF001
+    assert f"1×{LONG} eu-north1" not in rows[100] and f"1×{LONG[:8]}" in rows[100]  # noqa: RUF001
+    assert "…" in rows[90] and "8×A100-40GB" in rows[90]  # noqa: RUF001
+    assert table[60].headings == ["#", "rent", "time", "cost"]
+    for width, row in rows.items():
+        assert len(row) <= width
+
+
+def test_rows_leave_where_notes_need_the_room_but_not_those_that_are_named() -> None:
+    answer = answer_of(12)
+    last, first = answer.plans[-1], answer.plans[0]
+    best = Recommended(id=first.id, position=1, reason="the cheapest", gap_to_cheapest=0.0)
+    notes = ("x" * 250, "y")
+    answer = answer.model_copy(
+        update={"recommended": best, "headlines": Headlines(fastest=last.id), "notes": notes}
+    )
+    room = room_beside(note_lines(answer), 100)
+    assert room == 24 - 3 - 1
+    shown = render_estimate(answer, model="model.py", width=100, most_lines=room)
+    assert len(shown) == room
+    marks = [line.plain.split()[0] for line in shown]
+    assert "1" in marks and "…12" in marks and "≈11" not in marks
+    assert len(render_estimate(answer, model="model.py", width=100)) > room
+    fewest = render_estimate(answer, model="model.py", width=100, most_lines=1)
+    assert sum(line.plain.startswith((" ", "≈", "…")) for line in fewest) >= 5
+
+
+def test_without_notes_all_rows_stay() -> None:
+    answer = make_ranked_estimate()
+    assert room_beside(note_lines(answer), 100) == 24
+    all_rows = render_estimate(answer, model="model.py", width=100)
+    assert render_estimate(answer, model="model.py", width=100, most_lines=24) == all_rows
