@@ -14,6 +14,7 @@ from .inputs import read_inputs
 from .kept import keep
 
 if TYPE_CHECKING:
+    from ..catalog.embedded import Catalogue
     from ..launcher.local.actuals import Actuals
     from ..launcher.local.export_weights import ExportedWeights
     from ..launcher.local.run_request import RunRequest, RunResult
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ..launcher.runner.weights.formats import WeightDtype, WeightFormat
     from ..launcher.store.sourced_plan import SourcedPlan
     from ..planner.plan.plan import Plan
+    from ..planner.search.machines.offers import SpotPrices
     from ..profiles.user_model.spec import ModelSpec
 
 
@@ -220,6 +222,7 @@ def launch(
         request,
         catalogue=catalogue,
         own_stops=known_stops(),
+        spot_prices=_spot_prices(given.plan, request, catalogue),
         folder=folder,
         now=clock,
         unique=unique or (lambda: uuid4().hex[:6]),
@@ -230,6 +233,17 @@ def launch(
     # Nothing is written here: where there is no store yet, `start` makes it and labels the task.
     store_id = store.known_id()
     return prepared if store_id is None else launching.in_store(prepared, store_id)
+
+
+def _spot_prices(plan: Plan, request: LaunchRequest, catalogue: Catalogue) -> SpotPrices:
+    """Return what the user's snapshots say of the spot prices of a plan's machines, by day."""
+    from ..catalog.prices.spot_history import spot_history
+
+    if not request.buys_spot(plan):
+        return {}
+    kind = plan.offer.provider, plan.offer.instance_type
+    sold = (o for o in catalogue.offers if (o.provider, o.instance_type) == kind)
+    return spot_history({(one.provider, one.region, one.instance_type) for one in sold})
 
 
 def export(

@@ -76,8 +76,8 @@ def end_s(orders: Orders, timer: TimerOrders, *, began_s: float) -> float | None
 def _allowed(orders: Orders, began_s: float) -> tuple[float, str] | None:
     """Return how long a machine may exist, seconds, and the limit that says so."""
     allowed = []
-    if orders.max_cost_usd is not None and orders.usd_per_s > 0:
-        left_usd = orders.max_cost_usd - orders.spent_before_usd
+    if orders.most_usd is not None and orders.usd_per_s > 0:
+        left_usd = orders.most_usd - orders.spent_before_usd
         allowed.append((left_usd / orders.usd_per_s, "max-cost"))
     if orders.max_hours is not None:
         left_hours = orders.max_hours - orders.hours_before

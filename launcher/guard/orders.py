@@ -104,6 +104,9 @@ class Orders:
     hours_before: float = 0.0
     max_cost_usd: float | None = None
     """Limit on the cost of all attempts together, until the machines are torn down."""
+    price_top: float = 1.0
+    """How high the price of its machines may rise, over what they cost here: spot prices move, and
+    no guard sees it. That limit is held as if they cost so much all the time."""
     max_hours: float | None = None
     tail_s: float = 0.0
     """How long the machines still cost after the job has ended."""
@@ -137,6 +140,11 @@ class Orders:
     """The stop file, on the first node: the user asks the run to stop."""
 
     @property
+    def most_usd(self) -> float | None:
+        """Return the limit on the cost in dollars as they are counted here, at no risen price."""
+        return None if self.max_cost_usd is None else self.max_cost_usd / self.price_top
+
+    @property
     def usd_per_s(self) -> float:
         """Return dollars a second of all nodes."""
         return self.usd_per_hour / SECONDS_PER_HOUR
@@ -160,7 +168,10 @@ class Orders:
                 low_usd=_times(projection.low_usd, share),
                 high_usd=_times(projection.high_usd, share),
             )
-        return replace(self, usd_per_hour=rate, projection=projection)
+        # Where both are tried, those that are not spot keep their price.
+        moves = is_spot or not self.spot_usd_per_hour_at
+        top = self.price_top if moves else 1.0
+        return replace(self, usd_per_hour=rate, projection=projection, price_top=top)
 
     def to_json(self) -> str:
         """Return what `from_json` reads."""
@@ -198,7 +209,7 @@ def _times(value: float | None, share: float) -> float | None:
     return None if value is None else value * share
 
 
-POSITIVE = ("poll_s", "state_every_s")
+POSITIVE = ("poll_s", "state_every_s", "price_top")
 NUMBERS = (
     "usd_per_hour",
     "requested_at_s",

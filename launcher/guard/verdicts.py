@@ -118,11 +118,12 @@ def over_limit(
     wind_s = wind_down_s(orders, reading)
     spent_usd = account.spent_usd(paid_s)
     after_usd = account.spent_usd(paid_s + wind_s)
-    if orders.max_cost_usd is not None and after_usd >= orders.max_cost_usd:
+    if orders.most_usd is not None and after_usd >= orders.most_usd:
+        risen = f", at prices up to {orders.price_top:g} times these" * (orders.price_top > 1)
         return Verdict(
             "max-cost",
             f"${spent_usd:,.2f} are spent, and ${after_usd:,.2f} once the machines are gone:"
-            f" the limit is ${orders.max_cost_usd:,.2f}.",
+            f" the limit is ${orders.max_cost_usd:,.2f}{risen}.",
             STOPPED,
         )
     hours = account.hours(paid_s)

@@ -15,7 +15,6 @@ from ..lifecycle.transitions import this_process
 from ..skypilot.placement import Place
 from ..store.launch_record import LaunchRecord, PricedPlace
 from ..task_file import OUT_FOLDER
-from .money.purchase import spot_moves
 from .prepare import Prepared
 from .request import LaunchRequest
 from .task.guard_config import taxed_rate
@@ -74,7 +73,7 @@ def _interval(prepared: Prepared) -> tuple[Decimal | None, Decimal | None]:
     The guard holds the pace of the steps alone against the interval, which is then another.
     """
     cost = prepared.cost
-    moves = spot_moves(prepared.plan, prepared.request)
+    moves = prepared.moves
     likely, low, high = cost.usd_expected, cost.usd_low, cost.usd_high
     if moves is None or likely is None or high is None or not low:
         return low, high
@@ -92,8 +91,11 @@ def reserved_usd(prepared: Prepared) -> Decimal | None:
     """
     guard, cost = prepared.request.guard, prepared.cost
     bounds = [cost.usd_worst, guard.max_cost_usd]
-    if guard.max_hours is not None:
-        dearest = max(place.paid_usd_per_hour for place in prepared.all_places)
+    # A term is paid whole however early a run is ended.
+    if guard.max_hours is not None and cost.usd_of_terms is None:
+        top = Decimal(1) if prepared.moves is None else Decimal(str(prepared.moves.high))
+        spot = [place.paid_usd_per_hour * top for place in prepared.places]
+        dearest = max(*spot, *(one.paid_usd_per_hour for one in prepared.fallback), Decimal(0))
         dearest *= prepared.plan.nodes
         dearest += taxed_rate(cost.controller_usd_per_hour, prepared.plan)
         idle_hours = idle_minutes(prepared.request) * 60 / SECONDS_PER_HOUR
@@ -108,7 +110,12 @@ def held_to_reservation(prepared: Prepared) -> Prepared:
     reserved = reserved_usd(prepared)
     if reserved is None or prepared.orders.max_cost_usd is not None:
         return prepared
-    return replace(prepared, orders=replace(prepared.orders, max_cost_usd=float(reserved)))
+    orders = replace(prepared.orders, max_cost_usd=float(reserved))
+    if prepared.cost.usd_of_terms is not None:
+        # Its guard counts by the hour of the term, at which no hour after it is billed.
+        known = (orders.max_hours, prepared.cost.hours_worst)
+        orders = replace(orders, max_hours=min(one for one in known if one is not None))
+    return replace(prepared, orders=orders)
 
 
 def _results(request: LaunchRequest, prepared: Prepared) -> str:

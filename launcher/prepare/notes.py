@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ...catalog.types import Provider
 from ...planner.cost.data_cost import data_lines
+from ...planner.plan.parts import SpotPriceRange
 from ...planner.plan.plan import DataLine, Plan
 from ..guard.orders import Orders
 from ..lifecycle.shutdown_behavior import loses_nothing
@@ -44,7 +45,7 @@ def launch_notes(
         *_of_term(plan, bought, in_reservation=in_reservation),
         *_never_tried(plan, bought.request),
         *_not_counted(plan, bought, billing),
-        *_of_spot(plan, bought.request),
+        *_of_spot(plan, bought.request, bought.moves),
         *unowned_notes(
             held,
             (*bought.places, *bought.fallback),
@@ -61,12 +62,42 @@ def _of_term(plan: Plan, bought: Bought, *, in_reservation: bool) -> tuple[str, 
     """Say what makes the price of an hour true, where it is that of a term of years."""
     if in_reservation or not any(place.is_of_term for place in bought.places):
         return ()
-    years = plan.offer.term_years
-    term = "a term" if years is None else f"a term of {years:g} year{'s' if years > 1 else ''}"
+    term = _term_of(plan)
+    if bought.is_term_held:
+        return (
+            f"the price of an hour is that of {term} that your pricebook says you hold: what no job"
+            " uses of it is paid already, and not in these sums",
+        )
+    counted = (
+        "Hours of it that no job uses are paid as well, and are not in these sums"
+        if bought.signed is None
+        else "All of it is counted: it is bought for this job"
+        if bought.signed.is_for_this_alone
+        else "Of it this job's share is expected, as its estimate says, and all of it is paid at"
+        " worst"
+    )
     return (
         f"the price of an hour is that of {term}, which has to be signed before this starts:"
         f" without it {plan.offer.provider} bills every hour on demand, and no limit here sees it."
-        " Hours of the term that no job uses are paid as well, and are not in these sums",
+        f" {counted}",
+    )
+
+
+def _term_of(plan: Plan) -> str:
+    years = plan.offer.term_years
+    return "a term" if years is None else f"a term of {years:g} year{'s' if years > 1 else ''}"
+
+
+def term_text(bought: Bought) -> str | None:
+    """Return what a term costs that is to be signed for a launch; None where none is."""
+    signed, usd = bought.signed, bought.cost.usd_of_terms
+    if signed is None or usd is None:
+        return None
+    years = f"{signed.term.years:g} year{'s' if signed.term.years > 1 else ''}"
+    counted = "all of it is counted" if signed.is_for_this_alone else "this job's share is expected"
+    return (
+        f"{years} for ${usd:,.2f}, paid used or not; {counted}"
+        " (a `count` in your pricebook says that you hold it)"
     )
 
 
@@ -109,10 +140,21 @@ def _beside(plan: Plan, hours: float | None, *, managed: bool) -> tuple[DataLine
     return lines
 
 
-def _of_spot(plan: Plan, request: LaunchRequest) -> tuple[str, ...]:
+def _of_moves(moves: SpotPriceRange | None) -> tuple[str, ...]:
+    if moves is None or moves.high == 1:
+        return ()
+    return (
+        f"of {moves.prices} days with a spot price one in ten was followed, while such a job takes,"
+        f" by one {moves.high:.3g} times as high or more: its guard holds --max-cost and the limits"
+        " as if machines cost that all the time",
+    )
+
+
+def _of_spot(plan: Plan, request: LaunchRequest, moves: SpotPriceRange | None) -> tuple[str, ...]:
     if not request.buys_spot(plan):
         return ()
     return (
+        *_of_moves(moves),
         "after an interruption of spot machines SkyPilot starts the job again, and it continues"
         " from its newest checkpoint",
         _CONTROLLER if request.has_controller else _NO_CONTROLLER,

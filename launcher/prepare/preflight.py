@@ -75,6 +75,14 @@ def refuse_over_budget(cost: LaunchCost, guard: GuardRequest) -> None:
             f" ${hourly:,.2f}.",
             fix="choose a plan with fewer or cheaper machines, --spot, or allow more.",
         )
+    term_usd = cost.usd_of_terms
+    if limit is not None and term_usd is not None and term_usd > limit:
+        raise LimitError(
+            f"The term that these machines are priced for costs ${term_usd:,.2f}, used or not, more"
+            f" than --max-cost ${limit:,.2f}; no guard ends that.",
+            fix="state its `count` under `reserved:` of the pricebook if you hold it already, or"
+            " choose a plan on demand, or allow more.",
+        )
     if limit is not None and cost.usd_expected is not None and cost.usd_expected > limit:
         raise LimitError(
             f"This is expected to cost ${cost.usd_expected:,.2f}, more than --max-cost"

@@ -22,7 +22,9 @@ from ...catalog.types import Provider
 from ...planner.cost.launch_cost import LaunchCost
 from ...planner.cost.run_cost import CENT
 from ...planner.goodput.own_stops import NO_OWN_STOPS, OwnStops
+from ...planner.plan.parts import SpotPriceRange
 from ...planner.plan.plan import SCHEMA_VERSION, CostLine, Plan
+from ...planner.search.machines.offers import NO_SPOT_PRICES, SpotPrices
 from ...planner.software.checkpoint_size import usual_checkpoint_bytes
 from ...profiles.user_model.spec import ModelSpec
 from ..bundle import write_guard, write_job_folder, write_orders
@@ -44,8 +46,8 @@ from ..store.measured_steps import workload_key
 from ..store.project_limits import LimitStanding, ProjectFile, warnings
 from ..store.sourced_plan import SourcedPlan
 from ..training_data import launched_data
-from .money.purchase import Bought, bought, spot_moves
-from .notes import launch_notes
+from .money.purchase import Bought, bought, held_to_terms
+from .notes import launch_notes, term_text
 from .plan_choice import refuse_stale
 from .preflight import (
     refuse_missing_packages,
@@ -121,16 +123,15 @@ class Prepared:
     """The project's file whose limits it obeys."""
     limits: tuple[LimitStanding, ...] = ()
     """Of that file, as they stood when they were last looked at."""
+    moves: SpotPriceRange | None = None
+    """How far the price of its spot machines moves; at worst it is at the top of that."""
+    term: str | None = None
+    """The term of years that is to be signed for it, in words; None where none is."""
 
     @property
     def all_places(self) -> tuple[Place, ...]:
         """Return all places, in the order in which the task tries them."""
         return (*self.places, *self.fallback)
-
-    @property
-    def price_moves(self) -> bool:
-        """Whether its worst case is at the highest price that its spot machines were seen at."""
-        return spot_moves(self.plan, self.request) is not None
 
     @property
     def warnings(self) -> list[str]:
@@ -167,6 +168,7 @@ def prepare(
     now: Callable[[], datetime],
     unique: Callable[[], str],
     own_stops: OwnStops = NO_OWN_STOPS,
+    spot_prices: SpotPrices = NO_SPOT_PRICES,
 ) -> Prepared:
     """Return a launch, refused if it could lose results or its price is not known.
 
@@ -180,6 +182,7 @@ def prepare(
         now: the clock, for names.
         unique: returns six characters that no other run has.
         own_stops: what stopped the user's own launches.
+        spot_prices: of spot machines by place and day, as far as they were seen.
 
     Raises:
         UsageError: the plan is stale, or something that is asked for contradicts it.
@@ -191,7 +194,9 @@ def prepare(
     refuse_unbought_block(plan)
     refuse_stale(given, catalogue)
     refuse_request(plan, request, needs=_needs(spec, project, request))
-    machines = bought(plan, request, catalogue, now=now(), own_stops=own_stops)
+    machines = bought(
+        plan, request, catalogue, now=now(), own_stops=own_stops, spot_prices=spot_prices
+    )
     reservation = held_reservation(plan.offer, catalogue)
     _refuse_machines(plan, machines, reservation, now=now())
     request = machines.request
@@ -211,13 +216,15 @@ def prepare(
     held = orders(
         plan,
         request,
-        machines.whole,
+        machines.hourly,
         machines.places,
         run_id=run_id,
         requested_at=now(),
         fallback=machines.fallback,
         slower=machines.slower,
+        price_top=machines.price_top,
     )
+    held = held_to_terms(held, machines)
     job, data = _trained(given, spec, project, task, machines, run_id)
     billing = catalogue.providers.get(plan.offer.provider)
     return Prepared(
@@ -246,6 +253,8 @@ def prepare(
             ),
             *reservation_notes(reservation, task.sky_config),
         ),
+        moves=machines.moves,
+        term=term_text(machines),
     )
 
 

@@ -71,6 +71,10 @@ class LaunchCost:
     """The slowest start, the top of that interval and the idle end, at the dearest place."""
     hours_expected: float | None = None
     hours_worst: float | None = None
+    """For which the machines run in that case, whatever is paid whole."""
+    usd_of_terms: Decimal | None = None
+    """Of `usd_expected`, what terms or blocks cost that are paid whole, whenever the run ends; None
+    where what is used is paid."""
     run: ExpectedRun | None = None
     """The training with its checkpoints and stops; None where nothing is known of them."""
 
@@ -139,13 +143,24 @@ def launch_cost(
         return taxed(machines + _controller_usd(us, controller_usd_per_hour), tax_percent)
 
     more_us = _more_bills_us(billing, lengths)
-    low_us, high_us, worst_us = (
-        _whole_us(_billed_us(us, billing) + more_us, expected_us, paid_whole)
+    ran_ends_us = [
+        _billed_us(us, billing) + more_us
         for us in _ends_us(start_us, ran_us, _billed_range_s(training_s, run), idle_s)
+    ]
+    low_us, high_us, worst_us = (
+        us if paid_whole is None else paid_whole.billed_us(us, planned_us=expected_us)
+        for us in ran_ends_us
     )
     low_us = min(low_us, paid_us)
     # A further block that few runs need is in the mean of all, and not in nine of ten.
     high_us, worst_us = max(high_us, paid_us), max(worst_us, paid_us)
+    terms_us = 0 if paid_whole is None else paid_whole.paid_us(expected_us)
+    terms_usd = _usd(terms_us, nodes, usd_per_hour)
+    # Where it is tried elsewhere too, the hours there are paid beside what is paid whole.
+    elsewhere_usd = Decimal(0)
+    if dearest_usd_per_hour > usd_per_hour:
+        hours_usd = _usd(ran_ends_us[2], nodes, dearest_usd_per_hour)
+        elsewhere_usd = taxed(terms_usd + hours_usd, tax_percent)
     return LaunchCost(
         lines=lines,
         usd_per_hour=rate,
@@ -153,9 +168,12 @@ def launch_cost(
         usd_expected=sum((line.usd for line in lines), Decimal(0)),
         usd_low=usd(low_us, usd_per_hour),
         usd_high=usd(high_us, usd_per_hour),
-        usd_worst=usd(worst_us, dearest_usd_per_hour),
+        usd_worst=usd(worst_us, dearest_usd_per_hour)
+        if paid_whole is None
+        else max(usd(worst_us, usd_per_hour), elsewhere_usd),
         hours_expected=_hours(expected_us),
-        hours_worst=_hours(worst_us),
+        hours_worst=_hours(worst_us if paid_whole is None else max(ran_ends_us[2], expected_us)),
+        usd_of_terms=None if paid_whole is None else taxed(terms_usd, tax_percent),
         run=run,
     )
 
@@ -189,15 +207,12 @@ def _further_lines(
         name=paid_whole.further,
         quantity=nodes * _hours(further.beyond_us or further.paid_us),
         unit=UNIT,
-        unit_usd=usd_per_hour if share is None else _above(usd_per_hour, share),
+        unit_usd=usd_per_hour
+        if share is None
+        else (usd_per_hour * (share - 1)).quantize(UNIT_PLACES).normalize(),
         usd=usd,
     )
     return (line,)
-
-
-def _above(usd_per_hour: Decimal, share: Decimal) -> Decimal:
-    """Return how much dearer an hour is that costs `share` times as much."""
-    return (usd_per_hour * (share - 1)).quantize(UNIT_PLACES).normalize()
 
 
 def _ends_us(
@@ -258,11 +273,6 @@ def _billed_range_s(training_s: Estimated, run: ExpectedRun | None) -> tuple[flo
     share = run.billed_s / run.elapsed_s
     low_s, high_s = run.ends_s
     return share * low_s, share * high_s
-
-
-def billed_s(seconds: float, billing: Provider | None) -> float:
-    """Return how many seconds of a node a provider bills when it ran for `seconds`."""
-    return _billed_us(_us(seconds), billing) / MICROSECONDS_PER_SECOND
 
 
 def billed_seconds(seconds: float, *, increment_s: float | None, minimum_s: float | None) -> float:
@@ -358,11 +368,6 @@ def _lengths(run: ExpectedRun, start_us: int) -> Lengths:
         stops=run.stops,
         chance_within=lambda seconds: run.chance_within((seconds - start_s) / share),
     )
-
-
-def _whole_us(us: int, planned_us: int, paid_whole: PaidWhole | None) -> int:
-    """Return what is paid of whole terms or blocks; the time as it is without one."""
-    return us if paid_whole is None else paid_whole.billed_us(us, planned_us=planned_us)
 
 
 def _lines(

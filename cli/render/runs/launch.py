@@ -24,6 +24,7 @@ def render_launch(prepared: Prepared) -> list[Text]:
     return [
         *_trained(prepared),
         Text(title, style="bold"),
+        *([] if prepared.term is None else [_line("term to be signed", prepared.term)]),
         *_sums(prepared),
         *(_cost_line(line, plan.nodes) for line in prepared.cost.lines),
         *_places(prepared),
@@ -64,8 +65,10 @@ def _sums(prepared: Prepared) -> Iterator[Text]:
         return
     worst = f"{_span(cost.hours_worst * SECONDS_PER_HOUR):>12}  {_usd(cost.usd_worst):>12}"
     why = "slowest start, top of the 80 % interval, idle end"
-    if prepared.price_moves:
+    if prepared.moves is not None:
         why += ", highest spot price seen"
+    if prepared.term is not None:
+        why += ", all of the term"
     if guard.max_cost_usd is not None and cost.usd_worst > guard.max_cost_usd:
         why += f"; its guard ends it before {_usd(guard.max_cost_usd)}"
     yield _line("at worst", f"{worst}  {why}")

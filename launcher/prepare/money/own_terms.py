@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from ....catalog.errors import PriceError
 from ....catalog.snapshot import Catalogue
 from ....catalog.terms.terms_of_offer import Term, terms_of
 from ....catalog.types import Offer
-from ....planner.plan.plan import ChosenOffer
+from ....planner.cost.paid_whole import PaidWhole
+from ....planner.plan.plan import ChosenOffer, Plan
 from ...store.sourced_plan import SourcedPlan
 
 TERMS = ("committed", "reserved")
@@ -46,9 +47,7 @@ def at_own_terms(given: SourcedPlan, catalogue: Catalogue, pricebook: Path) -> S
 
 def _at_terms(chosen: ChosenOffer, catalogue: Catalogue) -> ChosenOffer:
     book = catalogue.pricebook
-    key = chosen.provider, chosen.region, chosen.instance_type
-    listed = (*catalogue.offers, *catalogue.cpu_offers)
-    offer = next((o for o in listed if (o.provider, o.region, o.instance_type) == key), None)
+    offer = _offer(chosen, catalogue)
     if chosen.purchase == "owned" or offer is None:
         return chosen
     changes: dict[str, Any] = {"tax_percent": _float(book.tax_percent)}
@@ -61,6 +60,12 @@ def _at_terms(chosen: ChosenOffer, catalogue: Catalogue) -> ChosenOffer:
         }
     spot = offer.market_spot_usd_per_hour
     return chosen.model_copy(update={**changes, "spot_usd_per_hour": _float(spot)})
+
+
+def _offer(chosen: ChosenOffer, catalogue: Catalogue) -> Offer | None:
+    key = chosen.provider, chosen.region, chosen.instance_type
+    listed = (*catalogue.offers, *catalogue.cpu_offers)
+    return next((o for o in listed if (o.provider, o.region, o.instance_type) == key), None)
 
 
 def _price(
@@ -78,13 +83,66 @@ def _price(
 
 def _term(chosen: ChosenOffer, terms: tuple[Term, ...]) -> Term:
     for term in terms:
-        if float(term.years) == chosen.term_years and term.price_basis == chosen.price_basis:
+        if _is_same(term, chosen):
             return term
     raise PriceError(
         f"The plan pays for {chosen.instance_type} ({chosen.provider}) in {chosen.region} for"
         f" {chosen.term_years:g} year(s), and the pricebook has no such price.",
         fix="state it under `reserved:` of the pricebook, or take a plan on demand.",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signed:
+    """A term that is to be signed for a launch, as nobody says that it is held already."""
+
+    term: Term
+    on_demand_usd_per_hour: Decimal | None
+    """What the same machine costs by the hour."""
+    is_for_this_alone: bool
+    """Whether the plan's cost holds all of it; else this job's share, others use the rest."""
+
+    @property
+    def paid_whole(self) -> PaidWhole:
+        """What is paid of it, used or not."""
+        return PaidWhole.of(self.term, self.on_demand_usd_per_hour)
+
+
+def to_be_signed(plan: Plan, catalogue: Catalogue) -> Signed | None:
+    """Return the term that a plan's machines have to be signed for; None for one that is held.
+
+    It is held where the pricebook states a `count` of it, now or when the plan was made; where the
+    catalogue has no such price any more, nothing is known of it.
+    """
+    chosen, use = plan.offer, plan.commitment
+    offer = _offer(chosen, catalogue)
+    same = _same_terms(plan, catalogue)
+    if offer is None or not same or is_held(plan, catalogue):
+        return None
+    return Signed(
+        term=same[0],
+        on_demand_usd_per_hour=offer.on_demand_usd_per_hour,
+        is_for_this_alone=use is not None and use.unused_is_counted,
+    )
+
+
+def is_held(plan: Plan, catalogue: Catalogue) -> bool:
+    """Return whether the pricebook says, or said when a plan was made, that its term is held."""
+    use = plan.commitment
+    was_held = use is not None and use.nodes_held is not None
+    return was_held or any(one.is_held for one in _same_terms(plan, catalogue))
+
+
+def _same_terms(plan: Plan, catalogue: Catalogue) -> tuple[Term, ...]:
+    """Return the terms that a plan's price may be that of; none by the hour."""
+    offer = _offer(plan.offer, catalogue)
+    if plan.offer.purchase not in TERMS or offer is None:
+        return ()
+    return tuple(one for one in terms_of(offer, catalogue) if _is_same(one, plan.offer))
+
+
+def _is_same(term: Term, chosen: ChosenOffer) -> bool:
+    return float(term.years) == chosen.term_years and term.price_basis == chosen.price_basis
 
 
 def list_price(usd: Decimal, percent: Decimal | None) -> Decimal | None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from typing import NamedTuple
 
 from ....catalog.snapshot import Catalogue
 from ....catalog.types import Accelerator
+from ....catalog.units import SECONDS_PER_HOUR
 from ....planner.cost.bought import slower_than_steps, stops_bought
 from ....planner.cost.launch_cost import LaunchCost, launch_cost
+from ....planner.cost.paid_whole import PaidWhole
+from ....planner.cost.spot_moves import spot_price_range
 from ....planner.goodput.own_stops import NO_OWN_STOPS, OwnStops
 from ....planner.plan.parts import SpotPriceRange
 from ....planner.plan.plan import Estimated, Plan, Stops
+from ....planner.search.machines.offers import NO_SPOT_PRICES, SpotPrices
+from ...guard.orders import Orders
 from ...skypilot.placement import Place
 from ..plan_choice import tried
 from ..request import LaunchRequest
@@ -20,6 +27,7 @@ from ..task.guard_config import restart_s, smoke_steps, total_steps
 from ..task.task import idle_minutes
 from .controller import controller_usd_per_hour
 from .deadline import bought_in_time, fallback
+from .own_terms import Signed, is_held, to_be_signed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +51,19 @@ class Bought:
     """Of the first launch: a smoke test has fewer than the plan. None where not known."""
     cost: LaunchCost
     """Of the first launch."""
-    whole: LaunchCost
-    """Of the whole plan."""
+    hourly: LaunchCost
+    """Of the whole plan by the hour, as its guard counts: without what is paid of a term unused."""
+    signed: Signed | None = None
+    """The term that is to be signed for it, at whose price its first place is."""
+    is_term_held: bool = False
+    """Whether the pricebook says that the term of the plan's price is held."""
+    moves: SpotPriceRange | None = None
+    """How far the price of its spot machines moves; None on demand, or not known."""
+
+    @property
+    def price_top(self) -> float:
+        """How high the price of its spot machines may rise, over today's."""
+        return 1.0 if self.moves is None else self.moves.high
 
 
 def bought(
@@ -54,6 +73,7 @@ def bought(
     *,
     now: datetime,
     own_stops: OwnStops = NO_OWN_STOPS,
+    spot_prices: SpotPrices = NO_SPOT_PRICES,
 ) -> Bought:
     """Return where and how a plan is bought.
 
@@ -63,6 +83,7 @@ def bought(
         catalogue: today's prices, accelerators and providers.
         now: the time, for the deadline.
         own_stops: what stopped the user's own launches.
+        spot_prices: of spot machines by place and day, as far as they were seen.
 
     Raises:
         UsageError: what is asked for contradicts the plan.
@@ -88,8 +109,10 @@ def bought(
     steps = total_steps(plan, request)
     trained = min(steps, smoke_steps()) if steps and request.guard.smoke else steps
 
-    def cost(of: int | None) -> LaunchCost:
-        return _cost(plan, of, places, others, request, catalogue, stops)
+    machines = _Machines(plan, places, others, request, catalogue, stops)
+    hours = machines.cost(steps, None).hours_expected
+    moves = spot_moves(plan, request, places, spot_prices, hours)
+    signed = to_be_signed(plan, catalogue) if places[0].is_of_term else None
 
     return Bought(
         request=request,
@@ -100,51 +123,113 @@ def bought(
         stops=stops,
         slower=slower,
         steps=trained,
-        cost=cost(trained),
-        whole=cost(steps),
+        cost=_with_term(machines, trained, moves, signed),
+        hourly=machines.cost(steps, moves),
+        signed=signed,
+        is_term_held=is_held(plan, catalogue),
+        moves=moves,
     )
 
 
-def _cost(
-    plan: Plan,
-    steps: int | None,
-    places: tuple[Place, ...],
-    others: tuple[Place, ...],
-    request: LaunchRequest,
-    catalogue: Catalogue,
-    stops: Stops | None,
-) -> LaunchCost:
-    step = plan.step_time_s
-    moves = spot_moves(plan, request)
-    # The price of spot machines may rise while they train, to the top of what was seen.
-    top = Decimal(1) if moves is None else Decimal(str(moves.high))
-    prices = [*(one.usd_per_hour * top for one in places), *(one.usd_per_hour for one in others)]
-    training = None
-    if steps is not None:
-        training = Estimated(
-            value=steps * step.value,
-            low=steps * step.low,
-            high=steps * step.high,
-            basis=step.basis,
-        )
-    return launch_cost(
-        training,
-        nodes=plan.nodes,
-        usd_per_hour=places[0].usd_per_hour,
-        dearest_usd_per_hour=max(prices),
-        billing=catalogue.providers.get(plan.offer.provider),
-        stops=stops,
+class _Machines(NamedTuple):
+    """What is bought, by which all costs of a launch are counted."""
+
+    plan: Plan
+    places: tuple[Place, ...]
+    others: tuple[Place, ...]
+    request: LaunchRequest
+    catalogue: Catalogue
+    stops: Stops | None
+
+    def cost(
+        self, steps: int | None, moves: SpotPriceRange | None, paid_whole: PaidWhole | None = None
+    ) -> LaunchCost:
+        """Return what so many steps cost; None: it is not known how many they are."""
+        plan, step = self.plan, self.plan.step_time_s
+        # The price of spot machines may rise while they train, to the top of what was seen.
+        top = Decimal(1) if moves is None else Decimal(str(moves.high))
+        spot = (one.usd_per_hour * top for one in self.places)
+        training = None
+        if steps is not None:
+            times = {name: steps * getattr(step, name) for name in ("value", "low", "high")}
+            training = Estimated(**times, basis=step.basis)
         # Handed over to others, machines are started twice.
-        idle_s=idle_minutes(request) * 60.0 + (restart_s() if others else 0.0),
-        controller_usd_per_hour=controller_usd_per_hour(plan, request, places),
-        tax_percent=_tax_percent(plan),
+        again_s = restart_s() if self.others else 0.0
+        return launch_cost(
+            training,
+            nodes=plan.nodes,
+            usd_per_hour=self.places[0].usd_per_hour,
+            dearest_usd_per_hour=max(*spot, *(one.usd_per_hour for one in self.others), Decimal(0)),
+            billing=self.catalogue.providers.get(plan.offer.provider),
+            stops=self.stops,
+            idle_s=idle_minutes(self.request) * 60.0 + again_s,
+            paid_whole=paid_whole,
+            controller_usd_per_hour=controller_usd_per_hour(plan, self.request, self.places),
+            tax_percent=_tax_percent(plan),
+        )
+
+
+def _with_term(
+    machines: _Machines, steps: int | None, moves: SpotPriceRange | None, signed: Signed | None
+) -> LaunchCost:
+    """Return what a launch costs with the term that is to be signed for it.
+
+    What is expected is what the estimate said: all of a term that is bought for this job, its share
+    of one that other jobs use too. At worst the whole of it is paid either way.
+    """
+    if signed is None:
+        return machines.cost(steps, moves)
+    whole = machines.cost(steps, moves, signed.paid_whole)
+    if signed.is_for_this_alone:
+        return whole
+    share = machines.cost(steps, moves)
+    return replace(
+        share,
+        usd_worst=whole.usd_worst,
+        hours_worst=whole.hours_worst,
+        usd_of_terms=whole.usd_of_terms,
     )
 
 
-def spot_moves(plan: Plan, request: LaunchRequest) -> SpotPriceRange | None:
-    """Return how far the price of a launch's machines moves; None on demand, or not known."""
-    job = plan.whole_job
-    return job.spot_price if job is not None and request.buys_spot(plan) else None
+def spot_moves(
+    plan: Plan,
+    request: LaunchRequest,
+    places: Sequence[Place],
+    spot_prices: SpotPrices,
+    hours: float | None,
+) -> SpotPriceRange | None:
+    """Return how far the price of a launch's machines moves; None on demand, or not known.
+
+    As the plan says it, where it is bought as planned; else by the prices that were seen where it
+    is tried, the highest of those places.
+    """
+    if not request.buys_spot(plan):
+        return None
+    job, offer = plan.whole_job, plan.offer
+    if offer.purchase == "spot" and job is not None and job.spot_price is not None:
+        return job.spot_price
+    seen = [
+        spot_price_range(spot_prices.get((offer.provider, place, offer.instance_type), {}), hours)
+        for place in dict.fromkeys(one.region or "" for one in places)
+        if hours is not None
+    ]
+    return max((one for one in seen if one is not None), key=lambda one: one.high, default=None)
+
+
+def held_to_terms(held: Orders, machines: Bought) -> Orders:
+    """Return orders that end a run before what follows its term costs more than its cap.
+
+    A guard counts hours at one price, that of the term: what is paid of it unused, and what hours
+    cost on demand after it, is in how many hours the cap pays for.
+    """
+    signed, cost, cap_usd = machines.signed, machines.hourly, held.max_cost_usd
+    if signed is None or cap_usd is None or cost.hours_expected is None or not held.usd_per_hour:
+        return held
+    paid_s = cap_usd / held.usd_per_hour * SECONDS_PER_HOUR
+    planned_s = cost.hours_expected * SECONDS_PER_HOUR
+    usable_s = signed.paid_whole.usable_of_planned_s(paid_s, planned_s=planned_s)
+    hours = usable_s / SECONDS_PER_HOUR
+    return replace(held, max_hours=min(hours, hours if held.max_hours is None else held.max_hours))
 
 
 def _tax_percent(plan: Plan) -> Decimal | None:

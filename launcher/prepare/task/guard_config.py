@@ -64,6 +64,7 @@ def orders(
     requested_at: datetime,
     fallback: tuple[Place, ...] = (),
     slower: float = 1.0,
+    price_top: float = 1.0,
 ) -> Orders:
     """Return what the guard holds a run to, for its first launch.
 
@@ -79,6 +80,7 @@ def orders(
         fallback: where they are bought on demand, if those in `places` are spot machines that may
             cost the deadline.
         slower: what the run takes for every second of its steps, on machines bought on demand.
+        price_top: how high the price of spot machines may rise, over today's.
 
     Raises:
         LimitError: the limit leaves nothing to train with.
@@ -97,6 +99,7 @@ def orders(
         spot_usd_per_hour_at=spot if others else {},
         requested_at_s=requested_at.timestamp(),
         max_cost_usd=None if guard.max_cost_usd is None else float(guard.max_cost_usd),
+        price_top=price_top,
         max_hours=guard.max_hours,
         tail_s=tail_s(request),
         grace_s=DEFAULT_GRACE_S,
@@ -222,7 +225,7 @@ def refuse_no_room(made: Orders, *, known_start_s: float | None = None) -> None:
     idle_hours = (start_s + made.tail_s) / SECONDS_PER_HOUR
     said = f"{start_s / 60:.0f} minutes to start and up to {made.tail_s / 60:.0f} idle at the end"
     spent_usd, spent_hours = made.spent_before_usd, made.hours_before
-    if made.max_cost_usd is not None and spent_usd + idle_usd >= made.max_cost_usd:
+    if made.most_usd is not None and spent_usd + idle_usd >= made.most_usd:
         before = f" ${spent_usd:,.2f} are spent, and" if spent_usd else ""
         raise LimitError(
             f"--max-cost ${made.max_cost_usd:,.2f} leaves nothing to train with:{before} these"

@@ -14,11 +14,12 @@ from gpuplan.catalog.types import Provider
 from gpuplan.planner.cost.launch_cost import (
     LaunchCost,
     Lengths,
-    billed_s,
     billed_seconds,
     launch_cost,
+    mean_billed_us,
     startups,
 )
+from gpuplan.planner.cost.paid_whole import UNUSED_BLOCK, PaidWhole
 from gpuplan.planner.cost.whole_job import expected_usd
 from gpuplan.planner.goodput.priors import beside_steps_spread, prior
 from gpuplan.planner.goodput.spread import DECILE, Spread
@@ -169,12 +170,12 @@ def test_how_long_is_not_known() -> None:
     ],
 )
 def test_providers_round_up(seconds: float, billing: object, billed: float) -> None:
-    assert billed_s(seconds, billing) == billed  # type: ignore[arg-type]
+    us = mean_billed_us(round(seconds * 1e6), billing, None)  # type: ignore[arg-type]
+    assert us == billed * 10**6
 
 
 def test_the_last_digit_of_a_float_bills_no_second_more() -> None:
     assert 1.1 * 3600 > 3960
-    assert billed_s(1.1 * 3600, AWS) == 3960
     assert billed_seconds(1.1 * 3600, increment_s=1.0, minimum_s=None) == 3960
 
 
@@ -188,6 +189,24 @@ def test_every_assumed_number_has_its_source() -> None:
     for one in startups():
         assert one.high_s >= one.value_s >= 0
         assert len(one.source) > 20
+
+
+def test_the_worst_case_of_a_block_is_all_the_days_that_its_slowest_run_needs() -> None:
+    """By hand: 23.06 h and a slow start are beyond the 23.5 h of a day; another is paid whole."""
+    day_s = 86400.0
+    block = PaidWhole(lengths_s=(day_s, 2 * day_s), lost_s=1800.0, rest=UNUSED_BLOCK)
+    exactly = Estimated(value=83_000.0, low=83_000.0, high=83_000.0, basis="measured")
+    facts = {"nodes": 2, "usd_per_hour": Decimal(10), "billing": None, "paid_whole": block}
+    near = launch_cost(exactly, dearest_usd_per_hour=Decimal(10), **facts)  # type: ignore[arg-type]
+    start_s = sum(one.value_s for one in startups())
+    slowest_s = sum(one.high_s for one in startups())
+    assert 83_000 + start_s <= day_s - 1800 < 83_000 + slowest_s
+    assert (near.usd_expected, near.usd_of_terms, near.usd_worst) == (480, 480, 960)
+    assert near.hours_worst == pytest.approx((83_000 + slowest_s) / 3600)
+    # In another place that is tried it takes no block, and the one that is bought is paid.
+    far = launch_cost(exactly, dearest_usd_per_hour=Decimal(30), **facts)  # type: ignore[arg-type]
+    hours = Decimal(83_000 + slowest_s) / 3600
+    assert float(far.usd_worst or 0) == pytest.approx(float(480 + 2 * 30 * hours), abs=0.01)
 
 
 VULTR = load_catalogue().providers["vultr"]

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from answers import make_estimate, make_offer, make_plan, make_run
@@ -11,10 +12,14 @@ from fake_engine import Clock, FakeEngine
 from launch_records import make_context
 
 from gpuplan import api
-from gpuplan.catalog.errors import PriceError, UsageError
+from gpuplan.catalog.errors import LimitError, PriceError, UsageError
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.cli.render.runs.launch import render_launch
+from gpuplan.launcher.guard.orders import Orders
+from gpuplan.launcher.guard.spending import open_account
+from gpuplan.launcher.guard.verdicts import Reading, over_limit
 from gpuplan.launcher.lifecycle.transitions import ask, begin, wait_started
-from gpuplan.launcher.prepare.intent import intent
+from gpuplan.launcher.prepare.intent import held_to_reservation, intent, reserved_usd
 from gpuplan.launcher.prepare.prepare import Prepared, write
 from gpuplan.launcher.prepare.request import GuardRequest, LaunchRequest, parse_outputs
 from gpuplan.launcher.skypilot.prices import price_differences
@@ -24,6 +29,7 @@ from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.origin import origin_of
 from gpuplan.launcher.store.spending_limits import SpendingLimits
 from gpuplan.planner.plan.answer.answer_parts import CatalogueFacts
+from gpuplan.planner.plan.payment import CommitmentUse
 from gpuplan.planner.plan.plan import ChosenOffer, Plan
 
 MODEL = "def build_model(): ...\ndef build_dataset(): ...\n"
@@ -54,7 +60,11 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def kept(
-    offer: ChosenOffer | None = None, *, pricebook: Path | None = None, nodes: int = 1
+    offer: ChosenOffer | None = None,
+    *,
+    pricebook: Path | None = None,
+    nodes: int = 1,
+    **changes: Any,
 ) -> Plan:
     """Return a plan, by default at the list price, that the store keeps."""
     plan = make_plan(
@@ -62,6 +72,7 @@ def kept(
         runnable=True,
         nodes=nodes,
         offer=offer or make_offer(usd_per_hour=float(LIST_USD)),
+        **changes,
     )
     answer = make_estimate(
         plan,
@@ -158,6 +169,7 @@ def test_a_term_that_is_not_held_is_said_to_need_a_signature(book: Path) -> None
         purchase="reserved", term_years=1.0, price_basis="pricebook", usd_per_hour=12.0
     )
     said = "a term of 1 year, which has to be signed before this starts"
+    book.write_text(BOOK.replace(", count: 4", ""))
     assert any(said in note for note in launched(kept(reserved), book).notes)
     assert not any("signed" in note for note in launched(kept(), book).notes)
     spot = LaunchRequest(outputs=REQUEST.outputs, spot=True)
@@ -252,3 +264,118 @@ def test_skypilots_list_price_is_compared_less_the_users_discount(book: Path) ->
 def test_a_pricebook_that_is_not_there_is_said_so(book: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere\.yaml"):
         launched(kept(), Path("nowhere.yaml"))
+
+
+YEAR_USD = Decimal("91542.00")
+"""By hand: 8,760 h at $9.50, and 10 % of tax."""
+
+
+def of_term(*, counted: bool, held: int | None = None) -> Plan:
+    """Return a plan at the price of a year, whose estimate counts all of it or this job's share."""
+    use = CommitmentUse(
+        term_years=1.0,
+        terms=1,
+        usd=YEAR_USD,
+        used_share=0.0003,
+        unused_usd=Decimal(91_500),
+        unused_is_counted=counted,
+        nodes_held=held,
+    )
+    offer = make_offer(
+        purchase="committed", term_years=1.0, price_basis="pricebook", usd_per_hour=9.5
+    )
+    return kept(offer, commitment=use)
+
+
+def screen(prepared: Prepared) -> list[str]:
+    return [line.plain for line in render_launch(prepared)]
+
+
+def test_a_term_that_is_bought_for_a_launch_is_counted_whole(book: Path) -> None:
+    book.write_text(BOOK.replace(", count: 4", ""))
+    prepared = launched(of_term(counted=True), book)
+    cost = prepared.cost
+    assert cost.usd_of_terms == cost.usd_expected == cost.usd_worst == YEAR_USD
+    assert cost.usd_expected == sum(line.usd for line in cost.lines)
+    assert any(line.name == "unused commitment" for line in cost.lines)
+    assert reserved_usd(prepared) == YEAR_USD
+    # It is said before the money, and the guard projects hours alone.
+    said = screen(prepared)
+    (place,) = [n for n, line in enumerate(said) if "1 year for $91,542.00" in line]
+    assert "all of it is counted" in said[place] and "at worst" in said[place + 1]
+    assert prepared.orders.projection is not None
+    assert (prepared.orders.projection.high_usd or 0) < 100
+
+
+def test_a_term_that_other_jobs_share_is_paid_whole_at_worst(book: Path) -> None:
+    book.write_text(BOOK.replace(", count: 4", ""))
+    prepared = launched(of_term(counted=False), book)
+    held_book = Path("held.yaml")
+    held_book.write_text(BOOK)
+    held = launched(of_term(counted=False), held_book)
+    assert prepared.cost.usd_expected == held.cost.usd_expected
+    assert (prepared.cost.usd_worst, reserved_usd(prepared)) == (YEAR_USD, YEAR_USD)
+    assert held.cost.usd_worst is not None and held.cost.usd_worst < 100
+    assert (held.cost.usd_of_terms, held.term) == (None, None)
+    assert any("this job's share is expected" in line for line in screen(prepared))
+    assert not any("to be signed" in line for line in screen(held))
+    # So is one that was held when the plan was made.
+    assert launched(of_term(counted=False, held=4), book).term is None
+
+
+def test_a_cap_below_a_term_that_is_not_held_is_refused(book: Path) -> None:
+    book.write_text(BOOK.replace(", count: 4", ""))
+    for usd, is_refused in ((YEAR_USD - 1, True), (YEAR_USD, False)):
+        request = replace(REQUEST, guard=GuardRequest(max_cost_usd=usd))
+        for counted in (True, False):
+            if is_refused:
+                with pytest.raises(LimitError, match=r"The term .* costs \$91,542\.00"):
+                    launched(of_term(counted=counted), book, request)
+            else:
+                launched(of_term(counted=counted), book, request)
+
+
+def stopped_after_s(orders: Orders) -> float:
+    """Return after how long a guard that sees nothing of a run ends it."""
+    began_s = orders.requested_at_s
+    account = open_account(orders, [], boot_s=began_s, now_s=began_s)
+
+    def ends(seconds: float) -> bool:
+        found = over_limit(orders, account, Reading(), paid_s=seconds, now_s=began_s + seconds)
+        return found is not None
+
+    low, high = 0.0, 1e9
+    assert ends(high)
+    while high - low > 0.01:
+        middle = (low + high) / 2
+        low, high = (low, middle) if ends(middle) else (middle, high)
+    return high + orders.tail_s
+
+
+def test_the_most_that_a_launch_may_cost_is_what_its_guard_stops_at(book: Path) -> None:
+    """Of a block that was bought, by the hour; of a term, with its hours on demand after it."""
+    block = held(book, HELD)
+    worst = block.cost.usd_worst
+    limited = held_to_reservation(block)
+    assert worst is not None and reserved_usd(block) == worst
+    seconds = stopped_after_s(limited.orders)
+    assert seconds / 3600 * limited.orders.usd_per_hour == pytest.approx(float(worst), abs=0.01)
+    assert seconds / 3600 == pytest.approx(block.cost.hours_worst, abs=0.01)
+
+    book.write_text(BOOK.replace(", count: 4", "").replace("tax_percent: 10", ""))
+    long = replace(REQUEST, steps=76_000_000)
+    term = launched(of_term(counted=True), book, long)
+    limited, worst = held_to_reservation(term), term.cost.usd_worst
+    assert term.cost.usd_of_terms == Decimal("83220.00")
+    hours = stopped_after_s(limited.orders) / 3600
+    assert hours == pytest.approx(term.cost.hours_worst, abs=0.01) and hours > 8760
+    by_hand = 9.5 * 8760 + (hours - 8760) * float(LIST_USD) / 2
+    assert by_hand == pytest.approx(float(worst or 0), abs=0.5)
+    # A cap of the user's own is kept to at those prices too, not at that of the term.
+    cap = Decimal(90_000)
+    capped = launched(
+        of_term(counted=True), book, replace(long, guard=GuardRequest(max_cost_usd=cap))
+    )
+    hours = stopped_after_s(capped.orders) / 3600
+    paid = 9.5 * 8760 + (hours - 8760) * float(LIST_USD) / 2
+    assert paid == pytest.approx(90_000, abs=0.5)
