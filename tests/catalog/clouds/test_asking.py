@@ -114,8 +114,8 @@ def test_a_place_that_hangs_does_not_keep_the_process() -> None:
     assert ran.stdout.splitlines() == ["asked", "['a'] ['b']"] and ran.stderr == ""
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT can be sent there")
-def test_ctrl_c_ends_the_process_while_a_place_hangs() -> None:
+def test_ctrl_c_ends_the_process_while_a_place_hangs(require) -> None:
+    require("posix", "SIGINT is sent")
     command = [sys.executable, "-c", ONE_HANGS, "60"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
