@@ -43,6 +43,8 @@ KILL_AFTER_S = 5.0
 LAST_S = 60.0
 """Beyond the grace of a checkpoint, for the guard to write how the run ended."""
 COMMAND_WITHIN_S = 30.0
+SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
+"""Where `shutdown` is: a user's own PATH need not hold it, nor sudo have one of its own."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -272,6 +274,7 @@ def _run(words: Sequence[str]) -> str:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=COMMAND_WITHIN_S,
+            env={**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_PATH}"},
         )
         said = done.stdout.decode("utf-8", "replace").strip()
         return f"{' '.join(words)} ended with {done.returncode}{said and ': ' + said}"

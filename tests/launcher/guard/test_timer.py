@@ -213,6 +213,14 @@ def test_where_a_power_off_ends_no_bill_it_is_not_tried(node: Timed, place: str)
     assert "cannot power itself off" in node.log.read_text()
 
 
+def test_it_finds_shutdown_where_the_path_of_the_user_does_not_hold_it(node: Timed) -> None:
+    node.timer(unowned_s=0.1, power_off=("sh", "-c", f'printf %s "$PATH" >{node.off}'))
+    node.begin(1 << 30)
+    wait(node.off.exists, "it was not powered off")
+    wait(lambda: bool(node.off.read_text()), "nothing was written")
+    assert "/usr/sbin" in node.off.read_text().split(":")
+
+
 def test_it_goes_on_after_a_reboot_with_what_it_had_counted(node: Timed) -> None:
     (node.home / "cron").write_text("@daily mine\n")
     node.timer(orders={"max_hours": 2.0, "grace_s": 0.0})
