@@ -210,6 +210,10 @@ class Cloud:
         """End these machines as the cloud would, unknown to SkyPilot."""
         self._ask("terminate", [machine.id for machine in machines])
 
+    def crash_machines(self, machines: Iterable[Machine]) -> None:
+        """Let these machines die, which the cloud goes on to list and to bill as running."""
+        self._ask("crash", [machine.id for machine in machines])
+
     def warn_machines(self, machines: Iterable[Machine]) -> None:
         """Give spot machines notice; to end them is left to the test."""
         self._ask("warn", [one.id for one in machines])

@@ -52,14 +52,16 @@ class Fleet:
         self._lock = threading.Lock()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._cables = itertools.count()
+        self._powered_off: set[str] = set()
+        """Those that run no more by their own shutdown, until they are started again."""
         self.records: dict[str, Record] = {}
 
     def sync(self) -> None:
         """Boot and end machines as moto says, and write the account."""
+        self._end_powered_off()
         with self._lock:
             for region in REGION_NETWORKS:
                 ec2 = client("ec2", region)
-                self._notice_powered_off(ec2, region)
                 for reservation in ec2.describe_instances()["Reservations"]:
                     for instance in reservation["Instances"]:
                         self._update(ec2, region, instance)
@@ -68,15 +70,14 @@ class Fleet:
             path.with_suffix(".new").write_text(text)
             path.with_suffix(".new").replace(path)
 
-    def _notice_powered_off(self, ec2: Any, region: str) -> None:
+    def _end_powered_off(self) -> None:
         """Stop or terminate, as EC2 does, the machines whose own shutdown has ended them."""
-        for record in self.records.values():
-            process = self._running.get(record.id)
-            left = self._folder / "machines" / record.id / "disk" / POWERED_OFF
-            if record.region != region or process is None or process.poll() is None:
-                continue
-            if not left.exists():
-                continue
+        with self._lock:
+            found = [one for one in self.records.values() if self._is_powered_off(one)]
+            self._powered_off.update(one.id for one in found)
+        # Without the lock: what changes an instance is followed by another sync.
+        for record in found:
+            ec2 = client("ec2", record.region)
             wanted = ec2.describe_instance_attribute(
                 InstanceId=record.id, Attribute="instanceInitiatedShutdownBehavior"
             )
@@ -85,12 +86,24 @@ class Fleet:
             else:
                 ec2.stop_instances(InstanceIds=[record.id])
 
+    def _is_powered_off(self, record: Record) -> bool:
+        process = self._running.get(record.id)
+        if process is None or process.poll() is None or record.id in self._powered_off:
+            return False
+        return (self._folder / "machines" / record.id / "disk" / POWERED_OFF).exists()
+
     def machine_at(self, address: str) -> tuple[str, str] | None:
         """Return the id and the market of the machine that runs at an address."""
         for record in self.records.values():
             if record.address == address and record.id in self._running:
                 return record.id, record.market
         return None
+
+    def crash(self, name: str) -> None:
+        """End all that runs on a machine, as a kernel that panics; it stays in the account."""
+        with self._lock:
+            self._running[name].kill()
+            self._running[name].wait()
 
     def _update(self, ec2: Any, region: str, instance: dict[str, Any]) -> None:
         now = time.time()
@@ -122,6 +135,7 @@ class Fleet:
             shutil.rmtree(self._folder / "machines" / name, ignore_errors=True)
 
     def _boot(self, ec2: Any, record: Record) -> None:
+        self._powered_off.discard(record.id)
         folder = self._folder / "machines" / record.id
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "authorized_keys").write_text(_authorized_keys(ec2, record.id))

@@ -60,11 +60,16 @@ class Person:
         return {"GPUPLAN_HOME": str(self.home), "GPUPLAN_CHECK_CAPACITY": "false"}
 
     def __call__(
-        self, *words: str, code: int | None = 0, timeout_s: float = 300.0, **variables: str
+        self,
+        *words: str,
+        code: int | None = 0,
+        timeout_s: float = 300.0,
+        command: tuple[str, ...] = ("gpuplan",),
+        **variables: str,
     ) -> str:
         """Run gpuplan to its end, which must be with this exit code; return all that it wrote."""
         began = time.monotonic()
-        done = self._run(words, timeout_s, variables)
+        done = self._run((*command, *words), timeout_s, variables)
         print(f"{time.monotonic() - began:6.1f} s  gpuplan {' '.join(words)}")
         said = done.stdout + done.stderr
         assert code is None or done.returncode == code, f"exit code {done.returncode}:\n{said}"
@@ -91,7 +96,7 @@ class Person:
 
     def launches(self) -> list[dict[str, Any]]:
         """Return all launches as they are kept, newest first."""
-        done = self._run(("history", "--format", "json"), 60.0, {})
+        done = self._run(("gpuplan", "history", "--format", "json"), 60.0, {})
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)["launches"]
 
@@ -164,7 +169,7 @@ class Person:
         self, words: tuple[str, ...], timeout_s: float, variables: Mapping[str, str]
     ) -> subprocess.CompletedProcess[str]:
         known = {**self._settings, **variables}
-        return self.cloud.run("gpuplan", *words, cwd=self.folder, timeout_s=timeout_s, **known)
+        return self.cloud.run(*words, cwd=self.folder, timeout_s=timeout_s, **known)
 
 
 def step_lines(results: Path) -> list[dict[str, Any]]:

@@ -40,6 +40,11 @@ class Server:
             if record.id in names:
                 client("ec2", record.region).terminate_instances(InstanceIds=[record.id])
 
+    def crash(self, names: list[str]) -> None:
+        """Let machines die that the cloud goes on to list and to bill as running."""
+        for name in names:
+            self._fleet.crash(name)
+
     def warn(self, names: list[str]) -> None:
         """Give notice that machines will be taken away, as EC2's metadata tells them."""
         self.warned.update(dict.fromkeys(names, datetime.datetime.now(datetime.UTC)))
