@@ -22,6 +22,9 @@ Certainty = Literal["exact", "assumed", "ambiguous", "none"]
 VENDOR_WORDS = frozenset(
     {"nvidia", "tesla", "geforce", "amd", "instinct", "google", "aws", "intel"}
 )
+AZURE_START = "Standard_"
+MADE_UP_END = "-on-demand"
+"""Of names that the catalogue gives to types which their seller has no name for."""
 _LEFT_OUT = re.compile(r"SXM\d?|PCIe|NVL|\d+GB")
 """Parts of a name that may be left out where the rest means the same device."""
 FULL_NAMES = {"google": "gcp", "amazon": "aws", "microsoft": "azure", "oracle": "oci"}
@@ -62,7 +65,7 @@ def resolve_accelerator(name: str, *, catalogue: Catalogue | None = None) -> str
             f"{name!r} could be any of {', '.join(family)}.",
             fix=f"Give the full name, for example {family[0]}.",
         )
-    raise _unknown_accelerator(name, known)
+    raise _unknown_accelerator(name, known, catalogue)
 
 
 def match_accelerators(name: str, *, catalogue: Catalogue | None = None) -> tuple[str, ...]:
@@ -86,7 +89,7 @@ def match_accelerators(name: str, *, catalogue: Catalogue | None = None) -> tupl
         return (alias.canonical,)
     if alias is not None:
         raise UsageError(f"{name!r} is not one device: {alias.note}.", fix=_LIST_FIX)
-    raise _unknown_accelerator(name, known)
+    raise _unknown_accelerator(name, known, catalogue)
 
 
 def ambiguous_members(name: str, *, catalogue: Catalogue | None = None) -> tuple[str, ...]:
@@ -101,6 +104,12 @@ def ambiguous_members(name: str, *, catalogue: Catalogue | None = None) -> tuple
         return ()
     family = match_family(name, known.values())
     return family if len(family) > 1 else ()
+
+
+def is_accelerator(name: str, *, catalogue: Catalogue | None = None) -> bool:
+    """Return whether a name means an accelerator, or a family of them."""
+    known = _canonical_names(catalogue)
+    return _find(name, known) is not None or bool(match_family(name, known.values()))
 
 
 def assumption_about(name: str) -> str | None:
@@ -123,6 +132,20 @@ def short_accelerator(name: str) -> str:
         if _reads_as(rest) == name:
             shortest = rest
     return shortest
+
+
+def short_instance(provider: str, name: str) -> str:
+    """Return an instance type without what its provider says already.
+
+    >>> short_instance("azure", "Standard_ND96asr_v4"), short_instance("verda", "verda-b200-sxm")
+    ('ND96asr_v4', 'b200-sxm')
+    """
+    return name.removeprefix(AZURE_START).removeprefix(f"{provider}-").removesuffix(MADE_UP_END)
+
+
+def instance_names(provider: str, name: str) -> frozenset[str]:
+    """Return how an instance type may be typed, in lower case."""
+    return frozenset({name.casefold(), short_instance(provider, name).casefold()})
 
 
 def aliases_of(canonical: str) -> tuple[str, ...]:
@@ -207,7 +230,18 @@ def match_family(name: str, known: Iterable[str]) -> tuple[str, ...]:
 _LIST_FIX = "See the names with `gpuplan gpus`."
 
 
-def _unknown_accelerator(name: str, known: dict[str, str]) -> UsageError:
+def _unknown_accelerator(
+    name: str, known: dict[str, str], catalogue: Catalogue | None
+) -> UsageError:
+    for offer in (catalogue or embedded_catalogue()).offers:
+        if name.casefold() in instance_names(offer.provider, offer.instance_type):
+            count, device = f"{offer.accelerators:g}", offer.accelerator
+            return UsageError(
+                f"{name!r} is an instance type of {offer.provider} with {count} × {device}, and no"  # noqa: RUF001
+                " accelerator.",
+                fix=f"Give the accelerator, {device} ({device}:{count} where a count may be given),"
+                f" or --instance {offer.instance_type} where there is that option.",
+            )
     # A short spelling is often closer to what was meant than any full name ("h1000" → "H100").
     spellings = {alias.spelling for alias in _aliases().values() if alias.canonical}
     suggestions = did_you_mean(name, sorted(spellings | set(known.values())))

@@ -8,7 +8,13 @@ from decimal import Decimal, InvalidOperation
 
 from ..embedded import Catalogue
 from ..errors import UsageError, did_you_mean
-from ..names import match_accelerators, resolve_provider, resolve_region
+from ..names import (
+    instance_names,
+    is_accelerator,
+    match_accelerators,
+    resolve_provider,
+    resolve_region,
+)
 from ..types import Offer
 from ..vocabulary import OfferWish
 from .price_gaps import missing_type
@@ -208,20 +214,35 @@ def resolve_jurisdiction(text: str, catalogue: Catalogue) -> frozenset[str]:
 def resolve_instance_type(name: str, catalogue: Catalogue) -> str:
     """Return the catalogue's spelling of one instance type, of any provider.
 
+    Args:
+        name: in any case; what its provider says already may be left out ("ND96asr_v4").
+        catalogue: where to look.
+
     Raises:
-        UsageError: Nobody sells an instance of that name.
+        UsageError: Nobody sells an instance of that name, or the short name fits several.
     """
-    types = {instance_type for _, instance_type in catalogue.instances}
+    wanted, types = name.strip().casefold(), {known for _, known in catalogue.instances}
     by_folded = {known.casefold(): known for known in types}
-    found = by_folded.get(name.strip().casefold())
-    if found is None:
-        gap = missing_type(name.strip())
-        why = did_you_mean(name, types) if gap is None else f" It is {gap.text}."
+    if wanted in by_folded:
+        return by_folded[wanted]
+    if is_accelerator(wanted.partition(":")[0], catalogue=catalogue):
         raise UsageError(
-            f"There is no instance type {name!r}.{why}",
-            fix="See the names with `gpuplan offers`, or add your own with --offers.",
+            f"There is no instance type {name!r}: it is an accelerator.",
+            fix=f"Give it as an accelerator: --accelerator {name} (advise and fits: --on).",
         )
-    return found
+    short = {known for who, known in catalogue.instances if wanted in instance_names(who, known)}
+    if len(short) == 1:
+        return short.pop()
+    if short:
+        raise UsageError(
+            f"{name!r} could be any of {', '.join(sorted(short))}.", fix="Give the full name."
+        )
+    gap = missing_type(name.strip())
+    why = did_you_mean(name, types) if gap is None else f" It is {gap.text}."
+    raise UsageError(
+        f"There is no instance type {name!r}.{why}",
+        fix="See the names with `gpuplan offers`, or add your own with --offers.",
+    )
 
 
 def _split(words: Iterable[str]) -> list[str]:

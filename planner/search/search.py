@@ -25,7 +25,13 @@ from ..predict.measured.known_runs import KnownRuns
 from .across_samples import across_samples_warnings
 from .answer.answer import Answer, answer_of, asked_question, price_dates
 from .answer.compile_gain import compile_gain, kept_by_compiling
-from .answer.infeasible import nearest_miss, none_is_run, others_miss, reasons
+from .answer.infeasible import (
+    nearest_miss,
+    none_is_run,
+    others_miss,
+    reasons,
+    tried_without_precision,
+)
 from .answer.notes import no_terms_note, offload_note, question_notes, too_many_for_a_block
 from .answer.own_machine import own_machine_notes
 from .answer.ranking import rank
@@ -260,9 +266,11 @@ def _missed(
 ) -> str:
     """Return why there is no plan, and what to give to have one."""
     why = standing.not_run or sweep.market.no_match
-    why = why or nearest_miss(standing.candidates, question, cache.profile, fits=whole.fits)
+    missed = why or nearest_miss(standing.candidates, question, cache.profile, fits=whole.fits)
     hint = kept_by_compiling(standing.candidates, question, cache, whole.plan)
-    return " ".join(filter(None, (why, hint)))
+    is_limit = missed is not None and why is None
+    faster = tried_without_precision(standing.candidates, question, cache.profile)
+    return " ".join(filter(None, (missed, hint, faster if is_limit else None)))
 
 
 def _has_amount(question: Question) -> bool:

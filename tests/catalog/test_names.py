@@ -115,3 +115,11 @@ def test_a_short_name_means_the_same_device():
     assert short["H100-80GB-SXM"] == "H100" and short["H100-94GB-NVL"] == "H100-94GB-NVL"
     assert short["RTX-4000-Ada"] == "RTX-4000-Ada", "only form factor and memory are left out"
     assert short_accelerator("Mine-80GB") == "Mine-80GB", "of which the catalogue knows nothing"
+
+
+@pytest.mark.parametrize("name", ["p5.48xlarge", "P5.48xlarge", "ND96isr_H100_v5"])
+def test_an_instance_type_that_is_given_for_an_accelerator_is_told_what_it_has(name):
+    for read in (resolve_accelerator, match_accelerators):
+        with pytest.raises(UsageError, match="is an instance type of a.* with 8 × H100") as caught:  # noqa: RUF001
+            read(name)
+        assert "--instance" in caught.value.fix and "H100-80GB-SXM:8" in caught.value.fix

@@ -52,16 +52,18 @@ def render_estimate(
     if not answer.plans:
         return [*asked, Text(), *_no_plan(answer, model, width)]
     own, apart, cpus = split_blocks(answer.plans)
-    table = PlanTable.of(answer, width)
     first = list(_first_lines(answer, width))
-    rest = [*_footer(answer, width, table.headings), *_next_step(answer, model, width)]
-    beside = [table.header(), *table.rows(apart)]
-    if cpus:
-        beside += [Text("On host processors alone, for comparison:"), *table.rows(cpus)]
+    footer = _footer(answer, width, PlanTable.of(answer, width).headings)
+    rest = [*footer, *_next_step(answer, model, width)]
     if most_lines is not None:
-        lines = sum(map(len, (asked, first, beside, rest)))
-        own = _with_room(answer, own, most_lines - lines)
-    rows = [beside[0], *table.rows(own), *beside[1:]]
+        beside = 1 + len(apart) + (1 + len(cpus) if cpus else 0)
+        used = beside + sum(map(len, (asked, first, rest)))
+        own = _with_room(answer, own, most_lines - used)
+    shown = answer.model_copy(update={"plans": (*own, *apart, *cpus)})
+    table = PlanTable.of(shown, width)
+    rows = [table.header(), *table.rows(own), *table.rows(apart)]
+    if cpus:
+        rows += [Text("On host processors alone, for comparison:"), *table.rows(cpus)]
     return _spaced([asked, first, rows], rest, most_lines or SCREEN_LINES)
 
 
@@ -290,15 +292,14 @@ def _no_plan(answer: Estimate, model: str, width: int) -> Iterator[Text]:
         yield Text(f"Next: gpuplan fits {shlex.quote(model)} --on H200   (what would make it fit)")
 
 
-def _footer(answer: Estimate, width: int, headings: Sequence[str]) -> Iterator[Text]:
+def _footer(answer: Estimate, width: int, headings: Sequence[str]) -> list[Text]:
     items = [
         *marks(answer, headings),
         *not_counted(answer.plans),
     ]
-    for line in packed(items, width=width, indent=0, separator="; "):
-        yield Text(line, style="dim")
-    for line in packed(counts(answer).split(), width=width, indent=0, separator=" "):
-        yield Text(line, style="dim")
+    lines = packed(items, width=width, indent=0, separator="; ")
+    lines += packed(counts(answer).split(), width=width, indent=0, separator=" ")
+    return [Text(line, style="dim") for line in lines]
 
 
 def _next_step(answer: Estimate, model: str, width: int) -> Iterator[Text]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rich.text import Text
@@ -63,10 +63,11 @@ def plan_columns(answer: Estimate) -> list[Column]:
     # Bought on the spot market, the price of a plan is that of the market already.
     only_spot = all(plan.offer.purchase == "spot" for plan in answer.plans)
     risks = any(_risk(plan, max_oom) for plan in answer.plans)
+    positions = {plan.position for plan in answer.plans}
     what, _ = per_million(answer.plans[0])
     risk = Column(heading="risk", cell=lambda plan: _risk(plan, max_oom))
     columns = [
-        Column(heading="#", cell=_position),
+        Column(heading="#", cell=lambda plan: _position(plan, positions)),
         Column(
             heading="rent",
             cell=lambda plan: plan.place,
@@ -165,13 +166,9 @@ class PlanTable:
         return Text(self._line([column.heading for column in self.columns]).plain, style="bold")
 
     def rows(self, plans: Iterable[Plan]) -> Iterator[Text]:
-        """Yield one line for each of these plans; "…" before one that follows on others."""
-        before: int | None = None
+        """Yield one line for each of these plans."""
         for plan in plans:
-            first, *rest = (column.cell(plan) for column in self.columns)
-            is_next = before is None or plan.position == before + 1
-            yield self._line([first if is_next else f"{LEFT_OUT}{plan.position}", *rest])
-            before = plan.position
+            yield self._line([column.cell(plan) for column in self.columns])
 
     def _line(self, cells: Sequence[str]) -> Text:
         line = Text()
@@ -229,7 +226,9 @@ def _widths(columns: Sequence[Column], plans: Iterable[Plan], width: int) -> lis
     return widths
 
 
-def _position(plan: Plan) -> str:
+def _position(plan: Plan, positions: Collection[int]) -> str:
+    if plan.position > 1 and plan.position - 1 not in positions:
+        return f"{LEFT_OUT}{plan.position}"
     return f"{TIE if plan.tie_with_previous else ''}{plan.position}"
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from ....catalog.names import short_accelerator
+from ....catalog.names import short_accelerator, short_instance
 from ....planner.plan.plan import AT_LEAST, Plan
 from ..text.wording import describe_spot, likely_spot_usd
 
-MADE_UP_END = "-on-demand"
-"""Of names that the catalogue gives to types which their seller has no name for."""
-AZURE_START = "Standard_"
 TIMES = "×"  # noqa: RUF001
 
 
@@ -48,5 +45,4 @@ def short_spot(plan: Plan) -> str:
 
 def _place(plan: Plan, place: str) -> str:
     provider, name = plan.offer.provider, plan.offer.instance_type
-    short = name.removeprefix(AZURE_START).removeprefix(f"{provider}-").removesuffix(MADE_UP_END)
-    return place.replace(f" {TIMES} {name}", f"{TIMES}{short}")
+    return place.replace(f" {TIMES} {name}", f"{TIMES}{short_instance(provider, name)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from ....catalog.text.money import format_money
@@ -11,7 +12,7 @@ from ....catalog.text.quantity import format_count, format_duration
 from ....catalog.units import SECONDS_PER_HOUR
 from ....profiles.profile import Profile
 from ...cost.whole_job import start_up_s
-from ...hardware.device import supported_precisions
+from ...hardware.device import peak_flops, supported_precisions
 from ...plan.plan import Plan
 from ...plan.question import Choices, Question
 from ..candidate import Candidate
@@ -22,6 +23,8 @@ from ..search_space import Space, file_precision, precisions_for
 MOST_NAMED = 4
 MOST_REPLAYED = 32
 """Candidates of which the memory is replayed to name the least that would be feasible."""
+FASTER = 1.5
+"""By how much the peak of another precision is larger where it is named. A judgement."""
 LEEWAY = 1.2
 """What is proposed is so much above the likely value, which half of such runs exceed."""
 
@@ -67,6 +70,29 @@ def nearest_miss(
         f"The fastest takes about {format_duration(hours)} ({rented(fastest)}, about"
         f" {format_money(fastest.usd)}):"
         f" give --deadline {_typed(hours * LEEWAY)}, {_wider(fastest, question)}, or less work."
+    )
+
+
+def tried_without_precision(
+    candidates: Sequence[Candidate], question: Question, profile: Profile
+) -> str | None:
+    """Return that faster arithmetic is tried where no precision is named, if there is any.
+
+    The profile may lack the trace of it, so that what it would take is not known here.
+    """
+    asked = question.choices.precisions
+    if not asked or not candidates:
+        return None
+    device = min(candidates, key=lambda one: one.usd).one_node.accelerator
+    free = precisions_for(device, profile, replace(question.choices, precisions=()), fixed=False)
+    peaks = {one: peak_flops(device, one) or 0.0 for one in (*asked, *free)}
+    best = max(free, key=peaks.__getitem__, default=asked[0])
+    now = max(peaks[one] for one in asked)
+    if peaks[best] < FASTER * now:
+        return None
+    return (
+        f"Without --precision {','.join(asked)} {best} is tried too, of which {device.name} has"
+        f" {peaks[best] / now:.0f} times the peak."
     )
 
 

@@ -296,7 +296,9 @@ def _against(plan: Plan, cheapest: Plan, gap: float) -> str:
     more = (cost_of(plan) or 0.0) - (cost_of(cheapest) or 0.0)
     hours = _hours(cheapest)
     takes = f"{hours:.0f} h" if hours < 2 * HOURS_PER_DAY else f"{hours / HOURS_PER_DAY:.0f} days"
-    return f"{advantage}, for ${more:,.0f} more than the cheapest, which takes {takes}"
+    takes = f"{hours:.1f} h" if hours < 5 else takes
+    dollars = f"${more:,.0f}" if more >= 5 else f"${more:.2f}"
+    return f"{advantage}, for {dollars} more than the cheapest, which takes {takes}"
 
 
 def _advantage(plan: Plan, cheapest: Plan) -> str:

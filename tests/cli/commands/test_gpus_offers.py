@@ -250,6 +250,9 @@ def test_wishes_are_dropped_two_at_a_time_only_where_one_is_not_enough(gpuplan):
         (["offers", "--region", "us-est-1"], "There is no region 'us-est-1' in the catalogue. Did"),
         (["offers", "--jurisdiction", "europe"], "There is no jurisdiction 'europe'"),
         (["offers", "--instance", "p5.48"], "There is no instance type 'p5.48'. Did you mean"),
+        (["offers", "--instance", "b200-marketplace"], "could be any of akash-b200-marketplace"),
+        (["offers", "--instance", "H100:8"], "it is an accelerator. To fix: Give it as an"),
+        (["offers", "--accelerator", "p5.48xlarge"], "is an instance type of aws with 8"),
         (["offers", "--max-price", "-1"], "not above zero"),
         (["offers", "--max-price", "nan"], "not above zero"),
         (["offers", "--top", "0"], "--top"),
@@ -287,3 +290,11 @@ def test_a_name_that_several_have_lists_these(capsys) -> None:
     ]
     assert run(["gpus", "h100"]) == 0
     assert capsys.readouterr().out.startswith("H100-80GB-SXM"), "one is meant by it, and is shown"
+
+
+def test_an_instance_type_may_be_typed_as_a_narrow_table_shows_it(gpuplan):
+    short, full = (
+        gpuplan("offers", "--instance", name, "--format", "csv").out
+        for name in ("nd96asr_v4", "Standard_ND96asr_v4")
+    )
+    assert "Standard_ND96asr_v4" in full and short == full

@@ -92,7 +92,7 @@ def test_rows_leave_where_notes_need_the_room_but_not_those_that_are_named() -> 
     shown = render_estimate(answer, model="model.py", width=100, most_lines=room)
     assert len(shown) == room
     marks = [line.plain.split()[0] for line in shown]
-    assert "1" in marks and "…12" in marks and "≈11" not in marks
+    assert "1" in marks and "…12" in marks and "≈11" not in marks and "……" not in marks
     assert len(render_estimate(answer, model="model.py", width=100)) > room
     fewest = render_estimate(answer, model="model.py", width=100, most_lines=1)
     assert sum(line.plain.startswith((" ", "≈", "…")) for line in fewest) >= 5

@@ -225,3 +225,19 @@ def test_a_deadline_is_told_more_nodes_only_where_the_fastest_has_them_all(
         money=Money(deadline_s=1.0),
     )
     assert advice in (search(question, toy, load_catalogue()).nearest_miss or "")
+
+
+@pytest.mark.parametrize(("precision", "is_named"), [("fp32", True), ("bf16-amp", False)])
+def test_a_missed_budget_names_the_faster_arithmetic_that_was_ruled_out(
+    toy: Profile, precision: Precision, is_named: bool
+) -> None:
+    question = Question(
+        machine=replace(H100, nodes=(1,)),
+        choices=Choices(recomputes=("none",), precisions=(precision,), compile=False),
+        work=Work(samples=1e9, global_batch=64),
+        money=Money(budget_usd=Decimal(1)),
+    )
+    missed = search(question, toy, load_catalogue()).nearest_miss
+    assert missed is not None and "give --budget" in missed
+    said = "Without --precision fp32 bf16-amp is tried too, of which H100-80GB-SXM has 15 times"
+    assert (said in missed) == is_named and ("is tried too" in missed) == is_named

@@ -50,6 +50,8 @@ def test_days_on_one_old_device_are_not_worth_the_tens_of_dollars_they_save() ->
     assert reason == (
         "31 times as fast, for $50 more than the cheapest, which takes 5 days; 99.9 % sure to fit"
     )
+    _, reason = chosen(plan(0.2, 1.36), plan(0.81, 0.3, position=2))
+    assert "for $0.61 more than the cheapest, which takes 1.5 h" in reason
     # Of machines of one's own too: neither costs anything, and one ends today.
     owned = plan(0, 130.0), plan(0, 4.0, position=2)
     assert chosen(*owned)[0] is owned[1]
