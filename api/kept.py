@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..catalog.errors import UsageError
 from ..planner.plan.answer.estimate import Estimate
 from ..planner.plan.question import Question
 from .inputs import Inputs
@@ -72,12 +73,28 @@ def kept_estimates(
     return Store().estimates(limit=limit, leave_out=lambda error: tell(str(error)))
 
 
-def kept_plan(prefix: str) -> SourcedPlan:
+def kept_plan(prefix: str | None = None, *, folder: Path | None = None) -> SourcedPlan:
     """Return the one kept plan whose id begins with `prefix`, with the estimate it is from.
 
+    Args:
+        prefix: The first characters of an id; None: of the last estimate made in a folder the plan
+            to look at first: the recommended one, else the nearest to that, else the first.
+        folder: Where that was made; default: the current one.
+
     Raises:
-        UsageError: No kept plan or several begin with it.
+        UsageError: No kept plan or several begin with it, or no plan was found there.
     """
     from ..launcher.store.estimates import Store
+    from ..launcher.store.sourced_plan import SourcedPlan
 
-    return Store().find_plan(prefix)
+    if prefix is not None:
+        return Store().find_plan(prefix)
+    kept = Store().newest_of(folder or Path.cwd())
+    plan = None if kept is None else kept.estimate.first_look
+    if kept is None or plan is None:
+        made = "no estimate was made" if kept is None else "the last estimate has no plan"
+        raise UsageError(
+            f"No plan is named, and {made} in this folder.",
+            fix="run `gpuplan estimate model.py` here first, or name a plan of `gpuplan plans`.",
+        )
+    return SourcedPlan(plan=plan, estimate=kept.estimate, origin=kept.origin)

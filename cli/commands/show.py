@@ -10,12 +10,13 @@ FORMATS = ("table", "json", "markdown")
 
 
 @click.command("show", cls=GroupedCommand)
-@click.argument("plan_id", metavar="PLAN-ID")
+@click.argument("plan_id", metavar="[PLAN-ID]", required=False)
 @output_options(*FORMATS)
-def command(plan_id: str, form: str | None, out_file: str | None, quiet: bool) -> None:
+def command(plan_id: str | None, form: str | None, out_file: str | None, quiet: bool) -> None:
     """Show a stored plan in full: its step, its memory, its cost, and where each number comes from.
 
-    PLAN-ID is as `gpuplan estimate` and `gpuplan plans` print it, or its first characters.
+    PLAN-ID is as `gpuplan estimate` and `gpuplan plans` print it, or its first characters; without
+    it, the recommended plan of the last estimate in this folder.
     """
     from ... import api
     from ..render.plans.explain import render_plan

@@ -304,7 +304,10 @@ def _footer(answer: Estimate, width: int, headings: Sequence[str]) -> list[Text]
 
 def _next_step(answer: Estimate, model: str, width: int) -> Iterator[Text]:
     has_work = any(plan.run for plan in answer.plans)
-    commands = [*_first_command(answer, model), f"gpuplan show {_first_look(answer).id}"]
+    commands = [
+        *_first_command(answer, model),
+        f"gpuplan show {(answer.first_look or answer.plans[0]).id}",
+    ]
     missed = answer.near_miss
     if missed is not None and missed.options is not None:
         commands.append(f"the same with {missed.options}")
@@ -327,11 +330,6 @@ def _first_command(answer: Estimate, model: str) -> Iterator[str]:
         amount = "--samples 1M" if answer.workload.tokens_per_sample is None else "--tokens 10B"
         yield f"gpuplan estimate {shlex.quote(model)} {amount}"
         return
-    plan = _first_look(answer)
+    plan = answer.first_look or answer.plans[0]
     if answer.near_miss is None and plan.runnable is not False and not plan.needs_port:
         yield f"gpuplan launch {plan.id}"
-
-
-def _first_look(answer: Estimate) -> Plan:
-    """Return the recommended plan, else the nearest to that, else the first."""
-    return answer.best or answer.nearest or answer.plans[0]

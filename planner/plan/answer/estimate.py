@@ -110,6 +110,11 @@ class Estimate(FrozenModel):
         return next((plan for plan in self.plans if plan.id == wanted), None)
 
     @property
+    def first_look(self) -> Plan | None:
+        """The recommended plan, else the nearest to that, else the first; None without plans."""
+        return self.best or self.nearest or next(iter(self.plans), None)
+
+    @property
     def near_miss_text(self) -> str:
         """Why nothing is recommended, in one sentence without its stop; "" where something is."""
         nearest = self.nearest

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from answers import make_estimate, make_plan, make_ranked_estimate, make_unworked_estimate
@@ -132,3 +133,25 @@ def test_one_plan_as_markdown(kept: Estimate, golden: Callable[[Path, str], None
     out = capsys.readouterr().out
     assert out.startswith(f"### Plan {kept.plans[3].id}: ")
     golden(GOLDEN / "show.md", out)
+
+
+def test_show_without_an_id_is_the_recommended_plan_of_the_last_estimate_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    answer = make_ranked_estimate()
+    assert answer.best is not None and answer.best != answer.plans[0]
+    kept: list[Path] = []
+
+    def newest_of(_: Store, folder: Path) -> SimpleNamespace | None:
+        kept.append(folder)
+        return SimpleNamespace(estimate=answer, origin=None) if folder == tmp_path else None
+
+    monkeypatch.setattr(Store, "newest_of", newest_of)
+    monkeypatch.chdir(tmp_path)
+    assert run(["show", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == answer.best.id
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert run(["show"]) == 2
+    assert "no estimate was made in this folder" in capsys.readouterr().err
+    assert kept == [tmp_path, tmp_path / "other"]
