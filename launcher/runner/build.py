@@ -162,6 +162,7 @@ def build_trainer(
             gradients=spreading.gradients,
             optimizer=optimizer,
             parameters=own,
+            device=processes.device,
             execution=execution,
             scaler=scaler,
             clip_norm=job.clip_grad_norm,

@@ -63,6 +63,8 @@ class Step:
     gradients: Gradients
     optimizer: torch.optim.Optimizer
     parameters: list[nn.Parameter]
+    """That train on this rank; none in a pipeline stage that is frozen as a whole."""
+    device: torch.device
     execution: Execution
     scaler: LossScaler | None
     clip_norm: float | None
@@ -94,7 +96,7 @@ class Step:
         return loss, norm
 
     def _one(self) -> Tensor:
-        return torch.ones((), device=self.parameters[0].device)
+        return torch.ones((), device=self.device)
 
 
 class PartTimes:

@@ -9,8 +9,17 @@ from torch.utils.data import Dataset, TensorDataset
 WIDTH, WORDS, LENGTH = 16, 31, 6
 
 
-def build_model() -> nn.Module:
-    return Gated()
+def build_model(frozen: str = "") -> nn.Module:
+    """Return the model, without training what the first stages of it hold, or the last."""
+    model = Gated()
+    parts = {
+        "": [],
+        "first": [model.embedding, *model.blocks[:2]],
+        "last": [*model.blocks[2:], model.head],
+    }
+    for part in parts[frozen]:
+        part.requires_grad_(False)
+    return model
 
 
 def make_batch(batch_size: int = 4) -> tuple[Tensor, Tensor]:
@@ -32,6 +41,8 @@ def build_optimizer(
         "sgd": lambda: torch.optim.SGD(matrices, lr=0.1, momentum=0.9),
         "adamw": lambda: torch.optim.AdamW([{"params": matrices}], lr=0.02),
     }
+    if of_matrices == "one":
+        return torch.optim.AdamW(parameters, lr=0.02)
     if of_matrices == "groups":
         return torch.optim.AdamW([{"params": matrices, "lr": 0.03}, {"params": others}], lr=0.02)
     return [makers[of_matrices](), torch.optim.AdamW(others, lr=0.02)]
@@ -63,7 +74,7 @@ class Gated(nn.Module):
     def __init__(self):
         super().__init__()
         self.embedding = nn.Embedding(WORDS, WIDTH)
-        self.blocks = nn.ModuleList(Gate() for _ in range(3))
+        self.blocks = nn.ModuleList(Gate() for _ in range(4))
         self.head = nn.Linear(WIDTH, WORDS)
 
     def forward(self, tokens: Tensor) -> Tensor:

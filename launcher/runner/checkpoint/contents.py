@@ -19,7 +19,9 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint import state_dict as torch_state
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
+    get_model_state_dict,
     get_state_dict,
+    set_model_state_dict,
     set_state_dict,
 )
 
@@ -68,10 +70,21 @@ class Contents:
 
     def tensors(self) -> dict[str, Any]:
         """Return the tensors of this rank under the names of the model; nothing changes by it."""
-        with _no_step_of_torch(), _no_empty_groups(self.optimizer):
-            model, optimizer = get_state_dict(self.model, self.optimizer, options=OPTIONS)
+        found: dict[str, Any] = {}
+        if self._trains:
+            with _no_step_of_torch(), _no_empty_groups(self.optimizer):
+                found["model"], found["optimizer"] = get_state_dict(
+                    self.model, self.optimizer, options=OPTIONS
+                )
+        else:
+            found["model"] = get_model_state_dict(self.model, options=OPTIONS)
         own = {} if self.own is None else self.own.tensors()
-        return {"model": model, "optimizer": optimizer} | ({"own": own} if own else {})
+        return found | ({"own": own} if own else {})
+
+    @property
+    def _trains(self) -> bool:
+        """Whether this rank trains anything: a pipeline stage may be frozen as a whole."""
+        return any(group["params"] for group in self.optimizer.param_groups)
 
     def room(self, names: frozenset[str]) -> dict[str, Any]:
         """Return tensors to read a checkpoint of these names into.
@@ -81,7 +94,7 @@ class Contents:
         none when it was written, as those that never got a gradient.
         """
         has_state = any(name.startswith(STATE) for name in names)
-        if has_state and not self.optimizer.state:
+        if has_state and self._trains and not self.optimizer.state:
             with _quiet_hooks(self.optimizer):
                 torch_state._init_optim_state(self.optimizer)
             self._forget_state_beyond(names)
@@ -101,14 +114,17 @@ class Contents:
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Take the tensors of a checkpoint back."""
-        with _no_step_of_torch(), _no_empty_groups(self.optimizer):
-            set_state_dict(
-                self.model,
-                self.optimizer,
-                model_state_dict=tensors["model"],
-                optim_state_dict=tensors["optimizer"],
-                options=OPTIONS,
-            )
+        if not self._trains:
+            set_model_state_dict(self.model, tensors["model"], options=OPTIONS)
+        else:
+            with _no_step_of_torch(), _no_empty_groups(self.optimizer):
+                set_state_dict(
+                    self.model,
+                    self.optimizer,
+                    model_state_dict=tensors["model"],
+                    optim_state_dict=tensors["optimizer"],
+                    options=OPTIONS,
+                )
         if self.own is not None:
             self.own.restore_tensors(tensors.get("own", {}))
 

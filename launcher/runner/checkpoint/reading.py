@@ -100,12 +100,13 @@ def _read(path: Path, contents: Contents, processes: Processes) -> str | None:
         return problem
     state = contents.room(names)
     # Settings of an optimizer's groups that are newer than the checkpoint stay as they are.
+    optimizer = state.pop("optimizer", {})  # None of a stage that is frozen as a whole.
     known = {
         name: value
-        for name, value in state["optimizer"].items()
+        for name, value in optimizer.items()
         if name.startswith("state.") or f"optimizer.{name}" in names
     }
-    wanted = {**state, "optimizer": known}
+    wanted = state | ({"optimizer": known} if known else {})
     lacking = [name for name in wanted.get("own", {}) if f"own.{name}" not in names]
     if agreed(lacking[0] if lacking else None, processes) is not None:
         del wanted["own"]
@@ -124,7 +125,7 @@ def _read(path: Path, contents: Contents, processes: Processes) -> str | None:
     problem = agreed(problem, processes)
     if problem is not None:
         return problem
-    contents.restore({**wanted, "optimizer": state["optimizer"] | wanted["optimizer"]})
+    contents.restore(wanted | {"optimizer": optimizer | wanted.get("optimizer", {})})
     trained = [one for one in contents.model.parameters() if one.requires_grad]
     is_sound = all_finite(trained, processes.device)
     return None if is_sound else "its weights are infinite or no number"

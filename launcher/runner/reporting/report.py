@@ -22,7 +22,7 @@ class Report:
 
     def __init__(self, job: Job, workload: Workload, trainer: Trainer, world: int) -> None:
         peak = job.peak_flops
-        self._device = trainer.step.parameters[0].device
+        self._device = trainer.step.device
         self._throughput = Throughput(
             global_batch=trainer.execution.global_batch,
             tokens_per_sample=workload.tokens_per_sample,

@@ -15,20 +15,23 @@ pytestmark = [pytest.mark.slow, pytest.mark.spread]
 
 MODEL = REPOSITORY / "tests" / "support" / "parts_of_stages_model.py"
 STAGES = {"pipeline": 3}
+SHARDED = {"pipeline": 2, "data": 2, "shard": 2, "zero_stage": 3}
 TOLERANCE = 1e-5
 
 
-def losses_of(folder: Path, layout: dict[str, Any], of_matrices: str, **fields: Any) -> list[float]:
+def losses_of(
+    folder: Path, layout: dict[str, Any], of_matrices: str, *, frozen: str = "", **fields: Any
+) -> list[float]:
     precision = fields.pop("precision", "fp32")
+    plan = plan_of(layout, micro_batch=2, grad_accum=3, precision=precision)
     return train(
         folder,
         MODEL,
-        layout.get("pipeline", 1),
-        plan=plan_of(layout, micro_batch=2, grad_accum=3, precision=precision),
-        params={"of_matrices": of_matrices},
+        layout.get("pipeline", 1) * layout.get("data", 1),
+        params={"of_matrices": of_matrices, "frozen": frozen},
         workers=0,
         checkpoint=CheckpointPolicy(every_steps=3, keep=9),
-        **{"steps": 8, **fields},
+        **{"steps": 8, "plan": plan, **fields},
     )
 
 
@@ -60,3 +63,26 @@ def test_a_scaled_loss_and_a_clipped_norm_take_it_too(tmp_path: Path) -> None:
     staged = losses_of(tmp_path / "staged", STAGES, "adamw", **how)
 
     assert staged == pytest.approx(alone, abs=1e-3)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16-amp"])
+@pytest.mark.parametrize("frozen", ["first", "last"])
+def test_a_stage_that_is_frozen_as_a_whole_takes_part(
+    tmp_path: Path, frozen: str, precision: str
+) -> None:
+    how: dict[str, Any] = {"frozen": frozen, "precision": precision, "clip_grad_norm": 0.5}
+    alone = losses_of(tmp_path / "alone", {}, "one", **how)
+    parts = tmp_path / "parts"
+    for layout in ({"pipeline": 2}, {}, {"pipeline": 2}):
+        assert losses_of(parts, layout, "one", **how) == pytest.approx(alone, abs=TOLERANCE)
+        for later in ("step-00000008", "step-00000006"):
+            shutil.rmtree(parts / "checkpoints" / later)
+    assert alone[0] - alone[-1] > 100 * TOLERANCE
+
+
+@pytest.mark.parametrize("frozen", ["first", "last"])
+def test_it_does_so_sharded_too(tmp_path: Path, frozen: str) -> None:
+    alone = losses_of(tmp_path / "alone", {}, "one", frozen=frozen)
+    plan = plan_of(SHARDED, micro_batch=1, grad_accum=3)
+    sharded = losses_of(tmp_path / "sharded", SHARDED, "one", frozen=frozen, plan=plan)
+    assert sharded == pytest.approx(alone, abs=TOLERANCE)
