@@ -171,8 +171,9 @@ class Evaluation:
         return found
 
     def _means(self, sums: dict[str, Tensor]) -> dict[str, float]:
-        names = sorted(sums)
-        table = torch.stack([sums[name] for name in names])
+        names = self._names_of_all(sums)
+        nothing = torch.zeros(2, dtype=torch.float64, device=self._processes.device)
+        table = torch.stack([sums.get(name, nothing) for name in names])
         if self._processes.world > 1:
             # Ranks that split layers count the same batches alike: the quotient stays.
             dist.all_reduce(table)
@@ -180,6 +181,13 @@ class Evaluation:
             name: total / weight if weight else math.nan
             for name, (total, weight) in zip(names, table.tolist(), strict=True)
         }
+
+    def _names_of_all(self, sums: dict[str, Tensor]) -> list[str]:
+        """Return the names that any process has: some batches may have others than the rest."""
+        told: list[Any] = [list(sums)] * self._processes.world
+        if self._processes.world > 1:
+            dist.all_gather_object(told, list(sums), self._processes.host_group)
+        return sorted({name for names in told for name in names})
 
     def _batches(self) -> Iterator[tuple[Batch, int]]:
         """Yield this rank's batches, and how many samples each has.

@@ -40,14 +40,16 @@ def build_eval_dataset(held_out: int = 27) -> Dataset:
 
 
 def compute_metrics(
-    model: nn.Module, batch: dict[str, Tensor], again: bool = False
+    model: nn.Module, batch: dict[str, Tensor], again: bool = False, short: bool = False
 ) -> dict[str, Tensor]:
     guesses = model(batch["tokens"]).argmax(-1)
     if again:
         guesses = model(guesses).argmax(-1)
     known = batch["labels"] != IGNORED
     right = ((guesses == batch["labels"]) & known).sum(1) / known.sum(1)
-    return {"loss": compute_loss(model, batch), "accuracy": right.mean()}
+    size = len(batch["tokens"])
+    own = {"short": float(size)} if short and size < 4 else {}
+    return {"loss": compute_loss(model, batch), "accuracy": right.mean(), **own}
 
 
 def tensor_parallel_plan() -> dict[str, str]:

@@ -109,6 +109,14 @@ def test_the_best_is_kept_and_patience_ends_the_run(tmp_path: Path) -> None:
     ]
 
 
+def test_a_number_that_some_batches_have_is_the_mean_of_those(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"params": {"short": True}, "steps": 2}
+    # 27 samples: of seven batches of 4 on two ranks, only the last has 3.
+    alone = trained(tmp_path / "alone", {}, 4, 1, **given)
+    spread = trained(tmp_path / "spread", {"data": 2}, 4, 1, **given)
+    assert alone[0]["short"] == spread[0]["short"] == 3.0
+
+
 def test_metrics_of_what_the_model_gave_are_refused_under_stages(tmp_path: Path) -> None:
     for name, layout, accum in (("alone", {}, 1), ("staged", {"pipeline": 2}, 2)):
         job = make_job(
