@@ -107,4 +107,6 @@ def _kernel_s(
     cache = ModelCache(profile)
     curves = cache.curves(load_catalogue().accelerators[REFERENCE_ACCELERATOR])
     table = KernelTable(list(kernels_of(step)), np.array([micro_batch]))
-    return table.device_s(curves, precision, cache.constants)[:, 0].tolist()
+    device_s = table.device_s(curves, precision)
+    turned_s = table.transposing_s(curves, precision, cache.constants, copy_step=1.0)
+    return (device_s + turned_s)[:, 0].tolist()

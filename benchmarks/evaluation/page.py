@@ -21,7 +21,7 @@ from gpuplan.profiles.records import RunRecord
 
 from .causes import cause_of
 from .day_before import day_before_part
-from .findings import RESNET_ON_HOPPER, WHERE_INTERVALS_FAIL
+from .findings import CONVOLUTIONS, WHERE_INTERVALS_FAIL
 from .groups import (
     LARGE_ENOUGH,
     MEAN_TARGETS,
@@ -261,7 +261,7 @@ def _one_device_part(
             f" {met} of {len(targets)} groups meet their target; the mean over them is"
             f" {percent(mean_error(row for row, _ in targets))}.",
             error_table(rows, protocol),
-            RESNET_ON_HOPPER,
+            CONVOLUTIONS,
         ]
     )
 

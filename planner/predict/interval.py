@@ -40,6 +40,8 @@ OTHER_MEMORY_SIGMA = 0.12
 """As `MEMORY_SIGMA` for stacks with buffers of their own: Megatron, DeepSpeed, XLA. Published peaks
 leave 0.12 at the 80th percentile (docs/accuracy.md)."""
 DOUBLINGS_OF_1_024 = 10
+RACK_LINK = "NVL72"
+"""In the name of the link of devices of which a rack of 72 is one NVLink domain (GB200, GB300)."""
 FRAMEWORK_SIGMA = 0.30
 """Relative error of context and communicator memory (sources give ranges of that width)."""
 
@@ -97,6 +99,7 @@ def step_doubts(
         "convolutions": float(has_convolutions),
         "maker": float(device.vendor not in ("NVIDIA", "Google")),
         "xla_elsewhere": float(stack == "xla" and device.vendor != "Google"),
+        "rack": float(RACK_LINK in (device.link or "")),
         "few_sources": 1 / math.sqrt(1 + sources),
         "old": float(date is not None and date < NATIVE_AUTOCAST),
         "fp8": float(dtype == "fp8"),

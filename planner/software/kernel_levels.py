@@ -53,6 +53,8 @@ FULL_HEAD = 128
 """Head width of most language models. FlashAttention-2 lags behind the measured kernels of Hopper
 by 1.35, 1.5 and 1.75 at 64, 128 and 256, of Blackwell by 1.8 and 2.65 at 64 and 128 (medians of
 published forward kernels from 2k tokens on): about as the root of the width."""
+LARGE_CACHE_BYTES = 32 * 2**20
+"""L2 of cards since Ada is 32 MB (RTX 4060) and more, of those before 6 MB and less."""
 _TENSOR_KINDS = ("gemm", "attention", "convolution", "rnn")
 
 
@@ -80,7 +82,8 @@ def in_step(
     if f"real_step.{tuned}" in constants:
         family = tuned
     if kind not in _TENSOR_KINDS:
-        memory = _of_family("memory_step", _memory_family(device, family), constants)
+        memory = _of_family("memory_step", _stream_family(device, family), constants)
+        memory = constants.get(f"memory_step.{family}.{stack}", memory)
         if date is not None and date < NATIVE_AUTOCAST:
             memory *= constants["memory_step_of_old"]
         if stack == "torch-eager":
@@ -123,8 +126,15 @@ def _step_family(device: Accelerator, constants: Constants) -> str:
 
 
 def _memory_family(device: Accelerator, family: str) -> str:
-    """Return the devices whose memory-bound kernels and convolutions share constants."""
+    """Return the devices whose convolutions share constants."""
     return "GDDR" if device.vendor == "NVIDIA" and _is_gddr(device) else family
+
+
+def _stream_family(device: Accelerator, family: str) -> str:
+    """Return the devices whose memory-bound kernels share constants."""
+    cards = _memory_family(device, family)
+    is_cached = cards == "GDDR" and (device.l2_bytes or 0) >= LARGE_CACHE_BYTES
+    return f"{cards}.cached" if is_cached else cards
 
 
 def _is_gddr(device: Accelerator) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...catalog.vocabulary import Precision
 from ...profiles.curves.attention import AttentionShape
-from ...profiles.curves.device_curves import DeviceCurves, StreamKind
+from ...profiles.curves.device_curves import FEW_CHANNELS, DeviceCurves, StreamKind
 from ...profiles.curves.gemm import GemmShapes
 from ...profiles.profile import Affine, Kernel, KernelKind
 from ..constants import Constants
@@ -29,6 +29,9 @@ STREAM_KIND: dict[KernelKind, StreamKind] = {
     "other": "pointwise",
 }
 """The curve that each memory-bound kind is read from."""
+_TYPICAL_UNITS, _TYPICAL_HZ = 108, 1.8e9
+"""Multiprocessors and clock where they are not known: those of an A100, and between its 1.4 and
+Ada's 2.5 GHz."""
 
 
 def kernel_dtype(kernel: Kernel, precision: Precision) -> str:
@@ -64,19 +67,15 @@ class KernelTable:
         self,
         curves: DeviceCurves,
         precision: Precision,
-        constants: Constants,
         *,
         cast_bytes: float = 0.0,
-        picks_layouts: bool = False,
     ) -> Array:
         """Return [K, B] seconds on the device, without the host.
 
         Args:
             curves: achieved rates of the device.
             precision: decides the dtype of each kernel.
-            constants: what transposing around a convolution takes.
             cast_bytes: bytes moved to make an 8-bit operand, per element.
-            picks_layouts: whether a compiler puts convolutions into the order they run in.
         """
         seconds = np.zeros((len(self._kernels), len(self._micro_batches)))
         for (kind, dtype), rows in self._by_kind(precision).items():
@@ -85,19 +84,47 @@ class KernelTable:
                 if dtype == "fp8" and cast_bytes:
                     moved = cast_bytes * self._cast_elements(rows)
                     seconds[rows] += np.where(moved, curves.memory_bound_s(moved, kind="copy"), 0)
-            elif kind == "convolution":
-                for row in rows:
-                    seconds[row] = self._convolution_s(
-                        row, curves, dtype, 0.0 if picks_layouts else constants["transposition"]
-                    )
             elif kind in MATMUL_KINDS:
-                one = {"attention": self._attention_s, "rnn": self._rnn_s}[kind]
+                one = {
+                    "attention": self._attention_s,
+                    "convolution": self._convolution_s,
+                    "rnn": self._rnn_s,
+                }[kind]
                 for row in rows:
                     seconds[row] = one(row, curves, dtype)
             else:
                 moved = self._moved_bytes[rows]
                 seconds[rows] = curves.memory_bound_s(moved, kind=STREAM_KIND[kind], dtype=dtype)
         return seconds
+
+    def transposing_s(
+        self, curves: DeviceCurves, precision: Precision, constants: Constants, *, copy_step: float
+    ) -> Array:
+        """Return [K, B] seconds that convolutions are transposed to channels-last and back.
+
+        Args:
+            curves: achieved rates of the device.
+            precision: decides the dtype of each kernel.
+            constants: how many elements a multiprocessor turns in a clock, among others.
+            copy_step: time of a copy in a step relative to one alone.
+        """
+        seconds = np.zeros((len(self._kernels), len(self._micro_batches)))
+        device = curves.device
+        per_s = (
+            constants["transposed_per_clock"]
+            * (device.compute_units or _TYPICAL_UNITS)
+            * (device.boost_hz or _TYPICAL_HZ)
+        )
+        for (kind, dtype), rows in self._by_kind(precision).items():
+            if kind != "convolution":
+                continue
+            turned = [row for row in rows if _is_transposed(self._kernels[row], curves, dtype)]
+            # In TF32 what is written is in NCHW order already ("nhwckrsc_nchw" kernels).
+            moved = self._read_bytes[turned] if dtype == "tf32" else self._moved_bytes[turned]
+            streamed_s = copy_step * curves.memory_bound_s(2 * moved, kind="copy")
+            elements = moved / (4 if dtype == "tf32" else 2)
+            seconds[turned] = np.maximum(streamed_s, 2 * elements / per_s)
+        return constants["transposition"] * seconds
 
     def _by_kind(self, precision: Precision) -> dict[tuple[KernelKind, str], list[int]]:
         if precision not in self._groups:
@@ -109,9 +136,12 @@ class KernelTable:
         return self._groups[precision]
 
     @cached_property
+    def _read_bytes(self) -> Array:
+        return self._at([k.bytes_read for k in self._kernels])
+
+    @cached_property
     def _moved_bytes(self) -> Array:
-        read = self._at([k.bytes_read for k in self._kernels])
-        return read + self._at([k.bytes_written for k in self._kernels])
+        return self._read_bytes + self._at([k.bytes_written for k in self._kernels])
 
     @cached_property
     def _flops(self) -> Array:
@@ -188,11 +218,9 @@ class KernelTable:
             self._attention[row], dtype=dtype, backward=kernel.backward, flops=self._flops[row]
         )
 
-    def _convolution_s(
-        self, row: int, curves: DeviceCurves, dtype: str, transposition: float
-    ) -> Array:
+    def _convolution_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
         kernel, dims = self._kernels[row], self._dims_of([row])
-        seconds = curves.conv_s(
+        return curves.conv_s(
             dims["batch"][0],
             dims["in_channels"][0],
             dims["out_channels"][0],
@@ -204,10 +232,6 @@ class KernelTable:
             dtype=dtype,
             phase="backward" if kernel.backward else "forward",
         )
-        if not _is_transposed(kernel, curves, dtype):
-            return seconds
-        transposing_s = curves.memory_bound_s(2 * self._moved_bytes[row], kind="copy")
-        return seconds + transposition * transposing_s
 
     def _rnn_s(self, row: int, curves: DeviceCurves, dtype: str) -> Array:
         """Return [B] seconds of a recurrent layer: its steps run one after another.
@@ -228,8 +252,14 @@ class KernelTable:
 def _is_transposed(kernel: Kernel, curves: DeviceCurves, dtype: str) -> bool:
     """Return whether cuDNN turns a convolution's tensors to channels-last and back around it.
 
-    Its 16-bit tensor-core kernels take no other order (cuDNN developer guide, "Tensor Core
-    Operations": NCHW data is padded and transposed); in TF32 and FP32 they do.
+    Its tensor-core kernels take no other order (cuDNN developer guide, "Tensor Core Operations":
+    NCHW data is padded and transposed). TF32 is no exception: on an A100 a third of a convolution
+    in NCHW order is nchwToNhwcKernel and nhwcToNchwKernel (pytorch/pytorch#81940, cuDNN 8.3).
     """
-    in_order = kernel.op.endswith(".channels_last")
-    return curves.device.vendor == "NVIDIA" and dtype in ("fp16", "bf16") and not in_order
+    device = curves.device
+    if device.vendor != "NVIDIA" or kernel.op.endswith(".channels_last"):
+        return False
+    if dtype != "tf32":
+        return dtype in ("fp16", "bf16")
+    channels = max(kernel.dims["in_channels"]) / max(kernel.dims["groups"])
+    return "tf32" in device.peak_flops and channels >= FEW_CHANNELS

@@ -202,13 +202,7 @@ class StepKernels:
         """Return [K, B] seconds of every kernel on the device, without the host."""
         device, constants = curves.device, stack.constants
         cast_bytes = constants["fp8_cast_bytes" + (".megatron" if stack.name == "megatron" else "")]
-        device_s = self._table.device_s(
-            curves,
-            precision,
-            constants,
-            cast_bytes=cast_bytes,
-            picks_layouts=picks_layouts(stack.name, stack.date),
-        )
+        device_s = self._table.device_s(curves, precision, cast_bytes=cast_bytes)
         device_s[self._flash] *= attention_slowdown(
             attention_architecture(device),
             stack.name,
@@ -221,10 +215,12 @@ class StepKernels:
         software = {"precision": precision, "stack": stack.name, "date": stack.date}
         for kind, rows in self._rows.items():
             device_s[rows] *= in_step(device, kind, constants, **software)
+        copy_step = in_step(device, "copy", constants, **software)
+        if not picks_layouts(stack.name, stack.date):
+            device_s += self._table.transposing_s(curves, precision, constants, copy_step=copy_step)
         if self._expert:
             moved = curves.memory_bound_s(self._table.row_bytes(self._expert), kind="copy")
-            moved = moved * in_step(device, "copy", constants, **software)
-            device_s[self._expert] += stack.routing_passes * moved
+            device_s[self._expert] += stack.routing_passes * copy_step * moved
         return device_s
 
 

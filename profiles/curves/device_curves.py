@@ -39,7 +39,7 @@ StreamKind = Literal["pointwise", "norm", "softmax", "copy", "embedding", "optim
 _TYPICAL_FLOOR_S = 2.5e-6
 """Shortest kernel where it is not measured: the middle of the measured 1.6 to 3.2 µs."""
 _LARGE = 8192.0
-_FEW_CHANNELS = 4
+FEW_CHANNELS = 4
 """Images have three: 4-byte kernels for them use no tensor cores (traced stems of two CNNs)."""
 _VECTOR_SHARE = 16
 """Matrix units over vector units, where no fp32 peak is known."""
@@ -105,8 +105,9 @@ class DeviceCurves(CurveSource):
         )
         origin = self._origin("conv", native)
         machine = self.machine(native, origin.level)
+        slowdown = self._fp32_backward_slowdown if phase == "backward" else 1.0
         if native == "fp32":
-            return tiled_conv_s(conv, self._tiles(origin, "conv"), machine)
+            return tiled_conv_s(conv, self._tiles(origin, "conv"), machine) * slowdown
         facts = self._convolutions(origin, native)
         vector_flops = self.device.peak_flops.get("fp32", machine.peak_flops / _VECTOR_SHARE)
         time = tensor_core_conv_s(
@@ -116,12 +117,12 @@ class DeviceCurves(CurveSource):
             vector_flops_per_s=vector_flops,
         )
         time = time * (facts.backward_slowdown if phase == "backward" else 1.0)
-        few = conv.in_channels / conv.groups < _FEW_CHANNELS
+        few = conv.in_channels / conv.groups < FEW_CHANNELS
         if native != "tf32" or not np.any(few):
             return time
         plain = self._origin("conv", "fp32")
         tiles, vector = self._tiles(plain, "conv"), self.machine("fp32", plain.level)
-        return np.where(few, tiled_conv_s(conv, tiles, vector), time)
+        return np.where(few, tiled_conv_s(conv, tiles, vector) * slowdown, time)
 
     def attention_s(
         self,
@@ -255,6 +256,14 @@ class DeviceCurves(CurveSource):
             dtype: 2 * _LARGE**3 / float(self.gemm_s(_LARGE, _LARGE, _LARGE, dtype=dtype))
             for dtype in supported
         }
+
+    @property
+    def _fp32_backward_slowdown(self) -> float:
+        """Return the time of a convolution's gradients, per FLOP, over that of its forward."""
+        if self.device.vendor != "NVIDIA":
+            return 1.0
+        facts = shared_table("_relations")["fp32_convolution"]
+        return facts["backward_slowdown"].get(self.device.arch, facts["elsewhere"])
 
     @cached_property
     def _floor_s(self) -> float:

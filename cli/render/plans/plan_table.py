@@ -65,7 +65,11 @@ def plan_columns(answer: Estimate) -> list[Column]:
     risks = any(_risk(plan, max_oom) for plan in answer.plans)
     positions = {plan.position for plan in answer.plans}
     what, _ = per_million(answer.plans[0])
-    risk = Column(heading="risk", cell=lambda plan: _risk(plan, max_oom))
+    risk = Column(
+        heading="risk",
+        cell=lambda plan: _risk(plan, max_oom),
+        shorter=(lambda plan: _first_risk(plan, max_oom),),
+    )
     columns = [
         Column(heading="#", cell=lambda plan: _position(plan, positions)),
         Column(
@@ -246,6 +250,12 @@ def _risk(plan: Plan, max_oom: float) -> str:
     found += [plan.frozen_precision] if plan.frozen_precision == "nf4" else []
     found += ["not run"] if plan.runnable is False and not plan.needs_port else []
     return ", ".join(found)
+
+
+def _first_risk(plan: Plan, max_oom: float) -> str:
+    """Return the first word of a plan's risk; `show` has them all."""
+    first, *others = _risk(plan, max_oom).split(", ")
+    return f"{first}, …" if others else first
 
 
 def _over(chance: float, limit: float) -> str:

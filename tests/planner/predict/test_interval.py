@@ -75,6 +75,14 @@ def test_the_fewer_sources_used_a_stack_on_an_architecture_the_less_sure():
     assert widths == sorted(set(widths), reverse=True)
 
 
+def test_a_rack_in_one_nvlink_domain_is_less_sure_than_boards_of_its_chips():
+    rack, board = (doubts_about(name, "megatron") for name in ("GB200", "B200-180GB-SXM"))
+    assert (
+        rack["rack"] == 1 and board["rack"] == doubts_about("GH200-96GB", "megatron")["rack"] == 0
+    )
+    assert width({**board, "rack": 1.0}) > width(board)
+
+
 def test_xla_is_surer_on_the_devices_that_it_was_made_for():
     gpu, tpu = (width(doubts_about(name, "xla")) for name in ("H100-80GB-SXM", "TPU-v5e"))
     assert gpu > 1.1 * tpu

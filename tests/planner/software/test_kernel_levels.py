@@ -7,6 +7,7 @@ from gpuplan.planner.software.kernel_levels import (
     attention_slowdown,
     in_step,
 )
+from gpuplan.profiles.profile import KernelKind
 
 USUAL = Constants.shipped()
 
@@ -67,3 +68,24 @@ def test_kernels_of_a_step_are_slower_than_alone_but_never_by_much_on_measured_f
         )
         assert 0.8 < in_step(device, "gemm", USUAL, precision="fp32", stack="torch-eager") < 1.25
     assert 0.8 < in_step(devices["TPU-v5e"], "gemm", USUAL, precision="bf16-amp", stack="xla") < 1.2
+
+
+def test_cards_with_a_large_cache_have_streams_of_their_own():
+    devices = load_catalogue().accelerators
+
+    def of(name: str, kind: KernelKind) -> float:
+        return in_step(devices[name], kind, USUAL, precision="fp16-amp", stack="torch-eager")
+
+    assert of("RTX-3090", "pointwise") == USUAL["memory_step.GDDR"]
+    for name in ("L40S", "RTX-PRO-6000"):
+        assert of(name, "pointwise") == USUAL["memory_step.GDDR.cached"] < of("RTX-3090", "norm")
+    for name in ("RTX-3090", "L40S"):
+        assert of(name, "convolution") == of(name, "gemm") * USUAL["convolution_step.GDDR"]
+
+
+def test_streams_of_megatron_on_hopper_are_not_those_of_torch():
+    device = load_catalogue().accelerators["H100-80GB-SXM"]
+    torch = in_step(device, "norm", USUAL, precision="bf16-amp", stack="torch-eager")
+    megatron = in_step(device, "norm", USUAL, precision="bf16-amp", stack="megatron")
+    assert torch == USUAL["memory_step.Hopper"]
+    assert megatron == (USUAL["memory_step.Hopper.megatron"] * USUAL["fused_memory_step.megatron"])

@@ -5,13 +5,11 @@ import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.vocabulary import Precision
-from gpuplan.planner.constants import Constants
 from gpuplan.planner.step.kernel_times import KernelTable
 from gpuplan.profiles.curves.device_curves import curves_for
 from gpuplan.profiles.profile import Affine, Kernel
 
 CURVES = curves_for(load_catalogue().accelerators["H100-80GB-SXM"])
-CONSTANTS = Constants.shipped()
 TOKENS, WIDE, NARROW = 4096, 8192, 2048
 
 
@@ -37,7 +35,7 @@ WEIGHT_GRADIENT = product(Affine(WIDE, 0), NARROW, TOKENS_OF)
 def cast_s(kernel: Kernel, *, precision: Precision = "fp8", samples: int = 1) -> float:
     table = KernelTable([kernel], np.array([samples]))
     with_casts, without = (
-        table.device_s(CURVES, precision, CONSTANTS, cast_bytes=size).item() for size in (6.0, 0.0)
+        table.device_s(CURVES, precision, cast_bytes=size).item() for size in (6.0, 0.0)
     )
     return with_casts - without
 

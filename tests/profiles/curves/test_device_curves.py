@@ -262,6 +262,24 @@ def test_misaligned_dimensions_cost():
     assert device.gemm_s(8192, 50257, 768, dtype="bf16") > 1.1 * aligned
 
 
+@pytest.mark.parametrize(
+    ("name", "over_forward"),
+    # DeepBench: gradients of input and filter over the forward, median and mean by time.
+    [("V100-16GB-SXM2", (2.17, 2.38)), ("T4", (2.53, 2.54)), ("GTX-1080-Ti", (2.77, 3.21))],
+)
+def test_gradients_of_fp32_convolutions_take_more_than_twice_the_forward(name, over_forward):
+    shape = (16, 256, 512, 9, 28 * 28)
+    flops = 2 * 16 * 28 * 28 * 512 * 256 * 9
+
+    def seconds(times: int, phase: str) -> float:
+        moved = 4 * (16 * 28 * 28 * (256 + 512) + 256 * 512 * 9)
+        facts = {"flops": times * flops, "bytes": times * moved, "dtype": "fp32", "phase": phase}
+        return float(curves(name).conv_s(*shape, **facts))
+
+    least, most = over_forward
+    assert least - 0.1 < seconds(2, "backward") / seconds(1, "forward") < most + 0.1
+
+
 def test_depthwise_convolution_is_bound_by_bytes():
     device = curves("A100-80GB-SXM")
     pixels, channels, batch = 56 * 56, 144, 64
