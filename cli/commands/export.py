@@ -22,6 +22,7 @@ from ..options.shared import GroupedCommand, OneOf, option
 )
 @option(
     "Output",
+    "-o",
     "--out-file",
     type=click.Path(dir_okay=False),
     metavar="FILE",

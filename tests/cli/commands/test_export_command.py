@@ -25,7 +25,7 @@ def test_the_file_is_printed_and_the_notes_are_not_in_it(plan_file: str, capsys)
 
 
 def test_it_is_written_on_request(plan_file: str, capsys) -> None:
-    words = ["export", plan_file, "--to", "torchrun", "--out-file", "run.sh", "-q"]
+    words = ["export", plan_file, "--to", "torchrun", "-o", "run.sh", "-q"]
     assert run([*words, "--command", "-m pkg.train --lr 3e-4"]) == 0
     assert "--module pkg.train --lr 3e-4" in Path("run.sh").read_text()
     assert capsys.readouterr() == ("", "")
