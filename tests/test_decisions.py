@@ -24,6 +24,11 @@ CLOUDS = ("aws", "gcp", "azure")
 DAY_S = 86_400.0
 WIDTH = 100
 HOURS = {"min": 1 / 60, "h": 1.0, "days": 24.0}
+TOLD = re.compile(
+    r"\$(?P<usd>[\d.,]+)(?P<millions>M?) \(\$(?P<usd_low>[\d.,]+)–(?P<usd_high>[\d.,]+)M?\),"
+    r" (?P<hours>[\d.]+) (?P<unit>min|h|days) \((?P<hours_low>[\d.]+)–(?P<hours_high>[\d.]+)\)"
+)
+"""Dollars and time of a row of the tutorial, each with its interval."""
 HIDDEN_70B: dict[str, Any] = {
     "layers": 80,
     "hidden": 8192,
@@ -82,14 +87,22 @@ def fits_one_screen(answer: Estimate) -> None:
 
 
 def told(job: str, plan: Plan) -> None:
-    """Check that the tutorial's row of a job has what its plan costs and takes, within a tenth."""
+    """Check that the tutorial's row has what a plan costs and takes, with both intervals.
+
+    Within a tenth, as the row rounds.
+    """
     page = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
     (row,) = (line for line in page.splitlines() if line.startswith(f"| {job}"))
-    found = re.match(r"\$([\d.,]+)(M?), ([\d.]+) (min|h|days)", row.split(" | ")[3])
+    found = TOLD.match(row.split(" | ")[3])
     assert found is not None, row
-    dollars = float(found[1].replace(",", "")) * (1e6 if found[2] else 1)
-    assert usd(plan) == pytest.approx(dollars, rel=0.1)
-    assert hours(plan) == pytest.approx(float(found[3]) * HOURS[found[4]], rel=0.1)
+    assert plan.whole_job is not None
+    whole, millions = plan.whole_job, 1e6 if found["millions"] else 1.0
+    for name in ("usd", "usd_low", "usd_high"):
+        said = float(found[name].replace(",", "")) * millions
+        assert float(getattr(whole, name)) == pytest.approx(said, rel=0.1), (name, row)
+    per = HOURS[found["unit"]]
+    for name in ("hours", "hours_low", "hours_high"):
+        assert getattr(whole, name) == pytest.approx(float(found[name]) * per, rel=0.1), (name, row)
 
 
 def usd(plan: Plan) -> float:
