@@ -36,7 +36,6 @@ from ..reporting.metrics import say
 from .contents import SMALL_FILE, Contents, write_small
 from .digests import DIGESTS, DigestedWriter, file_digest, signed
 from .folder import (
-    METADATA_FILE,
     NAME,
     RUN_FILE,
     file_sizes,
@@ -45,6 +44,7 @@ from .folder import (
     whole_checkpoints,
 )
 from .reading import FAILURES, Resumed, read_first, reason
+from .safe_reading import METADATA_FILE
 
 # One process saves alone on purpose.
 warnings.filterwarnings("ignore", message="torch.distributed is disabled", module="torch")

@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-from torch.distributed.checkpoint.filesystem import FileSystemReader
 
 from ....catalog.errors import UsageError
 from ..processes import Processes
+from .safe_reading import CheckpointReader
 
 RUN_FILE = "run.json"
 """The last file of a checkpoint that is written."""
-METADATA_FILE = ".metadata"
-"""Where torch says which tensors lie where."""
 NAME = "step-{:08d}"
 
 
@@ -52,7 +50,7 @@ def whole_checkpoints(folder: Path) -> list[Path]:
 def file_sizes(checkpoint: Path) -> dict[str, int]:
     """Return how many bytes each file of a checkpoint must hold, by what its metadata say."""
     sizes: dict[str, int] = {}
-    stored = FileSystemReader(checkpoint).read_metadata().storage_data or {}
+    stored = CheckpointReader(checkpoint).read_metadata().storage_data or {}
     for part in stored.values():
         end = part.offset + part.length
         sizes[part.relative_path] = max(sizes.get(part.relative_path, 0), end)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint.filesystem import FileSystemReader
 
 from ..numerics import all_finite
 from ..processes import Processes
@@ -17,6 +16,7 @@ from ..reporting.metrics import say
 from .contents import Contents, read_small
 from .digests import is_as_written, why_damaged
 from .folder import RUN_FILE, agreed
+from .safe_reading import CheckpointReader, load
 
 FAILURES = (Exception, dcp.api.CheckpointException)
 """What reading or writing raises: what torch collects of all ranks is no Exception to it."""
@@ -92,7 +92,7 @@ def _read(path: Path, contents: Contents, processes: Processes) -> str | None:
     """Read a checkpoint's tensors; return why it cannot be used, if so, the same everywhere."""
     problem, names = None, frozenset[str]()
     try:
-        names = frozenset(FileSystemReader(path).read_metadata().state_dict_metadata)
+        names = frozenset(CheckpointReader(path).read_metadata().state_dict_metadata)
     except FAILURES as error:
         problem = reason(error)
     problem = agreed(problem, processes)
@@ -113,9 +113,9 @@ def _read(path: Path, contents: Contents, processes: Processes) -> str | None:
         if processes.is_first:
             say(f"{path.name} has no extra_state() of this file, which begins anew")
     try:
-        dcp.load(  # pyright: ignore[reportPrivateImportUsage]
+        load(
             wanted,
-            checkpoint_id=path,
+            path,
             process_group=processes.checkpoint_group,
             no_dist=processes.world == 1,
         )

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed.checkpoint as dcp
 from torch import Tensor
-from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from ....catalog.errors import GpuplanError, UsageError
 from ..checkpoint.digests import why_damaged
 from ..checkpoint.reading import FAILURES, reason
+from ..checkpoint.safe_reading import CheckpointReader, load
 from .files import METADATA
 from .formats import HUGGING_FACE, SAFETENSORS, WeightDtype, WeightFormat
 from .model_facts import ADAPTERS, CONFIG, TIED, WEIGHTS
@@ -123,7 +122,7 @@ def write_export(
 def _stored(checkpoint: Path) -> dict[str, TensorStorageMetadata]:
     """Return what a checkpoint holds of its model, by name."""
     try:
-        found = FileSystemReader(checkpoint).read_metadata().state_dict_metadata
+        found = CheckpointReader(checkpoint).read_metadata().state_dict_metadata
     except FAILURES as error:
         raise _damaged(checkpoint, reason(error)) from None
     return {
@@ -141,9 +140,7 @@ def _read(
         name: torch.empty(stored[name].size, dtype=stored[name].properties.dtype) for name in names
     }
     try:
-        dcp.load(  # pyright: ignore[reportPrivateImportUsage]
-            {"model": model}, checkpoint_id=checkpoint, no_dist=True
-        )
+        load({"model": model}, checkpoint, no_dist=True)
     except FAILURES as error:
         raise _damaged(checkpoint, reason(error)) from None
     return model
