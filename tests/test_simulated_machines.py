@@ -75,7 +75,14 @@ def test_the_hypervisor_stops_or_terminates_what_has_powered_itself_off(
     behaviour: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_moto: Any = types.ModuleType("offline_cloud.fake_ec2")
-    without_moto.client = None
+    regions: list[str] = []
+    ec2 = Ec2(behaviour)
+
+    def client(_service: str, region: str) -> Ec2:
+        regions.append(region)
+        return ec2
+
+    without_moto.client = client
     monkeypatch.setitem(sys.modules, "offline_cloud.fake_ec2", without_moto)
     monkeypatch.delitem(sys.modules, "offline_cloud.fleet", raising=False)
     from offline_cloud.fleet import POWERED_OFF, Fleet
@@ -86,9 +93,8 @@ def test_the_hypervisor_stops_or_terminates_what_has_powered_itself_off(
         fleet._running[name] = SimpleNamespace(poll=lambda ended=name != "i-runs": ended or None)
         (tmp_path / "machines" / name / "disk" / "var" / "lib").mkdir(parents=True)
     (tmp_path / "machines" / "i-off" / "disk" / POWERED_OFF).touch()
-    ec2 = Ec2(behaviour)
-    fleet._notice_powered_off(ec2, "us-west-2")
-    assert ec2.asked == []
-    fleet._notice_powered_off(ec2, "us-east-1")
-    assert ec2.asked == [f"{behaviour} ['i-off']"]
+    fleet._end_powered_off()
+    assert ec2.asked == [f"{behaviour} ['i-off']"] and regions == ["us-east-1"]
+    fleet._end_powered_off()
+    assert len(ec2.asked) == 1, "it ends once"
     monkeypatch.delitem(sys.modules, "offline_cloud.fleet")

@@ -122,4 +122,5 @@ def test_an_instance_type_that_is_given_for_an_accelerator_is_told_what_it_has(n
     for read in (resolve_accelerator, match_accelerators):
         with pytest.raises(UsageError, match="is an instance type of a.* with 8 × H100") as caught:  # noqa: RUF001
             read(name)
-        assert "--instance" in caught.value.fix and "H100-80GB-SXM:8" in caught.value.fix
+        fix = caught.value.fix or ""
+        assert "--instance" in fix and "H100-80GB-SXM:8" in fix

@@ -9,11 +9,15 @@ WIDTH = 8
 LOSSES = ("products", "views", "distances", "differences", "alone", "variance")
 
 
-def build_model(loss: str = "products") -> nn.Module:
-    model = nn.Module()
-    model.left, model.right = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
-    model.loss = loss
-    return model
+class Towers(nn.Module):
+    def __init__(self, loss: str):
+        super().__init__()
+        self.left, self.right = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.loss = loss
+
+
+def build_model(loss: str = "products") -> Towers:
+    return Towers(loss)
 
 
 def make_batch(batch_size: int = 4) -> tuple[Tensor, Tensor]:
@@ -25,7 +29,7 @@ def build_dataset() -> Dataset:
     return TensorDataset(*(torch.randn(64, WIDTH, generator=values) for _ in range(2)))
 
 
-def compute_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+def compute_loss(model: Towers, batch: tuple[Tensor, Tensor]) -> Tensor:
     left, right = model.left(batch[0]), model.right(batch[1])
     size = len(left)
     if model.loss == "alone":

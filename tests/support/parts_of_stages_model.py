@@ -22,7 +22,7 @@ def build_model(frozen: str = "") -> nn.Module:
     return model
 
 
-def make_batch(batch_size: int = 4) -> tuple[Tensor, Tensor]:
+def make_batch(batch_size: int = 4) -> tuple[Tensor, ...]:
     return tuple(torch.randint(WORDS, (batch_size, LENGTH)) for _ in range(2))
 
 

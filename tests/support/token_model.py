@@ -41,7 +41,7 @@ def build_eval_dataset(held_out: int = 27) -> Dataset:
 
 def compute_metrics(
     model: nn.Module, batch: dict[str, Tensor], again: bool = False, short: bool = False
-) -> dict[str, Tensor]:
+) -> dict[str, Tensor | float]:
     guesses = model(batch["tokens"]).argmax(-1)
     if again:
         guesses = model(guesses).argmax(-1)
