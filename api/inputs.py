@@ -54,12 +54,12 @@ def counted_in_tokens(inputs: Inputs, work: Work) -> tuple[Inputs, tuple[str, ..
     A file that does not say how many its samples have is taken at the length of its sequences;
     nothing is assumed where that is not clear, or where nobody speaks of tokens.
     """
-    from ..profiles.trace.token_count import tokens_of_batch
-
     profile = inputs.profile
     asked = work.tokens is not None or work.global_batch_tokens is not None
     if profile.tokens_per_sample is not None or not asked:
         return inputs, ()
+    from ..profiles.trace.token_count import tokens_of_batch  # It imports torch.
+
     tokens = tokens_of_batch(profile.batch_tensors)
     if tokens is None:
         return inputs, ()
