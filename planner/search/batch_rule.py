@@ -126,12 +126,22 @@ def contrastive_notes(profile: Profile) -> Iterator[str]:
     Nothing where its samples were seen to mix: a warning says it then (`across_samples.py`).
     """
     if compares_samples(profile) and not profile.mixes_samples:
+        doubt = (
+            "; what it computes grows with the square of the micro-batch, and is right only near"
+            " the traced sizes"
+        )
         yield (
             "the loss compares the samples of one micro-batch with each other, so that accumulation"
             " adds no negatives, and other ranks do only where the file gathers their outputs:"
-            " give --micro-batch to fix how many there are; what it computes grows with the square"
-            " of the micro-batch, and is right only near the traced sizes"
+            f" give --micro-batch to fix how many there are{'' if _knows_pairs(profile) else doubt}"
         )
+
+
+def _knows_pairs(profile: Profile) -> bool:
+    """Return whether a trace at large batches told what the step makes of pairs of samples."""
+    segments = (segment for step in profile.steps[:1] for segment in step.segments)
+    sizes = (size for s in segments for kernel in s.kernels for size in kernel.dims.values())
+    return any(size.compares_samples for size in sizes)
 
 
 def compares_samples(profile: Profile) -> bool:

@@ -209,6 +209,7 @@ def test_a_product_across_samples_of_any_form_has_the_batch_of_contrastive_runs(
     [
         (Affine(-6, 5), True),  # B² at 2 and 3 samples
         (Affine(-8, 6), True),  # at 2 and 4
+        (Affine(0, 1, 2), True),  # traced at 32 samples and more
         (Affine(-1, 1), False),  # the larger half of a batch
         (Affine(0, 5), False),
         (Affine(7, 0), False),
@@ -228,4 +229,7 @@ def test_a_matrix_of_distances_compares_the_samples_of_a_batch(
     profile = toy.model_copy(update={"steps": steps, "tokens_per_sample": None})
     found = global_batch_of(profile, Work(), None)
     assert (found.rule == "4,096 samples of a contrastive loss") is compares
-    assert any("square" in note for note in contrastive_notes(profile)) is compares
+    notes = list(contrastive_notes(profile))
+    assert bool(notes) is compares
+    # Only a line through small batches is right near them alone.
+    assert any("traced sizes" in note for note in notes) is (compares and not elements.per_pair)
