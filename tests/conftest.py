@@ -263,6 +263,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "accelerator": _has_accelerator,
     "bf16-lstm": _has_bf16_lstm,
     "gathered-tables": _has_gathered_tables,
+    "scipy": lambda: _has_all("scipy"),
     "skypilot": _has_skypilot,
     "cloud": _can_run_a_cloud,
     "cloud-clients": _has_cloud_clients,

@@ -151,7 +151,10 @@ def test_a_project_that_is_not_there_is_said(tmp_path: Path, capsys) -> None:
     assert "none.yaml" in capsys.readouterr().err
 
 
-def test_terms_of_several_lengths_are_mixed_where_that_costs_less(project: str, capsys) -> None:
+def test_terms_of_several_lengths_are_mixed_where_that_costs_less(
+    project: str, capsys, require
+) -> None:
+    require("scipy", "which finds the mix")
     text = PROJECT.replace("aws, instance: p5.48xlarge", "gcp, instance: a3-highgpu-8g")
     text = text.replace("months: 12", "months: 48").replace(
         "hours: 300, nodes: 4}", "hours: 26000, nodes: 4}"
