@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...catalog.errors import GpuplanError, UsageError
+from ..process_group import end_group
 from .schedule import Point
 
 START_WITHIN_S = 180.0
@@ -85,11 +85,7 @@ class MeasuringChild:
 
     def kill(self) -> None:
         """End it and all that it started."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if os.name == "posix":
-                os.killpg(self._process.pid, signal.SIGKILL)
-            else:
-                self._process.kill()
+        end_group(self._process)
         self._process.wait()
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):

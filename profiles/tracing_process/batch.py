@@ -6,11 +6,9 @@ cannot fork, each Profile is made by a process of its own (`service`).
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ...catalog.errors import GpuplanError, UserFileError
+from ..process_group import end_group
 from ..profile import Numerics, Profile
 from ..user_model import failures
 from ..user_model.file_text import read_source
@@ -134,8 +133,7 @@ class _Forker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        end_group(self._process)
         self._process.communicate()
 
     def ask(self, spec: ModelSpec, numerics: Sequence[Numerics]) -> bytes:

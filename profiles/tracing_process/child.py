@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from ...catalog.errors import GpuplanError, UserFileError
+from ..process_group import end_group
 from ..user_model import failures
 from ..user_model.spec import ModelSpec
 from .child_main import PROGRESS
@@ -114,12 +115,7 @@ class Child:
         if self._ended:
             return
         self._ended = True
-        # The group outlives its leader while a process that the user's code started is in it.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if _IS_POSIX:
-                os.killpg(self._process.pid, signal.SIGKILL)
-            else:
-                self._process.kill()
+        end_group(self._process)
         self._process.wait()
         self._printed.wait(1.0)
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
