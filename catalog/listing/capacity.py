@@ -5,11 +5,11 @@ An answer that a cloud did not give stays unknown, with its reason; nothing is g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 from ..clouds.interface import (
     Availability,
@@ -22,7 +22,6 @@ from ..clouds.interface import (
     Score,
     SpotHistory,
     Unanswered,
-    Zones,
 )
 from ..embedded import CURATED_DIR, Catalogue
 from ..frozen import FrozenModel, Usd
@@ -154,7 +153,7 @@ def capacity_lines(
         )
         for region in regions
         for name, instance in instances.items()
-        if (region, name) in prices or _zones_of(said, region, name) is not None
+        if (region, name) in prices or any(_of(said.availability.zones, region, name))
     ]
 
 
@@ -185,18 +184,14 @@ def _line(
     now: datetime,
 ) -> CapacityLine:
     name = instance.instance_type
-    zones = _zones_of(said, region, name)
+    zones = next(_of(said.availability.zones, region, name), None)
     offered = None if zones is None else bool(zones.zones)
     quotas = tuple(
         _quota_line(quota, nodes, said)
         for quota in said.quotas.quotas
         if quota.instance_type == name and quota.region in (region, "global")
     )
-    held = tuple(
-        one
-        for one in said.reservations.held
-        if (one.region, one.instance_type) == (region, name) and _is_running(one, now)
-    )
+    held = tuple(one for one in _of(said.reservations.held, region, name) if _is_running(one, now))
     restricted = _not_sold(instance, purchase) or (zones.restricted if zones else None)
     how = _had_otherwise(instance, purchase)
     free = sum(one.free or 0 for one in held)
@@ -218,33 +213,11 @@ def _line(
         zones=zones.zones if zones else (),
         restricted=restricted,
         quotas=quotas,
-        score=next(
-            (
-                one
-                for one in said.availability.scores
-                if (one.region, one.instance_type) == (region, name)
-            ),
-            None,
-        ),
+        score=next(_of(said.availability.scores, region, name), None),
         held=held,
-        blocks=tuple(
-            one
-            for one in said.availability.blocks
-            if (one.region, one.instance_type) == (region, name)
-        ),
-        spot_history=next(
-            (
-                one
-                for one in said.availability.histories
-                if (one.region, one.instance_type) == (region, name)
-            ),
-            None,
-        ),
-        windows=tuple(
-            one
-            for one in said.availability.windows
-            if (one.region, one.instance_type) == (region, name)
-        ),
+        blocks=tuple(_of(said.availability.blocks, region, name)),
+        spot_history=next(_of(said.availability.histories, region, name), None),
+        windows=tuple(_of(said.availability.windows, region, name)),
         usd_per_hour=None if usd_per_hour is None else usd_per_hour * nodes,
         unknown=(
             *([] if how is None else [f"on demand: it is had by {how}"]),
@@ -266,11 +239,20 @@ def _had_otherwise(instance: Instance, purchase: OfferPurchase) -> str | None:
     return reserved_how(instance)
 
 
-def _zones_of(said: CloudAnswer, region: str, name: str) -> Zones | None:
-    for one in said.availability.zones:
-        if (one.region, one.instance_type) == (region, name):
-            return one
-    return None
+class _Located(Protocol):
+    """What a cloud says of one type of machine in one region."""
+
+    @property
+    def region(self) -> str: ...
+    @property
+    def instance_type(self) -> str: ...
+
+
+_L = TypeVar("_L", bound=_Located)
+
+
+def _of(said: Iterable[_L], region: str, instance_type: str) -> Iterator[_L]:
+    return (one for one in said if (one.region, one.instance_type) == (region, instance_type))
 
 
 def _is_running(one: Reservation, now: datetime) -> bool:
