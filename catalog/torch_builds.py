@@ -1,11 +1,13 @@
 """Which builds of torch are published, for which hosts, and with kernels for which devices.
 
-The table is kept by hand in `data/curated/`; it begins with the oldest torch that gpuplan runs on.
+The table is kept by hand in `data/curated/`; releases older than gpuplan's own torch are those that
+people pin for scripts of their own.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -96,8 +98,10 @@ def release_of(version: str) -> Release:
     >>> release_of("2.13.0+cpu")
     (2, 13)
     """
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
+    found = re.match(r"(\d+)(?:\.(\d+))?", version)
+    if found is None:
+        raise ValueError(f"{version!r} is no version.")
+    return int(found[1]), int(found[2] or 0)
 
 
 def _release(cell: str) -> Release | None:

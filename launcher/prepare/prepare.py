@@ -61,6 +61,7 @@ from .request import LaunchRequest
 from .task.guard_config import orders
 from .task.job import launch_job
 from .task.task import Task, build_task
+from .wanted_torch import refuse_torch
 
 FOLDER = "gpuplan-launches"
 """Below the folder where the command is run."""
@@ -324,11 +325,13 @@ def _checkpoint_bytes(given: SourcedPlan) -> float | None:
 def _needs(
     spec: ModelSpec | None, project: Project, request: LaunchRequest
 ) -> list[Callable[[], object]]:
-    """Return the checks of what gpuplan's runner needs of the model's files."""
+    """Return the checks of what the job needs of the project's and the model's files."""
+    torch = lambda: refuse_torch(project.environment, request)  # noqa: E731
     if request.command is not None or spec is None:
-        return []
+        return [torch]
     synthetic, smoke = request.synthetic, request.guard.smoke
     return [
+        torch,
         lambda: launched_data(spec, synthetic=synthetic, smoke=smoke),
         lambda: refuse_missing_packages(spec, project, request),
     ]

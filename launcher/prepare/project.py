@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import sys
-import tomllib
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,11 +12,11 @@ from ...profiles.user_model.file_text import installed_imports
 from ...profiles.user_model.spec import ModelSpec
 from ..labels import this_user
 from .task.node_setup import Environment, Found
+from .wanted_torch import pinned_version, wanted_torch
 
 ENVIRONMENT_FILES: tuple[Found, ...] = ("uv.lock", "requirements.txt", "pyproject.toml")
 """The first that is there is taken."""
 OTHER_LOCKS = ("poetry.lock", "Pipfile.lock", "pdm.lock", "environment.yml", "conda-lock.yml")
-PINNED_TORCH = re.compile(r"torch\s*==\s*([0-9][0-9A-Za-z.]*)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +61,13 @@ def read_project(workdir: Path, *, owner: str | None = None, named: str | None =
         for name in others
         if found is None
     ]
-    pinned = None if found is None else _pinned_torch(folder / found)
+    wanted = None if found is None else wanted_torch(folder / found)
     return Project(
         workdir=folder,
         environment=Environment(
             found=found,
-            torch_version=pinned or _torch_here(),
+            torch_version=pinned_version(wanted) or _torch_here(),
+            wanted_torch=wanted,
             python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
         ),
         owner=owner or this_user(),
@@ -92,26 +91,6 @@ def needed_packages(spec: ModelSpec) -> tuple[str, ...]:
         return ()
     roots = {name.partition(".")[0] for name in installed_imports(spec.path)}
     return tuple(sorted(roots - sys.stdlib_module_names - {"torch"}))
-
-
-def _pinned_torch(path: Path) -> str | None:
-    """Return the version of torch that a file of packages fixes, without its build ("+cu130")."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        if path.name == "uv.lock":
-            packages = tomllib.loads(text).get("package", [])
-            versions = [one.get("version") for one in packages if one.get("name") == "torch"]
-            return str(versions[0]).partition("+")[0] if versions and versions[0] else None
-        if path.name == "pyproject.toml":
-            wanted = tomllib.loads(text).get("project", {}).get("dependencies", [])
-        else:
-            wanted = text.splitlines()
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, AttributeError) as error:
-        raise UsageError(
-            f"{path} cannot be read: {error}.", fix="correct it, or give --setup instead."
-        ) from None
-    found = [PINNED_TORCH.match(str(line).strip()) for line in wanted]
-    return next((match[1] for match in found if match), None)
 
 
 def _torch_here() -> str:

@@ -11,6 +11,8 @@ from ...catalog.types import Accelerator, Instance
 from ...catalog.vocabulary import Purchase
 
 WHEELS = "https://download.pytorch.org/whl"
+OLDEST_TRACED: Release = (2, 12)
+"""No older torch traces a model, so no older one drives what is planned here."""
 _WRITTEN = {"NVIDIA": re.compile(r"\d+\.\d+"), "AMD": re.compile(r"gfx\w+")}
 """How the architectures are written that torch has builds for, by vendor."""
 
@@ -45,12 +47,14 @@ def build_verdict(
     able = [
         build
         for build in torch_builds()
-        if build.host_architecture == host_architecture and build.runs_on(architecture)
+        if build.first >= OLDEST_TRACED
+        and build.host_architecture == host_architecture
+        and build.runs_on(architecture)
     ]
     what = f"{accelerator.name} ({_named(architecture)})"
     if not able:
         return BuildVerdict(
-            why_not=f"No published build of torch {_version(_oldest())} or newer for"
+            why_not=f"No published build of torch {_version(OLDEST_TRACED)} or newer for"
             f" {host_architecture} hosts has kernels for {what}: it takes one built from source."
         )
     now = [build for build in able if build.is_of(release)]
@@ -91,10 +95,6 @@ def _older(what: str, build: TorchBuild) -> str:
         f"{what} is driven by torch {last} and older only:"
         f" pip install torch=={last}.* --index-url {WHEELS}/{build.build} ({_toolkit(build)})"
     )
-
-
-def _oldest() -> Release:
-    return min(build.first for build in torch_builds())
 
 
 def _version(release: Release) -> str:

@@ -13,6 +13,7 @@ from typing import Literal
 from ....catalog.errors import UsageError
 from ....catalog.types import Accelerator
 from ...runner.training_options import MLFLOW, TRACKERS
+from .torch_wheels import OLDEST_OF_RUNNER, wheels_for
 
 Found = Literal["uv.lock", "requirements.txt", "pyproject.toml"]
 ENVIRONMENT = '"$HOME/gpuplan-env"'
@@ -20,14 +21,6 @@ ACTIVATE = 'if [ -f "$HOME/gpuplan-env/bin/activate" ]; then . "$HOME/gpuplan-en
 """Where the user's own set-up made no environment there is nothing to activate."""
 PACKAGES: dict[str, str] = {MLFLOW: "mlflow-skinny"}
 """What has a module, where it is not called like it; all of MLflow brings a server of pages too."""
-CUDA_13_DRIVER = 580
-"""Oldest driver branch of CUDA 13: docs.nvidia.com/deploy/cuda-compatibility."""
-CUDA_12_DRIVER = 525
-"""Oldest driver branch that runs any CUDA 12: docs.nvidia.com/deploy/cuda-compatibility."""
-CUDA_13_CAPABILITY = 7.5
-"""CUDA 13 dropped everything before Turing: its release notes, "Deprecated architectures"."""
-BLACKWELL_CAPABILITY = 10.0
-"""Not in wheels for CUDA 12.6."""
 WHEELS = "https://download.pytorch.org/whl"
 LOCAL_PATH = 'export PATH="$PATH:$HOME/.local/bin"'
 UV = f"""\
@@ -42,6 +35,12 @@ python3 -E -S "$HOME/gpuplan-job/gpuplan_guard" timer "$HOME/gpuplan-job/guard.j
 CHECK = """\
 python3 -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else \
 f"torch {torch.__version__} (CUDA {torch.version.cuda}) sees no GPU here")'"""
+_NEEDED = tuple(map(int, OLDEST_OF_RUNNER.split(".")))
+NEW_ENOUGH = f"""\
+python3 -c 'import sys, torch; sys.exit(0 if \
+tuple(map(int, torch.__version__.split(".")[:2])) >= {_NEEDED} else \
+f"torch {{torch.__version__}} of this image is older than {OLDEST_OF_RUNNER}: see --image")'"""
+"""What an image has nobody knows before it is here; a set-up that ends at once costs least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +50,8 @@ class Environment:
     found: Found | None
     torch_version: str
     """To install: the one that the project pins, else the one on this machine."""
+    wanted_torch: str | None = None
+    """What the project's file says of torch, as "torch<2.10"; None where it says nothing."""
     python_version: str
     """`3.12`."""
 
@@ -85,7 +86,8 @@ def setup_script(
         trackers: of `TRACKERS`, that the runner writes to.
 
     Raises:
-        UsageError: which torch build the accelerator needs is not known here.
+        UsageError: which torch build the accelerator needs is not known here, or this version has
+            none for it.
     """
     in_image = image is not None and image.startswith("docker:")
     pip = "PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --quiet" if in_image else PIP
@@ -105,6 +107,7 @@ def setup_script(
         limits = ' -c "$HOME/gpuplan-torch.txt"' if not in_image else ""
     lines += _packages(environment, pip, limits)
     if with_runner:
+        lines += [NEW_ENOUGH] if in_image else []
         lines.append(f"python3 -c 'import numpy' 2>/dev/null || {pip} numpy")
     lines += [_tracker(name, pip, limits) for name in trackers]
     if with_torch and _is_nvidia(accelerator):
@@ -121,8 +124,8 @@ def _torch(
     version = shlex.quote(f"torch=={environment.torch_version}")
     if accelerator is not None and accelerator.is_cpu:
         choice = [f"wheels={WHEELS}/cpu"]
-    elif _is_nvidia(accelerator):
-        choice = _cuda_choice(accelerator)
+    elif accelerator is not None and _is_nvidia(accelerator):
+        choice = _cuda_choice(environment.torch_version, accelerator)
     elif in_image or environment.found is not None:
         return []  # Theirs is the torch that fits.
     else:
@@ -142,30 +145,22 @@ def _torch(
     return [*choice, install, f'printf "%s\\n" {version} >"$HOME/gpuplan-torch.txt"']
 
 
-def _cuda_choice(accelerator: Accelerator | None) -> list[str]:
-    """Return the lines that set `wheels` to the newest CUDA that the driver and the device run."""
-    known = accelerator.compute_capability if accelerator else None
-    capability = None if known is None else float(known)  # Unknown: the driver alone decides.
+def _cuda_choice(version: str, accelerator: Accelerator) -> list[str]:
+    """Return the lines that set `wheels` to the best build that the node's driver runs."""
+    tried = wheels_for(version, accelerator)
     lines = [
         'driver="$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1'
         ' | cut -d . -f 1)"'
     ]
-    if capability is not None and capability < CUDA_13_CAPABILITY:
-        # Its device is gone from CUDA 13, whatever the driver.
-        return [*lines, *_at_least(CUDA_12_DRIVER, "cu126", "if"), *_too_old(CUDA_12_DRIVER)]
-    lines += _at_least(CUDA_13_DRIVER, "cu130", "if")
-    if capability is not None and capability >= BLACKWELL_CAPABILITY:
-        return [*lines, *_too_old(CUDA_13_DRIVER)]
-    return [*lines, *_at_least(CUDA_12_DRIVER, "cu126", "elif"), *_too_old(CUDA_12_DRIVER)]
-
-
-def _at_least(driver: int, build: str, word: str) -> list[str]:
-    return [f'{word} [ "$driver" -ge {driver} ]; then', f"    wheels={WHEELS}/{build}"]
-
-
-def _too_old(driver: int) -> list[str]:
-    said = f"torch for this GPU needs driver {driver} or newer, and this node has"
-    return ["else", f'    echo "{said} $driver; give --image." >&2', "    exit 1", "fi"]
+    for place, one in enumerate(tried):
+        word = "elif" if place else "if"
+        lines += [
+            f'{word} [ "$driver" -ge {one.oldest_driver} ]; then',
+            f"    wheels={WHEELS}/{one.build}",
+        ]
+    oldest = min(one.oldest_driver for one in tried)
+    said = f"torch for this GPU needs driver {oldest} or newer, and this node has"
+    return [*lines, "else", f'    echo "{said} $driver; give --image." >&2', "    exit 1", "fi"]
 
 
 def _packages(environment: Environment, pip: str, limits: str) -> list[str]:

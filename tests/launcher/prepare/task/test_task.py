@@ -406,6 +406,7 @@ def ran(script: str, folder: Path, driver: int) -> tuple[int, str, list[str]]:
         ("V100-16GB-SXM2", 590, "cu126"),
         ("B200-180GB-SXM", 580, "cu130"),
         ("B200-180GB-SXM", 570, None),
+        ("GB200", 580, "cu130"),
     ],
 )
 def test_torch_is_the_build_that_driver_and_device_run(
