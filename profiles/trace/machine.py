@@ -38,6 +38,7 @@ class Machine:
             casts=casts,
             data_dependent=self._data_dependent,
             item=self._item,
+            note=self._note,
             paused=self.recorder.paused,
             keep=self.recorder.keep,
         )

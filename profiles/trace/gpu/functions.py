@@ -76,6 +76,29 @@ def _attention(
     )[0]
 
 
+def lost_flash(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    *_: Any,
+    **__: Any,
+) -> str | None:
+    """Return what a call does whose mask alone rules the flash kernel out; None for all others.
+
+    Takes the arguments of `scaled_dot_product_attention`.
+    """
+    if attn_mask is None or attention_kernel(query, key, value, None) != "flash":
+        return None
+    kernel = attention_kernel(query, key, value, attn_mask)
+    instead = "writes every score to memory" if kernel == "math" else "is slower, and reads it"
+    return (
+        f"gives attention a mask, which rules the flash kernel out: what runs instead {instead}."
+        " is_causal=True does what a causal mask does; for others there is"
+        " torch.nn.attention.flex_attention"
+    )
+
+
 def _additive(mask: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
     if mask.dtype != torch.bool:
         return mask

@@ -20,7 +20,7 @@ from ..kernels.operations import words
 from ..torch_private import without_overrides
 from ..unknown_value import UnknownValue, is_unknown_in
 from .autocast import Autocast
-from .functions import GETTERS, META, REPLACED, backward, on_meta
+from .functions import GETTERS, META, REPLACED, backward, lost_flash, on_meta
 
 TINY_ELEMENTS = 4096
 """CPU factories up to this size run for real, so that `.item()` on a schedule works."""
@@ -41,6 +41,7 @@ class Target(TorchFunctionMode):
         paused: Context manager factory under which operations are not recorded.
         keep: Called with every 16-bit copy of a weight that autocast keeps until it ends.
         item: Called for `Tensor.item()`, whose result it returns; None: as any other read.
+        note: Is told what the line that runs does to the speed of attention.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Target(TorchFunctionMode):
         paused: Callable[[], Any],
         keep: Callable[[torch.Tensor], None],
         item: Callable[[], float] | None = None,
+        note: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__()
         self.casts = casts
@@ -58,6 +60,7 @@ class Target(TorchFunctionMode):
         self.compiles = False
         self._data_dependent = data_dependent
         self._item = item
+        self._note = note
         self._unknown_values = False
         self._paused = paused
         self.autocast = Autocast(keep)
@@ -96,6 +99,10 @@ class Target(TorchFunctionMode):
             return self._make(func, args, kwargs)
         special = REPLACED.get(name)
         if special is not None:
+            if name == "scaled_dot_product_attention" and self._note is not None:
+                said = lost_flash(*args, **kwargs)
+                if said is not None:
+                    self._note(said)
             return special(func, *args, **kwargs)
         if "device" in kwargs:
             kwargs = {**kwargs, "device": on_meta(kwargs["device"])}

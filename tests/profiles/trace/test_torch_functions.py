@@ -188,3 +188,58 @@ def test_the_loss_of_speech_keeps_two_states_a_label(lengths: str) -> None:
     probabilities = torch.zeros(STEPS, 1, 2).log_softmax(-1)
     out = torch.ops.aten._ctc_loss(probabilities, torch.ones(1, LABELS).long(), [STEPS], [LABELS])
     assert kernel.bytes_written.per_sample == sum(one.numel() for one in out) * 4
+
+
+# --- masks of attention -----------------------------------------------------------------------
+
+
+class Attends(nn.Module):
+    def __init__(self, kv_heads: int, *, mask: bool, learnt: bool = False) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.kv_heads, self.has_mask = kv_heads, mask
+        self.bias = nn.Parameter(torch.zeros(12, 12)) if learnt else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q = self.layer(x).view(-1, 12, 4, 8).transpose(1, 2)
+        k = q[:, : self.kv_heads]
+        band = torch.ones(12, 12, dtype=torch.bool, device=x.device).tril()
+        mask = self.bias if self.bias is not None else band if self.has_mask else None
+        return F.scaled_dot_product_attention(q, k, k, attn_mask=mask, enable_gqa=True).sum()
+
+
+def notes_of_attention(model: nn.Module, numerics: str) -> list[str]:
+    workload = Workload(
+        name="attends",
+        path=Path(__file__),
+        build_model=lambda: model,
+        make_batch=lambda size: (torch.randn(size, 12, 4, 8),),
+        compute_loss=lambda model, batch: model(*batch),
+        build_optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+    )
+    notes = trace_workload(workload, numerics=[numerics]).notes  # pyright: ignore[reportArgumentType]
+    return [note for note in notes if "flash kernel" in note]
+
+
+@pytest.mark.parametrize(
+    ("model", "instead"),
+    [
+        (Attends(4, mask=True), "what runs instead is slower, and reads it"),
+        (Attends(2, mask=True), "what runs instead writes every score to memory"),
+        (Attends(4, mask=True, learnt=True), "what runs instead writes every score to memory"),
+    ],
+)
+def test_a_mask_that_rules_out_flash_attention_is_said_with_its_line(
+    model: nn.Module, instead: str
+) -> None:
+    line = Attends.forward.__code__.co_firstlineno + 5
+    (note,) = notes_of_attention(model, "amp16")
+    assert note.startswith(f"test_torch_functions.py:{line}, in forward gives attention a mask")
+    assert instead in note
+    assert "is_causal=True" in note
+    assert "torch.nn.attention.flex_attention" in note
+
+
+def test_attention_that_has_no_flash_kernel_to_lose_says_nothing() -> None:
+    assert notes_of_attention(Attends(4, mask=False), "amp16") == []
+    assert notes_of_attention(Attends(4, mask=True), "fp32") == []
