@@ -23,6 +23,17 @@ DISTRIBUTION = "torch.distributions.distribution"
 VALIDITY_CHECKS = ((DISTRIBUTION, "__init__"), (DISTRIBUTION, "_validate_sample"))
 """Where torch raises a ValueError for parameters or samples outside a distribution's support."""
 
+NONZERO = "torch.nonzero"
+NO_VALUES = (
+    "make every shape independent of the data while gpuplan traces, for example with torch.where,"
+    " a fixed capacity, or padding; where a value scales a tensor, take .detach() instead of"
+    " .item(). What .item() returns may be printed and logged."
+)
+NO_SIZES = (
+    "Or make the shape independent of the data while gpuplan traces: torch.where with three"
+    " arguments, a fixed capacity, or padding."
+)
+
 
 class Machine:
     """The target, the recorder and the patches, to be entered together."""
@@ -79,7 +90,7 @@ class Machine:
     def _size(self, operation: str, available: int) -> int:
         """Return how many values an operation finds, as the user states it; or raise."""
         stated = self.assumed.size(calling_frame(passing=()), available)
-        return self._refuse(operation, has_size=True) if stated is None else stated
+        return self._refuse(operation, available) if stated is None else stated
 
     def _item(self) -> float:
         """Return what `Tensor.item()` does: an unknown value, to be printed or logged."""
@@ -117,33 +128,45 @@ class Machine:
         frame = calling_frame()
         return failures.line_of(frame, frame.f_lineno, self.workload.path) if frame else None
 
-    def _refuse(self, operation: str, *, has_size: bool = False) -> NoReturn:
+    def _refuse(self, operation: str, looked_at: int | None = None) -> NoReturn:
+        """Refuse an operation whose result depends on data.
+
+        Args:
+            operation: How it is called.
+            looked_at: Of how many values it finds some; None where it finds none.
+        """
         line = self._line()
         # The backward pass is torch's own: no line of the file runs in it.
         where = line.where if line else f"{self.workload.name}, {self.recorder.phase} pass"
+        if operation == NONZERO and line and "where" in line.source:
+            operation = "torch.where with a condition alone"
         raise UserFileError(
             f"{where}: {operation} needs the values of a tensor, and a trace knows only shapes."
             f"{line.shown if line else ''}",
-            fix="make every shape independent of the data while gpuplan traces, for example with "
-            "torch.where, a fixed capacity, or padding; where a value scales a tensor, take "
-            ".detach() instead of .item(). What .item() returns may be printed and logged."
-            + self._way_to_state(operation, has_size=has_size),
+            fix=self._way_to_state(operation, looked_at),
         )
 
-    def _way_to_state(self, operation: str, *, has_size: bool) -> str:
-        """Return with which option the user can state what the trace does not know, if with any."""
+    def _way_to_state(self, operation: str, looked_at: int | None) -> str:
+        """Return the ways out, that first with which the user states what is not known."""
         frame = calling_frame(passing=())
-        if frame is None:
-            return ""
-        place = self.assumed.place(frame)
-        if has_size or is_whole_number(operation):
+        place = None if frame is None else self.assumed.place(frame)
+        if place is not None and is_condition(operation):
             return (
-                f" Or state the number in your training with --assume-size {place}=64 (or"
-                " 64/sample, or 50% of the values that are looked at)."
+                f"{NO_VALUES} Or state how it comes out in your training with --assume-true {place}"
+                f" or --assume-false {place}."
             )
-        if is_condition(operation):
-            return (
-                f" Or state how it comes out in your training with --assume-true {place} or"
-                f" --assume-false {place}."
-            )
-        return ""
+        if place is None or not (looked_at or is_whole_number(operation)):
+            return NO_VALUES
+        share = looked_at and self.recorder.routed_share(looked_at)
+        if share:
+            return f"add --assume-size {place}={share.percent} {share.reason} {NO_SIZES}"
+        if looked_at:
+            return f"state how many it finds in your training: {_sizes_at(place)} {NO_SIZES}"
+        return f"{NO_VALUES} Or state the number in your training: {_sizes_at(place)}"
+
+
+def _sizes_at(place: str) -> str:
+    return (
+        f"--assume-size {place}=64 (or 64/sample, or 50%, of the values that are looked at; in a"
+        " layer of experts tokens × k ÷ experts)."
+    )

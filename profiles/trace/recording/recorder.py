@@ -26,6 +26,7 @@ from ..torch_private import (
     running_node_number,
 )
 from .meta import is_view, on_device, only_writes, run_on_meta, shape_of, tensors_in, writes
+from .routing import RoutedShare, Routing, routing_of
 from .stated_sizes import (
     MASKED_INDEX,
     SizeOf,
@@ -91,6 +92,7 @@ class Recorder(TorchDispatchMode):
         self._data_dependent = data_dependent
         self._size_of = size_of or (lambda operation, _available: data_dependent(operation))
         self._masked_index = False
+        self._routing: Routing | None = None
         self._pauses = 0
         self._modules: list[_Place] = [_Place(ROOT, None, "")]
         self._runs = 0
@@ -173,6 +175,10 @@ class Recorder(TorchDispatchMode):
         self.phase = phase
         self._modules = [_Place(ROOT, None, "")]
 
+    def routed_share(self, looked_at: int) -> RoutedShare | None:
+        """Return what one expert of the last router has of so many values, if they are its."""
+        return self._routing and self._routing.share(looked_at)
+
     # --- operations ----------------------------------------------------------------------------
 
     def __torch_dispatch__(
@@ -211,6 +217,7 @@ class Recorder(TorchDispatchMode):
         if operation == MASKED_INDEX:
             return self._dispatch(func, (args[0], self._as_rows(args[1])), {})
         if operation is None:
+            self._routing = routing_of(func, shapes) or self._routing
             out = self._run(func, args, kwargs, shapes)
         elif gives_answer(func):
             return bool(self._data_dependent(operation))
