@@ -110,6 +110,8 @@ class Orders:
     max_hours: float | None = None
     tail_s: float = 0.0
     """How long the machines still cost after the job has ended."""
+    after_usd: float = 0.0
+    """What is still paid once the machines are gone: SkyPilot's controller, until it stops."""
     grace_s: float = DEFAULT_GRACE_S
     """To write a checkpoint, while it is not known how long that takes."""
     own_runner: bool = False
@@ -141,8 +143,13 @@ class Orders:
 
     @property
     def most_usd(self) -> float | None:
-        """Return the limit on the cost in dollars as they are counted here, at no risen price."""
-        return None if self.max_cost_usd is None else self.max_cost_usd / self.price_top
+        """Return the limit on the machines' cost in dollars as they are counted here.
+
+        That is at no risen price, and without what is still paid once they are gone.
+        """
+        if self.max_cost_usd is None:
+            return None
+        return max(0.0, self.max_cost_usd - self.after_usd) / self.price_top
 
     @property
     def usd_per_s(self) -> float:
@@ -215,6 +222,7 @@ NUMBERS = (
     "requested_at_s",
     "spent_before_usd",
     "hours_before",
+    "after_usd",
     "max_cost_usd",
     "max_hours",
     "tail_s",

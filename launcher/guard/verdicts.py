@@ -106,7 +106,9 @@ def over_limit(
 ) -> Verdict | None:
     """Return the verdict of the limits on time and cost, which hold even if nothing can be read.
 
-    A cap is reached once stopping now would reach it: spent + (checkpoint + tail) × rate ≥ cap.
+    A cap is reached once stopping now would reach it:
+
+        spent + (checkpoint + tail) × rate + what is paid once the machines are gone ≥ cap
 
     Args:
         orders: the limits.
@@ -119,10 +121,11 @@ def over_limit(
     spent_usd = account.spent_usd(paid_s)
     after_usd = account.spent_usd(paid_s + wind_s)
     if orders.most_usd is not None and after_usd >= orders.most_usd:
+        gone_usd = after_usd + orders.after_usd
         risen = f", at prices up to {orders.price_top:g} times these" * (orders.price_top > 1)
         return Verdict(
             "max-cost",
-            f"${spent_usd:,.2f} are spent, and ${after_usd:,.2f} once the machines are gone:"
+            f"${spent_usd:,.2f} are spent, and ${gone_usd:,.2f} once the machines are gone:"
             f" the limit is ${orders.max_cost_usd:,.2f}{risen}.",
             STOPPED,
         )

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from ...catalog.units import SECONDS_PER_HOUR
+from ...planner.cost.launch_cost import CONTROLLER_IDLE_HOURS
 from ...planner.cost.run_cost import CENT
 from ...planner.cost.spot_moves import moved_ends
 from ...planner.predict.measured.known_runs import run_key
@@ -97,10 +98,12 @@ def reserved_usd(prepared: Prepared) -> Decimal | None:
         spot = [place.paid_usd_per_hour * top for place in prepared.places]
         dearest = max(*spot, *(one.paid_usd_per_hour for one in prepared.fallback), Decimal(0))
         dearest *= prepared.plan.nodes
-        dearest += taxed_rate(cost.controller_usd_per_hour, prepared.plan)
+        controller = taxed_rate(cost.controller_usd_per_hour, prepared.plan)
+        dearest += controller
         idle_hours = idle_minutes(prepared.request) * 60 / SECONDS_PER_HOUR
         hours = Decimal(str(guard.max_hours + idle_hours))
-        bounds.append((dearest * hours).quantize(CENT))
+        after = controller * CONTROLLER_IDLE_HOURS
+        bounds.append((dearest * hours + after).quantize(CENT))
     known = [bound for bound in bounds if bound is not None]
     return min(known) if known else None
 

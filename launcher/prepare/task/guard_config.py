@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from ....catalog.errors import LimitError
 from ....catalog.units import SECONDS_PER_HOUR
-from ....planner.cost.launch_cost import LaunchCost, startups
+from ....planner.cost.launch_cost import CONTROLLER_IDLE_HOURS, LaunchCost, startups
 from ....planner.plan.plan import Plan
 from ...guard.orders import DEFAULT_GRACE_S, Busy, HandOver, Orders, ProjectionOrders, TimerOrders
 from ...labels import slug
@@ -102,6 +102,7 @@ def orders(
         price_top=price_top,
         max_hours=guard.max_hours,
         tail_s=tail_s(request),
+        after_usd=beside * float(CONTROLLER_IDLE_HOURS),
         grace_s=DEFAULT_GRACE_S,
         own_runner=own_runner,
         others_upload=plan.nodes > 1 and request.outputs is not None,
@@ -227,6 +228,8 @@ def refuse_no_room(made: Orders, *, known_start_s: float | None = None) -> None:
     spent_usd, spent_hours = made.spent_before_usd, made.hours_before
     if made.most_usd is not None and spent_usd + idle_usd >= made.most_usd:
         before = f" ${spent_usd:,.2f} are spent, and" if spent_usd else ""
+        if made.after_usd:
+            said += f", and SkyPilot's controller ${made.after_usd:,.2f} more until it stops"
         raise LimitError(
             f"--max-cost ${made.max_cost_usd:,.2f} leaves nothing to train with:{before} these"
             f" machines cost ${idle_usd:,.2f} for {said}.",

@@ -22,6 +22,8 @@ def test_the_least_of_the_limits_ends_a_machine() -> None:
     # A dollar a second; a checkpoint, other nodes' later start of one, and the margin.
     assert end_of(max_cost_usd=5000.0) == 5000 + 120 + 900
     assert end_of(max_cost_usd=5000.0, spent_before_usd=1000.0) == 4000 + 120 + 900
+    # What is paid once they are gone is within a cap.
+    assert end_of(max_cost_usd=5000.0, after_usd=1000.0) == 4000 + 120 + 900
     assert end_of(max_hours=1.0) == 3600 + 120 + 900
     assert end_of(max_hours=2.0, hours_before=1.5) == 1800 + 120 + 900
     assert end_of(max_hours=1.0, max_cost_usd=5000.0) == 3600 + 120 + 900

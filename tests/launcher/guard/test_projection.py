@@ -29,6 +29,9 @@ def test_the_total_is_what_is_spent_what_is_left_and_the_end() -> None:
     assert made.step_time_s == 2.0
     assert made.total_usd == made.alone_usd == pytest.approx(166.0 + 967 * 2.0 + 360.0)
     assert made.hours == pytest.approx(made.total_usd / HOUR_S)
+    with_more = projected(make_orders(projection=STEP, tail_s=360.0, after_usd=50.0))
+    assert with_more.total_usd == with_more.alone_usd == pytest.approx(made.total_usd + 50.0)
+    assert with_more.hours == made.hours
 
 
 @given(

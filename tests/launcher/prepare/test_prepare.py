@@ -31,6 +31,7 @@ from gpuplan.launcher.skypilot.prices import PriceDifference
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.origin import files_hash, origin_of
 from gpuplan.launcher.store.sourced_plan import SourcedPlan
+from gpuplan.planner.cost.launch_cost import CONTROLLER_IDLE_HOURS
 from gpuplan.planner.plan.answer.estimate import Estimate
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.plan import Plan
@@ -482,6 +483,30 @@ def test_a_spot_launch_counts_its_controller(
         assert (launch.cost.hours_expected or 0) < lines[0].quantity
         assert lines[0].usd > 0
         assert launch.cost.usd_expected == sum(line.usd for line in launch.cost.lines)
+
+
+def test_a_cap_holds_the_minutes_of_a_controller_that_waits_for_more_jobs(folder: Path) -> None:
+    guard = GuardRequest(max_cost_usd=Decimal(100))
+    # The machines go at once, and the controller's ten minutes are then all that is left to pay.
+    request = LaunchRequest(outputs=BUCKET, spot=True, autodown_minutes=0, guard=guard)
+    launch = prepared(given_plan(), request)
+    rate = intent(launch, now=lambda: NOW).controller_usd_per_hour
+    held, idle = launch.orders, CONTROLLER_IDLE_HOURS
+    assert rate and held.after_usd == pytest.approx(float(rate * idle))
+    account = open_account(held, [], boot_s=NOW.timestamp(), now_s=NOW.timestamp())
+    left_usd = 100 - float(rate * idle) - held.tail_s * held.usd_per_s
+    for off_s, ends in ((-1, False), (1, True)):
+        paid_s = left_usd / held.usd_per_s + off_s
+        verdict = over_limit(held, account, Reading(), paid_s=paid_s, now_s=0.0)
+        assert (verdict is not None) is ends
+    # Limits of a project or a period count them in hours too; without a controller there are none.
+    hours = replace(request, guard=GuardRequest(max_hours=2.5))
+    alone = replace(hours, has_controller=False)
+    own, other = prepared(given_plan(), hours), prepared(given_plan(), alone)
+    counted, without = reserved_usd(own), reserved_usd(other)
+    assert counted is not None and without is not None
+    assert counted - without == pytest.approx(rate * (Decimal("2.5") + idle), abs=Decimal("0.011"))
+    assert other.orders.after_usd == 0
 
 
 def test_a_deadline_lets_spot_machines_be_replaced(folder: Path) -> None:
