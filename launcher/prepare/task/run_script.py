@@ -43,9 +43,11 @@ def upload_lines(wait_s: float) -> list[str]:
     return [
         "gpuplan_code=$?",
         "(",
-        "    ends=$(($(date +%s) + " + f"{wait_s:.0f}))",
+        "    # Since the start of the machine, which no clock that is set changes.",
+        "    up() { cut -d . -f 1 /proc/uptime; }",
+        "    ends=$(($(up) + " + f"{wait_s:.0f}))",
         "    while kill -0 $$; do",
-        '        if [ "$(date +%s)" -ge "$ends" ]; then',
+        '        if [ "$(up)" -ge "$ends" ]; then',
         f'            echo "{UPLOAD_MARK} {wait_s / 60:.0f} minutes" >/proc/$$/fd/1',
         "            kill -9 $$",
         "        fi",

@@ -1,6 +1,7 @@
 """The SkyPilot task of a launch: exact files, what stays data, what is never in it."""
 
 import json
+import os
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -496,11 +497,18 @@ def test_a_bucket_and_the_folder_in_it(source: str, bucket: str, folder: str) ->
     assert (mount.bucket, mount.folder) == (bucket, folder)
 
 
-def waiting(after: str, *, wait_s: float) -> subprocess.CompletedProcess[str]:
+def waiting(
+    after: str, *, wait_s: float, path: str = os.defpath
+) -> subprocess.CompletedProcess[str]:
     """Run what a task's script does once its run has ended with 7, and SkyPilot's lines after."""
     lines = ["(exit 7)", *upload_lines(wait_s), "theirs=$?", after, "exit $theirs"]
     return subprocess.run(
-        ["bash", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", "\n".join(lines)],
+        env={"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -512,3 +520,15 @@ def test_the_wait_for_uploads_has_an_end(require) -> None:
     assert cut.returncode == -9
     assert lacks_results(cut.stdout)
     assert not lacks_results(done.stdout)
+
+
+def test_a_clock_that_is_set_does_not_move_the_end_of_that_wait(tmp_path: Path, require) -> None:
+    require("linux", "nodes are")
+    said = tmp_path / "date"
+    # It is an hour later at every look.
+    said.write_text(
+        f"#!/bin/sh\necho >>{tmp_path}/looks\necho $((3600 * $(wc -l <{tmp_path}/looks)))\n"
+    )
+    said.chmod(0o755)
+    done = waiting("sleep 2", wait_s=600, path=f"{tmp_path}:{os.defpath}")
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
