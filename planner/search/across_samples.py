@@ -37,16 +37,15 @@ def across_samples_warnings(
     """
     if not _compares(profile) or len(choices.micro_batches) == 1:
         return []
-    why = "the loss compares the samples of a micro-batch with each other"
     kept = kept_micro_batch(profile, choices, global_batch)
     if kept is not None:
         return [
-            f"{why}, so that another micro-batch trains another objective: all plans keep the"
-            f" file's {kept:,} samples on each device; --micro-batch N chooses another"
+            f"all plans keep the file's {kept:,} samples on each device, since another micro-batch"
+            " has another objective; --micro-batch N chooses another"
         ]
     return [
-        f"{why}: plans with another micro-batch (mb in the column layout) train another objective"
-        " and are not alike; fix it with --micro-batch N"
+        "plans with another micro-batch (mb in the column layout) train another objective and are"
+        " not alike; fix it with --micro-batch N"
     ]
 
 

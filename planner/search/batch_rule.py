@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 from ...catalog.errors import UsageError
+from ...profiles.compared import knows_growth
 from ...profiles.profile import Affine, Profile
 from ..plan.answer.asked import AskedBatch
 from ..plan.question import Work
@@ -36,6 +37,11 @@ LARGE_POSITIONS = 400 * 400
 detection and segmentation take 512 a side and more, volumes and video 64 voxels a side."""
 LARGEST_ROW_BYTES = 16 * 1024
 """A sample of a table is not larger; an image or a text is."""
+
+NEAR_TRACED = (
+    "; what it computes grows with the square of the micro-batch, and is right only near the traced"
+    " sizes"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,22 +132,12 @@ def contrastive_notes(profile: Profile) -> Iterator[str]:
     Nothing where its samples were seen to mix: a warning says it then (`across_samples.py`).
     """
     if compares_samples(profile) and not profile.mixes_samples:
-        doubt = (
-            "; what it computes grows with the square of the micro-batch, and is right only near"
-            " the traced sizes"
-        )
+        doubt = "" if knows_growth(profile.steps[:1]) else NEAR_TRACED
         yield (
             "the loss compares the samples of one micro-batch with each other, so that accumulation"
             " adds no negatives, and other ranks do only where the file gathers their outputs:"
-            f" give --micro-batch to fix how many there are{'' if _knows_pairs(profile) else doubt}"
+            f" give --micro-batch to fix how many there are{doubt}"
         )
-
-
-def _knows_pairs(profile: Profile) -> bool:
-    """Return whether a trace at large batches told what the step makes of pairs of samples."""
-    segments = (segment for step in profile.steps[:1] for segment in step.segments)
-    sizes = (size for s in segments for kernel in s.kernels for size in kernel.dims.values())
-    return any(size.compares_samples for size in sizes)
 
 
 def compares_samples(profile: Profile) -> bool:

@@ -8,6 +8,7 @@ from math import prod
 import torch
 from torch import nn
 
+from ..compared import knows_growth
 from ..profile import (
     Affine,
     BatchTensor,
@@ -76,7 +77,7 @@ def make_profile(
             *facts.warnings,
             *facts.notes,
             *built.kinds.notes(built.model),
-            *_notes(crossed),
+            *_notes(crossed, steps),
         ),
     )
 
@@ -160,22 +161,20 @@ def _mixes_samples(crossed: dict[str, list[tuple[str | None, Kernel]]]) -> bool:
     return any(block is None for kernels in crossed.values() for block, _ in kernels)
 
 
-def _notes(crossed: dict[str, list[tuple[str | None, Kernel]]]) -> list[str]:
-    """Return what a reader of this Profile must know."""
+def _notes(
+    crossed: dict[str, list[tuple[str | None, Kernel]]], steps: list[StepTrace]
+) -> list[str]:
+    """Return what a reader of this Profile must know.
+
+    What that means for the micro-batch of a plan is told with the plans.
+    """
     if not crossed:
         return []
     names = ", ".join(sorted(crossed))
-    objective = (
-        "another micro-batch trains another objective, and " if _mixes_samples(crossed) else ""
-    )
-    kernels = [kernel for each in crossed.values() for _, kernel in each]
-    knows_growth = any(
-        size.compares_samples for kernel in kernels for size in (kernel.flops, kernel.bytes_written)
-    )
-    doubt = "" if knows_growth else ", and are right only near the traced sizes"
+    doubt = "" if knows_growth(steps) else ", and are right only near the traced sizes"
     return [
-        f"{names} compares the samples of a micro-batch with each other: {objective}its FLOPs and"
-        f" its memory grow with the square of the micro-batch{doubt}"
+        f"{names} compares the samples of a micro-batch with each other: its FLOPs and its memory"
+        f" grow with the square of the micro-batch{doubt}"
     ]
 
 

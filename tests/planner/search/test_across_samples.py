@@ -40,6 +40,8 @@ def test_the_micro_batch_of_the_file_is_kept_where_it_can_be(
 def test_the_warning_says_what_was_kept_or_how_to_keep_one(contrastive: Profile) -> None:
     (kept,) = across_samples_warnings(contrastive, FREE, 96)
     assert "all plans keep the file's 48 samples on each device" in kept
+    # A note of the Profile says what is compared with what.
+    assert "compares" not in kept
     (mixed,) = across_samples_warnings(contrastive, FREE, 64)
     assert "another objective and are not alike; fix it with --micro-batch N" in mixed
     assert across_samples_warnings(contrastive, Choices(micro_batches=(8, 16)), 64) == [mixed]

@@ -224,7 +224,7 @@ def test_losses_of_triplets_grow_with_the_cube() -> None:
 def test_losses_that_compare_samples_are_known_as_such(loss: Loss) -> None:
     profile = profiled(loss)
     assert profile.mixes_samples
-    assert "another micro-batch trains another objective" in profile.notes[0]
+    assert "grow with the square of the micro-batch" in profile.notes[0]
     assert "traced sizes" not in profile.notes[0]
 
 

@@ -304,8 +304,7 @@ def test_products_of_samples_with_samples_are_noted() -> None:
 
     profile = trace_workload(workload(compute_loss=compute_loss))
     assert profile.mixes_samples
-    assert "another micro-batch trains another objective" in profile.notes[0]
-    assert "square" in profile.notes[0]
+    assert "grow with the square of the micro-batch" in profile.notes[0]
     plain = trace_workload(workload())
     assert (plain.notes, plain.mixes_samples) == ((), False)
 
