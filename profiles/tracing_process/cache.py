@@ -32,6 +32,7 @@ CODE_THAT_TRACES = (
     "catalog/text/quantity.py",
     "catalog/units.py",
     "catalog/vocabulary.py",
+    "profiles/compared.py",
     "profiles/passes/optimizers.py",
     "profiles/passes/storages.py",
     "profiles/profile.py",
