@@ -190,6 +190,7 @@ def launch(
     from ..launcher.prepare.money.project_money import held_to_project
     from ..launcher.prepare.request import LaunchRequest
     from ..launcher.skypilot.controller import has_controller_machine
+    from ..launcher.skypilot.user_settings import aws_settings
     from ..launcher.store.estimates import Store
     from ..launcher.store.launches import Ledger
     from .projects.limits import project_of_launch
@@ -197,6 +198,7 @@ def launch(
     request = request or LaunchRequest()
     if request.has_controller and not has_controller_machine(os.environ, Path.home()):
         request = replace(request, has_controller=False)
+    request = replace(request, aws=aws_settings(os.environ, Path.home()))
     folder = Path.cwd()
     clock = now or datetime.now
 

@@ -119,13 +119,18 @@ def start(
             there is no time left until the deadline; nothing is kept.
         NoCapacityError: No place has such machines; nothing was rented.
         EngineError: SkyPilot refused or failed; what was started is torn down.
+        UsageError: What reaches machines without a public address is not installed here.
     """
+    import shutil
+
     from ..launcher.lifecycle import transitions
     from ..launcher.prepare import prepare
     from ..launcher.prepare.intent import held_to_reservation, intent
     from ..launcher.prepare.preflight import refuse_past_deadline
+    from ..launcher.skypilot.interfaces import PLUGIN, refuse_unreachable
     from ..launcher.store.spending_limits import SpendingLimits
 
+    refuse_unreachable(prepared.interfaces, has_plugin=shutil.which(PLUGIN) is not None)
     context.engine.ready()
     # Again, as the question to rent may have stood for hours.
     refuse_past_deadline(prepared.cost, prepared.request.deadline, now=context.now())

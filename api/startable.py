@@ -116,7 +116,7 @@ def _refuse_too_few_held(prepared: Prepared, lines: Iterable[CapacityLine]) -> N
     from ..launcher.lifecycle.engine import NoCapacityError
 
     config = prepared.task.sky_config or {}
-    wanted = {name for one in config.values() for name in one["specific_reservations"]}
+    wanted = {name for one in config.values() for name in one.get("specific_reservations", ())}
     for held in (one for line in lines for one in line.held):
         if held.id in wanted and held.free is not None and held.free < prepared.plan.nodes:
             raise NoCapacityError(

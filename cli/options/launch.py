@@ -89,6 +89,12 @@ OPTIONS = (
         metavar="IMAGE",
         help="docker:NAME:TAG, or a machine image of the cloud.",
     ),
+    option(
+        "Machine",
+        "--public-ips",
+        is_flag=True,
+        help="Several nodes on AWS: give machines public addresses, and so one network interface.",
+    ),
     option("Machine", "--disk-size", type=WHOLE, metavar="GB", help="Disk of each node."),
     option(
         "Job",

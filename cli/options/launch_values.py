@@ -44,6 +44,7 @@ class LaunchOptions(LimitOptions, TrainingValues, OutputOptions):
     check_capacity: bool | None
     """None: where machines are rented."""
     image: str | None
+    public_ips: bool
     disk_size: int | None
     """GB."""
     data: tuple[str, ...]
@@ -170,6 +171,7 @@ def request_of(options: LaunchOptions) -> LaunchRequest:
         shared=None if shared is None else parse_shared(shared),
         fetch=None if fetch is None else str(Path(fetch).expanduser().absolute()),
         image=None if options.image is None else parse_image(options.image),
+        public_ips=options.public_ips,
         disk_gb=options.disk_size,
         checkpoint_every_steps=every_steps,
         checkpoint_every_s=every_s,

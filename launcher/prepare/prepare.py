@@ -33,6 +33,7 @@ from ..guard.orders import Orders
 from ..labels import slug, with_store
 from ..runner.input.amount import amount_words
 from ..runner.job import Job, write_atomically
+from ..skypilot.interfaces import Interfaces, interface_notes, interfaces_of
 from ..skypilot.placement import Place
 from ..skypilot.prices import PriceDifference
 from ..skypilot.reservations import (
@@ -40,6 +41,7 @@ from ..skypilot.reservations import (
     refuse_more_than_held,
     refuse_unbought_block,
     reservation_notes,
+    sky_config,
     write_sky_config,
 )
 from ..store.measured_steps import workload_key
@@ -77,7 +79,7 @@ class LaunchAnswer(FrozenModel):
     then: dict[str, Any] | None = None
     """The task that follows on on-demand machines, so that a deadline is met."""
     sky_config: dict[str, Any] | None = None
-    """SkyPilot's configuration for this launch, by which machines start in a reservation."""
+    """SkyPilot's configuration for this launch: reservations, network interfaces."""
     command: str
     usd_per_hour: Usd
     """All nodes."""
@@ -128,6 +130,8 @@ class Prepared:
     """How far the price of its spot machines moves; at worst it is at the top of that."""
     term: str | None = None
     """The term of years that is to be signed for it, in words; None where none is."""
+    interfaces: Interfaces | None = None
+    """Between nodes; None for one node, and where they are not known."""
 
     @property
     def all_places(self) -> tuple[Place, ...]:
@@ -201,6 +205,16 @@ def prepare(
     reservation = held_reservation(plan.offer, catalogue)
     _refuse_machines(plan, machines, reservation, now=now())
     request = machines.request
+    managed = request.buys_spot(plan)
+    interfaces = interfaces_of(
+        plan,
+        (*machines.places, *machines.fallback),
+        catalogue,
+        public_ips=request.public_ips,
+        managed=managed,
+        settings=request.aws,
+    )
+    in_reservation = sky_config(reservation, machines.places) is not None
     run_id = f"{_name(spec, request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
     task = build_task(
         plan,
@@ -213,6 +227,7 @@ def prepare(
         checkpoint_bytes=_checkpoint_bytes(given),
         fallback=machines.fallback,
         reservation=reservation,
+        interfaces=interfaces,
     )
     held = orders(
         plan,
@@ -249,13 +264,13 @@ def prepare(
             *project.notes,
             *task.notes,
             *machines.late,
-            *launch_notes(
-                plan, machines, held, billing=billing, in_reservation=task.sky_config is not None
-            ),
-            *reservation_notes(reservation, task.sky_config),
+            *launch_notes(plan, machines, held, billing=billing, in_reservation=in_reservation),
+            *(reservation_notes(reservation) if in_reservation else ()),
+            *interface_notes(interfaces, managed=managed),
         ),
         moves=machines.moves,
         term=term_text(machines),
+        interfaces=interfaces,
     )
 
 

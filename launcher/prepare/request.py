@@ -17,6 +17,7 @@ from ...catalog.vocabulary import Purchase
 from ...planner.plan.plan import Plan
 from ..redaction import KEY_SHAPES
 from ..runner.training_options import TrainingOptions
+from ..skypilot.user_settings import AwsSettings
 
 BUCKET_PARTS = {"cos": 2, "https": 2}
 """Parts of an address up to the bucket, where a region or an account is before it; elsewhere 1."""
@@ -128,6 +129,10 @@ class LaunchRequest:
     """Names of variables whose values SkyPilot takes from the user's own environment."""
     command: str | None = None
     framework: str | None = None
+    public_ips: bool = False
+    """Whether machines get public addresses, where that leaves them one network interface."""
+    aws: AwsSettings = AwsSettings()
+    """Of the user's SkyPilot."""
     has_controller: bool = True
     """Whether SkyPilot runs managed jobs from a machine that is paid for, not from its server."""
 

@@ -75,9 +75,9 @@ def refuse_more_than_held(plan: Plan, reservation: Reservation | None) -> None:
     )
 
 
-def reservation_notes(reservation: Reservation | None, config: object) -> tuple[str, ...]:
+def reservation_notes(reservation: Reservation | None) -> tuple[str, ...]:
     """Return what a user should know of a launch into a reservation."""
-    if reservation is None or config is None:
+    if reservation is None:
         return ()
     return (
         f"machines start in your reservation {reservation.id}; where fewer are free in it than are"

@@ -28,6 +28,7 @@ def render_launch(prepared: Prepared) -> list[Text]:
         *_sums(prepared),
         *(_cost_line(line, plan.nodes) for line in prepared.cost.lines),
         *_places(prepared),
+        *([] if prepared.interfaces is None else [_line("network", prepared.interfaces.text)]),
         *(_line("ends" if not index else "", text) for index, text in enumerate(_ends(prepared))),
         _line("results", _results(prepared)),
         *_project(prepared),

@@ -18,6 +18,7 @@ from ...frameworks.launch import launch
 from ...frameworks.types import FrameworkLaunch
 from ...guard.stage import ON_DEMAND, SPOT, VARIABLE
 from ...labels import OWNER_LABEL, RUN_LABEL, slug
+from ...skypilot.interfaces import Interfaces
 from ...skypilot.placement import TPU_SLICES, Place, hardware
 from ...skypilot.reservations import CONFIG_FILE, sky_config
 from ...task_file import JOB_FOLDER, OUT_FOLDER, WORKDIR, write_tasks
@@ -78,6 +79,7 @@ def build_task(
     checkpoint_bytes: float | None,
     fallback: tuple[Place, ...] = (),
     reservation: Reservation | None = None,
+    interfaces: Interfaces | None = None,
 ) -> Task:
     """Return the task that launches a plan.
 
@@ -93,6 +95,7 @@ def build_task(
         fallback: where machines are bought on demand, if there is no spot machine in `tried`, or
             once there is no time for one to be taken away.
         reservation: that the plan is paid by, and its machines start in; None: no such.
+        interfaces: between nodes; None for one node, and where they are not known.
 
     Raises:
         UsageError: the command or the framework cannot be launched so, or no torch is known.
@@ -114,7 +117,7 @@ def build_task(
         "run": run_script(launched, request, run_id),
     }
     config = {key: value for key, value in config.items() if value is not None}
-    own_config = sky_config(reservation, tried)
+    own_config = _own_config(sky_config(reservation, tried), interfaces)
     then = None
     if fallback and request.command is None:
         config, then = _two_tasks(config, {**resources, **_order(fallback, ())})
@@ -134,6 +137,18 @@ def build_task(
         out_dir=out_dir(request, run_id),
         in_bucket=request.outputs is not None,
     )
+
+
+def _own_config(
+    held: Mapping[str, Any] | None, interfaces: Interfaces | None
+) -> dict[str, Any] | None:
+    """Return SkyPilot's configuration for a launch: reservations, and network interfaces."""
+    found = [one for one in (held, interfaces and interfaces.config) if one]
+    clouds = {cloud for one in found for cloud in one}
+    return {
+        cloud: {key: value for one in found for key, value in one.get(cloud, {}).items()}
+        for cloud in sorted(clouds)
+    } or None
 
 
 def _two_tasks(

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuplan.launcher.skypilot.controller import NAMED_CONFIG, has_controller_machine
+from gpuplan.launcher.skypilot.controller import has_controller_machine
+from gpuplan.launcher.skypilot.user_settings import NAMED_CONFIG
 
 
 @pytest.mark.parametrize(
