@@ -9,7 +9,7 @@ answer is a region to pass over, and only if all regions say so are the credenti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -39,24 +39,32 @@ NO_SUCH_KEY = ("UnrecognizedClientException", "InvalidClientTokenId")
 WHY_NOT_ENABLED = "not enabled for this account"
 
 
-class RegionRefusedError(EngineError):
+class AwsRefusedError(EngineError):
+    """What AWS answered in a region, or that it did not answer."""
+
+    def __init__(self, message: str, *, fix: str, said: str) -> None:
+        super().__init__(message, fix=fix)
+        self.said = said
+        """The message of AWS."""
+
+
+class RegionRefusedError(AwsRefusedError):
     """A region that the account or its credentials cannot use."""
 
     def __init__(self, message: str, *, fix: str, why: str, said: str) -> None:
-        super().__init__(message, fix=fix)
+        super().__init__(message, fix=fix, said=said)
         self.why = why
-        self.said = said
-        """The message of AWS."""
 
 
 def labelled_instances(regions: Iterable[str]) -> Listing:
     """Return the machines of AWS that carry a run's label; none where AWS cannot be asked.
 
     Args:
-        regions: to list; those that the account cannot use are returned as skipped.
+        regions: to list; those that the account cannot use are returned as skipped, and those that
+            gave no answer or another error as failed.
 
     Raises:
-        EngineError: AWS refused in every region, or answered with another error.
+        EngineError: AWS refused in every region.
     """
     boto3 = _boto3()
     session = None if boto3 is None else boto3.Session()
@@ -65,19 +73,29 @@ def labelled_instances(regions: Iterable[str]) -> Listing:
     asked, skipped = _within_reach(sorted(set(regions)), session.region_name)
     found: list[LabelledMachine] = []
     refused: dict[str, list[str]] = {}
-    last: RegionRefusedError | None = None
+    failed: dict[str, list[str]] = {}
+    last: AwsRefusedError | None = None
     for region in asked:
         try:
             found += _in_region(boto3, region)
         except RegionRefusedError as error:
             last = error
             refused.setdefault(error.why, []).append(region)
-    if last is not None and sum(map(len, refused.values())) == len(asked):
+        except AwsRefusedError as error:
+            last = error
+            failed.setdefault(error.said, []).append(region)
+    if last is not None and sum(map(len, (*refused.values(), *failed.values()))) == len(asked):
         raise _no_region_answers(asked, last)
-    skipped += [
-        Skipped(cloud="aws", regions=tuple(names), why=why) for why, names in refused.items()
-    ]
-    return Listing(instances=tuple(found), skipped=tuple(skipped))
+    return Listing(
+        instances=tuple(found),
+        skipped=(*skipped, *_grouped(refused)),
+        failed=_grouped(failed),
+        clouds=("aws",),
+    )
+
+
+def _grouped(regions: Mapping[str, Sequence[str]]) -> tuple[Skipped, ...]:
+    return tuple(Skipped(cloud="aws", regions=tuple(one), why=why) for why, one in regions.items())
 
 
 def terminate(instances: Sequence[LabelledMachine]) -> None:
@@ -167,7 +185,7 @@ def _within_reach(regions: Sequence[str], own: str | None) -> tuple[list[str], l
     )
 
 
-def _no_region_answers(regions: Sequence[str], last: RegionRefusedError) -> EngineError:
+def _no_region_answers(regions: Sequence[str], last: AwsRefusedError) -> EngineError:
     return EngineError(
         f"AWS refused in each of the {len(regions)} regions that were asked: {last.said}",
         fix="look whether `aws sts get-caller-identity` accepts these credentials, and give them"
@@ -249,7 +267,7 @@ def _explained(region: str, *, lacks: str = "ec2:DescribeInstances") -> Iterator
         why = _why_passed_over(answer.get("Code"), region, lacks)
         if why is not None:
             raise RegionRefusedError(message, fix=fix, why=why, said=said) from None
-        raise EngineError(message, fix=fix) from None
+        raise AwsRefusedError(message, fix=fix, said=said) from None
 
 
 def _why_passed_over(code: str | None, region: str, lacks: str) -> str | None:

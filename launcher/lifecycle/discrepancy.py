@@ -56,6 +56,10 @@ class Listing:
 
     instances: tuple[LabelledMachine, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    failed: tuple[Skipped, ...] = ()
+    """Where it should have answered, so that machines of this store may be there unseen."""
+    clouds: tuple[str, ...] = ()
+    """Those that were asked."""
 
 
 @dataclass(frozen=True, kw_only=True)

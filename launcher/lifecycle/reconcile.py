@@ -6,7 +6,7 @@ launches. `take_down` tears machines down, and only those of this store unless t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -15,8 +15,8 @@ from ..labels import slug, this_user
 from ..store.launch_record import LaunchRecord
 from ..store.launches import OvertakenError
 from .context import LaunchContext
-from .discrepancy import LAST, Discrepancy, LabelledMachine, Listing, Skipped
-from .engine import Cluster
+from .discrepancy import LAST, Discrepancy, Kind, LabelledMachine, Listing, Skipped
+from .engine import Cluster, EngineError
 from .label_owner import Here, Holder, holder
 from .machines import count_unowned, end_unowned
 from .observe import silence_text
@@ -24,6 +24,9 @@ from .resume import reconcile_run
 from .unattributed import count_unattributed
 
 Instances = Callable[[], Listing]
+AWS = "aws"
+OWN_MACHINES = ("k8s", "kubernetes", "slurm", "ssh")
+"""Places that no cloud bills, as SkyPilot names them."""
 
 
 def reconcile(
@@ -56,9 +59,16 @@ def reconcile(
     ]
     found += [_controller(cluster) for cluster in clusters if cluster.is_controller]
     if instances is not None:
-        listing = instances()
+        try:
+            listing = instances()
+        except EngineError as error:
+            text = f"machines beside SkyPilot's could not be listed: {error.message}"
+            found.append(Discrepancy(kind="unknown", run=None, text=text))
+            listing = Listing(clouds=("aws",))
         found += _unknown_machines(context, listing.instances, clusters, records, here)
         found += [_not_looked_at(one) for one in listing.skipped]
+        found += [_not_looked_at(one, kind="unknown") for one in listing.failed]
+        found += _known_to_skypilot_alone(records.values(), listing.clouds)
     return sorted(found, key=lambda one: LAST.get(one.kind, 0))
 
 
@@ -293,6 +303,23 @@ def _terminations(machines: Sequence[LabelledMachine]) -> tuple[str, ...]:
     )
 
 
-def _not_looked_at(skipped: Skipped) -> Discrepancy:
+def _not_looked_at(skipped: Skipped, *, kind: Kind = "skipped") -> Discrepancy:
     where = ", ".join(f"{skipped.cloud}/{region}" for region in skipped.regions)
-    return Discrepancy(kind="skipped", run=None, text=f"not looked at: {where}: {skipped.why}")
+    return Discrepancy(kind=kind, run=None, text=f"not looked at: {where}: {skipped.why}")
+
+
+def _known_to_skypilot_alone(
+    records: Iterable[LaunchRecord], asked: Sequence[str]
+) -> list[Discrepancy]:
+    """Return a line on the clouds that were not asked what SkyPilot may have forgotten there."""
+    infra = {attempt.infra for record in records for attempt in record.attempts if attempt.infra}
+    clouds = sorted({one.split("/")[0] for one in infra} - {*asked, *OWN_MACHINES})
+    if not clouds:
+        return []
+    text = (
+        f"not looked at beside SkyPilot: {', '.join(clouds)}, where launches of this store ran:"
+        " machines that SkyPilot has forgotten are in the provider's console"
+    )
+    if AWS in clouds:
+        text += f' ({AWS} is asked with boto3 and credentials: `pip install "gpuplan[aws]"`)'
+    return [Discrepancy(kind="skipped", run=None, text=text)]

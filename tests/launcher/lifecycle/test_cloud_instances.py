@@ -124,9 +124,15 @@ def test_credentials_that_no_region_takes_are_an_error(observe) -> None:
 @pytest.mark.parametrize(
     "code", ["InvalidClientTokenId", "UnrecognizedClientException", "RequestLimitExceeded"]
 )
-def test_other_errors_of_a_region_that_is_always_enabled_are_errors(observe, code: str) -> None:
-    with pytest.raises(EngineError, match="AWS refused in us-east-1"):
-        observe(Aws({"us-east-1": code}), "us-east-1", "eu-west-1")
+def test_another_error_of_one_region_hides_no_machine_of_the_others(observe, code: str) -> None:
+    tags = [{"Key": "gpuplan-run", "Value": "net-1"}]
+    aws = Aws({"us-east-1": code}, machines={"eu-west-1": [{"InstanceId": "i-1", "Tags": tags}]})
+    found = observe(aws, "us-east-1", "eu-west-1")
+    assert [one.instance_id for one in found.instances] == ["i-1"]
+    assert [(one.regions, one.why) for one in found.failed] == [(("us-east-1",), REFUSED)]
+    assert found.skipped == ()
+    with pytest.raises(EngineError, match="each of the 2 regions that were asked"):
+        observe(Aws({"us-east-1": code, "eu-west-1": code}), "us-east-1", "eu-west-1")
 
 
 def test_govcloud_and_china_are_asked_with_their_own_credentials_alone(observe) -> None:

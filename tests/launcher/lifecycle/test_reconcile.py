@@ -9,6 +9,7 @@ from fake_engine import Clock, FakeEngine
 from launch_records import RUN, make_context, make_record
 
 from gpuplan.catalog.errors import UsageError
+from gpuplan.launcher.lifecycle.engine import EngineError
 from gpuplan.launcher.lifecycle.reconcile import (
     Discrepancy,
     LabelledMachine,
@@ -45,7 +46,7 @@ class Account:
         )
 
     def listing(self) -> Listing:
-        return Listing(instances=tuple(self.machines))
+        return Listing(instances=tuple(self.machines), clouds=("aws",))
 
     def terminate(self, machines: Sequence[LabelledMachine]) -> None:
         self.machines = [one for one in self.machines if one not in machines]
@@ -231,6 +232,44 @@ def test_regions_that_were_not_looked_at_are_named(ann: Person) -> None:
     (line,) = reconcile(ann.context, instances=lambda: Listing(skipped=(skipped,)))
     assert line.kind == "skipped"
     assert line.text == "not looked at: aws/af-south-1, aws/me-south-1: not enabled"
+
+
+def test_a_region_or_a_cloud_that_gives_no_answer_keeps_nothing_else_from_being_found(
+    tmp_path: Path, ann: Person
+) -> None:
+    ann.launch(tmp_path, "i-1", run=RUN)
+    ann.lose(RUN)
+    failed = Skipped(cloud="aws", regions=("eu-west-1",), why="Rate exceeded")
+    listing = replace(ann.account.listing(), failed=(failed,), clouds=("aws",))
+    orphan, line = reconcile(ann.context, instances=lambda: listing, owner="ann")
+    assert (orphan.kind, orphan.run) == ("orphan-instance", RUN)
+    # Machines may be there: not for information alone.
+    assert (line.kind, line.text) == ("unknown", "not looked at: aws/eu-west-1: Rate exceeded")
+
+    def refuses() -> Listing:
+        raise EngineError("AWS refused in each of the 2 regions.", fix="look at the key.")
+
+    found = reconcile(ann.context, instances=refuses, owner="ann")
+    text = "machines beside SkyPilot's could not be listed: AWS refused in each of the 2 regions."
+    assert ("unknown", text) in [(one.kind, one.text) for one in found]
+
+
+def test_clouds_that_only_skypilot_is_asked_about_are_named(tmp_path: Path, ann: Person) -> None:
+    ann.launch(tmp_path, "i-1", run=RUN)
+    (_, line) = reconcile(ann.context, instances=Listing)
+    assert line.kind == "skipped"
+    assert line.text == (
+        "not looked at beside SkyPilot: aws, where launches of this store ran: machines that"
+        " SkyPilot has forgotten are in the provider's console (aws is asked with boto3 and"
+        ' credentials: `pip install "gpuplan[aws]"`)'
+    )
+    (_,) = reconcile(ann.context, instances=lambda: Listing(clouds=("aws",)))
+    ann.context.ledger.update(
+        RUN, lambda one: one.with_last(infra="gcp/us-central1/us-central1-a"), what="elsewhere"
+    )
+    (_, line) = reconcile(ann.context, instances=lambda: Listing(clouds=("aws",)))
+    assert line.text.startswith("not looked at beside SkyPilot: gcp, where launches of this store")
+    assert "boto3" not in line.text
 
 
 def test_the_controller_of_managed_jobs_is_named_and_never_ended(ann: Person) -> None:

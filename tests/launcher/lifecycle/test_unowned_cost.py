@@ -224,7 +224,7 @@ def test_machines_beside_a_run_that_trains_are_counted_beside_it(
         owner="ann",
     )
     engine.clock.pass_s(3600)
-    listing = Listing(instances=(left,))
+    listing = Listing(instances=(left,), clouds=("aws",))
     _, found = reconcile(context, instances=lambda: listing, owner="ann")
     take_down(context, found, terminate=lambda _machines: None, confirmed=True)
     beside = next(one for one in context.ledger.all() if one.run != RUN)
