@@ -12,8 +12,8 @@ from guards import make_orders, told
 from runner_jobs import REPOSITORY, TIMEOUT_S, command, environment, make_job, metrics, plan_of
 
 from gpuplan.launcher.bundle import GUARD, ORDERS_FILE, write_guard, write_orders
-from gpuplan.launcher.guard.orders import Orders, ProjectionOrders
-from gpuplan.launcher.guard.processes import descendants
+from gpuplan.launcher.guard.orders import Orders, ProjectionOrders, TimerOrders
+from gpuplan.launcher.guard.processes import descendants, kill, started_with
 from gpuplan.launcher.runner.job import CheckpointPolicy
 
 pytestmark = [pytest.mark.slow, pytest.mark.spread]
@@ -101,6 +101,53 @@ def test_two_processes_stop_at_the_cap_with_a_whole_checkpoint(tmp_path: Path, r
     record = json.loads((tmp_path / "record.json").read_text())
     assert (record["stopped"], record["steps"]) == (True, done)
     assert not (tmp_path / "failure.json").exists()
+
+
+def test_a_machine_that_ends_itself_first_asks_the_run_for_a_checkpoint(
+    tmp_path: Path, require
+) -> None:
+    require("linux", "nodes are")
+    off, steps = tmp_path / "off", 1_000_000
+    stubs = tmp_path / "bin"
+    stubs.mkdir()
+    (stubs / "crontab").write_text("#!/bin/sh\nexec cat\n")
+    (stubs / "off").write_text(f"#!/bin/sh\ntouch {off}\n")
+    for one in stubs.iterdir():
+        one.chmod(0o755)
+    # Its limits are used up as soon as the timer begins, and the guard has none.
+    timer = TimerOrders(
+        setup_s=9e3,
+        unowned_s=9e3,
+        margin_s=0.0,
+        default_end_s=0.0,
+        poll_s=0.1,
+        power_off=(str(stubs / "off"),),
+        power_off_on=("aws",),
+    )
+    projection = ProjectionOrders(total_steps=steps, action="stop")
+    orders = runner_orders(
+        tmp_path, requested_at_s=time.time(), timer=timer, projection=projection, grace_s=60.0
+    )
+    process = guarded(tmp_path, orders, processes=1, steps=steps)
+    _wait_for_steps(tmp_path, 5, process)
+    (path,) = tmp_path.rglob(ORDERS_FILE)
+    words = ["python3", "-E", "-S", str(path.with_name(GUARD)), "timer", str(path), str(1 << 30)]
+    place = json.dumps({"cloud": "AWS", "region": "us-east-1", "zone": None})
+    known = {"PATH": f"{stubs}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    subprocess.run(words, env={**known, "SKYPILOT_CLUSTER_INFO": place}, check=True)
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    last = told(out)
+    until_s = time.monotonic() + TIMEOUT_S
+    while not off.exists() and time.monotonic() < until_s:
+        time.sleep(0.05)
+    for pid in started_with("timer", str(path)):
+        kill(pid, signal.SIGKILL)
+
+    assert off.exists(), "it was not powered off"
+    assert last["verdict"]["why"] == "signal", err
+    whole = tmp_path / "checkpoints" / f"step-{last['step']:08d}" / "run.json"
+    assert newest_checkpoint(tmp_path)["step"] == last["step"] == metrics(tmp_path)[-1]["step"]
+    assert whole.stat().st_mtime <= off.stat().st_mtime, "it ended before its checkpoint was whole"
 
 
 def test_a_run_that_another_node_stops_is_to_go_on(tmp_path: Path, require) -> None:
