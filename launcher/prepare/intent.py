@@ -51,11 +51,12 @@ def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:
             *(_priced(place, spot=request.buys_spot(plan)) for place in prepared.places),
             *(_priced(place, spot=False) for place in prepared.fallback),
         ),
-        usd_expected=cost.usd_expected,
+        usd_expected=prepared.by_hour.usd_expected,
         usd_low=usd_low,
         usd_high=usd_high,
         usd_worst=cost.usd_worst,
         reserved_usd=reserved_usd(prepared),
+        term_usd=cost.usd_of_terms,
         billing_increment_s=None
         if prepared.billing is None
         else prepared.billing.billing_increment_s,
@@ -71,9 +72,10 @@ def intent(prepared: Prepared, *, now: Callable[[], datetime]) -> LaunchRecord:
 def _interval(prepared: Prepared) -> tuple[Decimal | None, Decimal | None]:
     """Return 80 % of what is paid, with how the price of spot machines moves.
 
+    Of a term that is signed for it these are its hours, as they are accounted.
     The guard holds the pace of the steps alone against the interval, which is then another.
     """
-    cost = prepared.cost
+    cost = prepared.by_hour
     moves = prepared.moves
     likely, low, high = cost.usd_expected, cost.usd_low, cost.usd_high
     if moves is None or likely is None or high is None or not low:

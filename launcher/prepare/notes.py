@@ -5,7 +5,10 @@ Pure: nothing is read, written or asked.
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from ...catalog.types import Provider
+from ...planner.cost.beside import AROUND_LINES, at_price
 from ...planner.cost.data_cost import data_lines
 from ...planner.plan.parts import SpotPriceRange
 from ...planner.plan.plan import DataLine, Plan
@@ -111,7 +114,12 @@ def _never_tried(plan: Plan, request: LaunchRequest) -> tuple[str, ...]:
 
 
 def _not_counted(plan: Plan, bought: Bought, billing: Provider | None) -> tuple[str, ...]:
-    lines = _beside(plan, bought.cost.hours_expected, managed=bought.request.buys_spot(plan))
+    lines = _beside(
+        plan,
+        bought.cost.hours_expected,
+        usd_per_hour=bought.places[0].usd_per_hour,
+        managed=bought.request.buys_spot(plan),
+    )
     beside = ", ".join(line.text for line in lines)
     notes = (
         "disks, buckets and traffic between regions are not in these sums"
@@ -122,7 +130,9 @@ def _not_counted(plan: Plan, bought: Bought, billing: Provider | None) -> tuple[
     return notes
 
 
-def _beside(plan: Plan, hours: float | None, *, managed: bool) -> tuple[DataLine, ...]:
+def _beside(
+    plan: Plan, hours: float | None, *, usd_per_hour: Decimal, managed: bool
+) -> tuple[DataLine, ...]:
     """Return what a launch pays beside its machines; nothing where its length is not known."""
     if hours is None or plan.stops is None:
         return ()
@@ -136,7 +146,9 @@ def _beside(plan: Plan, hours: float | None, *, managed: bool) -> tuple[DataLine
         in_bucket=managed,
     )
     if plan.whole_job is not None:
-        lines += tuple(line for line in plan.whole_job.data_lines if line.is_of_dataset)
+        planned = plan.whole_job.data_lines
+        lines += tuple(line for line in planned if line.is_of_dataset)
+        lines += tuple(at_price(one, usd_per_hour) for one in planned if one.name in AROUND_LINES)
     return lines
 
 

@@ -101,6 +101,8 @@ class Prepared:
     plan: Plan
     task: Task
     cost: LaunchCost
+    by_hour: LaunchCost
+    """The same without what is paid of a term unused: what its account counts."""
     places: tuple[Place, ...]
     fallback: tuple[Place, ...]
     """Where other machines are bought, so that spot machines do not cost the deadline."""
@@ -248,6 +250,7 @@ def prepare(
         plan=plan,
         task=task,
         cost=machines.cost,
+        by_hour=machines.by_hour,
         places=machines.places,
         fallback=machines.fallback,
         job=job,

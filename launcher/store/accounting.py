@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from ...catalog.units import SECONDS_PER_HOUR
-from ...planner.cost.launch_cost import billed_seconds
+from ...planner.cost.billing import billed_seconds
 from ...planner.cost.run_cost import CENT
 from .launch_record import Attempt, LaunchRecord
 
@@ -77,5 +77,7 @@ def closing_line(record: LaunchRecord, *, now: datetime) -> str:
         predicted = f"predicted ${record.usd_low:,.2f}–{record.usd_high:,.2f}"
     elif record.usd_expected is not None:
         predicted = f"predicted ${record.usd_expected:,.2f}"
+    if record.term_usd is not None:
+        predicted += f" of a term of ${record.term_usd:,.2f}, paid used or not"
     saved = f"saved at {record.results}" if spent else "nothing was rented"
     return f"spent {most}${spent:,.2f}, {predicted}, {saved}"

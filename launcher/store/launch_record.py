@@ -111,6 +111,8 @@ class LaunchRecord(FrozenModel):
     usd_worst: Usd | None
     reserved_usd: Usd | None
     """What limits count while it is open; None where the worst case is not known."""
+    term_usd: Usd | None = None
+    """The term that was to be signed for it, of which its dollars are hours; None without one."""
     billing_increment_s: float | None = None
     minimum_s: float | None = None
     fetch: str | None = None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 
 from ...catalog.types import Offer
 from ...catalog.units import HOURS_PER_YEAR
-from ..cost.paid_whole import FURTHER, FURTHER_BLOCK, UNUSED, UNUSED_BLOCK
+from ..cost.beside import FAILED_ATTEMPTS, IDLE_TAIL
+from ..cost.paid_whole import AFTER_HOURS, FURTHER, FURTHER_BLOCK, UNUSED, UNUSED_BLOCK
 from ..cost.run_cost import CENT, UNIT
 from ..cost.tax import TAX, tax_rate, taxed
-from ..plan.plan import Plan
+from ..plan.plan import CostLine, Plan
 from .project.experiment import Experiment
 from .report.rows import EntryKind, FrontPoint, OptionName
 
@@ -28,6 +29,7 @@ KINDS: Mapping[str, EntryKind] = {
     UNUSED: "commitment",
     UNUSED_BLOCK: "commitment",
     FURTHER_BLOCK: "commitment",
+    IDLE_TAIL: "start-up",
     TAX: "tax",
 }
 """Cost lines of a plan → what the ledger says they pay for."""
@@ -164,6 +166,7 @@ def run_cost_of(plan: Plan) -> RunCostOf:
     assert job is not None
     offer = plan.offer
     whole_term = plan.commitment is not None and plan.commitment.unused_is_counted
+    above_term_usd = _above_term_usd(job.cost_lines)
     lines = [
         RunLine(
             kind=KINDS.get(line.name, "accelerators"),
@@ -175,12 +178,14 @@ def run_cost_of(plan: Plan) -> RunCostOf:
             if line.unit == UNIT
             else None,
         )
-        for line in job.cost_lines
+        for line in _at_hour_of_term(job.cost_lines)
         if line.quantity and line.name not in (UNUSED, FURTHER)
     ]
     unknown: list[str] = []
     perhaps: list[str] = []
     for one in () if plan.whole_job is None else plan.whole_job.data_lines:
+        if one.name == FAILED_ATTEMPTS:
+            continue  # A project says itself how many fail (`retry`).
         if not one.is_certain:
             perhaps += [one.name] if one.quantity else []
         elif one.usd is None:
@@ -188,7 +193,13 @@ def run_cost_of(plan: Plan) -> RunCostOf:
         elif one.usd and one.name != TAX:  # The ledger counts the tax on each month's rows.
             # An amount may lie in several tiers of a price: the unit is what one run takes of it.
             lines.append(
-                RunLine(kind="storage", name=one.name, quantity=1, unit="run", unit_usd=one.usd)
+                RunLine(
+                    kind=KINDS.get(one.name, "storage"),
+                    name=one.name,
+                    quantity=1,
+                    unit="run",
+                    unit_usd=one.usd,
+                )
             )
     term = offer.term_years or 0
     sku = f"{offer.instance_type} {offer.purchase}"
@@ -215,11 +226,30 @@ def run_cost_of(plan: Plan) -> RunCostOf:
         is_spot=offer.purchase == "spot",
         is_price_agreed=offer.purchase not in ("on-demand", "spot"),
         term_hours=term * HOURS_PER_YEAR if whole_term and term else None,
-        above_term_usd=next(
-            (Decimal(one.unit_usd) for one in job.cost_lines if one.name == FURTHER), None
-        ),
+        above_term_usd=above_term_usd,
         is_paid_first=offer.purchase == "block",
     )
+
+
+def _hour_usd(lines: Iterable[CostLine]) -> Decimal | None:
+    return next((one.unit_usd for one in lines if one.unit == UNIT), None)
+
+
+def _above_term_usd(lines: Sequence[CostLine]) -> Decimal | None:
+    """Return what an hour on demand after a term costs above one of it; None without such hours."""
+    for one in lines:
+        if one.name == FURTHER:
+            return one.unit_usd
+        if one.name == AFTER_HOURS:
+            return one.unit_usd - (_hour_usd(lines) or one.unit_usd)
+    return None
+
+
+def _at_hour_of_term(lines: Sequence[CostLine]) -> Iterator[CostLine]:
+    """Yield lines, those of hours after a term at its price: a project buys terms for all runs."""
+    for one in lines:
+        is_after = one.name == AFTER_HOURS
+        yield one.model_copy(update={"unit_usd": _hour_usd(lines)}) if is_after else one
 
 
 def before_discount(usd: Decimal, percent: Decimal | float | None) -> Decimal | None:

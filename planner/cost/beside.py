@@ -12,13 +12,20 @@ from decimal import Decimal
 
 from ...catalog.terms.controllers import controller_machine, dearest_controller_usd_per_hour
 from ...catalog.terms.storage import dearest_usd_per_gb
+from ...catalog.units import SECONDS_PER_HOUR
+from ..goodput.own_stops import NO_OWN_STOPS, OwnStops, failed_attempts
+from ..goodput.priors import prior
 from ..plan.parts import CostLine, DataLine
 from .data_cost import CHECKPOINTS, DISKS
 from .dataset_cost import KEPT, MOVED, dearest_usd
 from .launch_cost import CONTROLLER, CONTROLLER_IDLE_HOURS
-from .run_cost import CENT
+from .run_cost import CENT, UNIT
 from .tax import TAX, tax_rate, tax_usd
+from .whole_job import start_up_s
 
+IDLE_TAIL = "idle tail"
+FAILED_ATTEMPTS = "failed attempts"
+AROUND_LINES = (IDLE_TAIL, FAILED_ATTEMPTS)
 SPARES = "spares of NVL72"
 RACK_ACCELERATORS = 72
 TRAINING_NODES, SPARE_NODES = 16, 2
@@ -82,6 +89,62 @@ def spares_line(nodes: int, hours: float, usd_per_hour: Decimal | None) -> DataL
         unit_usd=usd_per_hour,
         usd=None if usd_per_hour is None else (quantity * usd_per_hour).quantize(CENT),
         source=SPARES_SOURCE,
+    )
+
+
+def around_lines(
+    nodes: int,
+    usd_per_hour: Decimal | None,
+    own: OwnStops = NO_OWN_STOPS,
+    *,
+    is_paid_whole: bool = False,
+) -> tuple[DataLine, ...]:
+    """Return what machines cost after a job has ended, and in launches that end before they train.
+
+    How long a job runs changes neither. Hours that are paid whether used or not cost no more.
+
+    Args:
+        nodes: how many are rented.
+        usd_per_hour: one node; None where the price is not known.
+        own: the user's launches that failed before their first step.
+        is_paid_whole: whether terms or blocks are bought for this job.
+    """
+    if is_paid_whole:
+        return ()
+    tail, failed = prior("idle_tail"), failed_attempts(own)
+    tail_hours = Decimal(nodes) * Decimal(tail.value) / SECONDS_PER_HOUR
+    failed_s = Decimal(failed.value) * Decimal(start_up_s())
+    failed_hours = nodes * failed_s / SECONDS_PER_HOUR
+    return (
+        _machine_line(IDLE_TAIL, tail_hours, usd_per_hour, tail.source, is_certain=True),
+        _machine_line(FAILED_ATTEMPTS, failed_hours, usd_per_hour, failed.source),
+    )
+
+
+def at_price(line: DataLine, usd_per_hour: Decimal) -> DataLine:
+    """Return a line of machines where a node of them has another price."""
+    if line.unit_usd == usd_per_hour:
+        return line
+    usd = (Decimal(line.quantity) * usd_per_hour).quantize(CENT)
+    return line.model_copy(update={"unit_usd": usd_per_hour, "usd": usd})
+
+
+def _machine_line(
+    name: str,
+    hours: Decimal,
+    usd_per_hour: Decimal | None,
+    source: str,
+    *,
+    is_certain: bool = False,
+) -> DataLine:
+    return DataLine(
+        name=name,
+        quantity=float(hours),
+        unit=UNIT,
+        unit_usd=usd_per_hour,
+        usd=None if usd_per_hour is None else (hours * usd_per_hour).quantize(CENT),
+        source=source,
+        is_certain=is_certain,
     )
 
 

@@ -13,8 +13,9 @@ from ..goodput.purchase_mix import Purchase, Way, Ways, ways
 from ..goodput.stops import as_conditions
 from ..plan.parts import Estimated, Stops
 from ..plan.payment import DeadlineWay, HourlyWay
+from .billing import Lengths
 from .bought import slower_than_steps
-from .launch_cost import Lengths, startups
+from .launch_cost import startups
 from .run_cost import CENT
 from .whole_job import expected_usd, start_up_s
 

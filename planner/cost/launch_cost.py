@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from functools import cache
@@ -14,18 +14,21 @@ from ...catalog.units import SECONDS_PER_HOUR
 from ..goodput.expected_run import ExpectedRun, expected_run, mean_training_s
 from ..plan.parts import Stops
 from ..plan.plan import CostLine, Estimated
-from .paid_whole import LEAST_CHANCE, MICROSECONDS_PER_SECOND, NO_FURTHER, Further, PaidWhole
+from .billing import Lengths, billed_us, mean_billed_us, more_bills_us
+from .paid_whole import (
+    AFTER_HOURS,
+    MICROSECONDS_PER_SECOND,
+    NO_FURTHER,
+    REST_LINES,
+    Further,
+    PaidWhole,
+)
 from .run_cost import CENT, UNIT
 from .tax import taxed, with_tax
 
 CONTROLLER = "SkyPilot's controller"
 UNIT_PLACES = Decimal("0.000001")
 """To which a price that is a share of another is rounded."""
-BY_THE_SECOND_S = 1.0
-"""Bills in increments no longer are rounded up from the mean: a second is nothing of a job."""
-WIDE_INCREMENTS = 2.0
-"""Of the runs between the ends of 80 %, from which on the last increment of a bill is half used on
-average: it is to 1e-5 then, by Poisson's sum over a normal distribution."""
 CONTROLLER_IDLE_HOURS = Decimal(10) / 60
 """How long a controller waits for more jobs before it stops (SkyPilot 0.14.1,
 sky/jobs/constants.py: CONTROLLER_AUTOSTOP)."""
@@ -39,18 +42,6 @@ class StartUp:
     value_s: float
     high_s: float
     source: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lengths:
-    """For how long the machines of a job run, by which a provider rounds up its bills."""
-
-    spread_s: float
-    """Between the ends of 80 % of the runs."""
-    stops: float
-    """Mean number of stops, after each of which new machines begin a bill of their own."""
-    chance_within: Callable[[float], float]
-    """Seconds that are billed, start included → the chance that they are no more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +122,9 @@ def launch_cost(
         # Hours after a term are among those that are expected: so much more of it is not used.
         unused_us = paid_whole.paid_us(expected_us) + further.beyond_us - expected_us
         parts.append((paid_whole.rest, unused_us))
+        if paid_whole.costs_less_after:
+            parts = _without_end(parts, further.beyond_us)
+            further = further._replace(beyond_us=0, hours_us=further.beyond_us)
     paid_us = sum(us for _, us in parts) + further.paid_us - further.beyond_us
     beside = (
         *_further_lines(further, nodes, usd_per_hour, paid_whole),
@@ -142,9 +136,9 @@ def launch_cost(
         machines = _usd(us, nodes, node_usd_per_hour)
         return taxed(machines + _controller_usd(us, controller_usd_per_hour), tax_percent)
 
-    more_us = _more_bills_us(billing, lengths)
+    more_us = more_bills_us(billing, lengths)
     ran_ends_us = [
-        _billed_us(us, billing) + more_us
+        billed_us(us, billing) + more_us
         for us in _ends_us(start_us, ran_us, _billed_range_s(training_s, run), idle_s)
     ]
     low_us, high_us, worst_us = (
@@ -202,17 +196,27 @@ def _further_lines(
     usd = _usd(further.paid_us - further.beyond_us, nodes, usd_per_hour)
     if paid_whole is None or not usd:
         return ()
-    share = paid_whole.hourly_share
+    share, is_alone = paid_whole.hourly_share, paid_whole.costs_less_after
+    times = Decimal(1) if share is None else share if is_alone else share - 1
     line = CostLine(
-        name=paid_whole.further,
-        quantity=nodes * _hours(further.beyond_us or further.paid_us),
+        name=AFTER_HOURS if is_alone else paid_whole.further,
+        quantity=nodes * _hours(further.hours_us or further.beyond_us or further.paid_us),
         unit=UNIT,
-        unit_usd=usd_per_hour
-        if share is None
-        else (usd_per_hour * (share - 1)).quantize(UNIT_PLACES).normalize(),
+        unit_usd=(usd_per_hour * times).quantize(UNIT_PLACES).normalize(),
         usd=usd,
     )
     return (line,)
+
+
+def _without_end(parts: Sequence[tuple[str, int]], end_us: int) -> list[tuple[str, int]]:
+    """Return parts without so much of them: of the longest first, which is the training."""
+    left = dict(parts)
+    for name in sorted(left, key=left.__getitem__, reverse=True):
+        if name not in REST_LINES:
+            taken_us = min(left[name], end_us)
+            left[name] -= taken_us
+            end_us -= taken_us
+    return list(left.items())
 
 
 def _ends_us(
@@ -275,12 +279,6 @@ def _billed_range_s(training_s: Estimated, run: ExpectedRun | None) -> tuple[flo
     return share * low_s, share * high_s
 
 
-def billed_seconds(seconds: float, *, increment_s: float | None, minimum_s: float | None) -> float:
-    """Return seconds rounded up to what is billed; None where a provider states no such thing."""
-    us = _rounded_up_us(_us(seconds), increment_s=increment_s, minimum_s=minimum_s)
-    return us / MICROSECONDS_PER_SECOND
-
-
 @cache
 def startups() -> tuple[StartUp, ...]:
     """Return what every node does before it trains, in that order."""
@@ -295,69 +293,6 @@ def _us(seconds: float) -> int:
 
 def _hours(us: int) -> float:
     return us / (MICROSECONDS_PER_SECOND * SECONDS_PER_HOUR)
-
-
-def _billed_us(us: int, billing: Provider | None) -> int:
-    if billing is None:
-        return us
-    return _rounded_up_us(us, increment_s=billing.billing_increment_s, minimum_s=billing.minimum_s)
-
-
-def _rounded_up_us(us: int, *, increment_s: float | None, minimum_s: float | None) -> int:
-    whole_us = us
-    if increment_s:
-        increment_us = _us(increment_s)
-        whole_us = -(-us // increment_us) * increment_us
-    return max(whole_us, _us(minimum_s or 0))
-
-
-def is_coarse(billing: Provider | None) -> bool:
-    """Return whether bills are rounded up by more than is nothing of a job."""
-    return billing is not None and (billing.billing_increment_s or 0) > BY_THE_SECOND_S
-
-
-def mean_billed_us(mean_us: int, billing: Provider | None, lengths: Lengths | None) -> int:
-    """Return the mean of what is billed, each run's bills rounded up, microseconds.
-
-    Args:
-        mean_us: for which a node runs on average.
-        billing: the provider, with its increment and minimum.
-        lengths: of the runs; None where nothing is known of them, and they take the mean.
-    """
-    if billing is None or lengths is None or not is_coarse(billing):
-        return _billed_us(mean_us, billing)
-    increment_s = billing.billing_increment_s or 0.0
-    is_wide = lengths.spread_s > WIDE_INCREMENTS * increment_s
-    if is_wide and not billing.minimum_s:
-        first_us = mean_us + _us(increment_s / 2)
-    else:
-        first_us = max(mean_us, _us(_mean_rounded_s(mean_us, billing, lengths)))
-    return first_us + _more_bills_us(billing, lengths)
-
-
-def _mean_rounded_s(mean_us: int, billing: Provider, lengths: Lengths) -> float:
-    """Return the mean of a bill, summed over the increments that it may have."""
-    increment_s = billing.billing_increment_s or 0.0
-
-    def paid_s(count: int) -> float:
-        return max(count * increment_s, billing.minimum_s or 0.0)
-
-    # Nearly all runs take longer than half of the mean.
-    count = max(1, int(mean_us / MICROSECONDS_PER_SECOND / 2 // increment_s))
-    total_s = paid_s(count)
-    chance = 1.0
-    while chance > LEAST_CHANCE:
-        chance = 1 - lengths.chance_within(count * increment_s)
-        total_s += chance * (paid_s(count + 1) - paid_s(count))
-        count += 1
-    return total_s
-
-
-def _more_bills_us(billing: Provider | None, lengths: Lengths | None) -> int:
-    """Return what further bills are rounded up by: half an increment each."""
-    if billing is None or lengths is None or not is_coarse(billing):
-        return 0
-    return _us(lengths.stops * (billing.billing_increment_s or 0.0) / 2)
 
 
 def _lengths(run: ExpectedRun, start_us: int) -> Lengths:

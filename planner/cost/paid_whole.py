@@ -20,7 +20,10 @@ FURTHER = "after the commitment, where it takes longer"
 that is hours on demand, what those cost above the price of the term."""
 FURTHER_BLOCK = "further capacity block, where it takes longer"
 """The same of a capacity block, all that is paid of it."""
-FURTHER_LINES = (FURTHER, FURTHER_BLOCK)
+AFTER_HOURS = "on demand after the commitment"
+"""All that these hours cost, where an hour on demand costs no more than one of the term: then they
+are on no other line."""
+FURTHER_LINES = (FURTHER, AFTER_HOURS, FURTHER_BLOCK)
 MICROSECONDS_PER_SECOND = 10**6
 """Time is added and rounded up in whole microseconds: sums of float seconds are off by their last
 digits, which would bill a whole increment too much, or a negative one."""
@@ -37,7 +40,10 @@ class Further(NamedTuple):
     paid_us: int
     """In hours of the term: one that costs twice as much counts twice. Microseconds."""
     beyond_us: int
-    """For how long they run then by the hour; 0 where they pay further lengths."""
+    """For how long they run then by the hour and are on other lines; 0 where they pay further
+    lengths."""
+    hours_us: int = 0
+    """For how long they run then by the hour and are on no other line."""
 
 
 NO_FURTHER = Further(0, 0)
@@ -84,6 +90,11 @@ class PaidWhole:
         return cls(
             lengths_s=lengths_s, lost_s=term.lost_s, rest=UNUSED_BLOCK, further=FURTHER_BLOCK
         )
+
+    @property
+    def costs_less_after(self) -> bool:
+        """Whether an hour on demand, after them, costs no more than one of them."""
+        return self.hourly_share is not None and self.hourly_share <= 1
 
     def paid_us(self, us: int) -> int:
         """Return what a job of so many microseconds pays of them, without hours on demand."""

@@ -13,14 +13,8 @@ from ..goodput.expected_run import ExpectedRun, mean_training_s, training_s_in
 from ..goodput.restarts import Conditions
 from ..plan.parts import Stops
 from ..plan.plan import Estimated, WholeJob
-from .launch_cost import (
-    BY_THE_SECOND_S,
-    LaunchCost,
-    Lengths,
-    launch_cost,
-    mean_billed_us,
-    startups,
-)
+from .billing import BY_THE_SECOND_S, Lengths, mean_billed_us
+from .launch_cost import LaunchCost, launch_cost, startups
 from .paid_whole import MICROSECONDS_PER_SECOND, PaidWhole
 
 ROUNDED_USD = 0.02

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from .priors import RatePrior, failure_rate, stated
+from .priors import Prior, RatePrior, failure_rate, prior, stated
 from .rates import Rate
 from .spread import DECILE
 
@@ -129,7 +129,28 @@ def untrained_text(own: OwnStops) -> str | None:
         return None
     return (
         f"{own.untrained} of your {own.launches} launches failed before their first step, which is"
-        " in none of these sums"
+        " the line of failed attempts and in none of these sums"
+    )
+
+
+def failed_attempts(own: OwnStops = NO_OWN_STOPS) -> Prior:
+    """Return how many launches end before their first step, for each that trains.
+
+    The prior weighs as many launches that train as it weighs stops (`strength_stops`).
+    """
+    known = prior("failed_attempts")
+    trained = own.launches - own.untrained
+    if not own.launches:
+        return known
+    strength = stated("own", "strength_stops")
+    scale = strength / (strength + trained)
+    share = (strength * known.value + own.untrained) / (strength + trained)
+    return Prior(
+        value=share,
+        low=share - scale * (known.value - known.low),
+        high=share + scale * (known.high - known.value),
+        source=f"{own.untrained} of your {own.launches} launches; the prior, which counts as"
+        f" {strength:g} launches that train: {known.source}",
     )
 
 

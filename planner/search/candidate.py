@@ -11,7 +11,7 @@ from typing import Literal
 
 from ...catalog.units import SECONDS_PER_HOUR
 from ...catalog.vocabulary import Purchase, Recompute
-from ..cost.launch_cost import Lengths, is_coarse
+from ..cost.billing import Lengths, is_coarse
 from ..cost.paid_whole import PaidWhole
 from ..cost.whole_job import expected_usd, start_up_s, training_s_within
 from ..goodput.expected_run import chances_within, elapsed_s, mean_stops

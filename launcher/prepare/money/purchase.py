@@ -53,6 +53,8 @@ class Bought:
     """Of the first launch."""
     hourly: LaunchCost
     """Of the whole plan by the hour, as its guard counts: without what is paid of a term unused."""
+    by_hour: LaunchCost
+    """Of the first launch by the hour: what its account counts, and is compared with."""
     signed: Signed | None = None
     """The term that is to be signed for it, at whose price its first place is."""
     is_term_held: bool = False
@@ -125,6 +127,7 @@ def bought(
         steps=trained,
         cost=_with_term(machines, trained, moves, signed),
         hourly=machines.cost(steps, moves),
+        by_hour=machines.cost(trained, moves),
         signed=signed,
         is_term_held=is_held(plan, catalogue),
         moves=moves,

@@ -10,6 +10,7 @@ from ....catalog.units import SECONDS_PER_HOUR
 from ....profiles.profile import Profile
 from ...cost.beside import (
     RACK_ACCELERATORS,
+    around_lines,
     beside_tax_line,
     controller_line,
     is_lower_bound,
@@ -263,6 +264,13 @@ def _with_data(whole: WholeJob, candidate: Candidate, work: Work) -> WholeJob:
     if choice.instance.link_domain_accelerators == RACK_ACCELERATORS:
         spares = spares_line(candidate.nodes, whole.hours, choice.usd_per_hour)
         lines += () if spares is None else (spares,)
+    if not is_owned:
+        lines += around_lines(
+            candidate.nodes,
+            choice.usd_per_hour,
+            choice.own_stops,
+            is_paid_whole=candidate.paid_whole is not None,
+        )
     tax = beside_tax_line(lines, choice.tax_percent)
     lines += () if tax is None else (tax,)
     priced = whole.usd is not None

@@ -5,8 +5,11 @@ from decimal import Decimal
 import pytest
 
 from gpuplan.planner.cost.beside import (
+    AROUND_LINES,
     CONTROLLER,
     SPARES_SOURCE,
+    around_lines,
+    at_price,
     beside_tax_line,
     controller_line,
     is_lower_bound,
@@ -14,6 +17,7 @@ from gpuplan.planner.cost.beside import (
     total_usd,
 )
 from gpuplan.planner.cost.data_cost import data_lines
+from gpuplan.planner.goodput.own_stops import OwnStops
 from gpuplan.planner.plan.plan import CostLine, DataLine
 
 MACHINES = CostLine(
@@ -111,3 +115,34 @@ def a_line(*, usd: Decimal | None, quantity: float = 1.0, is_certain: bool = Tru
         usd=usd,
         is_certain=is_certain,
     )
+
+
+def test_machines_are_paid_for_a_minute_after_the_job_and_for_starts_that_fail() -> None:
+    """Two nodes of $36: a minute of both, and a fifth of a start of ten minutes."""
+    tail, failed = around_lines(2, Decimal(36))
+    assert (tail.name, failed.name) == AROUND_LINES
+    assert (tail.unit_usd, tail.usd, tail.is_certain) == (Decimal(36), Decimal("1.20"), True)
+    assert failed.quantity == pytest.approx(2 * 0.2 / 6)
+    assert (failed.usd, failed.is_certain) == (Decimal("2.40"), False)
+    assert all(line.source and "assumed" in line.source for line in (tail, failed))
+    assert at_price(tail, Decimal(18)).usd == Decimal("0.60")
+    assert at_price(tail, Decimal(36)) is tail
+
+
+def test_without_a_price_both_are_there_and_not_free_and_a_whole_term_has_neither() -> None:
+    assert [line.text for line in around_lines(2, None)] == ["idle tail ?", "failed attempts ?"]
+    assert around_lines(2, Decimal(36), is_paid_whole=True) == ()
+
+
+@pytest.mark.parametrize(
+    ("launches", "untrained", "failed"), [(0, 0, 0.2), (6, 2, 2.8 / 8), (100, 0, 0.8 / 104)]
+)
+def test_own_launches_say_how_many_fail_once_there_are_some(
+    launches: int, untrained: int, failed: float
+) -> None:
+    """The prior counts as four launches that train, of which 0.8 failed beside them."""
+    own = OwnStops(launches=launches, untrained=untrained)
+    line = around_lines(1, Decimal(60), own)[1]
+    assert line.quantity == pytest.approx(failed / 6)
+    assert line.source is not None
+    assert ("of your" in line.source) is bool(launches)

@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 
 from gpuplan.catalog.snapshot import load_catalogue
 from gpuplan.catalog.types import Provider
-from gpuplan.planner.cost.launch_cost import (
-    LaunchCost,
-    Lengths,
-    billed_seconds,
-    launch_cost,
-    mean_billed_us,
-    startups,
-)
+from gpuplan.planner.cost.billing import Lengths, billed_seconds, mean_billed_us
+from gpuplan.planner.cost.launch_cost import LaunchCost, launch_cost, startups
 from gpuplan.planner.cost.paid_whole import UNUSED_BLOCK, PaidWhole
 from gpuplan.planner.cost.whole_job import expected_usd
 from gpuplan.planner.goodput.priors import beside_steps_spread, prior
@@ -207,6 +201,35 @@ def test_the_worst_case_of_a_block_is_all_the_days_that_its_slowest_run_needs() 
     far = launch_cost(exactly, dearest_usd_per_hour=Decimal(30), **facts)  # type: ignore[arg-type]
     hours = Decimal(83_000 + slowest_s) / 3600
     assert float(far.usd_worst or 0) == pytest.approx(float(480 + 2 * 30 * hours), abs=0.01)
+
+
+@pytest.mark.parametrize("share", ["0.5", "0.98", "1", "1.6"])
+@pytest.mark.parametrize("hours", [90, 115, 170])
+def test_no_line_of_a_term_is_negative_whatever_an_hour_after_it_costs(
+    share: str, hours: int
+) -> None:
+    """A term of 100 hours at $10: by hand, $1,000 and the hours after it at their own price."""
+    term = PaidWhole(lengths_s=(360_000.0,), hourly_share=Decimal(share))
+    s = hours * 3600.0 - sum(one.value_s for one in startups())
+    exactly = Estimated(value=s, low=s, high=s, basis="measured")
+    found = launch_cost(
+        exactly,
+        nodes=1,
+        usd_per_hour=Decimal(10),
+        dearest_usd_per_hour=Decimal(10),
+        billing=None,
+        paid_whole=term,
+    )
+    terms = 2 if hours == 170 and Decimal(share) * 70 >= 100 else 1
+    after = max(0, hours - 100 * terms)
+    assert found.usd_expected == 1000 * terms + 10 * Decimal(share) * after
+    assert sum(line.usd for line in found.lines) == found.usd_expected
+    assert found.usd_of_terms == 1000 * terms
+    for line in found.lines:
+        assert line.usd >= 0 and line.quantity >= 0 and line.unit_usd >= 0, line
+        assert line.usd == pytest.approx(
+            Decimal(line.quantity) * line.unit_usd, abs=Decimal("0.01")
+        )
 
 
 VULTR = load_catalogue().providers["vultr"]

@@ -24,7 +24,7 @@ from gpuplan.launcher.prepare.prepare import Prepared, write
 from gpuplan.launcher.prepare.request import GuardRequest, LaunchRequest, parse_outputs
 from gpuplan.launcher.skypilot.prices import price_differences
 from gpuplan.launcher.skypilot.reservations import read_sky_config
-from gpuplan.launcher.store.accounting import spent_usd
+from gpuplan.launcher.store.accounting import closing_line, spent_usd
 from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.origin import origin_of
 from gpuplan.launcher.store.spending_limits import SpendingLimits
@@ -305,6 +305,22 @@ def test_a_term_that_is_bought_for_a_launch_is_counted_whole(book: Path) -> None
     assert "all of it is counted" in said[place] and "at worst" in said[place + 1]
     assert prepared.orders.projection is not None
     assert (prepared.orders.projection.high_usd or 0) < 100
+
+
+def test_hours_of_a_launch_are_compared_with_hours_and_the_term_is_said(book: Path) -> None:
+    """Its hours are accounted at the price of the term: beside all of it they were always below."""
+    book.write_text(BOOK.replace(", count: 4", ""))
+    prepared = launched(of_term(counted=True), book)
+    record = intent(prepared, now=lambda: datetime(2026, 11, 22, 12, tzinfo=UTC))
+    shared = launched(of_term(counted=False), book)
+    assert record.usd_expected == shared.cost.usd_expected
+    assert (record.usd_low, record.usd_high) == (shared.cost.usd_low, shared.cost.usd_high)
+    assert (record.usd_worst, record.reserved_usd) == (YEAR_USD, YEAR_USD)
+    assert record.term_usd == YEAR_USD
+    line = closing_line(record, now=datetime(2026, 11, 22, 13, tzinfo=UTC))
+    assert (
+        f"predicted ${record.usd_low:,.2f}–{record.usd_high:,.2f} of a term of $91,542.00" in line
+    )  # noqa: RUF001
 
 
 def test_a_term_that_other_jobs_share_is_paid_whole_at_worst(book: Path) -> None:

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.planner.cost.beside import total_usd
+from gpuplan.planner.cost.beside import AROUND_LINES, total_usd
 from gpuplan.planner.plan.plan import Plan, WholeJob
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
 from gpuplan.planner.search.answer.recommended import cost_of
@@ -46,7 +46,8 @@ def test_a_spot_plan_pays_for_the_controller_and_says_the_exact_sum(toy: Profile
     assert controller.unit_usd == Decimal("0.192")
     assert controller.quantity == pytest.approx(job.hours + 1 / 6)
     sure = [line.usd for line in job.data_lines if line.is_certain]
-    assert len(sure) == 3 and None not in sure
+    assert len(sure) == 4 and None not in sure, "disks, checkpoints, controller, idle tail"
+    assert [name for name in lines if name in AROUND_LINES] == ["idle tail", "failed attempts"]
     assert job.total_usd == sum(usd for usd in (job.usd, *sure) if usd is not None)
     assert not job.lower_bound
 

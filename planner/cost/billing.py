@@ -1,0 +1,101 @@
+"""How providers bill time: rounded up to their increment, each bill of a run on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...catalog.types import Provider
+from .paid_whole import LEAST_CHANCE, MICROSECONDS_PER_SECOND
+
+BY_THE_SECOND_S = 1.0
+"""Bills in increments no longer are rounded up from the mean: a second is nothing of a job."""
+WIDE_INCREMENTS = 2.0
+"""Of the runs between the ends of 80 %, from which on the last increment of a bill is half used on
+average: it is to 1e-5 then, by Poisson's sum over a normal distribution."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lengths:
+    """For how long the machines of a job run, by which a provider rounds up its bills."""
+
+    spread_s: float
+    """Between the ends of 80 % of the runs."""
+    stops: float
+    """Mean number of stops, after each of which new machines begin a bill of their own."""
+    chance_within: Callable[[float], float]
+    """Seconds that are billed, start included → the chance that they are no more."""
+
+
+def billed_seconds(seconds: float, *, increment_s: float | None, minimum_s: float | None) -> float:
+    """Return seconds rounded up to what is billed; None where a provider states no such thing."""
+    us = _rounded_up_us(_us(seconds), increment_s=increment_s, minimum_s=minimum_s)
+    return us / MICROSECONDS_PER_SECOND
+
+
+def billed_us(us: int, billing: Provider | None) -> int:
+    """Return what is billed of so many microseconds."""
+    if billing is None:
+        return us
+    return _rounded_up_us(us, increment_s=billing.billing_increment_s, minimum_s=billing.minimum_s)
+
+
+def _rounded_up_us(us: int, *, increment_s: float | None, minimum_s: float | None) -> int:
+    whole_us = us
+    if increment_s:
+        increment_us = _us(increment_s)
+        whole_us = -(-us // increment_us) * increment_us
+    return max(whole_us, _us(minimum_s or 0))
+
+
+def is_coarse(billing: Provider | None) -> bool:
+    """Return whether bills are rounded up by more than is nothing of a job."""
+    return billing is not None and (billing.billing_increment_s or 0) > BY_THE_SECOND_S
+
+
+def mean_billed_us(mean_us: int, billing: Provider | None, lengths: Lengths | None) -> int:
+    """Return the mean of what is billed, each run's bills rounded up, microseconds.
+
+    Args:
+        mean_us: for which a node runs on average.
+        billing: the provider, with its increment and minimum.
+        lengths: of the runs; None where nothing is known of them, and they take the mean.
+    """
+    if billing is None or lengths is None or not is_coarse(billing):
+        return billed_us(mean_us, billing)
+    increment_s = billing.billing_increment_s or 0.0
+    is_wide = lengths.spread_s > WIDE_INCREMENTS * increment_s
+    if is_wide and not billing.minimum_s:
+        first_us = mean_us + _us(increment_s / 2)
+    else:
+        first_us = max(mean_us, _us(_mean_rounded_s(mean_us, billing, lengths)))
+    return first_us + more_bills_us(billing, lengths)
+
+
+def _mean_rounded_s(mean_us: int, billing: Provider, lengths: Lengths) -> float:
+    """Return the mean of a bill, summed over the increments that it may have."""
+    increment_s = billing.billing_increment_s or 0.0
+
+    def paid_s(count: int) -> float:
+        return max(count * increment_s, billing.minimum_s or 0.0)
+
+    # Nearly all runs take longer than half of the mean.
+    count = max(1, int(mean_us / MICROSECONDS_PER_SECOND / 2 // increment_s))
+    total_s = paid_s(count)
+    chance = 1.0
+    while chance > LEAST_CHANCE:
+        chance = 1 - lengths.chance_within(count * increment_s)
+        total_s += chance * (paid_s(count + 1) - paid_s(count))
+        count += 1
+    return total_s
+
+
+def more_bills_us(billing: Provider | None, lengths: Lengths | None) -> int:
+    """Return what further bills are rounded up by: half an increment each."""
+    if billing is None or lengths is None or not is_coarse(billing):
+        return 0
+    return _us(lengths.stops * (billing.billing_increment_s or 0.0) / 2)
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * MICROSECONDS_PER_SECOND)
