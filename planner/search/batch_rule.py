@@ -35,6 +35,7 @@ larger half of a batch crosses at 1."""
 LARGE_POSITIONS = 400 * 400
 """Pixels or voxels of a sample from which it is no image to classify: those have up to 384 a side;
 detection and segmentation take 512 a side and more, volumes and video 64 voxels a side."""
+RGB = 3
 LARGEST_ROW_BYTES = 16 * 1024
 """A sample of a table is not larger; an image or a text is."""
 
@@ -118,8 +119,10 @@ def _rule(profile: Profile) -> _Rule:
     kinds = {k.kind for s in profile.steps[0].segments for k in s.kernels}
     # Models of speech have convolutions before an RNN, or over samples of one long dimension.
     if "convolution" in kinds and "rnn" not in kinds and _may_be_images(profile):
+        if _positions(profile) >= LARGE_POSITIONS and _may_be_volumes(profile):
+            return _Rule(**_samples(table["volumes"], "of volumes"))
         if _positions(profile) >= LARGE_POSITIONS:
-            return _Rule(**_samples(table["large"], "of large images or volumes"))
+            return _Rule(**_samples(table["large"], "of large images"))
         return _Rule(**_samples(table["images"], "of images"))
     if profile.batch_bytes.per_sample <= LARGEST_ROW_BYTES and not profile.blocks:
         return _Rule(**_samples(table["rows"], "of table rows"))
@@ -183,6 +186,22 @@ def _may_be_images(profile: Profile) -> bool:
     """Return whether a tensor has channels, height and width; True if no tensor is known."""
     shapes = [one.sample_shape for one in profile.batch_tensors]
     return not shapes or max(map(len, shapes)) >= IMAGE_DIMENSIONS
+
+
+def _may_be_volumes(profile: Profile) -> bool:
+    """Return whether samples are volumes: three sides beside the channels, and no video.
+
+    A video has three channels. A volume has them too where its target is one of all its voxels.
+    """
+    shapes = [one.sample_shape for one in profile.batch_tensors]
+    grids = [shape for shape in shapes if len(shape) > IMAGE_DIMENSIONS]
+    for shape in grids:
+        sides = shape[1:] if shape[0] <= shape[-1] else shape[:-1]
+        if min(shape[0], shape[-1]) != RGB and RGB not in shape[:2]:
+            return True
+        if any(other[-len(sides) :] == sides for other in shapes if other is not shape):
+            return True
+    return False
 
 
 def _positions(profile: Profile) -> int:

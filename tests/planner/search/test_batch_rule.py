@@ -184,7 +184,9 @@ def test_tokens_of_a_model_without_tokens_are_refused(
         ((3, 224, 224), 256),
         ((384, 384, 3), 256),
         ((3, 800, 1088), 16),
-        ((4, 128, 128, 128), 16),
+        ((4, 128, 128, 128), 2),
+        ((96, 96, 96, 1), 2),
+        ((3, 16, 224, 224), 16),
         ((1, 16_000), 256),
     ],
 )
@@ -194,6 +196,18 @@ def test_detection_and_volumes_have_a_smaller_batch_than_images_to_classify(
     profile = _convolutional(make_decoder(), shape)
     batch = global_batch_of(profile, Work(samples=1e9), 1e9)
     assert batch.samples == samples
+
+
+def test_a_volume_of_three_channels_is_one_by_its_target(
+    make_decoder: Callable[..., Profile],
+) -> None:
+    profile = _convolutional(make_decoder(), (3, 128, 128, 128))
+    target = BatchTensor(sample_shape=(128, 128, 128), dtype="int64")
+    segmented = profile.model_copy(update={"batch_tensors": (*profile.batch_tensors, target)})
+    batch = global_batch_of(segmented, Work(samples=1e9), 1e9)
+    assert (batch.samples, batch.rule) == (2, "2 samples of volumes")
+    assert batch.rule_source is not None and "nnU-Net" in batch.rule_source
+    assert global_batch_of(profile, Work(samples=1e9), 1e9).samples == 16
 
 
 def test_a_product_across_samples_of_any_form_has_the_batch_of_contrastive_runs(
