@@ -42,6 +42,8 @@ ROWS_PER_S_PER_CORE = 40_000.0
 """Rows of 13 numbers, 26 ids and a label that torch's DataLoader takes one by one from a
 TensorDataset and puts into batches of 512 and 8,192, per second of one core: 28,000 to 65,000 were
 measured with torch 2.13 on an AMD EPYC."""
+SUMS_OVER_EDGES = frozenset({"scatter_add", "index_add", "scatter_reduce", "index_reduce"})
+"""Operations of a forward pass that add what arrives at a node of a graph."""
 ROUNDING = 1e-6
 """Of a rate that waits for its input: that of the input itself."""
 ROW_CORES = 2.0
@@ -113,11 +115,32 @@ def unknown_input_notes(profile: Profile) -> list[str]:
         for one in profile.batch_tensors
         if prod(one.sample_shape) * DTYPE_BYTES.get(one.dtype, 0) >= LARGE_SAMPLE_BYTES
     ]
-    if not large or is_input_known(profile):
+    if is_input_known(profile):
         return []
+    if not large:
+        return _graph_notes(profile)
     shapes = " and ".join("×".join(map(str, one.sample_shape)) for one in large)  # noqa: RUF001
     return [
         f"how fast processors make samples of {shapes} is not known, and no wait for them is in the"
+        " step times: `gpuplan profile --measure` times your data set"
+    ]
+
+
+def _graph_notes(profile: Profile) -> list[str]:
+    """Return that nothing is known of what draws the graphs of a batch, where it has some."""
+    forward = [
+        kernel
+        for segment in profile.steps[0].segments
+        if segment.phase == "forward"
+        for kernel in segment.kernels
+    ]
+    gathers = any(kernel.op in SUMS_OVER_EDGES for kernel in forward)
+    # A layer of experts adds the rows that it picked in the same way.
+    if not gathers or profile.tokens_per_sample or any(kernel.op == "topk" for kernel in forward):
+        return []
+    return [
+        "how fast processors draw the graphs or the neighbours of a batch (NeighborLoader) is not"
+        " known, nor how long their features take to the device, and no wait for them is in the"
         " step times: `gpuplan profile --measure` times your data set"
     ]
 

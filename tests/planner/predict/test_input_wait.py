@@ -159,3 +159,28 @@ def test_what_decodes_photographs_is_said_beside_what_the_step_takes(toy: Profil
     (waits,) = input_notes(images(toy), NODE, NODE.nodes * rate)
     assert waits.endswith(", and waits for them")
     assert input_notes(images(toy), replace(NODE, vcpus=None), 1000.0) == []
+
+
+@pytest.mark.parametrize(
+    ("ops", "tokens", "is_said"),
+    [
+        (("index_select", "scatter_add"), None, True),
+        (("index_add",), None, True),
+        (("index_select",), None, False),
+        (("topk", "index_add"), None, False),
+        (("index_add",), 1024.0, False),
+    ],
+    ids=["sums over edges", "index_add", "lookups", "experts", "a language model"],
+)
+def test_what_draws_the_neighbours_of_a_graph_is_said_to_be_unknown(
+    toy: Profile, ops: tuple[str, ...], tokens: float | None, is_said: bool
+) -> None:
+    step = toy.steps[0]
+    at = next(i for i, one in enumerate(step.segments) if one.phase == "forward")
+    old = step.segments[at]
+    added = tuple(old.kernels[0].model_copy(update={"op": op}) for op in ops)
+    changed = old.model_copy(update={"kernels": (*old.kernels, *added)})
+    segments = (*step.segments[:at], changed, *step.segments[at + 1 :])
+    steps = (step.model_copy(update={"segments": segments}),)
+    profile = toy.model_copy(update={"steps": steps, "tokens_per_sample": tokens})
+    assert any("NeighborLoader" in note for note in unknown_input_notes(profile)) == is_said
