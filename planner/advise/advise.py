@@ -156,7 +156,7 @@ def _together(
     single = [
         one.plan
         for one in changes
-        if one.kind not in ("machine", "global_batch", "optimizer", "input")
+        if one.kind not in ("machine", "global_batch", "optimizer", "input", "attention")
         and fits(one.plan)
         and not is_risky(one, max_oom)
     ]

@@ -14,6 +14,7 @@ Kind = Literal[
     "precision",
     "recompute",
     "compile",
+    "attention",
     "sharding",
     "optimizer",
     "input",

@@ -13,6 +13,7 @@ from ..plan.layout import Layout
 from ..software.frozen_base import why_not_kept
 from . import snippets
 from .answer import Kind
+from .masked_attention import takes_a_mask
 from .setting import Setting
 
 FACTORS = (2, 4, 8, 16)
@@ -56,6 +57,8 @@ def proposals(today: Setting, profile: Profile, *, fits: bool, waits: bool) -> I
     yield from _frozen_precisions(today, profile)
     yield from _recompute(today, profile)
     yield from _compile(today)
+    if takes_a_mask(profile):
+        yield _causal_attention(today)
     yield from _sharding(today)
     yield from _optimizers(today, profile)
     if waits:
@@ -175,6 +178,20 @@ def _compile(today: Setting) -> Iterator[Proposal]:
             setting=_changed(today, stack="torch-eager", compile=False),
             lines=("# leave out: model = torch.compile(model)",),
         )
+
+
+def _causal_attention(today: Setting) -> Proposal:
+    return Proposal(
+        kind="attention",
+        text="attention with a mask → is_causal=True",
+        setting=replace(today, causal_attention=True),
+        risks=(
+            "the same only where the mask is a causal one: others keep their meaning in"
+            " torch.nn.attention.flex_attention, whose gain depends on what they leave out",
+        ),
+        lines=("F.scaled_dot_product_attention(q, k, v, is_causal=True)  # no attn_mask",),
+        alters_training=True,
+    )
 
 
 def _sharding(today: Setting) -> Iterator[Proposal]:

@@ -23,6 +23,7 @@ from ..search.machines.offers import PricedInstance
 from ..search.progress import Progress, untold
 from ..software.checkpoint_size import checkpoint_bytes
 from ..software.stack import casts_layers
+from .masked_attention import with_causal_attention
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,8 @@ class Setting:
     """`autocast` is not looked at: it follows from the rest."""
     input_is_fast: bool = False
     """Whether no step waits for its input."""
+    causal_attention: bool = False
+    """Whether attention that takes a mask is causal in its place."""
 
     @property
     def site(self) -> Site:
@@ -69,8 +72,8 @@ class Replanner:
         self.work = work
         self.money = money
         self.curve_choice = curve_choice
-        self._caches: dict[str | None, ModelCache] = {
-            None: ModelCache(profile, curve_choice=curve_choice)
+        self._caches: dict[tuple[str | None, bool], ModelCache] = {
+            (None, False): ModelCache(profile, curve_choice=curve_choice)
         }
 
     def plan(self, setting: Setting) -> Plan:
@@ -81,7 +84,7 @@ class Replanner:
             UsageError: the file was not traced in that precision.
         """
         setup = setting.setup
-        cache = self._cache(setup.optimizer)
+        cache = self._cache(setup.optimizer, causal=setting.causal_attention)
         autocast = casts_layers(setup.stack, setup.layout, setup.offload)
         setup = replace(setup, optimizer=None, autocast=autocast)
         prediction = predict(cache.profile, setting.site, setup, cache=cache)
@@ -113,11 +116,14 @@ class Replanner:
         except (UnsupportedError, UsageError):
             return None
 
-    def _cache(self, optimizer: str | None) -> ModelCache:
-        if optimizer not in self._caches:
-            own = self._caches[None]
-            self._caches[optimizer] = own.of(with_optimizer(self.profile, optimizer or ""))
-        return self._caches[optimizer]
+    def _cache(self, optimizer: str | None, *, causal: bool) -> ModelCache:
+        key = optimizer, causal
+        if key not in self._caches:
+            profile = with_causal_attention(self.profile) if causal else self.profile
+            if optimizer is not None:
+                profile = with_optimizer(profile, optimizer)
+            self._caches[key] = self._caches[None, False].of(profile)
+        return self._caches[key]
 
 
 def fits(plan: Plan) -> bool:
