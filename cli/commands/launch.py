@@ -177,7 +177,29 @@ def _confirm(prepared: Prepared, asked: LaunchOptions) -> None:
         )
     if asked.quiet:
         _say_money(prepared)
+    _confirm_upload(prepared)
     click.confirm("Rent these machines?", abort=True, err=True)
+
+
+def _confirm_upload(prepared: Prepared) -> None:
+    """Ask whether so much is really to be sent, at each start to every node.
+
+    Raises:
+        click.Abort: the answer is no.
+    """
+    from ...catalog.text.quantity import format_bytes
+    from ...launcher.upload import LARGE_BYTES, SKYIGNORE
+
+    upload = prepared.upload
+    if upload.size_bytes <= LARGE_BYTES:
+        return
+    click.echo(
+        f"What {upload.root / SKYIGNORE} names stays here; a data set is better put in a bucket,"
+        " with --data.",
+        err=True,
+    )
+    size = format_bytes(upload.size_bytes)
+    click.confirm(f"Send {size} to every node, at every start?", abort=True, err=True)
 
 
 def _ask_on_projection(

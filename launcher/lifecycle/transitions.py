@@ -26,6 +26,7 @@ from ..store.launch_record import Attempt, LaunchRecord, Outcome
 from ..store.launches import OvertakenError
 from ..store.spending_limits import SpendingLimits
 from ..task_file import label_task
+from ..upload import gather
 from .context import LaunchContext
 from .engine import (
     ENDED,
@@ -94,6 +95,7 @@ def ask(
                 f"{task} is gone, and it is what would be launched.", fix="launch the plan again."
             )
         label_task(task, context.ledger.store_id())
+        gather(task.parent)
         context.write_orders(record, context.now(), at_most_usd)
         advance(context, record, lambda _one: None, what="", open_only=True)
         launch = context.engine.launch_managed if record.managed else context.engine.launch

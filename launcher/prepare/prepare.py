@@ -1,7 +1,7 @@
 """A plan made ready to launch: chosen, checked, priced, and written as a SkyPilot task.
 
 prepare(…)   →  Prepared      everything checked, nothing written
-write(…)                      task.yaml and the job folder, which `sky launch` sends
+write(…)                      task.yaml and the job folder, and which code `sky launch` sends
 
 Nothing here rents anything.
 """
@@ -48,6 +48,7 @@ from ..store.measured_steps import workload_key
 from ..store.project_limits import LimitStanding, ProjectFile, warnings
 from ..store.sourced_plan import SourcedPlan
 from ..training_data import launched_data
+from ..upload import Upload, keep_source, measure
 from .money.purchase import Bought, bought, held_to_terms
 from .notes import launch_notes, term_text
 from .plan_choice import refuse_stale
@@ -87,6 +88,8 @@ class LaunchAnswer(FrozenModel):
     usd_worst: Usd | None
     cost_lines: tuple[CostLine, ...]
     notes: tuple[str, ...]
+    upload_bytes: int | None = None
+    """Of the code and files that travel to every node."""
     project: str | None = None
     """The project that it counts for."""
     limits: tuple[LimitStanding, ...] = ()
@@ -124,6 +127,10 @@ class Prepared:
     orders: Orders
     """What the guard on the nodes holds the first launch to."""
     notes: tuple[str, ...]
+    upload: Upload
+    """The code and files that travel to every node."""
+    always: tuple[PurePosixPath, ...] = ()
+    """Paths in that folder that travel whatever leaves them out."""
     project_file: ProjectFile | None = None
     """The project's file whose limits it obeys."""
     limits: tuple[LimitStanding, ...] = ()
@@ -159,6 +166,7 @@ class Prepared:
             usd_worst=self.cost.usd_worst,
             cost_lines=self.cost.lines,
             notes=self.notes,
+            upload_bytes=self.upload.size_bytes,
             project=self.project.name,
             limits=self.limits,
         )
@@ -245,6 +253,7 @@ def prepare(
     held = held_to_terms(held, machines)
     job, data = _trained(given, spec, project, task, machines, run_id)
     billing = catalogue.providers.get(plan.offer.provider)
+    always = _always(spec, project, request)
     return Prepared(
         run_id=run_id,
         plan=plan,
@@ -271,6 +280,8 @@ def prepare(
             *(reservation_notes(reservation) if in_reservation else ()),
             *interface_notes(interfaces, managed=managed),
         ),
+        upload=measure(project.workdir, always),
+        always=always,
         moves=machines.moves,
         term=term_text(machines),
         interfaces=interfaces,
@@ -328,6 +339,21 @@ def _trained(
         spec, synthetic=request.synthetic, smoke=request.guard.smoke, amount=amount
     )
     return job, data
+
+
+def _always(
+    spec: ModelSpec | None, project: Project, request: LaunchRequest
+) -> tuple[PurePosixPath, ...]:
+    """Return what the job needs of the folder that is sent: the model's file and its weights."""
+    named = [] if request.command is not None or spec is None else [spec.path]
+    if request.training.weights is not None:
+        named.append(Path(request.training.weights).expanduser().absolute())
+    inside = [one.relative_to(project.workdir) for one in named if _is_in(one, project.workdir)]
+    return tuple(PurePosixPath(*one.parts) for one in inside)
+
+
+def _is_in(path: Path, folder: Path) -> bool:
+    return path != folder and path.is_relative_to(folder)
 
 
 def _checkpoint_bytes(given: SourcedPlan) -> float | None:
@@ -389,6 +415,7 @@ def write(prepared: Prepared) -> Path:
         write_guard(job)
         write_orders(job, prepared.orders)
         write_sky_config(prepared.folder, prepared.task.sky_config)
+        keep_source(prepared.folder, prepared.project.workdir, prepared.always)
         write_atomically(path, prepared.task.yaml)
     except OSError as error:
         raise UsageError(

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from rich.text import Text
 
-from ....catalog.text.quantity import UNKNOWN, format_count
+from ....catalog.text.quantity import UNKNOWN, format_bytes, format_count
 from ....catalog.units import SECONDS_PER_HOUR
 from ....launcher.prepare.prepare import Prepared
 from ....launcher.skypilot.placement import Place
@@ -30,6 +30,7 @@ def render_launch(prepared: Prepared) -> list[Text]:
         *_places(prepared),
         *([] if prepared.interfaces is None else [_line("network", prepared.interfaces.text)]),
         *(_line("ends" if not index else "", text) for index, text in enumerate(_ends(prepared))),
+        *_sent(prepared),
         _line("results", _results(prepared)),
         *_project(prepared),
         *(Text(f"Note: {note}.") for note in prepared.notes),
@@ -145,6 +146,16 @@ def _ends(prepared: Prepared) -> Iterator[str]:
             "ask": f"when its first steps say that it costs more than {high}, until you say so",
         }[guard.on_projection]
     yield f"then the machines go: at once, or {_span(orders.tail_s)} later if no command follows"
+
+
+def _sent(prepared: Prepared) -> Iterator[Text]:
+    """Yield how much travels to every node, and what the most of it is."""
+    upload = prepared.upload
+    files = "1 file" if len(upload.files) == 1 else f"{len(upload.files):,} files"
+    yield _line("sent to each node", f"{format_bytes(upload.size_bytes)}, {files} of {upload.root}")
+    if upload.files:
+        listed = (f"{one.path} {format_bytes(one.size_bytes)}" for one in upload.largest)
+        yield _line("", f"largest: {', '.join(listed)}")
 
 
 def _results(prepared: Prepared) -> str:

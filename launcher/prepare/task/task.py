@@ -22,6 +22,7 @@ from ...skypilot.interfaces import Interfaces
 from ...skypilot.placement import TPU_SLICES, Place, hardware
 from ...skypilot.reservations import CONFIG_FILE, sky_config
 from ...task_file import JOB_FOLDER, OUT_FOLDER, WORKDIR, write_tasks
+from ...upload import CODE_FOLDER
 from ..project import Project
 from ..request import OUTPUTS, LaunchRequest
 from .node_setup import setup_script, timed_setup
@@ -89,7 +90,7 @@ def build_task(
         request: how.
         tried: where, in order; the first is the plan's price.
         run_id: names the run; the cluster's name is made of it.
-        folder: local; holds `job` and `task.yaml` when the launch is written.
+        folder: local; holds `job`, `code` and `task.yaml` when machines are asked for.
         accelerator: of the plan; None where the catalogue does not know it.
         checkpoint_bytes: of one checkpoint, for the size of disks; None where unknown.
         fallback: where machines are bought on demand, if there is no spot machine in `tried`, or
@@ -107,7 +108,7 @@ def build_task(
     resources = _resources(plan, project, request, tried, machine, run_id, checkpoint_bytes)
     config: dict[str, Any] = {
         "name": cluster,
-        "workdir": str(project.workdir),
+        "workdir": str(folder / CODE_FOLDER),
         "num_nodes": nodes,
         "resources": {**resources, **_order(tried, fallback)},
         "envs": dict(request.environment) or None,

@@ -1,5 +1,6 @@
 """`gpuplan launch`: what it shows, refuses and rents, on an engine in memory."""
 
+import io
 import json
 import re
 import subprocess
@@ -74,6 +75,9 @@ def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
     results = next(line for line in said if line.startswith("  results "))
     assert re.fullmatch(r"  results +s3://results/team/net-\d{8}-\d{6}-[0-9a-f]{6}", results)
     said.remove(results)
+    sent = next(line for line in said if line.startswith("  sent to each node"))
+    assert sent == f"  sent to each node   48 B, 1 file of {Path.cwd()}"
+    said.remove(sent)
     assert said == [
         "net, 124M parameters, 19,073 steps of 64 samples, bf16-amp",
         "data: build_dataset() of net.py; 19,073 steps of 64 are 1,220,672 samples",
@@ -94,6 +98,7 @@ def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
         " until you say so",
         "                      then the machines go: at once,"
         " or 6.0 min later if no command follows",
+        "                      largest: net.py 48 B",
         "Note: disks, buckets and traffic between regions are not in these sums.",
         "Note: set-up is stopped after 2.5 h at the latest.",
         "Note: if your laptop, SkyPilot and the guard are all gone, machines of aws power"
@@ -126,6 +131,43 @@ def test_nothing_is_rented_unasked(plan: Plan, engine: FakeEngine, capsys) -> No
     assert not Path("gpuplan-launches").exists()
     assert run(["history"]) == 0
     assert "No launch was made yet" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("largest_bytes", "answers", "asked"),
+    [(47, "n\n", 1), (47, "y\ny\n", 2), (48, "y\n", 1), (48, "n\n", 1)],
+)
+def test_much_that_is_sent_is_asked_about(
+    largest_bytes: int,
+    answers: str,
+    asked: int,
+    plan: Plan,
+    engine: FakeEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys,
+) -> None:
+    monkeypatch.setattr("gpuplan.launcher.upload.LARGE_BYTES", largest_bytes)
+    monkeypatch.setattr("gpuplan.cli.commands.launch.is_terminal", lambda _stream: True)
+    monkeypatch.setattr("sys.stdin", io.StringIO(answers))
+    code = run(["launch", plan.id, *OUTPUTS])
+    said = capsys.readouterr().err
+    assert said.count("[y/N]") == asked
+    assert ("Send 48 B to every node" in said) == (largest_bytes < 48)
+    is_rented = not answers.startswith("n")
+    assert (len(engine.tasks), code == 0) == (int(is_rented), is_rented)
+    if is_rented:
+        code_folder = Path(engine.tasks[0]["workdir"])
+        assert {one.name for one in code_folder.iterdir()} == {"net.py", ".skyignore"}
+
+
+def test_much_that_is_sent_is_refused_without_a_terminal_and_taken_with_yes(
+    plan: Plan, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr("gpuplan.launcher.upload.LARGE_BYTES", 1)
+    assert run(["launch", plan.id, *OUTPUTS]) == 2
+    assert engine.tasks == []
+    assert run(["launch", plan.id, *OUTPUTS, "-y"]) == 0
+    assert "sent to each node   48 B" in capsys.readouterr().err
 
 
 def test_without_skypilot_it_says_how_to_install_it(

@@ -298,7 +298,7 @@ def test_shell_characters_in_names_and_variables_stay_data() -> None:
     task = make_task(make_plan(), request, project=project, folder=folder)
     read = yaml.safe_load(task.yaml)
     assert read["envs"] == {"NOTE": NASTY}
-    assert read["workdir"] == str(project.workdir)
+    assert read["workdir"] == str(folder / "code")
     assert NASTY not in task.config["run"] + task.config["setup"]
     for label in read["resources"]["labels"].values():
         assert label == slug(label)
