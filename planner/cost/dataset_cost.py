@@ -1,9 +1,11 @@
 """What a data set costs beside the machines: kept in a bucket near them, and moved there.
 
 It is read where the machines are, so it is kept there while the job lasts. From another place it is
-moved once: traffic is billed by the seller of the place that it leaves. Where a price is not known
-the line says so, and plans are ordered as if it were the highest that any seller states, so that no
-seller comes first by stating none.
+moved once: traffic is billed by the seller of the place that it leaves. What it costs to read it
+from that place in every epoch instead, as a job does that mounts its bucket, stands beside.
+
+Where a price is not known the line says so, and plans are ordered as if it were the highest that
+any seller states, so that no seller comes first by stating none.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from .data_cost import line_of
 from .tax import tax_rate, taxed
 
 KEPT, MOVED = DATASET_LINES
+READ_AFAR = "or data set read from afar in every epoch"
+"""In place of being moved once; in no sum, and in no order."""
 HOURS = 1e6
 """Lines are rounded to the cent: over so many hours that says nothing."""
 
@@ -71,19 +75,40 @@ def dataset_lines(
         )
     at = work.dataset_place
     if at is not None and at != (provider, region):
-        lines.append(_moved(size_bytes, at, is_inside=at[0] == provider))
+        is_inside = at[0] == provider
+        lines.append(_sent(MOVED, size_bytes, at, is_inside=is_inside, is_certain=True))
+        epochs = _epochs(work)
+        if epochs is not None and epochs > 1:
+            lines.append(_sent(READ_AFAR, round(epochs * size_bytes), at, is_inside=is_inside))
     return tuple(lines)
 
 
-def _moved(size_bytes: int, at: tuple[str, str], *, is_inside: bool) -> DataLine:
-    """Return the line of the traffic out of a place: inside its seller, or to the internet."""
+def _epochs(work: Work) -> float | None:
+    """Return how often the data set is read; None where it is not known how much of it is."""
+    if work.epochs is not None:
+        return work.epochs
+    samples = work.samples
+    if samples is None and work.steps is not None and work.global_batch is not None:
+        samples = work.steps * work.global_batch
+    return None if samples is None or not work.dataset_size else samples / work.dataset_size
+
+
+def _sent(
+    name: str,
+    size_bytes: int,
+    at: tuple[str, str],
+    *,
+    is_inside: bool,
+    is_certain: bool = False,
+) -> DataLine:
+    """Return a line of the traffic out of a place: inside its seller, or to the internet."""
     prices = storage_prices(*at)
     if is_inside:
         usd, tiers = prices.inter_region_usd(size_bytes), prices.inter_region
     else:
         usd, tiers = prices.internet_egress_usd(size_bytes), prices.internet_egress
     quantity = Decimal(size_bytes) / gb_bytes(at[0])
-    return line_of(MOVED, quantity, "GB", usd, tiers, is_certain=True)
+    return line_of(name, quantity, "GB", usd, tiers, is_certain=is_certain)
 
 
 def known_usd(lines: Iterable[DataLine], tax_percent: Decimal | None = None) -> Decimal:

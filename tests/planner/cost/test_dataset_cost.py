@@ -10,6 +10,7 @@ from gpuplan.planner.cost.beside import is_lower_bound
 from gpuplan.planner.cost.dataset_cost import (
     KEPT,
     MOVED,
+    READ_AFAR,
     dataset_lines,
     dataset_usd_of,
     dearest_usd,
@@ -96,3 +97,33 @@ def test_a_place_without_a_size_says_nothing() -> None:
         Work(dataset_at="aws/us-east-1")
     with pytest.raises(UsageError, match="above zero"):
         Work(dataset_bytes=0)
+
+
+@pytest.mark.parametrize(
+    ("amount", "times"),
+    [
+        ({"epochs": 3}, 3),
+        ({"samples": 2500.0, "dataset_size": 1000}, 2.5),
+        ({"steps": 100, "global_batch": 50, "dataset_size": 1000}, 5),
+        ({"epochs": 1}, None),
+        ({"samples": 2500.0}, None),
+    ],
+)
+def test_reading_from_afar_pays_its_traffic_in_every_epoch_and_is_in_no_sum(
+    amount: dict[str, int], times: float | None
+) -> None:
+    """1,000 GB of AWS to another region of its own: $20 an epoch, to the cent."""
+    asked = Work(dataset_bytes=1000 * GIB, dataset_at="aws/us-east-1", **amount)  # pyright: ignore[reportArgumentType]
+    lines = {one.name: one for one in dataset_lines(asked, "aws", "us-west-2", hours=MONTH)}
+    if times is None:
+        assert READ_AFAR not in lines
+        return
+    afar, moved = lines[READ_AFAR], lines[MOVED]
+    assert moved.usd == Decimal(20) and afar.usd == Decimal(str(20 * times))
+    assert afar.quantity == 1000 * times
+    assert not afar.is_certain and not afar.is_of_dataset
+    others = [one for one in lines.values() if one.name != READ_AFAR]
+    assert known_usd(lines.values()) == known_usd(others)
+    assert ranked_usd(lines.values()) == ranked_usd(others)
+    near = dataset_lines(asked, "aws", "us-east-1", hours=MONTH)
+    assert [one.name for one in near] == [KEPT], "where it is, reading it costs no traffic"
