@@ -182,7 +182,7 @@ def _outcome(
         recommended=_with_compile_gain(best, question, cache, whole),
         recommended_on_large_clouds=best.on_large_clouds,
         near_miss=best.near_miss,
-        prices=price_dates(best.plans),
+        prices=price_dates(best.plans, standing.candidates),
         nearest_miss=None if best.plans else _missed(standing, question, cache, sweep, whole),
         warnings=(*profile.warnings, *across),
         notes=(
@@ -194,7 +194,7 @@ def _outcome(
             *offload_note(question, sweep.offload, best.plans),
             *no_terms_note(question, sweep.market),
             *too_many,
-            *others_miss(standing.candidates, best.plans, question, profile, fits=whole.fits),
+            *others_miss(standing.candidates, best.plans, question, profile, plan_of=whole.plan),
             *(() if best.plans else reasons(space, sweep.market, profile, question.choices)),
         ),
     )
@@ -266,7 +266,7 @@ def _missed(
 ) -> str:
     """Return why there is no plan, and what to give to have one."""
     why = standing.not_run or sweep.market.no_match
-    missed = why or nearest_miss(standing.candidates, question, cache.profile, fits=whole.fits)
+    missed = why or nearest_miss(standing.candidates, question, cache.profile, plan_of=whole.plan)
     hint = kept_by_compiling(standing.candidates, question, cache, whole.plan)
     is_limit = missed is not None and why is None
     faster = tried_without_precision(standing.candidates, question, cache.profile)

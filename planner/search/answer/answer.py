@@ -20,6 +20,7 @@ from ...plan.answer.asked import (
 )
 from ...plan.plan import Plan
 from ...plan.question import Question, Work
+from ..candidate import Candidate
 from ..machines.offers import LARGE_CLOUDS
 from .near_miss import near_miss
 from .ranking import MOST_PLANS, headlines, mark_ties
@@ -94,9 +95,12 @@ def _placed(found: Recommended | None, places: dict[str, int]) -> Recommended | 
     return found.model_copy(update={"position": places[found.id]})
 
 
-def price_dates(plans: Sequence[Plan]) -> PriceDates | None:
-    """Return the dates of the prices that these plans use; None where no price is dated."""
-    offers = (plan.offer for plan in plans)
+def price_dates(plans: Sequence[Plan], ruled_out: Sequence[Candidate] = ()) -> PriceDates | None:
+    """Return the dates of the prices of these plans; of what was ruled out where there is none.
+
+    None where no price is dated.
+    """
+    offers = [one.offer for one in plans] or [one.choice.offer for one in ruled_out]
     return PriceDates.of((one.price_date, one.price_date_precision) for one in offers)
 
 

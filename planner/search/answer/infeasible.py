@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from ....catalog.text.money import format_money
@@ -23,31 +23,57 @@ from ..search_space import Space, file_precision, precisions_for
 MOST_NAMED = 4
 MOST_REPLAYED = 32
 """Candidates of which the memory is replayed to name the least that would be feasible."""
+MOST_PLANNED = 4
+"""Those that fit of which the whole plans are compared. A judgement."""
+DIGITS = 2
+"""Of the amount of work that is named: its interval is wider than that."""
 FASTER = 1.5
 """By how much the peak of another precision is larger where it is named. A judgement."""
 LEEWAY = 1.2
 """What is proposed is so much above the likely value, which half of such runs exceed."""
 
 
-def _always(_: Candidate) -> bool:
-    return True
+PlanOf = Callable[[Candidate], Plan | None]
+"""Finishes a candidate with its memory replayed; None where that is short after all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Missed:
+    """A candidate that breaks a limit, with what its whole plan takes."""
+
+    candidate: Candidate
+    usd: float
+    hours: float
+
+    @property
+    def text(self) -> str:
+        """What it is, takes and costs."""
+        return f"{rented(self.candidate)}, {format_duration(self.hours)}"
+
+    @property
+    def budget_words(self) -> str:
+        """The option that allows it."""
+        return f"--budget {math.ceil(max(self.usd, self.candidate.ranked_usd) * LEEWAY)}"
+
+    @property
+    def deadline_words(self) -> str:
+        """The option that gives it the time."""
+        hours = max(self.hours, self.candidate.seconds / SECONDS_PER_HOUR)
+        return f"--deadline {_typed(hours * LEEWAY)}"
 
 
 def nearest_miss(
-    candidates: Sequence[Candidate],
-    question: Question,
-    profile: Profile,
-    *,
-    fits: Callable[[Candidate], bool] = _always,
+    candidates: Sequence[Candidate], question: Question, profile: Profile, *, plan_of: PlanOf
 ) -> str | None:
     """Return the least that would be feasible, where money or time rules every candidate out.
+
+    Machines that run the file as it is are named where there are any.
 
     Args:
         candidates: all that fit as far as the search counts.
         question: what was asked.
         profile: the model.
-        fits: whether the memory of one is enough when it is replayed; what is within the limits
-            and does not fit is no miss of a limit.
+        plan_of: finishes one; what is within the limits and does not fit is no miss of a limit.
     """
     money = question.money
     if question.asks_for_work:
@@ -55,21 +81,28 @@ def nearest_miss(
     priced = [one for one in candidates if one.steps is not None and one.usd < float("inf")]
     if not priced or (money.budget_usd is None and money.deadline_s is None):
         return None
+    own = [one for one in priced if not stands_apart(one.one_node.accelerator, profile)]
+    priced = own or priced
+    timely = [one for one in priced if money.deadline_s is None or one.seconds <= money.deadline_s]
     if money.budget_usd is not None:
-        timely = [
-            one for one in priced if money.deadline_s is None or one.seconds <= money.deadline_s
-        ]
-        least = _first(sorted(timely, key=lambda one: one.usd), question, fits)
-        if least is not None:
-            return _too_dear(least, float(money.budget_usd), question, profile)
-    fastest = _first(sorted(priced, key=lambda one: one.seconds), question, fits)
+        cheapest = _cheapest(timely, question, plan_of)
+        if cheapest is not None:
+            return _too_dear(cheapest, question, profile)
+    fastest = _fastest(priced, question, plan_of)
     if fastest is None or money.deadline_s is None:
         return None
-    hours = fastest.seconds / SECONDS_PER_HOUR
+    text = f"The fastest takes about {format_duration(fastest.hours)}"
+    where = f"{rented(fastest.candidate)}, about {format_money(fastest.usd)}"
+    if money.budget_usd is not None and fastest.usd > money.budget_usd:
+        cheapest = _cheapest(priced, question, plan_of) or fastest
+        return (
+            f"Both limits are too small. {text} ({where}), and the cheapest"
+            f" {format_money(cheapest.usd)} ({cheapest.text}): give"
+            f" {cheapest.budget_words} {cheapest.deadline_words}, or less work."
+        )
     return (
-        f"The fastest takes about {format_duration(hours)} ({rented(fastest)}, about"
-        f" {format_money(fastest.usd)}):"
-        f" give --deadline {_typed(hours * LEEWAY)}, {_wider(fastest, question)}, or less work."
+        f"{text} ({where}): give {fastest.deadline_words},"
+        f" {_wider(fastest.candidate, question)}, or less work."
     )
 
 
@@ -96,12 +129,35 @@ def tried_without_precision(
     )
 
 
-def _first(
-    candidates: Sequence[Candidate], question: Question, fits: Callable[[Candidate], bool]
-) -> Candidate | None:
-    """Return the first of these that breaks a limit and fits; None where none of some is so."""
+def _cheapest(
+    candidates: Sequence[Candidate], question: Question, plan_of: PlanOf
+) -> _Missed | None:
+    """Return the cheapest that breaks a limit and fits; None where none of some is so."""
+    found = _missed(sorted(candidates, key=lambda one: one.ranked_usd), question, plan_of)
+    return min(found, key=lambda one: one.usd, default=None)
+
+
+def _fastest(
+    candidates: Sequence[Candidate], question: Question, plan_of: PlanOf
+) -> _Missed | None:
+    """Return the fastest that breaks a limit and fits; None where none of some is so."""
+    found = _missed(sorted(candidates, key=lambda one: one.seconds), question, plan_of)
+    return min(found, key=lambda one: one.hours, default=None)
+
+
+def _missed(candidates: Sequence[Candidate], question: Question, plan_of: PlanOf) -> list[_Missed]:
+    """Return the first that break a limit and fit, with what their whole plans take.
+
+    The search's own sums leave out what hardly changes an order, so some are looked at.
+    """
     over = (one for one in candidates if one.breaks(question.money) is not None)
-    return next((one for one in islice(over, MOST_REPLAYED) if fits(one)), None)
+    planned = ((one, plan_of(one)) for one in islice(over, MOST_REPLAYED))
+    known = (
+        _Missed(candidate=one, usd=usd, hours=plan.job.hours)
+        for one, plan in planned
+        if plan is not None and plan.job is not None and (usd := plan.usd_ends[1]) is not None
+    )
+    return list(islice(known, MOST_PLANNED))
 
 
 def _wider(fastest: Candidate, question: Question) -> str:
@@ -116,7 +172,7 @@ def others_miss(
     question: Question,
     profile: Profile,
     *,
-    fits: Callable[[Candidate], bool] = _always,
+    plan_of: PlanOf,
 ) -> Iterator[str]:
     """Yield what the least of the machines that run the file as it is would need.
 
@@ -124,7 +180,7 @@ def others_miss(
     """
     if plans and all(plan.stands_apart for plan in plans):
         own = [one for one in candidates if not stands_apart(one.one_node.accelerator, profile)]
-        least = nearest_miss(own, question, profile, fits=fits)
+        least = nearest_miss(own, question, profile, plan_of=plan_of)
         if least is not None:
             yield f"no machine that runs the file as it is keeps to the limits. {least}".rstrip(".")
 
@@ -163,21 +219,28 @@ def _no_step(candidates: Sequence[Candidate]) -> str | None:
     )
 
 
-def _too_dear(least: Candidate, budget_usd: float, question: Question, profile: Profile) -> str:
+def _too_dear(least: _Missed, question: Question, profile: Profile) -> str:
+    money, candidate = question.money, least.candidate
+    in_time = "" if money.deadline_s is None else " within the deadline"
     text = (
-        f"The cheapest takes about {format_money(least.usd)} ({rented(least)},"
-        f" {format_duration(least.seconds / SECONDS_PER_HOUR)}): give --budget"
-        f" {math.ceil(least.usd * LEEWAY)}"
+        f"The cheapest{in_time} takes about {format_money(least.usd)} ({least.text}): give"
+        f" {least.budget_words}"
     )
-    rate = least.usd_per_hour / SECONDS_PER_HOUR
-    trained_s = budget_usd / rate - start_up_s()
-    if trained_s <= 0 or question.work.steps is not None:
+    steps = candidate.within(money).steps
+    if not steps or question.work.steps is not None or money.budget_usd is None:
         return f"{text}."
-    samples = trained_s / least.mean_step_s * least.global_batch
+    samples = float(steps * candidate.global_batch)
+    budget = format_money(float(money.budget_usd))
     if profile.tokens_per_sample is not None:
-        tokens = format_count(samples * profile.tokens_per_sample)
-        return f"{text}, or {format_money(budget_usd)} trains about {tokens} tokens."
-    return f"{text}, or {format_money(budget_usd)} trains about {format_count(samples)} samples."
+        tokens = format_count(_rounded_down(samples * profile.tokens_per_sample))
+        return f"{text}, or {budget} trains about {tokens} tokens."
+    return f"{text}, or {budget} trains about {format_count(_rounded_down(samples))} samples."
+
+
+def _rounded_down(amount: float) -> float:
+    """Return an amount as it is said, and never more: what is said may be asked for."""
+    unit = 10.0 ** (math.floor(math.log10(amount)) - DIGITS + 1)
+    return math.floor(amount / unit) * unit
 
 
 def rented(candidate: Candidate) -> str:

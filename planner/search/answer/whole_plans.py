@@ -36,10 +36,6 @@ class WholePlans:
             self._made_of[plan.id] = candidate
         return plan
 
-    def fits(self, candidate: Candidate) -> bool:
-        """Return whether a candidate fits when its memory is replayed."""
-        return _finish(candidate, self._question, self._cache, self._known) is not None
-
     def candidate(self, plan_id: str) -> Candidate:
         """Return what a plan that `plan` returned was made of."""
         return self._made_of[plan_id]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.text.money import format_money
 from gpuplan.catalog.vocabulary import Precision
 from gpuplan.planner.plan.layout import parse_layout
 from gpuplan.planner.plan.question import Choices, Machine, Money, Question, Work
@@ -152,6 +153,73 @@ def test_a_budget_that_nothing_meets_is_told_the_cheapest_and_what_it_trains(toy
         money=Money(budget_usd=Decimal(proposed)),
     )
     assert search(question, toy, load_catalogue()).plans, "what is proposed is enough"
+
+
+@pytest.mark.parametrize("budget", [20, 95, 400])
+def test_what_a_budget_is_said_to_train_can_be_asked_for(toy: Profile, budget: int) -> None:
+    """16.9B tokens were named for $500, and asking for those named 16.9B again."""
+
+    def asked(tokens: float) -> SearchOutcome:
+        question = Question(
+            machine=H100,
+            choices=Choices(recomputes=("none",), precisions=("bf16-amp",)),
+            work=Work(tokens=tokens, global_batch=64),
+            money=Money(budget_usd=Decimal(budget)),
+        )
+        return search(question, toy, load_catalogue())
+
+    said = asked(1e15).nearest_miss or ""
+    number, _, _ = said.rpartition("trains about ")[2].partition(" ")
+    tokens = float(number[:-1]) * {"k": 1e3, "M": 1e6, "B": 1e9}[number[-1]]
+    assert asked(tokens).plans
+    assert not asked(1.3 * tokens).plans, "it is not much too small either"
+
+
+def test_the_cheapest_is_said_as_its_plan_says_it(toy: Profile) -> None:
+    """The sum of the search, which orders candidates, was 5 % below its plan's."""
+    choices = Choices(recomputes=("none",), precisions=("bf16-amp",))
+    free = Question(machine=H100, choices=choices, work=Work(samples=1e12, global_batch=64))
+    outcome = search(replace(free, money=Money(budget_usd=Decimal(20))), toy, load_catalogue())
+    costs = {
+        plan.usd_ends[1]: plan
+        for plan in search(free, toy, load_catalogue()).plans
+        if not plan.stands_apart
+    }
+    least = min(usd for usd in costs if usd is not None)
+    said = outcome.nearest_miss or ""
+    assert f"The cheapest takes about {format_money(least)} " in said
+    assert costs[least].offer.instance_type in said
+    assert outcome.prices is not None, "what was ruled out has prices of some day"
+
+
+def test_where_budget_and_deadline_are_too_small_both_are_named(toy: Profile) -> None:
+    """A deadline was named with which the budget was missed by far."""
+    money = Money(budget_usd=Decimal(20), deadline_s=700.0)
+    text = missed(toy, money)
+    assert text.startswith("Both limits are too small. The fastest takes about ")
+    words = text.partition(": give ")[2].split()
+    assert words[0] == "--budget" and words[2] == "--deadline"
+    enough = Money(budget_usd=Decimal(words[1]), deadline_s=float(words[3].strip("h,min")) * 3600)
+    assert words[3].endswith("h,")
+    question = Question(
+        machine=H100,
+        choices=Choices(recomputes=("none",), precisions=("bf16-amp",)),
+        work=Work(samples=1e9, global_batch=64),
+        money=enough,
+    )
+    assert search(question, toy, load_catalogue()).plans, "what is proposed is enough"
+
+
+def test_machines_that_run_the_file_as_it_is_are_named_as_the_cheapest(toy: Profile) -> None:
+    """A device that takes the file after a port alone was named, which is never recommended."""
+    question = Question(
+        machine=Machine(providers=("aws", "gcp"), accelerators=("H100:8", "TPU-v5e"), nodes=(1,)),
+        choices=Choices(recomputes=("none",), precisions=("bf16-amp",)),
+        work=Work(samples=1e9, global_batch=64),
+        money=Money(budget_usd=Decimal("0.5")),
+    )
+    said = search(question, toy, load_catalogue()).nearest_miss or ""
+    assert said.startswith("The cheapest takes about") and "ct5" not in said
 
 
 def test_a_deadline_that_nothing_meets_is_told_the_fastest(toy: Profile) -> None:
