@@ -21,6 +21,7 @@ from gpuplan.profiles.curves.files import (
     measured_accelerators,
     read_curve_file,
 )
+from gpuplan.profiles.curves.relatives import family_of
 
 MEASURED = json.loads((Path(__file__).parent / "measured_kernels.json").read_text())
 EVERY_NAME = sorted(
@@ -373,3 +374,14 @@ def test_an_unreadable_curve_file_is_one_clear_error(tmp_path):
 
 def test_committed_curves_are_small():
     assert sum(p.stat().st_size for p in CURVES_DIR.glob("*.json")) < 2e6
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["CPU-2x-Xeon-8488C", "CPU-2x-Xeon-8481C", "CPU-2x-EPYC-9R14", "CPU-2x-EPYC-9V33X"],
+)
+def test_memory_of_a_host_of_two_sockets_gives_a_smaller_share_than_that_of_a_gpu(name):
+    """By one tool: 0.50 and 0.51 of the datasheet on such hosts, 0.76 on the A100 of PCIe."""
+    share = curves(name).memory_fraction() / curves("A100-80GB-PCIe").memory_fraction()
+    assert share == pytest.approx(0.50 / 0.76, rel=0.03)
+    assert "FluidX3D" in family_of(curves(name).device)["memory"]["source"]
