@@ -48,6 +48,35 @@ def write_chosen(path: Path, text: str | bytes, *, new_mode: int = 0o644) -> Non
     write_atomically(target, text, mode=mode, owner=owner, make_folder=False)
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder that nobody but its owner enters; one that is there is narrowed to that.
+
+    A folder in which a group may write is a team's: it is closed to others alone.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    narrow(folder)
+
+
+def narrow(path: Path) -> None:
+    """Take from others, and from a group that may not write there, what they may do with a path.
+
+    A file follows the folder that it is in. What belongs to another user, or lies on a disk that
+    keeps no permissions, stays as it is.
+    """
+    if os.name != "posix":
+        return
+    with contextlib.suppress(OSError):
+        mode = stat.S_IMODE(path.stat().st_mode)
+        folder = path if path.is_dir() else path.parent
+        is_of_team = stat.S_IMODE(folder.stat().st_mode) & stat.S_IWGRP
+        kept = mode & ~(0o007 if is_of_team else 0o077)
+        if kept != mode:
+            path.chmod(kept)
+
+
 def write_atomically(
     path: Path,
     content: str | bytes,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...catalog.errors import UsageError
+from ...catalog.files import make_private
 from ..runner.job import CheckpointPolicy, Job
 from ..runner.reporting.failure import FAILURE_FILE
 
@@ -28,6 +29,8 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
+RUNS = "gpuplan-runs"
+"""Below the folder where the command is run."""
 STALE = (".failed", FAILURE_FILE, "traceback.txt", "ended.json", "torchrun.log", "output.txt")
 RECORD_FILE = "record.json"
 METRICS_FILE = "metrics.jsonl"
@@ -36,12 +39,14 @@ LAST_LINE_BYTES = 65_536
 
 
 def make(folder: Path) -> None:
-    """Make the folder of results.
+    """Make the folder of results; those in gpuplan's own folder nobody else reads.
 
     Raises:
         UsageError: it cannot be made or written.
     """
     try:
+        if folder.parent == Path(RUNS).absolute():
+            make_private(folder.parent)
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -54,7 +59,7 @@ def make(folder: Path) -> None:
 
 def new_folder(name: str) -> Path:
     """Return the path of a folder of results that does not exist yet."""
-    below = Path("gpuplan-runs")
+    below = Path(RUNS)
     number, path = 1, below / name
     while path.exists():
         number += 1

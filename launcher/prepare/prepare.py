@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from ...catalog.errors import UsageError
+from ...catalog.files import make_private
 from ...catalog.frozen import FrozenModel, Usd
 from ...catalog.snapshot import Catalogue
 from ...catalog.terms.pricebook import Reservation
@@ -409,6 +410,8 @@ def write(prepared: Prepared) -> Path:
     """
     path = prepared.folder / "task.yaml"
     try:
+        make_private(prepared.folder.parent)
+        make_private(prepared.folder)
         job = prepared.folder / "job"
         if prepared.job is not None:
             write_job_folder(job, prepared.job)

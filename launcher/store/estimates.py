@@ -8,6 +8,7 @@ the others.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -18,6 +19,7 @@ from typing import Literal, NoReturn
 from pydantic import ValidationError
 
 from ...catalog.errors import UsageError
+from ...catalog.files import make_private, narrow
 from ...catalog.paths import data_dir
 from ...planner.plan.answer.estimate import Estimate
 from ...planner.plan.plan import Plan
@@ -195,7 +197,7 @@ class Store:
     def transaction(self, kind: TransactionKind = "DEFERRED") -> Iterator[sqlite3.Connection]:
         """Open the file, brought up to date, for one transaction; an error takes it all back."""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            _make_private_file(self.path)
             # No isolation level: the driver itself would open every transaction as a reader, and a
             # reader that goes on to write while another does is refused at once, without waiting.
             connection = sqlite3.connect(self.path, timeout=LOCK_TIMEOUT_S, isolation_level=None)
@@ -208,6 +210,18 @@ class Store:
                 connection.execute("COMMIT")
         except (OSError, sqlite3.Error) as error:
             raise _unusable(self.path, error) from error
+
+
+def _make_private_file(path: Path) -> None:
+    """Make the file of a store, whose launches nobody else reads; one that is there is narrowed.
+
+    Its folder stays as it is where there is one: who set GPUPLAN_HOME chose its permissions.
+    """
+    if not path.parent.is_dir():
+        make_private(path.parent)
+    if not path.exists():
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    narrow(path)
 
 
 def _unusable(path: Path, error: Exception) -> StoreError:

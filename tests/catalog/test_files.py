@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuplan.catalog.files import SCRATCH_SUFFIX, write_atomically, write_chosen
+from gpuplan.catalog.files import (
+    SCRATCH_SUFFIX,
+    make_private,
+    narrow,
+    write_atomically,
+    write_chosen,
+)
 
 NOBODY = 65534
 """The user id that owns nothing."""
@@ -22,6 +28,47 @@ def names(folder: Path) -> list[str]:
 
 def permissions(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, 0o700),
+        (0o755, 0o700),
+        (0o777, 0o770),
+        (0o770, 0o770),
+        (0o2775, 0o2770),
+        (0o500, 0o500),
+    ],
+)
+def test_a_private_folder_is_its_owners_and_a_teams_stays_the_teams(
+    before: int | None, after: int, tmp_path: Path, require
+) -> None:
+    require("posix", "permissions are those of POSIX")
+    folder = tmp_path / "own"
+    if before is not None:
+        folder.mkdir()
+        folder.chmod(before)
+    make_private(folder)
+    assert permissions(folder) == after
+
+
+@pytest.mark.parametrize(
+    ("of_folder", "before", "after"),
+    [(0o755, 0o644, 0o600), (0o775, 0o664, 0o660), (0o700, 0o600, 0o600)],
+)
+def test_a_file_is_narrowed_as_its_folder_has_it(
+    of_folder: int, before: int, after: int, tmp_path: Path, require
+) -> None:
+    require("posix", "permissions are those of POSIX")
+    (tmp_path / "folder").mkdir()
+    file = tmp_path / "folder" / "store.sqlite"
+    file.write_text("")
+    file.chmod(before)
+    (tmp_path / "folder").chmod(of_folder)
+    narrow(file)
+    assert permissions(file) == after
+    narrow(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("content", ["first\nünd\n", b"\x00\xff\r\n"])

@@ -679,3 +679,11 @@ def test_machines_on_demand_after_spot_ones_keep_their_price(folder: Path) -> No
     assert held.price_top == spot.price_top > 1
     assert held.at("aws", "us-east-1", "").price_top == 1
     assert Orders.from_json(held.to_json()) == held
+
+
+def test_nobody_else_reads_what_a_launch_writes(folder: Path, require) -> None:
+    require("posix", "permissions are those of POSIX")
+    launches = folder / "gpuplan-launches"
+    launches.mkdir(mode=0o755)
+    path = write(prepared(given_plan()))
+    assert [one.stat().st_mode & 0o777 for one in (launches, path.parent)] == [0o700, 0o700]

@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 import sqlite3
+import stat
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -269,6 +270,22 @@ def test_a_launch_of_an_estimate_that_cannot_be_read_is_refused(store: Store) ->
         connection.execute("UPDATE plans SET content = '{}'")
     with pytest.raises(StoreError, match=f"The kept plan {plan.id} cannot be read"):
         store.newest_of(Path(origin.folder))
+
+
+def test_nobody_else_reads_a_store(tmp_path: Path, require) -> None:
+    require("posix", "permissions are those of POSIX")
+    new = Store(tmp_path / "new" / "gpuplan.sqlite3")
+    new.keep(make_estimate(make_plan()), inputs_hash="a")
+    assert stat.S_IMODE(new.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(new.path.parent.stat().st_mode) == 0o700
+    new.path.chmod(0o644)
+    assert len(new.estimates()) == 1
+    assert stat.S_IMODE(new.path.stat().st_mode) == 0o600
+    # A folder that a team writes to keeps its group's rights.
+    new.path.parent.chmod(0o2775)
+    new.path.chmod(0o664)
+    assert len(new.estimates()) == 1
+    assert stat.S_IMODE(new.path.stat().st_mode) == 0o660
 
 
 def test_a_store_in_a_folder_that_may_not_be_entered_is_an_error_and_no_traceback(
