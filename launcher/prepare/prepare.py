@@ -238,6 +238,7 @@ def prepare(
         checkpoint_bytes=_checkpoint_bytes(given),
         fallback=machines.fallback,
         reservation=reservation,
+        instance=catalogue.instances.get((plan.offer.provider, plan.offer.instance_type)),
         interfaces=interfaces,
     )
     held = orders(

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ....catalog.terms.pricebook import Reservation
-from ....catalog.types import Accelerator
+from ....catalog.types import Accelerator, Instance
+from ....catalog.units import GIB
 from ....planner.cost.data_cost import SIZED_DISKS, disk_gb
 from ....planner.plan.plan import Plan
 from ...bundle import PACKAGE
@@ -19,7 +20,7 @@ from ...frameworks.types import FrameworkLaunch
 from ...guard.stage import ON_DEMAND, SPOT, VARIABLE
 from ...labels import OWNER_LABEL, RUN_LABEL, slug
 from ...skypilot.interfaces import Interfaces
-from ...skypilot.placement import TPU_SLICES, Place, hardware
+from ...skypilot.placement import OWN_CLUSTERS, TPU_SLICES, Place, hardware
 from ...skypilot.reservations import CONFIG_FILE, sky_config
 from ...task_file import JOB_FOLDER, OUT_FOLDER, WORKDIR, write_tasks
 from ...upload import CODE_FOLDER
@@ -35,6 +36,9 @@ ENDED_BY_SIGTERM = 143
 """What the guard ends with where somebody else ended it."""
 NO_AUTODOWN = ("verda",)
 """SkyPilot 0.14 refuses `autostop` there."""
+PART_OF_JOBS = 0.9
+"""Of the cores and memory of a node of a cluster (assumed): the rest is for its own system, without
+which no node had room: kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources."""
 IDLE_DOWN_MINUTES = 5
 FETCH_DOWN_MINUTES = 60
 """Longer, since results are still to be fetched."""
@@ -81,6 +85,7 @@ def build_task(
     fallback: tuple[Place, ...] = (),
     reservation: Reservation | None = None,
     interfaces: Interfaces | None = None,
+    instance: Instance | None = None,
 ) -> Task:
     """Return the task that launches a plan.
 
@@ -97,6 +102,7 @@ def build_task(
             once there is no time for one to be taken away.
         reservation: that the plan is paid by, and its machines start in; None: no such.
         interfaces: between nodes; None for one node, and where they are not known.
+        instance: what a node of the plan is; None where nobody states it.
 
     Raises:
         UsageError: the command or the framework cannot be launched so, or no torch is known.
@@ -106,6 +112,7 @@ def build_task(
     launched = _launched(plan, request)
     cluster = cluster_name(run_id)
     resources = _resources(plan, project, request, tried, machine, run_id, checkpoint_bytes)
+    resources |= _host(cloud, instance)
     config: dict[str, Any] = {
         "name": cluster,
         "workdir": str(folder / CODE_FOLDER),
@@ -226,6 +233,21 @@ def _resources(
         OWNER_LABEL: slug(project.owner),
     }
     return fields
+
+
+def _host(cloud: str, instance: Instance | None) -> dict[str, int]:
+    """Return the cores and memory to ask for where a node is a part of somebody's cluster.
+
+    Without them SkyPilot 0.14 takes a small default for each GPU (sky/clouds/kubernetes.py).
+    """
+    if instance is None or cloud not in OWN_CLUSTERS.values():
+        return {}
+    asked: dict[str, int] = {}
+    if instance.vcpus is not None:
+        asked["cpus"] = max(1, int(instance.vcpus * PART_OF_JOBS))
+    if instance.memory_bytes is not None:
+        asked["memory"] = max(1, int(instance.memory_bytes / GIB * PART_OF_JOBS))
+    return asked
 
 
 def _order(tried: tuple[Place, ...], fallback: tuple[Place, ...]) -> dict[str, Any]:

@@ -36,7 +36,13 @@ from gpuplan.launcher.prepare.request import (
 from gpuplan.launcher.prepare.task.node_setup import setup_script
 from gpuplan.launcher.prepare.task.run_script import upload_lines
 from gpuplan.launcher.prepare.task.task import LONGEST_CLUSTER_NAME, cluster_name
-from gpuplan.launcher.skypilot.placement import SKYPILOT_NAMES, TPU_SLICES, hardware, places
+from gpuplan.launcher.skypilot.placement import (
+    SKYPILOT_NAMES,
+    TPU_SLICES,
+    hardware,
+    own_place,
+    places,
+)
 from gpuplan.planner.cost.data_cost import disk_gb
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -532,3 +538,21 @@ def test_a_clock_that_is_set_does_not_move_the_end_of_that_wait(tmp_path: Path, 
     said.chmod(0o755)
     done = waiting("sleep 2", wait_s=600, path=f"{tmp_path}:{os.defpath}")
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
+
+
+@pytest.mark.parametrize("name", ["kubernetes", "slurm", "ssh"])
+def test_a_node_of_a_cluster_is_asked_for_with_its_cores_and_memory(name: str) -> None:
+    known = load_catalogue().instances["aws", "p5.48xlarge"]
+    infra = {"kubernetes": "k8s", "slurm": "slurm/lab", "ssh": "ssh/attic"}[name]
+    plan = make_plan(offer=make_offer(provider="lab", accelerator="H100-80GB-SXM", usd_per_hour=1))
+    asked = LaunchRequest(infra=infra, shared="/mnt/nfs")
+    tried = (own_place(infra, plan, spot=False),)
+    resources = make_task(plan, asked, tried=tried, instance=known).config["resources"]
+    assert known.vcpus is not None and known.memory_bytes is not None
+    assert resources["cpus"] == int(known.vcpus * 0.9)
+    assert resources["memory"] == int(known.memory_bytes / 2**30 * 0.9)
+    unknown = known.model_copy(update={"vcpus": None, "memory_bytes": None})
+    nothing = make_task(plan, asked, tried=tried, instance=unknown).config["resources"]
+    assert not {"cpus", "memory"} & set(nothing)
+    bought = make_task(make_plan(), LaunchRequest(outputs=BUCKET), instance=known)
+    assert not {"cpus", "memory"} & set(bought.config["resources"])
