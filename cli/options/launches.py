@@ -92,8 +92,8 @@ def outcome_code(record: LaunchRecord) -> int:
 
 
 def is_projection(record: LaunchRecord) -> bool:
-    """Return whether the guard ended a launch because of its projection."""
-    return record.outcome == "guarded" and record.guard_why == "projection"
+    """Return whether the guard ended a launch because of its projection, whatever its cause."""
+    return record.outcome == "guarded" and record.guard_why in ("projection", "network")
 
 
 def left_running(context: LaunchContext, run: str) -> int:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from .network import NETWORK_FILE
 from .orders import Orders
 from .projection import Projected
 from .spending import Account, Attempt
@@ -24,8 +25,8 @@ STATE_FILE = "guard-state.json"
 ATTEMPTS_FILE = "guard-attempts.jsonl"
 FAILURE_FILE = "failure.json"
 RECORD_FILE = "record.json"
-LEFT_BEHIND = (".failed", FAILURE_FILE, "traceback.txt")
-"""What a failed runner has left: removed first, so that it is not taken for this attempt's."""
+LEFT_BEHIND = (".failed", FAILURE_FILE, "traceback.txt", NETWORK_FILE)
+"""What an earlier attempt has left: removed first, so that it is not taken for this one's."""
 STEP = "step-"
 CHECKPOINTS = f"checkpoints/{STEP}*/run.json"
 LOSS_ERROR = "LossNotFiniteError"
@@ -92,6 +93,7 @@ def state(
     step: int | None,
     projection: Projected | None,
     verdict: Verdict | None,
+    network: str | None = None,
 ) -> dict[str, Any]:
     """Return what the state file holds: the attempt's line, and what all attempts add up to."""
     so_far = account.so_far(paid_s, step, None if verdict is None else verdict.to_dict())
@@ -101,6 +103,7 @@ def state(
         "spent_usd": account.spent_usd(paid_s),
         "hours": account.hours(paid_s),
         "projection": None if projection is None else projection.to_dict(),
+        "network": network,
     }
 
 

@@ -21,6 +21,7 @@ from types import FrameType
 from . import folder
 from .command import Command
 from .handover import HAND_OVER
+from .network import NetworkSeen, count_interfaces, shortfall
 from .notice import Notices
 from .orders import Orders, OrdersError
 from .readings import boot_s
@@ -163,6 +164,11 @@ class Guard:
                 f"attempt {self._account.attempt} of this run;"
                 f" ${self._account.before_usd:,.2f} were spent before it"
             )
+        planned = self._orders.network
+        if planned is not None and planned.interfaces is not None:
+            less = shortfall(planned, NetworkSeen(interfaces=count_interfaces()))
+            if less is not None:
+                say(less)
         self._command_from_s = self._running_s()
         problem = self._command.start()
         if problem is not None:
@@ -295,6 +301,9 @@ class Guard:
             step=step,
             projection=self._session.projection,
             verdict=verdict,
+            network=None
+            if self._watch is None
+            else shortfall(self._orders.network, self._watch.reading.network),
         )
 
     def _loss_is_bad(self) -> bool:

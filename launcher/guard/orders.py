@@ -63,6 +63,16 @@ class HandOver:
 
 
 @dataclass(frozen=True)
+class NetworkOrders:
+    """What the plan counts on between nodes: network.py. None is not known."""
+
+    interfaces: int | None = None
+    """Of each node."""
+    bytes_per_s: float | None = None
+    """Bus bandwidth of an all-reduce over all of them."""
+
+
+@dataclass(frozen=True)
 class TimerOrders:
     """When a machine ends itself, if nothing else has ended it: limits.py, timer.py."""
 
@@ -133,6 +143,8 @@ class Orders:
     """When the run moves to on-demand machines; None keeps it on those it has."""
     notices: bool = False
     """Whether the machines may be spot ones, of which clouds give notice: notice.py."""
+    network: NetworkOrders | None = None
+    """What was planned between several nodes; None for one."""
     timer: TimerOrders | None = None
     """When the machine ends itself; None where it does not."""
     poll_s: float = 2.0
@@ -197,12 +209,14 @@ class Orders:
                 raise OrdersError("no JSON object")
             busy, projection = values.get("min_gpu_utilization"), values.get("projection")
             handed, timer = values.get("hand_over"), values.get("timer")
+            network = values.get("network")
             orders = cls(
                 **{
                     **values,
                     "min_gpu_utilization": None if busy is None else Busy(**busy),
                     "projection": None if projection is None else ProjectionOrders(**projection),
                     "hand_over": None if handed is None else HandOver(**handed),
+                    "network": None if network is None else NetworkOrders(**network),
                     "timer": None if timer is None else _timer(timer),
                 }
             )
@@ -246,6 +260,9 @@ def _check(orders: Orders) -> None:
     if orders.hand_over is not None:
         for name, value in asdict(orders.hand_over).items():
             _number(f"{name} of the hand-over", value)
+    if orders.network is not None:
+        for name, value in asdict(orders.network).items():
+            _number(f"{name} of the network", value, may_be_none=True)
     if orders.timer is not None:
         _check_timer(orders.timer)
     for name in POSITIVE:

@@ -122,7 +122,7 @@ class Session:
         if wanted is not None and self.projection is None:
             self._project(paid_s, reading, least=wanted.steps)
             if self.projection is not None:
-                verdict = verdicts.projected(self._orders, self.projection)
+                verdict = verdicts.projected(self._orders, self.projection, reading)
         return verdict or verdicts.unhealthy(self._orders, reading, running_s=running_s)
 
     def _project(self, paid_s: float, reading: Reading, *, least: int) -> None:

@@ -8,7 +8,9 @@
     hand-over     0            it continues on on-demand machines
     signal        128 + n      it was stopped from outside: cancelled, preempted, a node failed
     notice        143          its cloud is about to take a machine away: it goes on elsewhere
-    max-cost, max-hours, deadline, projection, utilization, heartbeat    4
+    max-cost, max-hours, deadline, projection, network, utilization, heartbeat    4
+
+`network` is a projection above what was estimated, on nodes whose network is not the planned one.
 
 With a task that follows (stage.py) only a hand-over ends with 0; else it is `OVER`.
 
@@ -25,6 +27,7 @@ import signal
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .network import NetworkSeen, shortfall
 from .notice import Notice
 from .orders import SECONDS_PER_HOUR, Orders
 from .projection import Projected
@@ -80,6 +83,8 @@ class Reading:
     """When there last was a line of metrics or a heartbeat."""
     busy: float | None = None
     """How busy the devices were on average over the time that the orders say; None: too early."""
+    network: NetworkSeen = NetworkSeen()
+    """What was seen of the network between nodes."""
 
 
 def wind_down_s(orders: Orders, reading: Reading) -> float:
@@ -184,13 +189,16 @@ def _silent(orders: Orders, reading: Reading, running_s: float) -> Verdict | Non
     return Verdict("heartbeat", f"No sign of life for {quiet_s / 60:.0f} minutes.", STOPPED)
 
 
-def projected(orders: Orders, projection: Projected) -> Verdict | None:
-    """Return the verdict on a projection; None goes on."""
+def projected(orders: Orders, projection: Projected, reading: Reading) -> Verdict | None:
+    """Return the verdict on a projection; None goes on. Slow steps have their cause in the name."""
     if orders.smoke:
         return Verdict("smoke", projection.text, 0)
     wanted = orders.projection
     is_above = projection.outcome.startswith("above")
     if is_above and wanted is not None and wanted.action != "continue":
+        network = shortfall(orders.network, reading.network)
+        if network is not None:
+            return Verdict("network", f"{projection.text} {network}", STOPPED)
         return Verdict("projection", projection.text, STOPPED)
     return None
 

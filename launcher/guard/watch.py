@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from . import folder
+from .network import count_interfaces, read_network
 from .orders import Orders, ProjectionOrders
 from .readings import HEARTBEATS, METRICS_FILE, Devices, Heartbeats, Metrics
 from .verdicts import Reading
@@ -43,6 +44,8 @@ class Watch:
         self._heartbeats = Heartbeats(out / HEARTBEATS)
         busy = orders.min_gpu_utilization
         self._devices = None if busy is None else Devices(busy)
+        counted = orders.network is not None and orders.network.interfaces is not None
+        self._interfaces = count_interfaces() if counted else None
         self._over = threading.Event()
         self._problem = ""
         self._wrote_s = -math.inf
@@ -92,6 +95,7 @@ class Watch:
             loss_bad_since_s=metrics.loss_bad_since_s,
             alive_at_s=max(alive, default=None),
             busy=busy,
+            network=read_network(self._out, self._interfaces),
         )
 
     def _write(self) -> None:

@@ -34,7 +34,7 @@ from ..guard.orders import Orders
 from ..labels import slug, with_store
 from ..runner.input.amount import amount_words
 from ..runner.job import Job, write_atomically
-from ..skypilot.interfaces import Interfaces, interface_notes, interfaces_of
+from ..skypilot.interfaces import Interfaces, interface_notes
 from ..skypilot.placement import Place
 from ..skypilot.prices import PriceDifference
 from ..skypilot.reservations import (
@@ -64,6 +64,7 @@ from .project import Project
 from .request import LaunchRequest
 from .task.guard_config import orders
 from .task.job import launch_job
+from .task.network_plan import asked_interfaces, network_orders, with_network
 from .task.task import Task, build_task
 from .wanted_torch import refuse_torch
 
@@ -216,15 +217,7 @@ def prepare(
     reservation = held_reservation(plan.offer, catalogue)
     _refuse_machines(plan, machines, reservation, now=now())
     request = machines.request
-    managed = request.buys_spot(plan)
-    interfaces = interfaces_of(
-        plan,
-        (*machines.places, *machines.fallback),
-        catalogue,
-        public_ips=request.public_ips,
-        managed=managed,
-        settings=request.aws,
-    )
+    interfaces = asked_interfaces(plan, machines, catalogue)
     in_reservation = sky_config(reservation, machines.places) is not None
     run_id = f"{_name(spec, request)}-{now():%Y%m%d-%H%M%S}-{unique()}"
     task = build_task(
@@ -254,6 +247,7 @@ def prepare(
     )
     held = held_to_terms(held, machines)
     job, data = _trained(given, spec, project, task, machines, run_id)
+    held, job = with_network(held, job, network_orders(plan, catalogue, interfaces))
     billing = catalogue.providers.get(plan.offer.provider)
     always = _always(spec, project, request)
     return Prepared(
@@ -280,7 +274,7 @@ def prepare(
             *machines.late,
             *launch_notes(plan, machines, held, billing=billing, in_reservation=in_reservation),
             *(reservation_notes(reservation) if in_reservation else ()),
-            *interface_notes(interfaces, managed=managed),
+            *interface_notes(interfaces, managed=request.buys_spot(plan)),
         ),
         upload=measure(project.workdir, always),
         always=always,

@@ -95,6 +95,10 @@ class Job:
     """All nodes."""
     one_copy: bool | None = None
     """Whether only the first process builds the model; None: where host memory asks for it."""
+    network_bytes_per_s: float | None = None
+    """Bus bandwidth between nodes that the plan counts on; None: the network is not looked at."""
+    network_check_s: float = 10.0
+    """How long its all-reduces are timed before the first step."""
     run_id: str = ""
     commit: str | None = None
     """Of the repository that the model file lies in; None where that is not known."""

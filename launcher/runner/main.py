@@ -46,11 +46,13 @@ def run(job: Job) -> None:
     from .checkpoint.checkpoint import Checkpoints
     from .input.data_words import data_words, fixed_words, refuse_no_data
     from .loop import train
+    from .network_check import check_network, nccl_log
     from .processes import joined
     from .reporting.metrics import say
     from .reporting.record import leave_record
 
-    with joined(job.device, job.timeout_s) as processes:
+    with nccl_log(job) as log, joined(job.device, job.timeout_s) as processes:
+        check_network(job, processes, log)
         workload = load_workload(job.spec)
         refuse_no_data(workload, synthetic=job.synthetic, needs_dataset=job.needs_dataset)
         if processes.is_first and PARENT_VARIABLE not in os.environ:

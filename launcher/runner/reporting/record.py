@@ -7,6 +7,7 @@ import os
 import statistics
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ from ..outcome import Outcome
 from ..processes import Processes
 
 RECORD_FILE = "record.json"
+NETWORK_FILE = "network.json"
+"""Of `network_check.py`."""
 MEASURED = (
     "measured",
     "measured_parts_s",
@@ -37,9 +40,20 @@ def leave_record(
     peaks = _peaks(processes)
     if processes.is_first:
         record = run_record(job, workload, trainer, processes, outcome, peaks)
+        network = _json(job.out_dir / NETWORK_FILE)
+        if network.get("run_id") == job.run_id:
+            record["network"] = {key: network[key] for key in network if key != "run_id"}
         if outcome.last_loss is None:
             record |= _measured_before(job, outcome.step)
         write_atomically(job.out_dir / RECORD_FILE, json.dumps(record) + "\n")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def run_record(
