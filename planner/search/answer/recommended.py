@@ -294,11 +294,17 @@ def _against(plan: Plan, cheapest: Plan, gap: float) -> str:
     if gap < 1:
         return f"{gap * 100:.0f} % above the cheapest, {advantage}"
     more = (cost_of(plan) or 0.0) - (cost_of(cheapest) or 0.0)
-    hours = _hours(cheapest)
-    takes = f"{hours:.0f} h" if hours < 2 * HOURS_PER_DAY else f"{hours / HOURS_PER_DAY:.0f} days"
-    takes = f"{hours:.1f} h" if hours < 5 else takes
+    takes = _takes(_hours(cheapest))
     dollars = f"${more:,.0f}" if more >= 5 else f"${more:.2f}"
     return f"{advantage}, for {dollars} more than the cheapest, which takes {takes}"
+
+
+def _takes(hours: float) -> str:
+    if hours < 1:
+        return f"{hours * SECONDS_PER_HOUR / 60:.0f} min"
+    if hours < 5:
+        return f"{hours:.1f} h"
+    return f"{hours:.0f} h" if hours < 2 * HOURS_PER_DAY else f"{hours / HOURS_PER_DAY:.0f} days"
 
 
 def _advantage(plan: Plan, cheapest: Plan) -> str:
@@ -312,6 +318,8 @@ def _advantage(plan: Plan, cheapest: Plan) -> str:
         return "usually had without a reservation"
     if keeps_limits(plan) > keeps_limits(cheapest) + SURER:
         return "surer to keep to what is allowed"
+    if cheapest.needs_build is not None and plan.needs_build is None:
+        return "runs with the torch that pip brings"
     return "on fewer nodes" if plan.nodes < cheapest.nodes else "as fast"
 
 

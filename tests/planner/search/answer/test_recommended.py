@@ -68,6 +68,16 @@ def test_another_build_of_torch_must_be_worth_the_quarter_of_an_hour_it_takes() 
     """Cents are not worth to look whether all that a file imports is to be had for ROCm."""
     other, usual = plan(0.6, 0.3, needs_build="other"), plan(0.5, 0.6, position=2)
     assert chosen(other, usual)[0] is usual
+    # As fast, and a little dearer: what is left is the build.
+    best, reason = chosen(plan(0.5, 0.3, needs_build="other"), plan(0.7, 0.3, position=2))
+    assert best.position == 2
+    assert reason.startswith("40 % above the cheapest, runs with the torch that pip brings; ")
+
+
+def test_a_cheapest_plan_of_minutes_is_told_in_minutes() -> None:
+    best, reason = chosen(plan(0.05, 0.3, needs_build="other"), plan(0.2, 0.29, position=2))
+    assert best.position == 2
+    assert "for $0.15 more than the cheapest, which takes 28 min" in reason
     large = plan(600, 30.0, needs_build="other"), plan(700, 30.0, position=2)
     assert chosen(*large)[0] is large[0]
 
