@@ -15,10 +15,9 @@ from ....planner.plan.plan import Plan
 from ..text.columns import Align, aligned, column_widths, packed
 from ..text.grid import Column, Grid, markdown_table
 from ..text.wording import describe_cost, per_million
-from .csv import csv_cell
+from .csv import ASKED_COLUMNS, asked_cells, csv_cell
 
 NONE_KEPT = "No estimate is kept yet. Next: gpuplan estimate model.py --tokens 10B"
-ASKED_COLUMNS = ("generated_at", "model", "parameters", "question", "limits")
 MARKDOWN_COLUMNS = [Column(name) for name in ("plan", "rent", "on", "time and cost", "layout")]
 ALIGNS: tuple[Align, ...] = ("left", "left", "left")
 
@@ -42,13 +41,7 @@ def render_kept_csv(estimates: Sequence[Estimate]) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([*ASKED_COLUMNS, *Plan.columns()])
     for estimate in estimates:
-        asked = [
-            estimate.generated_at,
-            estimate.workload.name,
-            estimate.workload.parameters,
-            " · ".join(estimate.asked_text),
-            " · ".join(estimate.limits_text),
-        ]
+        asked = asked_cells(estimate)
         for row in estimate.rows():
             writer.writerow([*asked, *(csv_cell(value) for value in row.values())])
     return stream.getvalue()

@@ -296,6 +296,16 @@ def test_csv_has_the_same_columns_whatever_the_plans() -> None:
     assert heading == render_csv(make_ranked_estimate()).splitlines()[:1]
 
 
+def test_each_row_of_csv_says_what_it_answers() -> None:
+    answer = make_ranked_estimate()
+    rows = list(csv.DictReader(io.StringIO(render_csv(answer))))
+    assert tuple(rows[0])[: len(answer.columns())] == answer.columns()
+    for row in rows:
+        assert row["question"] == " · ".join(answer.asked_text)
+        assert row["limits"] == " · ".join(answer.limits_text)
+        assert row["model"] == answer.workload.name
+
+
 def test_csv_and_json_agree() -> None:
     answer = make_ranked_estimate()
     plans = json.loads(answer.model_dump_json())["plans"]
