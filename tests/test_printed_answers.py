@@ -19,7 +19,7 @@ ROW = re.compile(r"…?≈?\s*\d+  (?P<rent>\S.*?\S)  ")
 AMOUNT = re.compile(r"(?P<number>\d[\d.,]*)(?P<unit> ?(?:days|min|[MkBdh]\b)|)")
 UNITS = {"k": 1e3, "M": 1e6, "B": 1e9, "min": 1 / 60, "h": 1.0, "d": 24.0, "days": 24.0}
 NEAR = 0.25
-"""Predictions move by a few percent with every measurement that is added, and dollars are rounded to
+"""Predictions move by a few percent with each measurement that is added; dollars are rounded to
 tens."""
 RELATIONS = re.compile(r"% above|times as fast|plans fit|others|Next: |than the cheapest")
 """What hangs on two plans or on how many there are, or is an id: said in the same words only."""
