@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -17,6 +17,7 @@ from ..offload.host_copies import NOTHING
 from ..offload.host_memory import host_memory_note, ordered
 from ..plan.layout import Layout
 from ..plan.plan import SCHEMA_VERSION, EstimatedHostMemory, EstimatedMemory, MemoryBreakdown
+from ..plan.question import MOST_OOM
 from ..plan.setup import Setup
 from ..software.frozen_base import why_not_kept
 from ..software.stack import casts_layers
@@ -48,7 +49,8 @@ class FitsAnswer(FrozenModel):
     micro_batch: int
     """The micro-batch that was asked for, else the default of the file's `make_batch`, else 1."""
     largest_micro_batch: int | None
-    """Largest micro-batch that fits; None when not even one sample does."""
+    """Largest micro-batch that fits as safely as a recommended plan must, else the largest that
+    likely fits; None when not even one sample does."""
     peak_memory_bytes: EstimatedMemory
     memory_breakdown_bytes: MemoryBreakdown
     spare_bytes: float
@@ -63,6 +65,13 @@ class FitsAnswer(FrozenModel):
     """How parameters that are not trained are kept; None as `precision` keeps those that are."""
     micro_batch_source: MicroBatchSource = "option"
     """Where `micro_batch` is from; "default" is 1, where the file names none either."""
+    p_oom: float = 0.0
+    """Chance of running out of memory, from 0 to 1."""
+
+    @property
+    def is_risky(self) -> bool:
+        """Whether it fits with a larger chance of running out than a recommended plan may have."""
+        return self.fits and self.p_oom > MOST_OOM
 
 
 def fits(
@@ -118,13 +127,18 @@ def fits(
         peak_memory_bytes=peak,
         memory_breakdown_bytes=prediction.memory_breakdown_bytes,
         spare_bytes=peak.capacity - peak.value,
-        remedies=() if prediction.fits else tuple(_remedies(question, setup)),
+        remedies=() if _is_safe(prediction) else tuple(_remedies(question, setup)),
         notes=(*memory_notes(accelerator, peak), *_host_notes(prediction, setup)),
         offloaded=ordered(offload),
         host_memory_bytes=prediction.host_memory_bytes,
         frozen_precision=frozen_precision,
         micro_batch_source=_micro_batch_source(profile, micro_batch),
+        p_oom=prediction.p_oom,
     )
+
+
+def _is_safe(prediction: Prediction) -> bool:
+    return prediction.fits and prediction.p_oom <= MOST_OOM
 
 
 def _micro_batch_source(profile: Profile, asked: int | None) -> MicroBatchSource:
@@ -169,22 +183,28 @@ class _Question:
         )
 
     def largest(self, setup: Setup) -> int | None:
-        """Return the largest micro-batch that fits, by bisection; None if one does not."""
+        """Return the largest micro-batch that fits safely, else likely; None if one does not."""
 
-        def fit(size: int) -> bool:
-            return self.ask(replace(setup, micro_batch=size)).fits
+        def asked(size: int) -> Prediction:
+            return self.ask(replace(setup, micro_batch=size))
 
-        if not fit(1):
-            return None
-        low, high = 1, 2
-        while fit(high):
-            low, high = high, high * 2
-            if high > LARGEST_TRIED:
-                return low
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fit(middle) else (low, middle)
-        return low
+        safe = _largest(lambda size: _is_safe(asked(size)))
+        return safe or _largest(lambda size: asked(size).fits)
+
+
+def _largest(fits: Callable[[int], bool]) -> int | None:
+    """Return the largest size that fits, by bisection; None if 1 does not."""
+    if not fits(1):
+        return None
+    low, high = 1, 2
+    while fits(high):
+        low, high = high, high * 2
+        if high > LARGEST_TRIED:
+            return low
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
 SHARDS_TRIED = (2, 4, 8, 16, 32, 64)
@@ -192,7 +212,7 @@ LIGHTER_OPTIMIZERS = ("adamw8bit", "adafactor")
 
 
 def _remedies(question: _Question, setup: Setup) -> Iterator[Remedy]:
-    """Yield changes that make it fit: each by itself, or the mildest combination of them."""
+    """Yield changes that make it fit safely: each by itself, or the mildest combination of them."""
     single = [
         r for text, changed in _changes(question, setup) if (r := _try(question, text, changed))
     ]
@@ -215,7 +235,7 @@ def _try(
     if not question.cache.holds(setup.precision, autocast=autocast):
         return None
     prediction = question.ask(setup, cache=cache)
-    if not prediction.fits:
+    if not _is_safe(prediction):
         return None
     peak_bytes = prediction.peak_memory_bytes.value
     return Remedy(text=text, peak_bytes=peak_bytes, micro_batch=setup.micro_batch)

@@ -31,7 +31,7 @@ BETWEEN_FACTS = "   "
 NEXT_SEPARATORS = ("   ·   ", "  ·  ")
 BANDWIDTH_MARK = "bw: share of memory bandwidth, which bounds the step"
 LOWER_BOUND_MARK = "≥: a price beside it is not known"
-DATASET_MARK = "cost: with the data set"
+DATASET_MARK = "cost: with the data set where its price is known"
 NOT_RUN = "gpuplan cannot run it (gpuplan show)"
 NOT_COUNTED = "not in these sums: disks, storage, egress (gpuplan show)"
 

@@ -140,9 +140,10 @@ def speed_items(plan: Plan) -> list[str]:
     if plan.bandwidth_text is not None:
         speed.append(f"bound by memory traffic: {plan.bandwidth_text}")
     elif plan.mfu is not None:
-        speed.append(f"MFU {format_share(plan.mfu)}")
-    if plan.bandwidth_text is None and format_share(plan.hfu) != format_share(plan.mfu):
-        speed.append(f"HFU {format_share(plan.hfu)}")
+        speed.append(f"MFU {format_part(plan.mfu)}")
+    differs = format_share(plan.hfu) != format_share(plan.mfu)
+    if plan.bandwidth_text is None and plan.hfu is not None and differs:
+        speed.append(f"HFU {format_part(plan.hfu)}")
     return speed
 
 

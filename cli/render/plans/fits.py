@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from ....catalog.text.quantity import format_gib, format_samples
+from ....catalog.text.quantity import format_gib, format_part, format_samples
 from ..text.columns import packed
 from .explain import memory_bars
 
@@ -19,7 +19,7 @@ def render_fits(answer: FitsAnswer, *, width: int) -> list[Text]:
     """Return the answer as lines; the first word is Yes or No."""
     lines = [*_verdict(answer, width), *_largest(answer), Text()]
     lines += memory_bars(answer.peak_memory_bytes, answer.memory_breakdown_bytes, width)
-    if not answer.fits:
+    if answer.is_risky or not answer.fits:
         lines += [Text(), *_remedies(answer)]
     if answer.notes:
         lines.append(Text())
@@ -37,7 +37,12 @@ def _verdict(answer: FitsAnswer, width: int) -> Iterator[Text]:
     if answer.fits:
         word, style, rest = "Yes", "bold green", "to spare"
     facts = f", it takes {size} on {answer.accelerator}: {difference} {rest}."
-    yield Text.assemble((word, style), facts)
+    yield Text.assemble((word, "bold yellow" if answer.is_risky else style), facts)
+    if answer.is_risky:
+        chance = format_part(answer.p_oom)
+        yield Text(
+            f"It runs out of memory with a chance of {chance}: the peak is not known better."
+        )
     source = answer.micro_batch_source
     how = [
         f"{format_samples(answer.micro_batch)} per accelerator{_MICRO_BATCH_FROM[source]}",
@@ -68,9 +73,13 @@ def _largest(answer: FitsAnswer) -> Iterator[Text]:
 
 def _remedies(answer: FitsAnswer) -> Iterator[Text]:
     if not answer.remedies:
-        yield Text("Nothing that was tried makes it fit here; see `gpuplan estimate` for others.")
+        surely = "" if not answer.is_risky else "more surely "
+        yield Text(
+            f"Nothing that was tried makes it fit {surely}here; see `gpuplan estimate` for others."
+        )
         return
-    yield Text("It would fit with any one of", style="bold")
+    how = "more surely with" if answer.is_risky else "with"
+    yield Text(f"It would fit {how} any one of", style="bold")
     widest = max(len(remedy.text) for remedy in answer.remedies)
     for remedy in answer.remedies:
         peak = format_gib(remedy.peak_bytes)

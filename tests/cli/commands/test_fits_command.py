@@ -81,6 +81,18 @@ def test_the_answer_in_words(fits: bool, golden: Callable[[Path, str], None]) ->
     golden(GOLDEN / f"fits-{'yes' if fits else 'no'}.txt", text)
 
 
+def test_a_yes_that_is_a_toss_of_a_coin_says_so_and_what_is_surer() -> None:
+    remedy = Remedy(text="--micro-batch 3", peak_bytes=36.5 * GIB, micro_batch=3)
+    answer = make_answer(fits=True, p_oom=0.43, remedies=(remedy,), largest_micro_batch=3)
+    lines = render_fits(answer, width=80)
+    text = to_text(lines, colour=False)
+    assert text.split()[0] == "Yes," and max(line.cell_len for line in lines) <= 80
+    assert "with a chance of 43 %" in text
+    assert "It would fit more surely with any one of\n  --micro-batch 3 " in text
+    none = to_text(render_fits(make_answer(fits=True, p_oom=0.43), width=100), colour=False)
+    assert "Nothing that was tried makes it fit more surely here" in none
+
+
 def test_when_nothing_helps_it_says_so() -> None:
     answer = make_answer(fits=False, remedies=(), largest_micro_batch=None)
     text = to_text(render_fits(answer, width=100), colour=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuplan.catalog.snapshot import load_catalogue
-from gpuplan.planner.predict.fits import fits
+from gpuplan.planner.predict.fits import FitsAnswer, fits
 from gpuplan.profiles.profile import Profile
 
 
@@ -22,3 +22,24 @@ def test_the_micro_batch_is_the_one_asked_for_else_the_files_own(
     assert (answer.micro_batch, answer.micro_batch_source) == (taken, source)
     same = fits(profile, device, precision="fp32", micro_batch=taken)
     assert answer.peak_memory_bytes == same.peak_memory_bytes
+
+
+def test_what_may_run_out_of_memory_is_neither_the_largest_nor_a_remedy(
+    small_decoder: Profile,
+) -> None:
+    """181 samples were called the largest that fit, with half a chance of running out."""
+    device = load_catalogue().accelerators["A100-40GB-SXM"]
+
+    def asked(size: int) -> FitsAnswer:
+        return fits(small_decoder, device, precision="bf16-amp", micro_batch=size)
+
+    largest = asked(1).largest_micro_batch
+    assert largest is not None and not asked(largest).is_risky and asked(largest).remedies == ()
+    coin = largest
+    while asked(coin).fits:
+        coin += max(1, largest // 100)
+    coin -= max(1, largest // 100)
+    tossed = asked(coin)
+    assert tossed.fits and tossed.is_risky and tossed.p_oom > 0.1
+    assert tossed.largest_micro_batch == largest
+    assert f"--micro-batch {largest}" in [one.text for one in tossed.remedies]
