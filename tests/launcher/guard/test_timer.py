@@ -34,6 +34,20 @@ SAVES = "trap 'echo saved >{0}; exit 0' TERM; echo up >{1}; while :; do sleep 0.
 """A run that writes a checkpoint when it is asked to end."""
 
 
+SET_CLOCK = """#!{python} -ES
+import runpy, sys, time
+from pathlib import Path
+
+def now(clock=time.time):
+    return clock() + float(Path({clock!r}).read_text())
+
+time.time = now
+sys.argv = sys.argv[3:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""A Python for which the clock of this machine is set by a file, seconds."""
+
+
 class Timed(Node):
     """A node whose power-off writes a line into `off`."""
 
@@ -202,6 +216,29 @@ def test_a_run_keeps_its_machine_and_without_one_it_goes(node: Timed) -> None:
     run.wait()
     wait(node.off.exists, "it was not powered off")
     assert "neither set-up nor a run was in progress" in node.log.read_text()
+
+
+@pytest.mark.parametrize("days", [3, -3])
+def test_a_clock_that_is_set_ends_no_machine_and_keeps_none(node: Timed, days: int) -> None:
+    clock = node.home / "clock"
+    clock.write_text("0")
+    python = node.bin / "python-set"
+    python.write_text(SET_CLOCK.format(python=sys.executable, clock=str(clock)))
+    python.chmod(0o755)
+    limits = {"max_hours": 1.0, "grace_s": 0.0, "deadline_s": time.time() + HOURS_S}
+    node.timer(orders=limits, unowned_s=1.0)
+    # A guard under the same clock, which holds the same limits.
+    words = [str(python), "-E", "-S", str(node.home / "gpuplan-job" / GUARD), node.path, "--"]
+    guard = subprocess.Popen([*words, "sh", "-c", "sleep 600"], env=node.environment())
+    wait(lambda: started_with(node.path, "--"), "no guard")
+    node.begin(1 << 30, python=str(python))
+    node.timer_pid()
+    clock.write_text(str(days * 86400.0))
+    time.sleep(1.5)
+    assert guard.poll() is None and not node.off.exists(), "a limit was taken for reached"
+    guard.terminate()
+    guard.wait(WITHIN_S)
+    wait(node.off.exists, "it was not powered off")
 
 
 @pytest.mark.parametrize("place", [AZURE, "", "{}"])
