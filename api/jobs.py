@@ -159,7 +159,8 @@ def launch(
     Args:
         plan: As for `run`; None: the recommended one of the last estimate made in this folder. One
             of an estimate that was not kept (`keep`) does not say its model: give it too.
-        request: How; a place for results must be given.
+        request: How; a place for results must be given. Without a limit on the cost or a deadline,
+            those of the plan's estimate hold.
         model: The model, where the plan does not say; it must be the one it was made for.
         params: Values for the functions of the file, for such a model.
         inputs: Shapes of the tensors of a plain module, for such a model.
@@ -186,6 +187,7 @@ def launch(
 
     from ..launcher.prepare import plan_choice, project
     from ..launcher.prepare import prepare as launching
+    from ..launcher.prepare.estimate_limits import with_estimate_limits
     from ..launcher.prepare.money.own_terms import at_own_terms
     from ..launcher.prepare.money.project_money import held_to_project
     from ..launcher.prepare.request import LaunchRequest
@@ -215,6 +217,7 @@ def launch(
         given = at_own_terms(given, catalogue, pricebook)
     if replan:
         given = _replanned(given, request, named=plan is not None)
+    request = with_estimate_limits(given, request, now=utc())
     spec = _model_of(given, request, model, params=params, inputs=inputs)
     root = workdir or project.default_workdir(None if spec is None else spec.path, folder)
     prepared = launching.prepare(

@@ -133,7 +133,10 @@ def start(
     refuse_unreachable(prepared.interfaces, has_plugin=shutil.which(PLUGIN) is not None)
     context.engine.ready()
     # Again, as the question to rent may have stood for hours.
-    refuse_past_deadline(prepared.cost, prepared.request.deadline, now=context.now())
+    asked = prepared.request
+    refuse_past_deadline(
+        prepared.cost, asked.deadline, now=context.now(), source=asked.deadline_source
+    )
     limits = replace(limits or SpendingLimits(), file=prepared.project_file)
     if limits.any:
         prepared = held_to_reservation(prepared)

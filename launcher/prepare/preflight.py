@@ -79,15 +79,15 @@ def refuse_over_budget(cost: LaunchCost, guard: GuardRequest) -> None:
     if limit is not None and term_usd is not None and term_usd > limit:
         raise LimitError(
             f"The term that these machines are priced for costs ${term_usd:,.2f}, used or not, more"
-            f" than --max-cost ${limit:,.2f}; no guard ends that.",
+            f" than {_limit(guard)}; no guard ends that.",
             fix="state its `count` under `reserved:` of the pricebook if you hold it already, or"
             " choose a plan on demand, or allow more.",
         )
     if limit is not None and cost.usd_expected is not None and cost.usd_expected > limit:
         raise LimitError(
-            f"This is expected to cost ${cost.usd_expected:,.2f}, more than --max-cost"
-            f" ${limit:,.2f} (at worst: ${cost.usd_worst:,.2f}).",
-            fix="choose a cheaper plan, fewer steps or --spot, or allow more.",
+            f"This is expected to cost ${cost.usd_expected:,.2f}, more than"
+            f" {_limit(guard)} (at worst: ${cost.usd_worst:,.2f}).",
+            fix="choose a cheaper plan, fewer steps or --spot, or allow more with --max-cost.",
         )
     hours = guard.max_hours
     if hours is not None and cost.hours_expected is not None and cost.hours_expected > hours:
@@ -98,8 +98,19 @@ def refuse_over_budget(cost: LaunchCost, guard: GuardRequest) -> None:
         )
 
 
-def refuse_past_deadline(cost: LaunchCost, deadline: datetime | None, *, now: datetime) -> None:
-    """Refuse a launch that is expected to end after its deadline.
+def _limit(guard: GuardRequest) -> str:
+    """Return the limit on the cost, with who set it."""
+    return f"{guard.max_cost_source} ${guard.max_cost_usd:,.2f}"
+
+
+def refuse_past_deadline(
+    cost: LaunchCost,
+    deadline: datetime | None,
+    *,
+    now: datetime,
+    source: str = "--deadline",
+) -> None:
+    """Refuse a launch that is expected to end after its deadline, which the source set.
 
     Raises:
         LimitError: it is.
@@ -109,9 +120,10 @@ def refuse_past_deadline(cost: LaunchCost, deadline: datetime | None, *, now: da
     left_hours = (deadline.astimezone() - now.astimezone()).total_seconds() / SECONDS_PER_HOUR
     if cost.hours_expected > left_hours:
         raise LimitError(
-            f"This is expected to take {cost.hours_expected:,.1f} hours, and --deadline is in"
+            f"This is expected to take {cost.hours_expected:,.1f} hours, and {source} is in"
             f" {max(left_hours, 0):,.2f} hours.",
-            fix="choose a faster plan (`gpuplan estimate --deadline`), or allow more time.",
+            fix="choose a faster plan (`gpuplan estimate --deadline`), or allow more time with"
+            " --deadline.",
         )
 
 

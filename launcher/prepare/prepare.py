@@ -296,7 +296,8 @@ def _refuse_machines(
     request = machines.request
     refuse_unmounted(machines.places[0].cloud, request)
     refuse_over_budget(machines.cost, request.guard)
-    refuse_past_deadline(machines.cost, request.deadline, now=now)
+    source = request.deadline_source
+    refuse_past_deadline(machines.cost, request.deadline, now=now, source=source)
     refuse_more_than_held(plan, reservation)
 
 

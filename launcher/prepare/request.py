@@ -74,6 +74,8 @@ class GuardRequest:
 
     max_cost_usd: Decimal | None = None
     """Limit on the cost of all attempts together, until the machines are torn down."""
+    max_cost_source: str = "--max-cost"
+    """Who set it, in words."""
     max_hours: float | None = None
     max_hourly_cost_usd: Decimal | None = None
     """Highest price an hour of all nodes; checked before anything is rented."""
@@ -103,6 +105,8 @@ class LaunchRequest:
     guard: GuardRequest = GuardRequest()
     deadline: datetime | None = None
     """When results must be there, with its time zone."""
+    deadline_source: str = "--deadline"
+    """Who set it, in words."""
     data: tuple[Mount, ...] = ()
     outputs: Mount | None = None
     shared: str | None = None

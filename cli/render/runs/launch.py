@@ -124,7 +124,11 @@ def _ends(prepared: Prepared) -> Iterator[str]:
         yield f"after its last step, {prepared.job.steps:,}"
     limits = []
     if guard.max_cost_usd is not None:
-        limits.append(f"before it costs {_usd(guard.max_cost_usd)}")
+        limits.append(f"before it costs {_usd(guard.max_cost_usd)}, {guard.max_cost_source}")
+    deadline = prepared.request.deadline
+    if deadline is not None:
+        local = deadline.astimezone()
+        limits.append(f"at {local:%Y-%m-%d %H:%M}, {prepared.request.deadline_source}")
     if guard.max_hours is not None:
         limits.append(f"before {guard.max_hours:g} hours")
     if guard.min_gpu_utilization is not None:

@@ -23,7 +23,7 @@ from gpuplan.launcher.store.estimates import Store
 from gpuplan.launcher.store.origin import origin_of
 from gpuplan.planner.plan.answer.answer_parts import CatalogueFacts
 from gpuplan.planner.plan.plan import Plan
-from gpuplan.planner.plan.question import Question
+from gpuplan.planner.plan.question import Money, Question
 from gpuplan.profiles.user_model.spec import parse_model_spec
 
 CANARY = "hf_canaryCanaryCanary0123456789"
@@ -107,6 +107,33 @@ def test_one_screen_says_what_it_costs_what_ends_it_and_where_results_land(
         " soon as they are up (if it cannot, it says so, and their disks stay billed until"
         " `gpuplan reconcile`).",
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ((), 0, "before it costs $60.00, the --budget of the estimate; at 20"),
+        (("--max-cost", "90"), 0, "before it costs $90.00, --max-cost; at 20"),
+        (("--deadline", "9h"), 0, ", --deadline; 15.0 min without a step"),
+        ((), 0, ", the --deadline of the estimate; 15.0 min without a step"),
+        (("--steps", "30000"), 4, "more than the --budget of the estimate $60.00"),
+    ],
+)
+def test_the_limits_of_the_estimate_hold_and_the_screen_says_whose_they_are(
+    options: tuple[str, ...], code: int, said: str, plan: Plan, engine: FakeEngine, capsys
+) -> None:
+    question = Question(money=Money(budget_usd=Decimal(60), deadline_s=8 * 3600.0))
+    spec = parse_model_spec("net.py", params={"width": 4})
+    kept = Store().newest_of(Path.cwd())
+    assert kept is not None
+    origin = origin_of(spec, question, folder=Path.cwd(), offers=None)
+    Store().keep(kept.estimate, inputs_hash="limited", origin=origin)
+    assert run(["launch", plan.id, *OUTPUTS, *options, "-y"]) == code
+    assert said in capsys.readouterr().err
+    if not options:
+        orders = json.loads(next(Path("gpuplan-launches").glob("*/job/guard.json")).read_text())
+        assert orders["max_cost_usd"] == 60.0
+        assert orders["deadline_s"] is not None
 
 
 def test_json_holds_the_promised_keys(plan: Plan, capsys) -> None:
