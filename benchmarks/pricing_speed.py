@@ -11,8 +11,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gpuplan.catalog.snapshot import load_catalogue
+from gpuplan.catalog.types import Provider
 from gpuplan.catalog.units import SECONDS_PER_HOUR
-from gpuplan.planner.goodput.expected_run import expected_run
+from gpuplan.planner.cost.billing import Lengths, mean_billed_us
+from gpuplan.planner.cost.paid_whole import MICROSECONDS_PER_SECOND
+from gpuplan.planner.goodput.expected_run import ExpectedRun, expected_run
 from gpuplan.planner.goodput.many_runs import ManyRuns, expected_runs
 from gpuplan.planner.plan.parts import Estimated, Stops
 
@@ -20,6 +24,9 @@ REPEATS = 5
 SINGLE = 500
 """Plans that are priced one after the other, with their distributions."""
 BUDGET_S = 0.5
+_SELLERS = load_catalogue().providers
+BILLED = {"second": _SELLERS["aws"], "ten minutes": _SELLERS["verda"], "hour": _SELLERS["vultr"]}
+"""Sellers by what they round up to."""
 
 
 def main() -> None:
@@ -32,6 +39,29 @@ def main() -> None:
     print(f"{count} plans at once: {min(times_s):.3f} s (budget {BUDGET_S:g} s)")
     single_s = _seconds(lambda: [_one(many, place) for place in range(min(SINGLE, count))])
     print(f"one plan with its distribution: {1e3 * single_s / min(SINGLE, count):.2f} ms")
+    bills = _bills(many, min(SINGLE, count))
+    for name, billing in BILLED.items():
+        bills_s = _seconds(lambda billing=billing: [_billed(one, billing) for one in bills])
+        print(f"its bill by the {name}: {1e6 * bills_s / len(bills):.1f} µs")
+
+
+def _bills(many: ManyRuns, count: int) -> list[tuple[int, Lengths]]:
+    """Return how long machines run and how that is spread, as a search knows it of candidates."""
+    found = expected_runs(many)
+    bills = []
+    for place in range(count):
+        run = _one(many, place)
+        mean_s = float(found.billed_s[place])
+        lengths = Lengths(
+            spread_s=run.high_s - run.low_s, stops=run.stops, chance_within=run.chance_within
+        )
+        bills.append((round(mean_s * MICROSECONDS_PER_SECOND), lengths))
+    return bills
+
+
+def _billed(bill: tuple[int, Lengths], billing: Provider) -> int:
+    mean_us, lengths = bill
+    return mean_billed_us(mean_us, billing, lengths)
 
 
 def _seconds(what: Callable[[], object]) -> float:
@@ -58,7 +88,7 @@ def _plans(count: int) -> ManyRuns:
     )
 
 
-def _one(many: ManyRuns, place: int) -> object:
+def _one(many: ManyRuns, place: int) -> ExpectedRun:
     seconds = float(many.training_s[place])
     stops = Stops(
         per_hour=many.per_hour[place],
