@@ -1,6 +1,7 @@
 """Plans as files of other tools: what the tools' parsers read, and what is refused."""
 
 import json
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -63,6 +64,25 @@ def test_torchrun_gets_a_script_that_a_shell_reads() -> None:
     assert found.text.startswith("#!/bin/sh\n# gpuplan ")
     assert "exec torchrun --standalone --nproc-per-node=8 train.py" in found.text
     assert "GPUPLAN_PLAN_GRAD_ACCUM=2" in found.text
+
+
+@pytest.mark.parametrize(("layout", "nodes"), [("fsdp8", 1), ("hsdp2x8", 2)])
+def test_torch_reads_what_a_script_starts(layout: str, nodes: int) -> None:
+    """With the parser of torchrun itself."""
+    from torch.distributed.run import get_args_parser
+
+    text = export(
+        job_of(make_plan(layout=layout, nodes=nodes), "-m pkg.train --lr 3e-4"), "torchrun"
+    ).text
+    (line,) = (
+        one for one in text.replace("\\\n", "").splitlines() if one.startswith("exec torchrun ")
+    )
+    words = shlex.split(line)
+    read = get_args_parser().parse_args(words[words.index("torchrun") + 1 :])
+    assert read.nproc_per_node == "8"
+    assert (read.nnodes, read.standalone) == (("2", False) if nodes > 1 else ("1:1", True))
+    assert (read.module, read.training_script) == (True, "pkg.train")
+    assert read.training_script_args == ["--lr", "3e-4"]
 
 
 def test_accelerate_gets_the_configuration_of_its_launch() -> None:
