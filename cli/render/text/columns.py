@@ -80,12 +80,15 @@ def packed(
     items: Iterable[str], *, width: int, indent: int, separator: str = SEPARATOR
 ) -> list[str]:
     """Return lines that hold the items whole, as many to a line as fit."""
-    margin = " " * indent
+    margin, tail = " " * indent, separator.rstrip(" ·")
     lines: list[str] = []
     current = ""
-    for item in items:
+    every = list(items)
+    for place, item in enumerate(every, start=1):
         longer = f"{current}{separator}{item}" if current else item
-        if current and indent + cell_len(longer) > width:
+        # What ends a line that others follow has to fit on it too.
+        ending = tail if place < len(every) else ""
+        if current and indent + cell_len(longer + ending) > width:
             lines.append(f"{margin}{current}{separator.rstrip()}".rstrip(" ·"))
             longer = item
         current = longer
