@@ -21,7 +21,7 @@ from gpuplan.profiles.records import RunRecord
 
 from .causes import cause_of
 from .day_before import day_before_part
-from .findings import CONVOLUTIONS, WHERE_INTERVALS_FAIL
+from .findings import CONVOLUTIONS, ONCE_A_STEP, WHERE_INTERVALS_FAIL
 from .groups import (
     LARGE_ENOUGH,
     MEAN_TARGETS,
@@ -134,6 +134,7 @@ def page(
             find_trends(records, evaluated["source"], groups),
             bias_by_precision(records, evaluated["source"], groups),
         ),
+        ONCE_A_STEP,
         regret_part(find_sweeps(records, evaluated["configuration"]), on_networks),
         published_best_part(),
         _one_device_part(evaluated, records),

@@ -32,6 +32,7 @@ from ..step.model_parallel_step import (
     slowest_stages,
     stage_counts_of,
 )
+from ..step.pipeline_bubble import covering_passes
 from .kept.model_cache import ModelCache
 from .setup import accumulation_bytes, recompute_policies, stack_facts
 
@@ -89,6 +90,7 @@ def split_parts(cache: ModelCache, site: Site, setup: Setup, these: Candidates) 
         step_overhead_s=stack.step_overhead_s,
         grad_accum=these.grad_accum,
         accumulation_s=curves.memory_bound_s(added_bytes, kind="optimizer"),
+        covering=covering_passes(these.pipeline, these.virtual_stages, these.grad_accum),
     )
     return _with_host(cache, site, setup, these, parts) if setup.offload else parts
 

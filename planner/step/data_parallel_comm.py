@@ -90,14 +90,30 @@ class Traffic:
     straggling: Array
     """Share of the computing time that ranks wait for the slowest of all."""
 
-    def exposed_s(self, forward_s: Array, backward_s: Array, grad_accum: Array) -> Array:
-        """Return [L, V] seconds by which the collectives lengthen one step of V variants."""
+    def exposed_s(
+        self,
+        forward_s: Array,
+        backward_s: Array,
+        grad_accum: Array,
+        *,
+        covering: Array | float = 1.0,
+    ) -> Array:
+        """Return [L, V] seconds by which the collectives lengthen one step of V variants.
+
+        Args:
+            forward_s: of one micro-batch.
+            backward_s: of one micro-batch.
+            grad_accum: micro-batches a step.
+            covering: passes of a micro-batch that what runs once a step can hide under
+                (`covering_passes`); what runs in every micro-batch hides under its own.
+        """
         share, cost = self.hiding_share, self.hiding_cost
+        once_a_step = np.where(self.backward_s + self.forward_s > 0, 1.0, covering)
         once = exposed_s(self.forward_s, self.forward_bare_s, forward_s, share=share, cost=cost)
         first = exposed_s(
             self.forward_s + self.first_forward_s,
             self.forward_bare_s,
-            forward_s,
+            once_a_step * forward_s,
             share=share,
             cost=cost,
         )
@@ -105,7 +121,7 @@ class Traffic:
         last = exposed_s(
             self.backward_s + self.last_backward_s,
             self.backward_bare_s + self.last_backward_bare_s,
-            backward_s,
+            once_a_step * backward_s,
             share=share,
             cost=cost,
         )

@@ -64,6 +64,7 @@ def step_times(
     grad_accum: Array,
     accumulation_s: Array | float = 0.0,
     keeps_gradients: bool = False,
+    covering: Array | float = 1.0,
 ) -> StepTimes:
     """Return the parts of one optimizer step on every rank, seconds.
 
@@ -75,6 +76,7 @@ def step_times(
         grad_accum: [L, V] micro-batches per step.
         accumulation_s: adding the gradients of a further micro-batch to those before it, [L, 1].
         keeps_gradients: whether the first micro-batch's are added to those of the step before.
+        covering: passes of a micro-batch that collectives of once a step can hide under.
     """
     compute = grad_accum * times.compute_s
     adding = (grad_accum - (0 if keeps_gradients else 1)) * accumulation_s
@@ -85,7 +87,9 @@ def step_times(
         memory_bound_s=memory,
         launch_s=busy - compute - memory + step_overhead_s,
         optimizer_s=optimizer_s + np.zeros_like(busy),
-        data_comm_exposed_s=traffic.exposed_s(times.forward_s, times.backward_s, grad_accum),
+        data_comm_exposed_s=traffic.exposed_s(
+            times.forward_s, times.backward_s, grad_accum, covering=covering
+        ),
     )
 
 

@@ -342,6 +342,7 @@ def hybrid_step_times(
     step_overhead_s: float,
     grad_accum: Array,
     accumulation_s: Array,
+    covering: Array,
 ) -> StepTimes:
     """Return the parts of one optimizer step: the slowest stage's, and what it waits for.
 
@@ -354,6 +355,7 @@ def hybrid_step_times(
         step_overhead_s: host work once a step.
         grad_accum: micro-batches per step.
         accumulation_s: adding the gradients of a further micro-batch to those before it.
+        covering: passes of a micro-batch that collectives of once a step can hide under.
     """
     parts = step_times(
         slowest,
@@ -362,6 +364,7 @@ def hybrid_step_times(
         step_overhead_s=step_overhead_s,
         grad_accum=grad_accum,
         accumulation_s=accumulation_s,
+        covering=covering,
     )
     exchanged = {name: grad_accum * seconds for name, seconds in communication.items()}
     return replace(
