@@ -167,6 +167,7 @@ def execute(prepared: Prepared, *, on_note: Note) -> RunResult:
         record = outcome(job, code=ended.code, stopped_by=stopped_by)
     except GpuplanError as error:
         _note_traceback(job, error, prepared.verbose, on_note)
+        _note_going_on(job, error, on_note)
         raise
     stopped = stopped_by if record.get("stopped") else None
     return _result(prepared, record, stopped_by=stopped)
@@ -200,6 +201,17 @@ def _note_traceback(job: Job, error: GpuplanError, verbose: bool, on_note: Note)
             path.read_text(encoding="utf-8").rstrip()
             if verbose
             else f"The whole traceback is in {run_folder.shown_path(path)}."
+        )
+
+
+def _note_going_on(job: Job, error: GpuplanError, on_note: Note) -> None:
+    """Say which command goes on, and from where, unless the error says it itself."""
+    kept = run_folder.checkpoints(job.checkpoints)[-1:]
+    if kept and "the same command continues" not in (error.fix or ""):
+        step, shown = run_folder.step_of(kept[0]), run_folder.shown_path(job.out_dir)
+        on_note(
+            f"The same command with --out-dir {shown} continues from the checkpoint of step"
+            f" {step:,}."
         )
 
 

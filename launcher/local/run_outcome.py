@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from typing import Any
 
@@ -39,7 +40,8 @@ def outcome(job: Job, *, code: int, stopped_by: int | None) -> dict[str, Any]:
         raise StoppedEarlyError(job, stopped_by)
     died = _died(job, death, code)
     # What another process said of it, if any, is about a connection that was lost.
-    write_failure(job.out_dir, died, rank=None if death is None else death[0])
+    with contextlib.suppress(OSError):  # A full disk is said by the process that met it.
+        write_failure(job.out_dir, died, rank=None if death is None else death[0])
     raise died
 
 
@@ -80,7 +82,7 @@ def _died(job: Job, death: tuple[int, int] | None, code: int) -> LostProcessErro
     if ended.get("agent_error"):
         said = f"The processes could not be started: {ended['agent_error']}."
     elif death is None:
-        said = f"The processes ended with exit code {code} and left no record."
+        said = f"{_who(ended)} with exit code {_code(ended, code)} and left no record."
     else:
         rank, number = death
         beat = read_json(job.out_dir / "heartbeats" / f"rank-{rank:05d}") or {}
@@ -94,6 +96,16 @@ def _died(job: Job, death: tuple[int, int] | None, code: int) -> LostProcessErro
         else f"; {shown_path(job.out_dir)} holds what the processes printed"
     )
     return LostProcessError(said, fix=f"{again}{why}.")
+
+
+def _who(ended: dict[str, Any]) -> str:
+    failures = ended.get("failures") or []
+    return f"Rank {failures[0]['rank']} ended" if failures else "The processes ended"
+
+
+def _code(ended: dict[str, Any], code: int) -> int:
+    failures = ended.get("failures") or []
+    return failures[0]["exit_code"] if failures else code
 
 
 def _kept(job: Job) -> str:

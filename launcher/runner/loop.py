@@ -105,6 +105,7 @@ class Loop:
         self._sampling = Sampling(self._job, self._workload, self._trainer, self._processes)
         self._contents = self._open_contents()
         self._outcome.step = self._resume()
+        self._heartbeat.beat(self._outcome.step, at_once=True)
         self._feed.open(self._place)
         if self._processes.is_first:
             self._feed.say_amount()

@@ -7,16 +7,19 @@ that failed.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ...catalog.errors import GpuplanError
 from ...catalog.files import write_atomically
 from ...profiles.user_model.failures import describe_failure
 from .job import Job, read_job
-from .reporting.failure import write_failure
 
 PARENT_VARIABLE = "GPUPLAN_RUN"
 """Set by `gpuplan run`, which waits for the processes and tells the failure itself."""
@@ -48,10 +51,12 @@ def run(job: Job) -> None:
     from .loop import train
     from .network_check import check_network, nccl_log
     from .processes import joined
+    from .reporting.lost_rank import forget_wait
     from .reporting.metrics import say
     from .reporting.record import leave_record
 
-    with nccl_log(job) as log, joined(job.device, job.timeout_s) as processes:
+    forget_wait(job)
+    with nccl_log(job) as log, joined(job.device, job.timeout_s) as processes, _telling():
         check_network(job, processes, log)
         workload = load_workload(job.spec)
         refuse_no_data(workload, synthetic=job.synthetic, needs_dataset=job.needs_dataset)
@@ -67,19 +72,45 @@ def run(job: Job) -> None:
         leave_record(job, workload, trainer, processes, outcome)
 
 
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Let a process that fails say why, though it is told to end since another one has failed."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(ValueError):  # Not in the main thread.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise
+
+
 def fail(job: Job, error: BaseException) -> int:
     """Say what went wrong, once for all processes; return the exit code."""
+    from .reporting.failure import disk_full, write_failure
+    from .reporting.lost_rank import lost_rank
     from .reporting.out_of_memory import out_of_memory
+    from .reporting.worker_failure import worker_failure
 
     rank = int(os.environ.get("RANK", "0"))
-    described = out_of_memory(job, error) or describe_failure(error, job.spec.path)
-    if _is_first_failure(job.out_dir):
-        write_failure(job.out_dir, described, rank=rank)
-        traced = "".join(traceback.format_exception(error))
-        write_atomically(job.out_dir / "traceback.txt", traced)
-        if PARENT_VARIABLE not in os.environ:
-            sys.stderr.write(f"Error: {described}\n")
-            sys.stderr.flush()
+    described = (
+        disk_full(job, error)
+        or out_of_memory(job, error)
+        or lost_rank(job, error)
+        or worker_failure(error, job.spec.path)
+        or describe_failure(error, job.spec.path)
+    )
+    try:
+        is_told = not _is_first_failure(job.out_dir)
+        if not is_told:
+            write_failure(job.out_dir, described, rank=rank)
+            is_told = PARENT_VARIABLE in os.environ
+            traced = "".join(traceback.format_exception(error))
+            write_atomically(job.out_dir / "traceback.txt", traced)
+    except OSError:
+        # The disk is full or gone: whoever waits for the processes finds nothing there.
+        is_told = False
+    if not is_told:
+        sys.stderr.write(f"Error: {described}\n")
+        sys.stderr.flush()
     return described.exit_code
 
 

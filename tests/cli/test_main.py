@@ -206,3 +206,32 @@ def test_a_fault_of_our_own_is_one_message_and_a_traceback_only_on_demand(
     assert "Error: gpuplan itself failed: TypeError: a slip" in captured.err
     assert "this is a fault of gpuplan" in captured.err
     assert ("Traceback" in captured.err) == verbose
+
+
+SLOW_IMPORT = """
+import signal, sys, time
+
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name == "gpuplan.cli.main":
+            print("importing", flush=True)
+            time.sleep(60)
+
+sys.meta_path.insert(0, Slow())
+# Where the tests are run in the background, a shell has let it be ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from gpuplan.__main__ import main
+sys.argv = ["gpuplan", "plans"]
+main()
+"""
+
+
+def test_an_interrupt_of_an_import_gives_no_traceback(require) -> None:
+    require("posix", "SIGINT")
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW_IMPORT], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as begun:
+        assert begun.stdout is not None and begun.stdout.readline() == b"importing\n"
+        begun.send_signal(signal.SIGINT)
+        _, said = begun.communicate(timeout=60)
+    assert (begun.returncode, said) == (-signal.SIGINT, b"")

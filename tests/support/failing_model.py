@@ -40,9 +40,33 @@ def compute_loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
         return loss + torch.empty(2**60).sum()
     if FAILING == "error" and os.environ.get("RANK") == "1":
         raise ValueError("the batch is empty")
+    if FAILING == "hang" and os.environ.get("RANK") == "1":
+        while not os.path.exists(os.environ["HANG_UNTIL"]):
+            time.sleep(0.05)
+    if FAILING == "die" and os.environ.get("RANK") == "1":
+        os._exit(3)
     if FAILING == "slow" and os.environ.get("RANK") == "1":
         time.sleep(0.03)
     return loss
+
+
+class Samples(torch.utils.data.Dataset):
+    """Samples of which the fifth is a file that is not there."""
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, place: int) -> tuple[Tensor, ...]:
+        if place == 5:
+            with open("samples/5.bin", "rb") as stream:
+                stream.read()
+        return (torch.ones(8),)
+
+
+if FAILING == "file":
+
+    def build_dataset() -> Samples:
+        return Samples()
 
 
 def on_metrics(metrics: dict) -> None:

@@ -54,6 +54,7 @@ def make_job(
     params: dict[str, Any] | None = None,
     steps: int = 6,
     checkpoint: CheckpointPolicy | None = None,
+    timeout_s: float = 60,
     **fields: Any,
 ) -> Path:
     """Write a job folder inside `out_dir`; return it."""
@@ -65,7 +66,7 @@ def make_job(
         steps=steps,
         device="cpu",
         checkpoint=checkpoint or CheckpointPolicy(every_s=None),
-        timeout_s=60,
+        timeout_s=timeout_s,
         **fields,
     )
     folder = out_dir / "job"

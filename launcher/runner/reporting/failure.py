@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 from pathlib import Path
@@ -9,8 +10,10 @@ from pathlib import Path
 from ....catalog import errors
 from ....catalog.errors import GpuplanError
 from ....catalog.files import write_atomically
+from ..job import Job
 
 FAILURE_FILE = "failure.json"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_failure(folder: Path, error: GpuplanError, *, rank: int | None) -> None:
@@ -30,6 +33,21 @@ def write_failure(folder: Path, error: GpuplanError, *, rank: int | None) -> Non
         "time": time.time(),
     }
     write_atomically(folder / FAILURE_FILE, json.dumps(values, indent=1) + "\n")
+
+
+def disk_full(job: Job, error: BaseException) -> GpuplanError | None:
+    """Return the error for the user, if a disk had no room left; None where it is another one."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in NO_ROOM:
+            where = f" writing {cause.filename}" if cause.filename else ""
+            return GpuplanError(
+                f"The disk is full{where}; results go to {job.out_dir}.",
+                fix="free some space, or keep fewer checkpoints (--keep); the same command then"
+                " continues from the newest checkpoint that is whole.",
+            )
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def read_failure(folder: Path) -> GpuplanError | None:

@@ -95,10 +95,10 @@ class Heartbeat:
         self._clock = clock
         self._last_s = -math.inf
 
-    def beat(self, step: int) -> None:
-        """Say that a step is done, at most every few seconds."""
+    def beat(self, step: int, *, at_once: bool = False) -> None:
+        """Say that a step is done, at most every few seconds unless it is to be said at once."""
         now_s = self._clock()
-        if now_s - self._last_s < HEARTBEAT_EVERY_S:
+        if now_s - self._last_s < HEARTBEAT_EVERY_S and not at_once:
             return
         self._last_s = now_s
         self._path.write_text(json.dumps({"step": step, "time": now_s}) + "\n", encoding="utf-8")
