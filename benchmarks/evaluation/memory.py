@@ -31,14 +31,14 @@ Causes of the largest errors, found in the sources; where none is proven it says
   have no logits, while the runs it reports out of memory died on the second (not stated, so
   nothing is corrected). Its runs on one stage hold 4 GiB that nobody has explained. Without
   recompute the dropout masks that `examples/decoder.py` does not have are missing.
-- bigscience-tr11: in the median 24 runs in fp16 are 2 % too low and 12 in bf16 9 %. The latter lack 4
-  to 10 GiB, 1.5 to 2 of them for every further sample of a micro-batch (of 2 to 4: 6.7 to 9.7, 5.7
-  to 9.9): something that is kept for each and was not found. Two things of its software are not
-  counted: a communicator of all ranks, which Megatron's barriers open (0.6 GiB;
+- bigscience-tr11: in the median 24 runs in fp16 are 2 % too low and 12 in bf16 9 %. The latter
+  lack 4 to 10 GiB, 1.5 to 2 of them for every further sample of a micro-batch (of 2 to 4: 6.7 to
+  9.7, 5.7 to 9.9): something that is kept for each and was not found. Two things of its software
+  are not counted: a communicator of all ranks, which Megatron's barriers open (0.6 GiB;
   bigscience-workshop/Megatron-DeepSpeed, megatron/initialize.py), and the block that updated
-  parameters are gathered in (0.9 to 1.3 GiB). With both, fp16 would be 1 % too high and bf16 8 % too
-  low; of bigscience-v100 what has one stage 10 % too low for 22, and what has several 36 % too high
-  for 21: left out until it is known which rank that source read.
+  parameters are gathered in (0.9 to 1.3 GiB). With both, fp16 would be 1 % too high and bf16 8 %
+  too low; of bigscience-v100 what has one stage 10 % too low for 22, and what has several 36 %
+  too high for 21: left out until it is known which rank that source read.
 - internevo: memory only, in a unit and of a kind that the page does not state: with FSDP it falls
   as 27 to 30 bytes a parameter over the ranks, where 16 are needed.
 - lambda: BERT-large in fp16 holds 0.9 to 1.6 GiB more than is predicted. Its program runs Apex O2,
