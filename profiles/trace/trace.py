@@ -17,10 +17,12 @@ import torch
 from torch import nn
 
 from ...catalog.errors import UserFileError
+from ..missing_numerics import fails_without_fsdp
 from ..passes.optimizers import with_optimizer
 from ..profile import MOSTLY_FROZEN, BatchTensor, Numerics, Profile
 from ..user_model.assumptions import Assumption
 from ..user_model.blocks import find_blocks
+from ..user_model.failures import describe_failure
 from ..user_model.frozen import cast_frozen
 from ..user_model.workload import Workload
 from .assemble import PairedRuns, assemble_step
@@ -95,6 +97,21 @@ def trace_workload(
     return with_optimizer(profile, optimizer) if optimizer else profile
 
 
+@contextmanager
+def _inputs_cast(units: Sequence[nn.Module]) -> Iterator[None]:
+    """Cast the floats that enter each of FSDP's units to 16 bits, as its mixed precision does."""
+
+    def cast(_: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        return map_tensors(args, to_sixteen_bit), map_tensors(kwargs, to_sixteen_bit)
+
+    hooks = [unit.register_forward_pre_hook(cast, with_kwargs=True) for unit in units]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
 def _untold(numerics: Numerics, operations: int) -> None:
     """Tell nobody."""
 
@@ -116,6 +133,7 @@ class _Tracer:
         self._on_step = on_step
         self.file_autocast: torch.dtype | None = None
         self.compiles = False
+        self._casts_inputs = False
         self.notes: list[str] = []
         self._built: dict[Storage, Built] = {}
         folder = workload.path.parent if workload.path else None
@@ -140,7 +158,26 @@ class _Tracer:
         )
 
     def trace(self, numerics: Numerics) -> PairedRuns:
-        """Return the step of one numerics class at two sizes."""
+        """Return the step of one numerics class at two sizes.
+
+        A step of 16-bit layers that fails runs again with what FSDP does beside: it casts the
+        floats that enter the model and its blocks (`cast_forward_inputs`, on by default).
+        """
+        try:
+            return self._trace(numerics)
+        except Exception as failure:
+            if numerics != "pure16":
+                raise
+            self._casts_inputs = True
+            runs = self._trace(numerics)
+            self.notes.append(fails_without_fsdp(self._described(failure)))
+            return runs
+
+    def _described(self, failure: Exception) -> str:
+        path = self.workload.path
+        return str(failure) if path is None else describe_failure(failure, path).message
+
+    def _trace(self, numerics: Numerics) -> PairedRuns:
         built = self.built(numerics)
         failure: Exception | None = None
         difference = ""
@@ -277,6 +314,8 @@ class _Tracer:
             _hold(recorder, built, batch)
             stack.enter_context(_gradients_noted(recorder, model))
             stack.enter_context(recorder.watching(model, blocks))
+            if numerics == "pure16" and self._casts_inputs:
+                stack.enter_context(_inputs_cast([model, *blocks]))
             with torch.autocast("cuda", SIXTEEN_BIT) if wraps else nullcontext():
                 if wraps:
                     target.autocast_dtype = None

@@ -6,12 +6,15 @@ import pytest
 
 from gpuplan import api
 from gpuplan.catalog.errors import UsageError, UserFileError
-from gpuplan.profiles.missing_numerics import FAILS, NEVER_TRACED
+from gpuplan.profiles.missing_numerics import FAILS, FSDP_CASTS, NEVER_TRACED
 from gpuplan.profiles.profile import Profile
 from gpuplan.profiles.tracing_process import service
 
 UNET = Path(__file__).parents[1] / "support" / "ddpm_unet.py"
-FAILING = UNET.read_text().splitlines().index("        x = self.first(x)") + 1
+FAILING = 1 + UNET.read_text().splitlines().index(
+    "        embedded = self.time(time_embedding(time, self.width))"
+)
+"""Floats that `forward` makes itself: FSDP casts what enters the model and its blocks alone."""
 WORK = api.Work(samples=10**6, global_batch=64)
 MACHINE = api.Machine(accelerators=("A100-40GB-SXM",), providers=("aws",), max_nodes=2)
 
@@ -90,3 +93,17 @@ def test_a_profile_that_was_made_without_them_says_so(unet: api.Inputs, tmp_path
     answer = ask(api.read_inputs(written), precisions=("bf16-amp",))
     assert {plan.layout.zero_stage for plan in answer.plans} == {0, 1}
     assert NEVER_TRACED in answer.notes
+
+
+def test_floats_that_the_loss_makes_are_cast_by_fsdp(tmp_path: Path) -> None:
+    """torch's FSDP casts what enters the model and its blocks; plans without it are left out."""
+    file = tmp_path / "model.py"
+    text = UNET.read_text().replace("self.time(time_embedding(time, self.width))", "{}")
+    file.write_text(text.replace("{}", "time_embedding(time, self.width)"))
+    answer = ask(api.read_inputs(file, use_cache=False))
+    stages = {plan.layout.zero_stage for plan in answer.plans if plan.precision == "bf16-amp"}
+    assert {0, 1, 2, 3} <= stages
+    assert "bf16" not in {plan.precision for plan in answer.plans}
+    (note,) = [note for note in answer.notes if note.startswith(FSDP_CASTS)]
+    line = 1 + text.splitlines().index("        x = self.first(x)")
+    assert f"at model.py:{line}, in forward: RuntimeError:" in note

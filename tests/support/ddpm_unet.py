@@ -34,13 +34,14 @@ class UNet(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.width = width
+        self.time = nn.Sequential(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width))
         self.first = nn.Conv2d(3, width, 3, padding=1)
         self.down = nn.ModuleList(Block(width) for _ in range(2))
         self.up = nn.ModuleList(Block(width) for _ in range(2))
         self.last = nn.Conv2d(width, 3, 3, padding=1)
 
     def forward(self, x: Tensor, time: Tensor) -> Tensor:
-        embedded = time_embedding(time, self.width)
+        embedded = self.time(time_embedding(time, self.width))
         x = self.first(x)
         skips = []
         for block in self.down:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....catalog.errors import UsageError
 from ....catalog.vocabulary import Precision, Recompute, Stack
-from ....profiles.missing_numerics import AUTOCAST_FAILS, FAILS
+from ....profiles.missing_numerics import AUTOCAST_FAILS, FAILS, FSDP_CASTS
 from ....profiles.passes.fused_kernels import with_fused_kernels
 from ....profiles.passes.recompute import recomputed
 from ....profiles.passes.residence import ON_DEVICE, Residence, resident
@@ -53,6 +53,11 @@ class KeptSteps:
         self._moved: dict[tuple[Numerics, Recompute, bool], Affine] = {}
         self._splits: dict[tuple[object, ...], SplitTrace] = {}
         self._rank_memories: dict[tuple[object, ...], RankMemory] = {}
+
+    @cached_property
+    def needs_fsdp_casts(self) -> bool:
+        """Whether the step runs in 16-bit layers only where FSDP casts what enters the model."""
+        return any(note.startswith(FSDP_CASTS) for note in self.profile.notes)
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:

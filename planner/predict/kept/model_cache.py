@@ -15,6 +15,7 @@ from ....profiles.curves.choice import USUAL_CURVES, CurveChoice
 from ....profiles.curves.device_curves import DeviceCurves, curves_for
 from ....profiles.passes.residence import ON_DEVICE, Residence
 from ....profiles.profile import (
+    NUMERICS_OF_PRECISION,
     KernelKind,
     Numerics,
     Profile,
@@ -157,7 +158,13 @@ class ModelCache:
         return running_numerics(precision, autocast=autocast)
 
     def holds(self, precision: Precision, *, autocast: bool) -> bool:
-        """Return whether the Profile has the trace that runs (`numerics`)."""
+        """Return whether the Profile has the trace that runs (`numerics`).
+
+        A step that runs in 16-bit layers only where FSDP casts what enters the model is not one of
+        weights that are in 16 bits everywhere.
+        """
+        if NUMERICS_OF_PRECISION[precision] == "pure16" and self.steps.needs_fsdp_casts:
+            return False
         return self.numerics(precision, autocast=autocast) in self.profile.numerics()
 
     def multiplies_on(self, accelerator: Accelerator, precision: Precision) -> bool:
