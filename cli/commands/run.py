@@ -12,6 +12,7 @@ import click
 
 from ...catalog.errors import UsageError
 from ..options.checkpoint_every import CheckpointEvery
+from ..options.crowded import confirm_crowd
 from ..options.groups import OutputOptions
 from ..options.shared import Count, Duration, GroupedCommand, OneOf, option, output_options
 from ..options.training import NAMES as TRAINING
@@ -71,6 +72,7 @@ ABOUT_THE_MODEL = (
     type=Count(whole=True),
     help="Processes, one for each device; default: the plan's, else every CUDA device, else 1.",
 )
+@option("Machine", "-y", "--yes", is_flag=True, help="Start more processes than cores unasked.")
 @option(
     "Machine",
     "--device",
@@ -211,6 +213,7 @@ def command(context: click.Context, model: str | None, **options: Any) -> int:
       gpuplan run --command "train.py --lr 3e-4" --framework accelerate --nproc 2
     """  # noqa: D301
     asked = RunOptions(**options)
+    confirm_crowd(asked.nproc, yes=asked.yes)
     if asked.script is not None:
         return _run_script(context, model, asked, asked.script)
     if model is None:
@@ -232,6 +235,7 @@ class RunOptions(TrainingValues, OutputOptions):
     plan: str | None
     steps: int | None
     nproc: int | None
+    yes: bool
     device: str | None
     master_port: int | None
     timeout: float
