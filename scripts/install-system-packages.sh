@@ -6,7 +6,7 @@ set -eu
 # util-linux: mount and setpriv, for the tests of a full disk and of a folder nobody may write to;
 # unshare and nsenter, for the machines of the offline cloud. What follows it is for those too.
 packages="util-linux openssh-server rsync sudo iproute2 curl procps openssl
-rclone fuse3"
+rclone fuse3 cron"
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
     echo "Not root on Debian: system packages left as they are." >&2

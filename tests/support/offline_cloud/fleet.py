@@ -105,6 +105,13 @@ class Fleet:
             self._running[name].kill()
             self._running[name].wait()
 
+    def reboot(self, name: str) -> None:
+        """Start a machine again with its disk and address; it is billed all the while."""
+        with self._lock:
+            self._end(name)
+            record = self.records[name]
+            self._boot(client("ec2", record.region), record)
+
     def _update(self, ec2: Any, region: str, instance: dict[str, Any]) -> None:
         now = time.time()
         name = instance["InstanceId"]

@@ -33,6 +33,7 @@ PROGRAMS = (
     "ps",
     "rclone",
     "fusermount3",
+    "cron",
 )
 CACHE = Path("/var/tmp/gpuplan-offline-cloud")
 ROOT = Path(__file__).parents[3]
@@ -118,7 +119,8 @@ def _content(endpoint: str) -> str:
     """Return a name for everything that an image is made from."""
     files = [BAKE, Path(machine_accounts.__file__), CONSTRAINTS]
     version = subprocess.run([PYTHON, "--version"], capture_output=True, check=True).stdout
-    told = f"{RUNTIME} {ETC} {UV_SETTINGS} {PIP_SETTINGS} {USER_ID} {HOME} {endpoint}"
+    # Accounts and what is in /etc come with these programs.
+    told = f"{PROGRAMS} {RUNTIME} {ETC} {UV_SETTINGS} {PIP_SETTINGS} {USER_ID} {HOME} {endpoint}"
     text = b"".join([*(file.read_bytes() for file in files), version, told.encode()])
     return hashlib.sha256(text).hexdigest()[:16]
 

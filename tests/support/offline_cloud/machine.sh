@@ -107,6 +107,9 @@ done
 for program in shutdown poweroff reboot halt; do
     ln -s /usr/local/sbin/shutdown "/usr/sbin/$program"
 done
+# Tables of users outlive a reboot, after which this starts what they have for it.
+install -d -g crontab -m 1730 /var/spool/cron/crontabs
+env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin /usr/sbin/cron
 # What a person's command on a machine has in its environment: where AWS answers, for every client.
 # rclone thinks that each bucket of the provider AWS has a name of its own in DNS.
 environment="AWS_ENDPOINT_URL=$endpoint RCLONE_S3_ENDPOINT=$endpoint RCLONE_S3_PROVIDER=Other"

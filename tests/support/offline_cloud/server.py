@@ -45,6 +45,11 @@ class Server:
         for name in names:
             self._fleet.crash(name)
 
+    def reboot(self, names: list[str]) -> None:
+        """Start machines again, as after a kernel that panics."""
+        for name in names:
+            self._fleet.reboot(name)
+
     def warn(self, names: list[str]) -> None:
         """Give notice that machines will be taken away, as EC2's metadata tells them."""
         self.warned.update(dict.fromkeys(names, datetime.datetime.now(datetime.UTC)))
