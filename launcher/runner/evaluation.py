@@ -42,12 +42,12 @@ from .parallel.pipeline_parallel import StagedModel
 from .pipeline.passes import StagedPass
 from .processes import Processes
 from .reporting.metrics import say
+from .same_calls import MetricsFunction, with_same_calls
 from .training import WholeModel
 
 EVALUATIONS_FILE = "evaluations.jsonl"
 DATASET, METRICS = "build_eval_dataset", "compute_metrics"
 LOSS = "loss"
-MetricsFunction = Callable[[nn.Module, Batch], Mapping[str, Any]]
 
 
 class Evaluation:
@@ -73,6 +73,9 @@ class Evaluation:
             # Random numbers that a sample is read with are others than where it is trained on.
             self._samples = Seeded(dataset, mixed_seed(job.seed, DATASET))
             self._metrics = _metrics_function(workload, trainer.model, dataset)
+            if not isinstance(self._metrics, ValidationMetrics):
+                layout = trainer.execution.layout
+                self._metrics = with_same_calls(self._metrics, layout, processes)
         elif processes.is_first and has_validation(workload, trainer.model):
             say(f"{workload.name} has a validation_step(): it runs with --eval-every STEPS")
 

@@ -1,5 +1,7 @@
 """A small decoder on texts of unequal lengths; its loss is a mean over the tokens of a batch."""
 
+import os
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -40,11 +42,17 @@ def build_eval_dataset(held_out: int = 27) -> Dataset:
 
 
 def compute_metrics(
-    model: nn.Module, batch: dict[str, Tensor], again: bool = False, short: bool = False
+    model: nn.Module,
+    batch: dict[str, Tensor],
+    again: bool = False,
+    short: bool = False,
+    uneven: bool = False,
 ) -> dict[str, Tensor | float]:
     guesses = model(batch["tokens"]).argmax(-1)
     if again:
         guesses = model(guesses).argmax(-1)
+    if uneven and os.environ.get("RANK") == "1":
+        model(batch["tokens"])
     known = batch["labels"] != IGNORED
     right = ((guesses == batch["labels"]) & known).sum(1) / known.sum(1)
     size = len(batch["tokens"])

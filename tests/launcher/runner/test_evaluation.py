@@ -173,3 +173,27 @@ def test_an_evaluation_of_what_is_trained_on_is_said(
     assert done.returncode == 0, done.stderr
     words = "the first 8 samples of build_eval_dataset() are those of build_dataset()"
     assert (words in done.stderr) == warns
+
+
+@pytest.mark.parametrize(
+    "layout", [{"pipeline": 2}, {"data": 2, "shard": 2, "zero_stage": 3}], ids=["pp2", "fsdp2"]
+)
+def test_metrics_that_call_the_model_more_often_on_one_rank_are_said_at_once(
+    tmp_path: Path, layout: dict[str, Any]
+) -> None:
+    job = make_job(
+        tmp_path,
+        MODEL,
+        plan=plan_of(layout, micro_batch=2, grad_accum=2),
+        steps=2,
+        params={"uneven": True},
+        workers=0,
+        training=EVERY,
+        # Much longer than the test may take: nobody waits until the others give up.
+        timeout_s=3600,
+    )
+    done = run(job, 2)
+    assert done.returncode == 1
+    said = json.loads((tmp_path / "failure.json").read_text())
+    assert said["class"] == "UserFileError"
+    assert "calls the model more often on 1 of 2 ranks" in said["message"]
